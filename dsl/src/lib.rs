@@ -1,0 +1,3 @@
+//! The workflow language: source text to checked workflow.
+
+pub mod workflow;

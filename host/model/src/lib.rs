@@ -1,0 +1,1 @@
+//! Models on libtorch: tokenizers, chat templates, weights, transformer, adapters.

@@ -1,0 +1,1 @@
+//! The plugin contract on top of the engine: environments, agents, rewards.

@@ -1,0 +1,1 @@
+//! Episodes: the turn graph interpreter, flat and tree sampling.

@@ -1,0 +1,1 @@
+//! Untrusted code: jobs, verdicts, WASM workers.

@@ -1,0 +1,1 @@
+//! Advantages, losses, learners, schedules, checkpoints.

@@ -1,0 +1,1 @@
+//! The WebAssembly engine: compile cache, limits, determinism.

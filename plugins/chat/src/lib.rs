@@ -1,0 +1,1 @@
+//! The built-in agent: a system prompt, a template, an extraction rule.
