@@ -1,0 +1,111 @@
+//! Append-only files of one JSON value a line.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::Error;
+
+/// A JSONL file that only grows. Its length at a checkpoint says what to cut off when a run resumes.
+#[derive(Debug)]
+pub struct AppendLog {
+    path: PathBuf,
+    file: File,
+    length: u64,
+}
+
+impl AppendLog {
+    /// Opens the file with exactly its first `length` bytes: what came after them is cut off.
+    ///
+    /// # Errors
+    /// [`Error::Cut`] where the file is shorter than `length`.
+    pub fn open(path: &Path, length: u64) -> Result<AppendLog, Error> {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)
+            .map_err(Error::io("open", path))?;
+        let found = file.metadata().map_err(Error::io("read", path))?.len();
+        if found < length {
+            return Err(Error::Cut { path: path.to_path_buf(), found, expected: length });
+        }
+        file.set_len(length).map_err(Error::io("cut", path))?;
+        file.seek(SeekFrom::End(0)).map_err(Error::io("read", path))?;
+        Ok(AppendLog { path: path.to_path_buf(), file, length })
+    }
+
+    /// Writes one line.
+    pub fn append(&mut self, value: &impl Serialize) -> Result<(), Error> {
+        let mut line = serde_json::to_vec(value).map_err(|e| Error::Table {
+            action: "write",
+            path: self.path.clone(),
+            message: e.to_string(),
+        })?;
+        line.push(b'\n');
+        self.file.write_all(&line).map_err(Error::io("write", &self.path))?;
+        self.length += line.len() as u64;
+        Ok(())
+    }
+
+    /// Makes what was written durable and returns the length in bytes.
+    pub fn sync(&mut self) -> Result<u64, Error> {
+        self.file.sync_data().map_err(Error::io("sync", &self.path))?;
+        Ok(self.length)
+    }
+}
+
+/// Reads every line of a JSONL file.
+pub fn read_jsonl<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, Error> {
+    let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
+    text.lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(index, line)| {
+            serde_json::from_str(line).map_err(|e| Error::Line {
+                path: path.to_path_buf(),
+                line: index + 1,
+                message: e.to_string(),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reopened_log_loses_what_came_after_the_checkpoint() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let mut log = AppendLog::open(&path, 0).unwrap();
+        log.append(&1).unwrap();
+        let kept = log.sync().unwrap();
+        log.append(&2).unwrap();
+        drop(log);
+        let mut log = AppendLog::open(&path, kept).unwrap();
+        log.append(&3).unwrap();
+        assert_eq!(read_jsonl::<i32>(&path).unwrap(), [1, 3]);
+    }
+
+    #[test]
+    fn a_file_shorter_than_its_checkpoint_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        std::fs::write(&path, "1\n").unwrap();
+        assert!(matches!(AppendLog::open(&path, 5), Err(Error::Cut { found: 2, expected: 5, .. })));
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.jsonl");
+        std::fs::write(&path, "1\n{\n").unwrap();
+        let message = read_jsonl::<i32>(&path).unwrap_err().to_string();
+        assert!(message.contains("x.jsonl:2:"), "{message}");
+    }
+}
