@@ -1,0 +1,217 @@
+//! The engine: one configuration for every guest of a kind, and the thread that keeps its wall-clock backstop.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wasmtime::component::Linker;
+use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+use crate::cache::Cache;
+use crate::component::{Component, check_header};
+use crate::guest::{Guest, Store};
+use crate::{Error, Limits, clock};
+
+/// How often guests are looked at for the wall clock, and give way to other tasks of their thread. Shorter
+/// costs wake-ups; longer lets one guest hold a thread.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Address space of one linear memory: all that 32 bits reach, so that compiled code needs no bounds checks.
+const RESERVATION: u64 = 4 << 30;
+
+/// What an engine is made for.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Folder of the compile cache; none compiles on each start.
+    pub cache_dir: Option<PathBuf>,
+    /// Component instances at a time. [`Engine::seat`] waits past it.
+    pub instances: u32,
+    /// Bytes of stack of a guest's compiled code.
+    pub stack: usize,
+    /// Largest table, in elements.
+    pub table: u32,
+    /// Core instances, and tables, per component instance: one of a C or Rust guest, up to 64 for Python.
+    pub parts: u32,
+    /// Bytes of a freed memory that are cleared in place instead of given back: makes small guests quick to
+    /// instantiate again, and holds that much per idle slot.
+    pub keep_resident: usize,
+}
+
+impl EngineConfig {
+    /// For plugins: many small instances that come and go.
+    pub fn plugins() -> Self {
+        Self {
+            cache_dir: None,
+            instances: 1024,
+            stack: 1 << 20,
+            table: 20_000,
+            parts: 8,
+            keep_resident: 256 << 10,
+        }
+    }
+
+    /// For interpreters that run untrusted code: few instances of a large component.
+    pub fn workers() -> Self {
+        Self {
+            cache_dir: None,
+            instances: 64,
+            // An interpreter nests one C call in another per level of its program.
+            stack: 16 << 20,
+            table: 100_000,
+            parts: 64,
+            keep_resident: 0,
+        }
+    }
+
+    /// With a compile cache in `folder`, which is made if it doesn't exist.
+    #[must_use]
+    pub fn cache_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cache_dir = Some(folder.into());
+        self
+    }
+
+    fn wasmtime(&self) -> Config {
+        let mut pool = PoolingAllocationConfig::new();
+        let parts = self.instances.saturating_mul(self.parts);
+        pool.total_component_instances(self.instances)
+            .max_component_instance_size(16 << 20)
+            .total_core_instances(parts)
+            .max_core_instance_size(16 << 20)
+            .total_memories(self.instances.saturating_mul(2))
+            // Most guests have two tables, and interpreters a few more than that.
+            .total_tables(self.instances.saturating_mul(self.parts.min(8)))
+            .max_tables_per_module(4)
+            .table_elements(self.table as usize)
+            .total_stacks(self.instances)
+            .max_memory_size(RESERVATION as usize)
+            .linear_memory_keep_resident(self.keep_resident)
+            .table_keep_resident(self.keep_resident.min(64 << 10))
+            .async_stack_keep_resident(self.keep_resident.min(64 << 10));
+
+        let mut config = Config::new();
+        config
+            .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
+            .memory_reservation(RESERVATION)
+            .memory_init_cow(true)
+            .consume_fuel(true)
+            .epoch_interruption(true)
+            .max_wasm_stack(self.stack)
+            // Host functions run on the same stack, above the guest's frames.
+            .async_stack_size(self.stack + (1 << 20))
+            // Nothing that a guest computes may depend on the processor or on timing.
+            .cranelift_nan_canonicalization(true)
+            .relaxed_simd_deterministic(true)
+            .parallel_compilation(true);
+        config
+    }
+}
+
+/// Compiles components and makes stores for them. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    inner: wasmtime::Engine,
+    cache: Option<Cache>,
+    seats: Arc<Semaphore>,
+}
+
+/// The right to one instance of the engine's pool; see [`Engine::seat`].
+#[derive(Debug)]
+pub struct Seat(#[allow(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
+
+impl Engine {
+    /// Starts an engine.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] where address space is short, [`Error::Cache`] where the folder can't be made.
+    pub fn new(config: EngineConfig) -> Result<Self, Error> {
+        let inner =
+            wasmtime::Engine::new(&config.wasmtime()).map_err(|error| Error::Engine(format!("{error:#}")))?;
+        let cache = config.cache_dir.as_deref().map(|folder| Cache::open(folder, &inner)).transpose()?;
+        let weak = inner.weak();
+        std::thread::Builder::new()
+            .name("wasm-ticker".to_owned())
+            .spawn(move || {
+                while let Some(engine) = weak.upgrade() {
+                    engine.increment_epoch();
+                    drop(engine);
+                    std::thread::sleep(TICK);
+                }
+            })
+            .map_err(|error| Error::Engine(error.to_string()))?;
+        let seats = Arc::new(Semaphore::new(config.instances as usize));
+        Ok(Self { inner, cache, seats })
+    }
+
+    /// The engine underneath.
+    pub fn inner(&self) -> &wasmtime::Engine {
+        &self.inner
+    }
+
+    /// Compiles a component, or takes it from the cache. `name` is for messages. Compiling a large component
+    /// takes every core for seconds: call it from a blocking thread.
+    ///
+    /// # Errors
+    /// [`Error::NotAComponent`] or [`Error::Damaged`], each with what to do.
+    pub fn load(&self, name: &str, bytes: &[u8]) -> Result<Component, Error> {
+        check_header(name, bytes)?;
+        let hash = blake3::hash(bytes);
+        if let Some(cached) = self.cache.as_ref().and_then(|cache| cache.get(&self.inner, &hash)) {
+            return Ok(Component::new(cached, hash));
+        }
+        let compiled = wasmtime::component::Component::from_binary(&self.inner, bytes)
+            .map_err(|error| Error::Damaged { name: name.to_owned(), reason: format!("{error:#}") })?;
+        if let Some(cache) = &self.cache {
+            cache.put(&hash, &compiled);
+        }
+        Ok(Component::new(compiled, hash))
+    }
+
+    /// A note kept beside a component's compiled code, such as what it said of itself. None where there is no
+    /// cache or no such note.
+    pub fn note(&self, component: &Component, kind: &str) -> Option<Vec<u8>> {
+        let cache = self.cache.as_ref()?;
+        std::fs::read(cache.path(&component.raw_hash(), kind)).ok()
+    }
+
+    /// Keeps a note beside a component's compiled code, where there is a cache.
+    pub fn keep_note(&self, component: &Component, kind: &str, note: &[u8]) {
+        if let Some(cache) = &self.cache
+            && let Err(error) = cache.write(&cache.path(&component.raw_hash(), kind), note)
+        {
+            tracing::warn!(%error, "a note could not be written to the compile cache");
+        }
+    }
+
+    /// A linker that offers all of WASI 0.2 with nothing behind it.
+    ///
+    /// # Errors
+    /// [`Error::Engine`]; not seen in practice.
+    pub fn linker<T: Send + 'static>(&self) -> Result<Linker<Guest<T>>, Error> {
+        let fail = |error: wasmtime::Error| Error::Engine(format!("{error:#}"));
+        let mut linker = Linker::new(&self.inner);
+        linker.allow_shadowing(true);
+        wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(fail)?;
+        clock::link(&mut linker).map_err(fail)?;
+        Ok(linker)
+    }
+
+    /// A store for one instance.
+    pub fn store<T: Send + 'static>(&self, data: T, limits: &Limits) -> Store<T> {
+        Guest::store(&self.inner, data, limits)
+    }
+
+    /// Waits until the pool has room for one more instance, and holds it until the seat is dropped. Stores are
+    /// best made after their seat and dropped before it: a pool without room fails to instantiate.
+    pub async fn seat(&self) -> Seat {
+        match Arc::clone(&self.seats).acquire_owned().await {
+            Ok(permit) => Seat(permit),
+            Err(_) => unreachable!("the semaphore is never closed"),
+        }
+    }
+
+    /// Seats free at the moment.
+    pub fn free_seats(&self) -> usize {
+        self.seats.available_permits()
+    }
+}

@@ -1,0 +1,85 @@
+//! Where a guest's stdout and stderr go: a buffer with a limit, shared with whoever reads it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
+
+use crate::HostError;
+
+/// A stream of a guest, kept up to a limit. Writing past it ends the guest's call. Cheap to clone; clones share
+/// the buffer.
+#[derive(Debug, Clone)]
+pub struct Output {
+    shared: Arc<Mutex<Captured>>,
+    limit: usize,
+}
+
+/// What a guest has written so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// At most the limit.
+    pub bytes: Vec<u8>,
+    /// It wrote more than is kept.
+    pub overflowed: bool,
+}
+
+/// Largest write that a guest may make at once.
+const PERMIT: usize = 64 << 10;
+
+impl Output {
+    /// A buffer of at most `limit` bytes.
+    pub fn new(limit: u64) -> Self {
+        Self { shared: Arc::default(), limit: usize::try_from(limit).unwrap_or(usize::MAX) }
+    }
+
+    /// Takes what has been written.
+    pub fn take(&self) -> Captured {
+        std::mem::take(&mut *self.shared.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl IsTerminal for Output {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for Output {
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+
+    // Asked for by WASI 0.3 alone, which is not linked.
+    fn async_stream(&self) -> Box<dyn tokio::io::AsyncWrite + Send + Sync> {
+        Box::new(tokio::io::sink())
+    }
+}
+
+#[wasmtime_wasi::async_trait]
+impl OutputStream for Output {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        let mut captured = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = self.limit - captured.bytes.len();
+        captured.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if bytes.len() > room {
+            captured.overflowed = true;
+            return Err(StreamError::Trap(HostError("it wrote more output than is kept".to_owned()).into()));
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(PERMIT)
+    }
+}
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for Output {
+    async fn ready(&mut self) {}
+}
