@@ -1,1 +1,32 @@
 //! Models on libtorch: tokenizers, chat templates, weights, transformer, adapters.
+//!
+//! [`Model::load`] reads a Hugging Face folder or a GGUF file of the Llama architecture into f32 weights.
+//! [`transform`] is the one definition of the transformer; it takes the attention and the adapters as
+//! arguments, so that training ([`hidden_states`]: several sequences in one row of tokens) and generation
+//! (which keeps keys and values) run the same code.
+
+mod adapter;
+mod config;
+mod error;
+mod forward;
+mod gguf;
+mod gguf_tokenizer;
+mod hub;
+mod model;
+mod packed;
+mod peft;
+mod quant;
+mod save;
+mod template;
+mod tokenizer;
+mod weights;
+
+pub use adapter::{Adapter, Projection};
+pub use config::Config;
+pub use error::Error;
+pub use forward::{Deltas, NoDeltas, Rope, transform};
+pub use model::Model;
+pub use packed::{Packed, Span, hidden_states};
+pub use template::{ChatMessage, ChatTemplate};
+pub use tokenizer::Tokenizer;
+pub use weights::{Layer, Weights};
