@@ -1,0 +1,192 @@
+//! The contract's exports over a registry, and the macro that puts them into a component.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+use crate::agent::{Completion, Request, Turn};
+use crate::bindings::exports::pl_host::plugin::{agents, catalog, environments, rewards};
+use crate::bindings::pl_host::plugin::types::{AgentAction, Error, Outcome, Task};
+use crate::environment::TaskRequest;
+use crate::registry::{self, Episode, Registry};
+
+/// The exports of a plugin.
+pub struct Exports<R>(PhantomData<R>);
+
+impl<R: Registry> catalog::Guest for Exports<R> {
+    fn describe() -> Vec<catalog::Item> {
+        registry::items::<R>()
+    }
+}
+
+impl<R: Registry> agents::Guest for Exports<R> {
+    fn prompt(item: String, settings: String, view: String, turn: Turn) -> Result<Option<Request>, Error> {
+        registry::prompt::<R>(&item, &settings, &view, &turn)
+    }
+
+    fn parse(item: String, settings: String, view: String, completion: Completion) -> Result<String, Error> {
+        registry::parse::<R>(&item, &settings, &view, &completion)
+    }
+}
+
+impl<R: Registry> rewards::Guest for Exports<R> {
+    fn score(
+        item: String,
+        settings: String,
+        transition: rewards::Transition,
+    ) -> Result<rewards::Scores, Error> {
+        registry::score::<R>(&item, &settings, transition)
+    }
+}
+
+impl<R: Registry> environments::Guest for Exports<R> {
+    type Episode = ExportedEpisode<R>;
+
+    fn tasks(
+        item: String,
+        settings: String,
+        split: String,
+        start: u64,
+        count: u32,
+        level: u32,
+    ) -> Result<Vec<Task>, Error> {
+        registry::tasks::<R>(&item, &settings, &TaskRequest { split, start, count, level })
+    }
+}
+
+/// The contract's `episode` resource.
+pub struct ExportedEpisode<R> {
+    /// The contract calls through a shared reference, and never twice at a time.
+    episode: RefCell<Box<dyn Episode>>,
+    registry: PhantomData<R>,
+}
+
+impl<R: Registry> ExportedEpisode<R> {
+    fn exported(episode: Box<dyn Episode>) -> environments::Episode {
+        environments::Episode::new(Self { episode: RefCell::new(episode), registry: PhantomData })
+    }
+}
+
+impl<R: Registry> environments::GuestEpisode for ExportedEpisode<R> {
+    fn start(item: String, settings: String, task: Task, seed: u64) -> Result<environments::Episode, Error> {
+        registry::start::<R>(&item, &settings, &task, seed).map(Self::exported)
+    }
+
+    fn restore(item: String, settings: String, snapshot: Vec<u8>) -> Result<environments::Episode, Error> {
+        registry::restore::<R>(&item, &settings, &snapshot).map(Self::exported)
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        self.episode.borrow().snapshot()
+    }
+
+    fn view(&self, agent: String) -> Result<String, Error> {
+        self.episode.borrow().view(&agent)
+    }
+
+    fn apply(&self, actions: Vec<AgentAction>) -> Result<Outcome, Error> {
+        self.episode.borrow_mut().apply(actions)
+    }
+}
+
+/// The encoded worlds (see the build script). A component carries the one that it is in a custom section.
+#[doc(hidden)]
+pub mod worlds {
+    macro_rules! world {
+        ($name:ident, $file:literal) => {
+            /// As wit-component encodes it.
+            pub const $name: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/", $file));
+        };
+    }
+    world!(AGENT, "agent.world");
+    world!(ENVIRONMENT, "environment.world");
+    world!(REWARD, "reward.world");
+    world!(DOMAIN, "domain.world");
+
+    /// The bytes as the array that a static needs.
+    #[must_use]
+    pub const fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+        let mut array = [0; N];
+        array.copy_from_slice(bytes);
+        array
+    }
+}
+
+/// Makes the crate a plugin with these items.
+///
+/// ```ignore
+/// pl_sdk::export! { environments: [Problems], agents: [Tool, Reasoner], rewards: [Score] }
+/// ```
+///
+/// A plugin of agents alone (or environments alone, or rewards alone) names one list and exports no more than
+/// that; any other mixture exports all three interfaces. The lists come in this order, each at most once.
+#[macro_export]
+macro_rules! export {
+    (environments: [$($environment:ty),* $(,)?] $(,)?) => {
+        $crate::export!(@register [$($environment),*] [] []);
+        $crate::export!(@component ENVIRONMENT "environment" environments);
+    };
+    (agents: [$($agent:ty),* $(,)?] $(,)?) => {
+        $crate::export!(@register [] [$($agent),*] []);
+        $crate::export!(@component AGENT "agent" agents);
+    };
+    (rewards: [$($reward:ty),* $(,)?] $(,)?) => {
+        $crate::export!(@register [] [] [$($reward),*]);
+        $crate::export!(@component REWARD "reward" rewards);
+    };
+    (
+        $(environments: [$($environment:ty),* $(,)?],)?
+        $(agents: [$($agent:ty),* $(,)?] $(,)?)?
+        $(rewards: [$($reward:ty),* $(,)?] $(,)?)?
+    ) => {
+        $crate::export!(@register [$($($environment),*)?] [$($($agent),*)?] [$($($reward),*)?]);
+        $crate::export!(@component DOMAIN "domain" environments agents rewards);
+    };
+    (@register [$($environment:ty),*] [$($agent:ty),*] [$($reward:ty),*]) => {
+        /// The items of this plugin.
+        pub struct Plugin;
+
+        impl $crate::registry::Registry for Plugin {
+            const ENVIRONMENTS: &'static [$crate::registry::EnvironmentEntry] =
+                &[$($crate::registry::EnvironmentEntry::of::<$environment>()),*];
+            const AGENTS: &'static [$crate::registry::AgentEntry] =
+                &[$($crate::registry::AgentEntry::of::<$agent>()),*];
+            const REWARDS: &'static [$crate::registry::RewardEntry] =
+                &[$($crate::registry::RewardEntry::of::<$reward>()),*];
+        }
+    };
+    (@component $world:ident $name:literal $($interface:ident)*) => {
+        // The exported symbols have names that only a WebAssembly module can have.
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            type Exported = $crate::export::Exports<Plugin>;
+
+            $crate::export!(@interface catalog Exported);
+            $($crate::export!(@interface $interface Exported);)*
+
+            #[used]
+            #[unsafe(link_section = concat!("component-type:pl-sdk:", $name))]
+            static WORLD: [u8; $crate::export::worlds::$world.len()] =
+                $crate::export::worlds::array($crate::export::worlds::$world);
+        };
+    };
+    (@interface catalog $exported:ident) => {
+        $crate::bindings::exports::pl_host::plugin::catalog::__export_pl_host_plugin_catalog_0_1_0_cabi!(
+            $exported with_types_in $crate::bindings::exports::pl_host::plugin::catalog
+        );
+    };
+    (@interface environments $exported:ident) => {
+        $crate::bindings::exports::pl_host::plugin::environments::__export_pl_host_plugin_environments_0_1_0_cabi!(
+            $exported with_types_in $crate::bindings::exports::pl_host::plugin::environments
+        );
+    };
+    (@interface agents $exported:ident) => {
+        $crate::bindings::exports::pl_host::plugin::agents::__export_pl_host_plugin_agents_0_1_0_cabi!(
+            $exported with_types_in $crate::bindings::exports::pl_host::plugin::agents
+        );
+    };
+    (@interface rewards $exported:ident) => {
+        $crate::bindings::exports::pl_host::plugin::rewards::__export_pl_host_plugin_rewards_0_1_0_cabi!(
+            $exported with_types_in $crate::bindings::exports::pl_host::plugin::rewards
+        );
+    };
+}

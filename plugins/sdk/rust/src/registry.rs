@@ -1,0 +1,292 @@
+//! From typed items to the contract's functions over JSON: what `export!` registers.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::agent::{Agent, Completion, Request, Turn};
+use crate::bindings::exports::pl_host::plugin::catalog::{Fact, FactKind, Item, ItemKind};
+use crate::bindings::exports::pl_host::plugin::rewards::Transition as WireTransition;
+use crate::bindings::pl_host::plugin::types::{AgentAction, Outcome as WireOutcome};
+use crate::environment::{Action, Environment, Outcome, Task, TaskRequest};
+use crate::error::{Error, ErrorKind, Result};
+use crate::reward::{Reward, Scores, Transition};
+
+/// The items of a plugin. `export!` implements it.
+pub trait Registry: 'static {
+    /// In the order of writing.
+    const ENVIRONMENTS: &'static [EnvironmentEntry];
+    /// In the order of writing.
+    const AGENTS: &'static [AgentEntry];
+    /// In the order of writing.
+    const REWARDS: &'static [RewardEntry];
+}
+
+/// An episode whose type the contract does not know.
+pub trait Episode {
+    /// See [`Environment::view`].
+    fn view(&self, agent: &str) -> Result<String>;
+    /// See [`Environment::apply`].
+    fn apply(&mut self, actions: Vec<AgentAction>) -> Result<WireOutcome>;
+    /// The environment's serde form.
+    fn snapshot(&self) -> Vec<u8>;
+}
+
+/// An environment by its functions.
+pub struct EnvironmentEntry {
+    name: &'static str,
+    item: fn() -> Item,
+    start: fn(&str, &Task, u64) -> Result<Box<dyn Episode>>,
+    restore: fn(&str, &[u8]) -> Result<Box<dyn Episode>>,
+    tasks: fn(&str, &TaskRequest) -> Result<Vec<Task>>,
+}
+
+impl EnvironmentEntry {
+    /// The entry of `E`.
+    #[must_use]
+    pub const fn of<E: Environment>() -> Self {
+        Self {
+            name: E::NAME,
+            item: || describe::<E::Settings>(ItemKind::Environment, E::NAME, E::DOC, facts::<E::Facts>()),
+            start: |settings, task, seed| {
+                let settings = read_settings::<E::Settings>(E::NAME, settings)?;
+                let state = E::start(&settings, task, seed)?;
+                Ok(Box::new(Running::<E> { settings, state }))
+            },
+            restore: |settings, snapshot| {
+                let settings = read_settings::<E::Settings>(E::NAME, settings)?;
+                let state = serde_json::from_slice(snapshot).map_err(|e| {
+                    Error::unreadable(
+                        ErrorKind::Internal,
+                        &format!("{} cannot read its snapshot", E::NAME),
+                        &e,
+                    )
+                })?;
+                Ok(Box::new(Running::<E> { settings, state }))
+            },
+            tasks: |settings, request| E::tasks(&read_settings(E::NAME, settings)?, request),
+        }
+    }
+}
+
+struct Running<E: Environment> {
+    settings: E::Settings,
+    state: E,
+}
+
+impl<E: Environment> Episode for Running<E> {
+    fn view(&self, agent: &str) -> Result<String> {
+        write(E::NAME, "view", &self.state.view(&self.settings, agent)?)
+    }
+
+    fn apply(&mut self, actions: Vec<AgentAction>) -> Result<WireOutcome> {
+        let actions = read_actions(E::NAME, actions)?;
+        let Outcome { done, truncated, facts, evidence } = self.state.apply(&self.settings, &actions)?;
+        let facts = write(E::NAME, "facts", &facts)?;
+        let evidence = write(E::NAME, "evidence", &evidence)?;
+        Ok(WireOutcome { done, truncated, facts, evidence })
+    }
+
+    #[expect(
+        clippy::expect_used,
+        reason = "the contract has no error here: a trap costs the episode and names us"
+    )]
+    fn snapshot(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.state).expect("an environment's state has a JSON form")
+    }
+}
+
+/// An agent by its functions.
+pub struct AgentEntry {
+    name: &'static str,
+    item: fn() -> Item,
+    prompt: fn(&str, &str, &Turn) -> Result<Option<Request>>,
+    parse: fn(&str, &str, &Completion) -> Result<String>,
+}
+
+impl AgentEntry {
+    /// The entry of `A`.
+    #[must_use]
+    pub const fn of<A: Agent>() -> Self {
+        Self {
+            name: A::NAME,
+            item: || describe::<A::Settings>(ItemKind::Agent, A::NAME, A::DOC, Vec::new()),
+            prompt: |settings, view, turn| {
+                A::prompt(&read_settings(A::NAME, settings)?, &read_view(A::NAME, view)?, turn)
+            },
+            parse: |settings, view, completion| {
+                let settings = read_settings(A::NAME, settings)?;
+                write(A::NAME, "action", &A::parse(&settings, &read_view(A::NAME, view)?, completion)?)
+            },
+        }
+    }
+}
+
+/// A reward by its function.
+pub struct RewardEntry {
+    name: &'static str,
+    item: fn() -> Item,
+    score: fn(&str, WireTransition) -> Result<Scores>,
+}
+
+impl RewardEntry {
+    /// The entry of `R`.
+    #[must_use]
+    pub const fn of<R: Reward>() -> Self {
+        Self {
+            name: R::NAME,
+            item: || describe::<R::Settings>(ItemKind::Reward, R::NAME, R::DOC, Vec::new()),
+            score: |settings, transition| {
+                let settings = read_settings(R::NAME, settings)?;
+                let WireOutcome { done, truncated, facts, evidence } = transition.outcome;
+                let transition = Transition {
+                    task: transition.task,
+                    actions: read_actions(R::NAME, transition.actions)?,
+                    done,
+                    truncated,
+                    facts: read(R::NAME, "the environment's facts", &facts)?,
+                    evidence: read(R::NAME, "the environment's evidence", &evidence)?,
+                };
+                R::score(&settings, &transition)
+            },
+        }
+    }
+}
+
+/// All items of `R`, as `describe` lists them.
+#[must_use]
+pub fn items<R: Registry>() -> Vec<Item> {
+    let environments = R::ENVIRONMENTS.iter().map(|entry| (entry.item)());
+    let agents = R::AGENTS.iter().map(|entry| (entry.item)());
+    let rewards = R::REWARDS.iter().map(|entry| (entry.item)());
+    environments.chain(agents).chain(rewards).collect()
+}
+
+/// See the contract's `episode.start`.
+///
+/// # Errors
+/// The environment's, or that there is none of that name.
+pub fn start<R: Registry>(item: &str, settings: &str, task: &Task, seed: u64) -> Result<Box<dyn Episode>> {
+    (environment::<R>(item)?.start)(settings, task, seed)
+}
+
+/// See the contract's `episode.restore`.
+///
+/// # Errors
+/// When the snapshot is not this environment's, or there is none of that name.
+pub fn restore<R: Registry>(item: &str, settings: &str, snapshot: &[u8]) -> Result<Box<dyn Episode>> {
+    (environment::<R>(item)?.restore)(settings, snapshot)
+}
+
+/// See the contract's `tasks`.
+///
+/// # Errors
+/// The environment's, or that there is none of that name.
+pub fn tasks<R: Registry>(item: &str, settings: &str, request: &TaskRequest) -> Result<Vec<Task>> {
+    (environment::<R>(item)?.tasks)(settings, request)
+}
+
+/// See the contract's `prompt`.
+///
+/// # Errors
+/// The agent's, or that there is none of that name.
+pub fn prompt<R: Registry>(item: &str, settings: &str, view: &str, turn: &Turn) -> Result<Option<Request>> {
+    (agent::<R>(item)?.prompt)(settings, view, turn)
+}
+
+/// See the contract's `parse`.
+///
+/// # Errors
+/// The agent's, or that there is none of that name.
+pub fn parse<R: Registry>(item: &str, settings: &str, view: &str, completion: &Completion) -> Result<String> {
+    (agent::<R>(item)?.parse)(settings, view, completion)
+}
+
+/// See the contract's `score`.
+///
+/// # Errors
+/// The reward's, or that there is none of that name.
+pub fn score<R: Registry>(item: &str, settings: &str, transition: WireTransition) -> Result<Scores> {
+    let entry = R::REWARDS.iter().find(|entry| entry.name == item);
+    (entry.ok_or_else(|| unknown("reward", item))?.score)(settings, transition)
+}
+
+fn environment<R: Registry>(item: &str) -> Result<&'static EnvironmentEntry> {
+    R::ENVIRONMENTS.iter().find(|entry| entry.name == item).ok_or_else(|| unknown("environment", item))
+}
+
+fn agent<R: Registry>(item: &str) -> Result<&'static AgentEntry> {
+    R::AGENTS.iter().find(|entry| entry.name == item).ok_or_else(|| unknown("agent", item))
+}
+
+fn unknown(kind: &str, item: &str) -> Error {
+    Error::internal(format!("this plugin has no {kind} `{item}`"))
+}
+
+fn read<T: DeserializeOwned>(item: &str, what: &str, json: &str) -> Result<T> {
+    serde_json::from_str(json)
+        .map_err(|e| Error::unreadable(ErrorKind::Internal, &format!("{item} cannot read {what}"), &e))
+}
+
+fn read_settings<S: DeserializeOwned>(item: &str, json: &str) -> Result<S> {
+    serde_json::from_str(json)
+        .map_err(|e| Error::unreadable(ErrorKind::Settings, &format!("settings of {item}"), &e))
+}
+
+fn read_view<V: DeserializeOwned>(item: &str, json: &str) -> Result<V> {
+    read(item, "the environment's view (is the agent made for this environment?)", json)
+}
+
+fn read_actions<A: DeserializeOwned>(item: &str, actions: Vec<AgentAction>) -> Result<Vec<Action<A>>> {
+    let typed = actions.into_iter().map(|AgentAction { agent, action }| {
+        let what = format!("the action of agent `{agent}` (is the agent made for this environment?)");
+        Ok(Action { action: read(item, &what, &action)?, agent })
+    });
+    typed.collect()
+}
+
+fn write(item: &str, what: &str, value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|e| {
+        Error::unreadable(ErrorKind::Internal, &format!("{item}: its {what} has no JSON form"), &e)
+    })
+}
+
+fn describe<S: JsonSchema>(kind: ItemKind, name: &str, doc: &str, facts: Vec<Fact>) -> Item {
+    let (name, doc) = (name.to_owned(), doc.to_owned());
+    Item { kind, name, doc, settings_schema: schema::<S>().to_string(), facts }
+}
+
+/// One self-contained schema: who reads it need not follow references.
+fn schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
+/// The fields of a facts struct, from its schema.
+fn facts<F: JsonSchema>() -> Vec<Fact> {
+    let schema = schema::<F>();
+    let Some(fields) = schema.get("properties").and_then(Value::as_object) else {
+        return Vec::new();
+    };
+    let known = fields.iter().filter_map(|(name, field)| {
+        let doc = field.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
+        Some(Fact { name: name.clone(), kind: fact_kind(field.get("type")?)?, doc })
+    });
+    known.collect()
+}
+
+/// An optional field's type is a list that names `null` too.
+fn fact_kind(kind: &Value) -> Option<FactKind> {
+    match kind {
+        Value::String(name) => match name.as_str() {
+            "boolean" => Some(FactKind::Boolean),
+            "integer" | "number" => Some(FactKind::Number),
+            "string" => Some(FactKind::Text),
+            _ => None,
+        },
+        Value::Array(kinds) => kinds.iter().find_map(fact_kind),
+        _ => None,
+    }
+}

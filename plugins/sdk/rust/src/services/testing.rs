@@ -1,0 +1,70 @@
+//! Stand-ins for the host in a guest's own tests. They hold for the calling thread, which is what a test has.
+
+use std::cell::RefCell;
+
+use super::retrieval::Passage;
+use super::sandbox::{Ending, Job, Verdict};
+
+type Sandbox = Box<dyn FnMut(&Job) -> Verdict>;
+type Corpus = Box<dyn FnMut(&str, u32) -> Vec<Passage>>;
+
+struct Services {
+    sandbox: Option<Sandbox>,
+    corpus: Option<Corpus>,
+    random: u64,
+}
+
+thread_local! {
+    static SERVICES: RefCell<Services> = const { RefCell::new(Services { sandbox: None, corpus: None, random: 0 }) };
+}
+
+/// Answers sandbox jobs from now on.
+pub fn set_sandbox(run: impl FnMut(&Job) -> Verdict + 'static) {
+    SERVICES.with_borrow_mut(|services| services.sandbox = Some(Box::new(run)));
+}
+
+/// Answers retrieval from now on.
+pub fn set_corpus(find: impl FnMut(&str, u32) -> Vec<Passage> + 'static) {
+    SERVICES.with_borrow_mut(|services| services.corpus = Some(Box::new(find)));
+}
+
+/// Starts the random stream anew.
+pub fn set_random(seed: u64) {
+    SERVICES.with_borrow_mut(|services| services.random = seed);
+}
+
+/// A verdict of a program that ended well after printing `stdout`.
+#[must_use]
+pub fn printed(stdout: &str) -> Verdict {
+    Verdict { ending: Ending::Ok, exit: Some(0), stdout: stdout.to_owned(), stderr: String::new() }
+}
+
+pub(super) fn run(job: &Job) -> Verdict {
+    SERVICES.with_borrow_mut(|services| match &mut services.sandbox {
+        Some(run) => run(job),
+        None => Verdict {
+            ending: Ending::LostWorker,
+            exit: None,
+            stdout: String::new(),
+            stderr: "no sandbox here: a test sets one with services::testing::set_sandbox".to_owned(),
+        },
+    })
+}
+
+pub(super) fn find_passages(query: &str, k: u32) -> Result<Vec<Passage>, String> {
+    SERVICES.with_borrow_mut(|services| match &mut services.corpus {
+        Some(find) => Ok(find(query, k)),
+        None => Err("no corpus here: a test sets one with services::testing::set_corpus".to_owned()),
+    })
+}
+
+/// `SplitMix64` (Steele, Lea and Flood 2014).
+pub(super) fn next_random() -> u64 {
+    SERVICES.with_borrow_mut(|services| {
+        services.random = services.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = services.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    })
+}
