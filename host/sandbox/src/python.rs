@@ -1,0 +1,211 @@
+//! Python jobs in WebAssembly: one fresh interpreter per job, from a component whose memory already holds the
+//! standard library and sympy.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use pl_wasm::{Captured, Engine, FUEL_PER_SECOND, Fault, Guest, Limits, Output};
+use tokio::sync::Semaphore;
+
+use crate::bindings::WorkerPre;
+use crate::bindings::exports::pl_host::worker::interpreter::Ended;
+use crate::{Ending, Error, Job, Sandbox, Verdict};
+
+/// Limits of one job, and how many run at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxLimits {
+    /// Time of one job as the job's own clock goes, which runs on fuel: the same job times out at the same
+    /// instruction on every machine.
+    pub timeout: Duration,
+    /// Bytes of memory, the interpreter's own (some 100 MiB) included.
+    pub memory: u64,
+    /// Bytes kept of each of stdout and stderr; printing more ends the job.
+    pub output: u64,
+    /// Jobs at a time.
+    pub workers: u32,
+    /// Fuel of one job; none takes it from `timeout`.
+    pub fuel: Option<u64>,
+}
+
+impl Default for SandboxLimits {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(20),
+            memory: 256 << 20,
+            output: 64 << 10,
+            workers: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            fuel: None,
+        }
+    }
+}
+
+impl SandboxLimits {
+    fn fuel(&self) -> u64 {
+        self.fuel.unwrap_or_else(|| {
+            let fuel = self.timeout.as_secs_f64() * FUEL_PER_SECOND as f64;
+            fuel as u64
+        })
+    }
+}
+
+/// How much slower than its own clock a job may run before the wall clock ends it: for machines that are slow
+/// or have more to do than cores.
+const BACKSTOP: u32 = 5;
+
+/// Python workers.
+#[derive(Clone)]
+pub struct PythonWorkers {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: Engine,
+    worker: WorkerPre<Guest<()>>,
+    limits: SandboxLimits,
+    free: Semaphore,
+}
+
+impl PythonWorkers {
+    /// Loads the worker component, which compiles it for tens of seconds where the engine's cache does not
+    /// have it: call it from a blocking thread. `engine` is best made with
+    /// [`EngineConfig::workers`](pl_wasm::EngineConfig::workers).
+    ///
+    /// # Errors
+    /// [`Error::Worker`] where the bytes are no component, [`Error::Contract`] where it is not this worker.
+    pub fn new(engine: &Engine, component: &[u8], limits: SandboxLimits) -> Result<Self, Error> {
+        const LANGUAGE: &str = "python";
+        let worker = |source| Error::Worker { language: LANGUAGE, source };
+        let contract =
+            |error: wasmtime::Error| Error::Contract { language: LANGUAGE, reason: format!("{error:#}") };
+        let component = engine.load("the Python worker", component).map_err(worker)?;
+        let linker = engine.linker::<()>().map_err(worker)?;
+        let ready = linker.instantiate_pre(component.inner()).map_err(contract)?;
+        let inner = Inner {
+            engine: engine.clone(),
+            worker: WorkerPre::new(ready).map_err(contract)?,
+            free: Semaphore::new(limits.workers.max(1) as usize),
+            limits,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Runs one job when a worker is free.
+    pub async fn run(&self, job: Job) -> Verdict {
+        if job.language != "python" {
+            let message = format!("this sandbox runs python, not {:?}", job.language);
+            return Verdict::of_sandbox(Ending::LostWorker, message, true);
+        }
+        let Ok(_permit) = self.inner.free.acquire().await else {
+            return Verdict::of_sandbox(Ending::LostWorker, "the sandbox has shut down", false);
+        };
+        // A job computes for milliseconds to seconds: its own task lets jobs use every thread there is.
+        let inner = Arc::clone(&self.inner);
+        match tokio::spawn(async move { inner.run(job).await }).await {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                let message = format!("the worker was lost: {error}");
+                Verdict::of_sandbox(Ending::LostWorker, message, false)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Sandbox for PythonWorkers {
+    async fn execute(&self, jobs: Vec<Job>) -> Vec<Verdict> {
+        futures::future::join_all(jobs.into_iter().map(|job| self.run(job))).await
+    }
+}
+
+impl Inner {
+    async fn run(&self, job: Job) -> Verdict {
+        let _seat = self.engine.seat().await;
+        let limits = Limits {
+            memory: self.limits.memory,
+            table: 100_000,
+            fuel: self.limits.fuel(),
+            timeout: self.limits.timeout * BACKSTOP,
+            returned: 1 << 20,
+        };
+        let (stdout, stderr) = (Output::new(self.limits.output), Output::new(self.limits.output));
+        let mut store = self.engine.store((), &limits);
+        store.data_mut().set_world(seed(&job), job.stdin, stdout.clone(), stderr.clone());
+        let started = Instant::now();
+        let ended = pl_wasm::call(&mut store, async |store| {
+            let worker = self.worker.instantiate_async(&mut *store).await?;
+            worker.pl_host_worker_interpreter().call_run(&mut *store, &job.source).await
+        })
+        .await;
+        let refused = store.data().memory_refused();
+        drop(store);
+        tracing::debug!(took = ?started.elapsed(), "python job");
+        verdict(ended, refused, stdout.take(), stderr.take(), &self.limits)
+    }
+}
+
+/// Reads how the call ended, and what was printed, as a verdict.
+fn verdict(
+    ended: Result<Ended, Fault>,
+    memory_refused: bool,
+    stdout: Captured,
+    stderr: Captured,
+    limits: &SandboxLimits,
+) -> Verdict {
+    let overflowed = stdout.overflowed || stderr.overflowed;
+    let reproducible = ended.as_ref().map_or_else(Fault::reproducible, |_| true);
+    let (ending, exit, note) = match ended {
+        _ if overflowed => {
+            let note = format!("it printed more than the {} bytes that are kept", limits.output);
+            (Ending::OutputLimit, None, Some(note))
+        }
+        Ok(Ended { exit: 0, .. }) => (Ending::Ok, Some(0), None),
+        Ok(Ended { out_of_memory: true, exit }) if memory_refused => (Ending::Memory, Some(exit), None),
+        Ok(Ended { exit, .. }) => (Ending::Error, Some(exit), None),
+        // `os._exit` leaves through WASI.
+        Err(Fault::Exit(0)) => (Ending::Ok, Some(0), None),
+        Err(Fault::Exit(code)) => (Ending::Error, Some(code), None),
+        Err(fault @ Fault::OutOfFuel { .. }) => {
+            let note = match limits.fuel {
+                Some(_) => fault.to_string(),
+                None => format!("it ran longer than {} s", limits.timeout.as_secs_f64()),
+            };
+            (Ending::Timeout, None, Some(note))
+        }
+        Err(fault @ Fault::Timeout { .. }) => (Ending::Timeout, None, Some(fault.to_string())),
+        Err(fault @ Fault::Memory { .. }) => (Ending::Memory, None, Some(fault.to_string())),
+        Err(fault @ (Fault::Stack | Fault::Trap(_) | Fault::Returned { .. } | Fault::Host(_))) => {
+            (Ending::Error, None, Some(fault.to_string()))
+        }
+        Err(fault @ Fault::Call(_)) => (Ending::LostWorker, None, Some(fault.to_string())),
+    };
+    let mut stderr = text(stderr.bytes);
+    if let Some(note) = note {
+        if !stderr.is_empty() && !stderr.ends_with('\n') {
+            stderr.push('\n');
+        }
+        stderr.push_str("sandbox: ");
+        stderr.push_str(&note);
+        stderr.push('\n');
+    }
+    Verdict { ending, exit, stdout: text(stdout.bytes), stderr, reproducible }
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// Equal jobs draw equal random numbers, others differ.
+fn seed(job: &Job) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    for part in [job.source.as_bytes(), job.stdin.as_bytes()]
+        .into_iter()
+        .chain(job.files.iter().flat_map(|file| [file.path.as_bytes(), &file.bytes]))
+    {
+        // Lengths keep the parts apart.
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    let mut first = [0; 8];
+    first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    u64::from_le_bytes(first)
+}
