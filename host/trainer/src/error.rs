@@ -1,0 +1,41 @@
+//! What can go wrong in training, in words for the person who started the run.
+
+use std::path::PathBuf;
+
+/// Errors of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A policy can't be set up as the workflow says.
+    #[error("policy `{policy}`: {problem}")]
+    Policy { policy: String, problem: String },
+    /// A policy's model or adapter can't be read or written.
+    #[error("policy `{policy}`: {source}")]
+    Model { policy: String, source: pl_model::Error },
+    /// A transition that can't be trained on.
+    #[error("step {step}, task `{task}`, agent `{agent}`, turn {turn}: {problem}")]
+    Transition { step: u64, task: String, agent: String, turn: u32, problem: String },
+    /// libtorch refused an operation.
+    #[error("{doing}: libtorch failed: {source}; if memory ran out, a lower `train.token_budget` needs less")]
+    Torch { doing: String, source: tch::TchError },
+    /// A file operation failed.
+    #[error("{}: cannot {doing}: {source}", path.display())]
+    Io { path: PathBuf, doing: &'static str, source: std::io::Error },
+    /// A checkpoint that can't be used.
+    #[error("{}: {problem}", path.display())]
+    Checkpoint { path: PathBuf, problem: String },
+}
+
+impl Error {
+    pub(crate) fn policy(policy: &str, problem: impl Into<String>) -> Self {
+        Error::Policy { policy: policy.to_owned(), problem: problem.into() }
+    }
+
+    pub(crate) fn model(policy: &str) -> impl FnOnce(pl_model::Error) -> Self {
+        move |source| Error::Model { policy: policy.to_owned(), source }
+    }
+
+    pub(crate) fn torch(doing: impl Into<String>) -> impl FnOnce(tch::TchError) -> Self {
+        move |source| Error::Torch { doing: doing.into(), source }
+    }
+}

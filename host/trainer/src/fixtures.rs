@@ -1,0 +1,219 @@
+//! What the tests of this crate share: a tiny random model, a workflow's training block, made-up transitions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mas_dsl::workflow::{
+    Algorithm, Environment, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox, SandboxBackend,
+    Scenario, Schedule, Tasks, Train, Turns, Workflow,
+};
+use pl_model::{Adapter, ChatTemplate, Config, Layer, Model, Projection, Tokenizer, Weights};
+use pl_record::transition::{Group, Key, Transition};
+use serde_json::Map;
+use tch::{Device, Kind, Tensor};
+
+/// Words of the tiny models.
+pub const VOCABULARY: i64 = 61;
+
+/// The `train` block of most tests.
+pub fn train() -> Train {
+    Train {
+        algorithm: Algorithm::AtGrpo,
+        rollout: Rollout::Tree,
+        samples: 4,
+        tasks_per_step: 2,
+        steps: 10,
+        schedule: Schedule::Sync,
+        learning_rate: 1e-2,
+        lr_schedule: LrSchedule::Constant,
+        warmup: 0,
+        weight_decay: 0.0,
+        max_grad_norm: 1.0,
+        epochs: 1,
+        mini_batches: 1,
+        clip_low: 0.2,
+        clip_high: 0.28,
+        dual_clip: 3.0,
+        normalize: true,
+        token_budget: 64,
+        checkpoint_every: 1,
+        keep_checkpoints: 2,
+        episodes: 4,
+    }
+}
+
+/// Measures of a model small enough for thousands of passes a second, with grouped heads.
+pub fn config(tied: bool) -> Config {
+    Config {
+        vocab: VOCABULARY,
+        hidden: 16,
+        layers: 2,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 4,
+        ffn: 24,
+        rms_eps: 1e-5,
+        rope_theta: 10_000.0,
+        max_positions: 128,
+        tied,
+        bos: None,
+        eos: vec![0],
+    }
+}
+
+/// Random weights of a config; equal seeds give equal weights.
+pub fn weights(config: &Config, seed: i64) -> Weights {
+    // libtorch's generator is one for all threads of a test run.
+    static GENERATOR: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _guard = GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    tch::manual_seed(seed);
+    let matrix = |out: i64, fan_in: i64| {
+        Tensor::randn([out, fan_in], (Kind::Float, Device::Cpu)) * (1.5 / (fan_in as f64).sqrt())
+    };
+    let gain = || Tensor::rand([config.hidden], (Kind::Float, Device::Cpu)) * 0.4 + 0.8;
+    let (h, q, kv) = (config.hidden, config.heads * config.head_dim, config.kv_heads * config.head_dim);
+    let layer = |_| Layer {
+        attention_norm: gain(),
+        q: matrix(q, h),
+        k: matrix(kv, h),
+        v: matrix(kv, h),
+        o: matrix(h, q),
+        ffn_norm: gain(),
+        gate: matrix(config.ffn, h),
+        up: matrix(config.ffn, h),
+        down: matrix(h, config.ffn),
+    };
+    Weights {
+        embed: matrix(config.vocab, h),
+        layers: (0..config.layers).map(layer).collect(),
+        norm: gain(),
+        head: (!config.tied).then(|| matrix(config.vocab, h)),
+    }
+}
+
+/// An adapter on all projections whose B is not zero, so that A has a gradient.
+pub fn adapter(config: &Config, seed: u8) -> Adapter {
+    let adapter = Adapter::new(config, 3, 6.0, &Projection::ALL, [seed; 32]).unwrap();
+    for (at, (name, mut tensor)) in adapter.parameters().into_iter().enumerate() {
+        if name.contains("lora_B") {
+            let count = tensor.numel();
+            let values: Vec<f32> =
+                (0..count).map(|i| ((i * 7 + at * 13 + usize::from(seed)) as f32).sin() * 0.2).collect();
+            tch::no_grad(|| tensor.copy_(&Tensor::from_slice(&values).view_as(&tensor)));
+        }
+    }
+    adapter
+}
+
+/// A whole tiny model: every token is a word of its own.
+pub fn model(tied: bool, seed: i64) -> Model {
+    let config = config(tied);
+    let vocabulary: Map<String, serde_json::Value> =
+        (0..VOCABULARY).map(|id| (format!("w{id}"), id.into())).collect();
+    let tokenizer = serde_json::json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": [],
+        "normalizer": null,
+        "pre_tokenizer": { "type": "Whitespace" },
+        "post_processor": null,
+        "decoder": null,
+        "model": { "type": "WordLevel", "vocab": vocabulary, "unk_token": "w0" },
+    });
+    let tokenizer = Tokenizer::from_json("tiny", tokenizer.to_string().as_bytes(), &[0]).unwrap();
+    let template = ChatTemplate::new("tiny", None, None, None).unwrap();
+    Model {
+        weights: weights(&config, seed),
+        config,
+        tokenizer: Arc::new(tokenizer),
+        template: Arc::new(template),
+        hash: format!("tiny-{seed}"),
+    }
+}
+
+/// A policy of a workflow's only model.
+pub fn policy(name: &str, lora: bool) -> Policy {
+    let targets = ["q", "k", "v", "o", "gate", "up", "down"].map(str::to_owned).to_vec();
+    let lora = lora.then_some(Lora { rank: 3, alpha: 6.0, targets });
+    Policy { name: name.to_owned(), model: 0, lora, train: true, from: None }
+}
+
+/// A workflow as far as a trainer looks at it.
+pub fn workflow(policies: Vec<Policy>, train: Option<Train>) -> Workflow {
+    let (plugin, item, settings) = (0, String::new(), Map::new());
+    let models = policies.iter().map(|policy| policy.model).max().unwrap_or(0) + 1;
+    Workflow {
+        name: "test".into(),
+        params: Default::default(),
+        plugins: Vec::new(),
+        models: (0..models)
+            .map(|i| mas_dsl::workflow::Model { name: format!("m{i}"), source: String::new() })
+            .collect(),
+        policies,
+        agents: Vec::new(),
+        scenarios: vec![Scenario {
+            environment: Environment {
+                name: String::new(),
+                plugin,
+                item: item.clone(),
+                tasks: Tasks::Generated { split: "train".into(), level: 1 },
+                settings: settings.clone(),
+            },
+            turns: Turns { max: 1, start: Vec::new(), nodes: Vec::new() },
+            reward: Reward { name: String::new(), plugin, item, team: 1.0, local: 1.0, settings },
+        }],
+        sandbox: Sandbox {
+            backend: SandboxBackend::Wasm,
+            timeout: Duration::from_secs(1),
+            memory: 1,
+            output: 1,
+            workers: 1,
+        },
+        train,
+        evaluations: Vec::new(),
+        layout: Layout::L0,
+    }
+}
+
+/// A made-up transition: tokens follow from `index`, log-probabilities are those of no model in particular.
+pub fn transition(policy: u32, index: u32, prompt: usize, completion: usize) -> Transition {
+    let token =
+        |i: usize| ((i * 17 + index as usize * 29 + policy as usize * 11 + 5) % VOCABULARY as usize) as u32;
+    Transition {
+        key: Key { step: 0, task: index, sample: 0, node_visit: 0, agent: policy, branch: 0 },
+        group: Group { step: 0, task: index, agent: policy, turn: 0, node_visit: Some(0) },
+        task_id: format!("t{index}"),
+        agent: format!("agent{policy}"),
+        policy,
+        turn: 0,
+        prompt: (0..prompt).map(token).collect(),
+        completion: (prompt..prompt + completion).map(token).collect(),
+        logprobs: (0..completion).map(|i| -4.0 - (i as f32 + index as f32).sin() * 0.15).collect(),
+        temperature: 1.0,
+        versions: vec![0],
+        version: 0,
+        team_reward: 0.0,
+        local_reward: 0.0,
+        reward: 0.0,
+        success: false,
+        chosen: true,
+        action: "null".into(),
+        state: String::new(),
+    }
+}
+
+/// Asserts that two tensors have one shape and differ nowhere by more than `tolerance`.
+pub fn close(got: &Tensor, expected: &Tensor, tolerance: f64) {
+    assert_eq!(got.size(), expected.size());
+    let gap = (got.detach() - expected.detach()).abs().max().double_value(&[]);
+    assert!(gap <= tolerance, "they differ by {gap}");
+}
+
+/// Whether two lists of named tensors are equal bit for bit.
+pub fn same_bits(a: &[(String, Tensor)], b: &[(String, Tensor)]) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).all(|((n1, t1), (n2, t2))| {
+            n1 == n2 && t1.size() == t2.size() && t1.view_dtype(Kind::Int).equal(&t2.view_dtype(Kind::Int))
+        })
+}

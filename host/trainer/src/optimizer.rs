@@ -1,0 +1,235 @@
+//! AdamW over one policy's tensors, with a state that can be taken out and put back exactly.
+//!
+//! Loshchilov and Hutter 2017 (arXiv:1711.05101). With gradient `g`, step count `t` and rate `lr`,
+//!
+//! ```text
+//! w = w (1 - lr decay)
+//! m = m + (1 - b1) (g - m)            v = b2 v + (1 - b2) g²
+//! w = w - lr / (1 - b1^t) · m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+//! ```
+
+use tch::{Kind, TchError, Tensor, no_grad};
+
+/// Decay of the mean of gradients, and of their squares: the values of the Adam paper.
+const BETA: (f64, f64) = (0.9, 0.999);
+/// Keeps the quotient finite where no gradient was ever seen.
+const EPSILON: f64 = 1e-8;
+/// Added to the norm in the clipping quotient.
+const NORM_EPSILON: f64 = 1e-6;
+
+/// What an optimiser step did.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stepped {
+    /// Global norm of the gradient, before clipping.
+    pub grad_norm: f64,
+    /// False: the gradient was not finite, and nothing was changed.
+    pub applied: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    name: String,
+    parameter: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    /// Weight decay shrinks matrices alone: gains and biases have no direction to lose.
+    decays: bool,
+}
+
+/// An AdamW optimiser and its state. It holds its parameters by reference (shallow clones) and changes them in
+/// place.
+#[derive(Debug)]
+pub struct AdamW {
+    slots: Vec<Slot>,
+    steps: u64,
+    weight_decay: f64,
+}
+
+impl AdamW {
+    /// A fresh optimiser of the named parameters, which keep their order.
+    pub fn new(parameters: Vec<(String, Tensor)>, weight_decay: f64) -> Result<Self, TchError> {
+        let slots = parameters
+            .into_iter()
+            .map(|(name, parameter)| {
+                let zeros = || Tensor::f_zeros(parameter.size(), (Kind::Float, parameter.device()));
+                let (mean, square) = (zeros()?, zeros()?);
+                let decays = parameter.dim() >= 2;
+                Ok(Slot { name, parameter, mean, square, decays })
+            })
+            .collect::<Result<_, TchError>>()?;
+        Ok(AdamW { slots, steps: 0, weight_decay })
+    }
+
+    /// The parameters by name, in order.
+    pub fn parameters(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.slots.iter().map(|slot| (slot.name.as_str(), &slot.parameter))
+    }
+
+    /// Steps taken so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// One step along `gradients` (one per parameter, in order), scaled down to a global norm of at most
+    /// `max_norm` (0: as they are). A gradient that is not finite changes nothing.
+    ///
+    /// Gradients are used up: their contents are undefined afterwards.
+    pub fn step(
+        &mut self,
+        mut gradients: Vec<Tensor>,
+        rate: f64,
+        max_norm: f64,
+    ) -> Result<Stepped, TchError> {
+        debug_assert_eq!(gradients.len(), self.slots.len());
+        no_grad(|| {
+            let grad_norm = global_norm(&gradients)?;
+            if !grad_norm.is_finite() {
+                return Ok(Stepped { grad_norm, applied: false });
+            }
+            let scale = clip_scale(grad_norm, max_norm);
+            self.steps += 1;
+            let t = self.steps as f64;
+            let (first, second) = (1.0 - BETA.0.powf(t), 1.0 - BETA.1.powf(t));
+            for (slot, gradient) in self.slots.iter_mut().zip(&mut gradients) {
+                if scale != 1.0 {
+                    let _ = gradient.f_mul_scalar_(scale)?;
+                }
+                if slot.decays && self.weight_decay != 0.0 {
+                    let _ = slot.parameter.f_mul_scalar_(1.0 - rate * self.weight_decay)?;
+                }
+                let _ = slot.mean.f_lerp_(gradient, 1.0 - BETA.0)?;
+                let _ = gradient.f_mul_(&gradient.shallow_clone())?;
+                let _ = slot.square.f_lerp_(gradient, 1.0 - BETA.1)?;
+                // The gradient's memory is reused for the denominator, then for the step itself.
+                gradient.f_copy_(&slot.square)?;
+                let _ = gradient.f_sqrt_()?.f_div_scalar_(second.sqrt())?.f_add_scalar_(EPSILON)?;
+                let _ = gradient.f_reciprocal_()?.f_mul_(&slot.mean)?.f_mul_scalar_(-rate / first)?;
+                let _ = slot.parameter.f_add_(gradient)?;
+            }
+            Ok(Stepped { grad_norm, applied: true })
+        })
+    }
+
+    /// The running means by name (`mean.NAME`, `square.NAME`), shallow clones.
+    pub fn state(&self) -> Vec<(String, Tensor)> {
+        self.slots
+            .iter()
+            .flat_map(|slot| {
+                [
+                    (format!("mean.{}", slot.name), slot.mean.shallow_clone()),
+                    (format!("square.{}", slot.name), slot.square.shallow_clone()),
+                ]
+            })
+            .collect()
+    }
+
+    /// Takes up the step count of a saved state whose tensors were copied into those of [`AdamW::state`].
+    pub fn set_steps(&mut self, steps: u64) {
+        self.steps = steps;
+    }
+}
+
+/// Square root of the sum of squares of all elements, summed in double precision in the order given.
+fn global_norm(tensors: &[Tensor]) -> Result<f64, TchError> {
+    let mut squares = 0.0;
+    for tensor in tensors {
+        let norm = f64::try_from(tensor.f_norm()?)?;
+        squares += norm * norm;
+    }
+    Ok(squares.sqrt())
+}
+
+fn clip_scale(norm: f64, max_norm: f64) -> f64 {
+    if max_norm > 0.0 && norm > max_norm { max_norm / (norm + NORM_EPSILON) } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(tensor: &Tensor) -> Vec<f64> {
+        Vec::<f64>::try_from(tensor.to_kind(Kind::Double).flatten(0, -1)).unwrap()
+    }
+
+    /// The formula above in plain double precision.
+    struct Reference {
+        w: Vec<f64>,
+        m: Vec<f64>,
+        v: Vec<f64>,
+        t: i32,
+    }
+
+    impl Reference {
+        fn step(&mut self, g: &[f64], rate: f64, decay: f64) {
+            self.t += 1;
+            for (i, g) in g.iter().enumerate() {
+                self.w[i] *= 1.0 - rate * decay;
+                self.m[i] = 0.9 * self.m[i] + 0.1 * g;
+                self.v[i] = 0.999 * self.v[i] + 0.001 * g * g;
+                let mean = self.m[i] / (1.0 - 0.9f64.powi(self.t));
+                let square = self.v[i] / (1.0 - 0.999f64.powi(self.t));
+                self.w[i] -= rate * mean / (square.sqrt() + 1e-8);
+            }
+        }
+    }
+
+    #[test]
+    fn follows_the_formula() {
+        let start = [0.5, -1.0, 2.0, 0.25];
+        let weight = Tensor::from_slice(&start).to_kind(Kind::Float).reshape([2, 2]);
+        let mut optimizer = AdamW::new(vec![("w".into(), weight.shallow_clone())], 0.1).unwrap();
+        let mut reference = Reference { w: start.to_vec(), m: vec![0.0; 4], v: vec![0.0; 4], t: 0 };
+        for round in 0..20 {
+            let gradient: Vec<f64> = (0..4).map(|i| f64::sin(f64::from(round * 4 + i))).collect();
+            let tensor = Tensor::from_slice(&gradient).to_kind(Kind::Float).reshape([2, 2]);
+            let stepped = optimizer.step(vec![tensor], 0.01, 0.0).unwrap();
+            reference.step(&gradient, 0.01, 0.1);
+            let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
+            assert!((stepped.grad_norm - norm).abs() < 1e-6 && stepped.applied);
+            for (got, expected) in values(&weight).iter().zip(&reference.w) {
+                assert!((got - expected).abs() < 2e-6, "round {round}: {got} and {expected}");
+            }
+        }
+        assert_eq!(optimizer.steps(), 20);
+    }
+
+    #[test]
+    fn gains_do_not_decay() {
+        let gain = Tensor::ones([3], (Kind::Float, tch::Device::Cpu));
+        let matrix = Tensor::ones([1, 3], (Kind::Float, tch::Device::Cpu));
+        let parameters =
+            vec![("gain".into(), gain.shallow_clone()), ("matrix".into(), matrix.shallow_clone())];
+        let mut optimizer = AdamW::new(parameters, 0.5).unwrap();
+        optimizer.step(vec![gain.zeros_like(), matrix.zeros_like()], 0.1, 1.0).unwrap();
+        assert_eq!(values(&gain), [1.0; 3]);
+        assert!(values(&matrix).iter().all(|w| (w - 0.95).abs() < 1e-6));
+    }
+
+    #[test]
+    fn clipping_holds_the_norm_over_all_tensors() {
+        assert_eq!(clip_scale(0.9, 1.0), 1.0);
+        assert_eq!(clip_scale(50.0, 0.0), 1.0);
+        let (a, b) = (Tensor::from_slice(&[3.0f32]), Tensor::from_slice(&[4.0f32]));
+        let norm = global_norm(&[a, b]).unwrap();
+        assert!((norm - 5.0).abs() < 1e-9);
+        assert!((clip_scale(norm, 1.0) * norm - 1.0).abs() < 1e-6);
+
+        // Only the mean after the first step shows the scale of a gradient: 0.1 × scale × g.
+        let weight = Tensor::zeros([2], (Kind::Float, tch::Device::Cpu));
+        let mut optimizer = AdamW::new(vec![("w".into(), weight)], 0.0).unwrap();
+        optimizer.step(vec![Tensor::from_slice(&[3.0f32, 4.0])], 0.1, 1.0).unwrap();
+        let mean = values(&optimizer.state()[0].1);
+        assert!((mean[0] - 0.06).abs() < 1e-6 && (mean[1] - 0.08).abs() < 1e-6, "{mean:?}");
+    }
+
+    #[test]
+    fn a_gradient_that_is_not_finite_changes_nothing() {
+        let weight = Tensor::ones([2], (Kind::Float, tch::Device::Cpu));
+        let mut optimizer = AdamW::new(vec![("w".into(), weight.shallow_clone())], 0.1).unwrap();
+        let stepped = optimizer.step(vec![Tensor::from_slice(&[f32::NAN, 1.0])], 0.1, 1.0).unwrap();
+        assert!(!stepped.applied);
+        assert_eq!(optimizer.steps(), 0);
+        assert_eq!(values(&weight), [1.0; 2]);
+        assert!(optimizer.state().iter().all(|(_, t)| values(t) == [0.0; 2]));
+    }
+}
