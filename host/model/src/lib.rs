@@ -21,12 +21,12 @@ mod template;
 mod tokenizer;
 mod weights;
 
-pub use adapter::{Adapter, Projection};
+pub use adapter::{Adapter, LowRank, Projection};
 pub use config::Config;
 pub use error::Error;
 pub use forward::{Deltas, NoDeltas, Rope, transform};
 pub use model::Model;
-pub use packed::{Packed, Span, hidden_states};
+pub use packed::{Packed, Span, causal_attention, hidden_states};
 pub use template::{ChatMessage, ChatTemplate};
 pub use tokenizer::Tokenizer;
 pub use weights::{Layer, Weights};

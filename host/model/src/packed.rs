@@ -73,7 +73,7 @@ pub fn hidden_states(config: &Config, weights: &Weights, adapters: &[&Adapter], 
 
 /// Causal attention of one sequence: queries `[T, heads, D]`, keys and values `[T, kv_heads, D]` to
 /// `[T, heads x D]`.
-pub(crate) fn causal_attention(config: &Config, q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
+pub fn causal_attention(config: &Config, q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
     let count = q.size()[0];
     let group = config.heads / config.kv_heads;
     let query = q.transpose(0, 1).unsqueeze(0);
