@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use pl_wasm::{Captured, Engine, FUEL_PER_SECOND, Fault, Guest, Limits, Output};
+use pl_wasm::{Captured, Engine, FUEL_PER_SECOND, Fault, Guest, Limits, Output, Stay};
 use tokio::sync::Semaphore;
 
 use crate::bindings::WorkerPre;
@@ -120,7 +120,7 @@ impl Sandbox for PythonWorkers {
 
 impl Inner {
     async fn run(&self, job: Job) -> Verdict {
-        let _seat = self.engine.seat().await;
+        let _seat = self.engine.seat(Stay::Long).await;
         let limits = Limits {
             memory: self.limits.memory,
             table: 100_000,
@@ -130,7 +130,9 @@ impl Inner {
         };
         let (stdout, stderr) = (Output::new(self.limits.output), Output::new(self.limits.output));
         let mut store = self.engine.store((), &limits);
-        store.data_mut().set_world(seed(&job), job.stdin, stdout.clone(), stderr.clone());
+        let guest = store.data_mut();
+        guest.rewind(seed(&job));
+        guest.set_streams(job.stdin, stdout.clone(), stderr.clone());
         let started = Instant::now();
         let ended = pl_wasm::call(&mut store, async |store| {
             let worker = self.worker.instantiate_async(&mut *store).await?;

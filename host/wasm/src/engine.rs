@@ -11,7 +11,7 @@ use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 use crate::cache::Cache;
 use crate::component::{Component, check_header};
 use crate::guest::{Guest, Store};
-use crate::{Error, Limits, clock};
+use crate::{Error, Limits, clock, randomness};
 
 /// How often guests are looked at for the wall clock, and give way to other tasks of their thread. Shorter
 /// costs wake-ups; longer lets one guest hold a thread.
@@ -25,8 +25,10 @@ const RESERVATION: u64 = 4 << 30;
 pub struct EngineConfig {
     /// Folder of the compile cache; none compiles on each start.
     pub cache_dir: Option<PathBuf>,
-    /// Component instances at a time. [`Engine::seat`] waits past it.
+    /// Instances at a time that stay ([`Stay::Long`]).
     pub instances: u32,
+    /// Instances at a time for one call each ([`Stay::Call`]).
+    pub calls: u32,
     /// Bytes of stack of a guest's compiled code.
     pub stack: usize,
     /// Largest table, in elements.
@@ -44,6 +46,7 @@ impl EngineConfig {
         Self {
             cache_dir: None,
             instances: 1024,
+            calls: 256,
             stack: 1 << 20,
             table: 20_000,
             parts: 8,
@@ -56,6 +59,7 @@ impl EngineConfig {
         Self {
             cache_dir: None,
             instances: 64,
+            calls: 0,
             // An interpreter nests one C call in another per level of its program.
             stack: 16 << 20,
             table: 100_000,
@@ -73,17 +77,18 @@ impl EngineConfig {
 
     fn wasmtime(&self) -> Config {
         let mut pool = PoolingAllocationConfig::new();
-        let parts = self.instances.saturating_mul(self.parts);
-        pool.total_component_instances(self.instances)
+        let instances = self.instances.saturating_add(self.calls);
+        let parts = instances.saturating_mul(self.parts);
+        pool.total_component_instances(instances)
             .max_component_instance_size(16 << 20)
             .total_core_instances(parts)
             .max_core_instance_size(16 << 20)
-            .total_memories(self.instances.saturating_mul(2))
+            .total_memories(instances.saturating_mul(2))
             // Most guests have two tables, and interpreters a few more than that.
-            .total_tables(self.instances.saturating_mul(self.parts.min(8)))
+            .total_tables(instances.saturating_mul(self.parts.min(8)))
             .max_tables_per_module(4)
             .table_elements(self.table as usize)
-            .total_stacks(self.instances)
+            .total_stacks(instances)
             .max_memory_size(RESERVATION as usize)
             .linear_memory_keep_resident(self.keep_resident)
             .table_keep_resident(self.keep_resident.min(64 << 10))
@@ -112,7 +117,18 @@ impl EngineConfig {
 pub struct Engine {
     inner: wasmtime::Engine,
     cache: Option<Cache>,
-    seats: Arc<Semaphore>,
+    long: Arc<Semaphore>,
+    calls: Arc<Semaphore>,
+}
+
+/// How long an instance is wanted. Two separate supplies, so that those who hold one for long and wait for a
+/// call in another can't block each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stay {
+    /// Across calls, such as an environment's episode.
+    Long,
+    /// For one call that waits for no other.
+    Call,
 }
 
 /// The right to one instance of the engine's pool; see [`Engine::seat`].
@@ -139,8 +155,9 @@ impl Engine {
                 }
             })
             .map_err(|error| Error::Engine(error.to_string()))?;
-        let seats = Arc::new(Semaphore::new(config.instances as usize));
-        Ok(Self { inner, cache, seats })
+        let long = Arc::new(Semaphore::new(config.instances as usize));
+        let calls = Arc::new(Semaphore::new(config.calls as usize));
+        Ok(Self { inner, cache, long, calls })
     }
 
     /// The engine underneath.
@@ -193,6 +210,7 @@ impl Engine {
         linker.allow_shadowing(true);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(fail)?;
         clock::link(&mut linker).map_err(fail)?;
+        randomness::link(&mut linker).map_err(fail)?;
         Ok(linker)
     }
 
@@ -202,16 +220,23 @@ impl Engine {
     }
 
     /// Waits until the pool has room for one more instance, and holds it until the seat is dropped. Stores are
-    /// best made after their seat and dropped before it: a pool without room fails to instantiate.
-    pub async fn seat(&self) -> Seat {
-        match Arc::clone(&self.seats).acquire_owned().await {
+    /// made after their seat and dropped before it: a pool without room fails to instantiate.
+    pub async fn seat(&self, stay: Stay) -> Seat {
+        match Arc::clone(self.seats(stay)).acquire_owned().await {
             Ok(permit) => Seat(permit),
             Err(_) => unreachable!("the semaphore is never closed"),
         }
     }
 
     /// Seats free at the moment.
-    pub fn free_seats(&self) -> usize {
-        self.seats.available_permits()
+    pub fn free_seats(&self, stay: Stay) -> usize {
+        self.seats(stay).available_permits()
+    }
+
+    fn seats(&self, stay: Stay) -> &Arc<Semaphore> {
+        match stay {
+            Stay::Long => &self.long,
+            Stay::Call => &self.calls,
+        }
     }
 }

@@ -30,7 +30,8 @@ pub struct Guest<T> {
     deadline: Instant,
     /// Made when first asked for: most guests never do.
     wasi: Option<Box<World>>,
-    seed: u64,
+    /// What WASI's randomness draws from.
+    pub(crate) rng: ChaCha8Rng,
 }
 
 struct World {
@@ -49,7 +50,7 @@ impl<T: Send + 'static> Guest<T> {
             used_before: 0,
             deadline: Instant::now(),
             wasi: None,
-            seed: 0,
+            rng: ChaCha8Rng::seed_from_u64(0),
         };
         let mut store = Store::new(engine, guest);
         store.limiter(|guest| &mut guest.limiter);
@@ -64,13 +65,17 @@ impl<T: Send + 'static> Guest<T> {
         store
     }
 
-    /// Gives the guest input, output and a seed of what WASI calls randomness. Without it stdin is empty,
-    /// output is dropped and the seed is 0.
-    pub fn set_world(&mut self, seed: u64, stdin: impl Into<bytes::Bytes>, stdout: Output, stderr: Output) {
-        self.seed = seed;
-        let mut builder = world(seed);
+    /// Gives the guest input and output. Without it stdin is empty and output is dropped.
+    pub fn set_streams(&mut self, stdin: impl Into<bytes::Bytes>, stdout: Output, stderr: Output) {
+        let mut builder = world();
         builder.stdin(MemoryInputPipe::new(stdin)).stdout(stdout).stderr(stderr);
-        self.wasi = Some(Box::new(World { context: builder.build(), table: ResourceTable::new() }));
+        self.wasi = Some(Box::new(World::new(builder)));
+    }
+
+    /// Puts the guest's clock to its start and its randomness to that of `seed` (0 for a new store).
+    pub fn rewind(&mut self, seed: u64) {
+        self.used_before = 0;
+        self.rng = ChaCha8Rng::seed_from_u64(seed);
     }
 
     /// Time spent in the host on the guest's behalf, which its wall-clock backstop shall not count.
@@ -89,22 +94,20 @@ impl<T: Send + 'static> Guest<T> {
     }
 
     fn world(&mut self) -> &mut World {
-        let seed = self.seed;
-        self.wasi.get_or_insert_with(|| {
-            Box::new(World { context: world(seed).build(), table: ResourceTable::new() })
-        })
+        self.wasi.get_or_insert_with(|| Box::new(World::new(world())))
     }
 }
 
-/// Nothing but randomness from a seed. Clocks are replaced in the linker.
-fn world(seed: u64) -> WasiCtxBuilder {
+impl World {
+    fn new(mut builder: WasiCtxBuilder) -> Self {
+        Self { context: builder.build(), table: ResourceTable::new() }
+    }
+}
+
+/// Nothing at all. Clocks and randomness are replaced in the linker; the context's own are never asked.
+fn world() -> WasiCtxBuilder {
     let mut builder = WasiCtxBuilder::new();
-    builder
-        .secure_random(ChaCha8Rng::seed_from_u64(seed))
-        .insecure_random(ChaCha8Rng::seed_from_u64(seed ^ 1))
-        .insecure_random_seed(u128::from(seed))
-        .allow_tcp(false)
-        .allow_udp(false);
+    builder.allow_tcp(false).allow_udp(false);
     builder
 }
 

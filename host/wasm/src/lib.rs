@@ -25,9 +25,10 @@ mod error;
 mod guest;
 mod limits;
 mod output;
+mod randomness;
 
 pub use component::Component;
-pub use engine::{Engine, EngineConfig, Seat};
+pub use engine::{Engine, EngineConfig, Seat, Stay};
 pub use error::{Error, Fault, HostError};
 pub use guest::{Guest, Store, call};
 pub use limits::{FUEL_PER_SECOND, Limits};
