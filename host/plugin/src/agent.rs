@@ -1,0 +1,157 @@
+//! Agents: what to ask a model, and what its answer means.
+
+use std::sync::Arc;
+
+use pl_wasm::Store;
+use serde_json::{Map, Value};
+
+use crate::bindings::agent::exports::pl_host::plugin::agents;
+use crate::environment::world_of;
+use crate::plugin::{Inner, refused};
+use crate::services::Context;
+use crate::{
+    Cause, Completion, Error, Finish, ItemKind, Message, Part, Plugin, PromptRequest, Role, Stream, Tool,
+    Turn, check,
+};
+
+/// An agent with its settings. Keeps nothing between calls; cheap to clone.
+#[derive(Clone)]
+pub struct Agent {
+    plugin: Plugin,
+    item: Arc<str>,
+    settings: Arc<String>,
+}
+
+impl Agent {
+    /// The agent `item` of a plugin.
+    ///
+    /// # Errors
+    /// [`Error::UnknownItem`].
+    pub fn new(plugin: &Plugin, item: &str, settings: Map<String, Value>) -> Result<Self, Error> {
+        plugin.item(ItemKind::Agent, item)?;
+        Ok(Self {
+            plugin: plugin.clone(),
+            item: item.into(),
+            settings: Arc::new(Value::Object(settings).to_string()),
+        })
+    }
+
+    /// What to ask the model on this view (JSON); none skips the turn.
+    ///
+    /// # Errors
+    /// [`Error::Call`].
+    pub async fn prompt(&self, view: &str, turn: &Turn) -> Result<Option<PromptRequest>, Error> {
+        let stream = self.stream(b"prompt", view, &[turn.agent.as_bytes(), &turn.visit.to_le_bytes()]);
+        let seen = view.to_owned();
+        let turn = agents::Turn { agent: turn.agent.clone(), visit: turn.visit };
+        let asked = self
+            .call(stream, async |agents, store| {
+                agents.call_prompt(store, &self.item, &self.settings, &seen, &turn).await
+            })
+            .await
+            .and_then(|request| request.map_err(refused))
+            .and_then(|request| request.map(request_of).transpose().map_err(Cause::Invalid));
+        asked.map_err(|cause| self.inner().error(&self.item, "prompt", cause))
+    }
+
+    /// The action (JSON) that a completion means.
+    ///
+    /// # Errors
+    /// [`Error::Call`].
+    pub async fn parse(&self, view: &str, completion: &Completion) -> Result<String, Error> {
+        let stream = self.stream(b"parse", view, &[completion.text.as_bytes()]);
+        let seen = view.to_owned();
+        let completion = completion_of(completion);
+        let meant = self
+            .call(stream, async |agents, store| {
+                agents.call_parse(store, &self.item, &self.settings, &seen, &completion).await
+            })
+            .await
+            .and_then(|action| action.map_err(refused))
+            .and_then(|action| {
+                check::json("the action", &action).map_err(Cause::Invalid)?;
+                Ok(action)
+            });
+        meant.map_err(|cause| self.inner().error(&self.item, "parse", cause))
+    }
+
+    async fn call<R>(
+        &self,
+        stream: Stream,
+        work: impl AsyncFnOnce(&agents::Guest, &mut Store<Context>) -> wasmtime::Result<R>,
+    ) -> Result<R, Cause> {
+        let world = world_of(&self.inner().agents)?;
+        let returned = world.pool.call(
+            self.inner(),
+            &self.item,
+            stream,
+            async |store| world.ready.instantiate_async(&mut *store).await,
+            async |bindings, store| work(bindings.pl_host_plugin_agents(), store).await,
+        );
+        Ok(returned.await?)
+    }
+
+    /// A stateless call draws what its arguments alone decide.
+    fn stream(&self, function: &[u8], view: &str, rest: &[&[u8]]) -> Stream {
+        let mut parts = vec![function, self.settings.as_bytes(), view.as_bytes()];
+        parts.extend(rest);
+        Stream::of(&parts)
+    }
+
+    fn inner(&self) -> &Inner {
+        &self.plugin.inner
+    }
+}
+
+fn request_of(request: agents::Request) -> Result<PromptRequest, String> {
+    if request.messages.is_empty() {
+        return Err("a request without messages".to_owned());
+    }
+    if request.stop.iter().any(String::is_empty) {
+        return Err("a stop string is empty, which would end every completion at once".to_owned());
+    }
+    for tool in &request.tools {
+        serde_json::from_str::<Map<String, Value>>(&tool.parameters).map_err(|error| {
+            format!("the parameters of the tool {} are not a JSON object: {error}", tool.name)
+        })?;
+    }
+    let messages = request.messages.into_iter().map(|message| Message {
+        role: match message.role {
+            agents::Role::System => Role::System,
+            agents::Role::User => Role::User,
+            agents::Role::Assistant => Role::Assistant,
+            agents::Role::Tool => Role::Tool,
+        },
+        parts: message.parts.into_iter().map(part_of).collect(),
+    });
+    let tools = request.tools.into_iter().map(|tool| Tool {
+        name: tool.name,
+        description: tool.description,
+        parameters: tool.parameters,
+    });
+    Ok(PromptRequest { messages: messages.collect(), tools: tools.collect(), stop: request.stop })
+}
+
+fn part_of(part: agents::Part) -> Part {
+    match part {
+        agents::Part::Text(text) => Part::Text(text),
+        agents::Part::Image(blob) => Part::Image { mime: blob.mime, bytes: blob.bytes },
+        agents::Part::Data(blob) => Part::Data { mime: blob.mime, bytes: blob.bytes },
+    }
+}
+
+fn completion_of(completion: &Completion) -> agents::Completion {
+    let tool_calls = completion
+        .tool_calls
+        .iter()
+        .map(|call| agents::ToolCall { name: call.name.clone(), arguments: call.arguments.clone() });
+    agents::Completion {
+        text: completion.text.clone(),
+        tool_calls: tool_calls.collect(),
+        finish: match completion.finish {
+            Finish::Stop => agents::Finish::Stop,
+            Finish::Length => agents::Finish::Length,
+            Finish::ToolCalls => agents::Finish::ToolCalls,
+        },
+    }
+}

@@ -1,0 +1,122 @@
+//! What can go wrong with a plugin, in words for the person whose workflow uses it.
+
+use pl_wasm::Fault;
+use thiserror::Error;
+
+use crate::ItemKind;
+
+/// A plugin that can't be used, or a call into one that failed.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The component does not load.
+    #[error("plugin {plugin}: {source}")]
+    Load {
+        /// The plugin's name in the workflow.
+        plugin: String,
+        /// Why.
+        source: pl_wasm::Error,
+    },
+    /// The component loads, but does not have the contract's imports and exports.
+    #[error(
+        "plugin {plugin} ({version}) does not fit the plugin contract 0.1: {reason}; build it against `wit/v0.1`"
+    )]
+    Contract {
+        /// The plugin's name in the workflow.
+        plugin: String,
+        /// The first digits of the component's hash.
+        version: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The plugin has no such item.
+    #[error("plugin {plugin} ({version}) has no {kind} named {item}; {offered}")]
+    UnknownItem {
+        /// The plugin's name in the workflow.
+        plugin: String,
+        /// The first digits of the component's hash.
+        version: String,
+        /// What was asked for.
+        kind: ItemKind,
+        /// What was asked for.
+        item: String,
+        /// What there is.
+        offered: String,
+    },
+    /// A call failed. The instance that it ran in is gone; others of the same plugin are untouched.
+    #[error("{plugin}.{item} ({version}), {function}: {cause}")]
+    Call {
+        /// The plugin's name in the workflow.
+        plugin: String,
+        /// The first digits of the component's hash.
+        version: String,
+        /// The item, empty for `describe`.
+        item: String,
+        /// The contract's function.
+        function: &'static str,
+        /// What happened.
+        cause: Cause,
+    },
+}
+
+impl Error {
+    /// Whether the same call fails in the same way on every machine.
+    pub fn reproducible(&self) -> bool {
+        match self {
+            Self::Call { cause: Cause::Fault(fault), .. } => fault.reproducible(),
+            _ => true,
+        }
+    }
+
+    /// What the plugin itself refused, where it did.
+    pub fn refusal(&self) -> Option<(RefusalKind, &str)> {
+        match self {
+            Self::Call { cause: Cause::Refused { kind, message }, .. } => Some((*kind, message)),
+            _ => None,
+        }
+    }
+}
+
+/// Why a call failed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Cause {
+    /// It did not come to an end by itself.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The plugin answered with an error of its own.
+    #[error("{}{message}", kind.lead())]
+    Refused {
+        /// What it is about.
+        kind: RefusalKind,
+        /// The plugin's words.
+        message: String,
+    },
+    /// It returned what the contract forbids.
+    #[error("it returned what the plugin contract forbids: {0}")]
+    Invalid(String),
+    /// The episode's instance was lost in an earlier call.
+    #[error(
+        "an earlier call of this episode failed, and its state is lost; restore it from a snapshot or start anew"
+    )]
+    Lost,
+}
+
+/// What a plugin's refusal is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RefusalKind {
+    /// The item's settings.
+    Settings,
+    /// The task's record.
+    Task,
+    /// The plugin itself.
+    Internal,
+}
+
+impl RefusalKind {
+    fn lead(self) -> &'static str {
+        match self {
+            Self::Settings => "its settings do not fit: ",
+            Self::Task => "the task does not fit: ",
+            Self::Internal => "it gave up: ",
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What a plugin offers, as it describes itself.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::bindings::base::exports::pl_host::plugin::catalog;
+
+/// What an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemKind {
+    /// Started as episodes.
+    Environment,
+    /// Prompts and parses.
+    Agent,
+    /// Scores.
+    Reward,
+}
+
+impl fmt::Display for ItemKind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Environment => "environment",
+            Self::Agent => "agent",
+            Self::Reward => "reward",
+        })
+    }
+}
+
+/// The type of a fact's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FactKind {
+    /// True or false.
+    Boolean,
+    /// Any JSON number.
+    Number,
+    /// A string.
+    Text,
+}
+
+impl FactKind {
+    /// Whether `value` is of this kind.
+    pub fn admits(self, value: &Value) -> bool {
+        match self {
+            Self::Boolean => value.is_boolean(),
+            Self::Number => value.is_number(),
+            Self::Text => value.is_string(),
+        }
+    }
+}
+
+/// What an environment reports after each step, read by conditions as `env.NAME`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// As in `env.NAME`.
+    pub name: String,
+    /// The type of its value.
+    pub kind: FactKind,
+    /// For people.
+    pub doc: String,
+}
+
+/// One environment, agent or reward of a plugin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// What it is.
+    pub kind: ItemKind,
+    /// Unique among the plugin's items of its kind.
+    pub name: String,
+    /// For people.
+    pub doc: String,
+    /// JSON Schema of its settings object.
+    pub settings_schema: Value,
+    /// Of environments.
+    pub facts: Vec<Fact>,
+}
+
+/// Checks a plugin's description of itself.
+pub(crate) fn read(described: Vec<catalog::Item>) -> Result<Vec<Item>, String> {
+    let items = described.into_iter().map(item).collect::<Result<Vec<_>, _>>()?;
+    let mut seen = HashSet::new();
+    for item in &items {
+        if !seen.insert((item.kind, item.name.as_str())) {
+            return Err(format!("two {}s are named {}", item.kind, item.name));
+        }
+    }
+    Ok(items)
+}
+
+fn item(described: catalog::Item) -> Result<Item, String> {
+    let name = described.name;
+    if !is_name(&name) {
+        return Err(format!("{name:?} can't name an item: use letters, digits and _"));
+    }
+    let settings_schema: Value = serde_json::from_str(&described.settings_schema)
+        .map_err(|error| format!("the settings schema of {name} is not JSON: {error}"))?;
+    if !settings_schema.is_object() {
+        return Err(format!("the settings schema of {name} is not a JSON object"));
+    }
+    let mut facts: Vec<Fact> = Vec::new();
+    for fact in described.facts {
+        if !is_name(&fact.name) {
+            return Err(format!("{:?} can't name a fact of {name}: use letters, digits and _", fact.name));
+        }
+        if facts.iter().any(|earlier| earlier.name == fact.name) {
+            return Err(format!("{name} has two facts named {}", fact.name));
+        }
+        let kind = match fact.kind {
+            catalog::FactKind::Boolean => FactKind::Boolean,
+            catalog::FactKind::Number => FactKind::Number,
+            catalog::FactKind::Text => FactKind::Text,
+        };
+        facts.push(Fact { name: fact.name, kind, doc: fact.doc });
+    }
+    let kind = match described.kind {
+        catalog::ItemKind::Environment => ItemKind::Environment,
+        catalog::ItemKind::Agent => ItemKind::Agent,
+        catalog::ItemKind::Reward => ItemKind::Reward,
+    };
+    Ok(Item { kind, name, doc: described.doc, settings_schema, facts })
+}
+
+/// Names are written in workflows, so they are its identifiers.
+fn is_name(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+}

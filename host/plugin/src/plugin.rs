@@ -1,0 +1,257 @@
+//! A loaded plugin: its compiled component, ready to be instantiated, and what it says of itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pl_sandbox::Sandbox;
+use pl_wasm::{Component, Engine, Guest, Limits, Stay, Store};
+use serde::{Deserialize, Serialize};
+use wasmtime::component::{HasSelf, InstancePre};
+
+use crate::bindings::agent::AgentPre;
+use crate::bindings::base::BasePre;
+use crate::bindings::environment::EnvironmentPre;
+use crate::bindings::reward::RewardPre;
+use crate::bindings::{agent, base, environment, reward, types};
+use crate::pool::Pool;
+use crate::services::Context;
+use crate::{Cause, Error, Item, ItemKind, RefusalKind, Stream, item};
+
+/// A `plugin` block of a workflow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginSpec {
+    /// Its name in the workflow.
+    pub name: String,
+    /// Bytes of linear memory of one instance.
+    pub memory: u64,
+    /// Fuel of one call.
+    pub fuel: u64,
+    /// Wall-clock backstop of one call.
+    pub timeout: Duration,
+}
+
+impl PluginSpec {
+    /// With the engine's default limits.
+    pub fn new(name: impl Into<String>) -> Self {
+        let Limits { memory, fuel, timeout, .. } = Limits::default();
+        Self { name: name.into(), memory, fuel, timeout }
+    }
+}
+
+/// A loaded plugin. Cheap to clone.
+#[derive(Clone)]
+pub struct Plugin {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub name: Arc<str>,
+    pub engine: Engine,
+    pub limits: Limits,
+    component: Component,
+    items: Vec<Item>,
+    pub environments: Option<World<EnvironmentPre<Guest<Context>>, environment::Environment>>,
+    pub agents: Option<World<AgentPre<Guest<Context>>, agent::Agent>>,
+    pub rewards: Option<World<RewardPre<Guest<Context>>, reward::Reward>>,
+}
+
+/// One of the contract's worlds, where the plugin has it.
+pub(crate) struct World<P, B> {
+    pub ready: P,
+    /// For its stateless calls.
+    pub pool: Pool<B>,
+}
+
+impl<P, B> World<P, B> {
+    fn new(ready: wasmtime::Result<P>) -> Option<Self> {
+        ready.ok().map(|ready| Self { ready, pool: Pool::default() })
+    }
+}
+
+/// Kind of the note that holds a plugin's items beside its compiled code.
+const NOTE: &str = "items-0.1.json";
+
+impl Plugin {
+    /// Loads a plugin: compiles it unless the engine's cache has it, links it, and asks it for its items.
+    ///
+    /// # Errors
+    /// [`Error::Load`] where the bytes are no component, [`Error::Contract`] where it does not fit the contract,
+    /// [`Error::Call`] where it can't describe itself.
+    pub async fn load(engine: &Engine, spec: PluginSpec, bytes: &[u8]) -> Result<Self, Error> {
+        let component = compile(engine, &spec.name, bytes).await?;
+        let name: Arc<str> = spec.name.into();
+        let contract = |reason: String| Error::Contract {
+            plugin: name.to_string(),
+            version: version(&component),
+            reason,
+        };
+        let limits =
+            Limits { memory: spec.memory, fuel: spec.fuel, timeout: spec.timeout, ..Limits::default() };
+        let mut linker =
+            engine.linker::<Context>().map_err(|source| Error::Load { plugin: name.to_string(), source })?;
+        base::Base::add_to_linker::<_, HasSelf<Guest<Context>>>(&mut linker, |guest| guest)
+            .map_err(|error| contract(format!("{error:#}")))?;
+        let ready =
+            linker.instantiate_pre(component.inner()).map_err(|error| contract(format!("{error:#}")))?;
+        let catalog = BasePre::new(ready.clone()).map_err(|error| contract(format!("{error:#}")))?;
+        let mut inner = Inner {
+            name: Arc::clone(&name),
+            engine: engine.clone(),
+            limits,
+            component: component.clone(),
+            items: Vec::new(),
+            environments: World::new(EnvironmentPre::new(ready.clone())),
+            agents: World::new(AgentPre::new(ready.clone())),
+            rewards: World::new(RewardPre::new(ready.clone())),
+        };
+        inner.items = match remembered(engine, &component) {
+            Some(items) => items,
+            None => {
+                let items = inner.describe(&catalog).await?;
+                if let Ok(note) = serde_json::to_vec(&items) {
+                    engine.keep_note(&component, NOTE, &note);
+                }
+                items
+            }
+        };
+        inner.check_worlds(&ready).map_err(contract)?;
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Its name in the workflow.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// What it offers.
+    pub fn items(&self) -> &[Item] {
+        &self.inner.items
+    }
+
+    /// BLAKE3 of the component, in hexadecimal.
+    pub fn hash(&self) -> String {
+        self.inner.component.hash()
+    }
+
+    /// The item of a kind and name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownItem`], which lists what there is.
+    pub fn item(&self, kind: ItemKind, name: &str) -> Result<&Item, Error> {
+        let of_kind = || self.items().iter().filter(move |item| item.kind == kind);
+        of_kind().find(|item| item.name == name).ok_or_else(|| {
+            let names: Vec<&str> = of_kind().map(|item| item.name.as_str()).collect();
+            let offered = match names.as_slice() {
+                [] => format!("it has no {kind} at all"),
+                names => format!("it has {}", names.join(", ")),
+            };
+            Error::UnknownItem {
+                plugin: self.name().to_owned(),
+                version: version(&self.inner.component),
+                kind,
+                item: name.to_owned(),
+                offered,
+            }
+        })
+    }
+}
+
+impl Inner {
+    async fn describe(&self, catalog: &BasePre<Guest<Context>>) -> Result<Vec<Item>, Error> {
+        let item: Arc<str> = "".into();
+        let _seat = self.engine.seat(Stay::Call).await;
+        let mut store = self.store(&item, None, Stream::of(&[]));
+        let described = pl_wasm::call(&mut store, async |store| {
+            let instance = catalog.instantiate_async(&mut *store).await?;
+            instance.pl_host_plugin_catalog().call_describe(&mut *store).await
+        })
+        .await;
+        described
+            .map_err(Cause::Fault)
+            .and_then(|items| item::read(items).map_err(Cause::Invalid))
+            .map_err(|cause| self.error("", "describe", cause))
+    }
+
+    /// Every kind of item that is described has its interface.
+    fn check_worlds(&self, ready: &InstancePre<Guest<Context>>) -> Result<(), String> {
+        for item in &self.items {
+            let missing = match item.kind {
+                ItemKind::Environment if self.environments.is_none() => {
+                    EnvironmentPre::new(ready.clone()).err()
+                }
+                ItemKind::Agent if self.agents.is_none() => AgentPre::new(ready.clone()).err(),
+                ItemKind::Reward if self.rewards.is_none() => RewardPre::new(ready.clone()).err(),
+                _ => None,
+            };
+            if let Some(error) = missing {
+                return Err(format!("it describes the {} {}, but {error:#}", item.kind, item.name));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn store(
+        &self,
+        item: &Arc<str>,
+        sandbox: Option<Arc<dyn Sandbox>>,
+        stream: Stream,
+    ) -> Store<Context> {
+        let context = Context {
+            plugin: Arc::clone(&self.name),
+            item: Arc::clone(item),
+            sandbox,
+            stream,
+            irreproducible: false,
+        };
+        self.engine.store(context, &self.limits)
+    }
+
+    pub(crate) fn error(&self, item: &str, function: &'static str, cause: Cause) -> Error {
+        Error::Call {
+            plugin: self.name.to_string(),
+            version: version(&self.component),
+            item: item.to_owned(),
+            function,
+            cause,
+        }
+    }
+
+    /// Whether calls may soon wait for seats that idle instances hold.
+    pub(crate) fn crowded(&self) -> bool {
+        self.engine.free_seats(Stay::Call) < CROWDED
+    }
+}
+
+/// Free seats below which idle instances are given up.
+const CROWDED: usize = 32;
+
+/// Compiles on a thread that may block.
+async fn compile(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Component, Error> {
+    let work = {
+        let (engine, name, bytes) = (engine.clone(), name.to_owned(), bytes.to_vec());
+        move || engine.load(&name, &bytes)
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(loaded) => loaded.map_err(|source| Error::Load { plugin: name.to_owned(), source }),
+        Err(lost) => std::panic::resume_unwind(lost.into_panic()),
+    }
+}
+
+fn remembered(engine: &Engine, component: &Component) -> Option<Vec<Item>> {
+    serde_json::from_slice(&engine.note(component, NOTE)?).ok()
+}
+
+/// The first digits of the component's hash, as messages name a version.
+fn version(component: &Component) -> String {
+    component.hash()[..12].to_owned()
+}
+
+/// The contract's refusal as a cause.
+pub(crate) fn refused(error: types::Error) -> Cause {
+    let kind = match error.kind {
+        types::ErrorKind::Settings => RefusalKind::Settings,
+        types::ErrorKind::Task => RefusalKind::Task,
+        types::ErrorKind::Internal => RefusalKind::Internal,
+    };
+    Cause::Refused { kind, message: error.message }
+}

@@ -1,0 +1,81 @@
+//! Instances that are shared by stateless calls.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pl_wasm::{Fault, Seat, Stay, Store};
+
+use crate::Stream;
+use crate::plugin::Inner;
+use crate::services::Context;
+
+/// Calls that one instance serves before it is replaced, so that a slow leak never becomes an error.
+const CALLS: u32 = 10_000;
+
+/// Idle instances kept. More are made when more calls run at once, and dropped after.
+const IDLE: usize = 16;
+
+/// An instance with its store. Fields are dropped in this order: the seat last.
+struct Instance<B> {
+    bindings: B,
+    store: Store<Context>,
+    calls: u32,
+    _seat: Seat,
+}
+
+/// Idle instances of one plugin and world.
+pub(crate) struct Pool<B> {
+    idle: Mutex<Vec<Instance<B>>>,
+}
+
+impl<B> Default for Pool<B> {
+    fn default() -> Self {
+        Self { idle: Mutex::default() }
+    }
+}
+
+impl<B> Pool<B> {
+    /// Makes one call on an idle instance, or on a new one from `make`. The instance comes back only where the
+    /// call returned. The call begins with the clock, the randomness and the stream of a fresh instance.
+    pub(crate) async fn call<R>(
+        &self,
+        plugin: &Inner,
+        item: &Arc<str>,
+        stream: Stream,
+        make: impl AsyncFnOnce(&mut Store<Context>) -> wasmtime::Result<B>,
+        work: impl AsyncFnOnce(&B, &mut Store<Context>) -> wasmtime::Result<R>,
+    ) -> Result<R, Fault> {
+        let mut instance = match self.take() {
+            Some(instance) => instance,
+            None => {
+                let seat = plugin.engine.seat(Stay::Call).await;
+                let mut store = plugin.store(item, None, Stream::new([0; 32]));
+                let bindings = pl_wasm::call(&mut store, make).await?;
+                Instance { bindings, store, calls: 0, _seat: seat }
+            }
+        };
+        let guest = instance.store.data_mut();
+        guest.rewind(0);
+        guest.data.item = Arc::clone(item);
+        guest.data.stream = stream;
+        let bindings = &instance.bindings;
+        let returned = pl_wasm::call(&mut instance.store, async |store| work(bindings, store).await).await?;
+        self.give_back(instance, plugin.crowded());
+        Ok(returned)
+    }
+
+    fn take(&self) -> Option<Instance<B>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    /// Keeps an instance, unless it has served long enough, or `crowded`: others may be waiting for its seat.
+    fn give_back(&self, mut instance: Instance<B>, crowded: bool) {
+        instance.calls += 1;
+        if instance.calls >= CALLS || crowded {
+            return;
+        }
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE {
+            idle.push(instance);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What plugins may ask of the host.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pl_sandbox::{Ending, Job, Sandbox, Verdict};
+use pl_wasm::{Guest, HostError};
+
+use crate::Stream;
+use crate::bindings::{log, random, retrieval, sandbox, types};
+
+/// Most jobs of one call: more than a test suite has cases, fewer than would fill the host's memory.
+const MOST_JOBS: usize = 256;
+
+/// Most characters of a log line that are kept.
+const LONGEST_LINE: usize = 4096;
+
+/// What the host offers to environments. Agents and rewards get a sandbox that refuses.
+#[derive(Clone)]
+pub struct Services {
+    /// Where environments run untrusted code.
+    pub sandbox: Arc<dyn Sandbox>,
+}
+
+/// What a plugin's store holds.
+pub(crate) struct Context {
+    pub plugin: Arc<str>,
+    pub item: Arc<str>,
+    pub sandbox: Option<Arc<dyn Sandbox>>,
+    pub stream: Stream,
+    /// A wall clock decided a verdict that the plugin has seen.
+    pub irreproducible: bool,
+}
+
+impl types::Host for Guest<Context> {}
+
+impl log::Host for Guest<Context> {
+    fn write(&mut self, level: log::Level, message: String) {
+        let Context { plugin, item, .. } = &self.data;
+        let line = shorten(&message);
+        match level {
+            log::Level::Debug => tracing::debug!(target: "plugin", %plugin, %item, "{line}"),
+            log::Level::Info => tracing::info!(target: "plugin", %plugin, %item, "{line}"),
+            log::Level::Warn => tracing::warn!(target: "plugin", %plugin, %item, "{line}"),
+        }
+    }
+}
+
+fn shorten(message: &str) -> &str {
+    match message.char_indices().nth(LONGEST_LINE) {
+        Some((end, _)) => &message[..end],
+        None => message,
+    }
+}
+
+impl random::Host for Guest<Context> {
+    fn next(&mut self) -> u64 {
+        self.data.stream.draw()
+    }
+}
+
+impl sandbox::Host for Guest<Context> {
+    async fn execute(&mut self, jobs: Vec<sandbox::Job>) -> wasmtime::Result<Vec<sandbox::Verdict>> {
+        let Some(place) = self.data.sandbox.clone() else {
+            let words = "it called the sandbox, which only an environment's episode may do";
+            return Err(HostError(words.to_owned()).into());
+        };
+        if jobs.len() > MOST_JOBS {
+            let words =
+                format!("it handed {} jobs to the sandbox at once; {MOST_JOBS} are the most", jobs.len());
+            return Err(HostError(words).into());
+        }
+        let count = jobs.len();
+        let started = Instant::now();
+        let verdicts = place.execute(jobs.into_iter().map(job).collect()).await;
+        self.excuse(started.elapsed());
+        if verdicts.len() != count {
+            let words = format!("the sandbox gave {} verdicts on {count} jobs", verdicts.len());
+            return Err(HostError(words).into());
+        }
+        self.data.irreproducible |= verdicts.iter().any(|verdict| !verdict.reproducible);
+        Ok(verdicts.into_iter().map(verdict).collect())
+    }
+}
+
+impl retrieval::Host for Guest<Context> {
+    fn retrieve(&mut self, _query: String, _k: u32) -> Result<Vec<retrieval::Passage>, String> {
+        Err("no corpus is configured".to_owned())
+    }
+}
+
+fn job(job: sandbox::Job) -> Job {
+    let files =
+        job.files.into_iter().map(|file| pl_sandbox::File { path: file.path, bytes: file.bytes }).collect();
+    Job { language: job.language, source: job.source, stdin: job.stdin, files }
+}
+
+fn verdict(verdict: Verdict) -> sandbox::Verdict {
+    let ending = match verdict.ending {
+        Ending::Ok => sandbox::Ending::Ok,
+        Ending::Error => sandbox::Ending::Error,
+        Ending::Timeout => sandbox::Ending::Timeout,
+        Ending::Memory => sandbox::Ending::Memory,
+        Ending::OutputLimit => sandbox::Ending::OutputLimit,
+        Ending::ProcessLimit => sandbox::Ending::ProcessLimit,
+        Ending::LostWorker => sandbox::Ending::LostWorker,
+    };
+    sandbox::Verdict { ending, exit: verdict.exit, stdout: verdict.stdout, stderr: verdict.stderr }
+}
