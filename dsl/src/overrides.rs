@@ -1,0 +1,186 @@
+//! `--set`: parameters and settings given from outside.
+//!
+//! A bare name is a parameter; a dotted path is a setting: the name of a block (or its keyword, where it has
+//! none), an inner block where there is one, and the key. Where two blocks of different kinds share a name,
+//! the keyword goes before it: `--set "agent tool.temperature=0"`.
+
+use std::fmt;
+
+use crate::diagnostic::{Code, Place, Reports, list, suggest};
+use crate::parse::lone_value;
+use crate::settings;
+use crate::source::Span;
+use crate::syntax::{Block, BlockKind, Body, Entry, File, Name, Setting, Value, ValueKind};
+
+/// One `--set PATH=VALUE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Override {
+    /// A parameter's name, or a dotted path to a setting.
+    pub path: String,
+    /// As given: text needs no quotes.
+    pub value: String,
+}
+
+/// A `--set` that is no `PATH=VALUE`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`--set {given}` has no value: write `--set NAME=VALUE` for a param or `--set BLOCK.SETTING=VALUE` for a setting"
+)]
+pub struct OverrideError {
+    /// What was given.
+    pub given: String,
+}
+
+impl std::str::FromStr for Override {
+    type Err = OverrideError;
+
+    fn from_str(given: &str) -> Result<Self, Self::Err> {
+        let (path, value) = given.split_once('=').ok_or_else(|| OverrideError { given: given.to_owned() })?;
+        let path = path.trim();
+        if path.is_empty() {
+            return Err(OverrideError { given: given.to_owned() });
+        }
+        Ok(Override { path: path.to_owned(), value: value.trim().to_owned() })
+    }
+}
+
+impl fmt::Display for Override {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.path, self.value)
+    }
+}
+
+/// Writes the overrides into the tree, the last one of a path winning. What they replace is not looked at.
+pub(crate) fn apply(file: &mut File, overrides: &[Override], reports: &mut Reports) {
+    for (index, given) in overrides.iter().enumerate() {
+        let place = Place::Set(index);
+        let value = Value { kind: ValueKind::Raw(given.value.clone()), place };
+        match given.path.split_once('.') {
+            None => param(file, &given.path, value, reports),
+            Some((block, rest)) => setting(file, block.trim(), rest.trim(), value, reports),
+        }
+    }
+}
+
+fn param(file: &mut File, name: &str, value: Value, reports: &mut Reports) {
+    let mut params = Vec::new();
+    for block in file.blocks.iter_mut().filter(|block| block.kind == BlockKind::Param) {
+        let Some(own) = &block.name else { continue };
+        if own.text == name {
+            block.value = Some(value);
+            return;
+        }
+        params.push(own.text.clone());
+    }
+    let message = format!("there is no param `{name}`");
+    let hint = suggest(name, "the params are", params.iter().map(String::as_str));
+    reports
+        .error(Code::BadOverride, value.place, message, "")
+        .help(hint.unwrap_or_else(|| "a setting is given by its path, such as `train.steps=3`".to_owned()));
+}
+
+fn setting(file: &mut File, target: &str, rest: &str, value: Value, reports: &mut Reports) {
+    let sandbox = BlockKind::Sandbox;
+    if target == sandbox.keyword() && !file.blocks.iter().any(|block| block.kind == sandbox) {
+        // The one block that is there without being written.
+        file.blocks.push(Block {
+            kind: sandbox,
+            keyword: Span::new(0, 0),
+            name: None,
+            of_type: None,
+            value: None,
+            body: Body { entries: Vec::new(), complete: true },
+            sound: true,
+        });
+    }
+    let Some(block) = find(file, target, value.place, reports) else { return };
+    let path: Vec<&str> = rest.split('.').map(str::trim).collect();
+    match path.as_slice() {
+        [key] => {
+            if settings::in_head(block.kind).is_some_and(|own| own.key == *key) {
+                block.value = Some(value);
+                return;
+            }
+            set(&mut block.body, key, value);
+        }
+        [inner, key] => {
+            let nested = block.body.entries.iter_mut().find_map(|entry| match entry {
+                Entry::Nested { name, body } if name.text == *inner => Some(body),
+                _ => None,
+            });
+            match nested {
+                Some(body) => set(body, key, value),
+                None => {
+                    let message = format!("{} has no `{inner}` block", block.title());
+                    reports.error(Code::BadOverride, value.place, message, "");
+                }
+            }
+        }
+        _ => {
+            let message = "a path has at most three parts: block, inner block, setting";
+            reports.error(Code::BadOverride, value.place, message, "");
+        }
+    }
+}
+
+fn set(body: &mut Body, key: &str, value: Value) {
+    body.entries.retain(|entry| !matches!(entry, Entry::Setting(old) if old.key.text == key));
+    let key = Name { text: key.to_owned(), place: value.place };
+    body.entries.push(Entry::Setting(Setting { key, value, body: None }));
+}
+
+/// The block that `target` names: `train`, `tool` or `agent tool`.
+fn find<'f>(file: &'f mut File, target: &str, place: Place, reports: &mut Reports) -> Option<&'f mut Block> {
+    let (kind, name) = match target.split_once(char::is_whitespace) {
+        Some((kind, name)) => (Some(kind), name.trim()),
+        None => (None, target),
+    };
+    let fits = |block: &Block| match &block.name {
+        Some(own) => own.text == name && kind.is_none_or(|kind| kind == block.kind.keyword()),
+        None => kind.is_none() && !block.kind.is_named() && block.kind.keyword() == name,
+    };
+    // Params and the workflow itself have no settings.
+    let settable = |block: &Block| !matches!(block.kind, BlockKind::Workflow | BlockKind::Param);
+    let found: Vec<usize> =
+        (0..file.blocks.len()).filter(|at| settable(&file.blocks[*at]) && fits(&file.blocks[*at])).collect();
+    // Two of one kind are reported as duplicates.
+    let kinds: Vec<BlockKind> = found.iter().map(|at| file.blocks[*at].kind).collect();
+    if let (Some(first), Some(other)) =
+        (kinds.first(), kinds.iter().find(|kind| Some(*kind) != kinds.first()))
+    {
+        let titles = [format!("{} {name}", first.keyword()), format!("{} {name}", other.keyword())];
+        reports
+            .error(Code::BadOverride, place, format!("`{name}` is the name of several blocks"), "")
+            .help(format!("write {} before the dot", list(&titles).replace(" and ", " or ")));
+        return None;
+    }
+    if let Some(at) = found.first() {
+        return file.blocks.get_mut(*at);
+    }
+    let names: Vec<String> = file
+        .blocks
+        .iter()
+        .filter(|block| settable(block))
+        .map(|block| block.name.as_ref().map_or(block.kind.keyword(), |name| &name.text).to_owned())
+        .collect();
+    let hint = suggest(name, "the blocks are", names.iter().map(String::as_str));
+    // A block that may well stand in the file, and just does not.
+    let absent = BlockKind::from_keyword(name).filter(|kind| !kind.is_named());
+    let help = absent.map(|kind| format!("the file has no `{}` block: add one", kind.keyword())).or(hint);
+    reports.error(Code::BadOverride, place, format!("there is no block `{target}`"), "").maybe_help(help);
+    None
+}
+
+/// What a raw value is, where anything but text is wanted; text where it is nothing else.
+pub(crate) fn cooked(raw: &str, place: Place) -> Value {
+    lone_value(raw, place).unwrap_or_else(|| Value { kind: ValueKind::Text(raw.to_owned()), place })
+}
+
+/// What a raw value is, where text is wanted: itself, or what stands between its quotes.
+pub(crate) fn as_text(raw: &str, place: Place) -> String {
+    let quoted = raw.len() >= 2 && raw.starts_with('"') && raw.ends_with('"');
+    match quoted.then(|| lone_value(raw, place)).flatten() {
+        Some(Value { kind: ValueKind::Text(text), .. }) => text,
+        _ => raw.to_owned(),
+    }
+}

@@ -1,0 +1,693 @@
+//! From the syntax tree to the checked workflow: every name to an index, every item looked up.
+//!
+//! All that can be checked is, whatever else is wrong: a block that is amiss keeps its place and name, so that
+//! those who use it are not reported as well.
+
+use std::collections::HashMap;
+
+use crate::block::{Guest, Settings, body, settings};
+use crate::catalog::{Catalog, Item, ItemKind};
+use crate::condition::Surroundings;
+use crate::diagnostic::{Code, Place, Reports, suggest};
+use crate::layout;
+use crate::settings::{self as table, Kind};
+use crate::syntax::{Block, BlockKind, Body, Entry, File, Value, ValueKind};
+use crate::turns::turns;
+use crate::values::{PARAM_TYPES, Scalar, Scope, typed};
+use crate::workflow::{
+    Agent, Algorithm, Environment, Evaluation, Layout, Lora, LrSchedule, Model, Plugin, Policy, Reward,
+    Rollout, Sandbox, SandboxBackend, Scenario, Schedule, Tasks, Train, Workflow,
+};
+
+/// The plugin that is always there.
+const BUILT_IN: &str = "std";
+
+/// Checks the whole tree. None: something is amiss, and reported.
+pub(crate) fn resolve(file: &File, catalog: &dyn Catalog, reports: &mut Reports) -> Option<Workflow> {
+    let mut resolver = Resolver { catalog, scope: Scope::default(), reports, plugins: Vec::new() };
+    resolver.run(file)
+}
+
+/// The blocks of one kind that have a name of their own, in order.
+struct Named<'f> {
+    blocks: Vec<&'f Block>,
+    index: HashMap<&'f str, usize>,
+    /// A block whose name can't be read is there: what is not found may be it.
+    nameless: bool,
+}
+
+impl<'f> Named<'f> {
+    fn name(&self, at: usize) -> &'f str {
+        self.blocks[at].name.as_ref().map_or("", |name| name.text.as_str())
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'f str> + '_ {
+        (0..self.blocks.len()).map(|at| self.name(at))
+    }
+}
+
+struct LoadedPlugin {
+    plugin: Option<Plugin>,
+    name: String,
+    /// None: it can't be loaded, which is reported already.
+    items: Option<Vec<Item>>,
+    used: bool,
+}
+
+struct Resolver<'c, 'r, 'o> {
+    catalog: &'c dyn Catalog,
+    scope: Scope,
+    reports: &'r mut Reports<'o>,
+    plugins: Vec<LoadedPlugin>,
+}
+
+impl Resolver<'_, '_, '_> {
+    fn run(&mut self, file: &File) -> Option<Workflow> {
+        let name = self.single(file, BlockKind::Workflow, true);
+        self.params(file);
+        self.load_plugins(file);
+        let models = self.named(file, BlockKind::Model);
+        let sources = self.models(&models);
+        let policies = self.named(file, BlockKind::Policy);
+        let resolved_policies = self.policies(&policies, &models);
+        let agents = self.named(file, BlockKind::Agent);
+        let resolved_agents = self.agents(&agents, &policies);
+        for (kind, names) in
+            [(BlockKind::Model, &models), (BlockKind::Policy, &policies), (BlockKind::Agent, &agents)]
+        {
+            if names.blocks.is_empty() && !names.nameless {
+                self.missing(kind);
+            }
+        }
+        let environment_block = self.single(file, BlockKind::Environment, true);
+        let (environment, facts) = match environment_block {
+            Some(block) => self.environment(block),
+            None => (None, None),
+        };
+        let turns_block = self.single(file, BlockKind::Turns, true);
+        let turns = turns_block.and_then(|block| {
+            let own = settings(block, &Guest::None, &mut self.scope, self.reports);
+            let names: Vec<&str> = agents.names().collect();
+            let places: Vec<(&str, Place)> =
+                agents.blocks.iter().zip(&names).map(|(block, name)| (*name, block.place())).collect();
+            let environment = environment_block.and_then(|block| block.name.as_ref());
+            let around = Surroundings {
+                facts: facts.as_deref(),
+                environment: environment.map_or("", |name| &name.text),
+                agents: &names,
+                at_start: false,
+                all_agents: !agents.nameless,
+            };
+            turns(block, own.integer("max"), &places, &around, &mut self.scope, self.reports)
+        });
+        let reward = self.single(file, BlockKind::Reward, true).map(|block| self.reward(block));
+        let sandbox = self.sandbox(file);
+        let train_block = self.single(file, BlockKind::Train, false);
+        let train = train_block.map(|block| self.train(block));
+        if train_block.is_some() {
+            self.training(&agents, &resolved_agents, &resolved_policies, train_block);
+        }
+        let evaluations = self.evaluations(file, environment.as_ref());
+        self.unused(file, &models, &policies, &resolved_policies, &resolved_agents);
+        let agents: Option<Vec<Agent>> = resolved_agents.into_iter().map(|(agent, _)| agent).collect();
+        let policies: Option<Vec<Policy>> = resolved_policies.into_iter().collect();
+        let layout = match (&agents, &policies) {
+            (Some(agents), Some(policies)) => Some(layout::layout(agents, policies)),
+            _ => None,
+        };
+        self.asserted_layout(file, layout);
+        let params = self.scope.params.iter();
+        let params = params
+            .map(|(name, value)| Some((name.clone(), value.as_ref()?.json())))
+            .collect::<Option<_>>()?;
+        Some(Workflow {
+            name: name?.name.as_ref()?.text.clone(),
+            params,
+            plugins: self.plugins.iter().map(|loaded| loaded.plugin.clone()).collect::<Option<_>>()?,
+            models: sources.into_iter().collect::<Option<_>>()?,
+            policies: policies?,
+            agents: agents?,
+            scenarios: vec![Scenario { environment: environment?, turns: turns?, reward: reward?? }],
+            sandbox: sandbox?,
+            train: match train {
+                Some(train) => Some(train?),
+                None => None,
+            },
+            evaluations: evaluations.into_iter().collect::<Option<_>>()?,
+            layout: layout?,
+        })
+    }
+
+    fn missing(&mut self, kind: BlockKind) {
+        let keyword = kind.keyword();
+        self.reports
+            .about_file(Code::MissingBlock, format!("the file has no `{keyword}` block"))
+            .help(format!("add one: `{}`", kind.form()));
+    }
+
+    /// The block of a kind that stands at most once.
+    fn single<'f>(&mut self, file: &'f File, kind: BlockKind, required: bool) -> Option<&'f Block> {
+        let mut blocks = file.blocks.iter().filter(|block| block.kind == kind);
+        let first = blocks.next();
+        for other in blocks {
+            let message = format!("a second `{}` block", kind.keyword());
+            let help = match kind {
+                BlockKind::Environment | BlockKind::Reward => {
+                    "several scenarios in one file are not supported yet"
+                }
+                _ => "keep one of them",
+            };
+            let diagnostic = self.reports.error(Code::Duplicate, other.keyword, message, "a second one");
+            if let Some(first) = first {
+                diagnostic.also(first.keyword.into(), "the first one");
+            }
+            diagnostic.help(help);
+        }
+        if first.is_none() && required {
+            self.missing(kind);
+        }
+        first
+    }
+
+    fn named<'f>(&mut self, file: &'f File, kind: BlockKind) -> Named<'f> {
+        let mut out = Named { blocks: Vec::new(), index: HashMap::new(), nameless: false };
+        for block in file.blocks.iter().filter(|block| block.kind == kind) {
+            let Some(name) = &block.name else {
+                out.nameless = true;
+                continue;
+            };
+            let reserved: &[&str] = match kind {
+                BlockKind::Agent => &["start", "end", "team", "success"],
+                BlockKind::Plugin => &[BUILT_IN],
+                BlockKind::Param => &["turn"],
+                _ => &[],
+            };
+            if reserved.contains(&name.text.as_str()) {
+                let why = match (kind, name.text.as_str()) {
+                    (BlockKind::Plugin, _) => "the built-in plugin's name",
+                    (BlockKind::Param, _) => "what conditions call an agent's earlier visits",
+                    (_, "start" | "end") => "where turns begin and end",
+                    _ => "a part of `reward` in conditions",
+                };
+                let message = format!("no {} can be called `{}`: that is {why}", kind.keyword(), name.text);
+                self.reports.error(Code::Reserved, name.place, message, "").help("choose another name");
+            }
+            if let Some(first) = out.index.get(name.text.as_str()) {
+                let message = format!("a second {} `{}`", kind.keyword(), name.text);
+                let first: &Block = out.blocks[*first];
+                self.reports
+                    .error(Code::Duplicate, name.place, message, "again here")
+                    .also(first.place(), "first here")
+                    .help("give one of them another name");
+                continue;
+            }
+            out.index.insert(&name.text, out.blocks.len());
+            out.blocks.push(block);
+        }
+        out
+    }
+
+    fn params(&mut self, file: &File) {
+        let params = self.named(file, BlockKind::Param);
+        // Known from the start, so that a use before the declaration is reported as what it is.
+        for (at, block) in params.blocks.iter().enumerate() {
+            let value = self.param(block);
+            self.scope.params.insert(params.name(at).to_owned(), value);
+        }
+    }
+
+    fn param(&mut self, block: &Block) -> Option<Scalar> {
+        let (name, of_type) = (block.name.as_ref()?, block.of_type.as_ref()?);
+        let Some((_, kind)) = PARAM_TYPES.iter().find(|(known, _)| *known == of_type.text) else {
+            let known = PARAM_TYPES.iter().map(|(name, _)| *name);
+            let hint = suggest(&of_type.text, "the types are", known);
+            let message = format!("there is no type `{}`", of_type.text);
+            self.reports.error(Code::UnknownName, of_type.place, message, "").maybe_help(hint);
+            return None;
+        };
+        match &block.value {
+            Some(value) => typed(&name.text, *kind, value, &mut self.scope, self.reports),
+            None => {
+                let message = format!("param `{}` has no value", name.text);
+                let help = format!("give it one with `--set {}=…`, or a default in the file", name.text);
+                self.reports.error(Code::MissingSetting, name.place, message, "").help(help);
+                None
+            }
+        }
+    }
+
+    fn load_plugins(&mut self, file: &File) {
+        let plugins = self.named(file, BlockKind::Plugin);
+        for (at, block) in plugins.blocks.iter().enumerate() {
+            let name = plugins.name(at).to_owned();
+            let own = settings(block, &Guest::None, &mut self.scope, self.reports);
+            let path = self.in_head(block);
+            let plugin = path.and_then(|path| plugin(&name, Some(path), &own));
+            let mut items = None;
+            if let Some(plugin) = plugin.as_ref().filter(|_| name != BUILT_IN) {
+                items = self.items(plugin, block.value.as_ref().map_or(block.place(), |value| value.place));
+            }
+            self.plugins.push(LoadedPlugin { plugin, name, items, used: false });
+        }
+    }
+
+    fn items(&mut self, plugin: &Plugin, place: Place) -> Option<Vec<Item>> {
+        match self.catalog.items(plugin) {
+            Ok(items) => Some(items),
+            Err(why) => {
+                let message = format!("plugin `{}` can't be loaded: {why}", plugin.name);
+                self.reports.error(Code::PluginFailed, place, message, "");
+                None
+            }
+        }
+    }
+
+    /// The position of a plugin; the built-in one is loaded when it is first used.
+    fn plugin(&mut self, name: &str, place: Place) -> Option<usize> {
+        if let Some(at) = self.plugins.iter().position(|loaded| loaded.name == name) {
+            return Some(at);
+        }
+        if name != BUILT_IN {
+            return None;
+        }
+        let nothing = Body { entries: Vec::new(), complete: true };
+        let kind = BlockKind::Plugin;
+        let own = body(kind, name, place, &nothing, &Guest::None, &mut self.scope, self.reports);
+        let plugin = plugin(name, None, &own);
+        let items = plugin.as_ref().and_then(|plugin| self.items(plugin, place));
+        self.plugins.push(LoadedPlugin { plugin, name: name.to_owned(), items, used: true });
+        Some(self.plugins.len() - 1)
+    }
+
+    /// The text behind the `=` of a block's head.
+    fn in_head(&mut self, block: &Block) -> Option<String> {
+        let (own, value) = (table::in_head(block.kind)?, block.value.as_ref()?);
+        match typed(own.key, own.kind, value, &mut self.scope, self.reports)? {
+            Scalar::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn models(&mut self, models: &Named) -> Vec<Option<Model>> {
+        (0..models.blocks.len())
+            .map(|at| {
+                let source = self.in_head(models.blocks[at])?;
+                Some(Model { name: models.name(at).to_owned(), source })
+            })
+            .collect()
+    }
+
+    /// The position of the block that a setting names.
+    fn reference(&mut self, own: &Settings, key: &str, to: &Named, what: &str) -> Option<usize> {
+        let name = own.text(key)?;
+        if let Some(at) = to.index.get(name) {
+            return Some(*at);
+        }
+        if let (Some(place), false) = (own.place(key), to.nameless) {
+            let hint = suggest(name, &format!("the file's are"), to.names());
+            let message = format!("there is no {what} `{name}`");
+            self.reports.error(Code::UnknownName, place, message, "").maybe_help(hint);
+        }
+        None
+    }
+
+    fn policies(&mut self, policies: &Named, models: &Named) -> Vec<Option<Policy>> {
+        let blocks = policies.blocks.iter().enumerate();
+        blocks.map(|(at, block)| self.policy(policies.name(at), block, models)).collect()
+    }
+
+    fn policy(&mut self, name: &str, block: &Block, models: &Named) -> Option<Policy> {
+        let own = settings(block, &Guest::None, &mut self.scope, self.reports);
+        let model = self.reference(&own, "model", models, "model");
+        let nested = block.body.entries.iter().find_map(|entry| match entry {
+            Entry::Nested { name, body } if name.text == BlockKind::Lora.keyword() => Some((name, body)),
+            _ => None,
+        });
+        let lora = match nested {
+            None => None,
+            Some((lora, inside)) => {
+                let title = format!("`lora` of policy `{name}`");
+                let guest = Guest::None;
+                let kind = BlockKind::Lora;
+                let own = body(kind, &title, lora.place, inside, &guest, &mut self.scope, self.reports);
+                Some(Lora {
+                    rank: own.integer("rank")?,
+                    alpha: own.number("alpha")?,
+                    targets: own.words("targets")?,
+                })
+            }
+        };
+        Some(Policy {
+            name: name.to_owned(),
+            model: model?,
+            lora,
+            train: own.boolean("train")?,
+            from: own.text("from").map(str::to_owned),
+        })
+    }
+
+    /// The item of `agent tool = maths.tool`: the plugin's position, and the item where it is known.
+    fn item(&mut self, block: &Block, kind: ItemKind) -> (Option<(usize, String)>, Option<Item>) {
+        let Some(Value { kind: value, place }) = &block.value else { return (None, None) };
+        let (plugin, item) = match value {
+            ValueKind::Path(names) if names.len() == 2 => (names[0].as_str(), names[1].as_str()),
+            _ => {
+                let message = format!("{} is not made from a plugin's item", block.title());
+                self.reports
+                    .error(Code::WrongType, *place, message, "expected `PLUGIN.ITEM`")
+                    .help(format!("write `{}`", block.kind.form()));
+                return (None, None);
+            }
+        };
+        let Some(at) = self.plugin(plugin, *place) else {
+            let names = self.plugins.iter().map(|loaded| loaded.name.as_str()).chain([BUILT_IN]);
+            let hint = suggest(plugin, "the plugins are", names);
+            let message = format!("there is no plugin `{plugin}`");
+            self.reports.error(Code::UnknownName, *place, message, "").maybe_help(hint);
+            return (None, None);
+        };
+        self.plugins[at].used = true;
+        let Some(items) = &self.plugins[at].items else { return (None, None) };
+        let Some(found) = items.iter().find(|one| one.name == item && one.kind == kind) else {
+            if let Some(other) = items.iter().find(|one| one.name == item) {
+                let message = format!("`{plugin}.{item}` is of kind {}, not {kind}", other.kind);
+                self.reports
+                    .error(Code::WrongItemKind, *place, message, "")
+                    .help(format!("of kind {kind} are: {}", of_kind(items, kind)));
+            } else {
+                let names = items.iter().filter(|one| one.kind == kind).map(|one| one.name.as_str());
+                let hint = suggest(item, &format!("of kind {kind} it has"), names);
+                let message = format!("plugin `{plugin}` offers no {kind} `{item}`");
+                self.reports.error(Code::UnknownItem, *place, message, "").maybe_help(hint);
+            }
+            return (None, None);
+        };
+        (Some((at, item.to_owned())), Some(found.clone()))
+    }
+
+    fn with_item(
+        &mut self,
+        block: &Block,
+        kind: ItemKind,
+    ) -> (Option<(usize, String)>, Option<Item>, Settings) {
+        let (at, item) = self.item(block, kind);
+        let guest = match &item {
+            Some(item) => Guest::Item(item),
+            None => Guest::Unknown,
+        };
+        let own = settings(block, &guest, &mut self.scope, self.reports);
+        (at, item, own)
+    }
+
+    /// The agents, each with the place of its temperature where one is written.
+    fn agents(&mut self, agents: &Named, policies: &Named) -> Vec<(Option<Agent>, Option<Place>)> {
+        let blocks = agents.blocks.iter().enumerate();
+        blocks
+            .map(|(at, block)| {
+                let (item, _, own) = self.with_item(block, ItemKind::Agent);
+                let policy = self.reference(&own, "policy", policies, "policy");
+                let place = own.place("temperature");
+                let agent = || {
+                    let (plugin, item) = item?;
+                    Some(Agent {
+                        name: agents.name(at).to_owned(),
+                        plugin,
+                        item,
+                        policy: policy?,
+                        temperature: own.number("temperature")?,
+                        max_tokens: own.integer("max_tokens")?,
+                        settings: own.item,
+                    })
+                };
+                (agent(), place)
+            })
+            .collect()
+    }
+
+    fn environment(&mut self, block: &Block) -> (Option<Environment>, Option<Vec<crate::catalog::Fact>>) {
+        let (at, item, own) = self.with_item(block, ItemKind::Environment);
+        let level = own.integer("level");
+        let tasks = self.tasks(block, &own, "train", level);
+        let environment = || {
+            let (plugin, item) = at?;
+            Some(Environment {
+                name: block.name.as_ref()?.text.clone(),
+                plugin,
+                item,
+                tasks: tasks?,
+                settings: own.item,
+            })
+        };
+        (environment(), item.map(|item| item.facts))
+    }
+
+    /// Where tasks come from: a file, or else the generator.
+    fn tasks(&mut self, block: &Block, own: &Settings, split: &str, level: Option<u32>) -> Option<Tasks> {
+        let (Some(Place::At(tasks)), Some(Place::At(level_at))) = (own.place("tasks"), own.place("level"))
+        else {
+            // From outside, a file takes the place of the generator and its level.
+            return match (own.place("tasks"), own.text("tasks")) {
+                (Some(_), Some(path)) => Some(Tasks::File(path.to_owned())),
+                (Some(_), None) => None,
+                (None, _) => Some(Tasks::Generated { split: split.to_owned(), level: level? }),
+            };
+        };
+        let message = format!("{} has both `tasks` and `level`", block.title());
+        self.reports
+            .error(Code::BadSetting, level_at, message, "this is for generated tasks")
+            .also(tasks.into(), "and here they are read from a file")
+            .help("remove one of them");
+        None
+    }
+
+    fn reward(&mut self, block: &Block) -> Option<Reward> {
+        let (at, _, own) = self.with_item(block, ItemKind::Reward);
+        let (plugin, item) = at?;
+        Some(Reward {
+            name: block.name.as_ref()?.text.clone(),
+            plugin,
+            item,
+            team: own.number("team")?,
+            local: own.number("local")?,
+            settings: own.item,
+        })
+    }
+
+    fn sandbox(&mut self, file: &File) -> Option<Sandbox> {
+        let nothing = Body { entries: Vec::new(), complete: true };
+        let own = match self.single(file, BlockKind::Sandbox, false) {
+            Some(block) => settings(block, &Guest::None, &mut self.scope, self.reports),
+            None => {
+                let (kind, place) = (BlockKind::Sandbox, Place::At(crate::source::Span::new(0, 0)));
+                body(kind, "`sandbox`", place, &nothing, &Guest::None, &mut self.scope, self.reports)
+            }
+        };
+        let backend = match own.text("backend")? {
+            "wasm" => SandboxBackend::Wasm,
+            _ => return None,
+        };
+        Some(Sandbox {
+            backend,
+            timeout: own.duration("timeout")?,
+            memory: own.bytes("memory")?,
+            output: own.bytes("output")?,
+            workers: own.integer("workers")?,
+        })
+    }
+
+    fn train(&mut self, block: &Block) -> Option<Train> {
+        let own = settings(block, &Guest::None, &mut self.scope, self.reports);
+        let algorithm = match own.text("algorithm")? {
+            "at_grpo" => Algorithm::AtGrpo,
+            _ => return None,
+        };
+        let samples: u32 = own.integer("samples")?;
+        if samples < 2 {
+            let place = own.place("samples").unwrap_or(block.place());
+            let message = format!("at_grpo compares the completions of a group, and `samples` is {samples}");
+            self.reports
+                .error(Code::TooFewSamples, place, message, "must be at least 2")
+                .help("4 is a good start");
+        }
+        Some(Train {
+            algorithm,
+            rollout: match own.text("rollout")? {
+                "tree" => Rollout::Tree,
+                "flat" => Rollout::Flat,
+                _ => return None,
+            },
+            samples,
+            tasks_per_step: own.integer("tasks_per_step")?,
+            steps: own.integer("steps")?,
+            schedule: match own.text("schedule")? {
+                "sync" => Schedule::Sync,
+                _ => return None,
+            },
+            learning_rate: own.number("learning_rate")?,
+            lr_schedule: match own.text("lr_schedule")? {
+                "constant" => LrSchedule::Constant,
+                "cosine" => LrSchedule::Cosine,
+                _ => return None,
+            },
+            warmup: own.integer("warmup")?,
+            weight_decay: own.number("weight_decay")?,
+            max_grad_norm: own.number("max_grad_norm")?,
+            epochs: own.integer("epochs")?,
+            mini_batches: own.integer("mini_batches")?,
+            clip_low: own.number("clip_low")?,
+            clip_high: own.number("clip_high")?,
+            dual_clip: own.number("dual_clip")?,
+            normalize: own.boolean("normalize")?,
+            token_budget: own.integer("token_budget")?,
+            checkpoint_every: own.integer("checkpoint_every")?,
+            keep_checkpoints: own.integer("keep_checkpoints")?,
+            episodes: own.integer("episodes")?,
+        })
+    }
+
+    /// What training needs of agents and policies.
+    fn training(
+        &mut self,
+        names: &Named,
+        agents: &[(Option<Agent>, Option<Place>)],
+        policies: &[Option<Policy>],
+        train: Option<&Block>,
+    ) {
+        let trained = |agent: &Agent| policies.get(agent.policy).map(|one| one.as_ref().map(|one| one.train));
+        let states: Vec<Option<bool>> =
+            agents.iter().map(|(agent, _)| agent.as_ref().and_then(trained).flatten()).collect();
+        if let (false, true, Some(train)) =
+            (states.is_empty(), states.iter().all(|state| *state == Some(false)), train)
+        {
+            self.reports
+                .error(
+                    Code::NothingToTrain,
+                    train.keyword,
+                    "no agent's policy is trained",
+                    "nothing to train",
+                )
+                .help("remove `train = false` from a policy, or the `train` block");
+        }
+        for (at, (agent, place)) in agents.iter().enumerate() {
+            let greedy = agent.as_ref().is_some_and(|agent| agent.temperature == 0.0);
+            if let (true, Some(true), Some(place)) = (greedy, states[at], place) {
+                let message = format!(
+                    "agent `{}` always takes the likeliest token: its groups teach nothing",
+                    names.name(at)
+                );
+                self.reports
+                    .warning(Code::GreedyTraining, *place, message, "")
+                    .help("train with a temperature above 0");
+            }
+        }
+    }
+
+    fn evaluations(&mut self, file: &File, environment: Option<&Environment>) -> Vec<Option<Evaluation>> {
+        let blocks = self.named(file, BlockKind::Evaluate);
+        let all = blocks.blocks.iter().enumerate();
+        all.map(|(at, block)| {
+            let own = settings(block, &Guest::None, &mut self.scope, self.reports);
+            let inherited = match environment.map(|environment| &environment.tasks) {
+                Some(Tasks::Generated { level, .. }) => Some(*level),
+                _ => match table::find(BlockKind::Environment, "level").map(|own| own.default) {
+                    Some(table::Default::Integer(level)) => u32::try_from(level).ok(),
+                    _ => None,
+                },
+            };
+            let level = if own.place("level").is_some() { own.integer("level") } else { inherited };
+            let tasks = self.tasks(block, &own, "test", level);
+            if let (Some(Environment { name, tasks: Tasks::File(path), .. }), Some(Tasks::Generated { .. })) =
+                (environment, &tasks)
+            {
+                let message = format!("{} plays generated tasks, but `{name}` reads {path}", block.title());
+                self.reports
+                    .warning(Code::OtherTasks, block.place(), message, "")
+                    .help(format!("give it `tasks`, or `--set {}.tasks=FILE`", blocks.name(at)));
+            }
+            Some(Evaluation {
+                name: blocks.name(at).to_owned(),
+                every: own.integer("every")?,
+                tasks: tasks?,
+                limit: own.integer("limit")?,
+                samples: own.integer("samples")?,
+                temperature: own.number("temperature"),
+            })
+        })
+        .collect()
+    }
+
+    fn unused(
+        &mut self,
+        file: &File,
+        models: &Named,
+        policies: &Named,
+        resolved: &[Option<Policy>],
+        agents: &[(Option<Agent>, Option<Place>)],
+    ) {
+        // What is amiss may well use what seems unused.
+        let mut idle: Vec<&Block> = Vec::new();
+        if resolved.iter().all(Option::is_some) {
+            let used = |at: usize| resolved.iter().flatten().any(|policy| policy.model == at);
+            idle.extend((0..models.blocks.len()).filter(|at| !used(*at)).map(|at| models.blocks[at]));
+        }
+        if agents.iter().all(|(agent, _)| agent.is_some()) {
+            let used = |at: usize| {
+                agents.iter().any(|(agent, _)| agent.as_ref().is_some_and(|one| one.policy == at))
+            };
+            idle.extend((0..policies.blocks.len()).filter(|at| !used(*at)).map(|at| policies.blocks[at]));
+        }
+        if !self.reports.failed() {
+            let is_idle = |block: &&Block| match (&block.kind, &block.name) {
+                (BlockKind::Param, Some(name)) => !self.scope.used.contains(&name.text),
+                (BlockKind::Plugin, Some(name)) => {
+                    self.plugins.iter().any(|loaded| loaded.name == name.text && !loaded.used)
+                }
+                _ => false,
+            };
+            idle.extend(file.blocks.iter().filter(is_idle));
+        }
+        for block in idle {
+            let message = format!("{} is never used", block.title());
+            self.reports.warning(Code::Unused, block.place(), message, "").help("use it or remove it");
+        }
+    }
+
+    fn asserted_layout(&mut self, file: &File, layout: Option<Layout>) {
+        let mut first: Option<Place> = None;
+        for (key, value) in &file.layouts {
+            if let Some(first) = first {
+                self.reports
+                    .error(Code::SettingTwice, key.place, "`layout` stands twice", "again here")
+                    .also(first, "first here");
+                continue;
+            }
+            first = Some(key.place);
+            let kind = Kind::Choice(table::LAYOUTS);
+            let Some(Scalar::Text(word)) = typed("layout", kind, value, &mut self.scope, self.reports) else {
+                continue;
+            };
+            if let Some(layout) = layout.filter(|layout| layout::word(*layout) != word) {
+                let (is, why) = (layout::word(layout), layout::meaning(layout));
+                let message = format!("the layout is {is}, not {word}: {why}");
+                let meant = table::LAYOUTS.iter().find(|choice| choice.word == word);
+                let help = meant.map(|choice| format!("{word} means {}", choice.doc));
+                self.reports.error(Code::LayoutDiffers, value.place, message, "").maybe_help(help);
+            }
+        }
+    }
+}
+
+fn plugin(name: &str, path: Option<String>, own: &Settings) -> Option<Plugin> {
+    Some(Plugin {
+        name: name.to_owned(),
+        path,
+        memory: own.bytes("memory")?,
+        fuel: own.integer("fuel")?,
+        timeout: own.duration("timeout")?,
+    })
+}
+
+fn of_kind(items: &[Item], kind: ItemKind) -> String {
+    let names: Vec<&str> = items.iter().filter(|one| one.kind == kind).map(|one| one.name.as_str()).collect();
+    if names.is_empty() { "none".to_owned() } else { crate::diagnostic::list(&names) }
+}

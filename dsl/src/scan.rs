@@ -1,0 +1,325 @@
+//! Splits a file into blocks and statements, by brackets, newlines and `;` alone.
+//!
+//! This is what keeps one mistake from hiding another: the grammar proper only ever sees one statement. A
+//! bracket that is never closed ends, at the latest, at the next line that looks like the head of a block.
+//! One walk over the text, no recursion.
+
+use crate::diagnostic::{Code, Reports};
+use crate::source::Span;
+use crate::syntax::BlockKind;
+
+/// Brackets within brackets, at most. Everything that walks the syntax tree may recurse this far.
+pub(crate) const DEEPEST: usize = 64;
+
+/// One statement: a setting, an edge, or a block with what stands before its `{` as its head.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// Without surrounding white space; may be empty before a `{`.
+    pub head: Span,
+    pub body: Option<PieceBody>,
+    /// False: a bracket or a text of the head is amiss, which is reported already.
+    pub sound: bool,
+}
+
+/// What stands between `{` and `}`.
+#[derive(Debug)]
+pub(crate) struct PieceBody {
+    pub pieces: Vec<Piece>,
+    /// The brackets included.
+    pub span: Span,
+    /// False: never closed, which is reported already.
+    pub closed: bool,
+}
+
+/// Splits the text; reports what is wrong with its brackets and quotes.
+pub(crate) fn scan(text: &str, reports: &mut Reports) -> Vec<Piece> {
+    let scanner = Scanner {
+        text,
+        at: 0,
+        frames: Vec::new(),
+        done: Vec::new(),
+        head: None,
+        sound: true,
+        brackets: Vec::new(),
+        reports,
+    };
+    scanner.run()
+}
+
+struct Scanner<'t, 'r, 'o> {
+    text: &'t str,
+    at: usize,
+    /// The blocks around the current statement.
+    frames: Vec<Frame>,
+    done: Vec<Piece>,
+    /// The current statement so far.
+    head: Option<Span>,
+    sound: bool,
+    /// Open `(` and `[` of the current statement.
+    brackets: Vec<(u8, usize)>,
+    reports: &'r mut Reports<'o>,
+}
+
+struct Frame {
+    head: Span,
+    sound: bool,
+    open: usize,
+    pieces: Vec<Piece>,
+}
+
+impl Scanner<'_, '_, '_> {
+    fn run(mut self) -> Vec<Piece> {
+        let bytes = self.text.as_bytes();
+        while let Some(&byte) = bytes.get(self.at) {
+            match byte {
+                b'\n' => self.newline(),
+                b' ' | b'\t' | b'\r' => self.at += 1,
+                b'#' => self.at = self.line_end(),
+                b'"' => self.quoted(),
+                b';' => {
+                    self.end_statement();
+                    self.at += 1;
+                }
+                b'{' => self.open_block(),
+                b'}' => self.close_block(),
+                b'(' | b'[' => self.open_bracket(byte),
+                b')' | b']' => self.close_bracket(byte),
+                _ => {
+                    self.extend(self.at, self.at + 1);
+                    self.at += 1;
+                }
+            }
+        }
+        self.close_all(self.text.len());
+        self.done
+    }
+
+    /// The end of the current line, its newline excluded.
+    fn line_end(&self) -> usize {
+        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+        self.at + rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len())
+    }
+
+    fn extend(&mut self, start: usize, end: usize) {
+        let start = self.head.map_or(start, |head| head.start);
+        self.head = Some(Span::new(start, end));
+    }
+
+    fn newline(&mut self) {
+        if self.brackets.is_empty() {
+            self.end_statement();
+        }
+        self.at += 1;
+        let open = !self.frames.is_empty() || !self.brackets.is_empty();
+        if open && self.text.get(self.at..).is_some_and(is_block_head) {
+            self.close_all(self.at);
+        }
+    }
+
+    fn quoted(&mut self) {
+        let start = self.at;
+        let bytes = self.text.as_bytes();
+        self.at += 1;
+        loop {
+            match bytes.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    break;
+                }
+                Some(b'\\') if bytes.get(self.at + 1).is_some_and(|next| *next != b'\n') => self.at += 2,
+                Some(b'\n') | None => {
+                    self.reports
+                        .error(
+                            Code::Unclosed,
+                            Span::new(start, start + 1),
+                            "this text is never closed",
+                            "no `\"` follows on this line",
+                        )
+                        .help("close it with `\"`; write a newline inside a text as `\\n`");
+                    self.sound = false;
+                    self.at = self.end_of_unclosed(start);
+                    break;
+                }
+                Some(_) => self.at += 1,
+            }
+        }
+        let end = self.at;
+        self.extend(start, end);
+    }
+
+    /// Where a text without its second quote ends: with the line, but before closing braces that are not
+    /// its own, lest their blocks seem never closed.
+    fn end_of_unclosed(&self, start: usize) -> usize {
+        let line = Span::new(start, self.at).of(self.text);
+        let count = |wanted: u8| line.bytes().filter(|byte| *byte == wanted).count();
+        let mut others = count(b'}').saturating_sub(count(b'{')).min(self.frames.len());
+        let mut end = line;
+        while others > 0 {
+            let Some(before) = end.trim_end().strip_suffix('}') else { break };
+            end = before;
+            others -= 1;
+        }
+        start + end.trim_end_matches([' ', '\t', '\r', ';']).len()
+    }
+
+    fn open_bracket(&mut self, byte: u8) {
+        if self.too_deep() {
+            return;
+        }
+        self.extend(self.at, self.at + 1);
+        self.brackets.push((byte, self.at));
+        self.at += 1;
+    }
+
+    fn close_bracket(&mut self, byte: u8) {
+        let opened = if byte == b')' { b'(' } else { b'[' };
+        if self.brackets.last().is_some_and(|(open, _)| *open == opened) {
+            self.brackets.pop();
+        } else if self.sound {
+            let this = char::from(byte);
+            let message = format!("this `{this}` closes nothing");
+            let diagnostic = self.reports.error(Code::Unclosed, Span::new(self.at, self.at + 1), message, "");
+            if let Some((open, at)) = self.brackets.last() {
+                diagnostic
+                    .also(Span::new(*at, at + 1).into(), format!("`{}` was opened here", char::from(*open)));
+            }
+            self.sound = false;
+            self.brackets.clear();
+        }
+        self.extend(self.at, self.at + 1);
+        self.at += 1;
+    }
+
+    fn open_block(&mut self) {
+        if self.too_deep() {
+            return;
+        }
+        self.close_brackets();
+        let brace = Span::new(self.at, self.at + 1);
+        let head = self.head.take().unwrap_or_else(|| {
+            self.reports
+                .error(
+                    Code::Syntax,
+                    brace,
+                    "this `{` belongs to nothing",
+                    "expected a block's name before it",
+                )
+                .help("write the `{` on the line of the block's name");
+            self.sound = false;
+            Span::new(brace.start, brace.start)
+        });
+        self.frames.push(Frame { head, sound: self.sound, open: self.at, pieces: Vec::new() });
+        self.sound = true;
+        self.at += 1;
+    }
+
+    fn close_block(&mut self) {
+        self.end_statement();
+        self.at += 1;
+        if self.frames.is_empty() {
+            let brace = Span::new(self.at - 1, self.at);
+            self.reports
+                .error(Code::Unclosed, brace, "this `}` closes nothing", "no block is open here")
+                .help("remove it, or look for a `}` too many above");
+        }
+        self.pop(true);
+    }
+
+    /// Ends the innermost block.
+    fn pop(&mut self, closed: bool) {
+        if let Some(Frame { head, sound, open, pieces }) = self.frames.pop() {
+            let body = PieceBody { pieces, span: Span::new(open, self.at), closed };
+            self.push(Piece { head, body: Some(body), sound });
+        }
+    }
+
+    fn push(&mut self, piece: Piece) {
+        match self.frames.last_mut() {
+            Some(frame) => frame.pieces.push(piece),
+            None => self.done.push(piece),
+        }
+    }
+
+    fn close_brackets(&mut self) {
+        if let Some((open, at)) = self.brackets.first() {
+            let message = format!("this `{}` is never closed", char::from(*open));
+            self.reports.error(Code::Unclosed, Span::new(*at, at + 1), message, "");
+            self.sound = false;
+        }
+        self.brackets.clear();
+    }
+
+    fn end_statement(&mut self) {
+        self.close_brackets();
+        if let Some(head) = self.head.take() {
+            self.push(Piece { head, body: None, sound: self.sound });
+        }
+        self.sound = true;
+    }
+
+    /// Ends everything that is open, as at the end of the file.
+    fn close_all(&mut self, at: usize) {
+        self.end_statement();
+        self.at = at;
+        if let Some(outer) = self.frames.first() {
+            let mut message = "this `{` is never closed".to_owned();
+            if let Some(word) = outer.head.of(self.text).split_whitespace().next() {
+                message = format!("the `{{` of `{word}` is never closed");
+            }
+            self.reports
+                .error(Code::Unclosed, Span::new(outer.open, outer.open + 1), message, "opened here")
+                .help("add the missing `}`");
+        }
+        while !self.frames.is_empty() {
+            self.pop(false);
+        }
+    }
+
+    /// Whether one more bracket is one too many; if so, everything up to the next block is passed over.
+    fn too_deep(&mut self) -> bool {
+        if self.frames.len() + self.brackets.len() < DEEPEST {
+            return false;
+        }
+        let message = format!("brackets are nested more than {DEEPEST} deep");
+        self.reports.error(Code::TooDeep, Span::new(self.at, self.at + 1), message, "");
+        self.brackets.clear();
+        self.head = None;
+        self.sound = true;
+        loop {
+            self.at = self.line_end();
+            if self.at >= self.text.len() {
+                break;
+            }
+            self.at += 1;
+            if self.text.get(self.at..).is_some_and(is_block_head) {
+                break;
+            }
+        }
+        while !self.frames.is_empty() {
+            self.pop(false);
+        }
+        true
+    }
+}
+
+/// Whether a line begins a block: a keyword and a name, or, without indentation, a keyword and `{`. Nothing
+/// inside a block looks like that.
+fn is_block_head(rest: &str) -> bool {
+    let line = rest.lines().next().unwrap_or_default();
+    let trimmed = line.trim_start_matches([' ', '\t']);
+    let (word, after) = split_word(trimmed);
+    let Some(kind) = BlockKind::from_keyword(word) else { return false };
+    let after = after.trim_start_matches([' ', '\t']);
+    if !kind.is_named() {
+        return after.starts_with('{') && trimmed.len() == line.len();
+    }
+    let (name, after) = split_word(after);
+    let after = after.trim_start_matches([' ', '\t']);
+    !name.is_empty() && (after.is_empty() || after.starts_with(['=', '{', ':', '#', '\r']))
+}
+
+/// The name that the text begins with, and the rest.
+pub(crate) fn split_word(text: &str) -> (&str, &str) {
+    let end = text.bytes().position(|byte| !(byte.is_ascii_alphanumeric() || byte == b'_'));
+    text.split_at(end.unwrap_or(text.len()))
+}

@@ -1,0 +1,289 @@
+//! Settings of a plugin's item against its JSON Schema: the part of JSON Schema that Rust, Python and
+//! TypeScript generators write for plain settings objects.
+//!
+//! `type`, `enum`, `const`, `minimum`, `maximum` and their exclusive forms, `minLength`, `maxLength`,
+//! `properties`, `required`, `additionalProperties`, `items`, `minItems`, `maxItems`, `anyOf`, `oneOf`,
+//! `allOf` and `$ref` within the document. Other keywords are left to the plugin.
+
+use serde_json::Value as Json;
+
+use crate::diagnostic::{either, suggest};
+
+/// References and alternatives followed in a row: a schema may refer to itself.
+const DEEPEST: usize = 32;
+
+/// A schema and the document that its references are about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Schema<'s> {
+    root: &'s Json,
+    node: &'s Json,
+}
+
+/// What a schema says about one key.
+#[derive(Debug)]
+pub(crate) enum Property<'s> {
+    /// Declared, or allowed by a schema for all other keys.
+    Known(Schema<'s>),
+    /// Any value.
+    Open,
+    Unknown,
+}
+
+impl<'s> Schema<'s> {
+    pub fn new(root: &'s Json) -> Self {
+        Schema { root, node: root }.resolved()
+    }
+
+    fn at(self, node: &'s Json) -> Self {
+        Schema { root: self.root, node }.resolved()
+    }
+
+    fn resolved(mut self) -> Self {
+        for _ in 0..DEEPEST {
+            let target = self.node.get("$ref").and_then(Json::as_str).and_then(|path| path.strip_prefix('#'));
+            match target.and_then(|pointer| self.root.pointer(pointer)) {
+                Some(node) => self.node = node,
+                None => break,
+            }
+        }
+        self
+    }
+
+    /// The keys of the settings object.
+    pub fn keys(self) -> Vec<&'s str> {
+        let properties = self.node.get("properties").and_then(Json::as_object);
+        properties.map(|known| known.keys().map(String::as_str).collect()).unwrap_or_default()
+    }
+
+    pub fn required(self) -> Vec<&'s str> {
+        let required = self.node.get("required").and_then(Json::as_array);
+        required.map(|keys| keys.iter().filter_map(Json::as_str).collect()).unwrap_or_default()
+    }
+
+    /// JSON Schema allows keys that it does not name; here they are mistakes unless it says otherwise.
+    pub fn property(self, key: &str) -> Property<'s> {
+        if let Some(node) = self.node.get("properties").and_then(|known| known.get(key)) {
+            return Property::Known(self.at(node));
+        }
+        match self.node.get("additionalProperties") {
+            Some(Json::Bool(true)) => Property::Open,
+            Some(node @ Json::Object(_)) => Property::Known(self.at(node)),
+            _ => Property::Unknown,
+        }
+    }
+
+    /// What the elements of a list must be.
+    pub fn items(self) -> Option<Schema<'s>> {
+        let own = |schema: Schema<'s>| schema.node.get("items").map(|node| schema.at(node));
+        own(self).or_else(|| self.variants().into_iter().find_map(own))
+    }
+
+    fn variants(self) -> Vec<Schema<'s>> {
+        ["anyOf", "oneOf"]
+            .into_iter()
+            .filter_map(|keyword| self.node.get(keyword)?.as_array())
+            .flatten()
+            .map(|node| self.at(node))
+            .collect()
+    }
+
+    /// The schema that describes an object: itself, or the one of its variants that does.
+    pub fn object(self) -> Schema<'s> {
+        if self.node.get("properties").is_some() {
+            return self;
+        }
+        self.variants().into_iter().find(|variant| variant.node.get("properties").is_some()).unwrap_or(self)
+    }
+
+    /// The texts that are allowed, where only certain ones are.
+    pub fn words(self) -> Vec<&'s str> {
+        let mut out = Vec::new();
+        self.collect_words(DEEPEST, &mut out);
+        out
+    }
+
+    fn collect_words(self, depth: usize, out: &mut Vec<&'s str>) {
+        let listed = self.node.get("enum").and_then(Json::as_array);
+        out.extend(listed.into_iter().flatten().filter_map(Json::as_str));
+        out.extend(self.node.get("const").and_then(Json::as_str));
+        if let Some(depth) = depth.checked_sub(1) {
+            // A variant that refers back to the whole adds nothing but itself.
+            for variant in self.variants().into_iter().filter(|one| !std::ptr::eq(one.node, self.node)) {
+                variant.collect_words(depth.min(4), out);
+            }
+        }
+    }
+
+    /// Whether text is the one thing that is wanted.
+    pub fn wants_text(self) -> bool {
+        let types = self.types();
+        !types.is_empty() && types.iter().all(|one| matches!(*one, "string" | "null"))
+    }
+
+    fn types(self) -> Vec<&'s str> {
+        match self.node.get("type") {
+            Some(Json::String(one)) => vec![one],
+            Some(Json::Array(several)) => several.iter().filter_map(Json::as_str).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is wrong with a value; each problem reads on from the value's name: `must be at least 1`.
+    pub fn problems(self, value: &Json) -> Vec<String> {
+        let mut out = Vec::new();
+        self.check(value, "", DEEPEST, &mut out);
+        out
+    }
+
+    fn check(self, value: &Json, path: &str, depth: usize, out: &mut Vec<String>) {
+        let Some(depth) = depth.checked_sub(1) else { return };
+        if self.node == &Json::Bool(false) {
+            out.push(format!("{path}must not be given"));
+            return;
+        }
+        let types = self.types();
+        if !types.is_empty() && !types.iter().any(|one| is_of(value, one)) {
+            let words: Vec<&str> =
+                types.iter().filter(|one| **one != "null").map(|one| called(one)).collect();
+            out.push(format!("{path}must be {}, and this is {}", words.join(" or "), what(value)));
+            return;
+        }
+        if let Some(allowed) = self.node.get("enum").and_then(Json::as_array)
+            && !allowed.contains(value)
+        {
+            out.push(not_one_of(value, path, allowed));
+        }
+        if let Some(only) = self.node.get("const")
+            && only != value
+        {
+            out.push(not_one_of(value, path, std::slice::from_ref(only)));
+        }
+        self.check_size(value, path, out);
+        if let (Some(items), Some(values)) = (self.items(), value.as_array()) {
+            for (index, one) in values.iter().enumerate() {
+                items.check(one, &format!("{path}[{index}] "), depth, out);
+            }
+        }
+        if let Some(object) = value.as_object()
+            && self.node.get("properties").is_some()
+        {
+            for key in self.required().into_iter().filter(|key| !object.contains_key(*key)) {
+                out.push(format!("{path}lacks `{key}`"));
+            }
+            for (key, one) in object {
+                match self.property(key) {
+                    Property::Known(schema) => schema.check(one, &format!("{path}`{key}` "), depth, out),
+                    Property::Open => {}
+                    Property::Unknown => {
+                        let hint = suggest(key, "it has", self.keys());
+                        let hint = hint.map(|text| format!(" ({text})")).unwrap_or_default();
+                        out.push(format!("{path}has no `{key}`{hint}"));
+                    }
+                }
+            }
+        }
+        for part in self.node.get("allOf").and_then(Json::as_array).into_iter().flatten() {
+            self.at(part).check(value, path, depth, out);
+        }
+        self.check_variants(value, path, depth, out);
+    }
+
+    fn check_variants(self, value: &Json, path: &str, depth: usize, out: &mut Vec<String>) {
+        let variants = self.variants();
+        if variants.is_empty() {
+            return;
+        }
+        let mut closest: Option<Vec<String>> = None;
+        for variant in variants.iter().filter(|variant| variant.types() != ["null"]) {
+            let mut problems = Vec::new();
+            variant.check(value, path, depth, &mut problems);
+            if problems.is_empty() {
+                return;
+            }
+            let is_closer = closest.as_ref().is_none_or(|best| problems.len() < best.len());
+            if is_closer {
+                closest = Some(problems);
+            }
+        }
+        let words: Vec<Json> = self.words().into_iter().map(Json::from).collect();
+        if !words.is_empty() && value.is_string() {
+            out.push(not_one_of(value, path, &words));
+        } else {
+            out.extend(closest.unwrap_or_default());
+        }
+    }
+
+    fn check_size(self, value: &Json, path: &str, out: &mut Vec<String>) {
+        let bound = |keyword: &str| self.node.get(keyword).and_then(Json::as_f64);
+        if let Some(number) = value.as_f64() {
+            if let Some(least) = bound("minimum").filter(|least| number < *least) {
+                out.push(format!("{path}must be at least {least}, and is {value}"));
+            }
+            if let Some(most) = bound("maximum").filter(|most| number > *most) {
+                out.push(format!("{path}must be at most {most}, and is {value}"));
+            }
+            if let Some(below) = bound("exclusiveMinimum").filter(|below| number <= *below) {
+                out.push(format!("{path}must be above {below}, and is {value}"));
+            }
+            if let Some(above) = bound("exclusiveMaximum").filter(|above| number >= *above) {
+                out.push(format!("{path}must be below {above}, and is {value}"));
+            }
+        }
+        let (length, least, most, unit) = match value {
+            Json::String(text) => (text.chars().count(), "minLength", "maxLength", "characters"),
+            Json::Array(values) => (values.len(), "minItems", "maxItems", "elements"),
+            _ => return,
+        };
+        if let Some(least) = bound(least).filter(|least| (length as f64) < *least) {
+            out.push(format!("{path}must have at least {least} {unit}, and has {length}"));
+        }
+        if let Some(most) = bound(most).filter(|most| length as f64 > *most) {
+            out.push(format!("{path}must have at most {most} {unit}, and has {length}"));
+        }
+    }
+}
+
+fn not_one_of(value: &Json, path: &str, allowed: &[Json]) -> String {
+    let plain = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let words: Vec<String> = allowed.iter().filter(|one| !one.is_null()).map(plain).collect();
+    format!("{path}must be {}, and is `{}`", either(&words), plain(value))
+}
+
+fn is_of(value: &Json, wanted: &str) -> bool {
+    match wanted {
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "number" => value.is_number(),
+        "integer" => {
+            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
+        }
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "null" => value.is_null(),
+        // A type that JSON Schema does not know: the plugin decides.
+        _ => true,
+    }
+}
+
+fn called(kind: &str) -> &str {
+    match kind {
+        "string" => "text",
+        "boolean" => "`true` or `false`",
+        "number" => "a number",
+        "integer" => "a whole number",
+        "array" => "a list",
+        "object" => "a block",
+        other => other,
+    }
+}
+
+fn what(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "nothing",
+        Json::Bool(_) => "`true` or `false`",
+        Json::Number(_) => "a number",
+        Json::String(_) => "text",
+        Json::Array(_) => "a list",
+        Json::Object(_) => "a block",
+    }
+}

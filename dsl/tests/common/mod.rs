@@ -1,0 +1,84 @@
+//! A catalog with the items that the examples use, so that the check can be tested without a plugin.
+
+use mas_dsl::workflow::Plugin;
+use mas_dsl::{Catalog, Fact, FactKind, Item, ItemKind};
+use serde_json::{Value, json};
+
+/// Knows `math.wasm` and the built-in plugin; nothing else can be loaded.
+pub struct Shelf;
+
+fn item(kind: ItemKind, name: &str, settings_schema: Value, facts: Vec<Fact>) -> Item {
+    Item { kind, name: name.to_owned(), doc: String::new(), settings_schema, facts }
+}
+
+fn fact(name: &str, kind: FactKind) -> Fact {
+    Fact { name: name.to_owned(), kind }
+}
+
+fn none() -> Value {
+    json!({ "type": "object", "properties": {}, "additionalProperties": false })
+}
+
+impl Catalog for Shelf {
+    fn items(&self, plugin: &Plugin) -> Result<Vec<Item>, String> {
+        let Some(path) = &plugin.path else {
+            // As schemars writes it: options are a list of types.
+            return Ok(vec![item(
+                ItemKind::Agent,
+                "chat",
+                json!({
+                    "$schema": "https://json-schema.org/draft/2020-12/schema",
+                    "type": "object",
+                    "properties": {
+                        "system": { "type": ["string", "null"] },
+                        "template": { "type": "string", "description": "The user's message, with {names} of the view." },
+                        "extract": { "type": ["string", "null"] },
+                        "action": { "type": "string", "default": "answer" },
+                    },
+                    "required": ["template"],
+                    "additionalProperties": false,
+                }),
+                Vec::new(),
+            )]);
+        };
+        if path.ends_with("broken.wasm") {
+            return Err("it is not a WebAssembly component".to_owned());
+        }
+        let facts = vec![
+            fact("agreed", FactKind::Boolean),
+            fact("round", FactKind::Number),
+            fact("state", FactKind::Text),
+        ];
+        Ok(vec![
+            item(ItemKind::Environment, "problems", none(), facts),
+            item(ItemKind::Agent, "tool", none(), Vec::new()),
+            item(
+                ItemKind::Agent,
+                "reasoner",
+                json!({
+                    "type": "object",
+                    "properties": {
+                        "shots": { "type": "integer", "minimum": 0, "maximum": 8 },
+                        "style": { "anyOf": [{ "$ref": "#/$defs/Style" }, { "type": "null" }] },
+                        "tags": { "type": "array", "items": { "type": "string" }, "maxItems": 3 },
+                        "limits": { "$ref": "#/$defs/Limits" },
+                    },
+                    "$defs": {
+                        "Style": { "oneOf": [
+                            { "type": "string", "const": "short", "description": "A line." },
+                            { "type": "string", "const": "long", "description": "A page." },
+                        ] },
+                        "Limits": {
+                            "type": "object",
+                            "properties": { "lines": { "type": "integer", "format": "uint32", "minimum": 0 } },
+                            "required": ["lines"],
+                        },
+                    },
+                    "additionalProperties": false,
+                }),
+                Vec::new(),
+            ),
+            item(ItemKind::Reward, "score", none(), Vec::new()),
+        ])
+    }
+}
