@@ -416,3 +416,6 @@ fn io_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error
     let path = path.to_path_buf();
     move |source| Error::Io { path, doing, source }
 }
+
+#[cfg(test)]
+mod tests;

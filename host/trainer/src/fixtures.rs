@@ -7,7 +7,9 @@ use mas_dsl::workflow::{
     Algorithm, Environment, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox, SandboxBackend,
     Scenario, Schedule, Tasks, Train, Turns, Workflow,
 };
-use pl_model::{Adapter, ChatTemplate, Config, Layer, Model, Projection, Tokenizer, Weights};
+use pl_model::{
+    Adapter, ChatTemplate, Config, Layer, Model, Packed, Projection, Tokenizer, Weights, hidden_states,
+};
 use pl_record::transition::{Group, Key, Transition};
 use serde_json::Map;
 use tch::{Device, Kind, Tensor};
@@ -35,7 +37,7 @@ pub fn train() -> Train {
         clip_high: 0.28,
         dual_clip: 3.0,
         normalize: true,
-        token_budget: 64,
+        token_budget: 32,
         checkpoint_every: 1,
         keep_checkpoints: 2,
         episodes: 4,
@@ -203,11 +205,59 @@ pub fn transition(policy: u32, index: u32, prompt: usize, completion: usize) -> 
     }
 }
 
-/// Asserts that two tensors have one shape and differ nowhere by more than `tolerance`.
+/// Asserts that two tensors have one shape and differ nowhere by more than `tolerance`, relative to the largest
+/// element expected if that is above 1.
 pub fn close(got: &Tensor, expected: &Tensor, tolerance: f64) {
     assert_eq!(got.size(), expected.size());
-    let gap = (got.detach() - expected.detach()).abs().max().double_value(&[]);
+    let largest = |tensor: Tensor| tensor.abs().max().double_value(&[]);
+    let gap = largest(got.detach() - expected.detach()) / largest(expected.detach()).max(1.0);
     assert!(gap <= tolerance, "they differ by {gap}");
+}
+
+/// Logarithms of the distributions that a transition's completion was drawn from, `[tokens, V]`, by the plain
+/// road: its sequence alone, all logits at once, autograd throughout.
+pub fn plain_distributions(
+    config: &Config,
+    weights: &Weights,
+    adapter: Option<&Adapter>,
+    t: &Transition,
+) -> Tensor {
+    let mut packed = Packed::default();
+    let tokens: Vec<u32> = t.prompt.iter().chain(&t.completion).copied().collect();
+    packed.push(&tokens, adapter.map(|_| 0));
+    let adapters: Vec<&Adapter> = adapter.into_iter().collect();
+    let hidden = hidden_states(config, weights, &adapters, &packed);
+    let logits = hidden.matmul(&weights.unembed().tr()) / t.temperature;
+    let (first, count) = (t.prompt.len() as i64 - 1, t.completion.len() as i64);
+    logits.narrow(0, first, count).log_softmax(-1, Kind::Float)
+}
+
+/// Log-probabilities of a transition's completion, likewise.
+pub fn plain_logprobs(
+    config: &Config,
+    weights: &Weights,
+    adapter: Option<&Adapter>,
+    t: &Transition,
+) -> Tensor {
+    let ids: Vec<i64> = t.completion.iter().map(|&id| i64::from(id)).collect();
+    let ids = Tensor::from_slice(&ids).unsqueeze(1);
+    plain_distributions(config, weights, adapter, t).gather(1, &ids, false).squeeze_dim(1)
+}
+
+/// Gives a transition the log-probabilities that it has under a policy, each moved by up to `spread`.
+pub fn sampled_from(
+    config: &Config,
+    weights: &Weights,
+    adapter: Option<&Adapter>,
+    mut t: Transition,
+    spread: f32,
+) -> Transition {
+    let logprobs = tch::no_grad(|| plain_logprobs(config, weights, adapter, &t));
+    t.logprobs = Vec::try_from(&logprobs).unwrap();
+    for (i, logprob) in t.logprobs.iter_mut().enumerate() {
+        *logprob = (*logprob + spread * ((i as f32 + 1.0) * 2.4 + t.key.task as f32).sin()).min(0.0);
+    }
+    t
 }
 
 /// Whether two lists of named tensors are equal bit for bit.

@@ -419,3 +419,6 @@ impl Measured {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

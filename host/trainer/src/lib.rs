@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod optimizer;
 pub mod packing;
 pub mod plan;
+pub mod schedule;
 mod stream;
 mod trainer;
 

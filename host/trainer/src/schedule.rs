@@ -24,8 +24,6 @@ pub struct State {
     pub next_task: u64,
     /// Of the run folder's append-only files.
     pub lengths: Lengths,
-    /// Step and success of the best evaluation so far.
-    pub best: Option<(u64, f64)>,
 }
 
 /// A played step.
@@ -73,7 +71,6 @@ pub struct Seconds {
     pub play: f64,
     pub train: f64,
     pub evaluate: f64,
-    pub checkpoint: f64,
 }
 
 /// How a run ended.
@@ -101,7 +98,7 @@ pub fn sync<S: Stage>(
     if state.step == 0 {
         // The untrained team, to compare with.
         let mut seconds = Seconds::default();
-        evaluate(stage, trainer, folder, &mut state, false, &mut seconds)?;
+        evaluate(stage, trainer, folder, 0, false, &mut seconds)?;
     }
     while state.step < steps {
         let step = state.step + 1;
@@ -128,11 +125,11 @@ pub fn sync<S: Stage>(
         }))?;
         stage.wrote(&line, &seconds);
         let last = step == steps;
-        evaluate(stage, trainer, folder, &mut state, last, &mut seconds)?;
+        let score = evaluate(stage, trainer, folder, step, last, &mut seconds)?;
         let interrupted = stage.interrupted();
         if last || interrupted || step.is_multiple_of(u64::from(train.checkpoint_every.max(1))) {
             state.lengths = folder.sync()?;
-            timed(&mut seconds.checkpoint, || checkpoints.save(trainer, &state))?;
+            checkpoints.save(trainer, step, score, &json!(state))?;
             folder.draw()?;
         }
         if interrupted && !last {
@@ -142,23 +139,21 @@ pub fn sync<S: Stage>(
     Ok(Ending::Done)
 }
 
+/// Runs the evaluations that are due. Returns the success of the first one, by which checkpoints are compared.
 fn evaluate<S: Stage>(
     stage: &mut S,
     trainer: &Trainer,
     folder: &mut RunFolder,
-    state: &mut State,
+    step: u64,
     last: bool,
     seconds: &mut Seconds,
-) -> Result<(), S::Error> {
-    let results = timed(&mut seconds.evaluate, || stage.evaluate(state.step, last, &trainer.versions()))?;
-    for (index, result) in results.into_iter().enumerate() {
-        // The first evaluation of the file says which checkpoint is best.
-        if index == 0 && state.best.is_none_or(|(_, best)| result.success > best) {
-            state.best = Some((state.step, result.success));
-        }
+) -> Result<Option<f64>, S::Error> {
+    let results = timed(&mut seconds.evaluate, || stage.evaluate(step, last, &trainer.versions()))?;
+    let score = results.first().map(|result| result.success);
+    for result in results {
         let mut line = Map::new();
         line.insert("kind".into(), "evaluation".into());
-        line.insert("step".into(), state.step.into());
+        line.insert("step".into(), step.into());
         line.insert("name".into(), result.name.into());
         line.insert("success".into(), result.success.into());
         line.extend(result.metrics);
@@ -166,7 +161,7 @@ fn evaluate<S: Stage>(
         folder.metrics.append(&line)?;
         stage.wrote(&line, seconds);
     }
-    Ok(())
+    Ok(score)
 }
 
 fn line(step: u64, played: &Played, groups: (usize, usize), metrics: &StepMetrics) -> Value {
@@ -177,9 +172,11 @@ fn line(step: u64, played: &Played, groups: (usize, usize), metrics: &StepMetric
     line.insert("transitions".into(), played.transitions.len().into());
     line.insert("groups".into(), groups.0.into());
     line.insert("flat_groups".into(), groups.1.into());
-    let gap = metrics.policies.iter().filter_map(|m| m.max_logprob_gap).fold(None, |a: Option<f64>, b| {
-        Some(a.map_or(b, |a| a.max(b)))
-    });
+    let gap = metrics
+        .policies
+        .iter()
+        .filter_map(|m| m.max_logprob_gap)
+        .fold(None, |a: Option<f64>, b| Some(a.map_or(b, |a| a.max(b))));
     line.insert("max_logprob_gap".into(), json!(gap));
     let policies = metrics.policies.iter().map(|m| (m.policy.clone(), json!(m))).collect();
     line.insert("policies".into(), Value::Object(policies));

@@ -436,3 +436,6 @@ fn targets(policy: &Policy, lora: &Lora) -> Result<Vec<Projection>, Error> {
     let parse = |name: &String| name.parse::<Projection>().map_err(Error::model(&policy.name));
     lora.targets.iter().map(parse).collect()
 }
+
+#[cfg(test)]
+mod tests;

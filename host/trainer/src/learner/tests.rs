@@ -1,0 +1,341 @@
+//! A learner's gradients against plain autograd, its independence of how work is packed, and its effect.
+
+use pl_model::Projection;
+
+use super::*;
+use crate::fixtures::{
+    adapter, close, config, plain_distributions, plain_logprobs, same_bits, sampled_from, train, transition,
+    weights,
+};
+
+/// Settings under which the first step's gradient can be read off the optimiser: nothing is clipped to a norm.
+fn settings(token_budget: u32) -> Settings {
+    Settings::new(&Train { max_grad_norm: 0.0, token_budget, ..train() }, 1)
+}
+
+/// The gradient of a member's first step: AdamW's mean after one step is a tenth of it.
+fn gradients(member: &Member) -> Vec<(String, Tensor)> {
+    assert_eq!(member.optimizer.steps(), 1);
+    let state = member.optimizer.state().into_iter();
+    state.filter_map(|(name, t)| Some((name.strip_prefix("mean.")?.to_owned(), t * 10.0))).collect()
+}
+
+fn run(learner: &mut Learner, samples: &[(Transition, f64)]) -> Vec<UpdateMetrics> {
+    let samples =
+        samples.iter().map(|(transition, advantage)| Sample { transition, advantage: *advantage }).collect();
+    let planned = learner.plan(0, samples).unwrap();
+    let mut batches = 0;
+    let metrics = learner.update(&planned, 1e-3, &mut || batches += 1).unwrap();
+    assert_eq!(batches, planned.batches());
+    metrics
+}
+
+/// Transitions of one policy with log-probabilities near its own, advantages of both signs and one of zero, and
+/// various temperatures.
+fn samples(
+    config: &Config,
+    weights: &Weights,
+    adapter: Option<&Adapter>,
+    policy: u32,
+) -> Vec<(Transition, f64)> {
+    let shapes = [(5, 7, 1.3), (2, 12, -0.8), (9, 3, 0.0), (4, 9, -1.6), (1, 5, 0.6)];
+    shapes
+        .iter()
+        .enumerate()
+        .map(|(i, &(prompt, completion, advantage))| {
+            let mut t = transition(policy, i as u32, prompt, completion);
+            t.temperature = [1.0, 0.7, 1.0, 1.4, 1.0][i];
+            (sampled_from(config, weights, adapter, t, 0.4), advantage)
+        })
+        .collect()
+}
+
+/// The loss written out once more, over all completion tokens of all transitions.
+fn plain_loss(
+    config: &Config,
+    weights: &Weights,
+    adapter: Option<&Adapter>,
+    samples: &[(Transition, f64)],
+) -> Tensor {
+    let mut tokens = 0;
+    let mut total = Tensor::zeros([], (Kind::Float, tch::Device::Cpu));
+    for (t, advantage) in samples {
+        let ratio = (plain_logprobs(config, weights, adapter, t) - Tensor::from_slice(&t.logprobs)).exp();
+        let plain = &ratio * -*advantage;
+        let bounded = ratio.clamp(0.8, 1.28) * -*advantage;
+        let mut loss = plain.maximum(&bounded);
+        if *advantage < 0.0 {
+            loss = loss.clamp_max(-*advantage * 3.0);
+        }
+        total = total + loss.sum(Kind::Float);
+        tokens += t.completion.len();
+    }
+    total / tokens as f64
+}
+
+#[test]
+fn full_gradients_equal_plain_autograd() {
+    for tied in [true, false] {
+        let config = config(tied);
+        let weights = weights(&config, 5);
+        let samples = samples(&config, &weights, None, 0);
+
+        let reference = weights.copy();
+        reference.set_trainable(true);
+        let loss = plain_loss(&config, &reference, None, &samples);
+        loss.backward();
+
+        // 20 tokens: several packed batches, and one sequence near the budget.
+        let mut learner =
+            Learner::full(config.clone(), weights.copy(), 0, "all".into(), settings(20)).unwrap();
+        let metrics = run(&mut learner, &samples);
+        assert!((metrics[0].loss - loss.double_value(&[])).abs() < 1e-5);
+        let got = gradients(&learner.members()[0]);
+        let expected = reference.parameters();
+        assert_eq!(got.len(), expected.len());
+        for ((name, gradient), (expected_name, parameter)) in got.iter().zip(&expected) {
+            assert_eq!(name, expected_name);
+            assert!(parameter.grad().abs().max().double_value(&[]) > 1e-4, "{name} has no gradient");
+            close(gradient, &parameter.grad(), 3e-6);
+        }
+    }
+}
+
+#[test]
+fn adapters_in_one_pass_get_the_gradients_of_training_apart() {
+    let config = config(true);
+    let weights = weights(&config, 6);
+    let adapters = [adapter(&config, 1), adapter(&config, 2)];
+    let samples: Vec<_> = adapters
+        .iter()
+        .enumerate()
+        .map(|(i, adapter)| samples(&config, &weights, Some(adapter), i as u32))
+        .collect();
+
+    let members = adapters.iter().enumerate();
+    let members = members.map(|(i, adapter)| (i, format!("p{i}"), adapter.copy())).collect();
+    let mut joint = Learner::adapters(config.clone(), weights.shallow(), members, settings(48)).unwrap();
+    // Sorted by key: the two policies' transitions alternate.
+    let mut mixed: Vec<_> = samples.concat();
+    mixed.sort_by(|a, b| a.0.key.cmp(&b.0.key));
+    let joint_metrics = run(&mut joint, &mixed);
+
+    for (i, adapter) in adapters.iter().enumerate() {
+        let member = vec![(i, format!("p{i}"), adapter.copy())];
+        let mut alone = Learner::adapters(config.clone(), weights.shallow(), member, settings(48)).unwrap();
+        let metrics = run(&mut alone, &samples[i]);
+        let (got, expected) = (gradients(&joint.members()[i]), gradients(&alone.members()[0]));
+        for ((name, got), (_, expected)) in got.iter().zip(&expected) {
+            assert!(expected.abs().max().double_value(&[]) > 1e-5, "{name} has no gradient");
+            close(got, expected, 3e-6);
+        }
+        assert_eq!(joint_metrics[i].tokens, metrics[0].tokens);
+        assert!((joint_metrics[i].loss - metrics[0].loss).abs() < 1e-6);
+        assert!((joint_metrics[i].grad_norm - metrics[0].grad_norm).abs() < 1e-6);
+
+        // Both equal plain autograd, too.
+        let reference = adapter.copy();
+        reference.set_trainable(true);
+        plain_loss(&config, &weights, Some(&reference), &samples[i]).backward();
+        for ((_, got), (_, parameter)) in got.iter().zip(reference.parameters()) {
+            close(got, &parameter.grad(), 3e-6);
+        }
+    }
+}
+
+#[test]
+fn the_frozen_base_stays_as_it_is() {
+    let config = config(true);
+    let weights = weights(&config, 7);
+    let before = weights.copy();
+    let adapter = adapter(&config, 3);
+    let samples = samples(&config, &weights, Some(&adapter), 0);
+    let members = vec![(0, "p".into(), adapter.copy())];
+    let mut learner = Learner::adapters(config, weights.shallow(), members, settings(64)).unwrap();
+    run(&mut learner, &samples);
+    assert!(same_bits(&weights.parameters(), &before.parameters()));
+    for (name, parameter) in weights.parameters() {
+        assert!(!parameter.requires_grad() && !parameter.grad().defined(), "{name}");
+    }
+    let now = learner.members()[0].adapter.as_ref().unwrap().parameters();
+    for ((name, now), (_, then)) in now.iter().zip(adapter.parameters()) {
+        assert!(!now.equal(&then), "{name} was not trained");
+    }
+}
+
+#[test]
+fn how_batches_are_cut_changes_only_rounding() {
+    let config = config(false);
+    let weights = weights(&config, 8);
+    let adapter = adapter(&config, 4);
+    let samples = samples(&config, &weights, Some(&adapter), 0);
+    let with_budget = |budget| {
+        let members = vec![(0, "p".into(), adapter.copy())];
+        let mut learner =
+            Learner::adapters(config.clone(), weights.shallow(), members, settings(budget)).unwrap();
+        let metrics = run(&mut learner, &samples).remove(0);
+        (metrics, gradients(&learner.members()[0]))
+    };
+    let (metrics, whole) = with_budget(1000);
+    for budget in [1, 15, 24] {
+        let (other, parts) = with_budget(budget);
+        assert!((metrics.loss - other.loss).abs() < 1e-6);
+        for ((_, a), (_, b)) in parts.iter().zip(&whole) {
+            close(a, b, 3e-6);
+        }
+    }
+}
+
+#[test]
+fn metrics_say_what_happened() {
+    let config = config(true);
+    let weights = weights(&config, 9);
+    let adapter = adapter(&config, 5);
+    let mut samples = samples(&config, &weights, Some(&adapter), 0);
+    for (t, _) in &mut samples {
+        *t = sampled_from(&config, &weights, Some(&adapter), t.clone(), 0.0);
+    }
+    // One token was sampled at another probability than training sees.
+    samples[0].0.logprobs[2] += -0.25;
+    let members = vec![(0, "p".into(), adapter.copy())];
+    let mut learner = Learner::adapters(config.clone(), weights.shallow(), members, settings(64)).unwrap();
+    let metrics = run(&mut learner, &samples).remove(0);
+
+    // The transition without advantage (3 tokens) counts, but is not computed.
+    assert_eq!((metrics.tokens, metrics.trained_tokens), (36, 33));
+    assert_eq!((metrics.optimizer_steps, metrics.skipped_steps, metrics.version), (1, 0, 1));
+    assert!((metrics.max_logprob_gap.unwrap() - 0.25).abs() < 1e-5);
+    assert!((metrics.close_logprobs.unwrap() - 32.0 / 33.0).abs() < 1e-9);
+    // e^0.25 = 1.284 is just above the range, and the transition's advantage is positive.
+    assert!((metrics.clip_fraction - 1.0 / 33.0).abs() < 1e-9);
+    assert_eq!(metrics.dual_clip_fraction, 0.0);
+    let k3 = 0.25f64.exp() - 1.0 - 0.25;
+    assert!((metrics.kl.unwrap() - k3 / 33.0).abs() < 1e-6);
+    assert_eq!(metrics.lr, 1e-3);
+    let squares: f64 = gradients(&learner.members()[0])
+        .iter()
+        .map(|(_, t)| t.square().sum(Kind::Double).double_value(&[]))
+        .sum();
+    assert!((metrics.grad_norm - squares.sqrt()).abs() < 1e-5);
+
+    // Entropy at the sampling temperature.
+    let mut entropy = 0.0;
+    for (t, _) in samples.iter().filter(|(_, advantage)| *advantage != 0.0) {
+        let logp = plain_distributions(&config, &weights, Some(&adapter), t);
+        entropy -= (logp.exp() * logp).sum(Kind::Double).double_value(&[]);
+    }
+    assert!((metrics.entropy.unwrap() - entropy / 33.0).abs() < 1e-4);
+}
+
+#[test]
+fn without_any_advantage_nothing_moves() {
+    let config = config(true);
+    let weights = weights(&config, 10);
+    let adapter = adapter(&config, 6);
+    let mut samples = samples(&config, &weights, Some(&adapter), 0);
+    samples.iter_mut().for_each(|(_, advantage)| *advantage = 0.0);
+    let members = vec![(0, "p".into(), adapter.copy())];
+    let mut learner = Learner::adapters(config, weights, members, settings(64)).unwrap();
+    let metrics = run(&mut learner, &samples).remove(0);
+    assert_eq!((metrics.tokens, metrics.trained_tokens, metrics.version), (36, 0, 0));
+    assert_eq!((metrics.optimizer_steps, metrics.loss, metrics.entropy), (0, 0.0, None));
+    let now = learner.members()[0].adapter.as_ref().unwrap();
+    assert!(same_bits(&now.parameters(), &adapter.parameters()));
+}
+
+#[test]
+fn mini_batches_and_epochs_are_optimizer_steps() {
+    let config = config(true);
+    let weights = weights(&config, 11);
+    let adapter = adapter(&config, 7);
+    let samples: Vec<_> = (0..8)
+        .map(|i| {
+            let t = sampled_from(&config, &weights, Some(&adapter), transition(0, i, 3, 5), 0.0);
+            (t, if i % 2 == 0 { 1.0 } else { -1.0 })
+        })
+        .collect();
+    let train = Train { epochs: 3, mini_batches: 4, ..train() };
+    let members = vec![(0, "p".into(), adapter)];
+    let mut learner = Learner::adapters(config, weights, members, Settings::new(&train, 1)).unwrap();
+    let metrics = run(&mut learner, &samples).remove(0);
+    assert_eq!((metrics.optimizer_steps, metrics.version), (12, 1));
+    // The gap is measured before the first step alone; afterwards the policy has moved away.
+    assert!(metrics.max_logprob_gap.unwrap() < 1e-5);
+    assert_eq!(metrics.close_logprobs, Some(1.0));
+    assert!(metrics.kl.unwrap() > 1e-6);
+}
+
+#[test]
+fn probability_moves_to_the_tokens_with_advantage() {
+    for lora in [true, false] {
+        let config = config(true);
+        let weights = weights(&config, 12);
+        let settings = Settings::new(&train(), 1);
+        let mut learner = if lora {
+            let adapter = Adapter::new(&config, 3, 6.0, &Projection::ALL, [8; 32]).unwrap();
+            Learner::adapters(config.clone(), weights, vec![(0, "p".into(), adapter)], settings).unwrap()
+        } else {
+            Learner::full(config.clone(), weights, 0, "p".into(), settings).unwrap()
+        };
+        // One prompt, six arms; the third is worth choosing.
+        let arms = |learner: &Learner| -> Vec<Transition> {
+            let (weights, adapter) = (learner.weights(), learner.members()[0].adapter.as_ref());
+            let arm = |i| {
+                let mut t = transition(0, 0, 4, 1);
+                t.key.branch = i;
+                t.completion = vec![10 + i];
+                sampled_from(&config, weights, adapter, t, 0.0)
+            };
+            (0..6).map(arm).collect()
+        };
+        let before: Vec<f32> = arms(&learner).iter().map(|t| t.logprobs[0]).collect();
+        for _ in 0..8 {
+            let samples: Vec<_> = arms(&learner)
+                .into_iter()
+                .enumerate()
+                .map(|(i, t)| (t, if i == 3 { 5.0 } else { -1.0 }))
+                .collect();
+            run(&mut learner, &samples);
+        }
+        let after: Vec<f32> = arms(&learner).iter().map(|t| t.logprobs[0]).collect();
+        assert!(after[3] > before[3] + 0.02, "{before:?} {after:?}");
+        let odds = |logps: &[f32]| {
+            logps[3] - logps.iter().enumerate().filter(|(i, _)| *i != 3).map(|(_, l)| l / 5.0).sum::<f32>()
+        };
+        assert!(odds(&after) > odds(&before) + 0.05, "{before:?} {after:?}");
+    }
+}
+
+#[test]
+fn bad_transitions_are_refused_by_name_before_anything_changes() {
+    let config = config(true);
+    let weights = weights(&config, 13);
+    let adapter = adapter(&config, 9);
+    let members = vec![(0, "p".into(), adapter)];
+    let learner = Learner::adapters(config.clone(), weights, members, settings(64)).unwrap();
+    let good = || transition(0, 4, 3, 5);
+    let with = |change: fn(&mut Transition)| {
+        let mut t = good();
+        change(&mut t);
+        t
+    };
+    let cases = [
+        (with(|t| t.policy = 3), 1.0, "policy 3 is not trained"),
+        (with(|t| t.prompt.clear()), 1.0, "no tokens"),
+        (with(|t| t.logprobs.truncate(2)), 1.0, "5 completion tokens, but 2 log-probabilities"),
+        (with(|t| t.completion[1] = 61), 1.0, "token 61 is outside"),
+        (with(|t| t.prompt = vec![1; 124]), 1.0, "129 tokens, but the model has only 128 positions"),
+        (with(|t| t.logprobs[0] = f32::NAN), 1.0, "not a number in its range"),
+        (with(|t| t.logprobs[0] = 0.5), 1.0, "not a number in its range"),
+        (with(|t| t.temperature = -1.0), 1.0, "not a number in its range"),
+        (good(), f64::INFINITY, "not a number in its range"),
+    ];
+    for (transition, advantage, part) in &cases {
+        let sample = Sample { transition, advantage: *advantage };
+        let message = learner.plan(3, vec![sample]).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+        assert!(message.starts_with("step 3, task `t4`, agent `agent0`, turn 0: "), "{message}");
+    }
+    let good = good();
+    assert!(learner.plan(3, vec![Sample { transition: &good, advantage: 1.0 }]).is_ok());
+}

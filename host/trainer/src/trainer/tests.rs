@@ -1,0 +1,254 @@
+//! From policies to learners, and what an update does to which of them.
+
+use mas_dsl::workflow::Lora;
+use tch::Tensor;
+
+use super::*;
+use crate::fixtures::{model, policy, same_bits, train, transition, workflow};
+
+fn new(policies: Vec<Policy>, models: Vec<Model>) -> Trainer {
+    let workflow = workflow(policies, Some(train()));
+    Trainer::new(&workflow, Path::new("."), models, 1, Device::Cpu).unwrap()
+}
+
+/// Eight transitions per policy, advantages of both signs.
+fn step(policies: u32) -> (Vec<Transition>, Vec<f64>) {
+    let transitions: Vec<_> =
+        (0..8).flat_map(|i| (0..policies).map(move |p| transition(p, i, 3 + i as usize % 3, 6))).collect();
+    let advantages = (0..transitions.len()).map(|i| [1.0, -0.5, 0.0, 0.7, -1.2][i % 5]).collect();
+    (transitions, advantages)
+}
+
+/// Every trained tensor, with names.
+fn trained(trainer: &Trainer) -> Vec<(String, Tensor)> {
+    let members = trainer.learners().iter().flat_map(|learner| learner.members());
+    members
+        .flat_map(|member| {
+            let own = member.optimizer.parameters().map(|(name, t)| (name.to_owned(), t.copy()));
+            own.chain(member.optimizer.state()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[test]
+fn adapters_of_one_model_share_a_learner() {
+    let mut other = policy("c", true);
+    other.model = 1;
+    let policies = vec![policy("a", true), other, policy("b", true), policy("whole", false)];
+    let trainer = new(policies, vec![model(true, 1), model(true, 2)]);
+    let names: Vec<Vec<&str>> = trainer
+        .learners()
+        .iter()
+        .map(|learner| learner.members().iter().map(|member| member.name.as_str()).collect())
+        .collect();
+    assert_eq!(names, [vec!["a", "b"], vec!["c"], vec!["whole"]]);
+    let served = trainer.policies();
+    let bases: Vec<usize> = served.iter().map(|served| served.base).collect();
+    assert_eq!(bases, [0, 1, 0, 2]);
+    assert_eq!(trainer.versions(), [0, 0, 0, 0]);
+    assert!(served[0].adapter.is_some() && served[3].adapter.is_none());
+    // Adapters start apart: their seeds come from their names.
+    let (a, b) = (served[0].adapter.as_ref().unwrap(), served[2].adapter.as_ref().unwrap());
+    assert!(!same_bits(&a.parameters(), &b.parameters()));
+    let again = new(vec![policy("b", true)], vec![model(true, 1)]);
+    let again = again.policies().remove(0).adapter.unwrap();
+    assert!(same_bits(&again.parameters(), &b.parameters()));
+}
+
+#[test]
+fn only_shared_models_are_copied() {
+    let one = model(true, 1);
+    let original = one.weights.embed.data_ptr();
+    let alone = new(vec![policy("whole", false)], vec![one]);
+    assert_eq!(alone.bases()[0].weights.embed.data_ptr(), original);
+
+    let one = model(true, 1);
+    let original = one.weights.embed.data_ptr();
+    let mixed = new(vec![policy("whole", false), policy("a", true), policy("all", false)], vec![one]);
+    let places: Vec<bool> = mixed
+        .policies()
+        .iter()
+        .map(|served| mixed.bases()[served.base].weights.embed.data_ptr() == original)
+        .collect();
+    assert_eq!(places, [false, true, false]);
+}
+
+#[test]
+fn full_training_next_to_adapters_leaves_their_base_alone() {
+    let policies = vec![policy("a", true), policy("whole", false)];
+    let mut trainer = new(policies, vec![model(true, 3)]);
+    let before = trainer.bases()[0].weights.copy();
+    let (transitions, advantages) = step(2);
+    let metrics = trainer.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
+    let names: Vec<&str> = metrics.policies.iter().map(|m| m.policy.as_str()).collect();
+    assert_eq!(names, ["a", "whole"]);
+    assert_eq!(trainer.versions(), [1, 1]);
+    assert!(same_bits(&trainer.bases()[0].weights.parameters(), &before.parameters()));
+    assert!(!trainer.bases()[1].weights.norm.equal(&before.norm));
+}
+
+#[test]
+fn served_adapters_do_not_change_under_their_reader() {
+    let mut trainer = new(vec![policy("a", true)], vec![model(true, 4)]);
+    let served = trainer.policies().remove(0).adapter.unwrap();
+    let then = served.copy();
+    let (transitions, advantages) = step(1);
+    trainer.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
+    assert!(same_bits(&served.parameters(), &then.parameters()));
+    let now = trainer.served(0).unwrap();
+    assert_eq!(now.version, 1);
+    let now = now.adapter.unwrap();
+    assert!(!same_bits(&now.parameters(), &then.parameters()));
+    assert!(now.parameters().iter().all(|(_, t)| !t.requires_grad()));
+}
+
+#[test]
+fn equal_steps_give_equal_bits_in_whatever_order_they_come() {
+    let run = |reversed: bool| {
+        let policies = vec![policy("a", true), policy("b", true), policy("whole", false)];
+        let train = Train { epochs: 2, mini_batches: 3, ..train() };
+        let workflow = workflow(policies, Some(train));
+        let mut trainer =
+            Trainer::new(&workflow, Path::new("."), vec![model(false, 5)], 7, Device::Cpu).unwrap();
+        let mut metrics = Vec::new();
+        for number in 0..2 {
+            let (mut transitions, mut advantages) = step(3);
+            if reversed {
+                transitions.reverse();
+                advantages.reverse();
+            }
+            metrics.push(trainer.update(number, &transitions, &advantages, &mut |_| {}).unwrap());
+        }
+        (trained(&trainer), metrics)
+    };
+    let (first, first_metrics) = run(false);
+    let (second, second_metrics) = run(true);
+    assert!(same_bits(&first, &second));
+    assert_eq!(first_metrics, second_metrics);
+}
+
+#[test]
+fn a_policy_learns_the_same_with_and_without_neighbours() {
+    let train = Train { epochs: 2, mini_batches: 3, ..train() };
+    let run = |policies: Vec<Policy>, count: u32| {
+        let workflow = workflow(policies, Some(train.clone()));
+        let mut trainer =
+            Trainer::new(&workflow, Path::new("."), vec![model(true, 6)], 7, Device::Cpu).unwrap();
+        let (transitions, advantages) = step(2);
+        let own: Vec<usize> = (0..transitions.len()).filter(|&i| transitions[i].policy < count).collect();
+        let transitions: Vec<_> = own.iter().map(|&i| transitions[i].clone()).collect();
+        let advantages: Vec<_> = own.iter().map(|&i| advantages[i]).collect();
+        trainer.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
+        trainer.policies().remove(0).adapter.unwrap()
+    };
+    let joint = run(vec![policy("a", true), policy("b", true)], 2);
+    let alone = run(vec![policy("a", true)], 1);
+    for ((name, a), (_, b)) in joint.parameters().iter().zip(alone.parameters()) {
+        // Six steps of AdamW: where a gradient is near zero, its sign is rounding.
+        let mean = (a - b).abs().mean(tch::Kind::Float).double_value(&[]);
+        assert!(mean < 1e-4, "{name}: {mean}");
+    }
+}
+
+#[test]
+fn policies_that_are_not_trained_are_passed_over() {
+    let mut fixed = policy("fixed", true);
+    fixed.train = false;
+    let mut trainer = new(vec![policy("a", true), fixed], vec![model(true, 7)]);
+    assert!(trainer.served(1).unwrap().adapter.is_none());
+    let (transitions, advantages) = step(2);
+    let mut seen = Vec::new();
+    let metrics = trainer.update(0, &transitions, &advantages, &mut |p| seen.push(p)).unwrap();
+    assert_eq!(metrics.policies.len(), 1);
+    assert_eq!(trainer.versions(), [1, 0]);
+    let done: Vec<u64> = seen.iter().map(|p| p.done).collect();
+    assert_eq!(done, (0..=metrics.batches).collect::<Vec<_>>());
+    assert!(metrics.batches > 1 && seen.iter().all(|p| p.total == metrics.batches));
+}
+
+#[test]
+fn without_a_train_block_policies_are_served_as_they_are() {
+    let workflow = workflow(vec![policy("a", true), policy("whole", false)], None);
+    let mut trainer = Trainer::new(&workflow, Path::new("."), vec![model(true, 8)], 1, Device::Cpu).unwrap();
+    assert!(trainer.learners().is_empty());
+    assert_eq!(trainer.bases().len(), 1);
+    assert!(trainer.policies().iter().all(|served| served.adapter.is_none() && served.base == 0));
+    let message = trainer.update(0, &[], &[], &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("no `train` block"), "{message}");
+}
+
+#[test]
+fn policies_start_from_adapters_and_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = new(vec![policy("a", true), policy("whole", false)], vec![model(true, 9)]);
+    let (transitions, advantages) = step(2);
+    first.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
+    first.export(folder.path()).unwrap();
+    let adapter = first.policies().remove(0).adapter.unwrap();
+    let weights = first.bases()[1].weights.copy();
+
+    let from = |name: &str, lora: bool, train: bool, from: &str| Policy {
+        train,
+        from: Some(from.to_owned()),
+        ..policy(name, lora)
+    };
+    let start = |policies: Vec<Policy>| {
+        let workflow = workflow(policies, Some(train()));
+        Trainer::new(&workflow, folder.path(), vec![model(true, 9)], 2, Device::Cpu)
+    };
+    let policies = vec![
+        from("b", true, true, "a"),
+        from("c", false, false, "a"),
+        from("d", false, true, "whole"),
+        from("e", false, false, "whole"),
+    ];
+    let second = start(policies).unwrap();
+    let served = second.policies();
+    for place in [0, 1] {
+        let got = served[place].adapter.as_ref().unwrap().parameters();
+        assert!(same_bits(&got, &adapter.parameters()));
+        assert_eq!(served[place].base, 0);
+    }
+    for place in [2, 3] {
+        let got = second.bases()[served[place].base].weights.parameters();
+        assert!(same_bits(&got, &weights.parameters()));
+    }
+    assert_ne!(served[2].base, served[3].base);
+    assert_eq!(second.learners().len(), 2);
+
+    let refused = |policy: Policy, part: &str| {
+        let message = start(vec![policy]).unwrap_err().to_string();
+        assert!(message.starts_with("policy `x`: ") && message.contains(part), "{message}");
+    };
+    refused(from("x", true, true, "whole"), "has a `lora` block");
+    refused(from("x", false, true, "a"), "has no `lora` block");
+    refused(from("x", true, true, "nowhere"), "is not there");
+    let mut wider = from("x", true, true, "a");
+    wider.lora = wider.lora.map(|lora| Lora { rank: 5, ..lora });
+    refused(wider, "rank 3, alpha 6 on q k v o gate up down; the policy's `lora` block says rank 5");
+    let small = model(false, 9);
+    small
+        .weights
+        .save_folder(&folder.path().join("small"), &small.config, &small.tokenizer, &small.template)
+        .unwrap();
+    refused(from("x", false, true, "small"), "other measures");
+}
+
+#[test]
+fn counts_must_match() {
+    let message = Trainer::new(
+        &workflow(vec![policy("a", true)], Some(train())),
+        Path::new("."),
+        Vec::new(),
+        1,
+        Device::Cpu,
+    )
+    .unwrap_err()
+    .to_string();
+    assert!(message.contains("0 models were loaded for the 1"), "{message}");
+    let mut trainer = new(vec![policy("a", true)], vec![model(true, 1)]);
+    let (transitions, _) = step(1);
+    assert!(trainer.update(0, &transitions, &[1.0], &mut |_| {}).is_err());
+    let message = trainer.update(0, &[transition(9, 0, 2, 2)], &[1.0], &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("no policy 9"), "{message}");
+}
