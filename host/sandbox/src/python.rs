@@ -132,6 +132,10 @@ impl Inner {
         let mut store = self.engine.store((), &limits);
         let guest = store.data_mut();
         guest.rewind(seed(&job));
+        let files = job.files.iter().map(|file| (file.path.as_str(), file.bytes.as_slice()));
+        if let Err(reason) = guest.set_files(self.limits.memory, files) {
+            return Verdict::of_sandbox(Ending::Error, format!("sandbox: {reason}\n"), true);
+        }
         guest.set_streams(job.stdin, stdout.clone(), stderr.clone());
         let started = Instant::now();
         let ended = pl_wasm::call(&mut store, async |store| {

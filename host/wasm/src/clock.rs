@@ -19,7 +19,7 @@ const NANOS: u64 = 1_000_000_000;
 
 #[derive(ComponentType, Lift, Lower)]
 #[component(record)]
-struct Datetime {
+pub(crate) struct Datetime {
     seconds: u64,
     nanoseconds: u32,
 }

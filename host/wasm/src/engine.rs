@@ -11,7 +11,7 @@ use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 use crate::cache::Cache;
 use crate::component::{Component, check_header};
 use crate::guest::{Guest, Store};
-use crate::{Error, Limits, clock, randomness};
+use crate::{Error, Limits, clock, filesystem, randomness};
 
 /// How often guests are looked at for the wall clock, and give way to other tasks of their thread. Shorter
 /// costs wake-ups; longer lets one guest hold a thread.
@@ -211,6 +211,7 @@ impl Engine {
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(fail)?;
         clock::link(&mut linker).map_err(fail)?;
         randomness::link(&mut linker).map_err(fail)?;
+        filesystem::link(&mut linker).map_err(fail)?;
         Ok(linker)
     }
 

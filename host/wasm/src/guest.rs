@@ -10,6 +10,7 @@ use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
 use crate::error::{Circumstances, Late, classify};
+use crate::files::Node;
 use crate::limits::Limiter;
 use crate::{Fault, Limits, Output};
 
@@ -30,6 +31,8 @@ pub struct Guest<T> {
     deadline: Instant,
     /// Made when first asked for: most guests never do.
     wasi: Option<Box<World>>,
+    /// The root of its files; none has no file system at all.
+    files: Option<Node>,
     /// What WASI's randomness draws from.
     pub(crate) rng: ChaCha8Rng,
 }
@@ -50,6 +53,7 @@ impl<T: Send + 'static> Guest<T> {
             used_before: 0,
             deadline: Instant::now(),
             wasi: None,
+            files: None,
             rng: ChaCha8Rng::seed_from_u64(0),
         };
         let mut store = Store::new(engine, guest);
@@ -70,6 +74,29 @@ impl<T: Send + 'static> Guest<T> {
         let mut builder = world();
         builder.stdin(MemoryInputPipe::new(stdin)).stdout(stdout).stderr(stderr);
         self.wasi = Some(Box::new(World::new(builder)));
+    }
+
+    /// Gives the guest a file system in memory, of at most `limit` bytes, with these files (path and bytes). It
+    /// may read and write there as it likes.
+    ///
+    /// # Errors
+    /// The first path that can't be, with the reason.
+    pub fn set_files<'f>(
+        &mut self,
+        limit: u64,
+        files: impl IntoIterator<Item = (&'f str, &'f [u8])>,
+    ) -> Result<(), String> {
+        let root = Node::root(limit);
+        for (path, bytes) in files {
+            root.put(path, bytes)
+                .map_err(|failure| format!("the file {path:?} can't be there: {failure}"))?;
+        }
+        self.files = Some(root);
+        Ok(())
+    }
+
+    pub(crate) fn files(&self) -> Option<&Node> {
+        self.files.as_ref()
     }
 
     /// Puts the guest's clock to its start and its randomness to that of `seed` (0 for a new store).

@@ -1,6 +1,6 @@
 //! The WebAssembly engine: compile cache, limits, determinism.
 //!
-//! Knows nothing of agents. A guest is a component that runs with no files, no network, no environment and no
+//! Knows nothing of agents. A guest is a component that runs with no files but those it is given in memory, no network, no environment and no
 //! real clock behind WASI, under limits on memory, tables, stack, fuel, time and returned bytes. What a guest
 //! does depends on its bytes and its arguments alone; the one exception is the wall-clock backstop, and
 //! [`Fault::reproducible`] tells when that one fired.
@@ -22,6 +22,8 @@ mod clock;
 mod component;
 mod engine;
 mod error;
+mod files;
+mod filesystem;
 mod guest;
 mod limits;
 mod output;
