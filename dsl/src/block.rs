@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value as Json};
 
 use crate::catalog::Item;
-use crate::diagnostic::{Code, Place, Reports, list, suggest};
+use crate::diagnostic::{Code, Place, Reports, list, nearest, suggest};
 use crate::overrides::{as_text, cooked};
 use crate::schema::{Property, Schema};
 use crate::settings::{self, Default};
@@ -112,7 +112,9 @@ pub(crate) fn body(
 ) -> Settings {
     let mut out = Settings { values: BTreeMap::new(), places: BTreeMap::new(), item: Map::new() };
     let mut seen: BTreeMap<&str, Place> = BTreeMap::new();
+    // Keys of the item that are there, and required keys that a misspelt one was probably meant to be.
     let mut item_keys = BTreeSet::new();
+    let mut meant = BTreeSet::new();
     for entry in &body.entries {
         let name = match entry {
             Entry::Setting(setting) => &setting.key,
@@ -149,27 +151,26 @@ pub(crate) fn body(
                     .help("write `lora { rank = 16 }`");
             }
             (Entry::Edge(_), ..) | (_, None, Guest::Unknown) => {}
-            (_, None, Guest::None) => unknown(kind, title, name, None, reports),
+            (_, None, Guest::None) => meant.extend(unknown(kind, title, name, None, reports)),
             (_, None, Guest::Item(item)) => {
                 item_keys.insert(name.text.clone());
                 let schema = Schema::new(&item.settings_schema);
-                match item_setting(kind, title, entry, name, schema, scope, reports) {
-                    Some(value) => {
-                        out.item.insert(name.text.clone(), value);
-                    }
-                    None => continue,
+                if matches!(schema.property(&name.text), Property::Unknown) {
+                    meant.extend(unknown(kind, title, name, Some(schema), reports));
+                } else if let Some(value) = item_setting(entry, name, schema, scope, reports) {
+                    out.item.insert(name.text.clone(), value);
                 }
             }
         }
     }
-    defaults(kind, title, place, body, &mut out, reports);
+    defaults(kind, title, place, body, &meant, &mut out, reports);
     if let Guest::Item(item) = guest
         && body.complete
     {
         let missing: Vec<&str> = Schema::new(&item.settings_schema)
             .required()
             .into_iter()
-            .filter(|key| !item_keys.contains(*key))
+            .filter(|key| !item_keys.contains(*key) && !meant.contains(key))
             .collect();
         if !missing.is_empty() {
             let message = format!("{title} lacks {}", list(&missing));
@@ -216,16 +217,24 @@ fn language_setting(
     Some(value)
 }
 
-fn unknown(kind: BlockKind, title: &str, name: &Name, item: Option<Schema>, reports: &mut Reports) {
-    let mut keys: Vec<&str> =
+/// Reports a key that does not exist; the one that was probably meant.
+fn unknown<'s>(
+    kind: BlockKind,
+    title: &str,
+    name: &Name,
+    item: Option<Schema<'s>>,
+    reports: &mut Reports,
+) -> Option<&'s str> {
+    let mut keys: Vec<&'s str> =
         settings::of(kind).filter(|own| own.supported).map(|setting| setting.key).collect();
     if kind == BlockKind::Policy {
         keys.push(BlockKind::Lora.keyword());
     }
     keys.extend(item.map(Schema::keys).unwrap_or_default());
     let message = format!("{title} has no setting `{}`", name.text);
-    let hint = suggest(&name.text, "it has", keys);
+    let hint = suggest(&name.text, "it has", keys.iter().copied());
     reports.error(Code::UnknownSetting, name.place, message, "").maybe_help(hint);
+    nearest(&name.text, keys)
 }
 
 fn defaults(
@@ -233,6 +242,7 @@ fn defaults(
     title: &str,
     place: Place,
     body: &Body,
+    meant: &BTreeSet<&str>,
     out: &mut Settings,
     reports: &mut Reports,
 ) {
@@ -240,7 +250,7 @@ fn defaults(
         let value = match own.default {
             Default::Absent(_) => continue,
             Default::Required => {
-                if body.complete {
+                if body.complete && !meant.contains(own.key) {
                     let message = format!("{title} lacks `{}`", own.key);
                     let help = format!("add `{} = …`: {}", own.key, own.kind);
                     reports.error(Code::MissingSetting, place, message, "").help(help);
@@ -267,8 +277,6 @@ fn defaults(
 
 /// A setting that the language does not know, by the schema of the block's item.
 fn item_setting(
-    kind: BlockKind,
-    title: &str,
     entry: &Entry,
     name: &Name,
     schema: Schema,
@@ -277,11 +285,7 @@ fn item_setting(
 ) -> Option<Json> {
     let schema_of_value = match schema.property(&name.text) {
         Property::Known(known) => Some(known),
-        Property::Open => None,
-        Property::Unknown => {
-            unknown(kind, title, name, Some(schema), reports);
-            return None;
-        }
+        Property::Open | Property::Unknown => None,
     };
     let (json, place) = match entry {
         Entry::Setting(setting) => {
@@ -311,10 +315,12 @@ fn item_value(
 ) -> Option<Json> {
     match &value.kind {
         ValueKind::Path(names) => {
-            if let ([name], Some(schema)) = (names.as_slice(), schema)
-                && schema.words().contains(&name.as_str())
-            {
-                return Some(Json::from(name.as_str()));
+            if let ([name], Some(schema)) = (names.as_slice(), schema) {
+                let words = schema.words();
+                // A wrong word is the schema's to report.
+                if words.contains(&name.as_str()) || !(words.is_empty() || scope.params.contains_key(name)) {
+                    return Some(Json::from(name.as_str()));
+                }
             }
             Some(evaluate(value, scope, reports)?.json())
         }

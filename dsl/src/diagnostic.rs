@@ -226,6 +226,8 @@ impl<'a> Reports<'a> {
 pub(crate) fn nearest<'n>(wrong: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     // Long names are never typing mistakes of short ones, and the distance costs the product of the lengths.
     const LONGEST: usize = 64;
+    // A file of ten thousand names with ten thousand mistakes should not take a minute.
+    const MOST: usize = 256;
     if wrong.len() > LONGEST {
         return None;
     }
@@ -233,8 +235,13 @@ pub(crate) fn nearest<'n>(wrong: &str, names: impl IntoIterator<Item = &'n str>)
     names
         .into_iter()
         .filter(|name| name.len() <= LONGEST)
+        .take(MOST)
         .map(|name| (strsim::damerau_levenshtein(&lower, &name.to_lowercase()), name))
-        .filter(|(distance, name)| *distance <= (name.len().min(wrong.len()) / 3).max(1))
+        // Names of one letter are all alike.
+        .filter(|(distance, name)| {
+            let shorter = name.len().min(wrong.len());
+            *distance <= (shorter / 3).max(1) && *distance < shorter
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }

@@ -390,7 +390,7 @@ impl<'t> Reader<'t, '_, '_> {
             ErrorVariant::CustomError { message } => message.clone(),
         };
         let message = if found.is_empty() {
-            format!("expected {expected}, but the line ends here")
+            format!("expected {expected}, but nothing follows")
         } else {
             format!("expected {expected}, found `{found}`")
         };
@@ -470,7 +470,7 @@ fn expected(rules: &[Rule]) -> String {
             Rule::open_bracket => "`[`",
             Rule::close_bracket => "`]`",
             Rule::operand => "a value",
-            Rule::EOI => "the end of the line",
+            Rule::EOI => "the end of the statement",
             _ => continue,
         };
         if !words.contains(&word) {

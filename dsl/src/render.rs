@@ -12,14 +12,17 @@ use crate::source::{Lines, Source};
 /// Columns of the human form. It is written to be read in a terminal next to the file.
 const WIDTH: usize = 110;
 
-/// The diagnostics with the lines they are about, for people. `color` is for terminals; nothing is lost
-/// without it.
+/// The human form draws so many diagnostics. Nobody reads more, and each costs a walk over the file.
+const MOST: usize = 100;
+
+/// The diagnostics with the lines they are about, for people: the first hundred, and how many more there are.
+/// `color` is for terminals; nothing is lost without it.
 pub fn human(diagnostics: &[Diagnostic], source: &Source, color: bool) -> String {
     let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(WIDTH);
     let code = NamedSource::new(&source.name, source.text.clone());
     let mut out = String::new();
-    for diagnostic in diagnostics {
+    for diagnostic in diagnostics.iter().take(MOST) {
         let shown = Shown { diagnostic, code: &code };
         let before = out.len();
         if handler.render_report(&mut out, &shown).is_err() {
@@ -27,6 +30,10 @@ pub fn human(diagnostics: &[Diagnostic], source: &Source, color: bool) -> String
             out.truncate(before);
             out.push_str(&short(std::slice::from_ref(diagnostic), source));
         }
+    }
+    if let Some(more) = diagnostics.len().checked_sub(MOST).filter(|more| *more > 0) {
+        // Writing to a string never fails.
+        let _ = writeln!(out, "… and {more} more");
     }
     out
 }

@@ -304,7 +304,7 @@ impl Resolver<'_, '_, '_> {
             return Some(*at);
         }
         if let (Some(place), false) = (own.place(key), to.nameless) {
-            let hint = suggest(name, &format!("the file's are"), to.names());
+            let hint = suggest(name, "the file has", to.names());
             let message = format!("there is no {what} `{name}`");
             self.reports.error(Code::UnknownName, place, message, "").maybe_help(hint);
         }
@@ -626,11 +626,11 @@ impl Resolver<'_, '_, '_> {
     ) {
         // What is amiss may well use what seems unused.
         let mut idle: Vec<&Block> = Vec::new();
-        if resolved.iter().all(Option::is_some) {
+        if !resolved.is_empty() && resolved.iter().all(Option::is_some) {
             let used = |at: usize| resolved.iter().flatten().any(|policy| policy.model == at);
             idle.extend((0..models.blocks.len()).filter(|at| !used(*at)).map(|at| models.blocks[at]));
         }
-        if agents.iter().all(|(agent, _)| agent.is_some()) {
+        if !agents.is_empty() && agents.iter().all(|(agent, _)| agent.is_some()) {
             let used = |at: usize| {
                 agents.iter().any(|(agent, _)| agent.as_ref().is_some_and(|one| one.policy == at))
             };

@@ -7,7 +7,7 @@
 
 use serde_json::Value as Json;
 
-use crate::diagnostic::{either, suggest};
+use crate::diagnostic::{either, nearest, suggest};
 
 /// References and alternatives followed in a row: a schema may refer to itself.
 const DEEPEST: usize = 32;
@@ -161,15 +161,13 @@ impl<'s> Schema<'s> {
         self.check_size(value, path, out);
         if let (Some(items), Some(values)) = (self.items(), value.as_array()) {
             for (index, one) in values.iter().enumerate() {
-                items.check(one, &format!("{path}[{index}] "), depth, out);
+                items.check(one, &format!("{path}element {} ", index + 1), depth, out);
             }
         }
         if let Some(object) = value.as_object()
             && self.node.get("properties").is_some()
         {
-            for key in self.required().into_iter().filter(|key| !object.contains_key(*key)) {
-                out.push(format!("{path}lacks `{key}`"));
-            }
+            let mut meant = Vec::new();
             for (key, one) in object {
                 match self.property(key) {
                     Property::Known(schema) => schema.check(one, &format!("{path}`{key}` "), depth, out),
@@ -178,8 +176,14 @@ impl<'s> Schema<'s> {
                         let hint = suggest(key, "it has", self.keys());
                         let hint = hint.map(|text| format!(" ({text})")).unwrap_or_default();
                         out.push(format!("{path}has no `{key}`{hint}"));
+                        meant.extend(nearest(key, self.keys()));
                     }
                 }
+            }
+            // A misspelt key is one mistake, not two.
+            let missing = self.required().into_iter().filter(|key| !object.contains_key(*key));
+            for key in missing.filter(|key| !meant.contains(key)) {
+                out.push(format!("{path}lacks `{key}`"));
             }
         }
         for part in self.node.get("allOf").and_then(Json::as_array).into_iter().flatten() {
@@ -277,13 +281,13 @@ fn called(kind: &str) -> &str {
     }
 }
 
-fn what(value: &Json) -> &'static str {
+fn what(value: &Json) -> String {
     match value {
-        Json::Null => "nothing",
-        Json::Bool(_) => "`true` or `false`",
-        Json::Number(_) => "a number",
-        Json::String(_) => "text",
-        Json::Array(_) => "a list",
-        Json::Object(_) => "a block",
+        Json::Null => "nothing".to_owned(),
+        Json::Bool(truth) => format!("`{truth}`"),
+        Json::Number(number) => format!("the number {number}"),
+        Json::String(_) => "text".to_owned(),
+        Json::Array(_) => "a list".to_owned(),
+        Json::Object(_) => "a block".to_owned(),
     }
 }

@@ -641,3 +641,49 @@ pub(crate) fn show_duration(duration: Duration) -> String {
         _ => format!("{}ms", duration.as_secs_f64() * 1000.0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every default is a value that the check would accept.
+    #[test]
+    fn defaults_are_of_their_type_and_in_range() {
+        for Setting { block, key, kind, default, .. } in SETTINGS {
+            let fits = match (kind, default) {
+                (_, Default::Required | Default::Absent(_)) => true,
+                (Kind::Integer { min, max }, Default::Integer(whole)) => (min..=max).contains(&whole),
+                (Kind::Number { min, max, above }, Default::Number(number)) => {
+                    (min..=max).contains(&number) && !(*above && number == min)
+                }
+                (Kind::Boolean, Default::Boolean(_)) => true,
+                (Kind::Bytes { min, max }, Default::Bytes(bytes)) => (min..=max).contains(&bytes),
+                (Kind::Duration { min, max }, Default::Duration(time)) => (min..=max).contains(&time),
+                (Kind::Choice(choices), Default::Word(word)) => supported(choices).contains(word),
+                (Kind::Choices(choices), Default::AllWords) => !supported(choices).is_empty(),
+                _ => false,
+            };
+            assert!(fits, "{}.{key}", block.keyword());
+        }
+    }
+
+    #[test]
+    fn keys_are_documented_and_unique() {
+        for (at, one) in SETTINGS.iter().enumerate() {
+            let name = format!("{}.{}", one.block.keyword(), one.key);
+            assert!(one.doc.ends_with('.') && !one.doc.contains("  "), "{name}: {}", one.doc);
+            let again =
+                SETTINGS[at + 1..].iter().any(|other| (other.block, other.key) == (one.block, one.key));
+            assert!(!again, "{name} stands twice");
+        }
+    }
+
+    #[test]
+    fn sizes_and_durations_read_as_written() {
+        assert_eq!(show_bytes(64 * MIB), "64MiB");
+        assert_eq!(show_bytes(1536), "1536 bytes");
+        assert_eq!(show_duration(seconds(20)), "20s");
+        assert_eq!(show_duration(Duration::from_millis(2500)), "2500ms");
+        assert_eq!(show_duration(seconds(7200)), "2h");
+    }
+}

@@ -253,8 +253,13 @@ impl Graph {
             sound &= always_on(&title(node), edges, &self.lines[node], reports);
         }
         sound &= always_on("`start`", &self.start, &self.start_lines, reports);
-        for (agent, (name, place)) in agents.iter().enumerate() {
-            if !self.nodes.iter().any(|node| node.agents.contains(&agent)) {
+        let mut placed = vec![false; agents.len()];
+        for agent in self.nodes.iter().flat_map(|node| &node.agents) {
+            placed[*agent] = true;
+        }
+        for ((name, place), placed) in agents.iter().zip(placed) {
+            // An agent of a reserved name can have no place, and has its own message.
+            if !placed && !matches!(*name, "start" | "end") {
                 reports
                     .error(Code::AgentNotReached, *place, format!("no edge reaches agent `{name}`"), "")
                     .help("give it a place in `turns`, or remove it");
@@ -280,12 +285,13 @@ impl Graph {
 
     /// Whether `end` can be reached from every node that is reached itself.
     fn ends(&self, reached: &[bool], title: impl Fn(usize) -> String, reports: &mut Reports) -> bool {
-        // Backwards from `end`, and from nodes without edges, which have their own message.
+        // Backwards from `end`, and from nodes where the turns can come to a stop: those have their own message.
         let mut before: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
         let mut ends = vec![false; self.nodes.len()];
         let mut waiting = Vec::new();
         for (node, Node { edges, .. }) in self.nodes.iter().enumerate() {
-            if edges.is_empty() || edges.iter().any(|edge| edge.to == Target::End) {
+            let can_stop = edges.iter().all(|edge| edge.when.is_some());
+            if can_stop || edges.iter().any(|edge| edge.to == Target::End) {
                 waiting.push(node);
             }
             for edge in edges {
@@ -304,7 +310,8 @@ impl Graph {
         let names: Vec<String> = stuck.iter().map(|node| title(*node)).collect();
         let subject = match names.as_slice() {
             [only] => format!("{only} goes"),
-            several => format!("{} go", several.join(", ")),
+            [first @ .., last] => format!("{} and {last} go", first.join(", ")),
+            [] => return true,
         };
         let message = format!("{subject} round for ever: no edge leads out to `end`");
         let diagnostic =

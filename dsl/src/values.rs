@@ -96,7 +96,11 @@ pub(crate) fn evaluate(value: &Value, scope: &mut Scope, reports: &mut Reports) 
                     let hint = suggest(name, "the params are", scope.params.keys().map(String::as_str));
                     reports
                         .error(Code::UnknownName, value.place, format!("there is no param `{name}`"), "")
-                        .help(hint.unwrap_or_else(|| format!("text stands in quotes: `\"{name}\"`")));
+                        .help(hint.unwrap_or_else(|| {
+                            format!(
+                                "declare it: `param {name}: int = …`; text stands in quotes: `\"{name}\"`"
+                            )
+                        }));
                     return None;
                 }
             },
@@ -255,7 +259,8 @@ pub(crate) fn typed(
 /// A path that came with `--set` is relative to the working folder, and no longer once it is absolute.
 fn from_here(text: String, kind: Kind) -> String {
     let file = Path::new(&text).extension().is_some_and(|extension| extension == "gguf");
-    let is_path = kind == Kind::Path || text.starts_with('.') || (file && !text.starts_with("hf:"));
+    let local = !text.starts_with("hf:") && (file || text.starts_with('.') || text.contains('/'));
+    let is_path = kind == Kind::Path || local;
     match path::absolute(&text) {
         Ok(absolute) if is_path => absolute.to_string_lossy().into_owned(),
         _ => text,

@@ -1,13 +1,17 @@
 //! Every file in `tests/cases` against its expected messages beside it, and the examples, which have none.
 
+// clippy.toml excuses test functions, but not their helpers.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::Shelf;
 use mas_dsl::workflow::Layout;
-use mas_dsl::{Checked, Source, check, render};
+use mas_dsl::{Checked, Code, Source, check, render};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -40,6 +44,7 @@ fn snapshots() -> insta::Settings {
 fn every_case_has_its_messages() {
     let cases = workflows(&folder("tests/cases"));
     assert!(cases.len() >= 30, "only {} cases were found", cases.len());
+    let mut seen = BTreeSet::new();
     snapshots().bind(|| {
         for source in cases {
             let Checked { workflow, diagnostics } = check(&source, &[], &Shelf);
@@ -50,9 +55,14 @@ fn every_case_has_its_messages() {
             };
             let failed = diagnostics.iter().any(|one| one.severity == mas_dsl::Severity::Error);
             assert_eq!(workflow.is_none(), failed, "{}", source.name);
+            seen.extend(diagnostics.iter().map(|one| one.code));
             insta::assert_snapshot!(source.name.trim_end_matches(".mas"), shown);
         }
     });
+    // Only `--set` brings that one.
+    let unseen: Vec<&Code> =
+        Code::ALL.iter().filter(|code| !seen.contains(code) && **code != Code::BadOverride).collect();
+    assert!(unseen.is_empty(), "no case for {unseen:?}");
 }
 
 #[test]
@@ -72,4 +82,46 @@ fn examples_are_clean_and_have_their_layout() {
         assert_eq!(render::short(&diagnostics, source), "");
         assert_eq!(workflow.unwrap().layout, layout, "{name}");
     }
+}
+
+/// The example of the language's design, resolved: names to positions, defaults filled in.
+#[test]
+fn design_resolves() {
+    let sources = workflows(&folder("tests/cases"));
+    let source = sources.iter().find(|source| source.name == "design.mas").unwrap();
+    let workflow = check(source, &[], &Shelf).workflow.unwrap();
+    snapshots().bind(|| insta::assert_json_snapshot!("design.workflow", workflow));
+    let text = serde_json::to_string(&workflow).unwrap();
+    assert_eq!(serde_json::from_str::<mas_dsl::workflow::Workflow>(&text).unwrap(), workflow);
+}
+
+/// `[a, b]` is one node whatever the order, and conditions become trees.
+#[test]
+fn side_by_side_resolves() {
+    let sources = workflows(&folder("tests/cases"));
+    let source = sources.iter().find(|source| source.name == "side_by_side.mas").unwrap();
+    let workflow = check(source, &[], &Shelf).workflow.unwrap();
+    snapshots().bind(|| insta::assert_json_snapshot!("side_by_side.turns", workflow.scenarios[0].turns));
+}
+
+/// The forms for editors and programs say the same as the one for people.
+#[test]
+fn short_and_json_forms() {
+    let sources = workflows(&folder("tests/cases"));
+    let source = sources.iter().find(|source| source.name == "duplicates.mas").unwrap();
+    let diagnostics = check(source, &[], &Shelf).diagnostics;
+    snapshots().bind(|| {
+        insta::assert_snapshot!("forms.short", render::short(&diagnostics, source));
+        insta::assert_json_snapshot!("forms.json", render::json(&diagnostics[..1], source));
+    });
+}
+
+#[test]
+fn human_form_ends_after_a_hundred() {
+    let text = "nonsense\n".repeat(150);
+    let source = Source { name: "x.mas".to_owned(), text };
+    let diagnostics = check(&source, &[], &Shelf).diagnostics;
+    let shown = render::human(&diagnostics, &source, false);
+    assert!(shown.ends_with(&format!("… and {} more\n", diagnostics.len() - 100)));
+    assert_eq!(shown.matches("there is no block `nonsense`").count(), 93);
 }

@@ -1,0 +1,155 @@
+//! `--set`: params and settings from outside.
+
+// clippy.toml excuses test functions, but not their helpers.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod common;
+
+use std::path;
+use std::time::Duration;
+
+use common::Shelf;
+use mas_dsl::workflow::{Rollout, Tasks, Workflow};
+use mas_dsl::{Checked, Code, Override, Source, check, render};
+
+fn source() -> Source {
+    Source { name: "design.mas".to_owned(), text: include_str!("cases/design.mas").to_owned() }
+}
+
+fn set(given: &[&str]) -> Checked {
+    let overrides: Vec<Override> = given.iter().map(|one| one.parse().unwrap()).collect();
+    check(&source(), &overrides, &Shelf)
+}
+
+fn works(given: &[&str]) -> Workflow {
+    let checked = set(given);
+    let messages = render::short(&checked.diagnostics, &source());
+    checked.workflow.unwrap_or_else(|| panic!("{messages}"))
+}
+
+/// The messages of overrides that do not fit.
+fn fails(given: &[&str]) -> String {
+    let checked = set(given);
+    assert!(checked.workflow.is_none());
+    render::short(&checked.diagnostics, &source())
+}
+
+#[test]
+fn a_bare_name_is_a_param() {
+    let workflow = works(&["samples=8"]);
+    assert_eq!(workflow.params["samples"], 8);
+    assert_eq!(workflow.train.unwrap().samples, 8);
+}
+
+#[test]
+fn a_path_is_a_setting() {
+    let workflow = works(&["train.steps=3", "test.limit=5", "train.rollout=flat", "tool.temperature=0.5"]);
+    let train = workflow.train.unwrap();
+    assert_eq!((train.steps, train.rollout), (3, Rollout::Flat));
+    assert_eq!(workflow.evaluations[0].limit, 5);
+    assert_eq!(workflow.agents[0].temperature, 0.5);
+}
+
+#[test]
+fn settings_that_are_not_written_can_be_set() {
+    let workflow = works(&["train.epochs=2", "test.temperature=0", "sandbox.output=1MiB"]);
+    assert_eq!(workflow.train.unwrap().epochs, 2);
+    assert_eq!(workflow.evaluations[0].temperature, Some(0.0));
+    assert_eq!(workflow.scenarios[0].environment.name, "problems");
+    assert_eq!(workflow.sandbox.output, 1 << 20);
+}
+
+#[test]
+fn inner_blocks_and_heads_have_paths_too() {
+    let workflow =
+        works(&["coder.lora.rank=4", "coder.lora.targets=[q, v]", "base.source=hf:a/b", "maths.memory=1GiB"]);
+    let lora = workflow.policies[0].lora.as_ref().unwrap();
+    assert_eq!((lora.rank, lora.targets.as_slice()), (4, ["q".to_owned(), "v".to_owned()].as_slice()));
+    assert_eq!(workflow.models[0].source, "hf:a/b");
+    assert_eq!(workflow.plugins[0].memory, 1 << 30);
+}
+
+#[test]
+fn a_file_from_outside_is_found_from_the_working_folder() {
+    let workflow = works(&["problems.tasks=data/tasks.jsonl", "base.source=./tiny", "maths.path=other.wasm"]);
+    let absolute = |path: &str| path::absolute(path).unwrap().to_string_lossy().into_owned();
+    assert_eq!(workflow.scenarios[0].environment.tasks, Tasks::File(absolute("data/tasks.jsonl")));
+    assert_eq!(workflow.models[0].source, absolute("./tiny"));
+    assert_eq!(workflow.plugins[0].path, Some(absolute("other.wasm")));
+    // A name stays a name.
+    assert_eq!(works(&["base.source=smollm2-360m"]).models[0].source, "smollm2-360m");
+}
+
+#[test]
+fn a_file_from_outside_takes_the_place_of_generated_tasks() {
+    let text = source().text.replace("tasks = \"gsm8k.jsonl\"", "level = 2");
+    let source = Source { name: "x.mas".to_owned(), text };
+    let generated = check(&source, &[], &Shelf).workflow.unwrap();
+    let level = Tasks::Generated { split: "train".to_owned(), level: 2 };
+    assert_eq!(generated.scenarios[0].environment.tasks, level);
+    let overrides = ["problems.tasks=/x.jsonl".parse().unwrap()];
+    let read = check(&source, &overrides, &Shelf).workflow.unwrap();
+    assert_eq!(read.scenarios[0].environment.tasks, Tasks::File("/x.jsonl".to_owned()));
+}
+
+#[test]
+fn the_sandbox_can_be_set_without_its_block() {
+    let text = source().text.replace("sandbox {", "# {");
+    let overrides = ["sandbox.timeout=5s".parse().unwrap()];
+    let checked = check(&Source { name: "x.mas".to_owned(), text }, &overrides, &Shelf);
+    assert_eq!(checked.workflow.unwrap().sandbox.timeout, Duration::from_secs(5));
+}
+
+#[test]
+fn the_last_one_wins_and_values_may_be_params_or_quoted() {
+    assert_eq!(works(&["train.steps=3", "train.steps=5"]).train.unwrap().steps, 5);
+    assert_eq!(works(&["train.tasks_per_step=samples"]).train.unwrap().tasks_per_step, 4);
+    let quoted = works(&["problems.tasks=\"/with space.jsonl\""]);
+    assert_eq!(quoted.scenarios[0].environment.tasks, Tasks::File("/with space.jsonl".to_owned()));
+}
+
+#[test]
+fn a_keyword_tells_blocks_of_one_name_apart() {
+    let text = source().text.replace("reward score", "reward tool");
+    let source = Source { name: "x.mas".to_owned(), text };
+    let clash = check(&source, &["tool.temperature=0.5".parse().unwrap()], &Shelf);
+    assert_eq!(
+        render::short(&clash.diagnostics, &source),
+        "x.mas: MAS0031 error: --set tool.temperature=0.5: `tool` is the name of several blocks (write `agent \
+         tool` or `reward tool` before the dot)\n"
+    );
+    let told = check(&source, &["agent tool.temperature=0.5".parse().unwrap()], &Shelf);
+    assert_eq!(told.workflow.unwrap().agents[0].temperature, 0.5);
+}
+
+#[test]
+fn mistakes_name_the_override() {
+    insta::assert_snapshot!(fails(&["sample=8"]), @"design.mas: MAS0031 error: --set sample=8: there is no param `sample` (did you mean `samples`?)");
+    insta::assert_snapshot!(fails(&["trian.steps=8"]), @"design.mas: MAS0031 error: --set trian.steps=8: there is no block `trian` (did you mean `train`?)");
+    insta::assert_snapshot!(fails(&["train.step=8"]), @"design.mas: MAS0007 error: --set train.step=8: `train` has no setting `step` (did you mean `steps`?)");
+    insta::assert_snapshot!(fails(&["train.steps=many"]), @"design.mas: MAS0010 error: --set train.steps=many: `steps` wants a whole number, and this is text");
+    insta::assert_snapshot!(fails(&["train.rollout=tre"]), @"design.mas: MAS0013 error: --set train.rollout=tre: `rollout` knows no `tre` (did you mean `tree`?)");
+    insta::assert_snapshot!(fails(&["train.schedule=async"]), @"design.mas: MAS0014 error: --set train.schedule=async: `schedule = async` is not supported yet (use `sync`)");
+    insta::assert_snapshot!(fails(&["tool.policy=nobody"]), @"design.mas: MAS0012 error: --set tool.policy=nobody: there is no policy `nobody` (the file has: `coder` and `reasoner`)");
+    insta::assert_snapshot!(fails(&["samples=1"]), @"design.mas:31:15: MAS0029 error: at_grpo compares the completions of a group, and `samples` is 1 (4 is a good start)");
+    insta::assert_snapshot!(fails(&["tool.lora.rank=1"]), @"design.mas: MAS0031 error: --set tool.lora.rank=1: agent `tool` has no `lora` block");
+    insta::assert_snapshot!(fails(&["coder.lora.rank.x=1"]), @"design.mas: MAS0031 error: --set coder.lora.rank.x=1: a path has at most three parts: block, inner block, setting");
+}
+
+#[test]
+fn what_an_override_replaces_is_not_looked_at() {
+    let text = source().text.replace("steps     = 200", "steps     = \"many\"");
+    let source = Source { name: "x.mas".to_owned(), text };
+    assert_eq!(check(&source, &[], &Shelf).diagnostics[0].code, Code::WrongType);
+    let fixed = check(&source, &["train.steps=2".parse().unwrap()], &Shelf);
+    assert_eq!(fixed.diagnostics, []);
+    assert_eq!(fixed.workflow.unwrap().train.unwrap().steps, 2);
+}
+
+#[test]
+fn an_override_needs_a_path_and_a_value() {
+    assert!("train.steps".parse::<Override>().unwrap_err().to_string().contains("--set NAME=VALUE"));
+    assert!("=3".parse::<Override>().is_err());
+    let equals = "chat.template=a=b".parse::<Override>().unwrap();
+    assert_eq!((equals.path.as_str(), equals.value.as_str()), ("chat.template", "a=b"));
+}
