@@ -69,6 +69,8 @@ impl<'t> Reader<'t, '_, '_> {
         if let Some(body) = &piece.body {
             if kind.has_body() {
                 block.body = self.body(body, kind == BlockKind::Turns);
+                // What seems to be missing may well be what could not be read in the head.
+                block.body.complete &= block.sound;
             } else {
                 self.reports
                     .error(Code::Syntax, body.span, format!("`{word}` takes no settings"), "")
@@ -147,9 +149,11 @@ impl<'t> Reader<'t, '_, '_> {
             | BlockKind::Agent
             | BlockKind::Reward => Rule::assignment,
         };
-        let read = if piece.sound { self.read(rest, rule) } else { None };
+        let help = format!("write `{}`", kind.form());
+        let read = if piece.sound { self.read_or(rest, rule, Some(help)) } else { None };
         let Some(pair) = read else {
             block.sound = false;
+            block.body.complete = false;
             // The name is still worth knowing: whoever uses it makes no mistake.
             let behind = rest.of(self.text);
             let skipped = behind.len() - behind.trim_start().len();
@@ -376,6 +380,10 @@ impl<'t> Reader<'t, '_, '_> {
 
     /// Applies a rule to a piece of the text. What does not fit is reported in words.
     fn read(&mut self, piece: Span, rule: Rule) -> Option<Pair<'t, Rule>> {
+        self.read_or(piece, rule, None)
+    }
+
+    fn read_or(&mut self, piece: Span, rule: Rule, help: Option<String>) -> Option<Pair<'t, Rule>> {
         let error = match Grammar::parse(rule, piece.of(self.text)) {
             Ok(mut pairs) => return pairs.next(),
             Err(error) => error,
@@ -394,7 +402,7 @@ impl<'t> Reader<'t, '_, '_> {
         } else {
             format!("expected {expected}, found `{found}`")
         };
-        self.reports.error(Code::Syntax, place, message, format!("expected {expected}"));
+        self.reports.error(Code::Syntax, place, message, format!("expected {expected}")).maybe_help(help);
         None
     }
 
@@ -437,24 +445,32 @@ fn comparison(sign: &str) -> Option<Comparison> {
 /// What could have stood at a place, in words and each thing once.
 fn expected(rules: &[Rule]) -> String {
     let mut words: Vec<&'static str> = Vec::new();
-    let condition = rules.contains(&Rule::not);
-    let value = rules.contains(&Rule::string);
+    // Where one of these could begin, so could all that they begin with; naming the whole is enough.
+    let has = |several: &[Rule]| several.iter().any(|one| rules.contains(one));
+    let condition = has(&[Rule::not, Rule::condition, Rule::conjunction, Rule::negation]);
+    let value = has(&[Rule::string, Rule::value]);
     for rule in rules {
         let word = match rule {
-            Rule::not => "a condition such as `env.done` or `turn < 2`",
-            Rule::string | Rule::boolean | Rule::number | Rule::path | Rule::list | Rule::value
+            Rule::not | Rule::condition | Rule::conjunction | Rule::negation => {
+                "a condition such as `env.done` or `turn < 2`"
+            }
+            Rule::string
+            | Rule::boolean
+            | Rule::number
+            | Rule::path
+            | Rule::value
+            | Rule::list
+            | Rule::open
+            | Rule::operand
+            | Rule::comparison
                 if condition =>
             {
                 continue;
             }
-            Rule::open | Rule::operand | Rule::comparison | Rule::negation if condition => continue,
-            Rule::condition | Rule::conjunction => continue,
-            Rule::string | Rule::boolean | Rule::number | Rule::path | Rule::value => {
+            Rule::list | Rule::open_bracket | Rule::open if value => continue,
+            Rule::string | Rule::boolean | Rule::number | Rule::path | Rule::value | Rule::operand => {
                 "a value such as `4`, `\"text\"` or a name"
             }
-            Rule::list | Rule::open_bracket if value => continue,
-            Rule::operand if value => continue,
-            Rule::open if value => continue,
             Rule::name => "a name",
             Rule::stop => "an agent",
             Rule::equals => "`=`",
@@ -469,7 +485,6 @@ fn expected(rules: &[Rule]) -> String {
             Rule::close => "`)`",
             Rule::open_bracket => "`[`",
             Rule::close_bracket => "`]`",
-            Rule::operand => "a value",
             Rule::EOI => "the end of the statement",
             _ => continue,
         };
