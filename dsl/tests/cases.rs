@@ -1,6 +1,6 @@
 //! Every file in `tests/cases` against its expected messages beside it, and the examples, which have none.
 
-// clippy.toml excuses test functions, but not their helpers.
+// clippy.toml excuses test functions, but not what they call.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod common;

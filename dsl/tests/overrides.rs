@@ -1,6 +1,6 @@
 //! `--set`: params and settings from outside.
 
-// clippy.toml excuses test functions, but not their helpers.
+// clippy.toml excuses test functions, but not what they call.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod common;

@@ -1,6 +1,6 @@
 //! No text makes the check panic, hang or contradict itself.
 
-// clippy.toml excuses test functions, but not their helpers.
+// clippy.toml excuses test functions, but not what they call.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod common;
