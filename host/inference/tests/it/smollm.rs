@@ -1,0 +1,50 @@
+//! The real model: greedy answers are transformers' on the same file.
+
+use std::sync::Arc;
+
+use pl_inference::{Base, Engine, EngineConfig, Generate, PolicyWeights, Request};
+use pl_model::Model;
+use serde_json::Value;
+use tch::Device;
+
+use crate::data;
+
+#[tokio::test]
+async fn greedy_answers() {
+    let cache = std::env::var_os("PL_HOST_CACHE")
+        .map(std::path::PathBuf::from)
+        .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")));
+    let path = cache.unwrap().join("models/smollm2-135m/model.gguf");
+    if !path.exists() {
+        eprintln!("skipped: {} is not there (cargo xtask setup fetches it)", path.display());
+        return;
+    }
+    let model = Model::load(&path, Device::Cpu).unwrap();
+    let base = Base { config: model.config, weights: model.weights, tokenizer: Arc::clone(&model.tokenizer) };
+    let policy = PolicyWeights { base: 0, adapter: None, version: 0 };
+    let engine = Engine::start(vec![base], vec![policy], EngineConfig::default()).unwrap();
+    let text = std::fs::read_to_string(data("conformance/smollm2-greedy.json")).unwrap();
+    let rows: Vec<Value> = serde_json::from_str(&text).unwrap();
+    assert_eq!(rows.len(), 20);
+    let ids = |value: &Value| -> Vec<u32> { serde_json::from_value(value.clone()).unwrap() };
+    let running: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let request = Request {
+                policy: 0,
+                prompt: ids(&row["prompt"]).into(),
+                seeds: vec![[0; 32]],
+                max_tokens: 64,
+                temperature: 0.0,
+                stop: Arc::new([]),
+            };
+            let engine = engine.clone();
+            tokio::spawn(async move { engine.generate(request).await })
+        })
+        .collect();
+    for (row, task) in rows.iter().zip(running) {
+        let completion = task.await.unwrap().unwrap().remove(0);
+        assert_eq!(completion.tokens, ids(&row["completion"]), "{}", row["question"]);
+        assert!(!completion.text.contains("<|im_end|>"));
+    }
+}

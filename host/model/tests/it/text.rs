@@ -1,0 +1,106 @@
+//! Tokenizers and chat templates.
+
+use pl_model::{ChatMessage, ChatTemplate, Model};
+use tch::Device;
+
+use crate::{data, smollm, tiny};
+
+fn message(role: &str, content: &str) -> ChatMessage {
+    ChatMessage { role: role.into(), content: content.into() }
+}
+
+#[test]
+fn tiny_tokenizer() {
+    let tokenizer = tiny().tokenizer;
+    let text = "<|im_start|>user\nthe naïve 東京 🚀<|im_end|>\n";
+    let ids = tokenizer.encode(text).unwrap();
+    assert_eq!(ids[0], tokenizer.id("<|im_start|>").unwrap());
+    assert_eq!(tokenizer.decode(&ids, false), text);
+    assert_eq!(tokenizer.decode(&ids, true), "user\nthe naïve 東京 🚀\n");
+    assert_eq!(tokenizer.end_of_turn(), [tokenizer.id("<|im_end|>").unwrap()]);
+    assert!(tokenizer.is_special(0) && !tokenizer.is_special(3));
+    // A character cut in half, and an id past the vocabulary.
+    let half = tokenizer.encode("東").unwrap();
+    assert!(tokenizer.decode(&half[..1], true).contains('\u{FFFD}'));
+    assert_eq!(tokenizer.decode(&[9999], true), "");
+}
+
+#[test]
+fn smollm_tokenizer_from_gguf() {
+    let Some(path) = smollm() else { return };
+    let model = Model::load(&path, Device::Cpu).unwrap();
+    let text = std::fs::read_to_string(data("conformance/smollm2-tokens.json")).unwrap();
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    assert!(rows.len() >= 14);
+    for row in rows {
+        let text = row["text"].as_str().unwrap();
+        let ids: Vec<u32> = serde_json::from_value(row["ids"].clone()).unwrap();
+        assert_eq!(model.tokenizer.encode(text).unwrap(), ids, "{text:?}");
+        assert_eq!(model.tokenizer.decode(&ids, false), text);
+    }
+    assert_eq!(model.tokenizer.end_of_turn(), [2]);
+    let rendered = model.template.render(&[message("user", "Hi")], true).unwrap();
+    assert_eq!(
+        rendered,
+        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n\
+         <|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    );
+}
+
+#[test]
+fn tiny_template() {
+    let template = tiny().template;
+    let messages = [message("system", "Be brief."), message("user", "a < b & \"c\"")];
+    assert_eq!(
+        template.render(&messages, true).unwrap(),
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\na < b & \"c\"<|im_end|>\n<|im_start|>assistant\n"
+    );
+    assert!(template.render(&messages, false).unwrap().ends_with("<|im_end|>\n"));
+}
+
+fn render(source: &str, messages: &[ChatMessage]) -> Result<String, pl_model::Error> {
+    ChatTemplate::new("test-model", Some(source.into()), Some("<s>".into()), None)?.render(messages, true)
+}
+
+/// What templates in the wild use.
+#[test]
+fn the_dialect() {
+    let messages = [message("system", " be kind "), message("user", "x: y")];
+    let cases = [
+        // Trimmed blocks, namespaces, slices, Python string methods, loop controls.
+        (
+            "{%- set ns = namespace(n=0) %}\n{%- for m in messages[1:] %}\n    {%- set ns.n = ns.n + 1 %}\n{{ m.content.split(':')[0] }}{{ ns.n }}\n{%- endfor %}",
+            "x1",
+        ),
+        ("{{ bos_token }}{{ messages[0]['content'].strip().upper() }}", "<s>BE KIND"),
+        (
+            "{{ messages[0].content | trim }}{% if messages[1].content.startswith('x') %}!{% endif %}",
+            "be kind!",
+        ),
+        (
+            "{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{{ m.role }}{% endfor %}",
+            "user",
+        ),
+        ("{{ {'a': [1, 'ä<'], 'b': none} | tojson }}", r#"{"a": [1, "ä<"], "b": null}"#),
+        ("{{ {'a': [1]} | tojson(indent=4) }}", "{\n    \"a\": [\n        1\n    ]\n}"),
+        ("{% if tools is none and not documents and eos_token is none %}none{% endif %}", "none"),
+        ("{{ strftime_now('%Y') | length }}", "4"),
+        ("{% if missing is defined %}a{% else %}b{% endif %}{{ missing }}", "b"),
+    ];
+    for (source, expected) in cases {
+        assert_eq!(render(source, &messages).unwrap(), expected, "{source}");
+    }
+}
+
+#[test]
+fn refusals_name_the_model() {
+    let refused = render("{{ raise_exception('roles must alternate') }}", &[]).unwrap_err().to_string();
+    assert!(refused.contains("test-model") && refused.contains("roles must alternate"), "{refused}");
+    let broken = render("\n{% if %}", &[]).unwrap_err().to_string();
+    assert!(broken.contains("test-model") && broken.contains("line 2"), "{broken}");
+    let none = ChatTemplate::new("bare", None, None, None).unwrap().render(&[], true).unwrap_err();
+    assert!(
+        none.to_string().contains("bare") && none.to_string().contains("chat (instruct) model"),
+        "{none}"
+    );
+}
