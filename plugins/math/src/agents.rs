@@ -1,0 +1,194 @@
+//! The agents: one writes a program, one reasons in words. Prompts are short and direct, with one worked example,
+//! so that a model of a hundred million parameters can follow them.
+
+use pl_sdk::prelude::*;
+
+use crate::grader::extract;
+use crate::problems::{Action, View};
+
+/// Characters of an answer: more is no answer.
+const LONGEST_ANSWER: usize = 4000;
+
+/// Both agents stop before they invent a next question.
+const NEXT_QUESTION: &str = "\nQuestion:";
+
+/// Settings of both agents.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Replaces the instruction that the prompt begins with.
+    pub instruction: Option<String>,
+    /// Show one worked example. Small models need it, large ones do without.
+    pub example: bool,
+    /// The system message.
+    pub system: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { instruction: None, example: true, system: "You are good at maths.".to_owned() }
+    }
+}
+
+impl Settings {
+    /// The prompt up to the agent's own question.
+    fn opening(&self, instruction: &str, example: &str) -> String {
+        let instruction = self.instruction.as_deref().unwrap_or(instruction);
+        if self.example { format!("{instruction}\n\n{example}\n\n") } else { format!("{instruction}\n\n") }
+    }
+
+    fn request(&self, text: String) -> Request {
+        let request = Request::user(text).with_stop([NEXT_QUESTION]);
+        if self.system.is_empty() { request } else { request.with_system(&self.system) }
+    }
+}
+
+/// Writes a Python program that prints the answer.
+pub struct Tool;
+
+impl Agent for Tool {
+    const NAME: &'static str = "tool";
+    const DOC: &'static str = "Writes a Python program that prints the answer.";
+    type Settings = Settings;
+    type View = View;
+    type Action = Action;
+
+    fn prompt(settings: &Settings, view: &View, _turn: &Turn) -> Result<Option<Request>> {
+        let mut text = settings.opening(
+            "Write a short Python program that prints the answer.",
+            "Question: Sam has 2 pens. He buys 3 more. How many pens does Sam have now?\n```python\nprint(2 + 3)\n```",
+        );
+        text.push_str(&format!("Question: {}", view.question));
+        if let Some(run) = &view.tool {
+            let came = match (&run.error, &run.answer) {
+                (Some(error), _) => format!("failed: {error}"),
+                (None, Some(answer)) => format!("printed {answer}, which may be wrong"),
+                (None, None) => "printed nothing".to_owned(),
+            };
+            text.push_str(&format!("\nYour last program:\n```python\n{}\n```\nIt {came}.", run.code));
+            if let Some(given) = view.answers.last() {
+                text.push_str(&format!(" Someone else answers {}.", given.answer));
+            }
+            text.push_str(" Write a better program.");
+        }
+        Ok(Some(settings.request(text)))
+    }
+
+    fn parse(_settings: &Settings, _view: &View, completion: &Completion) -> Result<Action> {
+        let code = code_block(&completion.text);
+        Ok(if code.trim().is_empty() { Action::None("no program".to_owned()) } else { Action::Python(code) })
+    }
+}
+
+/// The first fenced block, or the whole text where there is none.
+fn code_block(text: &str) -> String {
+    let Some((_, after)) = text.split_once("```") else {
+        return text.trim().to_owned();
+    };
+    let inside = after.split_once("```").map_or(after, |(inside, _)| inside);
+    // The language stands on the fence's own line.
+    let first = inside.lines().next().unwrap_or("").trim();
+    let named = matches!(first, "" | "python" | "py" | "python3" | "Python");
+    let code = if named { inside.split_once('\n').map_or("", |(_, code)| code) } else { inside };
+    code.trim_matches('\n').trim_end().to_owned()
+}
+
+/// Answers in words, with what the newest program printed before its eyes.
+pub struct Reasoner;
+
+impl Agent for Reasoner {
+    const NAME: &'static str = "reasoner";
+    const DOC: &'static str = "Reasons in words and puts the final answer in a box.";
+    type Settings = Settings;
+    type View = View;
+    type Action = Action;
+
+    fn prompt(settings: &Settings, view: &View, _turn: &Turn) -> Result<Option<Request>> {
+        let mut text = settings.opening(
+            "Answer the question. Put the final answer in \\boxed{}.",
+            "Question: Sam has 2 pens. He buys 3 more. How many pens does Sam have now?\nAnswer: 2 + 3 = 5. The answer \
+             is \\boxed{5}.",
+        );
+        text.push_str(&format!("Question: {}", view.question));
+        if let Some(answer) = view.tool.as_ref().and_then(|run| run.answer.as_ref()) {
+            text.push_str(&format!("\nA program printed {answer}, which may be wrong."));
+        }
+        if let Some(given) = view.answers.last() {
+            text.push_str(&format!("\nAn earlier answer was {}, which may be wrong.", given.answer));
+        }
+        text.push_str("\nAnswer:");
+        Ok(Some(settings.request(text)))
+    }
+
+    fn parse(_settings: &Settings, _view: &View, completion: &Completion) -> Result<Action> {
+        Ok(match extract::answer(&completion.text) {
+            Some(answer) if answer.len() <= LONGEST_ANSWER => Action::Answer(answer),
+            Some(_) => Action::None("the answer is too long".to_owned()),
+            None => Action::None("no answer".to_owned()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_sdk::Finish;
+
+    use super::*;
+    use crate::problems::{Given, Run};
+
+    fn completion(text: &str) -> Completion {
+        Completion { text: text.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop }
+    }
+
+    fn view() -> View {
+        View { question: "What is 3 + 4?".to_owned(), round: 0, tool: None, answers: Vec::new() }
+    }
+
+    fn later_view() -> View {
+        let run = Run {
+            code: "print(3 - 4)".to_owned(),
+            output: "-1".to_owned(),
+            error: None,
+            answer: Some("-1".to_owned()),
+        };
+        let given = Given { agent: "reason".to_owned(), answer: "7".to_owned() };
+        View { round: 2, tool: Some(run), answers: vec![given], ..view() }
+    }
+
+    fn prompt<A: Agent<Settings = Settings, View = View>>(view: &View) -> String {
+        let turn = Turn { agent: "a".to_owned(), visit: 0 };
+        let request = A::prompt(&Settings::default(), view, &turn).unwrap().unwrap();
+        request.messages.iter().map(|message| format!("[{:?}]\n{}\n", message.role, message.text())).collect()
+    }
+
+    #[test]
+    fn prompts() {
+        insta::assert_snapshot!("tool_first", prompt::<Tool>(&view()));
+        insta::assert_snapshot!("tool_again", prompt::<Tool>(&later_view()));
+        insta::assert_snapshot!("reasoner_first", prompt::<Reasoner>(&view()));
+        insta::assert_snapshot!("reasoner_again", prompt::<Reasoner>(&later_view()));
+    }
+
+    #[test]
+    fn a_program_is_found() {
+        let parse = |text: &str| Tool::parse(&Settings::default(), &view(), &completion(text)).unwrap();
+        let python = |code: &str| Action::Python(code.to_owned());
+        assert_eq!(parse("```python\nx = 1\nprint(x)\n```"), python("x = 1\nprint(x)"));
+        assert_eq!(parse("Here it is:\n```py\nprint(1)\n```\nand\n```\n2\n```"), python("print(1)"));
+        assert_eq!(parse("```\nif 1:\n    print(1)"), python("if 1:\n    print(1)"));
+        assert_eq!(parse("```print(1)```"), python("print(1)"));
+        assert_eq!(parse(" print(1) "), python("print(1)"));
+        assert_eq!(parse(" \n"), Action::None("no program".to_owned()));
+        assert_eq!(parse("```python\n```"), Action::None("no program".to_owned()));
+    }
+
+    #[test]
+    fn an_answer_is_found() {
+        let parse = |text: &str| Reasoner::parse(&Settings::default(), &view(), &completion(text)).unwrap();
+        assert_eq!(parse("3 + 4 = 7. The answer is \\boxed{7}."), Action::Answer("7".to_owned()));
+        assert_eq!(parse("So there are 7 apples."), Action::Answer("7".to_owned()));
+        assert_eq!(parse(""), Action::None("no answer".to_owned()));
+        let long = format!("\\boxed{{{}}}", "1".repeat(LONGEST_ANSWER + 1));
+        assert_eq!(parse(&long), Action::None("the answer is too long".to_owned()));
+    }
+}

@@ -1,0 +1,383 @@
+//! Expressions: the syntax tree and its parser.
+
+use super::lex::{Bracket, Function, Token};
+use super::number::{Number, Rational};
+
+/// Nesting that no real answer has, and every stack can take.
+const DEEPEST: usize = 48;
+
+/// An expression.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expr {
+    Number(Number),
+    Name(String),
+    Pi,
+    E,
+    I,
+    Infinity,
+    Sum(Vec<Expr>),
+    Product(Vec<Factor>),
+    Negative(Box<Expr>),
+    Power(Box<Expr>, Box<Expr>),
+    /// Degree, radicand.
+    Root(Box<Expr>, Box<Expr>),
+    Apply(Function, Box<Expr>),
+    /// Base, argument.
+    Logarithm(Box<Expr>, Box<Expr>),
+    Percent(Box<Expr>),
+    Factorial(Box<Expr>),
+    Absolute(Box<Expr>),
+    Floor(Box<Expr>),
+    Ceiling(Box<Expr>),
+    Binomial(Box<Expr>, Box<Expr>),
+    /// Rows of equal length.
+    Matrix(Vec<Vec<Expr>>),
+}
+
+/// One factor of a product, or a divisor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Factor {
+    pub divides: bool,
+    pub expr: Expr,
+}
+
+impl Expr {
+    /// The whole number.
+    pub const fn integer(value: i128) -> Self {
+        Self::Number(Number::integer(value))
+    }
+
+    /// This less `other`.
+    pub fn minus(self, other: Self) -> Self {
+        Self::Sum(vec![self, Self::Negative(Box::new(other))])
+    }
+
+    /// Calls `visit` on this and everything below.
+    pub fn walk<'e>(&'e self, visit: &mut impl FnMut(&'e Self)) {
+        visit(self);
+        match self {
+            Self::Number(_) | Self::Name(_) | Self::Pi | Self::E | Self::I | Self::Infinity => {}
+            Self::Sum(terms) => terms.iter().for_each(|term| term.walk(visit)),
+            Self::Product(factors) => factors.iter().for_each(|factor| factor.expr.walk(visit)),
+            Self::Matrix(rows) => rows.iter().flatten().for_each(|cell| cell.walk(visit)),
+            Self::Power(a, b) | Self::Root(a, b) | Self::Logarithm(a, b) | Self::Binomial(a, b) => {
+                a.walk(visit);
+                b.walk(visit);
+            }
+            Self::Negative(inner)
+            | Self::Apply(_, inner)
+            | Self::Percent(inner)
+            | Self::Factorial(inner)
+            | Self::Absolute(inner)
+            | Self::Floor(inner)
+            | Self::Ceiling(inner) => inner.walk(visit),
+        }
+    }
+}
+
+/// The expression that the tokens are, all of them.
+pub fn parse(tokens: &[Token]) -> Option<Expr> {
+    let mut parser = Parser { tokens, at: 0, depth: 0, bars: 0 };
+    let expr = parser.sum()?;
+    (parser.at == tokens.len()).then_some(expr)
+}
+
+struct Parser<'t> {
+    tokens: &'t [Token],
+    at: usize,
+    depth: usize,
+    /// Absolute values that are open: a bar closes one rather than opening another.
+    bars: usize,
+}
+
+impl<'t> Parser<'t> {
+    fn peek(&self) -> Option<&'t Token> {
+        self.tokens.get(self.at)
+    }
+
+    fn take(&mut self, token: &Token) -> bool {
+        let found = self.peek() == Some(token);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn sum(&mut self) -> Option<Expr> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return None;
+        }
+        let mut terms = Vec::new();
+        loop {
+            let negative = self.take(&Token::Minus);
+            if !negative && !self.take(&Token::Plus) && !terms.is_empty() {
+                break;
+            }
+            let term = self.product()?;
+            terms.push(if negative { Expr::Negative(Box::new(term)) } else { term });
+        }
+        self.depth -= 1;
+        if terms.len() == 1 { terms.pop() } else { Some(Expr::Sum(terms)) }
+    }
+
+    fn product(&mut self) -> Option<Expr> {
+        let start = self.at;
+        let first = match self.mixed_number() {
+            Some(mixed) => mixed,
+            None => {
+                self.at = start;
+                self.factor()?
+            }
+        };
+        let mut factors = vec![Factor { divides: false, expr: first }];
+        loop {
+            let divides = self.take(&Token::Over);
+            let expr = if divides || self.take(&Token::Times) {
+                // A sign may follow an explicit operator alone.
+                let negative = self.take(&Token::Minus);
+                let factor = self.factor()?;
+                if negative { Expr::Negative(Box::new(factor)) } else { factor }
+            } else if self.begins_factor() {
+                self.factor()?
+            } else {
+                break;
+            };
+            factors.push(Factor { divides, expr });
+        }
+        if factors.len() == 1 {
+            factors.pop().map(|factor| factor.expr)
+        } else {
+            Some(Expr::Product(factors))
+        }
+    }
+
+    /// `2\frac{1}{3}` or `2 1/3`: a sum, whatever stands beside it.
+    fn mixed_number(&mut self) -> Option<Expr> {
+        let whole = self.literal_integer()?;
+        let (top, bottom) = if self.take(&Token::Fraction) {
+            (self.braced_integer()?, self.braced_integer()?)
+        } else {
+            let top = self.literal_integer()?;
+            (top, self.take(&Token::Over).then(|| self.literal_integer())??)
+        };
+        let part = Rational::new(top, bottom)?;
+        let sum = Number::integer(whole).add(Number::Exact { value: part, decimal: false })?;
+        Some(Expr::Number(sum))
+    }
+
+    fn literal_integer(&mut self) -> Option<i128> {
+        let Some(Token::Number { value, decimal: false }) = self.peek() else {
+            return None;
+        };
+        self.at += 1;
+        value.whole()
+    }
+
+    fn braced_integer(&mut self) -> Option<i128> {
+        let braced = self.take(&Token::Open(Bracket::Group));
+        let value = self.literal_integer()?;
+        (!braced || self.take(&Token::Close(Bracket::Group))).then_some(value)
+    }
+
+    /// Whether what follows multiplies without a sign. A number does not: `2 3` is no product.
+    fn begins_factor(&self) -> bool {
+        match self.peek() {
+            Some(
+                Token::Name(_)
+                | Token::Function(_)
+                | Token::Fraction
+                | Token::Binomial
+                | Token::Root
+                | Token::Pi
+                | Token::E
+                | Token::I
+                | Token::BeginMatrix
+                | Token::Open(
+                    Bracket::Round | Bracket::Square | Bracket::Group | Bracket::Floor | Bracket::Ceiling,
+                ),
+            ) => true,
+            Some(Token::Bar) => self.bars == 0,
+            _ => false,
+        }
+    }
+
+    fn factor(&mut self) -> Option<Expr> {
+        let base = self.atom()?;
+        self.postfix(base)
+    }
+
+    fn postfix(&mut self, mut base: Expr) -> Option<Expr> {
+        for _ in 0..DEEPEST {
+            base = match self.peek() {
+                Some(Token::Power) => {
+                    self.at += 1;
+                    Expr::Power(Box::new(base), Box::new(self.exponent()?))
+                }
+                Some(Token::Bang) => {
+                    self.at += 1;
+                    Expr::Factorial(Box::new(base))
+                }
+                Some(Token::Percent) => {
+                    self.at += 1;
+                    Expr::Percent(Box::new(base))
+                }
+                _ => return Some(base),
+            };
+        }
+        None
+    }
+
+    fn exponent(&mut self) -> Option<Expr> {
+        let negative = self.take(&Token::Minus);
+        let exponent = self.atom()?;
+        // Towers lean to the right: `2^3^2` is `2^9`.
+        let exponent =
+            if self.peek() == Some(&Token::Power) { self.nested(|p| p.postfix(exponent))? } else { exponent };
+        Some(if negative { Expr::Negative(Box::new(exponent)) } else { exponent })
+    }
+
+    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return None;
+        }
+        let parsed = parse(self);
+        self.depth -= 1;
+        parsed
+    }
+
+    fn atom(&mut self) -> Option<Expr> {
+        let token = self.peek()?;
+        self.at += 1;
+        Some(match token {
+            Token::Number { value, decimal } => {
+                Expr::Number(Number::Exact { value: *value, decimal: *decimal })
+            }
+            Token::Name(name) => Expr::Name(name.clone()),
+            Token::Pi => Expr::Pi,
+            Token::E => Expr::E,
+            Token::I => Expr::I,
+            Token::Infinity => Expr::Infinity,
+            Token::Open(bracket) => {
+                let bars = std::mem::take(&mut self.bars);
+                let inner = self.sum()?;
+                self.bars = bars;
+                if !self.take(&Token::Close(*bracket)) {
+                    return None;
+                }
+                match bracket {
+                    Bracket::Round | Bracket::Square | Bracket::Group => inner,
+                    Bracket::Floor => Expr::Floor(Box::new(inner)),
+                    Bracket::Ceiling => Expr::Ceiling(Box::new(inner)),
+                    Bracket::Set => return None,
+                }
+            }
+            Token::Bar => {
+                self.bars += 1;
+                let inner = self.sum()?;
+                self.bars -= 1;
+                if !self.take(&Token::Bar) {
+                    return None;
+                }
+                Expr::Absolute(Box::new(inner))
+            }
+            Token::Fraction => {
+                let factors = [false, true].map(|divides| Some(Factor { divides, expr: self.argument()? }));
+                Expr::Product(factors.into_iter().collect::<Option<_>>()?)
+            }
+            Token::Binomial => Expr::Binomial(Box::new(self.argument()?), Box::new(self.argument()?)),
+            Token::Root => self.root()?,
+            Token::Function(function) => self.function(*function)?,
+            Token::BeginMatrix => Expr::Matrix(self.matrix()?),
+            _ => return None,
+        })
+    }
+
+    /// What stands behind `\frac` or `\sqrt`.
+    fn argument(&mut self) -> Option<Expr> {
+        self.nested(Self::atom)
+    }
+
+    fn root(&mut self) -> Option<Expr> {
+        let degree = if self.take(&Token::Open(Bracket::Square)) {
+            let degree = self.sum()?;
+            self.take(&Token::Close(Bracket::Square)).then_some(degree)?
+        } else {
+            Expr::integer(2)
+        };
+        Some(Expr::Root(Box::new(degree), Box::new(self.argument()?)))
+    }
+
+    fn function(&mut self, function: Function) -> Option<Expr> {
+        let base = match self.peek() {
+            Some(Token::Base(text)) => {
+                self.at += 1;
+                Some(Rational::parse(text).map_or_else(
+                    || Expr::Name(text.clone()),
+                    |value| Expr::Number(Number::Exact { value, decimal: false }),
+                ))
+            }
+            _ => None,
+        };
+        let exponent = if self.take(&Token::Power) { Some(self.exponent()?) } else { None };
+        let argument = Box::new(self.nested(Self::function_argument)?);
+        if let (Some(inverse), true) =
+            (inverse(function), exponent == Some(Expr::Negative(Box::new(Expr::integer(1)))))
+        {
+            return Some(Expr::Apply(inverse, argument));
+        }
+        let applied = match (function, base) {
+            (Function::Log, base) => {
+                Expr::Logarithm(Box::new(base.unwrap_or_else(|| Expr::integer(10))), argument)
+            }
+            (function, _) => Expr::Apply(function, argument),
+        };
+        Some(match exponent {
+            Some(exponent) => Expr::Power(Box::new(applied), Box::new(exponent)),
+            None => applied,
+        })
+    }
+
+    /// `\sin(x)`, or `\sin 2x`: factors that stand together.
+    fn function_argument(&mut self) -> Option<Expr> {
+        if matches!(self.peek(), Some(Token::Open(_) | Token::Bar | Token::Function(_))) {
+            return self.atom();
+        }
+        let mut factors = vec![Factor { divides: false, expr: self.factor()? }];
+        while matches!(self.peek(), Some(Token::Name(_) | Token::Pi | Token::Fraction | Token::Root)) {
+            factors.push(Factor { divides: false, expr: self.factor()? });
+        }
+        if factors.len() == 1 {
+            factors.pop().map(|factor| factor.expr)
+        } else {
+            Some(Expr::Product(factors))
+        }
+    }
+
+    fn matrix(&mut self) -> Option<Vec<Vec<Expr>>> {
+        let mut rows = vec![Vec::new()];
+        loop {
+            if self.take(&Token::EndMatrix) {
+                break;
+            }
+            if self.take(&Token::Row) {
+                rows.push(Vec::new());
+                continue;
+            }
+            self.take(&Token::Column);
+            let cell = self.sum()?;
+            rows.last_mut()?.push(cell);
+        }
+        rows.retain(|row| !row.is_empty());
+        let columns = rows.first()?.len();
+        rows.iter().all(|row| row.len() == columns).then_some(rows)
+    }
+}
+
+fn inverse(function: Function) -> Option<Function> {
+    match function {
+        Function::Sin => Some(Function::Arcsin),
+        Function::Cos => Some(Function::Arccos),
+        Function::Tan => Some(Function::Arctan),
+        _ => None,
+    }
+}

@@ -1,0 +1,541 @@
+//! From the text of an answer, LaTeX or plain, to tokens.
+
+use super::number::Rational;
+
+/// Answers longer than this are compared as text alone.
+pub const LONGEST_ANSWER: usize = 4096;
+
+/// One piece of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Token {
+    /// A number without sign. `decimal`: written with a decimal point.
+    Number {
+        value: Rational,
+        decimal: bool,
+    },
+    /// An unknown: a letter, with its subscript and primes.
+    Name(String),
+    /// Several letters that are no product: a unit or a word.
+    Word(String),
+    /// A function of one argument.
+    Function(Function),
+    /// The base of the logarithm just named.
+    Base(String),
+    /// `\frac` or `\binom`: two arguments follow.
+    Fraction,
+    Binomial,
+    /// `\sqrt`: a degree in brackets may follow, then an argument.
+    Root,
+    Pi,
+    E,
+    I,
+    Infinity,
+    EmptySet,
+    Plus,
+    Minus,
+    PlusMinus,
+    MinusPlus,
+    Times,
+    Over,
+    Power,
+    Bang,
+    Percent,
+    Bar,
+    Open(Bracket),
+    Close(Bracket),
+    Comma,
+    Semicolon,
+    Colon,
+    /// `and`, `or`.
+    Conjunction,
+    Relation(Relation),
+    Union,
+    /// Start and end of a matrix, its columns and rows.
+    BeginMatrix,
+    EndMatrix,
+    Column,
+    Row,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bracket {
+    Round,
+    Square,
+    /// `{}` of LaTeX: groups, and means nothing.
+    Group,
+    /// `\{\}`
+    Set,
+    Floor,
+    Ceiling,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    Equal,
+    Approximately,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Function {
+    Sin,
+    Cos,
+    Tan,
+    Sec,
+    Csc,
+    Cot,
+    Arcsin,
+    Arccos,
+    Arctan,
+    Sinh,
+    Cosh,
+    Tanh,
+    Ln,
+    /// Base 10 unless a subscript says otherwise.
+    Log,
+    Exp,
+}
+
+/// Units of two and three letters, which would read as products of unknowns. Longer ones need no list.
+const UNITS: [&str; 32] = [
+    "cm", "mm", "km", "dm", "kg", "mg", "ml", "mL", "lb", "lbs", "oz", "ft", "in", "yd", "mi", "hr", "hrs",
+    "min", "sec", "ms", "mph", "kph", "pts", "sq", "cu", "USD", "EUR", "Hz", "kW", "kJ", "am", "gal",
+];
+
+/// The tokens, or none where the text holds something that is no mathematics.
+pub fn tokens(text: &str) -> Option<Vec<Token>> {
+    if text.len() > LONGEST_ANSWER {
+        return None;
+    }
+    let mut lexer =
+        Lexer { rest: text, tokens: Vec::new(), fractions: Vec::new(), braces: 0, environments: 0 };
+    while lexer.step()? {}
+    Some(lexer.tokens)
+}
+
+struct Lexer<'a> {
+    rest: &'a str,
+    tokens: Vec<Token>,
+    /// Fractions that wait for arguments, which may be one digit without braces (`\frac12`): the depth of braces
+    /// that each stands at, and how many are left to come.
+    fractions: Vec<(usize, u8)>,
+    /// Braces that are open.
+    braces: usize,
+    /// Matrices that are open: `\\` ends a row only within one.
+    environments: usize,
+}
+
+impl<'a> Lexer<'a> {
+    /// Reads one token. False at the end.
+    fn step(&mut self) -> Option<bool> {
+        self.rest = self.rest.trim_start_matches(|c: char| {
+            c.is_whitespace() || matches!(c, '$' | '~' | '£' | '€' | '¥' | '°' | '´')
+        });
+        let Some(first) = self.rest.chars().next() else {
+            return Some(false);
+        };
+        match first {
+            '0'..='9' | '.' => self.number()?,
+            '\\' => {
+                self.is_argument();
+                self.command()?;
+            }
+            c if c.is_alphabetic() => {
+                self.is_argument();
+                self.letters();
+            }
+            _ => {
+                self.rest = &self.rest[first.len_utf8()..];
+                self.symbol(first)?;
+            }
+        }
+        Some(true)
+    }
+
+    /// Whether what comes now is the argument of a fraction that stands at this depth.
+    fn is_argument(&mut self) -> bool {
+        let Some((braces, left)) = self.fractions.pop() else {
+            return false;
+        };
+        let here = braces == self.braces;
+        if !here || left > 1 {
+            self.fractions.push((braces, left - u8::from(here)));
+        }
+        here
+    }
+
+    fn push(&mut self, token: Token) {
+        self.tokens.push(token);
+    }
+
+    fn take_while(&mut self, keep: impl Fn(char) -> bool) -> &'a str {
+        let end = self.rest.find(|c| !keep(c)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        taken
+    }
+
+    fn take(&mut self, prefix: &str) -> bool {
+        self.rest.strip_prefix(prefix).map(|rest| self.rest = rest).is_some()
+    }
+
+    fn number(&mut self) -> Option<()> {
+        let text = if self.rest.starts_with(|c: char| c.is_ascii_digit()) && self.is_argument() {
+            let (digit, rest) = self.rest.split_at(1);
+            self.rest = rest;
+            digit
+        } else {
+            let before = self.rest;
+            let whole = self.take_while(|c| c.is_ascii_digit()).len();
+            let mut length = whole;
+            if self.rest.starts_with('.') && self.rest[1..].starts_with(|c: char| c.is_ascii_digit()) {
+                self.rest = &self.rest[1..];
+                length += 1 + self.take_while(|c| c.is_ascii_digit()).len();
+            } else if self.rest.starts_with('.') {
+                // The full stop of a sentence, or `5.`
+                self.rest = &self.rest[1..];
+            }
+            &before[..length]
+        };
+        if text.is_empty() || text == "." {
+            // A full stop that ends the text says nothing; elsewhere it is no mathematics.
+            return self.rest.trim().is_empty().then_some(());
+        }
+        if let Some(base) = self.subscript() {
+            // A number in another base is compared as it stands.
+            self.push(Token::Name(format!("{text}_{base}")));
+            return Some(());
+        }
+        let decimal = text.contains('.');
+        self.push(Token::Number { value: Rational::parse(text)?, decimal });
+        Some(())
+    }
+
+    /// `_x` or `_{...}`, without spaces.
+    fn subscript(&mut self) -> Option<String> {
+        let after = self.rest.strip_prefix('_')?;
+        if let Some(inside) = after.strip_prefix('{') {
+            let (text, rest) = inside.split_once('}')?;
+            self.rest = rest;
+            return Some(text.chars().filter(|c| !c.is_whitespace()).collect());
+        }
+        let first = after.chars().next().filter(|c| c.is_alphanumeric())?;
+        self.rest = &after[first.len_utf8()..];
+        Some(first.to_string())
+    }
+
+    fn base(&mut self) {
+        if self.tokens.last() == Some(&Token::Function(Function::Log))
+            && let Some(base) = self.subscript()
+        {
+            self.push(Token::Base(base));
+        }
+    }
+
+    fn name(&mut self, base: &str) {
+        let mut name = base.to_owned();
+        if let Some(subscript) = self.subscript() {
+            name.push('_');
+            name.push_str(&subscript);
+        }
+        name.push_str(self.take_while(|c| matches!(c, '\'' | '′')));
+        self.push(Token::Name(name));
+    }
+
+    fn letters(&mut self) {
+        let run = self.take_while(char::is_alphabetic);
+        let after_value = matches!(self.tokens.last(), Some(Token::Number { .. } | Token::Close(_)));
+        for conjunction in ["and", "or"] {
+            // `1orW(x)`: glued to what stands before and after.
+            if let Some(rest) = run.strip_prefix(conjunction)
+                && (rest.is_empty() || (after_value && rest.chars().all(char::is_uppercase)))
+            {
+                self.push(Token::Conjunction);
+                rest.chars().for_each(|letter| self.letter(letter));
+                return;
+            }
+        }
+        self.word(run, after_value);
+    }
+
+    fn word(&mut self, run: &str, after_value: bool) {
+        if let Some(token) = plain_word(run) {
+            self.push(token);
+            self.base();
+        } else if matches!(run, "degree" | "degrees") {
+            // An angle is its number.
+        } else if run.chars().count() > 3 || run == "per" || (after_value && UNITS.contains(&run)) {
+            self.push(Token::Word(run.to_owned()));
+        } else {
+            run.chars().for_each(|letter| self.letter(letter));
+        }
+    }
+
+    fn letter(&mut self, letter: char) {
+        match letter {
+            'e' if !self.rest.starts_with('_') => self.push(Token::E),
+            'i' if !self.rest.starts_with('_') => self.push(Token::I),
+            'π' => self.push(Token::Pi),
+            _ => self.name(letter.encode_utf8(&mut [0; 4])),
+        }
+    }
+
+    fn symbol(&mut self, symbol: char) -> Option<()> {
+        use Relation::{Approximately, Equal, Greater, GreaterOrEqual, In, Less, LessOrEqual, NotEqual};
+        let token = match symbol {
+            '+' => Token::Plus,
+            '-' | '−' | '–' => Token::Minus,
+            '±' => Token::PlusMinus,
+            '*' if self.take("*") => Token::Power,
+            '*' | '×' | '·' | '⋅' => Token::Times,
+            '/' | '÷' => Token::Over,
+            '^' => {
+                // `^\circ` and `^{\circ}` are degrees: an angle is its number.
+                let degrees = [r"{\circ}", r"\circ", r"{\degree}", "o "];
+                if degrees.iter().any(|degree| self.take(degree)) {
+                    return Some(());
+                }
+                Token::Power
+            }
+            '!' if self.take("=") => Token::Relation(NotEqual),
+            '!' => Token::Bang,
+            '%' => Token::Percent,
+            '|' => Token::Bar,
+            '(' => Token::Open(Bracket::Round),
+            ')' => Token::Close(Bracket::Round),
+            '[' => Token::Open(Bracket::Square),
+            ']' => Token::Close(Bracket::Square),
+            '{' => {
+                self.is_argument();
+                self.braces += 1;
+                Token::Open(Bracket::Group)
+            }
+            '}' => {
+                self.braces = self.braces.saturating_sub(1);
+                Token::Close(Bracket::Group)
+            }
+            ',' => Token::Comma,
+            ';' => Token::Semicolon,
+            ':' => Token::Colon,
+            '&' if self.environments > 0 => Token::Column,
+            '=' => {
+                self.take("=");
+                Token::Relation(Equal)
+            }
+            '≈' => Token::Relation(Approximately),
+            '≠' => Token::Relation(NotEqual),
+            '<' if self.take("=") => Token::Relation(LessOrEqual),
+            '>' if self.take("=") => Token::Relation(GreaterOrEqual),
+            '<' => Token::Relation(Less),
+            '>' => Token::Relation(Greater),
+            '≤' | '⩽' => Token::Relation(LessOrEqual),
+            '≥' | '⩾' => Token::Relation(GreaterOrEqual),
+            '∈' => Token::Relation(In),
+            '∪' => Token::Union,
+            '∅' => Token::EmptySet,
+            '∞' => Token::Infinity,
+            '√' => Token::Root,
+            _ => return None,
+        };
+        self.push(token);
+        Some(())
+    }
+
+    fn command(&mut self) -> Option<()> {
+        self.rest = &self.rest[1..];
+        let name = self.take_while(|c| c.is_ascii_alphabetic());
+        if name.is_empty() {
+            return self.escape();
+        }
+        match name {
+            "text" | "textbf" | "textit" | "textrm" | "mbox" | "mathrm" | "mathbf" | "rm"
+            | "operatorname" => {
+                return self.text();
+            }
+            "begin" | "end" => return self.environment(name),
+            "frac" | "dfrac" | "tfrac" | "cfrac" => {
+                self.fractions.push((self.braces, 2));
+                self.push(Token::Fraction);
+                return Some(());
+            }
+            _ => {}
+        }
+        // Spaces glued to what follows: `\quadx`.
+        if let Some(rest) = ["qquad", "quad"].iter().find_map(|space| name.strip_prefix(space)) {
+            rest.chars().for_each(|letter| self.letter(letter));
+            return Some(());
+        }
+        if let Some(token) = named(name) {
+            self.push(token);
+            self.base();
+            return Some(());
+        }
+        match name {
+            "left" | "right" | "big" | "Big" | "bigl" | "bigr" | "Bigl" | "Bigr" | "displaystyle"
+            | "textstyle" | "limits" | "circ" | "degree" | "angle" | "triangle" | "overline" | "vec"
+            | "hat" | "bar" | "mathbb" | "mathcal" | "boxed" | "fbox" | "therefore" | "space" => {
+                // `\left.` opens nothing.
+                if matches!(name, "left" | "right") {
+                    self.take(".");
+                }
+            }
+            // Greek letters and whatever else stands for something.
+            _ => self.name(&format!(r"\{name}")),
+        }
+        Some(())
+    }
+
+    /// A backslash and no letter.
+    fn escape(&mut self) -> Option<()> {
+        let Some(symbol) = self.rest.chars().next() else {
+            return Some(());
+        };
+        self.rest = &self.rest[symbol.len_utf8()..];
+        match symbol {
+            '{' => self.push(Token::Open(Bracket::Set)),
+            '}' => self.push(Token::Close(Bracket::Set)),
+            '|' => self.push(Token::Bar),
+            '%' => self.push(Token::Percent),
+            '\\' if self.environments > 0 => self.push(Token::Row),
+            // Spaces, line breaks, dollars, and the marks around formulas.
+            '\\' | ',' | '!' | ';' | ':' | '>' | ' ' | '\n' | '$' | '(' | ')' | '[' | ']' => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// `\text{...}`: a conjunction, a unit, or plain mathematics set upright.
+    fn text(&mut self) -> Option<()> {
+        let Some(inside) = self.rest.trim_start().strip_prefix('{') else {
+            return Some(());
+        };
+        let (text, rest) = inside.split_once('}')?;
+        self.rest = rest;
+        let after_value =
+            matches!(self.tokens.last(), Some(Token::Number { .. } | Token::Close(_) | Token::Pi));
+        for part in text.split_whitespace() {
+            match part.trim_matches(|c: char| matches!(c, ',' | '.')) {
+                "" => {}
+                "and" | "or" | "And" | "Or" => self.push(Token::Conjunction),
+                letter
+                    if !after_value
+                        && letter.chars().count() == 1
+                        && letter.chars().all(char::is_alphabetic) =>
+                {
+                    letter.chars().for_each(|letter| self.letter(letter));
+                }
+                word => match plain_word(word).or_else(|| (word == "%").then_some(Token::Percent)) {
+                    Some(token) => self.push(token),
+                    None if matches!(word, "degree" | "degrees") => {}
+                    None => self.push(Token::Word(word.to_owned())),
+                },
+            }
+        }
+        // `\text{ cm}^2`
+        if after_value
+            && self.tokens.last().is_some_and(|token| matches!(token, Token::Word(_)))
+            && self.take("^")
+        {
+            if self.take("{") {
+                self.rest = self.rest.split_once('}')?.1;
+            } else {
+                let digit = self.rest.chars().next()?;
+                self.rest = &self.rest[digit.len_utf8()..];
+            }
+        }
+        Some(())
+    }
+
+    fn environment(&mut self, command: &str) -> Option<()> {
+        let (name, rest) = self.rest.trim_start().strip_prefix('{')?.split_once('}')?;
+        self.rest = rest;
+        let matrix = matches!(
+            name,
+            "pmatrix" | "bmatrix" | "matrix" | "vmatrix" | "Bmatrix" | "smallmatrix" | "array"
+        );
+        if !matrix {
+            // `align*` and its like are only layout.
+            return Some(());
+        }
+        if command == "begin" {
+            if name == "array" && self.take("{") {
+                self.rest = self.rest.split_once('}')?.1;
+            }
+            self.environments += 1;
+            self.push(Token::BeginMatrix);
+        } else {
+            self.environments = self.environments.checked_sub(1)?;
+            self.push(Token::EndMatrix);
+        }
+        Some(())
+    }
+}
+
+/// Words that mean the same with and without a backslash.
+fn plain_word(word: &str) -> Option<Token> {
+    use Function::{Arccos, Arcsin, Arctan, Cos, Cosh, Cot, Csc, Exp, Ln, Log, Sec, Sin, Sinh, Tan, Tanh};
+    Some(match word {
+        "sin" => Token::Function(Sin),
+        "cos" => Token::Function(Cos),
+        "tan" => Token::Function(Tan),
+        "sec" => Token::Function(Sec),
+        "csc" => Token::Function(Csc),
+        "cot" => Token::Function(Cot),
+        "arcsin" => Token::Function(Arcsin),
+        "arccos" => Token::Function(Arccos),
+        "arctan" => Token::Function(Arctan),
+        "sinh" => Token::Function(Sinh),
+        "cosh" => Token::Function(Cosh),
+        "tanh" => Token::Function(Tanh),
+        "ln" => Token::Function(Ln),
+        "log" | "lg" => Token::Function(Log),
+        "exp" => Token::Function(Exp),
+        "sqrt" => Token::Root,
+        "pi" => Token::Pi,
+        "inf" | "infinity" | "oo" => Token::Infinity,
+        "percent" | "percentage" | "pct" => Token::Percent,
+        _ => return None,
+    })
+}
+
+/// Commands that are one token.
+fn named(name: &str) -> Option<Token> {
+    use Relation::{Approximately, Equal, Greater, GreaterOrEqual, In, Less, LessOrEqual, NotEqual};
+    Some(match name {
+        "binom" | "dbinom" | "tbinom" => Token::Binomial,
+        "infty" => Token::Infinity,
+        "emptyset" | "varnothing" => Token::EmptySet,
+        "pm" => Token::PlusMinus,
+        "mp" => Token::MinusPlus,
+        "cdot" | "times" | "ast" => Token::Times,
+        "div" => Token::Over,
+        "lvert" | "rvert" | "vert" | "mid" => Token::Bar,
+        "lfloor" => Token::Open(Bracket::Floor),
+        "rfloor" => Token::Close(Bracket::Floor),
+        "lceil" => Token::Open(Bracket::Ceiling),
+        "rceil" => Token::Close(Bracket::Ceiling),
+        "lbrace" => Token::Open(Bracket::Set),
+        "rbrace" => Token::Close(Bracket::Set),
+        "langle" | "lparen" => Token::Open(Bracket::Round),
+        "rangle" | "rparen" => Token::Close(Bracket::Round),
+        "lbrack" => Token::Open(Bracket::Square),
+        "rbrack" => Token::Close(Bracket::Square),
+        "cup" => Token::Union,
+        "in" => Token::Relation(In),
+        "eq" | "equiv" => Token::Relation(Equal),
+        "approx" | "sim" | "simeq" => Token::Relation(Approximately),
+        "ne" | "neq" => Token::Relation(NotEqual),
+        "lt" => Token::Relation(Less),
+        "gt" => Token::Relation(Greater),
+        "le" | "leq" | "leqslant" => Token::Relation(LessOrEqual),
+        "ge" | "geq" | "geqslant" => Token::Relation(GreaterOrEqual),
+        "land" | "lor" | "wedge" | "vee" => Token::Conjunction,
+        "colon" => Token::Colon,
+        _ => return plain_word(name),
+    })
+}

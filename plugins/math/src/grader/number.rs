@@ -1,0 +1,332 @@
+//! Numbers: exact rationals as long as they fit, complex floating point beyond.
+
+/// A reduced fraction, its denominator positive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rational {
+    numerator: i128,
+    denominator: i128,
+}
+
+impl Rational {
+    /// The fraction, reduced. None for a zero denominator or where 128 bits do not hold it.
+    pub fn new(numerator: i128, denominator: i128) -> Option<Self> {
+        if denominator == 0 || numerator == i128::MIN || denominator == i128::MIN {
+            return None;
+        }
+        let common = gcd(numerator.unsigned_abs(), denominator.unsigned_abs());
+        let common = i128::try_from(common).ok()? * denominator.signum();
+        Some(Self { numerator: numerator / common, denominator: denominator / common })
+    }
+
+    /// The whole number.
+    pub const fn integer(value: i128) -> Self {
+        Self { numerator: value, denominator: 1 }
+    }
+
+    /// The value of `12`, `.5` or `12.50`; none for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+        if whole.is_empty() && part.is_empty() {
+            return None;
+        }
+        // Zeros at the end say nothing, and would use up the bits.
+        let part = part.trim_end_matches('0');
+        let mut numerator: i128 = 0;
+        for digit in whole.chars().chain(part.chars()) {
+            let digit = i128::from(digit.to_digit(10)?);
+            numerator = numerator.checked_mul(10)?.checked_add(digit)?;
+        }
+        Self::new(numerator, 10_i128.checked_pow(u32::try_from(part.len()).ok()?)?)
+    }
+
+    fn add(self, other: Self) -> Option<Self> {
+        let left = self.numerator.checked_mul(other.denominator)?;
+        let right = other.numerator.checked_mul(self.denominator)?;
+        Self::new(left.checked_add(right)?, self.denominator.checked_mul(other.denominator)?)
+    }
+
+    fn mul(self, other: Self) -> Option<Self> {
+        let numerator = self.numerator.checked_mul(other.numerator)?;
+        Self::new(numerator, self.denominator.checked_mul(other.denominator)?)
+    }
+
+    fn inverse(self) -> Option<Self> {
+        Self::new(self.denominator, self.numerator)
+    }
+
+    /// The value where it is whole.
+    pub fn whole(self) -> Option<i128> {
+        (self.denominator == 1).then_some(self.numerator)
+    }
+
+    /// The nearest float.
+    #[expect(clippy::cast_precision_loss, reason = "this is where exactness ends")]
+    pub fn float(self) -> f64 {
+        self.numerator as f64 / self.denominator as f64
+    }
+
+    fn pow(self, exponent: i128) -> Option<Self> {
+        let base = if exponent < 0 { self.inverse()? } else { self };
+        let exponent = u32::try_from(exponent.unsigned_abs()).ok()?;
+        Self::new(base.numerator.checked_pow(exponent)?, base.denominator.checked_pow(exponent)?)
+    }
+
+    /// The root where it is rational.
+    fn root(self, degree: u32) -> Option<Self> {
+        let negative = self.numerator < 0;
+        if degree == 0 || (negative && degree.is_multiple_of(2)) {
+            return None;
+        }
+        let numerator = integer_root(self.numerator.unsigned_abs(), degree)?;
+        let numerator = i128::try_from(numerator).ok()?;
+        let denominator = i128::try_from(integer_root(self.denominator.unsigned_abs(), degree)?).ok()?;
+        Self::new(if negative { -numerator } else { numerator }, denominator)
+    }
+}
+
+fn gcd(mut a: u128, mut b: u128) -> u128 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a.max(1)
+}
+
+/// The whole root, where there is one.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a guess"
+)]
+fn integer_root(value: u128, degree: u32) -> Option<u128> {
+    let guess = (value as f64).powf(1.0 / f64::from(degree)).round() as u128;
+    // The float is off by less than one wherever the root itself has less than 53 bits.
+    (guess.saturating_sub(1)..=guess.saturating_add(1)).find(|root| root.checked_pow(degree) == Some(value))
+}
+
+/// A complex number in floating point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Complex {
+    /// Real part.
+    pub re: f64,
+    /// Imaginary part.
+    pub im: f64,
+}
+
+impl Complex {
+    /// A real number.
+    pub const fn real(re: f64) -> Self {
+        Self { re, im: 0.0 }
+    }
+
+    /// Distance from zero.
+    pub fn modulus(self) -> f64 {
+        self.re.hypot(self.im)
+    }
+
+    fn add(self, other: Self) -> Self {
+        Self { re: self.re + other.re, im: self.im + other.im }
+    }
+
+    fn mul(self, other: Self) -> Self {
+        Self { re: self.re * other.re - self.im * other.im, im: self.re * other.im + self.im * other.re }
+    }
+
+    fn inverse(self) -> Self {
+        let square = self.re * self.re + self.im * self.im;
+        Self { re: self.re / square, im: -self.im / square }
+    }
+
+    /// The principal logarithm.
+    pub fn ln(self) -> Self {
+        Self { re: self.modulus().ln(), im: self.im.atan2(self.re) }
+    }
+
+    /// e to this.
+    pub fn exp(self) -> Self {
+        let size = self.re.exp();
+        if self.im == 0.0 {
+            return Self::real(size);
+        }
+        Self { re: size * self.im.cos(), im: size * self.im.sin() }
+    }
+
+    fn pow(self, exponent: Self) -> Self {
+        if self.modulus() == 0.0 {
+            return Self::real(if exponent.re > 0.0 { 0.0 } else { f64::NAN });
+        }
+        if self.im == 0.0 && exponent.im == 0.0 && (self.re > 0.0 || exponent.re.fract() == 0.0) {
+            return Self::real(self.re.powf(exponent.re));
+        }
+        self.ln().mul(exponent).exp()
+    }
+
+    fn is_finite(self) -> bool {
+        self.re.is_finite() && self.im.is_finite()
+    }
+}
+
+/// The value of an expression without unknowns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    /// A rational. `decimal`: it was written with decimals, so it may be a rounded one.
+    Exact { value: Rational, decimal: bool },
+    /// Anything else. Always finite.
+    Float(Complex),
+}
+
+impl Number {
+    /// The whole number.
+    pub const fn integer(value: i128) -> Self {
+        Self::Exact { value: Rational::integer(value), decimal: false }
+    }
+
+    /// The float, unless it is infinite or none.
+    pub fn float(value: Complex) -> Option<Self> {
+        value.is_finite().then_some(Self::Float(value))
+    }
+
+    /// As a complex number.
+    pub fn complex(self) -> Complex {
+        match self {
+            Self::Exact { value, .. } => Complex::real(value.float()),
+            Self::Float(value) => value,
+        }
+    }
+
+    /// As a real number, where it is one.
+    pub fn real(self) -> Option<f64> {
+        let value = self.complex();
+        (value.im.abs() <= 1e-9 * value.re.abs().max(1.0)).then_some(value.re)
+    }
+
+    /// The value where it is a whole number that was not rounded.
+    pub fn whole(self) -> Option<i128> {
+        match self {
+            Self::Exact { value, .. } => value.whole(),
+            Self::Float(_) => None,
+        }
+    }
+
+    fn combine(
+        self,
+        other: Self,
+        exact: impl Fn(Rational, Rational) -> Option<Rational>,
+        float: impl Fn(Complex, Complex) -> Complex,
+    ) -> Option<Self> {
+        if let (Self::Exact { value: a, decimal: rounded_a }, Self::Exact { value: b, decimal: rounded_b }) =
+            (self, other)
+            && let Some(value) = exact(a, b)
+        {
+            return Some(Self::Exact { value, decimal: rounded_a || rounded_b });
+        }
+        Self::float(float(self.complex(), other.complex()))
+    }
+
+    /// Sum.
+    pub fn add(self, other: Self) -> Option<Self> {
+        self.combine(other, Rational::add, Complex::add)
+    }
+
+    /// Product.
+    pub fn mul(self, other: Self) -> Option<Self> {
+        self.combine(other, Rational::mul, Complex::mul)
+    }
+
+    /// Quotient; none for a division by zero.
+    pub fn div(self, other: Self) -> Option<Self> {
+        self.combine(other, |a, b| a.mul(b.inverse()?), |a, b| a.mul(b.inverse()))
+    }
+
+    /// The negative.
+    pub fn neg(self) -> Option<Self> {
+        self.mul(Self::integer(-1))
+    }
+
+    /// Power: exact for whole exponents and for roots that come out even.
+    pub fn pow(self, exponent: Self) -> Option<Self> {
+        let exact = |base: Rational, exponent: Rational| {
+            let root = u32::try_from(exponent.denominator).ok().filter(|degree| *degree <= 64)?;
+            // The principal root of a negative number is not real.
+            if root > 1 && base.numerator < 0 {
+                return None;
+            }
+            (if root == 1 { base } else { base.root(root)? }).pow(exponent.numerator)
+        };
+        self.combine(exponent, exact, Complex::pow)
+    }
+
+    /// The real root of odd degree of a negative number is real, as school has it.
+    pub fn root(self, degree: Self) -> Option<Self> {
+        if let (Self::Exact { value, decimal }, Some(degree)) = (self, degree.whole())
+            && let Ok(degree) = u32::try_from(degree)
+        {
+            if let Some(value) = value.root(degree) {
+                return Some(Self::Exact { value, decimal });
+            }
+            if value.float() < 0.0 && !degree.is_multiple_of(2) {
+                return Self::float(Complex::real(-(-value.float()).powf(1.0 / f64::from(degree))));
+            }
+        }
+        self.pow(Self::integer(1).div(degree)?)
+    }
+
+    /// A function on floats.
+    pub fn map(self, function: impl Fn(Complex) -> Complex) -> Option<Self> {
+        Self::float(function(self.complex()))
+    }
+
+    /// Whether two answers are one number. Exact numbers must be equal, but for the rounding of one that was
+    /// written with decimals; others must agree to a millionth of their size.
+    pub fn equals(self, other: Self) -> bool {
+        let (a, b) = (self.complex(), other.complex());
+        let size = a.modulus().max(b.modulus());
+        let distance = Complex { re: a.re - b.re, im: a.im - b.im }.modulus();
+        match (self, other) {
+            (Self::Exact { value: a, decimal: rounded_a }, Self::Exact { value: b, decimal: rounded_b }) => {
+                a == b || ((rounded_a || rounded_b) && distance <= 1.01e-6 * size.min(1.0))
+            }
+            _ => distance <= (1e-6 * size).max(1e-12),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(text: &str) -> Number {
+        Number::Exact { value: Rational::parse(text).unwrap(), decimal: text.contains('.') }
+    }
+
+    #[test]
+    fn fractions_are_exact() {
+        let third = number("1").div(number("3")).unwrap();
+        let sum = third.add(third).and_then(|sum| sum.add(third)).unwrap();
+        assert_eq!(sum, Number::integer(1));
+        assert_eq!(number("0.1").add(number("0.2")).unwrap(), number("0.3"));
+        assert_eq!(number("4").pow(number("0.5")).unwrap().whole(), Some(2));
+        assert_eq!(Number::integer(-8).root(Number::integer(3)).unwrap().whole(), Some(-2));
+        assert!(Number::integer(1).div(Number::integer(0)).is_none());
+    }
+
+    #[test]
+    fn what_does_not_fit_becomes_a_float_and_infinity_nothing() {
+        let huge = Number::integer(10).pow(Number::integer(100)).unwrap();
+        assert!(matches!(huge, Number::Float(_)));
+        assert!(huge.pow(Number::integer(100)).is_none());
+        assert_eq!(Rational::parse("1".repeat(50).as_str()), None);
+    }
+
+    #[test]
+    fn near_is_equal_only_for_rounded_or_irrational_numbers() {
+        assert!(number("0.333333").equals(number("1").div(number("3")).unwrap()));
+        assert!(!number("0.333").equals(number("1").div(number("3")).unwrap()));
+        assert!(!number("5866608").equals(number("5866609")));
+        assert!(!number("16386.16").equals(number("16386.17")));
+        assert!(!number("0.0000001").equals(number("0.0000002")));
+        let root = number("2").pow(number("0.5")).unwrap();
+        assert!(number("1.4142136").equals(root));
+        assert!(!number("1.4142").equals(root));
+    }
+}

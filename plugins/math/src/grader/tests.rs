@@ -1,0 +1,184 @@
+//! What the grader takes for one answer and what it does not.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[track_caller]
+fn equal(pairs: &[(&str, &str)]) {
+    for (a, b) in pairs {
+        assert!(grade(a, b), "{a} should equal {b}: {:?} {:?}", readings(a), readings(b));
+        assert!(grade(b, a), "{b} should equal {a}");
+    }
+}
+
+#[track_caller]
+fn different(pairs: &[(&str, &str)]) {
+    for (a, b) in pairs {
+        assert!(!grade(a, b), "{a} should not equal {b}: {:?} {:?}", readings(a), readings(b));
+        assert!(!grade(b, a), "{b} should not equal {a}");
+    }
+}
+
+#[test]
+fn numbers() {
+    equal(&[
+        ("42", "42.0"),
+        ("1,234", "1234"),
+        ("1/2", "0.5"),
+        ("50%", "0.5"),
+        ("50%", "50"),
+        ("$18", "18 dollars"),
+        (r"2\frac{1}{3}", "7/3"),
+        ("3 1/2", "3.5"),
+        ("-5", "−5"),
+        (r"10\text{ units}", "10"),
+        ("15 cm^2", "15"),
+        (r"90^\circ", "90 degrees"),
+        ("2^{10}", "1024"),
+        ("5!", "120"),
+        (r"\binom{5}{2}", "10"),
+        (".1", "0.1"),
+        ("1e3", "1e3"),
+    ]);
+    different(&[
+        ("1/2", "1/3"),
+        ("0.33", "1/3"),
+        ("28", "28/100"),
+        ("12", "-12"),
+        ("1000000", "1000001"),
+        ("1,000", "1"),
+        ("2^{1000}", "3^{1000}"),
+        ("5", ""),
+        ("5 cats chased 3 dogs", "5"),
+        ("", ""),
+    ]);
+}
+
+#[test]
+fn latex() {
+    equal(&[
+        (r"\frac12", r"\dfrac{1}{2}"),
+        (r"\frac1{72}", "1/72"),
+        (r"\sqrt{8}", r"2\sqrt2"),
+        (r"\sqrt[3]{27}", "3"),
+        (r"\frac{\pi}{2}", "1.5707963"),
+        (r"\sin\frac{\pi}{6}", "0.5"),
+        (r"\log_2 8", "3"),
+        (r"\left(x-2\right)\left(x+2\right)", "x^2-4"),
+        (r"\sin^2 x + \cos^2 x", "1"),
+        (r"\frac{3}{4}i", r"\frac34i"),
+        (r"e^{i\pi}", "-1"),
+        (r"|{-3}|", "3"),
+        (r"\lfloor 2.7 \rfloor", "2"),
+        ("x_1+x_2", "x_{2}+x_{1}"),
+    ]);
+    different(&[
+        ("x^2", "x^3"),
+        ("|x|", "x"),
+        (r"\sqrt{2}", "1.41"),
+        ("x", "y"),
+        ("2x", "x^2"),
+        ("4", r"4\sqrt{2}"),
+    ]);
+}
+
+#[test]
+fn forms() {
+    equal(&[
+        ("{1,2,3}", "3, 2, 1"),
+        ("1, 2, 1", "2, 1"),
+        ("{35 cm, 4}", "4, 35"),
+        (r"\{1, 2\}", "2 and 1"),
+        ("(1, 2)", r"\left( 1, 2 \right)"),
+        (r"\pm 3", "-3, 3"),
+        ("[0,1)", r"0 \le x < 1"),
+        (r"(-\infty, 2]", r"x \leq 2"),
+        (r"1\leq|z|\leq 2", "[-2,-1] \\cup [1,2]"),
+        ("|x| < 3", "(-3, 3)"),
+        ("x = 5", "5"),
+        ("y = 2x + 3", "2x - y + 3 = 0"),
+        ("x <= 1", "-x >= -1"),
+        ("7:32", "S = 7:32"),
+        (r"\begin{pmatrix}1\\2\end{pmatrix}", "(1,2)"),
+        (
+            r"\begin{pmatrix}1&2\\3&4\end{pmatrix}\begin{pmatrix}1\\1\end{pmatrix}",
+            r"\begin{bmatrix}3\\7\end{bmatrix}",
+        ),
+        (r"\text{Evelyn}", "Evelyn"),
+        ("(B)", "B"),
+        (r"\emptyset", r"\{\}"),
+    ]);
+    different(&[
+        ("(1, 2)", "(2, 1)"),
+        ("[0,1)", "(0,1)"),
+        ("1, 2", "1, 2, 3"),
+        (r"\pm 3", "3"),
+        ("x > 5", "x < 5"),
+        ("x < 1", "x > -1"),
+        ("a + 3z = 0", "0"),
+        ("Evelyn", "Carla"),
+        ("7:32", "32:7"),
+    ]);
+}
+
+#[test]
+fn hostile_answers_end_soon() {
+    let hostile = [
+        "(".repeat(4000),
+        "{".repeat(100_000),
+        format!("{}1{}", "(".repeat(2000), ")".repeat(2000)),
+        format!("1{}", "^9".repeat(2000)),
+        format!("9{}", "!".repeat(2000)),
+        format!("1{}", "/1".repeat(2000)),
+        format!("1{}", ",1".repeat(2000)),
+        format!("x{}", "+x".repeat(2000)),
+        "\\frac".repeat(800),
+        "\\sqrt".repeat(800),
+        "\\boxed{".repeat(20_000),
+        "|".repeat(4000),
+        "-".repeat(4000),
+        "$".repeat(60_000),
+        "9^9^9^9^9".to_owned(),
+        "=".repeat(4000),
+        "1±".repeat(500),
+        "\\begin{pmatrix}".repeat(200),
+        "sin ".repeat(1000),
+    ];
+    for text in &hostile {
+        assert!(!grade("42", text), "{}", &text[..20]);
+        let _ = grade(text, text);
+    }
+}
+
+proptest! {
+    // A failing case belongs into the tests above, not into a file of its own.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_is_too_strange(gold in ".{0,60}", pred in r"[\\a-z0-9{}()\[\]^_$,.;:|=<>+\-*/!%&~ π√≤∞±]{0,80}") {
+        prop_assert_eq!(grade(&gold, &pred), grade(&gold, &pred));
+        prop_assert_eq!(grade(&pred, &gold), grade(&pred, &gold));
+    }
+
+    #[test]
+    fn numbers_equal_themselves_however_written(n in 1_u32..10_000_000, d in 1_u32..1000) {
+        let grouped = {
+            let digits = n.to_string();
+            let mut grouped = String::new();
+            for (at, digit) in digits.chars().enumerate() {
+                if at > 0 && (digits.len() - at) % 3 == 0 {
+                    grouped.push(',');
+                }
+                grouped.push(digit);
+            }
+            grouped
+        };
+        prop_assert!(grade(&n.to_string(), &grouped));
+        let boxed = format!("so it is \\boxed{{{n}}}.");
+        prop_assert!(grade(&n.to_string(), &boxed));
+        let (plain, latex) = (format!("{n}/{d}"), format!("\\frac{{{n}}}{{{d}}}"));
+        prop_assert!(grade(&plain, &latex));
+        prop_assert!(!grade(&n.to_string(), &(n + 1).to_string()));
+    }
+}

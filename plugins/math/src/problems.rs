@@ -1,0 +1,329 @@
+//! The environment: a problem, a program that was run, answers that were given.
+
+use std::collections::BTreeMap;
+
+use pl_sdk::prelude::*;
+use pl_sdk::sandbox::{Ending, Job, Verdict};
+
+use crate::grader;
+use crate::record::Problem;
+use crate::words;
+
+/// Characters kept of a program's output and error: what a small model's context can hold.
+const SHOWN_OUTPUT: usize = 1000;
+
+/// One episode over one problem. It never ends by itself: the workflow's turns say when the team is through.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Problems {
+    problem: Problem,
+    /// Steps so far.
+    round: u32,
+    /// The newest program.
+    tool: Option<Run>,
+    /// Everything that was answered, oldest first.
+    answers: Vec<Given>,
+    /// Each agent's newest answer; none where it gave none.
+    latest: BTreeMap<String, Option<String>>,
+}
+
+/// A program and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The program.
+    pub code: String,
+    /// What it printed.
+    pub output: String,
+    /// Why there is no answer in it, in a line.
+    pub error: Option<String>,
+    /// The last line that it printed.
+    pub answer: Option<String>,
+}
+
+/// An answer that was given in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// Who gave it.
+    pub agent: String,
+    /// The answer.
+    pub answer: String,
+}
+
+/// Settings of the environment.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Which of the endless many sets of generated problems. Train and test never share one, whatever the seed.
+    pub seed: u64,
+}
+
+/// What every agent may see.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    /// The problem.
+    pub question: String,
+    /// Steps so far.
+    pub round: u32,
+    /// The newest program and its output.
+    pub tool: Option<Run>,
+    /// Everything that was answered, oldest first.
+    pub answers: Vec<Given>,
+}
+
+/// What an agent may do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Run a Python program; the last line that it prints is its answer.
+    Python(String),
+    /// Answer.
+    Answer(String),
+    /// Nothing that could be understood, and why.
+    None(String),
+}
+
+/// What the workflow's conditions may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Facts {
+    /// The newest program's answer and the newest answer in words are one.
+    pub agreed: bool,
+    /// An answer in words was given.
+    pub answered: bool,
+    /// The newest program printed an answer.
+    pub computed: bool,
+}
+
+/// For the reward alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// The right answer.
+    pub gold: String,
+    /// The newest program's answer.
+    pub tool_answer: Option<String>,
+    /// The newest answer in words.
+    pub answer: Option<String>,
+    /// Each agent's newest answer; none where it gave none.
+    pub latest: BTreeMap<String, Option<String>>,
+}
+
+impl Environment for Problems {
+    const NAME: &'static str = "problems";
+    const DOC: &'static str = "Maths problems: generated word problems, or GSM8K's and MATH's records.";
+    type Settings = Settings;
+    type View = View;
+    type Action = Action;
+    type Facts = Facts;
+    type Evidence = Evidence;
+
+    fn start(_settings: &Settings, task: &Task, _seed: u64) -> Result<Self> {
+        let problem = Problem::read(task)?;
+        Ok(Self { problem, round: 0, tool: None, answers: Vec::new(), latest: BTreeMap::new() })
+    }
+
+    fn view(&self, _settings: &Settings, _agent: &str) -> Result<View> {
+        let question = self.problem.question.clone();
+        Ok(View { question, round: self.round, tool: self.tool.clone(), answers: self.answers.clone() })
+    }
+
+    fn apply(
+        &mut self,
+        _settings: &Settings,
+        actions: &[pl_sdk::Action<Action>],
+    ) -> Result<Outcome<Facts, Evidence>> {
+        let programs = actions.iter().filter_map(|action| match &action.action {
+            Action::Python(code) => Some(code.as_str()),
+            Action::Answer(_) | Action::None(_) => None,
+        });
+        // All programs of a turn at once: the sandbox runs them side by side.
+        let jobs: Vec<Job> = programs.map(python).collect();
+        let verdicts = if jobs.is_empty() { Vec::new() } else { sandbox::execute(&jobs) };
+        self.step(actions, verdicts);
+        Ok(Outcome { done: false, truncated: false, facts: self.facts(), evidence: self.evidence() })
+    }
+
+    fn tasks(settings: &Settings, request: &TaskRequest) -> Result<Vec<Task>> {
+        words::tasks(settings.seed, request)
+    }
+}
+
+fn python(code: &str) -> Job {
+    Job { language: "python".to_owned(), source: code.to_owned(), stdin: String::new(), files: Vec::new() }
+}
+
+impl Problems {
+    /// The step itself: `verdicts` belong to the turn's programs, in order.
+    fn step(&mut self, actions: &[pl_sdk::Action<Action>], verdicts: Vec<Verdict>) {
+        self.round += 1;
+        let mut verdicts = verdicts.into_iter();
+        for pl_sdk::Action { agent, action } in actions {
+            let latest = match action {
+                Action::Python(code) => {
+                    let run = Run::read(code, verdicts.next());
+                    let answer = run.answer.clone();
+                    self.tool = Some(run);
+                    answer
+                }
+                Action::Answer(answer) => {
+                    self.answers.push(Given { agent: agent.clone(), answer: answer.clone() });
+                    Some(answer.clone())
+                }
+                Action::None(_) => None,
+            };
+            self.latest.insert(agent.clone(), latest);
+        }
+    }
+
+    fn tool_answer(&self) -> Option<&String> {
+        self.tool.as_ref()?.answer.as_ref()
+    }
+
+    fn answer(&self) -> Option<&String> {
+        self.answers.last().map(|given| &given.answer)
+    }
+
+    fn facts(&self) -> Facts {
+        let (tool, answer) = (self.tool_answer(), self.answer());
+        let agreed = matches!((tool, answer), (Some(tool), Some(answer)) if grader::grade(tool, answer));
+        Facts { agreed, answered: answer.is_some(), computed: tool.is_some() }
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence {
+            gold: self.problem.gold.clone(),
+            tool_answer: self.tool_answer().cloned(),
+            answer: self.answer().cloned(),
+            latest: self.latest.clone(),
+        }
+    }
+}
+
+impl Run {
+    fn read(code: &str, verdict: Option<Verdict>) -> Self {
+        let code = code.to_owned();
+        let Some(Verdict { ending, stdout, stderr, .. }) = verdict else {
+            let error = Some("the sandbox gave no verdict".to_owned());
+            return Self { code, output: String::new(), error, answer: None };
+        };
+        let answer = last_line(&stdout).map(|line| cut(line, SHOWN_OUTPUT));
+        let error = match ending {
+            Ending::Ok if answer.is_none() => Some("the program printed nothing".to_owned()),
+            Ending::Ok => None,
+            // Python's last line names the exception.
+            Ending::Error => Some(
+                last_line(&stderr).map_or("the program failed".to_owned(), |line| cut(line, SHOWN_OUTPUT)),
+            ),
+            Ending::Timeout => Some("the program took too long".to_owned()),
+            Ending::Memory => Some("the program used too much memory".to_owned()),
+            Ending::OutputLimit => Some("the program printed too much".to_owned()),
+            Ending::ProcessLimit => Some("the program started too many processes".to_owned()),
+            Ending::LostWorker => Some("the sandbox lost the program".to_owned()),
+        };
+        // What a failed program printed before is no answer.
+        let answer = answer.filter(|_| error.is_none());
+        Self { code, output: cut(stdout.trim_end(), SHOWN_OUTPUT), error, answer }
+    }
+}
+
+fn last_line(text: &str) -> Option<&str> {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty())
+}
+
+fn cut(text: &str, length: usize) -> String {
+    text.chars().take(length).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_sdk::services::testing;
+    use serde_json::json;
+
+    use super::*;
+
+    fn start() -> Problems {
+        let task = Task::new("1", &json!({"question": "3 + 4?", "answer": "#### 7"})).unwrap();
+        Problems::start(&Settings::default(), &task, 0).unwrap()
+    }
+
+    fn act(agent: &str, action: Action) -> pl_sdk::Action<Action> {
+        pl_sdk::Action { agent: agent.to_owned(), action }
+    }
+
+    fn apply(episode: &mut Problems, actions: &[pl_sdk::Action<Action>]) -> Outcome<Facts, Evidence> {
+        episode.apply(&Settings::default(), actions).unwrap()
+    }
+
+    #[test]
+    fn a_team_computes_answers_and_agrees() {
+        testing::set_sandbox(|job| {
+            assert_eq!((job.language.as_str(), job.source.as_str()), ("python", "print(3 + 4)"));
+            testing::printed("thinking\n7.0\n\n")
+        });
+        let mut episode = start();
+        let outcome = apply(&mut episode, &[act("tool", Action::Python("print(3 + 4)".to_owned()))]);
+        assert_eq!(outcome.facts, Facts { agreed: false, answered: false, computed: true });
+        assert_eq!(outcome.evidence.tool_answer.as_deref(), Some("7.0"));
+        let outcome = apply(&mut episode, &[act("reason", Action::Answer("7 apples".to_owned()))]);
+        assert_eq!(outcome.facts, Facts { agreed: true, answered: true, computed: true });
+        assert!(!outcome.done && !outcome.truncated);
+        let outcome = apply(&mut episode, &[act("reason", Action::Answer("8".to_owned()))]);
+        assert!(!outcome.facts.agreed);
+        assert_eq!(outcome.evidence.latest["reason"].as_deref(), Some("8"));
+    }
+
+    #[test]
+    fn no_view_shows_the_gold_answer() {
+        testing::set_sandbox(|_| testing::printed("8"));
+        let mut episode = start();
+        apply(&mut episode, &[act("tool", Action::Python("print(8)".to_owned()))]);
+        apply(&mut episode, &[act("reason", Action::None("no answer".to_owned()))]);
+        let view = json!(episode.view(&Settings::default(), "reason").unwrap());
+        assert_eq!(view["round"], 2);
+        let run = json!({"code": "print(8)", "output": "8", "error": null, "answer": "8"});
+        assert_eq!(view, json!({"question": "3 + 4?", "round": 2, "tool": run, "answers": []}));
+    }
+
+    #[test]
+    fn a_program_that_fails_answers_nothing() {
+        let verdict = |ending, stdout: &str, stderr: &str| Verdict {
+            ending,
+            exit: Some(1),
+            stdout: stdout.to_owned(),
+            stderr: stderr.to_owned(),
+        };
+        let run = Run::read(
+            "x",
+            Some(verdict(Ending::Error, "5\n", "Traceback\nNameError: name 'x' is not defined\n")),
+        );
+        assert_eq!((run.answer, run.error.as_deref()), (None, Some("NameError: name 'x' is not defined")));
+        let run = Run::read("x", Some(verdict(Ending::Ok, " \n", "")));
+        assert_eq!((run.answer, run.error.as_deref()), (None, Some("the program printed nothing")));
+        let run = Run::read("x", Some(verdict(Ending::OutputLimit, &"9".repeat(5000), "")));
+        assert_eq!((run.answer, run.output.len()), (None, SHOWN_OUTPUT));
+        assert!(Run::read("x", None).error.is_some());
+    }
+
+    #[test]
+    fn programs_of_one_turn_keep_their_order() {
+        testing::set_sandbox(|job| testing::printed(&job.source));
+        let mut episode = start();
+        let turn = [
+            act("a", Action::Python("1".to_owned())),
+            act("b", Action::Answer("2".to_owned())),
+            act("c", Action::Python("3".to_owned())),
+        ];
+        let evidence = apply(&mut episode, &turn).evidence;
+        let latest: Vec<_> =
+            evidence.latest.iter().map(|(agent, answer)| (agent.as_str(), answer.as_deref())).collect();
+        assert_eq!(latest, [("a", Some("1")), ("b", Some("2")), ("c", Some("3"))]);
+    }
+
+    #[test]
+    fn a_snapshot_is_the_episode() {
+        testing::set_sandbox(|_| testing::printed("7"));
+        let mut episode = start();
+        apply(&mut episode, &[act("tool", Action::Python("print(7)".to_owned()))]);
+        let mut restored: Problems = serde_json::from_slice(&serde_json::to_vec(&episode).unwrap()).unwrap();
+        assert_eq!(restored, episode);
+        let action = [act("reason", Action::Answer("7".to_owned()))];
+        assert_eq!(apply(&mut restored, &action), apply(&mut episode, &action));
+    }
+}
