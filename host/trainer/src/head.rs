@@ -163,7 +163,7 @@ mod tests {
             let unembed = case.unembed.copy().set_requires_grad(true);
             let mut logits = hidden.mm(&unembed.tr());
             if temperatures {
-                logits = logits / case.temperatures.unsqueeze(1);
+                logits /= case.temperatures.unsqueeze(1);
             }
             let all = logits.log_softmax(-1, Kind::Float);
             let expected = all.gather(1, &case.tokens.unsqueeze(1), false).squeeze_dim(1);

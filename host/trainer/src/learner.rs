@@ -76,6 +76,9 @@ pub struct Member {
     pub optimizer: AdamW,
 }
 
+/// A policy to be trained by its adapter: index into the workflow's policies, name, adapter.
+pub type AdapterPolicy = (usize, String, Adapter);
+
 /// One set of base weights and the policies trained on it.
 #[derive(Debug)]
 pub struct Learner {
@@ -108,12 +111,12 @@ impl Planned<'_> {
 }
 
 impl Learner {
-    /// A learner of adapters on a frozen base: `(index, name, adapter)` per policy. `weights` may be shared;
+    /// A learner of adapters on a frozen base. `weights` may be shared;
     /// they are never changed.
     pub fn adapters(
         config: Config,
         weights: Weights,
-        policies: Vec<(usize, String, Adapter)>,
+        policies: Vec<AdapterPolicy>,
         settings: Settings,
     ) -> Result<Self, Error> {
         let members = policies

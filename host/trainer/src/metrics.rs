@@ -11,6 +11,7 @@ pub const GAP: f64 = 1e-4;
 /// divisor of `loss`, and in nothing else.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UpdateMetrics {
+    /// Its name in the workflow.
     pub policy: String,
     /// Version of the weights after the update.
     pub version: u64,

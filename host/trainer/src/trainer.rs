@@ -12,7 +12,7 @@ use pl_record::transition::Transition;
 use tch::Device;
 
 use crate::error::Error;
-use crate::learner::{Learner, Member, Sample, Settings};
+use crate::learner::{AdapterPolicy, Learner, Member, Sample, Settings};
 use crate::lr::learning_rate;
 use crate::metrics::StepMetrics;
 use crate::stream;
@@ -86,7 +86,7 @@ impl Trainer {
         let mut places = Vec::new();
         let mut learners = Vec::new();
         // Per shared base, the adapters to train on it.
-        let mut adapters: Vec<(usize, Vec<(usize, String, Adapter)>)> = Vec::new();
+        let mut adapters: Vec<(usize, Vec<AdapterPolicy>)> = Vec::new();
         let mut full = Vec::new();
         for (index, policy) in workflow.policies.iter().enumerate() {
             let start = Start::read(policy, folder, device)?;

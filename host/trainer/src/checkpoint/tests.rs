@@ -24,8 +24,10 @@ fn update(trainer: &mut Trainer, step: u64) -> crate::StepMetrics {
     trainer.update(step, &transitions, &advantages, &mut |_| {}).unwrap()
 }
 
-/// All that a trainer can change.
-fn everything(trainer: &Trainer) -> (Vec<(String, Tensor)>, Vec<(u64, u64)>) {
+/// All that a trainer can change: tensors, and versions with optimiser steps.
+type Everything = (Vec<(String, Tensor)>, Vec<(u64, u64)>);
+
+fn everything(trainer: &Trainer) -> Everything {
     let members = trainer.learners().iter().flat_map(|learner| learner.members());
     let counters = members.clone().map(|m| (m.version, m.optimizer.steps())).collect();
     let tensors = members

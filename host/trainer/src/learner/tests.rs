@@ -67,7 +67,7 @@ fn plain_loss(
         if *advantage < 0.0 {
             loss = loss.clamp_max(-*advantage * 3.0);
         }
-        total = total + loss.sum(Kind::Float);
+        total += loss.sum(Kind::Float);
         tokens += t.completion.len();
     }
     total / tokens as f64
