@@ -159,7 +159,10 @@ fn compile(root: &Path, target_dir: &Path, toolchain: &Toolchain, guest: &Guest)
     if status.success() {
         Ok(())
     } else {
-        Err(format!("compiling the plugin {} failed ({status}); the compiler's messages are above", guest.package))
+        Err(format!(
+            "compiling the plugin {} failed ({status}); the compiler's messages are above",
+            guest.package
+        ))
     }
 }
 

@@ -1,1 +1,75 @@
-fn main() {}
+//! `cargo xtask …`: set-up, runs and tests, each with all it needs.
+//!
+//! ```text
+//! cargo xtask setup           fetch libtorch and the model, build guests and host
+//! cargo xtask run FILE …      set up, then pl-host run FILE …
+//! cargo xtask host …          set up, then pl-host …
+//! cargo xtask test …          set up, then all tests (arguments go to the test runner)
+//! ```
+
+mod cache;
+mod fetch;
+mod guests;
+mod setup;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// What went wrong, for a person.
+type Result<T> = std::result::Result<T, String>;
+
+const USAGE: &str = "usage: cargo xtask setup | run FILE [options] | host ARGS… | test [options]";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Result<u8> {
+    let root = workspace_root()?;
+    match arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
+        Some(("setup", [])) => setup::all(&root).map(|_| 0),
+        Some(("run", rest)) => host(&root, &[&["run".to_owned()], rest].concat()),
+        Some(("host", rest)) => host(&root, rest),
+        Some(("test", rest)) => test(&root, rest),
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
+fn workspace_root() -> Result<PathBuf> {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map(Path::to_path_buf)
+        .ok_or_else(|| "xtask has no workspace around it".to_owned())
+}
+
+/// Runs pl-host in the caller's folder and hands on its exit code.
+fn host(root: &Path, arguments: &[String]) -> Result<u8> {
+    let program = setup::all(root)?;
+    let status = Command::new(&program)
+        .args(arguments)
+        .status()
+        .map_err(|e| format!("cannot start {}: {e}", program.display()))?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+fn test(root: &Path, arguments: &[String]) -> Result<u8> {
+    setup::all(root)?;
+    let nextest = Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|o| o.status.success());
+    let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
+    eprintln!("running the tests with cargo {}", runner.join(" "));
+    let status = Command::new("cargo")
+        .current_dir(root)
+        .args(runner)
+        .args(["--release", "--workspace"])
+        .args(arguments)
+        .status()
+        .map_err(|e| format!("cannot start cargo: {e}"))?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}

@@ -98,7 +98,11 @@ fn cache_folder() -> Result<PathBuf, String> {
 /// Downloads the packages and what they need beyond a bare system, and unpacks them to `folder`.
 fn fetch(folder: &Path) -> Result<(), String> {
     let packages = missing_packages()?;
-    eprintln!("guests: fetching {} packages (about 140 MB) from Debian: {}", packages.len(), packages.join(" "));
+    eprintln!(
+        "guests: fetching {} packages (about 140 MB) from Debian: {}",
+        packages.len(),
+        packages.join(" ")
+    );
     // Unpacked aside and renamed, so that a broken-off download is never taken for a toolchain.
     let aside = folder.with_extension("part");
     if aside.exists() {

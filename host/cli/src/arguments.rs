@@ -1,0 +1,158 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use mas_dsl::Override;
+
+#[derive(Parser)]
+#[command(name = "pl-host", version, about = "Builds and trains teams of language-model agents")]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Check a workflow and say what it is
+    Check(Check),
+    /// Train the policies of a workflow
+    Run(Run),
+    /// Measure a team on tasks kept apart
+    Evaluate(Evaluate),
+    /// Play one episode and show it as a conversation
+    Play(Play),
+    /// Grade answers: one JSON object {"gold", "pred"} per line of standard input
+    Grade(Grade),
+    /// Untrusted code
+    Sandbox {
+        #[command(subcommand)]
+        command: Sandbox,
+    },
+}
+
+/// What every command that reads a workflow takes.
+#[derive(Args, Clone)]
+pub struct Source {
+    /// The workflow (.mas)
+    pub file: PathBuf,
+    /// Replace a param (NAME=VALUE) or a setting (BLOCK.KEY=VALUE)
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub overrides: Vec<Override>,
+}
+
+/// Where and from which seed.
+#[derive(Args, Clone)]
+pub struct Machine {
+    /// Where tensors live
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub device: DeviceChoice,
+    /// Seed of every random stream
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DeviceChoice {
+    /// CUDA where there is one, else the CPU
+    Auto,
+    Cpu,
+    Cuda,
+}
+
+/// How messages about a workflow are written.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Human,
+    /// file:line:column: code: message
+    Short,
+    Json,
+}
+
+#[derive(Args)]
+pub struct Check {
+    #[command(flatten)]
+    pub source: Source,
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    pub format: Format,
+}
+
+#[derive(Args)]
+pub struct Run {
+    /// The workflow (.mas); with --resume the run folder has it
+    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    pub file: Option<PathBuf>,
+    /// Replace a param (NAME=VALUE) or a setting (BLOCK.KEY=VALUE)
+    #[arg(long = "set", value_name = "PATH=VALUE", conflicts_with = "resume")]
+    pub overrides: Vec<Override>,
+    /// The run folder [default: runs/NAME, or the first of runs/NAME-2, … that is free]
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub out: Option<PathBuf>,
+    /// Go on with the run in this folder
+    #[arg(long, value_name = "DIR")]
+    pub resume: Option<PathBuf>,
+    /// Where tensors live
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub device: DeviceChoice,
+    /// Seed of every random stream [default: 0]
+    #[arg(long, conflicts_with = "resume")]
+    pub seed: Option<u64>,
+}
+
+#[derive(Args)]
+pub struct Evaluate {
+    #[command(flatten)]
+    pub source: Source,
+    #[command(flatten)]
+    pub machine: Machine,
+    /// A run folder (its newest checkpoint) or one of its checkpoints
+    #[arg(long, value_name = "DIR")]
+    pub checkpoint: Option<PathBuf>,
+    /// Results as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Play {
+    #[command(flatten)]
+    pub source: Source,
+    #[command(flatten)]
+    pub machine: Machine,
+    /// A question, or a task record as JSON [default: the first task of the workflow]
+    #[arg(long)]
+    pub task: Option<String>,
+    /// A run folder (its newest checkpoint) or one of its checkpoints
+    #[arg(long, value_name = "DIR")]
+    pub checkpoint: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Grade {
+    #[command(flatten)]
+    pub source: Source,
+    /// Whose answers they are [default: the last agent of the turns]
+    #[arg(long)]
+    pub agent: Option<String>,
+    /// One JSON object per line: {"correct": true}
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum Sandbox {
+    /// Run a program as an agent's code would be run
+    Run(SandboxRun),
+}
+
+#[derive(Args)]
+pub struct SandboxRun {
+    /// A Python program
+    pub file: PathBuf,
+    /// Seconds it may take
+    #[arg(long, default_value_t = 20)]
+    pub timeout: u64,
+    /// MiB it may use
+    #[arg(long, default_value_t = 256)]
+    pub memory: u64,
+}

@@ -1,0 +1,103 @@
+//! The plugins of a workflow, loaded once: what the check asks, and what a run plays with.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use mas_dsl::workflow::Plugin as Wanted;
+use mas_dsl::{Catalog, Fact, FactKind, Item, ItemKind};
+use pl_plugin::{Plugin, PluginSpec};
+use pl_wasm::{Engine, EngineConfig};
+use tokio::runtime::Handle;
+
+use crate::exit::Stop;
+use crate::places;
+
+/// The built-in plugin `std`.
+const STD_CHAT: &[u8] = include_bytes!(concat!(env!("PL_HOST_PLUGINS"), "/std_chat.wasm"));
+
+/// Loads plugins on demand, through the compile cache.
+pub struct Plugins {
+    engine: Engine,
+    runtime: Handle,
+    /// Where paths in the workflow start from.
+    folder: PathBuf,
+    loaded: RefCell<BTreeMap<String, Plugin>>,
+}
+
+impl Plugins {
+    pub fn new(folder: &Path, runtime: &Handle) -> Result<Plugins, Stop> {
+        let config = EngineConfig::plugins().cache_dir(places::cache()?.join("compiled"));
+        let engine = Engine::new(config).map_err(Stop::failed)?;
+        Ok(Plugins {
+            engine,
+            runtime: runtime.clone(),
+            folder: folder.to_path_buf(),
+            loaded: RefCell::default(),
+        })
+    }
+
+    /// The plugin, compiled and described.
+    pub fn get(&self, wanted: &Wanted) -> Result<Plugin, String> {
+        if let Some(plugin) = self.loaded.borrow().get(&wanted.name) {
+            return Ok(plugin.clone());
+        }
+        let plugin = self.load(wanted)?;
+        self.loaded.borrow_mut().insert(wanted.name.clone(), plugin.clone());
+        Ok(plugin)
+    }
+
+    fn load(&self, wanted: &Wanted) -> Result<Plugin, String> {
+        let spec = PluginSpec {
+            name: wanted.name.clone(),
+            memory: wanted.memory,
+            fuel: wanted.fuel,
+            timeout: wanted.timeout,
+        };
+        let bytes = match &wanted.path {
+            None => Cow::Borrowed(STD_CHAT),
+            Some(path) => {
+                let path = places::plugin(&self.folder, path)?;
+                Cow::Owned(std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?)
+            }
+        };
+        self.runtime.block_on(Plugin::load(&self.engine, spec, &bytes)).map_err(|e| e.to_string())
+    }
+
+    /// Hash of each loaded plugin by name.
+    pub fn hashes(&self) -> BTreeMap<String, String> {
+        self.loaded.borrow().iter().map(|(name, plugin)| (name.clone(), plugin.hash())).collect()
+    }
+}
+
+impl Catalog for Plugins {
+    fn items(&self, wanted: &Wanted) -> Result<Vec<Item>, String> {
+        Ok(self.get(wanted)?.items().iter().map(item).collect())
+    }
+}
+
+fn item(item: &pl_plugin::Item) -> Item {
+    Item {
+        kind: match item.kind {
+            pl_plugin::ItemKind::Environment => ItemKind::Environment,
+            pl_plugin::ItemKind::Agent => ItemKind::Agent,
+            pl_plugin::ItemKind::Reward => ItemKind::Reward,
+        },
+        name: item.name.clone(),
+        doc: item.doc.clone(),
+        settings_schema: item.settings_schema.clone(),
+        facts: item
+            .facts
+            .iter()
+            .map(|fact| Fact {
+                name: fact.name.clone(),
+                kind: match fact.kind {
+                    pl_plugin::FactKind::Boolean => FactKind::Boolean,
+                    pl_plugin::FactKind::Number => FactKind::Number,
+                    pl_plugin::FactKind::Text => FactKind::Text,
+                },
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,152 @@
+//! `pl-host run`: trains the policies of a workflow.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use mas_dsl::workflow::{Train, Workflow};
+use pl_record::{Lock, RunFolder, hash_file};
+use pl_trainer::schedule::{self, Ending, State};
+use pl_trainer::checkpoint::Checkpoints;
+use tch::Device;
+use tokio::runtime::Runtime;
+
+use crate::arguments::{Format, Run};
+use crate::commands::evaluate::newest;
+use crate::exit::{Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::session::{Loaded, Team, device};
+use crate::stage::Players;
+
+/// A run that is ready to begin or to go on.
+struct Prepared {
+    loaded: Loaded,
+    team: Team,
+    folder: RunFolder,
+    state: State,
+    seed: u64,
+}
+
+pub fn run(options: &Run) -> Outcome {
+    let runtime = Runtime::new().map_err(Stop::failed)?;
+    let interrupt = Interrupt::listen(&runtime);
+    let device = device(options.device)?;
+    let mut run = match (&options.resume, &options.file) {
+        (Some(folder), _) => resume(&runtime, folder, device)?,
+        (None, Some(file)) => begin(&runtime, file, options, device)?,
+        (None, None) => return Err(Stop::input("give a workflow, or --resume DIR")),
+    };
+    let train = train(&run.loaded.workflow)?.clone();
+    let root = run.folder.root().to_path_buf();
+    let checkpoints = Checkpoints::new(RunFolder::checkpoints(&root), train.keep_checkpoints);
+    eprintln!("run folder {}", root.display());
+    let ending = {
+        let mut players = Players::new(&run.loaded, &run.team, &runtime, interrupt, run.seed)?;
+        let trainer = &mut run.team.trainer;
+        schedule::sync(&mut players, trainer, &mut run.folder, &checkpoints, &train, run.state)?
+    };
+    match ending {
+        Ending::Done => {
+            writeln!(std::io::stdout(), "{}", root.display())?;
+            Ok(())
+        }
+        Ending::Interrupted => Err(Stop::Interrupted(format!(
+            "stopped after a checkpoint; go on with: pl-host run --resume {}",
+            root.display()
+        ))),
+    }
+}
+
+fn train(workflow: &Workflow) -> Result<&Train, Stop> {
+    workflow.train.as_ref().ok_or_else(|| {
+        Stop::input(format!("workflow {} has no `train` block: add one, or use `play` or `evaluate`", workflow.name))
+    })
+}
+
+fn begin(runtime: &Runtime, file: &Path, options: &Run, device: Device) -> Result<Prepared, Stop> {
+    let loaded = Loaded::open(runtime, file, &options.overrides, Format::Human)?;
+    train(&loaded.workflow)?;
+    let root = match &options.out {
+        Some(out) if out.join("workflow.json").exists() => {
+            return Err(Stop::input(pl_record::Error::Occupied { path: out.clone() }));
+        }
+        Some(out) => out.clone(),
+        None => free_folder(&loaded.workflow.name),
+    };
+    let seed = options.seed.unwrap_or(0);
+    let team = Team::assemble(&loaded, device, seed)?;
+    let lock = lock(&loaded, &team, seed, device)?;
+    // Everything that can be wrong with the input has been found by now: nothing is left half-written.
+    let folder = RunFolder::create(&root, &loaded.text, &Stored::of(&loaded), &lock).map_err(Stop::failed)?;
+    Ok(Prepared { loaded, team, folder, state: State::default(), seed })
+}
+
+fn resume(runtime: &Runtime, root: &Path, device: Device) -> Result<Prepared, Stop> {
+    let stored: Stored = RunFolder::read_json(root, "workflow.json").map_err(Stop::input)?;
+    let lock: Lock = RunFolder::read_json(root, "lock.json").map_err(Stop::input)?;
+    let text = std::fs::read_to_string(root.join("workflow.mas")).unwrap_or_default();
+    let loaded = Loaded::resolved(runtime, stored.workflow, text, stored.folder)?;
+    train(&loaded.workflow)?;
+    let mut team = Team::assemble(&loaded, device, lock.seed)?;
+    let now = self::lock(&loaded, &team, lock.seed, device)?;
+    let differences = lock.differences(&now);
+    if !differences.is_empty() {
+        return Err(Stop::input(format!(
+            "{} can't go on as it began:\n  {}",
+            root.display(),
+            differences.join("\n  ")
+        )));
+    }
+    let state: State = match newest(&RunFolder::checkpoints(root))? {
+        None => State::default(),
+        Some(checkpoint) => {
+            let restored = team.trainer.load(&checkpoint).map_err(Stop::input)?;
+            serde_json::from_value(restored.state).map_err(|e| {
+                Stop::input(format!("{}: the state of the run can't be read: {e}", checkpoint.display()))
+            })?
+        }
+    };
+    let folder = RunFolder::resume(root, state.step, state.lengths).map_err(Stop::input)?;
+    eprintln!("going on after step {}", state.step);
+    Ok(Prepared { loaded, team, folder, state, seed: lock.seed })
+}
+
+/// What `workflow.json` holds: the resolved workflow, and where its relative paths start from.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Stored {
+    folder: PathBuf,
+    workflow: Workflow,
+}
+
+impl Stored {
+    fn of(loaded: &Loaded) -> Stored {
+        let folder = std::path::absolute(&loaded.folder).unwrap_or_else(|_| loaded.folder.clone());
+        Stored { folder, workflow: loaded.workflow.clone() }
+    }
+}
+
+/// runs/NAME, or the first of runs/NAME-2, runs/NAME-3, … that is free.
+fn free_folder(name: &str) -> PathBuf {
+    let numbered = (2u32..).map(|n| PathBuf::from(format!("runs/{name}-{n}")));
+    std::iter::once(PathBuf::from(format!("runs/{name}")))
+        .chain(numbered)
+        .find(|folder| !folder.exists())
+        .unwrap_or_else(|| PathBuf::from("runs").join(name))
+}
+
+fn lock(loaded: &Loaded, team: &Team, seed: u64, device: Device) -> Result<Lock, Stop> {
+    let data = loaded
+        .task_files()
+        .into_iter()
+        .map(|(name, path)| Ok((name, hash_file(&path).map_err(Stop::input)?)))
+        .collect::<Result<_, Stop>>()?;
+    Ok(Lock {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        contract: "0.1".to_owned(),
+        seed,
+        device: format!("{device:?}").to_lowercase(),
+        threads: tch::get_num_threads(),
+        plugins: loaded.plugins.hashes(),
+        models: team.model_hashes.clone(),
+        data,
+    })
+}

@@ -1,0 +1,245 @@
+//! From a workflow file to a team that can play: checked, loaded, served.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mas_dsl::workflow::{Evaluation, Tasks, Workflow};
+use mas_dsl::{Override, Source};
+use pl_inference::{Base, Engine, EngineConfig, PolicyWeights};
+use pl_model::Model;
+use pl_plugin::Services;
+use pl_rollout::{Cast, Player, TaskFile, TaskSource};
+use pl_sandbox::Sandbox;
+use pl_trainer::{Served, Trainer};
+use tch::Device;
+use tokio::runtime::Runtime;
+
+use crate::arguments::{DeviceChoice, Format};
+use crate::catalog::Plugins;
+use crate::commands::sandbox::LazyPython;
+use crate::exit::Stop;
+use crate::text::ModelText;
+use crate::{places, progress};
+
+/// A checked workflow with its plugins.
+pub struct Loaded {
+    pub workflow: Workflow,
+    /// As written.
+    pub text: String,
+    /// Where paths in the file start from.
+    pub folder: PathBuf,
+    pub plugins: Plugins,
+}
+
+impl Loaded {
+    /// Reads and checks a file. Diagnostics go to stderr.
+    pub fn open(
+        runtime: &Runtime,
+        file: &Path,
+        overrides: &[Override],
+        format: Format,
+    ) -> Result<Loaded, Stop> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|e| Stop::input(format!("cannot read {}: {e}", file.display())))?;
+        let folder = match file.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        let plugins = Plugins::new(&folder, runtime.handle())?;
+        let source = Source { name: file.display().to_string(), text: text.clone() };
+        let checked = mas_dsl::check(&source, overrides, &plugins);
+        if !checked.diagnostics.is_empty() {
+            use std::io::IsTerminal;
+            let rendered = match format {
+                Format::Human => {
+                    mas_dsl::render::human(&checked.diagnostics, &source, std::io::stderr().is_terminal())
+                }
+                Format::Short => mas_dsl::render::short(&checked.diagnostics, &source),
+                Format::Json => format!("{:#}\n", mas_dsl::render::json(&checked.diagnostics, &source)),
+            };
+            eprint!("{rendered}");
+        }
+        let workflow = checked.workflow.ok_or(Stop::Diagnosed)?;
+        Ok(Loaded { workflow, text, folder, plugins })
+    }
+
+    /// A workflow that was checked when its run began.
+    pub fn resolved(
+        runtime: &Runtime,
+        workflow: Workflow,
+        text: String,
+        folder: PathBuf,
+    ) -> Result<Loaded, Stop> {
+        let plugins = Plugins::new(&folder, runtime.handle())?;
+        Ok(Loaded { workflow, text, folder, plugins })
+    }
+
+    fn plugin(&self, index: usize) -> Result<pl_plugin::Plugin, Stop> {
+        let wanted = &self.workflow.plugins[index];
+        self.plugins.get(wanted).map_err(|e| Stop::input(format!("plugin {}: {e}", wanted.name)))
+    }
+
+    pub fn environment(&self) -> Result<pl_plugin::Environment, Stop> {
+        let wanted = &self.workflow.scenarios[0].environment;
+        let sandbox: Arc<dyn Sandbox> = Arc::new(LazyPython::new(&self.workflow.sandbox));
+        pl_plugin::Environment::new(
+            &self.plugin(wanted.plugin)?,
+            &wanted.item,
+            wanted.settings.clone(),
+            Services { sandbox },
+        )
+        .map_err(|e| Stop::input(format!("environment {}: {e}", wanted.name)))
+    }
+
+    pub fn agent(&self, index: usize) -> Result<pl_plugin::Agent, Stop> {
+        let wanted = &self.workflow.agents[index];
+        pl_plugin::Agent::new(&self.plugin(wanted.plugin)?, &wanted.item, wanted.settings.clone())
+            .map_err(|e| Stop::input(format!("agent {}: {e}", wanted.name)))
+    }
+
+    pub fn reward(&self) -> Result<pl_plugin::Reward, Stop> {
+        let wanted = &self.workflow.scenarios[0].reward;
+        pl_plugin::Reward::new(&self.plugin(wanted.plugin)?, &wanted.item, wanted.settings.clone())
+            .map_err(|e| Stop::input(format!("reward {}: {e}", wanted.name)))
+    }
+
+    /// Opens a source of tasks; a file is read and checked whole.
+    pub async fn tasks(
+        &self,
+        tasks: &Tasks,
+        environment: &Arc<pl_plugin::Environment>,
+        shuffle: Option<u64>,
+    ) -> Result<TaskSource, Stop> {
+        match tasks {
+            Tasks::File(path) => {
+                let path = places::tasks(&self.folder, path).map_err(Stop::input)?;
+                let file = TaskFile::read(&path, environment.as_ref(), shuffle).await.map_err(Stop::input)?;
+                Ok(TaskSource::File(Arc::new(file)))
+            }
+            Tasks::Generated { split, level } => Ok(TaskSource::Generated {
+                environment: self.workflow.scenarios[0].environment.name.clone(),
+                generator: environment.clone(),
+                split: split.clone(),
+                level: *level,
+            }),
+        }
+    }
+
+    /// Files of tasks that the workflow names, by their setting.
+    pub fn task_files(&self) -> Vec<(String, PathBuf)> {
+        let named = |name: &str, tasks: &Tasks| match tasks {
+            Tasks::File(path) => Some((name.to_owned(), places::tasks(&self.folder, path).ok()?)),
+            Tasks::Generated { .. } => None,
+        };
+        let environment = &self.workflow.scenarios[0].environment;
+        let evaluations = self.workflow.evaluations.iter();
+        std::iter::once(named(&environment.name, &environment.tasks))
+            .chain(evaluations.map(|e: &Evaluation| named(&e.name, &e.tasks)))
+            .flatten()
+            .collect()
+    }
+}
+
+/// A loaded workflow whose policies are served.
+pub struct Team {
+    pub trainer: Trainer,
+    pub engine: Engine,
+    pub environment: Arc<pl_plugin::Environment>,
+    pub cast: Arc<Cast>,
+    /// Of each of the workflow's models, by name.
+    pub model_hashes: BTreeMap<String, String>,
+}
+
+impl Team {
+    /// Loads the models and starts generation.
+    pub fn assemble(loaded: &Loaded, device: Device, seed: u64) -> Result<Team, Stop> {
+        let workflow = &loaded.workflow;
+        let spinner = progress::spinner("loading models");
+        let models = workflow
+            .models
+            .iter()
+            .map(|model| {
+                let path = places::model(&loaded.folder, &model.source)
+                    .map_err(|e| Stop::input(format!("model {}: {e}", model.name)))?;
+                Model::load(&path, device).map_err(|e| Stop::input(format!("model {}: {e}", model.name)))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let names = workflow.models.iter().map(|model| model.name.clone());
+        let model_hashes = names.zip(models.iter().map(|model| model.hash.clone())).collect();
+        let trainer = Trainer::new(workflow, &loaded.folder, models, seed, device).map_err(Stop::input)?;
+        let engine = start_engine(&trainer)?;
+        spinner.finish_and_clear();
+        let environment = Arc::new(loaded.environment()?);
+        let cast = Arc::new(cast(loaded, &trainer, &engine, environment.clone())?);
+        Ok(Team { trainer, engine, environment, cast, model_hashes })
+    }
+}
+
+fn start_engine(trainer: &Trainer) -> Result<Engine, Stop> {
+    let bases = trainer
+        .bases()
+        .iter()
+        .map(|model| Base {
+            config: model.config.clone(),
+            weights: model.weights.shallow(),
+            tokenizer: Arc::clone(&model.tokenizer),
+        })
+        .collect();
+    let weights = |s: Served| PolicyWeights { base: s.base, adapter: s.adapter, version: s.version };
+    let policies = trainer.policies().into_iter().map(weights).collect();
+    Engine::start(bases, policies, EngineConfig::default()).map_err(Stop::failed)
+}
+
+fn cast(
+    loaded: &Loaded,
+    trainer: &Trainer,
+    engine: &Engine,
+    environment: Arc<pl_plugin::Environment>,
+) -> Result<Cast, Stop> {
+    let scenario = &loaded.workflow.scenarios[0];
+    let texts: Vec<Arc<ModelText>> = trainer
+        .bases()
+        .iter()
+        .map(|model| {
+            Arc::new(ModelText {
+                tokenizer: Arc::clone(&model.tokenizer),
+                template: Arc::clone(&model.template),
+            })
+        })
+        .collect();
+    let bases: Vec<usize> = trainer.policies().iter().map(|served| served.base).collect();
+    let mut players = Vec::new();
+    for (index, agent) in loaded.workflow.agents.iter().enumerate() {
+        players.push(Player {
+            name: agent.name.clone(),
+            agent: Arc::new(loaded.agent(index)?),
+            encoder: texts[bases[agent.policy]].clone(),
+            policy: agent.policy,
+            temperature: agent.temperature,
+            max_tokens: agent.max_tokens,
+        });
+    }
+    Ok(Cast {
+        environment,
+        players,
+        reward: Arc::new(loaded.reward()?),
+        team_weight: scenario.reward.team,
+        local_weight: scenario.reward.local,
+        turns: scenario.turns.clone(),
+        generator: Arc::new(engine.clone()),
+    })
+}
+
+/// The device that was asked for.
+pub fn device(choice: DeviceChoice) -> Result<Device, Stop> {
+    let cuda = || tch::Cuda::is_available();
+    match choice {
+        DeviceChoice::Cpu => Ok(Device::Cpu),
+        DeviceChoice::Auto => Ok(if cuda() { Device::Cuda(0) } else { Device::Cpu }),
+        DeviceChoice::Cuda if cuda() => Ok(Device::Cuda(0)),
+        DeviceChoice::Cuda => {
+            Err(Stop::input("--device cuda: this libtorch sees no CUDA device; use --device cpu"))
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Many episodes in flight: a step's tasks played to the end, retried where they fail, sorted by key.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream;
+use mas_dsl::workflow::Rollout;
+use pl_plugin::Task;
+use pl_record::Transition;
+
+use crate::record::{Context, Played, Said, Summary};
+use crate::{Cast, Error, Failure, Phase, Place, play_flat, play_tree};
+
+/// Tries at one episode before the batch does without it.
+const ATTEMPTS: u32 = 3;
+
+/// What to play.
+#[derive(Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub phase: Phase,
+    pub step: u64,
+    pub tasks: Vec<Arc<Task>>,
+    pub mode: Rollout,
+    /// Flat: episodes per task. Tree: candidates per node.
+    pub samples: u32,
+    /// Episodes (or trees) at a time.
+    pub in_flight: usize,
+    /// Versions of all policies.
+    pub versions: Arc<[u64]>,
+}
+
+/// What was played.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    /// Sorted by key.
+    pub transitions: Vec<Transition>,
+    /// Sorted by task and sample.
+    pub episodes: Vec<Summary>,
+    /// One transcript per episode, in the same order.
+    pub transcripts: Vec<Vec<Said>>,
+    /// Every fault, also those made good by another try.
+    pub failures: Vec<Failure>,
+    /// Episodes given up after all tries.
+    pub lost: usize,
+}
+
+/// How far a batch is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    pub done: usize,
+    pub total: usize,
+    /// Tokens sampled by the episodes that are done.
+    pub tokens: u64,
+}
+
+/// Plays all episodes of a plan. The result does not depend on `in_flight` or on timing.
+///
+/// # Errors
+/// [`Error::NoEpisode`] where not a single one could be played.
+pub async fn play_batch(
+    cast: Arc<Cast>,
+    plan: &Plan,
+    mut progress: impl FnMut(Progress),
+) -> Result<Batch, Error> {
+    let samples = if plan.mode == Rollout::Flat { plan.samples } else { 1 };
+    let places: Vec<(u32, u32)> =
+        (0..plan.tasks.len() as u32).flat_map(|task| (0..samples).map(move |sample| (task, sample))).collect();
+    let total = places.len();
+    let mut running = stream::iter(places.into_iter().map(|(task, sample)| {
+        let (cast, plan) = (Arc::clone(&cast), plan.clone());
+        tokio::spawn(async move { play_stubbornly(&cast, &plan, task, sample).await })
+    }))
+    .buffer_unordered(plan.in_flight.max(1));
+    let mut played: Vec<Played> = Vec::new();
+    let mut batch = Batch::default();
+    let mut state = Progress { done: 0, total, tokens: 0 };
+    progress(state);
+    while let Some(result) = running.next().await {
+        let (episode, failures) = result?;
+        batch.failures.extend(failures);
+        state.done += 1;
+        match episode {
+            Some(episode) => {
+                state.tokens += episode.summary.tokens;
+                played.push(episode);
+            }
+            None => batch.lost += 1,
+        }
+        progress(state);
+    }
+    drop(running);
+    played.sort_by_key(|p| (p.summary.task, p.summary.sample));
+    for episode in played {
+        batch.transitions.extend(episode.transitions);
+        batch.episodes.push(episode.summary);
+        batch.transcripts.push(episode.transcript);
+        batch.failures.extend(episode.failures);
+    }
+    batch.transitions.sort_by(|a, b| a.key.cmp(&b.key));
+    batch.failures.sort();
+    if batch.episodes.is_empty() && total > 0 {
+        let cause = batch.failures.first().map_or_else(String::new, |f| {
+            let agent = f.agent.as_ref().map(|a| format!(", agent {a}")).unwrap_or_default();
+            format!("task {}{agent}, {}: {}", f.task_id, f.stage, f.cause)
+        });
+        return Err(Error::NoEpisode { episodes: total, step: plan.step, cause });
+    }
+    Ok(batch)
+}
+
+/// Plays one episode, again under fresh streams where it fails.
+async fn play_stubbornly(cast: &Cast, plan: &Plan, task: u32, sample: u32) -> (Option<Played>, Vec<Failure>) {
+    let mut failures = Vec::new();
+    for attempt in 0..ATTEMPTS {
+        let context = Context {
+            place: Place {
+                seed: plan.seed,
+                phase: plan.phase.clone(),
+                step: plan.step,
+                task,
+                sample,
+                attempt,
+            },
+            task: Arc::clone(&plan.tasks[task as usize]),
+            versions: Arc::clone(&plan.versions),
+            candidates: plan.samples,
+        };
+        let result = match plan.mode {
+            Rollout::Flat => play_flat(cast, &context).await,
+            Rollout::Tree => play_tree(cast, &context).await,
+        };
+        match result {
+            Ok(played) => return (Some(played), failures),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    (None, failures)
+}

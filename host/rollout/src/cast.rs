@@ -1,0 +1,79 @@
+//! Who plays: the parts of a workflow, ready to act.
+//!
+//! The traits are the seam between the interpreter and the plugin host: the interpreter knows turns and
+//! candidates, not components.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mas_dsl::workflow::Turns;
+use pl_inference::Generate;
+use pl_plugin::{Completion, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Turn};
+
+use crate::Fault;
+
+/// Makes episodes of one environment.
+#[async_trait]
+pub trait Environment: Send + Sync {
+    /// `seed` fixes the start, `stream` (a ChaCha key) all later randomness.
+    async fn start(&self, task: &Task, seed: u64, stream: [u8; 32]) -> Result<Box<dyn Episode>, Fault>;
+    async fn restore(&self, snapshot: &Snapshot) -> Result<Box<dyn Episode>, Fault>;
+}
+
+/// One copy of an environment.
+#[async_trait]
+pub trait Episode: Send {
+    async fn view(&mut self, agent: &str) -> Result<String, Fault>;
+    /// Pairs of agent and action, applied together.
+    async fn apply(&mut self, actions: &[(String, String)]) -> Result<Outcome, Fault>;
+    async fn snapshot(&mut self) -> Result<Snapshot, Fault>;
+    /// False once a wall clock, not the code, decided something that the environment has seen.
+    fn reproducible(&self) -> bool {
+        true
+    }
+}
+
+/// Asks and understands; keeps nothing.
+#[async_trait]
+pub trait Agent: Send + Sync {
+    async fn prompt(&self, view: &str, turn: &Turn) -> Result<Option<PromptRequest>, Fault>;
+    async fn parse(&self, view: &str, completion: &Completion) -> Result<String, Fault>;
+}
+
+/// Scores what has just been applied.
+#[async_trait]
+pub trait Reward: Send + Sync {
+    async fn score(&self, task: &Task, actions: &[(String, String)], outcome: &Outcome)
+    -> Result<Scores, Fault>;
+}
+
+/// Messages to token ids: a model's chat template and tokenizer.
+pub trait Encode: Send + Sync {
+    /// The prompt of one completion, generation prompt included.
+    fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Fault>;
+}
+
+/// An agent with what stands behind it.
+#[derive(Clone)]
+pub struct Player {
+    pub name: String,
+    pub agent: Arc<dyn Agent>,
+    pub encoder: Arc<dyn Encode>,
+    /// Index into the workflow's policies.
+    pub policy: usize,
+    pub temperature: f64,
+    pub max_tokens: u32,
+}
+
+/// Everything an episode needs.
+#[derive(Clone)]
+pub struct Cast {
+    pub environment: Arc<dyn Environment>,
+    /// By agent index.
+    pub players: Vec<Player>,
+    pub reward: Arc<dyn Reward>,
+    pub team_weight: f64,
+    pub local_weight: f64,
+    pub turns: Turns,
+    pub generator: Arc<dyn Generate>,
+}

@@ -1,0 +1,80 @@
+//! The plugin host's types in the interpreter's roles.
+
+use async_trait::async_trait;
+use pl_plugin::{Completion, Outcome, PromptRequest, Scores, Snapshot, Stream, Task, Turn};
+
+use crate::tasks::Generator;
+use crate::{Agent, Environment, Episode, Fault, Reward};
+
+/// What a plugin refused is told in its own words; everything else with the host's.
+fn fault(stage: &'static str) -> impl FnOnce(pl_plugin::Error) -> Fault {
+    move |error| {
+        let reproducible = error.reproducible();
+        let cause = match error.refusal() {
+            Some((_, words)) => words.to_owned(),
+            None => error.to_string(),
+        };
+        Fault { agent: None, stage, cause, reproducible }
+    }
+}
+
+#[async_trait]
+impl Environment for pl_plugin::Environment {
+    async fn start(&self, task: &Task, seed: u64, stream: [u8; 32]) -> Result<Box<dyn Episode>, Fault> {
+        let episode = self.start(task, seed, Stream::new(stream)).await.map_err(fault("start"))?;
+        Ok(Box::new(episode))
+    }
+
+    async fn restore(&self, snapshot: &Snapshot) -> Result<Box<dyn Episode>, Fault> {
+        Ok(Box::new(self.restore(snapshot).await.map_err(fault("restore"))?))
+    }
+}
+
+#[async_trait]
+impl Generator for pl_plugin::Environment {
+    async fn tasks(&self, split: &str, start: u64, count: u32, level: u32) -> Result<Vec<Task>, Fault> {
+        self.tasks(split, start, count, level).await.map_err(fault("tasks"))
+    }
+}
+
+#[async_trait]
+impl Episode for pl_plugin::Episode {
+    async fn view(&mut self, agent: &str) -> Result<String, Fault> {
+        self.view(agent).await.map_err(fault("view"))
+    }
+
+    async fn apply(&mut self, actions: &[(String, String)]) -> Result<Outcome, Fault> {
+        self.apply(actions.to_vec()).await.map_err(fault("apply"))
+    }
+
+    async fn snapshot(&mut self) -> Result<Snapshot, Fault> {
+        self.snapshot().await.map_err(fault("snapshot"))
+    }
+
+    fn reproducible(&self) -> bool {
+        self.reproducible()
+    }
+}
+
+#[async_trait]
+impl Agent for pl_plugin::Agent {
+    async fn prompt(&self, view: &str, turn: &Turn) -> Result<Option<PromptRequest>, Fault> {
+        self.prompt(view, turn).await.map_err(fault("prompt"))
+    }
+
+    async fn parse(&self, view: &str, completion: &Completion) -> Result<String, Fault> {
+        self.parse(view, completion).await.map_err(fault("parse"))
+    }
+}
+
+#[async_trait]
+impl Reward for pl_plugin::Reward {
+    async fn score(
+        &self,
+        task: &Task,
+        actions: &[(String, String)],
+        outcome: &Outcome,
+    ) -> Result<Scores, Fault> {
+        self.score(task, actions, outcome).await.map_err(fault("score"))
+    }
+}

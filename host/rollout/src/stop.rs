@@ -1,0 +1,166 @@
+//! One stop of the turn cursor: agents of a node are asked, answer, act together and are scored.
+//!
+//! Flat and tree sampling both play their stops with these pieces.
+
+use std::sync::Arc;
+
+use futures::future::try_join_all;
+use mas_dsl::workflow::Node;
+use pl_inference::{Completion, Finish, Request};
+use pl_plugin::{Message, Outcome, Scores, Task, Turn};
+use serde_json::{Map, Value};
+
+use crate::turns::{Cursor, LastReward};
+use crate::{Cast, Episode, Fault};
+
+/// A question put to one agent at this stop.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// Index into the cast's players.
+    pub agent: usize,
+    /// The agent's earlier visits.
+    pub visit: u32,
+    pub view: String,
+    pub messages: Vec<Message>,
+    pub prompt: Arc<[u32]>,
+    pub stop: Arc<[String]>,
+}
+
+/// A completion and what it means.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub completion: Completion,
+    /// JSON.
+    pub action: String,
+}
+
+/// What came of the joint action of a stop.
+#[derive(Debug, Clone)]
+pub struct Step {
+    pub outcome: Outcome,
+    pub scores: Scores,
+}
+
+impl Cast {
+    /// Reads the views of a node's agents, all from one state, and makes their prompts. An agent that skips
+    /// the turn has no question.
+    pub(crate) async fn ask(
+        &self,
+        episode: &mut dyn Episode,
+        node: &Node,
+        cursor: &Cursor,
+    ) -> Result<Vec<Question>, Fault> {
+        let mut questions = Vec::with_capacity(node.agents.len());
+        for &index in &node.agents {
+            let Some(player) = self.players.get(index) else { continue };
+            let named = |fault: Fault| Fault { agent: Some(player.name.clone()), ..fault };
+            let view = episode.view(&player.name).await.map_err(named)?;
+            let turn = Turn { agent: player.name.clone(), visit: cursor.visits(index) };
+            let Some(request) = player.agent.prompt(&view, &turn).await.map_err(named)? else { continue };
+            if !request.tools.is_empty() {
+                return Err(Fault::of(&player.name, "prompt", "tools in a request are not supported yet"));
+            }
+            let prompt = player.encoder.encode(&request.messages).map_err(named)?;
+            questions.push(Question {
+                agent: index,
+                visit: turn.visit,
+                view,
+                messages: request.messages,
+                prompt: prompt.into(),
+                stop: request.stop.into(),
+            });
+        }
+        Ok(questions)
+    }
+
+    /// Samples one answer per seed.
+    pub(crate) async fn answer(
+        &self,
+        question: &Question,
+        seeds: Vec<[u8; 32]>,
+    ) -> Result<Vec<Answer>, Fault> {
+        let player = &self.players[question.agent];
+        let wanted = seeds.len();
+        let request = Request {
+            policy: player.policy,
+            prompt: Arc::clone(&question.prompt),
+            seeds,
+            max_tokens: player.max_tokens,
+            temperature: player.temperature,
+            stop: Arc::clone(&question.stop),
+        };
+        let completions = self
+            .generator
+            .generate(request)
+            .await
+            .map_err(|e| Fault::of(&player.name, "generation", e))?;
+        if completions.len() != wanted {
+            let cause = format!("{wanted} completions were asked for, {} came", completions.len());
+            return Err(Fault::of(&player.name, "generation", cause));
+        }
+        try_join_all(completions.into_iter().map(|completion| self.parse(question, completion))).await
+    }
+
+    async fn parse(&self, question: &Question, completion: Completion) -> Result<Answer, Fault> {
+        let player = &self.players[question.agent];
+        let finish = match completion.finish {
+            Finish::Stop => pl_plugin::Finish::Stop,
+            Finish::Length => pl_plugin::Finish::Length,
+        };
+        let said = pl_plugin::Completion::new(completion.text.clone(), finish);
+        let action = player
+            .agent
+            .parse(&question.view, &said)
+            .await
+            .map_err(|fault| Fault { agent: Some(player.name.clone()), ..fault })?;
+        Ok(Answer { completion, action })
+    }
+
+    /// Applies the joint action and scores it at once, before anything else touches the environment.
+    pub(crate) async fn act(
+        &self,
+        episode: &mut dyn Episode,
+        task: &Task,
+        joint: &[(&Question, &Answer)],
+    ) -> Result<Step, Fault> {
+        let actions: Vec<(String, String)> = joint
+            .iter()
+            .map(|(question, answer)| (self.players[question.agent].name.clone(), answer.action.clone()))
+            .collect();
+        let outcome = episode.apply(&actions).await?;
+        let scores = self.reward.score(task, &actions, &outcome).await?;
+        Ok(Step { outcome, scores })
+    }
+}
+
+impl Step {
+    /// Team weight times team part plus local weight times local part.
+    pub fn reward(&self, cast: &Cast, agent: usize) -> f64 {
+        cast.team_weight * self.scores.team + cast.local_weight * self.local(cast, agent)
+    }
+
+    pub fn local(&self, cast: &Cast, agent: usize) -> f64 {
+        self.own(cast, agent).map_or(0.0, |s| s.reward)
+    }
+
+    pub fn success(&self, cast: &Cast, agent: usize) -> bool {
+        self.own(cast, agent).is_some_and(|s| s.success)
+    }
+
+    fn own(&self, cast: &Cast, agent: usize) -> Option<&pl_plugin::AgentScore> {
+        let name = &cast.players[agent].name;
+        self.scores.local.iter().find(|s| s.agent == *name)
+    }
+
+    /// What conditions read as `reward.*` after this step.
+    pub fn last_reward(&self, cast: &Cast, agents: &[usize]) -> LastReward {
+        let reward = |&agent: &usize| {
+            (cast.players[agent].name.clone(), Value::from(self.reward(cast, agent)))
+        };
+        LastReward {
+            team: self.scores.team,
+            success: self.scores.success,
+            agents: agents.iter().map(reward).collect::<Map<_, _>>(),
+        }
+    }
+}

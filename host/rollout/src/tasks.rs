@@ -1,0 +1,132 @@
+//! Where a step's tasks come from: a file, read and checked whole before anything is played, or the
+//! environment's generator.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pl_plugin::Task;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::{Environment, Error, Fault};
+
+/// Makes tasks by index.
+#[async_trait]
+pub trait Generator: Send + Sync {
+    async fn tasks(&self, split: &str, start: u64, count: u32, level: u32) -> Result<Vec<Task>, Fault>;
+}
+
+/// Tasks without end, addressed by position: position n is the same task in every run.
+#[derive(Clone)]
+pub enum TaskSource {
+    File(Arc<TaskFile>),
+    Generated { environment: String, generator: Arc<dyn Generator>, split: String, level: u32 },
+}
+
+/// The records of a JSONL file, in an order that is shuffled anew each pass.
+pub struct TaskFile {
+    tasks: Vec<Task>,
+    /// None keeps the file's order.
+    shuffle: Option<u64>,
+}
+
+impl TaskSource {
+    /// Tasks at `start..start + count`.
+    pub async fn take(&self, start: u64, count: u32) -> Result<Vec<Arc<Task>>, Error> {
+        match self {
+            TaskSource::File(file) => Ok((start..start + u64::from(count)).map(|n| file.at(n)).collect()),
+            TaskSource::Generated { environment, generator, split, level } => {
+                let failed = |cause: String| Error::Generator { environment: environment.clone(), cause };
+                let tasks = generator
+                    .tasks(split, start, count, *level)
+                    .await
+                    .map_err(|fault| failed(fault.to_string()))?;
+                if tasks.len() != count as usize {
+                    return Err(failed(format!("{count} tasks were asked for, {} came", tasks.len())));
+                }
+                Ok(tasks.into_iter().map(Arc::new).collect())
+            }
+        }
+    }
+
+    /// How many different tasks there are; none: no end.
+    pub fn len(&self) -> Option<usize> {
+        match self {
+            TaskSource::File(file) => Some(file.tasks.len()),
+            TaskSource::Generated { .. } => None,
+        }
+    }
+}
+
+impl TaskFile {
+    /// Reads a JSONL file and lets the environment start an episode on every record, so that a bad one is
+    /// found now and not in the middle of a run.
+    ///
+    /// # Errors
+    /// [`Error::Record`] with file and line of the first bad record.
+    pub async fn read(
+        path: &Path,
+        environment: &dyn Environment,
+        shuffle: Option<u64>,
+    ) -> Result<TaskFile, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| Error::Tasks { path: path.to_path_buf(), source })?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let mut tasks = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            if line.trim().is_empty() {
+                continue;
+            }
+            let task = Task { id: format!("{stem}:{}", index + 1), data: line.to_owned() };
+            let bad = |message: String| Error::Record { path: PathBuf::from(path), line: index + 1, message };
+            serde_json::from_str::<serde::de::IgnoredAny>(line)
+                .map_err(|e| bad(format!("this is not JSON: {e}")))?;
+            environment.start(&task, 0, [0; 32]).await.map_err(|fault| bad(fault.cause))?;
+            tasks.push(task);
+        }
+        if tasks.is_empty() {
+            return Err(Error::NoTasks { path: path.to_path_buf() });
+        }
+        Ok(TaskFile { tasks, shuffle })
+    }
+
+    fn at(&self, position: u64) -> Arc<Task> {
+        let size = self.tasks.len() as u64;
+        let (pass, offset) = (position / size, (position % size) as usize);
+        let index = match self.shuffle {
+            None => offset,
+            Some(seed) => self.order(seed, pass)[offset],
+        };
+        Arc::new(self.tasks[index].clone())
+    }
+
+    /// The order of one pass: Fisher and Yates' shuffle under a stream of its own.
+    fn order(&self, seed: u64, pass: u64) -> Vec<usize> {
+        let mut hasher = blake3::Hasher::new_derive_key("pl-host task order v1");
+        hasher.update(&seed.to_le_bytes()).update(&pass.to_le_bytes());
+        let mut stream = ChaCha8Rng::from_seed(*hasher.finalize().as_bytes());
+        let mut order: Vec<usize> = (0..self.tasks.len()).collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, (stream.next_u64() % (last as u64 + 1)) as usize);
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_has_every_task_once_and_the_next_pass_another_order() {
+        let tasks = (0..50).map(|n| Task { id: n.to_string(), data: String::new() }).collect();
+        let file = TaskFile { tasks, shuffle: Some(3) };
+        let pass = |p: u64| (p * 50..p * 50 + 50).map(|n| file.at(n).id.clone()).collect::<Vec<_>>();
+        let mut sorted = pass(0);
+        sorted.sort_by_key(|id| id.parse::<u32>().unwrap());
+        assert_eq!(sorted, (0..50).map(|n| n.to_string()).collect::<Vec<_>>());
+        assert_ne!(pass(0), pass(1));
+        assert_eq!(pass(1), pass(1));
+    }
+}

@@ -1,0 +1,174 @@
+//! Tree sampling: at every stop, candidates from one state, each on its own copy; the episode goes on from
+//! the best.
+//!
+//! Between calls a state is a snapshot. No tree ever holds one copy of the environment while it waits for
+//! another, so that trees can't lock each other out of a full pool.
+
+use futures::future::{join_all, try_join_all};
+use mas_dsl::workflow::Node;
+use pl_plugin::Snapshot;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::Map;
+
+use crate::record::{Context, Played, Spot};
+use crate::stop::{Answer, Question, Step};
+use crate::turns::{Cursor, LastReward, Next};
+use crate::{Cast, Failure, Fault};
+
+/// Tries at one candidate before the group does without it.
+const TRIES: u32 = 3;
+
+/// A joint action that was applied to its own copy of the node's state.
+struct Candidate {
+    branch: u32,
+    /// One per question.
+    answers: Vec<Answer>,
+    step: Step,
+    /// After the step.
+    state: Snapshot,
+    reproducible: bool,
+}
+
+/// Plays one tree and keeps every candidate of every node.
+///
+/// # Errors
+/// The failure that ended it: one at the trunk, or a node none of whose candidates could be played.
+pub async fn play_tree(cast: &Cast, context: &Context) -> Result<Played, Failure> {
+    let place = &context.place;
+    let mut cursor = Cursor::new(cast.players.len());
+    let mut played = context.begin(cast);
+    let mut reward = LastReward::default();
+    let mut facts = Map::new();
+    let mut state = start(cast, context).await.map_err(|fault| context.failure(&fault, 0, None))?;
+    loop {
+        let index = match cursor.next(&cast.turns, &facts, &reward) {
+            Next::Node(index) => index,
+            Next::End => break,
+            Next::Truncated => {
+                played.summary.truncated = true;
+                break;
+            }
+        };
+        let stop = cursor.stops();
+        let failed = |fault| context.failure(&fault, stop, None);
+        let node = &cast.turns.nodes[index];
+        let mut trunk = cast.environment.restore(&state).await.map_err(failed)?;
+        let questions = cast.ask(trunk.as_mut(), node, &cursor).await.map_err(failed)?;
+        drop(trunk);
+        cursor.leave(index, &cast.turns);
+        if questions.is_empty() {
+            continue;
+        }
+        let grown = grow(cast, context, &state, &questions, stop, &mut played).await.map_err(failed)?;
+        let best = choose(cast, node, &grown, place.tie(stop));
+        let hash = state.hash();
+        for candidate in &grown {
+            let spot = Spot {
+                node_visit: stop,
+                branch: candidate.branch,
+                state: Some(&hash),
+                chosen: candidate.branch == best,
+            };
+            for (question, answer) in questions.iter().zip(&candidate.answers) {
+                played.transitions.push(context.transition(cast, question, answer, &candidate.step, &spot));
+            }
+        }
+        let Some(winner) = grown.into_iter().find(|c| c.branch == best) else { break };
+        let joint: Vec<_> = questions.iter().zip(&winner.answers).collect();
+        played.follow(cast, &joint, &winner.step);
+        state = winner.state;
+        if winner.step.outcome.done || winner.step.outcome.truncated {
+            break;
+        }
+        reward = winner.step.last_reward(cast, &node.agents);
+        facts = winner.step.outcome.facts;
+    }
+    played.summary.turns = cursor.stops();
+    Ok(played)
+}
+
+async fn start(cast: &Cast, context: &Context) -> Result<Snapshot, Fault> {
+    let place = &context.place;
+    let mut episode =
+        cast.environment.start(&context.task, place.start_seed(), place.environment()).await?;
+    episode.snapshot().await
+}
+
+/// Samples, applies and scores the candidates of a node. One that fails is sampled anew; after
+/// [`TRIES`] tries the group does without it.
+async fn grow(
+    cast: &Cast,
+    context: &Context,
+    state: &Snapshot,
+    questions: &[Question],
+    stop: u32,
+    played: &mut Played,
+) -> Result<Vec<Candidate>, Fault> {
+    let mut grown = Vec::new();
+    let mut wanted: Vec<u32> = (0..context.candidates).collect();
+    let mut last_fault = None;
+    for retry in 0..TRIES {
+        if wanted.is_empty() {
+            break;
+        }
+        let answers = try_join_all(questions.iter().map(|question| {
+            let seed = |&branch| context.place.completion(stop, question.agent as u32, branch, retry);
+            cast.answer(question, wanted.iter().map(seed).collect())
+        }))
+        .await?;
+        played.summary.tokens += answers.iter().flatten().map(|a| a.completion.tokens.len() as u64).sum::<u64>();
+        let joint = |at: usize| answers.iter().map(|a| a[at].clone()).collect::<Vec<_>>();
+        let tries = wanted
+            .iter()
+            .enumerate()
+            .map(|(at, &branch)| apply(cast, context, state, questions, branch, joint(at)));
+        let mut missing = Vec::new();
+        for (branch, result) in wanted.iter().copied().zip(join_all(tries).await) {
+            match result {
+                Ok(candidate) => {
+                    played.summary.reproducible &= candidate.reproducible;
+                    grown.push(candidate);
+                }
+                Err(fault) => {
+                    played.failures.push(context.failure(&fault, stop, Some(branch)));
+                    last_fault = Some(fault);
+                    missing.push(branch);
+                }
+            }
+        }
+        wanted = missing;
+    }
+    grown.sort_by_key(|candidate| candidate.branch);
+    match last_fault {
+        Some(fault) if grown.is_empty() => Err(fault),
+        _ => Ok(grown),
+    }
+}
+
+async fn apply(
+    cast: &Cast,
+    context: &Context,
+    state: &Snapshot,
+    questions: &[Question],
+    branch: u32,
+    answers: Vec<Answer>,
+) -> Result<Candidate, Fault> {
+    let mut episode = cast.environment.restore(state).await?;
+    let joint: Vec<_> = questions.iter().zip(&answers).collect();
+    let step = cast.act(episode.as_mut(), &context.task, &joint).await?;
+    let state = episode.snapshot().await?;
+    Ok(Candidate { branch, answers, step, state, reproducible: episode.reproducible() })
+}
+
+/// The branch with the highest mean reward of the node's agents; ties are drawn.
+fn choose(cast: &Cast, node: &Node, grown: &[Candidate], tie: [u8; 32]) -> u32 {
+    let total = |c: &Candidate| node.agents.iter().map(|&a| c.step.reward(cast, a)).sum::<f64>();
+    let best = grown.iter().map(total).fold(f64::NEG_INFINITY, f64::max);
+    let tied: Vec<u32> = grown.iter().filter(|c| total(c) >= best).map(|c| c.branch).collect();
+    let mut stream = ChaCha8Rng::from_seed(tie);
+    match tied.len() {
+        0 => 0,
+        count => tied[(stream.next_u64() % count as u64) as usize],
+    }
+}

@@ -1,0 +1,197 @@
+//! The turn cursor: which node of the graph comes next.
+
+use mas_dsl::workflow::{Comparison, Condition, Edge, Node, Target, Turns};
+use serde_json::{Map, Value};
+
+/// What `reward.*` means in a condition: the last step's scores.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LastReward {
+    pub team: f64,
+    pub success: bool,
+    /// Weighted reward of each agent that acted, by name.
+    pub agents: Map<String, Value>,
+}
+
+/// Where an episode stands in the turn graph.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cursor {
+    node: Option<usize>,
+    /// Visits so far, by agent index.
+    visits: Vec<u32>,
+    /// Stops so far.
+    stops: u32,
+}
+
+/// What follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    Node(usize),
+    End,
+    /// An agent would exceed the most visits allowed.
+    Truncated,
+}
+
+impl Cursor {
+    pub fn new(agents: usize) -> Cursor {
+        Cursor { node: None, visits: vec![0; agents], stops: 0 }
+    }
+
+    /// The agent's visits so far.
+    pub fn visits(&self, agent: usize) -> u32 {
+        self.visits.get(agent).copied().unwrap_or(0)
+    }
+
+    /// Stops so far.
+    pub fn stops(&self) -> u32 {
+        self.stops
+    }
+
+    /// Takes the first edge whose condition holds; where none does, the episode ends.
+    pub fn next(&self, turns: &Turns, facts: &Map<String, Value>, reward: &LastReward) -> Next {
+        let node = self.node.and_then(|n| turns.nodes.get(n));
+        let edges: &[Edge] = node.map_or(&turns.start, |n| &n.edges);
+        let turn = node.and_then(|n| n.agents.first()).map_or(0, |&agent| self.visits(agent));
+        let scope = Scope { facts, reward, turn };
+        let taken = edges.iter().find(|edge| edge.when.as_ref().is_none_or(|c| scope.holds(c)));
+        match taken.map(|edge| edge.to) {
+            None | Some(Target::End) => Next::End,
+            Some(Target::Node(to)) => match turns.nodes.get(to) {
+                Some(Node { agents, .. }) if agents.iter().all(|&a| self.visits(a) < turns.max) => Next::Node(to),
+                Some(_) => Next::Truncated,
+                None => Next::End,
+            },
+        }
+    }
+
+    /// Counts a stop at `node` whose agents have acted.
+    pub fn leave(&mut self, node: usize, turns: &Turns) {
+        self.node = Some(node);
+        self.stops += 1;
+        for &agent in turns.nodes.get(node).map_or(&[][..], |n| &n.agents) {
+            if let Some(visits) = self.visits.get_mut(agent) {
+                *visits += 1;
+            }
+        }
+    }
+}
+
+/// The values that a condition may read.
+struct Scope<'a> {
+    facts: &'a Map<String, Value>,
+    reward: &'a LastReward,
+    turn: u32,
+}
+
+impl Scope<'_> {
+    fn holds(&self, condition: &Condition) -> bool {
+        self.value(condition) == Value::Bool(true)
+    }
+
+    /// A fact or reward that is not there yet is null, which equals nothing and holds nowhere.
+    fn value(&self, condition: &Condition) -> Value {
+        match condition {
+            Condition::Literal(value) => value.clone(),
+            Condition::Fact(name) => self.facts.get(name).cloned().unwrap_or(Value::Null),
+            Condition::Turn => self.turn.into(),
+            Condition::Reward(name) => match name.as_str() {
+                "team" => self.reward.team.into(),
+                "success" => self.reward.success.into(),
+                agent => self.reward.agents.get(agent).cloned().unwrap_or(Value::Null),
+            },
+            Condition::Not(inner) => (!self.holds(inner)).into(),
+            Condition::And(left, right) => (self.holds(left) && self.holds(right)).into(),
+            Condition::Or(left, right) => (self.holds(left) || self.holds(right)).into(),
+            Condition::Compare(how, left, right) => {
+                compare(*how, &self.value(left), &self.value(right)).into()
+            }
+        }
+    }
+}
+
+fn compare(how: Comparison, left: &Value, right: &Value) -> bool {
+    use std::cmp::Ordering::{Equal, Greater, Less};
+    let order = match (left, right) {
+        (Value::Number(l), Value::Number(r)) => l.as_f64().partial_cmp(&r.as_f64()),
+        (Value::String(l), Value::String(r)) => Some(l.cmp(r)),
+        (Value::Bool(l), Value::Bool(r)) => Some(l.cmp(r)),
+        _ => None,
+    };
+    match how {
+        Comparison::Equal => order == Some(Equal),
+        Comparison::NotEqual => order != Some(Equal),
+        Comparison::Less => order == Some(Less),
+        Comparison::LessOrEqual => matches!(order, Some(Less | Equal)),
+        Comparison::Greater => order == Some(Greater),
+        Comparison::GreaterOrEqual => matches!(order, Some(Greater | Equal)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn edge(to: Target, when: Option<Condition>) -> Edge {
+        Edge { to, when }
+    }
+
+    /// start -> tool -> reason; reason -> end when env.agreed; reason -> tool
+    fn loop_of_two() -> Turns {
+        Turns {
+            max: 2,
+            start: vec![edge(Target::Node(0), None)],
+            nodes: vec![
+                Node { agents: vec![0], edges: vec![edge(Target::Node(1), None)] },
+                Node {
+                    agents: vec![1],
+                    edges: vec![
+                        edge(Target::End, Some(Condition::Fact("agreed".into()))),
+                        edge(Target::Node(0), None),
+                    ],
+                },
+            ],
+        }
+    }
+
+    fn facts(agreed: bool) -> Map<String, Value> {
+        json!({ "agreed": agreed }).as_object().cloned().unwrap()
+    }
+
+    #[test]
+    fn walks_the_loop_until_a_condition_or_the_limit_ends_it() {
+        let (turns, reward) = (loop_of_two(), LastReward::default());
+        let mut cursor = Cursor::new(2);
+        for expected in [0, 1, 0, 1] {
+            assert_eq!(cursor.next(&turns, &facts(false), &reward), Next::Node(expected));
+            cursor.leave(expected, &turns);
+        }
+        assert_eq!(cursor.next(&turns, &facts(true), &reward), Next::End);
+        assert_eq!(cursor.next(&turns, &facts(false), &reward), Next::Truncated);
+        assert_eq!((cursor.visits(0), cursor.stops()), (2, 4));
+    }
+
+    #[test]
+    fn conditions_compare_what_they_name() {
+        let reward = LastReward {
+            team: 0.5,
+            success: true,
+            agents: json!({"tool": 1.5}).as_object().cloned().unwrap(),
+        };
+        let facts = json!({"stage": "late", "left": 3}).as_object().cloned().unwrap();
+        let scope = Scope { facts: &facts, reward: &reward, turn: 2 };
+        let literal = |v: Value| Box::new(Condition::Literal(v));
+        let compare = |how, left: Condition, right: Value| {
+            scope.holds(&Condition::Compare(how, Box::new(left), literal(right)))
+        };
+        assert!(compare(Comparison::Equal, Condition::Fact("stage".into()), json!("late")));
+        assert!(compare(Comparison::Less, Condition::Fact("left".into()), json!(3.5)));
+        assert!(compare(Comparison::GreaterOrEqual, Condition::Turn, json!(2)));
+        assert!(compare(Comparison::Greater, Condition::Reward("tool".into()), json!(1)));
+        assert!(compare(Comparison::Equal, Condition::Reward("team".into()), json!(0.5)));
+        assert!(scope.holds(&Condition::Reward("success".into())));
+        // What is not there is equal to nothing.
+        assert!(!compare(Comparison::Equal, Condition::Fact("gone".into()), json!(1)));
+        assert!(compare(Comparison::NotEqual, Condition::Fact("gone".into()), json!(1)));
+        assert!(!scope.holds(&Condition::Fact("gone".into())));
+    }
+}

