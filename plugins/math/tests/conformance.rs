@@ -1,10 +1,12 @@
 //! The grader against the judgements of others: the tests of math-verify and of Hendrycks' MATH, and solutions of
 //! models to GSM8K's problems. What it judges otherwise stands in the snapshots.
 
+#![allow(clippy::expect_used, reason = "a test's helper")]
+
 use std::fs;
 use std::path::PathBuf;
 
-use maths::grader::grade;
+use maths::grader::{extract, grade};
 use serde::Deserialize;
 
 /// Answers in a snapshot are cut to this.
@@ -31,6 +33,14 @@ fn cases(file: &str) -> Option<Vec<Case>> {
     Some(cases.map(|line| serde_json::from_str(line).expect("a case is a JSON object")).collect())
 }
 
+/// What `pred` becomes on its way through an agent must be judged as `pred` itself is.
+fn judged(case: &Case) -> bool {
+    let direct = grade(&case.gold, &case.pred);
+    let extracted = extract::answer(&case.pred).is_some_and(|answer| grade(&case.gold, &answer));
+    assert_eq!(direct, extracted, "{} and {}", shown(&case.gold), shown(&case.pred));
+    direct
+}
+
 fn shown(text: &str) -> String {
     let length = text.chars().count();
     let end: String = text.chars().skip(length.saturating_sub(SHOWN)).collect();
@@ -39,7 +49,7 @@ fn shown(text: &str) -> String {
 
 /// Share judged as expected, and the others.
 fn judge(cases: &[Case]) -> (f64, Vec<String>) {
-    let wrong = cases.iter().filter(|case| grade(&case.gold, &case.pred) != (case.expected == 1));
+    let wrong = cases.iter().filter(|case| judged(case) != (case.expected == 1));
     let lines: Vec<_> = wrong
         .map(|case| {
             let verdict = if case.expected == 1 { "should be equal" } else { "should differ" };

@@ -216,9 +216,9 @@ fn last_number(text: &str) -> Option<(usize, usize)> {
     let mut last = None;
     let mut at = 0;
     while at < bytes.len() {
-        if !bytes[at].is_ascii_digit()
-            && !(bytes[at] == b'.' && bytes.get(at + 1).is_some_and(u8::is_ascii_digit))
-        {
+        // `.5` begins with its point.
+        let from = at + usize::from(bytes[at] == b'.');
+        if !bytes.get(from).is_some_and(u8::is_ascii_digit) {
             at += 1;
             continue;
         }

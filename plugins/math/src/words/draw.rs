@@ -51,7 +51,7 @@ impl Draw {
 
     /// A name.
     pub fn name(&mut self) -> &'static str {
-        *self.pick::<&str>(&NAMES)
+        self.pick::<&str>(&NAMES)
     }
 
     /// Two different names.
@@ -61,7 +61,7 @@ impl Draw {
 
     /// Things, in the plural.
     pub fn thing(&mut self) -> &'static str {
-        *self.pick::<&str>(&THINGS)
+        self.pick::<&str>(&THINGS)
     }
 
     /// Two different kinds of things.
@@ -71,7 +71,7 @@ impl Draw {
 
     /// What things are kept in, in the plural.
     pub fn container(&mut self) -> &'static str {
-        *self.pick::<&str>(&CONTAINERS)
+        self.pick::<&str>(&CONTAINERS)
     }
 
     fn two(&mut self, items: &[&'static str]) -> (&'static str, &'static str) {

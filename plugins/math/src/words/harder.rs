@@ -40,7 +40,8 @@ pub const THREE_STEPS: [Teller; 8] = [
     |draw| {
         let (container, thing) = (draw.container(), draw.thing());
         let (a, b, each, n) = (draw.number(3, 9), draw.number(4, 12), draw.number(2, 6), draw.number(2, 6));
-        let extra = (each * n - (a * b) % (each * n)) % (each * n);
+        // What is missing to whole packs for all, never nothing.
+        let extra = each * n - (a * b) % (each * n);
         let total = a * b + extra;
         (
             format!(

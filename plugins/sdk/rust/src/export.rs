@@ -7,7 +7,7 @@ use crate::agent::{Completion, Request, Turn};
 use crate::bindings::exports::pl_host::plugin::{agents, catalog, environments, rewards};
 use crate::bindings::pl_host::plugin::types::{AgentAction, Error, Outcome, Task};
 use crate::environment::TaskRequest;
-use crate::registry::{self, Episode, Registry};
+use crate::registry::{self, BoxedEpisode, Registry};
 
 /// The exports of a plugin.
 pub struct Exports<R>(PhantomData<R>);
@@ -56,12 +56,12 @@ impl<R: Registry> environments::Guest for Exports<R> {
 /// The contract's `episode` resource.
 pub struct ExportedEpisode<R> {
     /// The contract calls through a shared reference, and never twice at a time.
-    episode: RefCell<Box<dyn Episode>>,
+    episode: RefCell<BoxedEpisode>,
     registry: PhantomData<R>,
 }
 
 impl<R: Registry> ExportedEpisode<R> {
-    fn exported(episode: Box<dyn Episode>) -> environments::Episode {
+    fn exported(episode: BoxedEpisode) -> environments::Episode {
         environments::Episode::new(Self { episode: RefCell::new(episode), registry: PhantomData })
     }
 }
@@ -113,9 +113,7 @@ pub mod worlds {
 
 /// Makes the crate a plugin with these items.
 ///
-/// ```ignore
-/// pl_sdk::export! { environments: [Problems], agents: [Tool, Reasoner], rewards: [Score] }
-/// ```
+/// `pl_sdk::export! { environments: [Problems], agents: [Tool, Reasoner], rewards: [Score] }`
 ///
 /// A plugin of agents alone (or environments alone, or rewards alone) names one list and exports no more than
 /// that; any other mixture exports all three interfaces. The lists come in this order, each at most once.

@@ -34,12 +34,15 @@ pub trait Episode {
     fn snapshot(&self) -> Vec<u8>;
 }
 
+/// An episode by what of it is the same for all environments.
+pub type BoxedEpisode = Box<dyn Episode>;
+
 /// An environment by its functions.
 pub struct EnvironmentEntry {
     name: &'static str,
     item: fn() -> Item,
-    start: fn(&str, &Task, u64) -> Result<Box<dyn Episode>>,
-    restore: fn(&str, &[u8]) -> Result<Box<dyn Episode>>,
+    start: fn(&str, &Task, u64) -> Result<BoxedEpisode>,
+    restore: fn(&str, &[u8]) -> Result<BoxedEpisode>,
     tasks: fn(&str, &TaskRequest) -> Result<Vec<Task>>,
 }
 
@@ -168,7 +171,7 @@ pub fn items<R: Registry>() -> Vec<Item> {
 ///
 /// # Errors
 /// The environment's, or that there is none of that name.
-pub fn start<R: Registry>(item: &str, settings: &str, task: &Task, seed: u64) -> Result<Box<dyn Episode>> {
+pub fn start<R: Registry>(item: &str, settings: &str, task: &Task, seed: u64) -> Result<BoxedEpisode> {
     (environment::<R>(item)?.start)(settings, task, seed)
 }
 
@@ -176,7 +179,7 @@ pub fn start<R: Registry>(item: &str, settings: &str, task: &Task, seed: u64) ->
 ///
 /// # Errors
 /// When the snapshot is not this environment's, or there is none of that name.
-pub fn restore<R: Registry>(item: &str, settings: &str, snapshot: &[u8]) -> Result<Box<dyn Episode>> {
+pub fn restore<R: Registry>(item: &str, settings: &str, snapshot: &[u8]) -> Result<BoxedEpisode> {
     (environment::<R>(item)?.restore)(settings, snapshot)
 }
 
