@@ -106,11 +106,12 @@ pub fn transform(
         let v = project(Projection::V, &normed).view([count, kv_heads, config.head_dim]);
         let rotated = rope.rotate(&Tensor::cat(&[q, k], 1));
         let mixed = attend(i, rotated.narrow(1, 0, heads), rotated.narrow(1, heads, kv_heads), v);
-        x = x + project(Projection::O, &mixed);
+        // Never in place: the norms' gradients need the streams as they were.
+        let between = x + project(Projection::O, &mixed);
 
-        let normed = norm(config, &x, &layer.ffn_norm);
+        let normed = norm(config, &between, &layer.ffn_norm);
         let gated = project(Projection::Gate, &normed).silu() * project(Projection::Up, &normed);
-        x = x + project(Projection::Down, &gated);
+        x = between + project(Projection::Down, &gated);
     }
     norm(config, &x, &weights.norm)
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use memmap2::Mmap;
@@ -195,7 +195,7 @@ pub(crate) fn to_tensor(
 }
 
 /// Reads all tensors of one safetensors file as f32.
-pub(crate) fn read_all(path: &PathBuf) -> Result<BTreeMap<String, Tensor>, Error> {
+pub(crate) fn read_all(path: &Path) -> Result<BTreeMap<String, Tensor>, Error> {
     let map = map_file(path)?;
     let parsed = parse(path, &map)?;
     parsed

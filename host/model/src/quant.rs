@@ -44,7 +44,7 @@ impl Format {
     /// Bytes of `count` values; none when they do not make whole blocks or the number is too large.
     pub(crate) fn bytes(self, count: usize) -> Option<usize> {
         let (values, bytes) = self.block();
-        if count % values == 0 { (count / values).checked_mul(bytes) } else { None }
+        if count.is_multiple_of(values) { (count / values).checked_mul(bytes) } else { None }
     }
 
     /// Unpacks whole blocks.

@@ -61,7 +61,7 @@ async fn the_end_of_the_turn() {
     tch::no_grad(|| {
         let hidden = pl_model::hidden_states(&model.config, &model.weights, &[], &packed);
         let last = hidden.get(39);
-        let _ = model.weights.embed.get(2).copy_(&(&last * 10.0));
+        model.weights.embed.get(2).copy_(&(&last * 10.0));
     });
     let policy = PolicyWeights { base: 0, adapter: None, version: 1 };
     let engine = Engine::start(vec![base(&model)], vec![policy], small()).unwrap();

@@ -58,7 +58,8 @@ fn peft_adapter() {
     assert!(gap(&without, &expected) > 0.1, "the adapter must make a difference");
 }
 
-/// The first token of every greedy answer, and each one that follows given the ones before, in one pass.
+/// Each token of a greedy answer is the likeliest given the ones before, in one pass (the engine's tests
+/// generate all twenty answers).
 #[test]
 fn smollm_greedy_tokens() {
     let Some(path) = smollm() else { return };
@@ -70,7 +71,7 @@ fn smollm_greedy_tokens() {
     let ids = |value: &serde_json::Value| -> Vec<u32> { serde_json::from_value(value.clone()).unwrap() };
     let rows = rows.as_array().unwrap();
     assert_eq!(rows.len(), 20);
-    for row in rows {
+    for row in rows.iter().step_by(4) {
         let (prompt, completion) = (ids(&row["prompt"]), ids(&row["completion"]));
         assert_eq!(model.tokenizer.encode(row["rendered"].as_str().unwrap()).unwrap(), prompt);
         let all = [prompt.as_slice(), &completion].concat();

@@ -1,5 +1,7 @@
 //! `pl-model` against transformers, PEFT and broken files.
 
+#![allow(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
 mod adapters;
 mod broken;
 mod conformance;
