@@ -1,5 +1,7 @@
 //! What tests of plugins share.
 
+#![allow(dead_code, reason = "each test file uses a part")]
+
 use std::path::Path;
 use std::sync::Arc;
 
