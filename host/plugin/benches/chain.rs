@@ -1,5 +1,7 @@
 //! What a turn costs beside the model: starting a copy, each call, and the chain of all five on the maths domain.
 
+#![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]
+
 use std::path::Path;
 use std::sync::Arc;
 

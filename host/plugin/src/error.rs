@@ -43,34 +43,47 @@ pub enum Error {
         offered: String,
     },
     /// A call failed. The instance that it ran in is gone; others of the same plugin are untouched.
-    #[error("{plugin}.{item} ({version}), {function}: {cause}")]
-    Call {
-        /// The plugin's name in the workflow.
-        plugin: String,
-        /// The first digits of the component's hash.
-        version: String,
-        /// The item, empty for `describe`.
-        item: String,
-        /// The contract's function.
-        function: &'static str,
-        /// What happened.
-        cause: Cause,
-    },
+    #[error(transparent)]
+    Call(Box<CallError>),
+}
+
+/// A call into a plugin that failed, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{plugin}{}{item} ({version}), {function}: {cause}", if item.is_empty() { "" } else { "." })]
+pub struct CallError {
+    /// The plugin's name in the workflow.
+    pub plugin: String,
+    /// The first digits of the component's hash.
+    pub version: String,
+    /// The item; empty for `describe`.
+    pub item: String,
+    /// The contract's function.
+    pub function: &'static str,
+    /// What happened.
+    pub cause: Cause,
 }
 
 impl Error {
     /// Whether the same call fails in the same way on every machine.
     pub fn reproducible(&self) -> bool {
-        match self {
-            Self::Call { cause: Cause::Fault(fault), .. } => fault.reproducible(),
+        match self.cause() {
+            Some(Cause::Fault(fault)) => fault.reproducible(),
             _ => true,
         }
     }
 
     /// What the plugin itself refused, where it did.
     pub fn refusal(&self) -> Option<(RefusalKind, &str)> {
+        match self.cause()? {
+            Cause::Refused { kind, message } => Some((*kind, message)),
+            _ => None,
+        }
+    }
+
+    /// Why the call failed, where it was a call.
+    pub fn cause(&self) -> Option<&Cause> {
         match self {
-            Self::Call { cause: Cause::Refused { kind, message }, .. } => Some((*kind, message)),
+            Self::Call(call) => Some(&call.cause),
             _ => None,
         }
     }

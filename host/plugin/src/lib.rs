@@ -24,7 +24,7 @@ mod values;
 
 pub use agent::Agent;
 pub use environment::{Environment, Episode};
-pub use error::{Cause, Error, RefusalKind};
+pub use error::{CallError, Cause, Error, RefusalKind};
 pub use item::{Fact, FactKind, Item, ItemKind};
 pub use plugin::{Plugin, PluginSpec};
 pub use random::{Mark, Stream};

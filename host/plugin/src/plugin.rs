@@ -15,7 +15,7 @@ use crate::bindings::reward::RewardPre;
 use crate::bindings::{agent, base, environment, reward, types};
 use crate::pool::Pool;
 use crate::services::Context;
-use crate::{Cause, Error, Item, ItemKind, RefusalKind, Stream, item};
+use crate::{CallError, Cause, Error, Item, ItemKind, RefusalKind, Stream, item};
 
 /// A `plugin` block of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,13 +207,13 @@ impl Inner {
     }
 
     pub(crate) fn error(&self, item: &str, function: &'static str, cause: Cause) -> Error {
-        Error::Call {
+        Error::Call(Box::new(CallError {
             plugin: self.name.to_string(),
             version: version(&self.component),
             item: item.to_owned(),
             function,
             cause,
-        }
+        }))
     }
 
     /// Whether calls may soon wait for seats that idle instances hold.

@@ -1,5 +1,7 @@
 //! The whole chain on the maths domain, with real Python: view, prompt, parse, apply, score.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 mod common;
 
 use std::path::Path;

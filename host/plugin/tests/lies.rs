@@ -1,5 +1,7 @@
 //! A plugin that loops, grows, traps or lies costs one call, and is named.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 mod common;
 
 use common::{component, engine, load, services};
@@ -23,10 +25,7 @@ async fn parse(plugin: &Plugin, view: &str) -> Result<String, Error> {
 }
 
 fn cause(error: Error) -> Cause {
-    match error {
-        Error::Call { cause, .. } => cause,
-        other => panic!("{other}"),
-    }
+    error.cause().cloned().unwrap_or_else(|| panic!("{error}"))
 }
 
 #[tokio::test]

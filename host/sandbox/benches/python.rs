@@ -1,6 +1,8 @@
 //! Python jobs: an empty one is what a fresh interpreter costs, the sympy one what agents typically write.
 //! The peer is a `python3` process doing nothing.
 
+#![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]
+
 use std::path::Path;
 
 use divan::Bencher;

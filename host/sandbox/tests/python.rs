@@ -1,5 +1,7 @@
 //! What Python programs of every temper come to, on the real worker.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

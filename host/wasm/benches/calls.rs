@@ -1,6 +1,8 @@
 //! What the engine's safeguards cost: a call and an instantiation under limits, beside the bare engine's on the
 //! same bytes.
 
+#![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]
+
 use divan::Bencher;
 use pl_wasm::{Engine, EngineConfig, Limits, Stay, call};
 
@@ -19,10 +21,7 @@ fn call_under_limits(bencher: Bencher<'_, '_>) {
     let runtime = runtime();
     let engine = Engine::new(EngineConfig::plugins()).expect("an engine");
     let component = engine.load("guest", &wat::parse_str(GUEST).expect("text")).expect("a component");
-    let ready = engine
-        .linker::<()>()
-        .and_then(|linker| Ok(linker.instantiate_pre(component.inner()).expect("linked")));
-    let ready = ready.expect("a linker");
+    let ready = engine.linker::<()>().expect("a linker").instantiate_pre(component.inner()).expect("linked");
     let mut store = engine.store((), &Limits::default());
     let instance = runtime
         .block_on(call(&mut store, async |store| ready.instantiate_async(store).await))

@@ -1,5 +1,7 @@
 //! Limits, faults and determinism, on small guests in text form.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 use std::time::{Duration, Instant};
 
 use pl_wasm::{Engine, EngineConfig, Fault, Limits, Store, call};

@@ -1,5 +1,7 @@
 //! Loading: what is no component, and the cache on disk.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 use std::path::{Path, PathBuf};
 
 use pl_wasm::{Engine, EngineConfig, Stay};

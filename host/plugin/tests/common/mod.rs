@@ -1,5 +1,6 @@
 //! What tests of plugins share.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::Path;
