@@ -1,5 +1,6 @@
-//! The agents: one writes a program, one reasons in words. Prompts are short and direct, with one worked example,
-//! so that a model of a hundred million parameters can follow them.
+//! The agents: one writes a program, one reasons in words. Prompts are short and direct, and worked examples stand
+//! before the question as earlier exchanges: a model of a hundred million parameters keeps to the form of its own
+//! last answers, and to little else.
 
 use pl_sdk::prelude::*;
 
@@ -9,37 +10,47 @@ use crate::problems::{Action, View};
 /// Characters of an answer: more is no answer.
 const LONGEST_ANSWER: usize = 4000;
 
-/// Both agents stop before they invent a next question.
-const NEXT_QUESTION: &str = "\nQuestion:";
+/// Worked examples: question, sum, result. None of them is a generated task.
+const EXAMPLES: [(&str, &str, &str); 4] = [
+    ("Sam has 2 pens. He buys 3 more. How many pens does Sam have now?", "2 + 3", "5"),
+    ("Kim has 9 cups and breaks 4. How many cups does Kim have left?", "9 - 4", "5"),
+    ("There are 6 hats on one shelf and 8 hats on another. How many hats are there in all?", "6 + 8", "14"),
+    ("Max has 12 fish. Pia has 7 fish. How many more fish does Max have than Pia?", "12 - 7", "5"),
+];
 
 /// Settings of both agents.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Replaces the instruction that the prompt begins with.
+    /// Replaces the instruction in the system message. An empty one sends no system message.
     pub instruction: Option<String>,
-    /// Show one worked example. Small models need it, large ones do without.
-    pub example: bool,
-    /// The system message.
-    pub system: String,
+    /// Worked examples before the question, at most 4. Small models need them, large ones do without.
+    #[schemars(range(max = 4))]
+    pub examples: u32,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { instruction: None, example: true, system: "You are good at maths.".to_owned() }
+        Self { instruction: None, examples: 4 }
     }
 }
 
 impl Settings {
-    /// The prompt up to the agent's own question.
-    fn opening(&self, instruction: &str, example: &str) -> String {
+    /// The request for `question`. `answer` puts an example's sum and result into the agent's own form.
+    fn request(
+        &self,
+        instruction: &str,
+        question: String,
+        answer: fn(&str, &str) -> String,
+    ) -> Result<Request> {
+        let examples = EXAMPLES.get(..self.examples as usize).ok_or_else(|| {
+            Error::settings(format!("examples = {}, but there are {} of them", self.examples, EXAMPLES.len()))
+        })?;
+        let request = examples.iter().fold(Request::user(question), |request, (question, sum, result)| {
+            request.with_example(*question, answer(sum, result))
+        });
         let instruction = self.instruction.as_deref().unwrap_or(instruction);
-        if self.example { format!("{instruction}\n\n{example}\n\n") } else { format!("{instruction}\n\n") }
-    }
-
-    fn request(&self, text: String) -> Request {
-        let request = Request::user(text).with_stop([NEXT_QUESTION]);
-        if self.system.is_empty() { request } else { request.with_system(&self.system) }
+        Ok(if instruction.is_empty() { request } else { request.with_system(instruction) })
     }
 }
 
@@ -54,11 +65,7 @@ impl Agent for Tool {
     type Action = Action;
 
     fn prompt(settings: &Settings, view: &View, _turn: &Turn) -> Result<Option<Request>> {
-        let mut text = settings.opening(
-            "Write a short Python program that prints the answer.",
-            "Question: Sam has 2 pens. He buys 3 more. How many pens does Sam have now?\n```python\nprint(2 + 3)\n```",
-        );
-        text.push_str(&format!("Question: {}", view.question));
+        let mut text = view.question.clone();
         if let Some(run) = &view.tool {
             let came = match (&run.error, &run.answer) {
                 (Some(error), _) => format!("failed: {error}"),
@@ -71,7 +78,8 @@ impl Agent for Tool {
             }
             text.push_str(" Write a better program.");
         }
-        Ok(Some(settings.request(text)))
+        let program = |sum: &str, _: &str| format!("```python\nprint({sum})\n```");
+        settings.request("Write a Python program that prints the answer.", text, program).map(Some)
     }
 
     fn parse(_settings: &Settings, _view: &View, completion: &Completion) -> Result<Action> {
@@ -104,20 +112,15 @@ impl Agent for Reasoner {
     type Action = Action;
 
     fn prompt(settings: &Settings, view: &View, _turn: &Turn) -> Result<Option<Request>> {
-        let mut text = settings.opening(
-            "Answer the question. Put the final answer in \\boxed{}.",
-            "Question: Sam has 2 pens. He buys 3 more. How many pens does Sam have now?\nAnswer: 2 + 3 = 5. The answer \
-             is \\boxed{5}.",
-        );
-        text.push_str(&format!("Question: {}", view.question));
+        let mut text = view.question.clone();
         if let Some(answer) = view.tool.as_ref().and_then(|run| run.answer.as_ref()) {
             text.push_str(&format!("\nA program printed {answer}, which may be wrong."));
         }
         if let Some(given) = view.answers.last() {
             text.push_str(&format!("\nAn earlier answer was {}, which may be wrong.", given.answer));
         }
-        text.push_str("\nAnswer:");
-        Ok(Some(settings.request(text)))
+        let boxed = |sum: &str, result: &str| format!("{sum} = \\boxed{{{result}}}");
+        settings.request("Put the final answer in \\boxed{}.", text, boxed).map(Some)
     }
 
     fn parse(_settings: &Settings, _view: &View, completion: &Completion) -> Result<Action> {
@@ -167,6 +170,17 @@ mod tests {
         insta::assert_snapshot!("tool_again", prompt::<Tool>(&later_view()));
         insta::assert_snapshot!("reasoner_first", prompt::<Reasoner>(&view()));
         insta::assert_snapshot!("reasoner_again", prompt::<Reasoner>(&later_view()));
+    }
+
+    #[test]
+    fn settings_change_the_prompt() {
+        let turn = Turn { agent: "a".to_owned(), visit: 0 };
+        let bare = Settings { instruction: Some(String::new()), examples: 0 };
+        let request = Tool::prompt(&bare, &view(), &turn).unwrap().unwrap();
+        assert_eq!(request.messages.iter().map(Message::text).collect::<Vec<_>>(), ["What is 3 + 4?"]);
+        let many = Settings { examples: 5, ..Settings::default() };
+        let error = Reasoner::prompt(&many, &view(), &turn).unwrap_err();
+        assert_eq!(error.message, "examples = 5, but there are 4 of them");
     }
 
     #[test]

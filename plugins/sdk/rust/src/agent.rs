@@ -50,6 +50,16 @@ impl Request {
         self
     }
 
+    /// The same with a worked example, an earlier exchange, in front of the last message. Examples keep their
+    /// order.
+    #[must_use]
+    pub fn with_example(mut self, question: impl Into<String>, answer: impl Into<String>) -> Self {
+        let at = self.messages.len().saturating_sub(1);
+        let exchange = [Message::new(Role::User, question), Message::new(Role::Assistant, answer)];
+        self.messages.splice(at..at, exchange);
+        self
+    }
+
     /// The same with strings that end the completion (they are not part of its text).
     #[must_use]
     pub fn with_stop<S: Into<String>>(mut self, stop: impl IntoIterator<Item = S>) -> Self {
