@@ -157,7 +157,7 @@ pub enum Condition {
     Literal(Value),
     /// `env.NAME`
     Fact(String),
-    /// `turn`: visits, before the coming one, of the agent that the edge leaves from.
+    /// `turn`: visits so far of the agent that the edge leaves from.
     Turn,
     /// `reward.team`, `reward.success`, or `reward.AGENT`: of the last step.
     Reward(String),
@@ -240,6 +240,8 @@ pub struct Train {
     pub dual_clip: f64,
     /// Divide advantages by the group's standard deviation.
     pub normalize: bool,
+    /// Permute rewards within their groups: a control that can't learn.
+    pub shuffle_rewards: bool,
     /// Tokens (prompt and completion) in one packed forward pass.
     pub token_budget: u32,
     /// Steps between checkpoints.

@@ -69,7 +69,7 @@ fn collect(root: &Path, path: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
         for entry in std::fs::read_dir(path).unwrap() {
             collect(root, &entry.unwrap().path(), files);
         }
-    } else {
+    } else if path.exists() {
         let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
         // Holds the length of the file of timings, which no two runs share; everything else in it is in other
         // files too.

@@ -77,6 +77,7 @@ impl Resolver<'_, '_, '_> {
             clip_high: own.number("clip_high")?,
             dual_clip: own.number("dual_clip")?,
             normalize: own.boolean("normalize")?,
+            shuffle_rewards: own.boolean("shuffle_rewards")?,
             token_budget: own.integer("token_budget")?,
             checkpoint_every: own.integer("checkpoint_every")?,
             keep_checkpoints: own.integer("keep_checkpoints")?,

@@ -398,6 +398,14 @@ pub const SETTINGS: &[Setting] = &[
     ),
     row(
         B::Train,
+        "shuffle_rewards",
+        Kind::Boolean,
+        Default::Boolean(false),
+        "Whether rewards change places at random within their groups before training. Off; on, the run is a \
+         control that has nothing to learn from: what still moves is drift, not learning.",
+    ),
+    row(
+        B::Train,
         "token_budget",
         Kind::Integer { min: 16, max: 1 << 24 },
         Default::Integer(1024),

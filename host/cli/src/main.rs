@@ -14,6 +14,7 @@ mod progress;
 mod session;
 mod stage;
 mod text;
+mod threads;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,7 @@ use tracing_subscriber::EnvFilter;
 use crate::arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
+    threads::wait_politely();
     let arguments = Arguments::parse();
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_env("PL_HOST_LOG").unwrap_or_else(|_| EnvFilter::new("warn")))

@@ -42,10 +42,7 @@ impl Loaded {
     ) -> Result<Loaded, Stop> {
         let text = std::fs::read_to_string(file)
             .map_err(|e| Stop::input(format!("cannot read {}: {e}", file.display())))?;
-        let folder = match file.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-            _ => PathBuf::from("."),
-        };
+        let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
         let plugins = Plugins::new(&folder, runtime.handle())?;
         let source = Source { name: file.display().to_string(), text: text.clone() };
         let checked = mas_dsl::check(&source, overrides, &plugins);

@@ -15,6 +15,9 @@
 use std::collections::BTreeMap;
 
 use pl_record::transition::{Group, Transition};
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
 
 /// Keeps the quotient finite; small beside any spread of rewards that means something.
 pub const EPSILON: f64 = 1e-6;
@@ -71,8 +74,33 @@ pub fn grouped_advantages<'a, G: Ord + 'a>(
 }
 
 /// AT-GRPO advantages of a step's transitions: [`Transition::reward`] within [`Transition::group`].
-pub fn advantages(transitions: &[Transition], normalize: bool) -> Advantages {
-    grouped_advantages::<Group>(transitions.iter().map(|t| (&t.group, t.reward)), normalize)
+///
+/// With a `shuffle` seed, rewards change places within their groups first. Groups keep their mean and their
+/// spread, but which completion earned what is lost: the control that any claim of learning is held against.
+pub fn advantages(transitions: &[Transition], normalize: bool, shuffle: Option<[u8; 32]>) -> Advantages {
+    let rewards = match shuffle {
+        None => transitions.iter().map(|t| t.reward).collect(),
+        Some(seed) => shuffled_rewards(transitions, seed),
+    };
+    grouped_advantages::<Group>(transitions.iter().map(|t| &t.group).zip(rewards), normalize)
+}
+
+/// The rewards of `transitions`, permuted within each group.
+fn shuffled_rewards(transitions: &[Transition], seed: [u8; 32]) -> Vec<f64> {
+    let mut stream = ChaCha8Rng::from_seed(seed);
+    let mut members: BTreeMap<&Group, Vec<usize>> = BTreeMap::new();
+    for (index, transition) in transitions.iter().enumerate() {
+        members.entry(&transition.group).or_default().push(index);
+    }
+    let mut rewards = vec![0.0; transitions.len()];
+    for places in members.values() {
+        let mut drawn = places.clone();
+        drawn.shuffle(&mut stream);
+        for (&place, &from) in places.iter().zip(&drawn) {
+            rewards[place] = transitions[from].reward;
+        }
+    }
+    rewards
 }
 
 fn is_flat(rewards: &[f64]) -> bool {
@@ -84,6 +112,29 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn shuffled_rewards_stay_in_their_groups() {
+        let transitions: Vec<Transition> = (0..40)
+            .map(|n| {
+                let mut transition = crate::fixtures::transition(0, n, 4, 2);
+                transition.group.task = n / 8;
+                transition.reward = f64::from(n);
+                transition
+            })
+            .collect();
+        let shuffled = shuffled_rewards(&transitions, [1; 32]);
+        assert_eq!(shuffled, shuffled_rewards(&transitions, [1; 32]));
+        let mut moved = 0;
+        for (group, rewards) in shuffled.chunks(8).enumerate() {
+            let own: Vec<f64> = (0..8).map(|n| (group * 8 + n) as f64).collect();
+            moved += rewards.iter().zip(&own).filter(|(a, b)| a != b).count();
+            let mut sorted = rewards.to_vec();
+            sorted.sort_by(f64::total_cmp);
+            assert_eq!(sorted, own);
+        }
+        assert!(moved > 20, "{shuffled:?}");
+    }
 
     #[test]
     fn the_worked_example() {

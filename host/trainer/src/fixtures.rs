@@ -37,6 +37,7 @@ pub fn train() -> Train {
         clip_high: 0.28,
         dual_clip: 3.0,
         normalize: true,
+        shuffle_rewards: false,
         token_budget: 32,
         checkpoint_every: 1,
         keep_checkpoints: 2,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::advantage::advantages;
 use crate::checkpoint::Checkpoints;
-use crate::{Error, Progress, StepMetrics, Trainer};
+use crate::{Error, Progress, StepMetrics, Trainer, stream};
 
 /// Where the loop stands after a step. Kept in every checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -91,9 +91,11 @@ pub fn sync<S: Stage>(
     folder: &mut RunFolder,
     checkpoints: &Checkpoints,
     train: &Train,
+    seed: u64,
     mut state: State,
 ) -> Result<Ending, S::Error> {
     let steps = u64::from(train.steps);
+    let shuffle = |step| train.shuffle_rewards.then(|| stream::shuffle(seed, step));
     stage.serve(trainer)?;
     if state.step == 0 {
         // The untrained team, to compare with.
@@ -108,7 +110,7 @@ pub fn sync<S: Stage>(
         for failure in &played.failures {
             folder.failures.append(failure)?;
         }
-        let advantages = advantages(&played.transitions, train.normalize);
+        let advantages = advantages(&played.transitions, train.normalize, shuffle(step));
         let metrics = timed(&mut seconds.train, || {
             trainer.update(step, &played.transitions, &advantages.values, &mut |p| stage.training(p))
         })?;

@@ -24,6 +24,11 @@ pub fn mini_batches(run: u64, policy: &str, step: u64, epoch: u64) -> ChaCha8Rng
     ChaCha8Rng::from_seed(seed(run, "mini-batches", policy, &[step, epoch]))
 }
 
+/// How a step's rewards change places in a control run.
+pub fn shuffle(run: u64, step: u64) -> [u8; 32] {
+    seed(run, "shuffled rewards", "", &[step])
+}
+
 /// The seed of a new adapter.
 pub fn adapter(run: u64, policy: &str) -> [u8; 32] {
     seed(run, "adapter", policy, &[])

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use mas_dsl::workflow::{Train, Workflow};
 use pl_record::{Lock, RunFolder, hash_file};
 use pl_trainer::schedule::{self, Ending, State};
+use pl_trainer::Trainer;
 use pl_trainer::checkpoint::Checkpoints;
 use tch::Device;
 use tokio::runtime::Runtime;
@@ -18,9 +19,10 @@ use crate::session::{Loaded, Team, device};
 use crate::stage::Players;
 
 /// A run that is ready to begin or to go on.
-struct Prepared {
-    loaded: Loaded,
-    team: Team,
+struct Prepared<'a> {
+    train: Train,
+    trainer: Trainer,
+    players: Players<'a>,
     folder: RunFolder,
     state: State,
     seed: u64,
@@ -31,19 +33,22 @@ pub fn run(options: &Run) -> Outcome {
     let interrupt = Interrupt::listen(&runtime);
     let device = device(options.device)?;
     let mut run = match (&options.resume, &options.file) {
-        (Some(folder), _) => resume(&runtime, folder, device)?,
-        (None, Some(file)) => begin(&runtime, file, options, device)?,
+        (Some(folder), _) => resume(&runtime, folder, device, interrupt)?,
+        (None, Some(file)) => begin(&runtime, file, options, device, interrupt)?,
         (None, None) => return Err(Stop::input("give a workflow, or --resume DIR")),
     };
-    let train = train(&run.loaded.workflow)?.clone();
     let root = run.folder.root().to_path_buf();
-    let checkpoints = Checkpoints::new(RunFolder::checkpoints(&root), train.keep_checkpoints);
+    let checkpoints = Checkpoints::new(RunFolder::checkpoints(&root), run.train.keep_checkpoints);
     eprintln!("run folder {}", root.display());
-    let ending = {
-        let mut players = Players::new(&run.loaded, &run.team, &runtime, interrupt, run.seed)?;
-        let trainer = &mut run.team.trainer;
-        schedule::sync(&mut players, trainer, &mut run.folder, &checkpoints, &train, run.state)?
-    };
+    let ending = schedule::sync(
+        &mut run.players,
+        &mut run.trainer,
+        &mut run.folder,
+        &checkpoints,
+        &run.train,
+        run.seed,
+        run.state,
+    )?;
     match ending {
         Ending::Done => {
             writeln!(std::io::stdout(), "{}", root.display())?;
@@ -62,9 +67,15 @@ fn train(workflow: &Workflow) -> Result<&Train, Stop> {
     })
 }
 
-fn begin(runtime: &Runtime, file: &Path, options: &Run, device: Device) -> Result<Prepared, Stop> {
+fn begin<'a>(
+    runtime: &'a Runtime,
+    file: &Path,
+    options: &Run,
+    device: Device,
+    interrupt: Interrupt,
+) -> Result<Prepared<'a>, Stop> {
     let loaded = Loaded::open(runtime, file, &options.overrides, Format::Human)?;
-    train(&loaded.workflow)?;
+    let train = train(&loaded.workflow)?.clone();
     let root = match &options.out {
         Some(out) if out.join("workflow.json").exists() => {
             return Err(Stop::input(pl_record::Error::Occupied { path: out.clone() }));
@@ -75,17 +86,23 @@ fn begin(runtime: &Runtime, file: &Path, options: &Run, device: Device) -> Resul
     let seed = options.seed.unwrap_or(0);
     let team = Team::assemble(&loaded, device, seed)?;
     let lock = lock(&loaded, &team, seed, device)?;
+    let players = Players::new(&loaded, &team, runtime, interrupt, seed)?;
     // Everything that can be wrong with the input has been found by now: nothing is left half-written.
     let folder = RunFolder::create(&root, &loaded.text, &Stored::of(&loaded), &lock).map_err(Stop::failed)?;
-    Ok(Prepared { loaded, team, folder, state: State::default(), seed })
+    Ok(Prepared { train, trainer: team.trainer, players, folder, state: State::default(), seed })
 }
 
-fn resume(runtime: &Runtime, root: &Path, device: Device) -> Result<Prepared, Stop> {
+fn resume<'a>(
+    runtime: &'a Runtime,
+    root: &Path,
+    device: Device,
+    interrupt: Interrupt,
+) -> Result<Prepared<'a>, Stop> {
     let stored: Stored = RunFolder::read_json(root, "workflow.json").map_err(Stop::input)?;
     let lock: Lock = RunFolder::read_json(root, "lock.json").map_err(Stop::input)?;
     let text = std::fs::read_to_string(root.join("workflow.mas")).unwrap_or_default();
     let loaded = Loaded::resolved(runtime, stored.workflow, text, stored.folder)?;
-    train(&loaded.workflow)?;
+    let train = train(&loaded.workflow)?.clone();
     let mut team = Team::assemble(&loaded, device, lock.seed)?;
     let now = self::lock(&loaded, &team, lock.seed, device)?;
     let differences = lock.differences(&now);
@@ -105,9 +122,10 @@ fn resume(runtime: &Runtime, root: &Path, device: Device) -> Result<Prepared, St
             })?
         }
     };
+    let players = Players::new(&loaded, &team, runtime, interrupt, lock.seed)?;
     let folder = RunFolder::resume(root, state.step, state.lengths).map_err(Stop::input)?;
     eprintln!("going on after step {}", state.step);
-    Ok(Prepared { loaded, team, folder, state, seed: lock.seed })
+    Ok(Prepared { train, trainer: team.trainer, players, folder, state, seed: lock.seed })
 }
 
 /// What `workflow.json` holds: the resolved workflow, and where its relative paths start from.
@@ -119,7 +137,9 @@ struct Stored {
 
 impl Stored {
     fn of(loaded: &Loaded) -> Stored {
-        let folder = std::path::absolute(&loaded.folder).unwrap_or_else(|_| loaded.folder.clone());
+        // An empty path is the working folder, which `absolute` does not take.
+        let folder = std::path::absolute(Path::new(".").join(&loaded.folder));
+        let folder = folder.unwrap_or_else(|_| loaded.folder.clone());
         Stored { folder, workflow: loaded.workflow.clone() }
     }
 }

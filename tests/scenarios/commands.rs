@@ -1,0 +1,181 @@
+//! The other commands, seen from outside.
+
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+use crate::support::{data, pl_host, repository, run, scenario, stderr, stdout, succeed};
+
+fn example(name: &str) -> std::path::PathBuf {
+    repository().join("examples").join(name)
+}
+
+/// Runs a command with text on its standard input.
+fn fed(command: &mut std::process::Command, input: &str) -> Output {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A program that stops early closes the pipe; its exit code tells.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn every_example_is_right() {
+    let mut files: Vec<_> = std::fs::read_dir(repository().join("examples"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "mas"))
+        .collect();
+    files.sort_by_key(|file| file.file_stem().unwrap().to_owned());
+    let layouts: Vec<String> = files
+        .iter()
+        .map(|file| {
+            let said = stdout(&succeed(pl_host().arg("check").arg(file)));
+            let layout = said.lines().find_map(|line| line.trim().strip_prefix("layout")).unwrap().trim();
+            format!("{} {layout}", file.file_stem().unwrap().to_string_lossy())
+        })
+        .collect();
+    assert_eq!(
+        layouts,
+        ["chat L2", "math L2", "math-l0 L0", "math-l1 L1", "math-l3 L3", "math-mixed Mixed"]
+    );
+}
+
+#[test]
+fn grade_plays_an_episode_per_line() {
+    let lines = [
+        r#"{"gold": "42", "pred": "So the answer is \\boxed{42}."}"#,
+        r#"{"gold": "42", "pred": "So: #### 41"}"#,
+        r#"{"gold": "1/2", "pred": "It is 0.5", "more": 1}"#,
+        r#"{"gold": "3", "pred": ""}"#,
+    ]
+    .join("\n");
+    let output = fed(pl_host().arg("grade").arg(example("math.mas")).arg("--json"), &lines);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let expected = ["true", "false", "true", "false"].map(|c| format!("{{\"correct\":{c}}}\n")).concat();
+    assert_eq!(stdout(&output), expected);
+}
+
+#[test]
+fn grade_names_the_line_that_it_cannot_read() {
+    let output = fed(
+        pl_host().arg("grade").arg(example("math.mas")),
+        "{\"gold\": \"1\", \"pred\": \"1\"}\n{\"gold\": \"1\"}\n",
+    );
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("standard input:2:"), "{}", stderr(&output));
+}
+
+/// Share of lines whose verdict is the expected one.
+fn agreement(file: &str) -> Option<f64> {
+    let text = std::fs::read_to_string(data(file)?).unwrap();
+    let output = fed(pl_host().arg("grade").arg(example("math.mas")).arg("--json"), &text);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let field = |line: &str, name: &str| {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        value[name].as_bool().or(value[name].as_i64().map(|n| n == 1)).unwrap()
+    };
+    let said = stdout(&output);
+    assert_eq!(said.lines().count(), text.lines().count());
+    let right = text.lines().zip(said.lines()).filter(|(asked, answered)| {
+        field(asked, "expected") == field(answered, "correct")
+    });
+    Some(right.count() as f64 / text.lines().count() as f64)
+}
+
+#[test]
+fn the_grader_agrees_with_people() {
+    if let Some(share) = agreement("graders/math_verify_cases.jsonl") {
+        assert!(share >= 0.9, "math_verify_cases: {share}");
+    }
+    if let Some(share) = agreement("graders/gsm8k_model_solutions.jsonl") {
+        assert!(share >= 0.995, "gsm8k_model_solutions: {share}");
+    }
+}
+
+#[test]
+fn evaluate_reports_agents_and_the_team_and_takes_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (scenario("letters/tree-l2.mas"), folder.path().join("run"));
+    succeed(&mut run(&file, &out, &["--set", "train.steps=2"]));
+    let evaluate = |more: &[&str]| {
+        let output = succeed(pl_host().arg("evaluate").arg(&file).args(["--json", "--device", "cpu"]).args(more));
+        serde_json::from_str::<serde_json::Value>(&stdout(&output)).unwrap()
+    };
+    let untrained = evaluate(&[]);
+    assert_eq!(untrained["episodes"], 8);
+    assert_eq!(untrained["agents"][1]["name"], "bass");
+    assert_eq!(untrained["pass_at"].as_array().unwrap().len(), 2);
+    let trained = evaluate(&["--checkpoint", out.to_str().unwrap()]);
+    assert_ne!(untrained["agents"], trained["agents"], "the checkpoint has no effect");
+    let newest = out.join("checkpoints/step-00000002");
+    assert_eq!(trained, evaluate(&["--checkpoint", newest.to_str().unwrap()]));
+}
+
+#[test]
+fn play_shows_who_saw_said_did_and_earned_what() {
+    let file = scenario("letters/tree-l2.mas");
+    let task = r#"{"topic": "given by hand"}"#;
+    let output = succeed(pl_host().arg("play").arg(&file).args(["--device", "cpu", "--task", task]));
+    let said = stdout(&output);
+    for part in ["alto · turn 1", "bass · turn 1", "alto given by hand", "[alto says", "[does]", "[earns]"] {
+        assert!(said.contains(part), "no {part:?} in\n{said}");
+    }
+}
+
+#[test]
+fn the_sandbox_runs_a_file_and_tells_how_it_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program.py");
+    let run = |source: &str, input: &str| {
+        std::fs::write(&program, source).unwrap();
+        fed(pl_host().args(["sandbox", "run"]).arg(&program), input)
+    };
+    let fine = run("import sympy\nx = sympy.Symbol('x')\nprint(sympy.solve(x**2 - 4), input())", "hello\n");
+    assert!(fine.status.success(), "{}", stderr(&fine));
+    assert_eq!(stdout(&fine), "[-2, 2] hello\n");
+    let failed = run("print('before')\nraise ValueError('no')", "");
+    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(stdout(&failed), "before\n");
+    assert!(stderr(&failed).contains("ValueError: no"), "{}", stderr(&failed));
+    // What the original ran as a plain process of the host: here there is no host to reach.
+    let secret = repository().join("Cargo.toml");
+    let reach = run(&format!("print(open({:?}).read())", secret.to_str().unwrap()), "");
+    assert_eq!(reach.status.code(), Some(1));
+    assert!(stderr(&reach).contains("FileNotFoundError"), "{}", stderr(&reach));
+}
+
+#[test]
+fn a_record_of_another_form_is_named_by_file_and_line() {
+    let Some(gsm8k) = data("gsm8k/test.jsonl") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let bad = folder.path().join("bad.jsonl");
+    let mut lines: Vec<String> =
+        std::fs::read_to_string(gsm8k).unwrap().lines().take(5).map(str::to_owned).collect();
+    lines[3] = r#"{"query": "2 + 2"}"#.to_owned();
+    std::fs::write(&bad, lines.join("\n")).unwrap();
+    let out = folder.path().join("out");
+    let setting = format!("problems.tasks={}", bad.display());
+    let output = run(&example("math.mas"), &out, &["--set", &setting]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("bad.jsonl:4:"), "{}", stderr(&output));
+    assert!(!out.exists());
+}
+
+#[test]
+fn a_run_folder_is_not_used_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (scenario("letters/tree-l2.mas"), folder.path().join("run"));
+    succeed(&mut run(&file, &out, &["--set", "train.steps=1"]));
+    let output = run(&file, &out, &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("already holds a run"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let check = pl_host().arg("check").arg(example("math.mas")).stdout(Stdio::piped()).spawn().unwrap();
+    // Nobody reads.
+    let mut check = check;
+    drop(check.stdout.take());
+    assert!(check.wait().unwrap().success());
+}

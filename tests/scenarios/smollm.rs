@@ -1,0 +1,47 @@
+//! Short runs of SmolLM2.
+
+use crate::support::{metrics, repository, run, scenario, succeed};
+
+/// What was sampled is what is trained on: with adapters three and more updates old, sampling and training give
+/// a token the same log-probability.
+#[test]
+fn sampling_and_training_agree_on_log_probs() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    succeed(&mut run(&scenario("letters/smollm.mas"), &out, &[]));
+    let (mut tokens, mut close) = (0.0, 0.0);
+    for line in metrics(&out).iter().filter(|line| line["step"].as_u64().unwrap() > 3) {
+        for policy in line["policies"].as_object().unwrap().values() {
+            assert!(policy["version"].as_u64().unwrap() > 3);
+            let trained = policy["trained_tokens"].as_f64().unwrap();
+            tokens += trained;
+            close += trained * policy["close_logprobs"].as_f64().unwrap();
+        }
+    }
+    assert!(tokens > 500.0, "only {tokens} tokens were trained on");
+    assert!(close / tokens >= 0.999, "{close} of {tokens} tokens agree");
+}
+
+/// The main job, two steps of it, as shipped but for the lengths.
+#[test]
+fn math_trains_and_leaves_a_whole_run_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let sets = ["train.steps=2", "tool.max_tokens=48", "reason.max_tokens=32", "test.limit=4"];
+    let more: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+    succeed(&mut run(&repository().join("examples/math.mas"), &out, &more));
+    for name in [
+        "workflow.mas",
+        "workflow.json",
+        "lock.json",
+        "timings.jsonl",
+        "steps/000001.parquet",
+        "steps/000002.parquet",
+        "checkpoints/step-00000002/policies/coder/adapter_config.json",
+        "curves.png",
+    ] {
+        assert!(out.join(name).is_file(), "no {name}");
+    }
+    let kinds: Vec<_> = metrics(&out).iter().map(|line| line["kind"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(kinds, ["evaluation", "step", "step", "evaluation"]);
+}
