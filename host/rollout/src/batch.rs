@@ -9,7 +9,8 @@ use pl_plugin::Task;
 use pl_record::Transition;
 
 use crate::record::{Context, Played, Said, Summary};
-use crate::{Cast, Error, Failure, Phase, Place, play_flat, play_tree};
+use crate::tree::play_into;
+use crate::{Cast, Error, Failure, Phase, Place, play_flat};
 
 /// Tries at one episode before the batch does without it.
 const ATTEMPTS: u32 = 3;
@@ -64,11 +65,13 @@ pub async fn play_batch(
     mut progress: impl FnMut(Progress),
 ) -> Result<Batch, Error> {
     let samples = if plan.mode == Rollout::Flat { plan.samples } else { 1 };
-    let places: Vec<(u32, u32)> =
-        (0..plan.tasks.len() as u32).flat_map(|task| (0..samples).map(move |sample| (task, sample))).collect();
+    let places: Vec<(u32, u32)> = (0..plan.tasks.len() as u32)
+        .flat_map(|task| (0..samples).map(move |sample| (task, sample)))
+        .collect();
     let total = places.len();
+    let shared = Arc::new(plan.clone());
     let mut running = stream::iter(places.into_iter().map(|(task, sample)| {
-        let (cast, plan) = (Arc::clone(&cast), plan.clone());
+        let (cast, plan) = (Arc::clone(&cast), Arc::clone(&shared));
         tokio::spawn(async move { play_stubbornly(&cast, &plan, task, sample).await })
     }))
     .buffer_unordered(plan.in_flight.max(1));
@@ -128,7 +131,16 @@ async fn play_stubbornly(cast: &Cast, plan: &Plan, task: u32, sample: u32) -> (O
         };
         let result = match plan.mode {
             Rollout::Flat => play_flat(cast, &context).await,
-            Rollout::Tree => play_tree(cast, &context).await,
+            Rollout::Tree => {
+                let mut played = context.begin(cast);
+                match play_into(cast, &context, &mut played).await {
+                    Ok(()) => Ok(played),
+                    Err(failure) => {
+                        failures.append(&mut played.failures);
+                        Err(failure)
+                    }
+                }
+            }
         };
         match result {
             Ok(played) => return (Some(played), failures),

@@ -43,8 +43,12 @@ pub trait Agent: Send + Sync {
 /// Scores what has just been applied.
 #[async_trait]
 pub trait Reward: Send + Sync {
-    async fn score(&self, task: &Task, actions: &[(String, String)], outcome: &Outcome)
-    -> Result<Scores, Fault>;
+    async fn score(
+        &self,
+        task: &Task,
+        actions: &[(String, String)],
+        outcome: &Outcome,
+    ) -> Result<Scores, Fault>;
 }
 
 /// Messages to token ids: a model's chat template and tokenizer.

@@ -35,8 +35,10 @@ pub async fn play_flat(cast: &Cast, context: &Context) -> Result<Played, Failure
         let failed = |fault| context.failure(&fault, stop, None);
         let node = &cast.turns.nodes[index];
         let questions = cast.ask(episode.as_mut(), node, &cursor).await.map_err(failed)?;
-        let answers = try_join_all(questions.iter().map(|question| {
-            cast.answer(question, vec![place.completion(stop, question.agent as u32, 0, 0)])
+        let answers = try_join_all(questions.iter().map(async |question| {
+            let seed = place.completion(stop, question.agent as u32, 0, 0);
+            let completions = cast.complete(question, vec![seed]).await?;
+            try_join_all(completions.into_iter().map(|said| cast.parse(question, said))).await
         }))
         .await
         .map_err(failed)?;
@@ -56,7 +58,7 @@ pub async fn play_flat(cast: &Cast, context: &Context) -> Result<Played, Failure
         if step.outcome.done || step.outcome.truncated {
             break;
         }
-        reward = step.last_reward(cast, &node.agents);
+        reward = step.last_reward(cast, &questions);
         facts = step.outcome.facts;
     }
     played.summary.turns = cursor.stops();

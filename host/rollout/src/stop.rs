@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use futures::future::try_join_all;
 use mas_dsl::workflow::Node;
 use pl_inference::{Completion, Finish, Request};
 use pl_plugin::{Message, Outcome, Scores, Task, Turn};
@@ -73,12 +72,12 @@ impl Cast {
         Ok(questions)
     }
 
-    /// Samples one answer per seed.
-    pub(crate) async fn answer(
+    /// Samples one completion per seed.
+    pub(crate) async fn complete(
         &self,
         question: &Question,
         seeds: Vec<[u8; 32]>,
-    ) -> Result<Vec<Answer>, Fault> {
+    ) -> Result<Vec<Completion>, Fault> {
         let player = &self.players[question.agent];
         let wanted = seeds.len();
         let request = Request {
@@ -89,19 +88,17 @@ impl Cast {
             temperature: player.temperature,
             stop: Arc::clone(&question.stop),
         };
-        let completions = self
-            .generator
-            .generate(request)
-            .await
-            .map_err(|e| Fault::of(&player.name, "generation", e))?;
+        let completions =
+            self.generator.generate(request).await.map_err(|e| Fault::of(&player.name, "generation", e))?;
         if completions.len() != wanted {
             let cause = format!("{wanted} completions were asked for, {} came", completions.len());
             return Err(Fault::of(&player.name, "generation", cause));
         }
-        try_join_all(completions.into_iter().map(|completion| self.parse(question, completion))).await
+        Ok(completions)
     }
 
-    async fn parse(&self, question: &Question, completion: Completion) -> Result<Answer, Fault> {
+    /// Asks the agent what a completion means.
+    pub(crate) async fn parse(&self, question: &Question, completion: Completion) -> Result<Answer, Fault> {
         let player = &self.players[question.agent];
         let finish = match completion.finish {
             Finish::Stop => pl_plugin::Finish::Stop,
@@ -152,15 +149,19 @@ impl Step {
         self.scores.local.iter().find(|s| s.agent == *name)
     }
 
-    /// What conditions read as `reward.*` after this step.
-    pub fn last_reward(&self, cast: &Cast, agents: &[usize]) -> LastReward {
-        let reward = |&agent: &usize| {
-            (cast.players[agent].name.clone(), Value::from(self.reward(cast, agent)))
+    /// What conditions read as `reward.*` after this step, in which the agents of `questions` acted.
+    pub fn last_reward<'q>(
+        &self,
+        cast: &Cast,
+        questions: impl IntoIterator<Item = &'q Question>,
+    ) -> LastReward {
+        let reward = |question: &Question| {
+            (cast.players[question.agent].name.clone(), Value::from(self.reward(cast, question.agent)))
         };
         LastReward {
             team: self.scores.team,
             success: self.scores.success,
-            agents: agents.iter().map(reward).collect::<Map<_, _>>(),
+            agents: questions.into_iter().map(reward).collect::<Map<_, _>>(),
         }
     }
 }

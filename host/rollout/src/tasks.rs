@@ -35,7 +35,7 @@ impl TaskSource {
     /// Tasks at `start..start + count`.
     pub async fn take(&self, start: u64, count: u32) -> Result<Vec<Arc<Task>>, Error> {
         match self {
-            TaskSource::File(file) => Ok((start..start + u64::from(count)).map(|n| file.at(n)).collect()),
+            TaskSource::File(file) => Ok(file.take(start, count)),
             TaskSource::Generated { environment, generator, split, level } => {
                 let failed = |cause: String| Error::Generator { environment: environment.clone(), cause };
                 let tasks = generator
@@ -51,7 +51,7 @@ impl TaskSource {
     }
 
     /// How many different tasks there are; none: no end.
-    pub fn len(&self) -> Option<usize> {
+    pub fn size(&self) -> Option<usize> {
         match self {
             TaskSource::File(file) => Some(file.tasks.len()),
             TaskSource::Generated { .. } => None,
@@ -91,14 +91,23 @@ impl TaskFile {
         Ok(TaskFile { tasks, shuffle })
     }
 
-    fn at(&self, position: u64) -> Arc<Task> {
+    /// The tasks at `start..start + count`, which may reach over several passes.
+    fn take(&self, start: u64, count: u32) -> Vec<Arc<Task>> {
         let size = self.tasks.len() as u64;
-        let (pass, offset) = (position / size, (position % size) as usize);
-        let index = match self.shuffle {
-            None => offset,
-            Some(seed) => self.order(seed, pass)[offset],
-        };
-        Arc::new(self.tasks[index].clone())
+        let mut order: Option<(u64, Vec<usize>)> = None;
+        let mut taken = Vec::with_capacity(count as usize);
+        for position in start..start.saturating_add(u64::from(count)) {
+            let (pass, offset) = (position / size, (position % size) as usize);
+            let index = match self.shuffle {
+                None => offset,
+                Some(seed) => match &order {
+                    Some((shuffled, order)) if *shuffled == pass => order[offset],
+                    _ => order.insert((pass, self.order(seed, pass))).1[offset],
+                },
+            };
+            taken.push(Arc::new(self.tasks[index].clone()));
+        }
+        taken
     }
 
     /// The order of one pass: Fisher and Yates' shuffle under a stream of its own.
@@ -122,7 +131,7 @@ mod tests {
     fn a_pass_has_every_task_once_and_the_next_pass_another_order() {
         let tasks = (0..50).map(|n| Task { id: n.to_string(), data: String::new() }).collect();
         let file = TaskFile { tasks, shuffle: Some(3) };
-        let pass = |p: u64| (p * 50..p * 50 + 50).map(|n| file.at(n).id.clone()).collect::<Vec<_>>();
+        let pass = |p: u64| file.take(p * 50, 50).iter().map(|task| task.id.clone()).collect::<Vec<_>>();
         let mut sorted = pass(0);
         sorted.sort_by_key(|id| id.parse::<u32>().unwrap());
         assert_eq!(sorted, (0..50).map(|n| n.to_string()).collect::<Vec<_>>());

@@ -5,7 +5,7 @@
 //! another, so that trees can't lock each other out of a full pool.
 
 use futures::future::{join_all, try_join_all};
-use mas_dsl::workflow::Node;
+use pl_inference::Completion;
 use pl_plugin::Snapshot;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -35,9 +35,16 @@ struct Candidate {
 /// # Errors
 /// The failure that ended it: one at the trunk, or a node none of whose candidates could be played.
 pub async fn play_tree(cast: &Cast, context: &Context) -> Result<Played, Failure> {
+    let mut played = context.begin(cast);
+    play_into(cast, context, &mut played).await?;
+    Ok(played)
+}
+
+/// [`play_tree`] into `played`, which keeps the candidates that failed alone also where the tree then fails
+/// as a whole.
+pub(crate) async fn play_into(cast: &Cast, context: &Context, played: &mut Played) -> Result<(), Failure> {
     let place = &context.place;
     let mut cursor = Cursor::new(cast.players.len());
-    let mut played = context.begin(cast);
     let mut reward = LastReward::default();
     let mut facts = Map::new();
     let mut state = start(cast, context).await.map_err(|fault| context.failure(&fault, 0, None))?;
@@ -60,8 +67,8 @@ pub async fn play_tree(cast: &Cast, context: &Context) -> Result<Played, Failure
         if questions.is_empty() {
             continue;
         }
-        let grown = grow(cast, context, &state, &questions, stop, &mut played).await.map_err(failed)?;
-        let best = choose(cast, node, &grown, place.tie(stop));
+        let grown = grow(cast, context, &state, &questions, stop, played).await.map_err(failed)?;
+        let best = choose(cast, &questions, &grown, place.tie(stop));
         let hash = state.hash();
         for candidate in &grown {
             let spot = Spot {
@@ -81,17 +88,16 @@ pub async fn play_tree(cast: &Cast, context: &Context) -> Result<Played, Failure
         if winner.step.outcome.done || winner.step.outcome.truncated {
             break;
         }
-        reward = winner.step.last_reward(cast, &node.agents);
+        reward = winner.step.last_reward(cast, &questions);
         facts = winner.step.outcome.facts;
     }
     played.summary.turns = cursor.stops();
-    Ok(played)
+    Ok(())
 }
 
 async fn start(cast: &Cast, context: &Context) -> Result<Snapshot, Fault> {
     let place = &context.place;
-    let mut episode =
-        cast.environment.start(&context.task, place.start_seed(), place.environment()).await?;
+    let mut episode = cast.environment.start(&context.task, place.start_seed(), place.environment()).await?;
     episode.snapshot().await
 }
 
@@ -112,17 +118,17 @@ async fn grow(
         if wanted.is_empty() {
             break;
         }
-        let answers = try_join_all(questions.iter().map(|question| {
+        let completions = try_join_all(questions.iter().map(|question| {
             let seed = |&branch| context.place.completion(stop, question.agent as u32, branch, retry);
-            cast.answer(question, wanted.iter().map(seed).collect())
+            cast.complete(question, wanted.iter().map(seed).collect())
         }))
         .await?;
-        played.summary.tokens += answers.iter().flatten().map(|a| a.completion.tokens.len() as u64).sum::<u64>();
-        let joint = |at: usize| answers.iter().map(|a| a[at].clone()).collect::<Vec<_>>();
+        played.summary.tokens += completions.iter().flatten().map(|c| c.tokens.len() as u64).sum::<u64>();
+        let joint = |at: usize| completions.iter().map(|said| said[at].clone()).collect::<Vec<_>>();
         let tries = wanted
             .iter()
             .enumerate()
-            .map(|(at, &branch)| apply(cast, context, state, questions, branch, joint(at)));
+            .map(|(at, &branch)| try_candidate(cast, context, state, questions, branch, joint(at)));
         let mut missing = Vec::new();
         for (branch, result) in wanted.iter().copied().zip(join_all(tries).await) {
             match result {
@@ -146,14 +152,18 @@ async fn grow(
     }
 }
 
-async fn apply(
+/// Parses a joint action, applies it to a copy of `state` and scores it. A completion that the agent's plugin
+/// fails on costs its candidate alone, like an action that the environment fails on.
+async fn try_candidate(
     cast: &Cast,
     context: &Context,
     state: &Snapshot,
     questions: &[Question],
     branch: u32,
-    answers: Vec<Answer>,
+    said: Vec<Completion>,
 ) -> Result<Candidate, Fault> {
+    let parse = questions.iter().zip(said).map(|(question, completion)| cast.parse(question, completion));
+    let answers = try_join_all(parse).await?;
     let mut episode = cast.environment.restore(state).await?;
     let joint: Vec<_> = questions.iter().zip(&answers).collect();
     let step = cast.act(episode.as_mut(), &context.task, &joint).await?;
@@ -161,9 +171,9 @@ async fn apply(
     Ok(Candidate { branch, answers, step, state, reproducible: episode.reproducible() })
 }
 
-/// The branch with the highest mean reward of the node's agents; ties are drawn.
-fn choose(cast: &Cast, node: &Node, grown: &[Candidate], tie: [u8; 32]) -> u32 {
-    let total = |c: &Candidate| node.agents.iter().map(|&a| c.step.reward(cast, a)).sum::<f64>();
+/// The branch with the highest mean reward of the agents that acted; ties are drawn.
+fn choose(cast: &Cast, questions: &[Question], grown: &[Candidate], tie: [u8; 32]) -> u32 {
+    let total = |c: &Candidate| questions.iter().map(|q| c.step.reward(cast, q.agent)).sum::<f64>();
     let best = grown.iter().map(total).fold(f64::NEG_INFINITY, f64::max);
     let tied: Vec<u32> = grown.iter().filter(|c| total(c) >= best).map(|c| c.branch).collect();
     let mut stream = ChaCha8Rng::from_seed(tie);

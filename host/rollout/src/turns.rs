@@ -56,7 +56,9 @@ impl Cursor {
         match taken.map(|edge| edge.to) {
             None | Some(Target::End) => Next::End,
             Some(Target::Node(to)) => match turns.nodes.get(to) {
-                Some(Node { agents, .. }) if agents.iter().all(|&a| self.visits(a) < turns.max) => Next::Node(to),
+                Some(Node { agents, .. }) if agents.iter().all(|&a| self.visits(a) < turns.max) => {
+                    Next::Node(to)
+                }
                 Some(_) => Next::Truncated,
                 None => Next::End,
             },

@@ -1,0 +1,313 @@
+//! Turns a second with a model that answers at once: the maths domain under the whole interpreter, and the
+//! interpreter alone under a cast that costs next to nothing. Chat template and tokenizer are left out.
+
+#![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use mas_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
+use pl_inference::{Completion, Finish, Generate, Request};
+use pl_plugin::{
+    AgentScore, Message, Outcome, Part, Plugin, PluginSpec, PromptRequest, Role, Scores, Services, Snapshot,
+    Stream, Task, Turn,
+};
+use pl_rollout::{Agent, Cast, Encode, Environment, Episode, Fault, Phase, Plan, Player, Reward, play_batch};
+use pl_sandbox::Refuse;
+use pl_wasm::{Engine, EngineConfig};
+use serde_json::Map;
+use tokio::runtime::Runtime;
+
+/// Turns of one agent in each episode.
+const TURNS: u32 = 3;
+const TASKS: u32 = 64;
+const SAMPLES: u32 = 4;
+
+fn main() {
+    divan::main();
+}
+
+/// Two workers: what the target is stated for.
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// A model that always says the same, at once.
+struct Instant;
+
+#[async_trait]
+impl Generate for Instant {
+    async fn generate(&self, request: Request) -> Result<Vec<Completion>, pl_inference::Error> {
+        let completion = |_: &[u8; 32]| Completion {
+            tokens: (0..24).collect(),
+            logprobs: vec![-0.5; 24],
+            text: "Six boxes of two are \\boxed{12}.".to_owned(),
+            finish: Finish::Stop,
+            version: 1,
+        };
+        Ok(request.seeds.iter().map(completion).collect())
+    }
+}
+
+/// The length of the text instead of its tokens.
+struct Length;
+
+impl Encode for Length {
+    fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Fault> {
+        let length = messages.iter().flat_map(|message| &message.parts).map(|part| match part {
+            Part::Text(text) => text.len() as u32,
+            Part::Image { bytes, .. } | Part::Data { bytes, .. } => bytes.len() as u32,
+        });
+        Ok(length.collect())
+    }
+}
+
+/// An environment, an agent and a reward that do nothing.
+struct Idle;
+
+struct IdleEpisode;
+
+fn idle_snapshot() -> Snapshot {
+    Snapshot { bytes: Arc::from(&b"idle"[..]), stream: Stream::new([0; 32]).mark() }
+}
+
+#[async_trait]
+impl Environment for Idle {
+    async fn start(&self, _: &Task, _: u64, _: [u8; 32]) -> Result<Box<dyn Episode>, Fault> {
+        Ok(Box::new(IdleEpisode))
+    }
+
+    async fn restore(&self, _: &Snapshot) -> Result<Box<dyn Episode>, Fault> {
+        Ok(Box::new(IdleEpisode))
+    }
+}
+
+#[async_trait]
+impl Episode for IdleEpisode {
+    async fn view(&mut self, _: &str) -> Result<String, Fault> {
+        Ok("{}".to_owned())
+    }
+
+    async fn apply(&mut self, _: &[(String, String)]) -> Result<Outcome, Fault> {
+        Ok(Outcome { done: false, truncated: false, facts: Map::new(), evidence: "{}".to_owned() })
+    }
+
+    async fn snapshot(&mut self) -> Result<Snapshot, Fault> {
+        Ok(idle_snapshot())
+    }
+}
+
+#[async_trait]
+impl Agent for Idle {
+    async fn prompt(&self, _: &str, _: &Turn) -> Result<Option<PromptRequest>, Fault> {
+        let messages = vec![Message { role: Role::User, parts: vec![Part::Text("What now?".to_owned())] }];
+        Ok(Some(PromptRequest { messages, tools: Vec::new(), stop: Vec::new() }))
+    }
+
+    async fn parse(&self, _: &str, _: &pl_plugin::Completion) -> Result<String, Fault> {
+        Ok("{}".to_owned())
+    }
+}
+
+#[async_trait]
+impl Reward for Idle {
+    async fn score(&self, _: &Task, actions: &[(String, String)], _: &Outcome) -> Result<Scores, Fault> {
+        let own =
+            |(agent, _): &(String, String)| AgentScore { agent: agent.clone(), reward: 1.0, success: true };
+        Ok(Scores { team: 1.0, local: actions.iter().map(own).collect(), success: true })
+    }
+}
+
+fn cast(environment: Arc<dyn Environment>, agent: Arc<dyn Agent>, reward: Arc<dyn Reward>) -> Arc<Cast> {
+    let player = Player {
+        name: "reason".to_owned(),
+        agent,
+        encoder: Arc::new(Length),
+        policy: 0,
+        temperature: 1.0,
+        max_tokens: 64,
+    };
+    let again = || vec![Edge { to: Target::Node(0), when: None }];
+    Arc::new(Cast {
+        environment,
+        players: vec![player],
+        reward,
+        team_weight: 1.0,
+        local_weight: 1.0,
+        turns: Turns { max: TURNS, start: again(), nodes: vec![Node { agents: vec![0], edges: again() }] },
+        generator: Arc::new(Instant),
+    })
+}
+
+/// The maths domain, compiled, with its first tasks.
+struct Maths {
+    environment: pl_plugin::Environment,
+    agent: pl_plugin::Agent,
+    reward: pl_plugin::Reward,
+    tasks: Vec<Arc<Task>>,
+}
+
+impl Maths {
+    fn load(runtime: &Runtime) -> Maths {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/math.wasm");
+        let bytes = std::fs::read(path).expect("`cargo xtask setup` builds it");
+        let config = EngineConfig::plugins().cache_dir(env!("CARGO_TARGET_TMPDIR"));
+        let engine = Engine::new(config).expect("an engine");
+        let plugin = Plugin::load(&engine, PluginSpec::new("maths"), &bytes);
+        let plugin = runtime.block_on(plugin).expect("the plugin");
+        let services = Services { sandbox: Arc::new(Refuse("benchmarks run no code".to_owned())) };
+        let environment =
+            pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
+        let tasks = runtime.block_on(environment.tasks("train", 0, TASKS, 2)).expect("tasks");
+        Maths {
+            environment,
+            agent: pl_plugin::Agent::new(&plugin, "reasoner", Map::new()).expect("reasoner"),
+            reward: pl_plugin::Reward::new(&plugin, "score", Map::new()).expect("score"),
+            tasks: tasks.into_iter().map(Arc::new).collect(),
+        }
+    }
+
+    fn cast(&self) -> Arc<Cast> {
+        let (environment, agent) = (Arc::new(self.environment.clone()), Arc::new(self.agent.clone()));
+        cast(environment, agent, Arc::new(self.reward.clone()))
+    }
+}
+
+fn plan(mode: Rollout, tasks: Vec<Arc<Task>>) -> Plan {
+    Plan {
+        seed: 1,
+        phase: Phase::Train,
+        step: 0,
+        tasks,
+        mode,
+        samples: SAMPLES,
+        in_flight: 16,
+        versions: vec![1].into(),
+    }
+}
+
+/// Plays a batch as often as the bench likes; flat and tree make equally many completions.
+fn turns(bencher: Bencher<'_, '_>, runtime: &Runtime, cast: &Arc<Cast>, plan: &Plan) {
+    let count = plan.tasks.len() * (SAMPLES * TURNS) as usize;
+    bencher.counter(ItemsCount::new(count)).bench_local(|| {
+        let batch = runtime.block_on(play_batch(Arc::clone(cast), plan, |_| {})).expect("a batch");
+        assert_eq!((batch.transitions.len(), batch.failures.len()), (count, 0));
+    });
+}
+
+#[divan::bench(sample_count = 20)]
+fn maths_flat(bencher: Bencher<'_, '_>) {
+    let runtime = runtime();
+    let maths = Maths::load(&runtime);
+    turns(bencher, &runtime, &maths.cast(), &plan(Rollout::Flat, maths.tasks.clone()));
+}
+
+#[divan::bench(sample_count = 20)]
+fn maths_tree(bencher: Bencher<'_, '_>) {
+    let runtime = runtime();
+    let maths = Maths::load(&runtime);
+    turns(bencher, &runtime, &maths.cast(), &plan(Rollout::Tree, maths.tasks.clone()));
+}
+
+/// The host's own share: everything but the components.
+#[divan::bench(args = [Rollout::Flat, Rollout::Tree], sample_count = 20)]
+fn host_alone(bencher: Bencher<'_, '_>, mode: Rollout) {
+    let task = |n| Arc::new(Task { id: format!("task:{n}"), data: "{}".to_owned() });
+    let cast = cast(Arc::new(Idle), Arc::new(Idle), Arc::new(Idle));
+    turns(bencher, &runtime(), &cast, &plan(mode, (0..TASKS).map(task).collect()));
+}
+
+/// Where a turn of the maths domain goes, call by call, on one thread.
+mod calls {
+    use super::*;
+
+    /// A fresh episode with what its first turn needs.
+    struct Stage {
+        runtime: Runtime,
+        maths: Maths,
+        view: String,
+        actions: Vec<(String, String)>,
+        outcome: Outcome,
+    }
+
+    fn said() -> pl_plugin::Completion {
+        pl_plugin::Completion::new("Six boxes of two are \\boxed{12}.", pl_plugin::Finish::Stop)
+    }
+
+    fn turn() -> Turn {
+        Turn { agent: "reason".to_owned(), visit: 0 }
+    }
+
+    impl Stage {
+        fn set() -> Stage {
+            let runtime = runtime();
+            let maths = Maths::load(&runtime);
+            let (view, actions, outcome) = runtime.block_on(async {
+                let mut episode = maths.start().await;
+                let view = episode.view("reason").await.expect("a view");
+                let action = maths.agent.parse(&view, &said()).await.expect("an action");
+                let actions = vec![("reason".to_owned(), action)];
+                let outcome = episode.apply(actions.clone()).await.expect("an outcome");
+                (view, actions, outcome)
+            });
+            Stage { runtime, maths, view, actions, outcome }
+        }
+    }
+
+    impl Maths {
+        async fn start(&self) -> pl_plugin::Episode {
+            self.environment.start(&self.tasks[0], 0, Stream::new([0; 32])).await.expect("an episode")
+        }
+    }
+
+    #[divan::bench]
+    fn start(bencher: Bencher<'_, '_>) {
+        let stage = Stage::set();
+        bencher.bench_local(|| stage.runtime.block_on(async { drop(stage.maths.start().await) }));
+    }
+
+    #[divan::bench]
+    fn view(bencher: Bencher<'_, '_>) {
+        let stage = Stage::set();
+        let mut episode = stage.runtime.block_on(stage.maths.start());
+        bencher.bench_local(|| stage.runtime.block_on(episode.view("reason")).expect("a view"));
+    }
+
+    #[divan::bench]
+    fn prompt(bencher: Bencher<'_, '_>) {
+        let (stage, turn) = (Stage::set(), turn());
+        let agent = &stage.maths.agent;
+        bencher.bench_local(|| stage.runtime.block_on(agent.prompt(&stage.view, &turn)).expect("a request"));
+    }
+
+    #[divan::bench]
+    fn parse(bencher: Bencher<'_, '_>) {
+        let (stage, said) = (Stage::set(), said());
+        let agent = &stage.maths.agent;
+        bencher.bench_local(|| stage.runtime.block_on(agent.parse(&stage.view, &said)).expect("an action"));
+    }
+
+    /// Always the first step of an episode: each input is a copy of its own.
+    #[divan::bench]
+    fn apply(bencher: Bencher<'_, '_>) {
+        let stage = Stage::set();
+        bencher
+            .with_inputs(|| (stage.runtime.block_on(stage.maths.start()), stage.actions.clone()))
+            .bench_local_values(|(mut episode, actions)| {
+                stage.runtime.block_on(episode.apply(actions)).expect("an outcome");
+                episode
+            });
+    }
+
+    #[divan::bench]
+    fn score(bencher: Bencher<'_, '_>) {
+        let stage = Stage::set();
+        let (reward, task) = (&stage.maths.reward, &stage.maths.tasks[0]);
+        bencher.bench_local(|| {
+            stage.runtime.block_on(reward.score(task, &stage.actions, &stage.outcome)).expect("scores")
+        });
+    }
+}
