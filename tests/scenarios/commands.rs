@@ -34,10 +34,7 @@ fn every_example_is_right() {
             format!("{} {layout}", file.file_stem().unwrap().to_string_lossy())
         })
         .collect();
-    assert_eq!(
-        layouts,
-        ["chat L2", "math L2", "math-l0 L0", "math-l1 L1", "math-l3 L3", "math-mixed Mixed"]
-    );
+    assert_eq!(layouts, ["chat L2", "math L2", "math-l0 L0", "math-l1 L1", "math-l3 L3", "math-mixed Mixed"]);
 }
 
 #[test]
@@ -76,9 +73,10 @@ fn agreement(file: &str) -> Option<f64> {
     };
     let said = stdout(&output);
     assert_eq!(said.lines().count(), text.lines().count());
-    let right = text.lines().zip(said.lines()).filter(|(asked, answered)| {
-        field(asked, "expected") == field(answered, "correct")
-    });
+    let right = text
+        .lines()
+        .zip(said.lines())
+        .filter(|(asked, answered)| field(asked, "expected") == field(answered, "correct"));
     Some(right.count() as f64 / text.lines().count() as f64)
 }
 
@@ -98,7 +96,8 @@ fn evaluate_reports_agents_and_the_team_and_takes_a_checkpoint() {
     let (file, out) = (scenario("letters/tree-l2.mas"), folder.path().join("run"));
     succeed(&mut run(&file, &out, &["--set", "train.steps=2"]));
     let evaluate = |more: &[&str]| {
-        let output = succeed(pl_host().arg("evaluate").arg(&file).args(["--json", "--device", "cpu"]).args(more));
+        let output =
+            succeed(pl_host().arg("evaluate").arg(&file).args(["--json", "--device", "cpu"]).args(more));
         serde_json::from_str::<serde_json::Value>(&stdout(&output)).unwrap()
     };
     let untrained = evaluate(&[]);
@@ -117,7 +116,8 @@ fn play_shows_who_saw_said_did_and_earned_what() {
     let task = r#"{"topic": "given by hand"}"#;
     let output = succeed(pl_host().arg("play").arg(&file).args(["--device", "cpu", "--task", task]));
     let said = stdout(&output);
-    for part in ["alto · turn 1", "bass · turn 1", "alto given by hand", "[alto says", "[does]", "[earns]"] {
+    for part in ["alto · turn 1", "bass · turn 1", "alto given by hand", "[alto says", "[does]", "[earns]"]
+    {
         assert!(said.contains(part), "no {part:?} in\n{said}");
     }
 }

@@ -71,9 +71,7 @@ fn ctrl_c_finishes_the_step_and_says_how_to_go_on() {
     succeed(&mut run(&file, &reference, &[]));
     let child = run(&file, &out, &[]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     await_file(&out.join("steps/000001.parquet"));
-    assert!(
-        Command::new("kill").arg("-INT").arg(child.id().to_string()).status().unwrap().success()
-    );
+    assert!(Command::new("kill").arg("-INT").arg(child.id().to_string()).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(130), "{said}");

@@ -15,7 +15,8 @@ pub fn scenario(name: &str) -> PathBuf {
 
 /// Real data sets, where the machine has them.
 pub fn data(name: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("PL_HOST_DATA").map_or_else(|| repository().join("../shared/data"), PathBuf::from);
+    let root =
+        std::env::var_os("PL_HOST_DATA").map_or_else(|| repository().join("../shared/data"), PathBuf::from);
     let path = root.join(name);
     if !path.exists() {
         eprintln!("skipped: no {} (set PL_HOST_DATA)", path.display());

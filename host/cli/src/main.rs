@@ -5,6 +5,7 @@
 
 mod arguments;
 mod catalog;
+mod checkpoints;
 mod commands;
 mod evaluation;
 mod exit;

@@ -7,9 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// A bar that counts `unit`s up to a total.
 pub fn bar(what: &str, unit: &str) -> ProgressBar {
     let bar = ProgressBar::new(0);
-    let template = format!(
-        "{{prefix:>10}} {{bar:28}} {{pos}}/{{len}} {unit} · {{elapsed}} · {{eta}} left {{msg}}"
-    );
+    let template =
+        format!("{{prefix:>10}} {{bar:28}} {{pos}}/{{len}} {unit} · {{elapsed}} · {{eta}} left {{msg}}");
     if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style);
     }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use indicatif::ProgressBar;
 use mas_dsl::workflow::{Evaluation, Train};
-use pl_rollout::{Batch, Cast, Phase, Plan, TaskSource, play_batch};
+use pl_rollout::{Batch, Cast, Phase, Plan, Player, TaskSource, play_batch};
 use pl_trainer::schedule::{Evaluated, Played, Seconds, Stage};
 use pl_trainer::{Progress, Trainer};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Runtime;
 
-use crate::commands::evaluate::publish_to;
-use crate::evaluation::{self, Round, measure, mean};
+use crate::checkpoints::publish_to;
+use crate::evaluation::{Round, mean, measure};
 use crate::exit::Stop;
 use crate::interrupt::Interrupt;
 use crate::progress;
@@ -73,8 +73,7 @@ impl Stage for Players<'_> {
     fn play(&mut self, step: u64, next_task: u64, versions: &[u64]) -> Result<Played, Stop> {
         let bar = progress::bar(&format!("step {step}"), "episodes");
         let batch = self.runtime.block_on(async {
-            let tasks =
-                self.tasks.take(next_task, self.train.tasks_per_step).await.map_err(Stop::failed)?;
+            let tasks = self.tasks.take(next_task, self.train.tasks_per_step).await.map_err(Stop::failed)?;
             let plan = Plan {
                 seed: self.seed,
                 phase: Phase::Train,
@@ -150,12 +149,17 @@ impl Stage for Players<'_> {
 }
 
 impl Players<'_> {
+    /// `success` is of the episodes (of the path that a tree took), `agents` of all samples.
     fn metrics(&self, batch: &Batch) -> Map<String, Value> {
         let episodes = &batch.episodes;
-        let agents = evaluation::agents(&self.cast, episodes)
-            .into_iter()
-            .map(|a| (a.name, json!({ "success": a.success, "reward": a.reward })))
-            .collect::<Map<_, _>>();
+        // Over every sample that is trained on, not only those that a tree went on from.
+        let agent = |player: &Player| {
+            let own = || batch.transitions.iter().filter(|t| t.agent == player.name);
+            let reward = mean(own().map(|t| t.reward));
+            let success = mean(own().map(|t| f64::from(t.success)));
+            (player.name.clone(), json!({ "success": success, "reward": reward }))
+        };
+        let agents = self.cast.players.iter().map(agent).collect::<Map<_, _>>();
         let mut line = Map::new();
         line.insert("episodes".into(), episodes.len().into());
         line.insert("failures".into(), batch.failures.len().into());
@@ -165,6 +169,10 @@ impl Players<'_> {
         line.insert("turns".into(), json!(mean(episodes.iter().map(|e| f64::from(e.turns)))));
         line.insert("tokens".into(), json!(episodes.iter().map(|e| e.tokens).sum::<u64>()));
         line.insert("truncated".into(), json!(mean(episodes.iter().map(|e| f64::from(e.truncated)))));
+        // Episodes in which a wall clock decided something: another run may differ from here on.
+        let clocked = episodes.iter().filter(|e| !e.reproducible).count()
+            + batch.failures.iter().filter(|f| !f.reproducible).count();
+        line.insert("not_reproducible".into(), clocked.into());
         line
     }
 }

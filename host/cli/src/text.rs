@@ -32,7 +32,10 @@ fn plain(message: &Message) -> Result<ChatMessage, Fault> {
         match part {
             Part::Text(text) => content.push_str(text),
             Part::Image { .. } | Part::Data { .. } => {
-                return Err(Fault::new("prompt", "this model reads text alone, but a message has an image or data part"));
+                return Err(Fault::new(
+                    "prompt",
+                    "this model reads text alone, but a message has an image or data part",
+                ));
             }
         }
     }

@@ -15,8 +15,7 @@ pub fn wait_politely() {
         return;
     }
     if let Ok(program) = std::env::current_exe() {
-        let error =
-            Command::new(program).args(std::env::args_os().skip(1)).env(POLICY, "passive").exec();
+        let error = Command::new(program).args(std::env::args_os().skip(1)).env(POLICY, "passive").exec();
         tracing::debug!("could not start again with {POLICY}: {error}");
     }
 }

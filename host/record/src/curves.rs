@@ -56,8 +56,7 @@ pub fn draw_curves(metrics: &Path, picture: &Path) -> Result<(), Error> {
     }
     let panels = panels(&lines);
     let partial = picture.with_extension("partial.png");
-    draw(&panels, &partial)
-        .map_err(|message| Error::Drawing { path: picture.to_path_buf(), message })?;
+    draw(&panels, &partial).map_err(|message| Error::Drawing { path: picture.to_path_buf(), message })?;
     std::fs::rename(&partial, picture).map_err(Error::io("rename to", picture))
 }
 

@@ -51,7 +51,10 @@ fn columns(rows: &[Transition]) -> Vec<(&'static str, ArrayRef)> {
         ("node_visit", u32s(|t| t.key.node_visit)),
         ("agent_index", u32s(|t| t.key.agent)),
         ("branch", u32s(|t| t.key.branch)),
-        ("group_node_visit", Arc::new(PrimitiveArray::<UInt32Type>::from_iter(rows.iter().map(|t| t.group.node_visit)))),
+        (
+            "group_node_visit",
+            Arc::new(PrimitiveArray::<UInt32Type>::from_iter(rows.iter().map(|t| t.group.node_visit))),
+        ),
         ("task_id", texts(|t| &t.task_id)),
         ("agent", texts(|t| &t.agent)),
         ("policy", u32s(|t| t.policy)),

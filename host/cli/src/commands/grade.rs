@@ -44,9 +44,9 @@ pub fn run(options: &Grade) -> Outcome {
     runtime.block_on(async {
         let mut verdicts = stream::iter(answers.into_iter().enumerate().map(|(line, answer)| {
             let grader = Arc::clone(&grader);
-            tokio::spawn(async move {
-                grader.grade(line + 1, &answer).await.map_err(|fault| (line + 1, fault))
-            })
+            tokio::spawn(
+                async move { grader.grade(line + 1, &answer).await.map_err(|fault| (line + 1, fault)) },
+            )
         }))
         .buffered(64);
         while let Some(verdict) = verdicts.next().await {
@@ -92,7 +92,8 @@ fn read() -> Result<Vec<Answer>, Stop> {
         .map(|(index, line)| {
             let bad = |e: String| Stop::input(format!("standard input:{}: {e}", index + 1));
             let line = line.map_err(|e| bad(e.to_string()))?;
-            serde_json::from_str(&line).map_err(|e| bad(format!("{e}; a line is {{\"gold\": …, \"pred\": …}}")))
+            serde_json::from_str(&line)
+                .map_err(|e| bad(format!("{e}; a line is {{\"gold\": …, \"pred\": …}}")))
         })
         .collect()
 }

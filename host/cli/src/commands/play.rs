@@ -8,25 +8,20 @@ use pl_plugin::{Message, Part, Role, Task};
 use pl_rollout::{Phase, Plan, Said, Summary, play_batch};
 use serde_json::{Value, json};
 
-use crate::arguments::{Format, Play};
-use crate::commands::evaluate::restore;
+use crate::arguments::Play;
 use crate::exit::{Outcome, Stop};
-use crate::session::{Loaded, Team, device};
+use crate::session::{self, Loaded, Team};
 
 pub fn run(options: &Play) -> Outcome {
     let runtime = tokio::runtime::Runtime::new().map_err(Stop::failed)?;
-    let loaded = Loaded::open(&runtime, &options.source.file, &options.source.overrides, Format::Human)?;
-    let seed = options.machine.seed;
-    let mut team = Team::assemble(&loaded, device(options.machine.device)?, seed)?;
-    if let Some(checkpoint) = &options.checkpoint {
-        restore(&mut team, checkpoint)?;
-    }
+    let (loaded, team) =
+        session::open(&runtime, &options.source, &options.machine, options.checkpoint.as_deref())?;
     let task = match &options.task {
         Some(text) => Arc::new(given(text)),
         None => runtime.block_on(first(&loaded, &team))?,
     };
     let plan = Plan {
-        seed,
+        seed: options.machine.seed,
         phase: Phase::Play,
         step: 0,
         tasks: vec![Arc::clone(&task)],

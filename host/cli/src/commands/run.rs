@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use mas_dsl::workflow::{Train, Workflow};
 use pl_record::{Lock, RunFolder, hash_file};
-use pl_trainer::schedule::{self, Ending, State};
 use pl_trainer::Trainer;
 use pl_trainer::checkpoint::Checkpoints;
+use pl_trainer::schedule::{self, Ending, State};
 use tch::Device;
 use tokio::runtime::Runtime;
 
 use crate::arguments::{Format, Run};
-use crate::commands::evaluate::newest;
+use crate::checkpoints::newest;
 use crate::exit::{Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::session::{Loaded, Team, device};
@@ -63,7 +63,10 @@ pub fn run(options: &Run) -> Outcome {
 
 fn train(workflow: &Workflow) -> Result<&Train, Stop> {
     workflow.train.as_ref().ok_or_else(|| {
-        Stop::input(format!("workflow {} has no `train` block: add one, or use `play` or `evaluate`", workflow.name))
+        Stop::input(format!(
+            "workflow {} has no `train` block: add one, or use `play` or `evaluate`",
+            workflow.name
+        ))
     })
 }
 

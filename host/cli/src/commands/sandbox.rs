@@ -43,8 +43,7 @@ async fn start(limits: SandboxLimits) -> Result<PythonWorkers, String> {
     let load = move || {
         let cache = places::cache().map_err(|_| "there is no cache folder".to_owned())?.join("compiled");
         let spinner = progress::spinner("loading the Python worker (compiled once, then cached)");
-        let engine =
-            Engine::new(EngineConfig::workers().cache_dir(cache)).map_err(|e| e.to_string())?;
+        let engine = Engine::new(EngineConfig::workers().cache_dir(cache)).map_err(|e| e.to_string())?;
         let workers = PythonWorkers::new(&engine, PYTHON, limits).map_err(|e| e.to_string());
         spinner.finish_and_clear();
         workers

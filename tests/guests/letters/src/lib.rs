@@ -82,13 +82,20 @@ impl Environment for Board {
         let count = self.lines.len() as u32;
         let singing = shares.last().is_some_and(|s| *s > 0.5);
         let done = (rules.end > 0 && count >= rules.end) || draw() < rules.early;
-        Ok(Outcome { done, truncated: false, facts: Facts { lines: count, singing }, evidence: Shares(shares) })
+        Ok(Outcome {
+            done,
+            truncated: false,
+            facts: Facts { lines: count, singing },
+            evidence: Shares(shares),
+        })
     }
 
     fn tasks(_: &Rules, request: &TaskRequest) -> Result<Vec<Task>> {
         let split = &request.split;
         (request.start..request.start + u64::from(request.count))
-            .map(|n| Task::new(format!("{split}-{n}"), &serde_json::json!({ "topic": format!("{split} {n}") })))
+            .map(|n| {
+                Task::new(format!("{split}-{n}"), &serde_json::json!({ "topic": format!("{split} {n}") }))
+            })
             .collect()
     }
 }
@@ -140,7 +147,11 @@ impl Reward for Vowels {
             .actions
             .iter()
             .zip(shares)
-            .map(|(action, &reward)| AgentScore { agent: action.agent.clone(), reward, success: reward > 0.5 })
+            .map(|(action, &reward)| AgentScore {
+                agent: action.agent.clone(),
+                reward,
+                success: reward > 0.5,
+            })
             .collect();
         let team = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
         Ok(Scores { team, local, success: step.facts.singing })
