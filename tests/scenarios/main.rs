@@ -2,6 +2,8 @@
 //!
 //! The binary, the guests and the model are what `cargo xtask setup` made.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test crate: a panic is how a test fails")]
+
 mod bad_input;
 mod commands;
 mod determinism;

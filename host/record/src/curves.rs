@@ -110,6 +110,7 @@ fn draw_panel(
     chart
         .configure_mesh()
         .x_desc("step")
+        .x_label_formatter(&|step| format!("{step:.0}"))
         .label_style(("sans-serif", 16))
         .light_line_style(WHITE)
         .draw()

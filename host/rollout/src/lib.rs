@@ -1,8 +1,8 @@
 //! Episodes: the turn graph interpreter, flat and tree sampling.
 //!
-//! A stop of the turn cursor ([`stop`]) is where all the work happens: views, prompts, completions, parsing,
-//! the step of the environment, the reward. [`flat`] strings stops into episodes, [`tree`] branches at each
-//! of them, [`batch`] plays many at once.
+//! A stop of the turn cursor (`stop`) is where all the work happens: views, prompts, completions, parsing,
+//! the step of the environment, the reward. `flat` strings stops into episodes, `tree` branches at each
+//! of them, `batch` plays many at once.
 
 mod batch;
 mod cast;

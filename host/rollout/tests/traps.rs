@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::{Event, Evidence, Script, World, digit, groups, line, plan, play, play_on_two, shown};
 use mas_dsl::workflow::{Rollout, Target};
@@ -149,9 +150,9 @@ fn a_candidate_that_ends_the_episode_takes_nobodys_samples() {
 #[test]
 fn a_group_with_a_sample_missing_is_not_padded() {
     // Flat: the second episode to start never gets anywhere. One episode at a time, so its tries are 2, 3, 4.
-    let starts = std::sync::atomic::AtomicU32::new(0);
+    let starts = AtomicU32::new(0);
     let script = Script {
-        start: Arc::new(move |_| match starts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+        start: Arc::new(move |_| match starts.fetch_add(1, Ordering::Relaxed) {
             1..=3 => Err(Fault::new("start", "it trapped")),
             _ => Ok(()),
         }),
