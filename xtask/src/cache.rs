@@ -19,7 +19,9 @@ pub fn folder(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()>
     if path.exists() {
         return Ok(());
     }
-    let partial = path.with_extension("partial");
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
     let failed = |e: std::io::Error| format!("cannot write {}: {e}", partial.display());
     if partial.exists() {
         std::fs::remove_dir_all(&partial).map_err(failed)?;

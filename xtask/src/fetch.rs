@@ -74,6 +74,9 @@ fn unpack_one(wheel: &Path, into: &Path, wanted: impl Fn(&str) -> Option<PathBuf
     let mut archive = zip::ZipArchive::new(File::open(wheel)?)?;
     for index in 0..archive.len() {
         let mut member = archive.by_index(index)?;
+        if member.is_dir() {
+            continue;
+        }
         let Some(target) = member.enclosed_name().and_then(|name| wanted(&name.to_string_lossy())) else {
             continue;
         };

@@ -58,6 +58,7 @@ impl Catalog for Shelf {
                 json!({
                     "type": "object",
                     "properties": {
+                        "examples": { "type": "integer", "minimum": 0, "maximum": 4 },
                         "shots": { "type": "integer", "minimum": 0, "maximum": 8 },
                         "style": { "anyOf": [{ "$ref": "#/$defs/Style" }, { "type": "null" }] },
                         "tags": { "type": "array", "items": { "type": "string" }, "maxItems": 3 },

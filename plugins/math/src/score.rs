@@ -21,9 +21,12 @@ impl Reward for Score {
         let right =
             |answer: Option<&String>| answer.is_some_and(|answer| grader::grade(&evidence.gold, answer));
         // The team speaks through its newest answer in words; while there is none, through its program.
-        let team = right(evidence.answer.as_ref().or(evidence.tool_answer.as_ref()));
+        let answer = evidence.answer.as_ref().or(evidence.tool_answer.as_ref());
+        let team = right(answer);
         let local = transition.actions.iter().map(|action| {
-            let success = right(evidence.latest.get(&action.agent).and_then(Option::as_ref));
+            let own = evidence.latest.get(&action.agent).and_then(Option::as_ref);
+            // Mostly an agent has just given the team's answer: grading is the dear part of a turn.
+            let success = if own == answer { team } else { right(own) };
             AgentScore { agent: action.agent.clone(), reward: reward(success), success }
         });
         Ok(Scores { team: reward(team), local: local.collect(), success: team })
