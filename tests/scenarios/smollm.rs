@@ -1,6 +1,6 @@
 //! Short runs of SmolLM2.
 
-use crate::support::{metrics, repository, run, scenario, succeed};
+use crate::support::{metrics, pl_host, repository, run, scenario, stdout, succeed};
 
 /// What was sampled is what is trained on: with adapters three and more updates old, sampling and training give
 /// a token the same log-probability.
@@ -44,4 +44,15 @@ fn math_trains_and_leaves_a_whole_run_folder() {
     }
     let kinds: Vec<_> = metrics(&out).iter().map(|line| line["kind"].as_str().unwrap().to_owned()).collect();
     assert_eq!(kinds, ["evaluation", "step", "step", "evaluation"]);
+}
+
+/// A question in plain words, to which nobody has given the answer.
+#[test]
+fn play_takes_a_question_by_hand() {
+    let file = repository().join("examples/math-l0.mas");
+    let question = "Ann has 2 pens and buys 3 more. How many pens does Ann have?";
+    let output = succeed(pl_host().arg("play").arg(file).args(["--device", "cpu", "--task", question]));
+    let said = stdout(&output);
+    assert!(said.contains(question) && said.contains("reason · turn 1"), "{said}");
+    assert!(said.contains("not solved"), "{said}");
 }

@@ -1,18 +1,40 @@
 //! Progress for people, on stderr: a bar on a terminal, nothing elsewhere (each step's line is enough there).
 
+use std::fmt::Write;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use pl_inference::Engine;
 
-/// A bar that counts `unit`s up to a total.
-pub fn bar(what: &str, unit: &str) -> ProgressBar {
+/// How often what is shown is brought up to date, between steps of the work too.
+const TICK: Duration = Duration::from_millis(200);
+
+/// A bar over packed batches.
+pub fn batches(what: &str) -> ProgressBar {
+    let template = "{prefix:>10} {bar:28} {pos}/{len} batches · {elapsed} · {eta} left";
+    start(what, ProgressStyle::with_template(template).ok())
+}
+
+/// A bar over episodes, with the engine's rate of tokens since now.
+pub fn episodes(what: &str, engine: &Engine) -> ProgressBar {
+    let engine = engine.clone();
+    let before = engine.stats().generated_tokens;
+    let rate = move |state: &ProgressState, out: &mut dyn Write| {
+        let tokens = engine.stats().generated_tokens.saturating_sub(before) as f64;
+        // A terminal that can't be written to shows nothing; the run goes on.
+        let _ = write!(out, "{:.0}", tokens / state.elapsed().as_secs_f64().max(1e-3));
+    };
+    let template = "{prefix:>10} {bar:28} {pos}/{len} episodes · {elapsed} · {eta} left · {rate} tokens/s";
+    start(what, ProgressStyle::with_template(template).ok().map(|style| style.with_key("rate", rate)))
+}
+
+fn start(what: &str, style: Option<ProgressStyle>) -> ProgressBar {
     let bar = ProgressBar::new(0);
-    let template =
-        format!("{{prefix:>10}} {{bar:28}} {{pos}}/{{len}} {unit} · {{elapsed}} · {{eta}} left {{msg}}");
-    if let Ok(style) = ProgressStyle::with_template(&template) {
+    if let Some(style) = style {
         bar.set_style(style);
     }
     bar.set_prefix(what.to_owned());
+    bar.enable_steady_tick(TICK);
     bar
 }
 
@@ -20,7 +42,7 @@ pub fn bar(what: &str, unit: &str) -> ProgressBar {
 pub fn spinner(what: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     bar.set_message(what.to_owned());
-    bar.enable_steady_tick(Duration::from_millis(100));
+    bar.enable_steady_tick(TICK);
     bar
 }
 
@@ -28,8 +50,4 @@ pub fn spinner(what: &str) -> ProgressBar {
 pub fn follow(bar: &ProgressBar, progress: pl_rollout::Progress) {
     bar.set_length(progress.total as u64);
     bar.set_position(progress.done as u64);
-    let seconds = bar.elapsed().as_secs_f64();
-    if seconds > 0.0 {
-        bar.set_message(format!("{:.0} tokens/s", progress.tokens as f64 / seconds));
-    }
 }

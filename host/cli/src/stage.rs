@@ -71,7 +71,7 @@ impl Stage for Players<'_> {
     type Error = Stop;
 
     fn play(&mut self, step: u64, next_task: u64, versions: &[u64]) -> Result<Played, Stop> {
-        let bar = progress::bar(&format!("step {step}"), "episodes");
+        let bar = progress::episodes(&format!("step {step}"), &self.engine);
         let batch = self.runtime.block_on(async {
             let tasks = self.tasks.take(next_task, self.train.tasks_per_step).await.map_err(Stop::failed)?;
             let plan = Plan {
@@ -104,7 +104,7 @@ impl Stage for Players<'_> {
         let due = |e: &Evaluation| e.every > 0 && (last || step.is_multiple_of(u64::from(e.every)));
         let mut results = Vec::new();
         for (evaluation, source) in self.evaluations.iter().filter(|(e, _)| due(e)) {
-            let bar = progress::bar(&evaluation.name, "episodes");
+            let bar = progress::episodes(&evaluation.name, &self.engine);
             let in_flight = self.train.episodes as usize;
             let round = Round { seed: self.seed, step, versions, in_flight };
             let follow = |p| progress::follow(&bar, p);
@@ -120,7 +120,7 @@ impl Stage for Players<'_> {
     }
 
     fn training(&mut self, progress: Progress) {
-        let bar = self.updating.get_or_insert_with(|| progress::bar("training", "batches"));
+        let bar = self.updating.get_or_insert_with(|| progress::batches("training"));
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     }

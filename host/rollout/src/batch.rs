@@ -51,8 +51,6 @@ pub struct Batch {
 pub struct Progress {
     pub done: usize,
     pub total: usize,
-    /// Tokens sampled by the episodes that are done.
-    pub tokens: u64,
 }
 
 /// Plays all episodes of a plan. The result does not depend on `in_flight` or on timing.
@@ -77,7 +75,7 @@ pub async fn play_batch(
     .buffer_unordered(plan.in_flight.max(1));
     let mut played: Vec<Played> = Vec::new();
     let mut batch = Batch::default();
-    let mut state = Progress { done: 0, total, tokens: 0 };
+    let mut state = Progress { done: 0, total };
     progress(state);
     while let Some(result) = running.next().await {
         let (episode, failures) = result?;
@@ -85,7 +83,6 @@ pub async fn play_batch(
         state.done += 1;
         match episode {
             Some(episode) => {
-                state.tokens += episode.summary.tokens;
                 played.push(episode);
             }
             None => batch.lost += 1,

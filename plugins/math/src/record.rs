@@ -10,13 +10,14 @@ use crate::grader::extract;
 pub struct Problem {
     /// What is asked. Empty where only answers are graded.
     pub question: String,
-    /// The right answer, as the record has it.
+    /// The right answer, as the record has it. Empty where nobody knows it: nothing is right then.
     pub gold: String,
 }
 
 impl Problem {
     /// Reads GSM8K's records (`question`, and `answer` ending in `#### 42`), MATH's (`problem`, and `answer` or a
-    /// `solution` that boxes it), and bare ones (`gold`, with or without `question`).
+    /// `solution` that boxes it), and bare ones (`gold`, with or without `question`). A record that is a
+    /// `question` and nothing else is one that somebody asks by hand.
     ///
     /// # Errors
     /// [`Error::task`] that says which field is missing or wrong.
@@ -38,7 +39,8 @@ impl Problem {
             (None, None, None) => String::new(),
         };
         let gold = gold.trim().to_owned();
-        if gold.is_empty() {
+        let by_hand = record.len() == 1 && record.contains_key("question");
+        if gold.is_empty() && !by_hand {
             let fields = record.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             return Err(Error::task(format!(
                 "task {} has no right answer: a record has `question` and `answer` (GSM8K), `problem` and `answer` \
@@ -80,6 +82,7 @@ mod tests {
         assert_eq!(read(&json!({"problem": "p", "solution": r"so \boxed{3}."})), Ok(problem("p", "3")));
         assert_eq!(read(&json!({"question": "q", "answer": 204})), Ok(problem("q", "204")));
         assert_eq!(read(&json!({"gold": "5", "pred": "5"})), Ok(problem("", "5")));
+        assert_eq!(read(&json!({"question": "by hand?"})), Ok(problem("by hand?", "")));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub fn run(options: &Evaluate) -> Outcome {
         session::open(&runtime, &options.source, &options.machine, options.checkpoint.as_deref())?;
     let mut out = std::io::stdout().lock();
     for evaluation in evaluations(&loaded) {
-        let bar = progress::bar(&evaluation.name, "episodes");
+        let bar = progress::episodes(&evaluation.name, &team.engine);
         let round = Round {
             seed: options.machine.seed,
             step: 0,
