@@ -62,7 +62,11 @@ impl Plugins {
                 Cow::Owned(std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?)
             }
         };
-        self.runtime.block_on(Plugin::load(&self.engine, spec, &bytes)).map_err(|e| e.to_string())
+        self.runtime.block_on(Plugin::load(&self.engine, spec, &bytes)).map_err(|error| match error {
+            // Whoever asks names the plugin.
+            pl_plugin::Error::Load { source, .. } => source.to_string(),
+            other => other.to_string(),
+        })
     }
 
     /// Hash of each loaded plugin by name.
