@@ -24,6 +24,8 @@ pub struct Problems {
     answers: Vec<Given>,
     /// Each agent's newest answer; none where it gave none.
     latest: BTreeMap<String, Option<String>>,
+    /// Who acted in the last step.
+    acted: Vec<String>,
 }
 
 /// A program and what came of it.
@@ -84,7 +86,7 @@ pub enum Action {
 /// What the workflow's conditions may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
-    /// The newest program's answer and the newest answer in words are one.
+    /// An agent that has just acted gives the same answer as another agent gave last.
     pub agreed: bool,
     /// An answer in words was given.
     pub answered: bool,
@@ -116,7 +118,14 @@ impl Environment for Problems {
 
     fn start(_settings: &Settings, task: &Task, _seed: u64) -> Result<Self> {
         let problem = Problem::read(task)?;
-        Ok(Self { problem, round: 0, tool: None, answers: Vec::new(), latest: BTreeMap::new() })
+        Ok(Self {
+            problem,
+            round: 0,
+            tool: None,
+            answers: Vec::new(),
+            latest: BTreeMap::new(),
+            acted: Vec::new(),
+        })
     }
 
     fn view(&self, _settings: &Settings, _agent: &str) -> Result<View> {
@@ -153,6 +162,7 @@ impl Problems {
     /// The step itself: `verdicts` belong to the turn's programs, in order.
     fn step(&mut self, actions: &[pl_sdk::Action<Action>], verdicts: Vec<Verdict>) {
         self.round += 1;
+        self.acted = actions.iter().map(|action| action.agent.clone()).collect();
         let mut verdicts = verdicts.into_iter();
         for pl_sdk::Action { agent, action } in actions {
             let latest = match action {
@@ -181,9 +191,15 @@ impl Problems {
     }
 
     fn facts(&self) -> Facts {
-        let (tool, answer) = (self.tool_answer(), self.answer());
-        let agreed = matches!((tool, answer), (Some(tool), Some(answer)) if grader::grade(tool, answer));
-        Facts { agreed, answered: answer.is_some(), computed: tool.is_some() }
+        let agreed = self.acted.iter().any(|agent| self.is_seconded(agent));
+        Facts { agreed, answered: self.answer().is_some(), computed: self.tool_answer().is_some() }
+    }
+
+    /// Whether another agent's newest answer is that of `agent`.
+    fn is_seconded(&self, agent: &str) -> bool {
+        let Some(Some(own)) = self.latest.get(agent) else { return false };
+        let mut others = self.latest.iter().filter(|(name, _)| *name != agent);
+        others.any(|(_, other)| other.as_ref().is_some_and(|other| grader::grade(other, own)))
     }
 
     fn evidence(&self) -> Evidence {
@@ -267,6 +283,18 @@ mod tests {
         let outcome = apply(&mut episode, &[act("reason", Action::Answer("8".to_owned()))]);
         assert!(!outcome.facts.agreed);
         assert_eq!(outcome.evidence.latest["reason"].as_deref(), Some("8"));
+    }
+
+    #[test]
+    fn two_that_answer_in_words_agree_too() {
+        let mut episode = start();
+        let mut say = |agent, answer: &str| {
+            apply(&mut episode, &[act(agent, Action::Answer(answer.to_owned()))]).facts.agreed
+        };
+        assert!(!say("solve", "2"));
+        assert!(!say("solve", "2"), "an agent can't second itself");
+        assert!(say("check", "2.0"));
+        assert!(!say("solve", "3"));
     }
 
     #[test]
