@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{assert_equal_runs, pl_host, run, scenario, stderr, succeed};
+use crate::support::{assert_equal_runs, content, pl_host, run, scenario, stderr, succeed};
 
 /// Moments per scenario, spread over the run from the making of its folder to its end: rollout, update,
 /// evaluation and checkpoint all take their share of that.
@@ -81,4 +81,19 @@ fn ctrl_c_finishes_the_step_and_says_how_to_go_on() {
     std::fs::remove_dir_all(out.join("checkpoints")).unwrap();
     std::fs::remove_dir_all(reference.join("checkpoints")).unwrap();
     assert_equal_runs(&reference, &out, "interrupted");
+}
+
+#[test]
+fn what_a_kill_at_the_very_end_left_is_tidied_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (scenario("letters/tree-l2.mas"), folder.path().join("run"));
+    succeed(&mut run(&file, &out, &[]));
+    let before = content(&out);
+    let half_removed = out.join("checkpoints/step-00000002.partial");
+    std::fs::create_dir_all(half_removed.join("policies")).unwrap();
+    std::fs::remove_file(out.join("curves.png")).unwrap();
+    succeed(&mut resume(&out));
+    assert!(!half_removed.exists());
+    assert!(out.join("curves.png").is_file());
+    assert_eq!(before.keys().collect::<Vec<_>>(), content(&out).keys().collect::<Vec<_>>());
 }

@@ -140,8 +140,7 @@ impl Checkpoints {
         }
         fs::rename(&partial, &path).map_err(io_error(&path, "put the checkpoint in place"))?;
         sync(&self.folder)?;
-        self.sweep()?;
-        self.prune()?;
+        self.tidy()?;
         Ok(path)
     }
 
@@ -159,7 +158,10 @@ impl Checkpoints {
         Ok(())
     }
 
-    fn prune(&self) -> Result<(), Error> {
+    /// Removes what an interrupted save or removal left, and checkpoints that are neither among the newest nor
+    /// the best. A run that was killed while it tidied up does so when it resumes.
+    pub fn tidy(&self) -> Result<(), Error> {
+        self.sweep()?;
         let entries = self.list()?;
         let best = best(entries.clone());
         let surplus = entries.len().saturating_sub(self.keep);

@@ -96,6 +96,9 @@ pub fn sync<S: Stage>(
 ) -> Result<Ending, S::Error> {
     let steps = u64::from(train.steps);
     let shuffle = |step| train.shuffle_rewards.then(|| stream::shuffle(seed, step));
+    // What a run that was killed at its very end left undone.
+    checkpoints.tidy()?;
+    folder.draw()?;
     stage.serve(trainer)?;
     if state.step == 0 {
         // The untrained team, to compare with.
