@@ -172,7 +172,7 @@ def adapter() -> None:
         for name, parameter in sorted(model.named_parameters()):
             if "lora_" in name:
                 parameter.copy_(0.2 * torch.randn(parameter.shape, generator=generator))
-    model.peft_config["default"].base_model_name_or_path = None
+    model.peft_config["default"].base_model_name_or_path = "tests/data/tiny"
     model.save_pretrained(folder)
     (folder / "README.md").unlink(missing_ok=True)
     tokens = random_ids(21, 299, 48)
