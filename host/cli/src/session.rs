@@ -177,7 +177,7 @@ impl Team {
 const WIDE: usize = 32;
 
 fn start_engine(workflow: &Workflow, trainer: &Trainer) -> Result<Engine, Stop> {
-    let together = workflow.train.as_ref().map_or(0, |t| (t.tasks_per_step * t.samples) as usize);
+    let together = workflow.train.as_ref().map_or(0, |t| t.tasks_per_step as usize * t.samples as usize);
     let config = match together {
         many if many >= WIDE => EngineConfig { slots: WIDE, tile: WIDE, ..EngineConfig::default() },
         _ => EngineConfig::default(),

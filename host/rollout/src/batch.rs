@@ -82,9 +82,7 @@ pub async fn play_batch(
         batch.failures.extend(failures);
         state.done += 1;
         match episode {
-            Some(episode) => {
-                played.push(episode);
-            }
+            Some(episode) => played.push(episode),
             None => batch.lost += 1,
         }
         progress(state);

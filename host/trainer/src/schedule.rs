@@ -122,15 +122,15 @@ pub fn sync<S: Stage>(
         state.next_task += u64::from(train.tasks_per_step);
         let line = line(step, &played, (advantages.groups, advantages.flat_groups), &metrics);
         folder.metrics.append(&line)?;
+        stage.wrote(&line, &seconds);
+        let last = step == steps;
+        let score = evaluate(stage, trainer, folder, step, last, &mut seconds)?;
         let sampled = played.tokens as f64 / seconds.play.max(1e-9);
         let trained = metrics.fed_tokens as f64 / seconds.train.max(1e-9);
         folder.timings.append(&json!({
             "step": step, "seconds": seconds,
             "sampled_tokens_per_second": sampled, "trained_tokens_per_second": trained,
         }))?;
-        stage.wrote(&line, &seconds);
-        let last = step == steps;
-        let score = evaluate(stage, trainer, folder, step, last, &mut seconds)?;
         let interrupted = stage.interrupted();
         if last || interrupted || step.is_multiple_of(u64::from(train.checkpoint_every.max(1))) {
             state.lengths = folder.sync()?;
