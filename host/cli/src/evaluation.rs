@@ -68,7 +68,7 @@ pub async fn measure(
         Some(temperature) => {
             let mut cast = Cast::clone(cast);
             for player in &mut cast.players {
-                player.temperature = temperature;
+                player.sampling.temperature = temperature;
             }
             Arc::new(cast)
         }

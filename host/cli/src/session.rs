@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mas_dsl::workflow::{Evaluation, Tasks, Workflow};
 use mas_dsl::{Override, Source};
-use pl_inference::{Base, Engine, EngineConfig, PolicyWeights};
+use pl_inference::{Base, Engine, EngineConfig, PolicyWeights, Sampling};
 use pl_model::{Dtype, Model};
 use pl_plugin::Services;
 use pl_rollout::{Cast, Player, TaskFile, TaskSource};
@@ -166,7 +166,7 @@ impl Team {
         let names = workflow.models.iter().map(|model| model.name.clone());
         let model_hashes = names.zip(models.iter().map(|model| model.hash.clone())).collect();
         let trainer = Trainer::new(workflow, &loaded.folder, models, seed, device).map_err(Stop::input)?;
-        let engine = start_engine(workflow, &trainer)?;
+        let engine = start_engine(&trainer)?;
         spinner.finish_and_clear();
         let environment = Arc::new(loaded.environment()?);
         let cast = Arc::new(cast(loaded, &trainer, &engine, environment.clone())?);
@@ -174,15 +174,7 @@ impl Team {
     }
 }
 
-/// Rows of a wide decoding step: on two cores it costs a third more than one of 16 and serves twice as many.
-const WIDE: usize = 32;
-
-fn start_engine(workflow: &Workflow, trainer: &Trainer) -> Result<Engine, Stop> {
-    let together = workflow.train.as_ref().map_or(0, |t| t.tasks_per_step as usize * t.samples as usize);
-    let config = match together {
-        many if many >= WIDE => EngineConfig { slots: WIDE, tile: WIDE, ..EngineConfig::default() },
-        _ => EngineConfig::default(),
-    };
+fn start_engine(trainer: &Trainer) -> Result<Engine, Stop> {
     let bases = trainer
         .bases()
         .iter()
@@ -190,11 +182,12 @@ fn start_engine(workflow: &Workflow, trainer: &Trainer) -> Result<Engine, Stop> 
             config: model.config.clone(),
             weights: model.weights.shallow(),
             tokenizer: Arc::clone(&model.tokenizer),
+            dtype: Dtype::F32,
         })
         .collect();
     let weights = |s: Served| PolicyWeights { base: s.base, adapter: s.adapter, version: s.version };
     let policies = trainer.policies().into_iter().map(weights).collect();
-    Engine::start(bases, policies, config).map_err(Stop::failed)
+    Engine::start(bases, policies, EngineConfig::default()).map_err(Stop::failed)
 }
 
 fn cast(
@@ -222,7 +215,7 @@ fn cast(
             agent: Arc::new(loaded.agent(index)?),
             encoder: texts[bases[agent.policy]].clone(),
             policy: agent.policy,
-            temperature: agent.temperature,
+            sampling: Sampling::at(agent.temperature),
             max_tokens: agent.max_tokens,
         });
     }

@@ -1,15 +1,16 @@
-//! Tokens per second of decoding SmolLM2, beside what its matrix products alone would allow.
+//! Tokens per second of decoding SmolLM2.
 //!
-//! `cargo bench -p pl-inference`; needs the model in the cache (`cargo xtask setup`).
+//! `cargo bench -p pl-inference`; needs the model in the cache (`cargo xtask setup`). What its matrix products alone
+//! would allow: `cargo bench -p pl-kernels`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use pl_inference::{Base, Engine, EngineConfig, Generate, PolicyWeights, Request};
+use pl_inference::{Base, Engine, EngineConfig, Generate, PolicyWeights, Request, Sampling};
 use pl_model::{Adapter, Dtype, Model, Projection};
-use tch::{Device, Kind, Tensor};
+use tch::Device;
 use tokio::runtime::Runtime;
 
 /// Prompt tokens: what a problem with instructions takes.
@@ -21,11 +22,11 @@ fn main() {
     divan::main();
 }
 
-fn model() -> Option<Model> {
+fn model(dtype: Dtype) -> Option<Model> {
     let cache = std::env::var_os("PL_HOST_CACHE")
         .map(PathBuf::from)
         .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")))?;
-    match Model::load(&cache.join("models/smollm2-135m/model.gguf"), Device::Cpu, Dtype::F32) {
+    match Model::load(&cache.join("models/smollm2-135m/model.gguf"), Device::Cpu, dtype) {
         Ok(model) => Some(model),
         Err(error) => {
             eprintln!("skipped: {error}");
@@ -35,9 +36,9 @@ fn model() -> Option<Model> {
 }
 
 /// Completions at a time, with a quarter of them on each of four adapters or all on the base alone.
-#[divan::bench(args = [(1, false), (16, false), (16, true), (32, false), (64, false)], sample_count = 3, sample_size = 1)]
-fn completions(bencher: Bencher, (count, adapters): (usize, bool)) {
-    let Some(model) = model() else { return };
+#[divan::bench(args = [(1, Dtype::F32, false), (16, Dtype::F32, false), (16, Dtype::F32, true), (64, Dtype::F32, false), (1, Dtype::F16, false), (16, Dtype::F16, false)], sample_count = 3, sample_size = 1)]
+fn completions(bencher: Bencher, (count, dtype, adapters): (usize, Dtype, bool)) {
+    let Some(model) = model(dtype) else { return };
     let prompt: Arc<[u32]> = (0..PROMPT as u32).map(|i| 1000 + i * i % 20_000).collect();
     let adapter = |i: usize| {
         adapters
@@ -49,10 +50,11 @@ fn completions(bencher: Bencher, (count, adapters): (usize, bool)) {
         config: model.config.clone(),
         weights: model.weights.shallow(),
         tokenizer: Arc::clone(&model.tokenizer),
+        dtype,
     };
-    let tile = count.max(16);
-    let config = EngineConfig { slots: tile, tile, prompt_cache: 4096 };
-    let (Ok(engine), Ok(runtime)) = (Engine::start(vec![base], policies, config), Runtime::new()) else {
+    let (Ok(engine), Ok(runtime)) =
+        (Engine::start(vec![base], policies, EngineConfig::default()), Runtime::new())
+    else {
         return;
     };
     let run = || {
@@ -62,8 +64,11 @@ fn completions(bencher: Bencher, (count, adapters): (usize, bool)) {
                 prompt: Arc::clone(&prompt),
                 seeds: (0..count).filter(|i| i % 4 == policy).map(|i| [i as u8; 32]).collect(),
                 max_tokens: NEW,
-                temperature: 1.0,
+                sampling: Sampling::default(),
                 stop: Arc::new([]),
+                stop_ids: Arc::new([]),
+                top_logprobs: 0,
+                listener: None,
             })
             .filter(|request| !request.seeds.is_empty())
             .map(|request| {
@@ -81,24 +86,4 @@ fn completions(bencher: Bencher, (count, adapters): (usize, bool)) {
     run();
     let tokens = engine.stats().generated_tokens - before;
     bencher.counter(ItemsCount::new(tokens)).bench_local(run);
-}
-
-/// The matrix products of one step alone: what the others are measured against.
-#[divan::bench(args = [1, 16, 32, 64], sample_count = 10, sample_size = 1)]
-fn products(bencher: Bencher, rows: i64) {
-    let Some(model) = model() else { return };
-    let matrices: Vec<(Tensor, Tensor)> = model
-        .weights
-        .parameters()
-        .into_iter()
-        .map(|(_, matrix)| matrix)
-        .filter(|matrix| matrix.size().len() == 2)
-        .map(|matrix| (Tensor::ones([rows, matrix.size()[1]], (Kind::Float, Device::Cpu)), matrix))
-        .collect();
-    let _no_grad = tch::no_grad_guard();
-    bencher.counter(ItemsCount::new(rows as u64)).bench_local(|| {
-        for (x, matrix) in &matrices {
-            let _ = divan::black_box(x.linear(matrix, None::<&Tensor>));
-        }
-    });
 }

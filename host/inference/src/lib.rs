@@ -3,20 +3,29 @@
 //! [`Generate`] is what rollouts ask for completions; [`Engine`] answers it on this machine. What comes back is
 //! token ids with their log-probabilities under exactly the distribution that they were drawn from, so that
 //! what is trained on is what was sampled.
+//!
+//! On a processor the engine runs on kernels of its own ([`pl_kernels::cpu`]), elsewhere on libtorch; prompts,
+//! completions under way and their shared beginnings are scheduled alike on both.
 
-mod cache;
-mod decode;
+mod blocks;
+mod completing;
+mod draw;
 mod engine;
+mod executor;
+mod libtorch;
+mod native;
 mod policies;
-mod sample;
+mod sampling;
 mod stop;
 mod worker;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::sync::mpsc::UnboundedSender;
 
-pub use engine::{Base, Engine, EngineConfig, PolicyWeights, Stats, Update};
+pub use engine::{Backend, Base, Engine, EngineConfig, PolicyWeights, Stats, Update};
+pub use sampling::Sampling;
 
 /// Something that completes prompts.
 #[async_trait]
@@ -39,10 +48,29 @@ pub struct Request {
     pub seeds: Vec<[u8; 32]>,
     /// Most tokens of a completion.
     pub max_tokens: u32,
-    /// Divides the logits; 0 takes the likeliest token.
-    pub temperature: f64,
+    /// How tokens are drawn.
+    pub sampling: Sampling,
     /// Strings that end a completion.
     pub stop: Arc<[String]>,
+    /// Tokens that end a completion, beside those that end the model's turn.
+    pub stop_ids: Arc<[u32]>,
+    /// How many of the likeliest tokens to tell at each place.
+    pub top_logprobs: usize,
+    /// Hears of text as it comes.
+    pub listener: Option<UnboundedSender<Chunk>>,
+}
+
+/// A piece of a completion under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// Which of the request's completions.
+    pub index: usize,
+    /// Tokens since the last piece.
+    pub tokens: Vec<u32>,
+    /// Text since the last piece. It will stay: what might become part of a stop string is held back.
+    pub text: String,
+    /// Whether it is the completion's last.
+    pub last: bool,
 }
 
 /// One completion.
@@ -50,8 +78,13 @@ pub struct Request {
 pub struct Completion {
     /// Every sampled token, the ones of a stop string or the end of the turn included.
     pub tokens: Vec<u32>,
-    /// Natural logarithm of each token's probability, temperature included (greedy: of the plain softmax).
+    /// Natural logarithm of each token's probability under exactly the distribution that it was drawn from
+    /// (greedy: under that of temperature 1).
     pub logprobs: Vec<f32>,
+    /// Where tokens were left out (top-k, top-p, min-p): for each token, the sorted ids that it was drawn among.
+    pub kept: Option<Vec<Vec<u32>>>,
+    /// The likeliest tokens at each place with their log-probabilities, likeliest first, as many as were asked for.
+    pub top: Vec<Vec<(u32, f32)>>,
     /// The text, without special tokens and without the stop string and what follows it.
     pub text: String,
     /// Why it ended.

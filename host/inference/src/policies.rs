@@ -1,123 +1,188 @@
-//! The weights that the engine generates with: bases, the policies on them, and adapters laid side by side.
+//! The weights that the engine generates with: bases, the policies on them, and their cache.
 //!
-//! A [`Set`] is one state of a base and of all its policies. It never changes: publishing makes a new one, and
-//! sequences under way keep the one that they started with. All rows of a decoding step share a set.
+//! A [`Seat`] is a policy in one state of its weights. Publishing makes new states; sequences under way keep the
+//! one that they started with.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
-use pl_model::{Adapter, Config, Deltas, Projection, Rope, Tokenizer, Weights};
-use tch::{Device, Kind, Tensor};
+use pl_model::{Adapter, Config, Dtype, Projection, Tokenizer, Weights};
 
+use crate::blocks::{Blocks, Identity};
+use crate::executor::Executor;
 use crate::{Base, Error, PolicyWeights, Update};
 
-/// All bases and policies in their newest state. Lives on the engine's thread once started.
-pub(crate) struct Policies {
-    bases: Vec<BaseState>,
-    /// Per policy: its base.
-    homes: Vec<usize>,
-    /// Number of the next set of weights.
-    next: u64,
+/// All bases and policies in their newest state. Lives on the engine's thread.
+pub(crate) struct Policies<E: Executor> {
+    pub(crate) bases: Vec<BaseState<E>>,
+    /// Per policy: its base, and its place there.
+    homes: Vec<(usize, usize)>,
+    /// Names the next state of weights.
+    next: Identity,
 }
 
-struct BaseState {
-    base: Base,
-    policies: Vec<PolicyState>,
-    /// Built when a request first needs it after a change.
-    set: Option<Rc<Set>>,
+pub(crate) struct BaseState<E: Executor> {
+    config: Arc<Config>,
+    tokenizer: Arc<Tokenizer>,
+    dtype: Dtype,
+    /// What published weights have to look like.
+    shapes: Vec<(String, Vec<i64>)>,
+    weights: Rc<E::Weights>,
+    policies: Vec<PolicyState<E>>,
+    pub(crate) cache: E::Cache,
+    pub(crate) blocks: Blocks,
+    pub(crate) block_bytes: usize,
 }
 
-struct PolicyState {
-    policy: usize,
-    adapter: Option<Adapter>,
+struct PolicyState<E: Executor> {
+    adapter: Option<Rc<E::Adapter>>,
     version: u64,
-    /// Names this state of the policy's weights: the key of cached prompts.
-    identity: u64,
+    identity: Identity,
 }
 
-impl Policies {
-    /// The policies that [`check`] found good.
-    pub(crate) fn new(bases: Vec<Base>, policies: Vec<PolicyWeights>) -> Self {
-        let mut all = Self {
-            bases: bases
-                .into_iter()
-                .map(|base| BaseState { base, policies: Vec::new(), set: None })
-                .collect(),
-            homes: Vec::new(),
-            next: 0,
-        };
-        for (policy, weights) in policies.into_iter().enumerate() {
-            all.bases[weights.base].policies.push(PolicyState {
-                policy,
-                adapter: weights.adapter,
+/// A policy in one state of its weights.
+pub(crate) struct Seat<E: Executor> {
+    /// Index of its base.
+    pub(crate) base: usize,
+    pub(crate) config: Arc<Config>,
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    pub(crate) weights: Rc<E::Weights>,
+    pub(crate) adapter: Option<Rc<E::Adapter>>,
+    pub(crate) policy: usize,
+    pub(crate) version: u64,
+    /// Names this state: keys and values of equal tokens under one identity are equal.
+    pub(crate) identity: Identity,
+}
+
+impl<E: Executor> Clone for Seat<E> {
+    fn clone(&self) -> Self {
+        Self {
+            config: Arc::clone(&self.config),
+            tokenizer: Arc::clone(&self.tokenizer),
+            weights: Rc::clone(&self.weights),
+            adapter: self.adapter.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<E: Executor> Policies<E> {
+    /// The policies that [`check`] found good. The bases share `kv_cache` bytes for keys and values.
+    pub(crate) fn new(
+        executor: &E,
+        bases: Vec<Base>,
+        policies: Vec<PolicyWeights>,
+        kv_cache: u64,
+    ) -> Result<Self, Error> {
+        let share = usize::try_from(kv_cache).unwrap_or(usize::MAX) / bases.len().max(1);
+        let mut states = Vec::new();
+        for base in bases {
+            let block_bytes = executor.block_bytes(&base);
+            let limit = (share / block_bytes.max(1)).max(1);
+            states.push(BaseState {
+                weights: Rc::new(executor.weights(&base, true).map_err(Error::Setup)?),
+                cache: executor.cache(&base, limit).map_err(Error::Setup)?,
+                blocks: Blocks::new(limit),
+                block_bytes,
+                shapes: shapes(&base.weights),
+                config: Arc::new(base.config),
+                tokenizer: base.tokenizer,
+                dtype: base.dtype,
+                policies: Vec::new(),
+            });
+        }
+        let mut all = Self { bases: states, homes: Vec::new(), next: 0 };
+        for weights in policies {
+            let home = &mut all.bases[weights.base];
+            let adapter = weights.adapter.map(|adapter| executor.adapter(&home.config, &adapter));
+            all.homes.push((weights.base, home.policies.len()));
+            home.policies.push(PolicyState {
+                adapter: adapter.transpose().map_err(Error::Setup)?.map(Rc::new),
                 version: weights.version,
                 identity: all.next,
             });
             all.next += 1;
-            all.homes.push(weights.base);
         }
-        all
+        Ok(all)
     }
 
-    pub(crate) fn publish(&mut self, policy: usize, update: Update, version: u64) -> Result<(), Error> {
-        let home = *self.homes.get(policy).ok_or_else(|| {
+    pub(crate) fn publish(
+        &mut self,
+        executor: &E,
+        policy: usize,
+        update: Update,
+        version: u64,
+    ) -> Result<(), Error> {
+        let (home, place) = *self.homes.get(policy).ok_or_else(|| {
             Error::Setup(format!("weights for policy {policy}, but there are {}", self.homes.len()))
         })?;
         let home = &mut self.bases[home];
         match update {
             Update::Adapter(adapter) => {
-                fits(&home.base.config, &adapter, policy)?;
-                for state in home.policies.iter_mut().filter(|state| state.policy == policy) {
-                    state.identity = self.next;
-                    state.version = version;
-                    state.adapter = None;
-                }
-                if let Some(state) = home.policies.iter_mut().find(|state| state.policy == policy) {
-                    state.adapter = Some(adapter);
-                }
+                fits(&home.config, &adapter, policy)?;
+                let adapter = executor.adapter(&home.config, &adapter).map_err(Error::Setup)?;
+                home.policies[place].adapter = Some(Rc::new(adapter));
+                home.policies[place].identity = self.next;
+                self.next += 1;
             }
             Update::Weights(weights) => {
-                let shapes = |w: &Weights| -> Vec<_> {
-                    w.parameters().into_iter().map(|(name, tensor)| (name, tensor.size())).collect()
-                };
-                if shapes(&weights) != shapes(&home.base.weights) {
+                if shapes(&weights) != home.shapes {
                     return Err(Error::Setup(format!(
                         "the weights published for policy {policy} are not of its model's shapes"
                     )));
                 }
-                home.base.weights = weights;
-                for (i, state) in home.policies.iter_mut().enumerate() {
-                    state.identity = self.next + i as u64;
-                    if state.policy == policy {
-                        state.version = version;
-                    }
+                let (config, tokenizer) = ((*home.config).clone(), Arc::clone(&home.tokenizer));
+                let base = Base { config, weights, tokenizer, dtype: home.dtype };
+                home.weights = Rc::new(executor.weights(&base, false).map_err(Error::Setup)?);
+                for state in &mut home.policies {
+                    state.identity = self.next;
+                    self.next += 1;
                 }
             }
         }
-        self.next += home.policies.len().max(1) as u64;
-        home.set = None;
+        home.policies[place].version = version;
+        let alive: Vec<Identity> = home.policies.iter().map(|state| state.identity).collect();
+        home.blocks.retain(|identity| alive.contains(&identity));
         Ok(())
     }
 
-    /// Whether an identity is that of some policy's newest weights.
-    pub(crate) fn is_current(&self, identity: u64) -> bool {
-        self.bases.iter().flat_map(|base| &base.policies).any(|state| state.identity == identity)
-    }
-
     /// The newest weights of a policy.
-    pub(crate) fn seat(&mut self, policy: usize) -> Option<Seat> {
-        let home = self.bases.get_mut(*self.homes.get(policy)?)?;
-        let index = home.policies.iter().position(|state| state.policy == policy)?;
-        let set = match &home.set {
-            Some(set) => Rc::clone(set),
-            None => Rc::clone(home.set.insert(Rc::new(Set::new(&home.base, &home.policies)))),
-        };
-        let state = &home.policies[index];
-        Some(Seat { set, member: index, policy, version: state.version, identity: state.identity })
+    pub(crate) fn seat(&self, policy: usize) -> Option<Seat<E>> {
+        let (base, place) = *self.homes.get(policy)?;
+        let home = &self.bases[base];
+        let state = &home.policies[place];
+        Some(Seat {
+            base,
+            config: Arc::clone(&home.config),
+            tokenizer: Arc::clone(&home.tokenizer),
+            weights: Rc::clone(&home.weights),
+            adapter: state.adapter.clone(),
+            policy,
+            version: state.version,
+            identity: state.identity,
+        })
     }
 }
 
-/// Whether policies and bases fit each other.
+fn shapes(weights: &Weights) -> Vec<(String, Vec<i64>)> {
+    weights.parameters().into_iter().map(|(name, tensor)| (name, tensor.size())).collect()
+}
+
+/// Whether policies and bases fit each other, and bases themselves.
 pub(crate) fn check(bases: &[Base], policies: &[PolicyWeights]) -> Result<(), Error> {
+    for (index, base) in bases.iter().enumerate() {
+        for (number, layer) in base.weights.layers.iter().enumerate() {
+            for projection in Projection::ALL {
+                let (fan_in, out) = projection.shape(&base.config);
+                let got = layer.projection(projection).size();
+                if got != [out, fan_in] {
+                    return Err(Error::Setup(format!(
+                        "{projection} of layer {number} of base {index} is {got:?}, but its measures say [{out}, {fan_in}]"
+                    )));
+                }
+            }
+        }
+    }
     for (policy, weights) in policies.iter().enumerate() {
         let home = bases.get(weights.base).ok_or_else(|| {
             let (base, count) = (weights.base, bases.len());
@@ -147,159 +212,4 @@ fn fits(config: &Config, adapter: &Adapter, policy: usize) -> Result<(), Error> 
         }
     }
     Ok(())
-}
-
-/// A policy in one state of its weights.
-#[derive(Clone)]
-pub(crate) struct Seat {
-    pub(crate) set: Rc<Set>,
-    /// Index within the set.
-    pub(crate) member: usize,
-    pub(crate) policy: usize,
-    pub(crate) version: u64,
-    pub(crate) identity: u64,
-}
-
-/// One state of a base and its policies.
-pub(crate) struct Set {
-    pub(crate) config: Config,
-    pub(crate) tokenizer: std::sync::Arc<Tokenizer>,
-    pub(crate) weights: Weights,
-    /// Rows of all positions of the model.
-    pub(crate) rope: Rope,
-    members: usize,
-    /// Per layer and projection.
-    stacks: Vec<[Option<Stack>; 7]>,
-    /// Per projection: which columns of its stack are whose.
-    columns: [Vec<Columns>; 7],
-}
-
-/// The factors of all adapters on one projection, side by side: two products serve all of them.
-struct Stack {
-    /// `[sum of ranks, in]`.
-    a: Tensor,
-    /// `[out, sum of ranks]`.
-    b: Tensor,
-}
-
-#[derive(Clone, Copy)]
-struct Columns {
-    member: usize,
-    start: usize,
-    rank: usize,
-    scale: f32,
-}
-
-impl Set {
-    fn new(base: &Base, policies: &[PolicyState]) -> Self {
-        let device = base.weights.device();
-        let columns = Projection::ALL.map(|projection| {
-            let mut start = 0;
-            let mut columns = Vec::new();
-            for (member, state) in policies.iter().enumerate() {
-                let Some(adapter) = &state.adapter else { continue };
-                if adapter.targets().contains(&projection) {
-                    let (rank, scale) = (adapter.rank, adapter.scale() as f32);
-                    columns.push(Columns { member, start, rank, scale });
-                    start += rank;
-                }
-            }
-            columns
-        });
-        let stacks = (0..base.config.layers)
-            .map(|layer| {
-                Projection::ALL.map(|projection| {
-                    let parts: Vec<_> = policies
-                        .iter()
-                        .filter_map(|state| state.adapter.as_ref()?.part(layer, projection))
-                        .collect();
-                    (!parts.is_empty()).then(|| {
-                        let join = |tensors: Vec<&Tensor>, dim| {
-                            Tensor::cat(&tensors, dim).detach().to_device(device)
-                        };
-                        Stack {
-                            a: join(parts.iter().map(|part| &part.a).collect(), 0),
-                            b: join(parts.iter().map(|part| &part.b).collect(), 1),
-                        }
-                    })
-                })
-            })
-            .collect();
-        Self {
-            config: base.config.clone(),
-            tokenizer: std::sync::Arc::clone(&base.tokenizer),
-            weights: base.weights.shallow(),
-            rope: Rope::new(&base.config, base.config.max_positions, device),
-            members: policies.len(),
-            stacks,
-            columns,
-        }
-    }
-
-    pub(crate) fn device(&self) -> Device {
-        self.weights.device()
-    }
-
-    /// The adapter of one member, for all rows alike.
-    pub(crate) fn member_deltas(&self, member: usize) -> MemberDeltas<'_> {
-        MemberDeltas { set: self, member }
-    }
-
-    /// The adapters for rows of these members (none: padding).
-    pub(crate) fn deltas(&self, rows: &[Option<usize>]) -> RowDeltas<'_> {
-        let masks = self.columns.each_ref().map(|columns| {
-            let width = columns.last().map_or(0, |last| last.start + last.rank);
-            (width > 0).then(|| {
-                let mut mask = vec![0f32; rows.len() * width];
-                for (row, member) in rows.iter().enumerate() {
-                    for own in columns.iter().filter(|own| Some(own.member) == *member) {
-                        let start = row * width + own.start;
-                        mask[start..start + own.rank].fill(own.scale);
-                    }
-                }
-                Tensor::from_slice(&mask)
-                    .view([rows.len() as i64, width as i64])
-                    .to_kind(Kind::Float)
-                    .to_device(self.device())
-            })
-        });
-        debug_assert!(rows.iter().flatten().all(|member| *member < self.members));
-        RowDeltas { set: self, masks }
-    }
-}
-
-/// Adapters by rows: the inner products of other rows' adapters are multiplied by zero, so that a row gets
-/// exactly its own.
-pub(crate) struct RowDeltas<'a> {
-    set: &'a Set,
-    /// Per projection `[rows, sum of ranks]`: the scale in a row's own columns, zero elsewhere.
-    masks: [Option<Tensor>; 7],
-}
-
-impl Deltas for RowDeltas<'_> {
-    fn add(&self, layer: usize, projection: Projection, x: &Tensor, mut y: Tensor) -> Tensor {
-        let index = projection as usize;
-        let (Some(stack), Some(mask)) = (&self.set.stacks[layer][index], &self.masks[index]) else {
-            return y;
-        };
-        let inner = x.matmul(&stack.a.tr()) * mask;
-        y.addmm_(&inner, &stack.b.tr())
-    }
-}
-
-/// One member's adapter on all rows.
-pub(crate) struct MemberDeltas<'a> {
-    set: &'a Set,
-    member: usize,
-}
-
-impl Deltas for MemberDeltas<'_> {
-    fn add(&self, layer: usize, projection: Projection, x: &Tensor, mut y: Tensor) -> Tensor {
-        let index = projection as usize;
-        let own = self.set.columns[index].iter().find(|own| own.member == self.member);
-        let (Some(stack), Some(own)) = (&self.set.stacks[layer][index], own) else { return y };
-        let (start, rank) = (own.start as i64, own.rank as i64);
-        let inner = x.matmul(&stack.a.narrow(0, start, rank).tr()) * f64::from(own.scale);
-        y.addmm_(&inner, &stack.b.narrow(1, start, rank).tr())
-    }
 }

@@ -49,4 +49,18 @@ impl StopWatch {
         }
         text
     }
+
+    /// How much of a text that is still growing will stay: not what may be the beginning of a stop string, nor the
+    /// beginning of a character.
+    pub(crate) fn settled(&self, text: &str) -> usize {
+        let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+        let begun = |stop: &String| {
+            (1..stop.len())
+                .rev()
+                .filter(|n| stop.is_char_boundary(*n))
+                .find(|n| whole.ends_with(&stop[..*n]))
+                .unwrap_or(0)
+        };
+        whole.len() - self.strings.iter().map(begun).max().unwrap_or(0)
+    }
 }

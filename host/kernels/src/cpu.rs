@@ -55,6 +55,11 @@ impl Cpu {
         self.level
     }
 
+    /// Calls `body` once for each number below `count`, on whichever thread is free.
+    pub fn each(&self, count: usize, body: impl Fn(usize) + Sync) {
+        self.team.each(count, |_, i| body(i));
+    }
+
     /// Threads in use.
     pub fn threads(&self) -> usize {
         self.team.threads()

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use mas_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
-use pl_inference::{Completion, Finish, Generate, Request};
+use pl_inference::{Completion, Finish, Generate, Request, Sampling};
 use pl_plugin::{
     AgentScore, Message, Outcome, Part, Plugin, PluginSpec, PromptRequest, Role, Scores, Services, Snapshot,
     Stream, Task, Turn,
@@ -44,6 +44,8 @@ impl Generate for Instant {
         let completion = |_: &[u8; 32]| Completion {
             tokens: (0..24).collect(),
             logprobs: vec![-0.5; 24],
+            kept: None,
+            top: Vec::new(),
             text: "Six boxes of two are \\boxed{12}.".to_owned(),
             finish: Finish::Stop,
             version: 1,
@@ -127,7 +129,7 @@ fn cast(environment: Arc<dyn Environment>, agent: Arc<dyn Agent>, reward: Arc<dy
         agent,
         encoder: Arc::new(Length),
         policy: 0,
-        temperature: 1.0,
+        sampling: Sampling::default(),
         max_tokens: 64,
     };
     let again = || vec![Edge { to: Target::Node(0), when: None }];

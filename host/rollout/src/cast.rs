@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mas_dsl::workflow::Turns;
-use pl_inference::Generate;
+use pl_inference::{Generate, Sampling};
 use pl_plugin::{Completion, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Turn};
 
 use crate::Fault;
@@ -65,7 +65,7 @@ pub struct Player {
     pub encoder: Arc<dyn Encode>,
     /// Index into the workflow's policies.
     pub policy: usize,
-    pub temperature: f64,
+    pub sampling: Sampling,
     pub max_tokens: u32,
 }
 

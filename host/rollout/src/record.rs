@@ -106,7 +106,7 @@ impl Context {
             prompt: question.prompt.to_vec(),
             completion: answer.completion.tokens.clone(),
             logprobs: answer.completion.logprobs.clone(),
-            temperature: player.temperature,
+            temperature: player.sampling.temperature,
             versions: self.versions.to_vec(),
             version: answer.completion.version,
             team_reward: step.scores.team,

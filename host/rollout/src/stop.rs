@@ -85,8 +85,11 @@ impl Cast {
             prompt: Arc::clone(&question.prompt),
             seeds,
             max_tokens: player.max_tokens,
-            temperature: player.temperature,
+            sampling: player.sampling.clone(),
             stop: Arc::clone(&question.stop),
+            stop_ids: Arc::new([]),
+            top_logprobs: 0,
+            listener: None,
         };
         let completions =
             self.generator.generate(request).await.map_err(|e| Fault::of(&player.name, "generation", e))?;

@@ -189,7 +189,7 @@ fn what_was_sampled_is_what_the_learner_gets() {
             assert_eq!(bits(&t.logprobs), bits(&completion.logprobs));
             assert_eq!(t.logprobs.len(), t.completion.len());
             assert_eq!(t.prompt, *request.prompt);
-            assert_eq!((t.policy, t.temperature), (request.policy as u32, request.temperature));
+            assert_eq!((t.policy, t.temperature), (request.policy as u32, request.sampling.temperature));
             assert_eq!((t.version, t.policy), (completion.version, t.key.agent));
             assert_eq!(t.versions, [40, 41, 42, 43]);
         }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+mod asking;
 mod batching;
 mod publishing;
 mod refusals;
@@ -13,7 +14,7 @@ mod stopping;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pl_inference::{Base, Engine, EngineConfig, PolicyWeights, Request};
+use pl_inference::{Base, Engine, EngineConfig, PolicyWeights, Request, Sampling};
 use pl_model::{Adapter, Config, Dtype, Model, Projection};
 use tch::Device;
 
@@ -32,6 +33,7 @@ fn base(model: &Model) -> Base {
         config: model.config.clone(),
         weights: model.weights.shallow(),
         tokenizer: Arc::clone(&model.tokenizer),
+        dtype: Dtype::F32,
     }
 }
 
@@ -62,7 +64,7 @@ fn engine(model: &Model, config: EngineConfig) -> Engine {
 }
 
 fn small() -> EngineConfig {
-    EngineConfig { slots: 4, tile: 4, prompt_cache: 1024 }
+    EngineConfig { slots: 4, threads: 2, ..EngineConfig::default() }
 }
 
 fn prompt(seed: u32, len: usize) -> Arc<[u32]> {
@@ -75,7 +77,10 @@ fn request(policy: usize, prompt: Arc<[u32]>, seeds: &[u8]) -> Request {
         prompt,
         seeds: seeds.iter().map(|seed| [*seed; 32]).collect(),
         max_tokens: 12,
-        temperature: 1.0,
+        sampling: Sampling::default(),
         stop: Arc::new([]),
+        stop_ids: Arc::new([]),
+        top_logprobs: 0,
+        listener: None,
     }
 }

@@ -68,6 +68,8 @@ fn weights_that_do_not_fit_are_refused() {
     let other = Model::load(&data("conformance/logits/grouped-untied"), Device::Cpu, Dtype::F32).unwrap();
     let alien = || adapter(&other.config, 4, &Projection::ALL, 1);
     let engine = engine(&model, small());
+    let mut lying = base(&model);
+    lying.config.heads = 8;
     let refused = [
         engine.publish(0, alien(), 1).unwrap_err(),
         engine.publish(7, adapter(&model.config, 4, &Projection::ALL, 1), 1).unwrap_err(),
@@ -84,7 +86,8 @@ fn weights_that_do_not_fit_are_refused() {
             small(),
         )
         .unwrap_err(),
-        Engine::start(vec![], vec![], EngineConfig { tile: 0, ..small() }).unwrap_err(),
+        Engine::start(vec![lying], policies(&model.config), small()).unwrap_err(),
+        Engine::start(vec![], vec![], EngineConfig { kv_cache: 0, ..small() }).unwrap_err(),
     ];
     assert!(refused.iter().all(|error| matches!(error, Error::Setup(_))), "{refused:?}");
     assert!(refused[0].to_string().contains("policy 0"));

@@ -26,7 +26,7 @@ async fn policies_differ_and_greedy_needs_no_seed() {
     let mut answers = Vec::new();
     for policy in 0..3 {
         let mut request = request(policy, prompt(1, 20), &[1, 2]);
-        request.temperature = 0.0;
+        request.sampling.temperature = 0.0;
         let two = engine.generate(request).await.unwrap();
         assert_eq!(two[0].tokens, two[1].tokens);
         answers.push(two[0].tokens.clone());
@@ -46,7 +46,7 @@ async fn logprobs_equal_the_packed_pass() {
     let mut sampled = Vec::new();
     for (policy, temperature) in temperatures.into_iter().enumerate() {
         let mut request = request(policy, prompt(policy as u32, 30), &[1, 2, 3]);
-        (request.temperature, request.max_tokens) = (temperature, 40);
+        (request.sampling.temperature, request.max_tokens) = (temperature, 40);
         let start = Arc::clone(&request.prompt);
         for completion in engine.generate(request).await.unwrap() {
             let all = [&start, completion.tokens.as_slice()].concat();

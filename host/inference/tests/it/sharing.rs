@@ -1,4 +1,4 @@
-//! One prefill per unique prompt of a policy.
+//! What sequences have in common is computed once.
 
 use pl_inference::{EngineConfig, Generate};
 
@@ -6,7 +6,7 @@ use crate::{engine, prompt, request, small, tiny};
 
 #[tokio::test]
 async fn samples_and_equal_prompts_share_a_prefill() {
-    let engine = engine(&tiny(), EngineConfig { prompt_cache: 0, ..small() });
+    let engine = engine(&tiny(), small());
     // Twenty samples over four slots, all of one prompt, asked for in three requests at once; another prompt;
     // and the first prompt under another policy, whose keys and values are not the same.
     let a = engine.generate(request(0, prompt(1, 40), &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]));
@@ -16,7 +16,10 @@ async fn samples_and_equal_prompts_share_a_prefill() {
     let (a, b, c, d) = tokio::join!(a, b, c, d);
     let answers = [a.unwrap(), b.unwrap(), c.unwrap(), d.unwrap()];
     let stats = engine.stats();
-    assert_eq!((stats.prefills, stats.prefilled_tokens), (3, 40 + 25 + 40));
+    // Whoever comes when a prompt's whole blocks are there computes the last 8 or 9 tokens alone.
+    let (first_times, later) = (40 + 25 + 40, stats.prefills - 3);
+    let again = stats.prefilled_tokens - first_times;
+    assert!(8 * later <= again && again <= 9 * later, "{stats:?}");
     let tokens: usize = answers.iter().flatten().map(|completion| completion.tokens.len()).sum();
     assert_eq!(stats.generated_tokens, tokens as u64);
     // Four at a time: at least a quarter of a step per token beyond each completion's first.
@@ -24,24 +27,36 @@ async fn samples_and_equal_prompts_share_a_prefill() {
 }
 
 #[tokio::test]
-async fn prompts_lately_seen_are_kept_up_to_the_limit() {
-    let engine = engine(&tiny(), EngineConfig { prompt_cache: 100, ..small() });
-    let ask =
-        async |seed: u32, len: usize| engine.generate(request(0, prompt(seed, len), &[1])).await.unwrap();
-    let first = ask(1, 60).await;
-    assert_eq!(ask(1, 60).await, first);
+async fn all_samples_of_a_request_that_fit_share_it_whole() {
+    let engine = engine(&tiny(), EngineConfig { slots: 32, ..small() });
+    engine.generate(request(0, prompt(1, 40), &[1, 2, 3, 4, 5, 6, 7, 8])).await.unwrap();
+    assert_eq!((engine.stats().prefills, engine.stats().prefilled_tokens), (1, 40));
+}
+
+#[tokio::test]
+async fn a_longer_prompt_goes_on_from_a_shorter_one() {
+    let engine = engine(&tiny(), small());
+    let whole = prompt(1, 100);
+    engine.generate(request(0, whole[..60].into(), &[1])).await.unwrap();
     assert_eq!(engine.stats().prefilled_tokens, 60);
-    ask(2, 30).await;
-    ask(1, 60).await;
-    assert_eq!(engine.stats().prefilled_tokens, 90);
-    // Twenty more make 110: the one used longest ago goes.
-    ask(3, 20).await;
-    ask(1, 60).await;
-    assert_eq!(engine.stats().prefilled_tokens, 110);
-    ask(2, 30).await;
-    assert_eq!(engine.stats().prefilled_tokens, 140);
-    // One past the limit is served and not kept.
-    ask(4, 101).await;
-    ask(4, 101).await;
-    assert_eq!(engine.stats().prefilled_tokens, 140 + 202);
+    // Three whole blocks of the sixty are found.
+    let again = engine.generate(request(0, whole.clone(), &[1])).await.unwrap();
+    assert_eq!(engine.stats().prefilled_tokens, 60 + 52);
+    let fresh = crate::engine(&tiny(), small()).generate(request(0, whole, &[1])).await.unwrap();
+    assert_eq!(again, fresh);
+}
+
+#[tokio::test]
+async fn a_turn_goes_on_from_the_turn_before() {
+    let engine = engine(&tiny(), small());
+    let first = prompt(1, 40);
+    let mut ask = request(2, first.clone(), &[1]);
+    ask.max_tokens = 30;
+    let said = engine.generate(ask).await.unwrap().remove(0).tokens;
+    let before = engine.stats().prefilled_tokens;
+    let next: Vec<u32> = first.iter().chain(&said).chain(&prompt(7, 20)[..]).copied().collect();
+    engine.generate(request(2, next.as_slice().into(), &[1])).await.unwrap();
+    // The newest token of a completion never was an input.
+    let known = (first.len() + said.len() - 1) / 16 * 16;
+    assert_eq!(engine.stats().prefilled_tokens - before, (next.len() - known) as u64);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pl_inference::{Base, Engine, EngineConfig, Generate, PolicyWeights, Request};
+use pl_inference::{Base, Engine, EngineConfig, Generate, PolicyWeights, Request, Sampling};
 use pl_model::{Dtype, Model};
 use serde_json::Value;
 use tch::Device;
@@ -20,7 +20,12 @@ async fn greedy_answers() {
         return;
     }
     let model = Model::load(&path, Device::Cpu, Dtype::F32).unwrap();
-    let base = Base { config: model.config, weights: model.weights, tokenizer: Arc::clone(&model.tokenizer) };
+    let base = Base {
+        config: model.config,
+        weights: model.weights,
+        tokenizer: Arc::clone(&model.tokenizer),
+        dtype: Dtype::F32,
+    };
     let policy = PolicyWeights { base: 0, adapter: None, version: 0 };
     let engine = Engine::start(vec![base], vec![policy], EngineConfig::default()).unwrap();
     let text = std::fs::read_to_string(data("conformance/smollm2-greedy.json")).unwrap();
@@ -35,8 +40,11 @@ async fn greedy_answers() {
                 prompt: ids(&row["prompt"]).into(),
                 seeds: vec![[0; 32]],
                 max_tokens: 64,
-                temperature: 0.0,
+                sampling: Sampling::at(0.0),
                 stop: Arc::new([]),
+                stop_ids: Arc::new([]),
+                top_logprobs: 0,
+                listener: None,
             };
             let engine = engine.clone();
             tokio::spawn(async move { engine.generate(request).await })

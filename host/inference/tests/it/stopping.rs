@@ -66,7 +66,7 @@ async fn the_end_of_the_turn() {
     let policy = PolicyWeights { base: 0, adapter: None, version: 1 };
     let engine = Engine::start(vec![base(&model)], vec![policy], small()).unwrap();
     let mut request = request(0, prompt(1, 40), &[1]);
-    request.temperature = 0.0;
+    request.sampling.temperature = 0.0;
     let done = engine.generate(request).await.unwrap().remove(0);
     assert_eq!((done.tokens.as_slice(), done.text.as_str(), done.finish), ([2].as_slice(), "", Finish::Stop));
 }

@@ -333,6 +333,7 @@ impl OneQuery<'_> {
     }
 
     /// N vectors of the mixed values from `at` on; returns their width.
+    #[allow(clippy::needless_range_loop, reason = "vectors stay in registers when nothing passes them on")]
     #[inline(always)]
     unsafe fn mix_part<S: Simd, const G: usize, const N: usize>(
         &self,
@@ -375,6 +376,7 @@ impl OneQuery<'_> {
 }
 
 /// Products of G queries with N vectors of tokens, whose keys lie [`BLOCK`] apart.
+#[allow(clippy::needless_range_loop, reason = "vectors stay in registers when nothing passes them on")]
 #[inline(always)]
 unsafe fn score<S: Simd, const G: usize, const N: usize>(
     q: &[f32],

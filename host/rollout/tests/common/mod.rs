@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use mas_dsl::workflow::{Condition, Edge, Node, Rollout, Target, Turns};
-use pl_inference::{Completion, Error as GenerateError, Finish, Generate, Request};
+use pl_inference::{Completion, Error as GenerateError, Finish, Generate, Request, Sampling};
 use pl_plugin::{
     AgentScore, Message, Outcome, Part, PromptRequest, Role, Scores, Snapshot, Stream, Task, Turn,
 };
@@ -149,7 +149,7 @@ impl World {
             agent: Arc::clone(self) as Arc<dyn Agent>,
             encoder: Arc::new(Bytes),
             policy: at,
-            temperature: 0.5 + at as f64,
+            sampling: Sampling::at(0.5 + at as f64),
             max_tokens: 8,
         };
         Arc::new(Cast {
@@ -274,6 +274,8 @@ impl Generate for World {
                 tokens: tokens.collect(),
                 logprobs: seed.chunks(4).map(|four| -f32::from(four[0]) / 7.0 - f32::MIN_POSITIVE).collect(),
                 text: format!("{} ζ🦀", seed[0] % 10),
+                kept: None,
+                top: Vec::new(),
                 finish: Finish::Stop,
                 version: request.policy as u64 + 40,
             }
