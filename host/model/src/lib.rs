@@ -11,6 +11,7 @@ mod dtype;
 mod error;
 mod forward;
 mod gguf;
+mod gguf_model;
 mod gguf_tokenizer;
 mod hub;
 mod model;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tch::{Device, Tensor};
 
 use crate::weights::keep;
-use crate::{ChatTemplate, Config, Dtype, Error, Tokenizer, Weights, gguf, hub};
+use crate::{ChatTemplate, Config, Dtype, Error, Tokenizer, Weights, gguf_model, hub};
 
 /// A language model: weights and everything needed to talk to it.
 #[derive(Debug)]
@@ -32,6 +32,6 @@ impl Model {
     /// device has no memory for it.
     pub fn load(path: &Path, device: Device, dtype: Dtype) -> Result<Self, Error> {
         let keep = |tensor: Tensor| Ok(keep(&tensor, dtype, device)?);
-        if path.is_dir() { hub::load(path, keep) } else { gguf::load(path, keep) }
+        if path.is_dir() { hub::load(path, keep) } else { gguf_model::load(path, keep) }
     }
 }

@@ -5,6 +5,7 @@
 mod adapters;
 mod broken;
 mod conformance;
+mod families;
 mod packing;
 mod text;
 
