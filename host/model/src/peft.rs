@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::adapter::{LowRank, parameter_name};
 use crate::hub::read_all;
 use crate::save::{write_json, write_tensors};
-use crate::{Adapter, Config, Error, Projection};
+use crate::{Adapter, Config, Dtype, Error, Projection};
 
 const SETTINGS: &str = "adapter_config.json";
 const TENSORS: &str = "adapter_model.safetensors";
@@ -39,7 +39,7 @@ impl Adapter {
             "inference_mode": true,
         });
         write_json(&folder.join(SETTINGS), &settings)?;
-        write_tensors(&folder.join(TENSORS), self.parameters())
+        write_tensors(&folder.join(TENSORS), self.parameters(), Dtype::F32)
     }
 
     /// Reads a PEFT folder for a model of these measures, onto the CPU.

@@ -6,7 +6,9 @@ mod adapters;
 mod broken;
 mod conformance;
 mod families;
+mod formats;
 mod packing;
+mod roundtrip;
 mod text;
 
 use std::path::PathBuf;
