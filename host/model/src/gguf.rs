@@ -8,6 +8,7 @@ use std::path::Path;
 use tch::{Device, Kind, Tensor};
 
 use crate::Error;
+use crate::mapped::Mapped;
 use crate::quant::{Format, READABLE, format_name};
 
 /// A metadata value. Numbers of all widths are widened.
@@ -122,7 +123,7 @@ impl Header {
     }
 
     /// A tensor of at most two dimensions, unpacked to f32 on the CPU.
-    pub(crate) fn tensor(&self, bytes: &[u8], path: &Path, name: &str) -> Result<Tensor, Error> {
+    pub(crate) fn tensor(&self, bytes: &Mapped, path: &Path, name: &str) -> Result<Tensor, Error> {
         let info = self.info(path, name)?;
         let fail = |reason: &str| Err(Error::format(path, format!("the tensor `{name}` {reason}")));
         let Some(format) = Format::from_id(info.format) else {
@@ -150,8 +151,10 @@ impl Header {
         let tensor = Tensor::f_zeros(info.shape.as_slice(), (Kind::Float, Device::Cpu))?;
         // SAFETY: a fresh contiguous f32 tensor of rows x columns values (they fit into memory, as `length` does,
         // and were allocated), which nothing else knows of yet.
-        let values = unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast::<f32>(), rows * columns) };
+        let values =
+            unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast::<f32>(), rows * columns) };
         format.unpack(data, values);
+        bytes.release(data);
         Ok(tensor)
     }
 }

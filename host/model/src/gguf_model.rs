@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tch::Tensor;
 
 use crate::gguf::{Header, Meta};
-use crate::hub::map_file;
+use crate::mapped::Mapped;
 use crate::rope::mscale;
 use crate::{Config, Error, Family, Model, RopeScaling, Weights, gguf_tokenizer};
 
@@ -16,8 +16,8 @@ use crate::{Config, Error, Family, Model, RopeScaling, Weights, gguf_tokenizer};
 const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// Loads a model; `keep` puts each tensor where it shall stay.
-pub(crate) fn load(path: &Path, keep: impl Fn(Tensor) -> Result<Tensor, Error>) -> Result<Model, Error> {
-    let bytes = map_file(path)?;
+pub(crate) fn load(path: &Path, keep: impl Fn(&Tensor) -> Result<Tensor, Error>) -> Result<Model, Error> {
+    let bytes = Mapped::open(path)?;
     let header = Header::parse(&bytes, path)?;
     let config = Reader { header: &header, bytes: &bytes, path }.config()?;
     let name = path.display().to_string();
@@ -25,13 +25,16 @@ pub(crate) fn load(path: &Path, keep: impl Fn(Tensor) -> Result<Tensor, Error>) 
     let weights = Weights::build(&config, path, |name| {
         let stored = stored_name(name);
         let tensor = header.tensor(&bytes, path, &stored)?;
-        keep(if config.family == Family::Llama { unpermute(&config, &stored, tensor)? } else { tensor })
+        keep(&if config.family == Family::Llama { unpermute(&config, &stored, tensor)? } else { tensor })
     })?;
 
+    let mut hasher = blake3::Hasher::new();
+    bytes.hash(&mut hasher)?;
     let known: HashSet<String> = weights.parameters().iter().map(|(name, _)| stored_name(name)).collect();
     let odd = header.tensors.keys().filter(|name| name.starts_with("blk.") && !known.contains(*name)).min();
     if let Some(odd) = odd {
-        let reason = format!("the tensor `{odd}` has no place in a {} model as it is known here", config.family);
+        let reason =
+            format!("the tensor `{odd}` has no place in a {} model as it is known here", config.family);
         return Err(Error::format(path, reason));
     }
     Ok(Model {
@@ -39,29 +42,32 @@ pub(crate) fn load(path: &Path, keep: impl Fn(Tensor) -> Result<Tensor, Error>) 
         weights,
         tokenizer: Arc::new(tokenizer),
         template: Arc::new(template),
-        hash: blake3::hash(&bytes).to_hex().to_string(),
+        hash: hasher.finalize().to_hex().to_string(),
     })
 }
 
 /// What it takes to read a model's measures.
 struct Reader<'a> {
     header: &'a Header,
-    bytes: &'a [u8],
+    bytes: &'a Mapped,
     path: &'a Path,
 }
 
 impl Reader<'_> {
     fn config(&self) -> Result<Config, Error> {
-        let named = self.header.metadata.get("general.architecture").and_then(Meta::text).unwrap_or("nothing");
-        let family: Family =
-            named.parse().map_err(|known| self.fault(format!("a model of the architecture {named}; {known}")))?;
+        let named =
+            self.header.metadata.get("general.architecture").and_then(Meta::text).unwrap_or("nothing");
+        let family: Family = named
+            .parse()
+            .map_err(|known| self.fault(format!("a model of the architecture {named}; {known}")))?;
         self.refuse(family)?;
         let hidden = self.need(family, "embedding_length")?;
         let heads = self.need(family, "attention.head_count")?;
         let head_dim = self.whole(family, "attention.key_length")?.unwrap_or(hidden / heads);
         for key in ["attention.value_length", "rope.dimension_count"] {
             if let Some(other) = self.whole(family, key)?.filter(|width| *width != head_dim) {
-                let reason = format!("`{family}.{key}` is {other} for heads {head_dim} wide; they must be equal");
+                let reason =
+                    format!("`{family}.{key}` is {other} for heads {head_dim} wide; they must be equal");
                 return Err(self.fault(reason));
             }
         }
@@ -108,7 +114,9 @@ impl Reader<'_> {
         }
         let window = self.whole(family, "attention.sliding_window")?.filter(|window| *window > 0);
         if let Some(window) = window.filter(|window| Some(*window) < self.context(family)) {
-            return Err(self.fault(format!("it attends over a sliding window of {window}, which is not supported")));
+            return Err(
+                self.fault(format!("it attends over a sliding window of {window}, which is not supported"))
+            );
         }
         Ok(())
     }

@@ -36,8 +36,7 @@ pub(crate) enum Format {
 }
 
 /// The formats that can be read, for messages.
-pub(crate) const READABLE: &str =
-    "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K";
+pub(crate) const READABLE: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K";
 
 impl Format {
     /// From the number in the file.

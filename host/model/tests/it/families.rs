@@ -77,3 +77,34 @@ fn files_and_folders_agree() {
         assert_eq!(load(&families.join(name)), load(&families.join(format!("{name}.gguf"))), "{name}");
     }
 }
+
+/// Every weight of every family takes part: the loss has a slope along it, and the slope is right.
+#[test]
+fn gradients_reach_all_weights() {
+    for name in ["llama-yarn", "qwen2-yarn", "qwen3-untied"] {
+        let path = data("conformance/families").join(name);
+        let model = Model::load(&path, Device::Cpu, Dtype::F32).unwrap();
+        let tokens: Vec<u32> = (0..24).map(|i| i * 5 % 40).collect();
+        let weighing = Tensor::arange(24 * 40, (Kind::Float, Device::Cpu)).sin().view([24, 40]);
+        let loss = |model: &Model| (logits(model, &[], &tokens) * &weighing).mean(Kind::Float);
+        model.weights.set_trainable(true);
+        loss(&model).backward();
+        for (parameter, mut tensor) in model.weights.parameters() {
+            let slope = tensor.grad();
+            let length = slope.square().sum(Kind::Float).sqrt().double_value(&[]);
+            assert!(length > 1e-6, "{name} {parameter}: {length}");
+            // One step along the gradient raises the loss by its length, a half step each way.
+            let step = &slope * (0.01 / length);
+            let at = |sign: f64, tensor: &mut Tensor| {
+                tch::no_grad(|| {
+                    let _ = tensor.g_add_(&(&step * sign));
+                    loss(&model).double_value(&[])
+                })
+            };
+            let (above, below) = (at(0.5, &mut tensor), at(-1.0, &mut tensor));
+            let _ = at(0.5, &mut tensor);
+            let rise = (above - below) / 0.01;
+            assert!((rise / length - 1.0).abs() < 0.02, "{name} {parameter}: {rise} for {length}");
+        }
+    }
+}

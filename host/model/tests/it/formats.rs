@@ -95,3 +95,33 @@ fn close_to_full_precision() {
     assert!(half > 0.0 && half < 0.01, "{half}");
     assert!(short > half && short < 0.1, "{short}");
 }
+
+/// Matrices stored in 16 bits, as a GPU holds them, with norms and biases in f32, go through the same pass.
+#[test]
+fn matrices_stored_in_sixteen_bits() {
+    for name in ["qwen2-tied", "qwen3-wide"] {
+        let mut model =
+            Model::load(&data("conformance/families").join(name), Device::Cpu, Dtype::Bf16).unwrap();
+        let tokens: Vec<u32> = (0..40).collect();
+        let exact = logits(&model, &[], &tokens);
+        let narrow = |tensor: &mut Tensor| *tensor = tensor.to_kind(Kind::BFloat16);
+        narrow(&mut model.weights.embed);
+        for layer in &mut model.weights.layers {
+            for matrix in [
+                &mut layer.q,
+                &mut layer.k,
+                &mut layer.v,
+                &mut layer.o,
+                &mut layer.gate,
+                &mut layer.up,
+                &mut layer.down,
+            ] {
+                narrow(matrix);
+            }
+        }
+        let stored = logits(&model, &[], &tokens);
+        assert_eq!(stored.kind(), Kind::BFloat16);
+        let off = gap(&stored.to_kind(Kind::Float), &exact) / exact.std(false).double_value(&[]);
+        assert!(off > 0.0 && off < 0.15, "{name}: {off}");
+    }
+}

@@ -4,6 +4,7 @@
 
 mod adapters;
 mod broken;
+mod broken_gguf;
 mod conformance;
 mod families;
 mod formats;
