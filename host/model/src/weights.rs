@@ -250,9 +250,12 @@ impl Weights {
 
 /// A tensor as weights keep it on a device: see [`Weights::round_to`]. Where nothing changes, in the same memory.
 pub(crate) fn keep(tensor: &Tensor, dtype: Dtype, device: Device) -> Result<Tensor, TchError> {
-    let single =
-        if tensor.kind() == Kind::Double { tensor.f_to_kind(Kind::Float)? } else { tensor.shallow_clone() };
-    let rounded = single.f_to_kind(if tensor.dim() >= 2 { dtype.kind() } else { Kind::Float })?;
+    let dtype = if tensor.dim() >= 2 { dtype } else { Dtype::F32 };
+    let rounded = match tensor.kind() {
+        // f64 to 16 bits by way of f32, as every other reader does it.
+        Kind::Double => tensor.f_to_kind(Kind::Float)?.f_to_kind(dtype.kind())?,
+        _ => tensor.f_to_kind(dtype.kind())?,
+    };
     match device {
         Device::Cpu => rounded.f_to_kind(Kind::Float),
         _ => rounded.f_to_device(device),
