@@ -6,6 +6,7 @@
 //! (which keeps keys and values) run the same code.
 
 mod adapter;
+mod chat;
 mod config;
 mod error;
 mod forward;
@@ -15,6 +16,7 @@ mod hub;
 mod model;
 mod packed;
 mod peft;
+mod python;
 mod quant;
 mod save;
 mod template;
@@ -22,11 +24,12 @@ mod tokenizer;
 mod weights;
 
 pub use adapter::{Adapter, LowRank, Projection};
+pub use chat::{ChatMessage, RenderOptions, ToolCall};
 pub use config::Config;
 pub use error::Error;
 pub use forward::{Deltas, NoDeltas, Rope, transform};
 pub use model::Model;
 pub use packed::{Packed, Span, causal_attention, hidden_states};
-pub use template::{ChatMessage, ChatTemplate};
+pub use template::ChatTemplate;
 pub use tokenizer::Tokenizer;
 pub use weights::{Layer, Weights};
