@@ -40,7 +40,7 @@ impl Meta {
         }
     }
 
-    fn float(&self) -> Option<f64> {
+    pub(crate) fn float(&self) -> Option<f64> {
         match self {
             Self::Float(x) => Some(*x),
             other => other.int().map(|n| n as f64),
