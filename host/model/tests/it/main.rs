@@ -6,6 +6,7 @@ mod adapters;
 mod broken;
 mod conformance;
 mod packing;
+mod templates;
 mod text;
 mod tokenizers;
 
