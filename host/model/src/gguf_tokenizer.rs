@@ -143,7 +143,10 @@ fn byte_level(vocabulary: &Vocabulary) -> Result<Value, Error> {
         .into_iter()
         .map(|merge| {
             merge.split_once(' ').ok_or_else(|| {
-                Error::format(vocabulary.path, format!("the merge {merge:?} is no pair; fetch the file again"))
+                Error::format(
+                    vocabulary.path,
+                    format!("the merge {merge:?} is no pair; fetch the file again"),
+                )
             })
         })
         .collect::<Result<Vec<_>, _>>()?;

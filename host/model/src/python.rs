@@ -125,7 +125,9 @@ impl Formatter for Dumps<'_> {
         for c in text.chars() {
             match c.is_ascii() {
                 true => write!(out, "{c}")?,
-                false => c.encode_utf16(&mut units).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}"))?,
+                false => {
+                    c.encode_utf16(&mut units).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}"))?
+                }
             }
         }
         Ok(())

@@ -64,7 +64,8 @@ struct Cut<'a> {
 fn merges<'a>(vocabulary: &Vocabulary<'a>) -> Result<Vec<(&'a str, &'a str)>, Error> {
     let scores = vocabulary.list("scores")?;
     if scores.len() != vocabulary.tokens.len() {
-        let reason = format!("{} scores for {} tokens; fetch it again", scores.len(), vocabulary.tokens.len());
+        let reason =
+            format!("{} scores for {} tokens; fetch it again", scores.len(), vocabulary.tokens.len());
         return Err(Error::format(vocabulary.path, reason));
     }
     // Control, byte and unknown tokens are never the union of other tokens, nor part of one.
@@ -92,7 +93,8 @@ fn merges<'a>(vocabulary: &Vocabulary<'a>) -> Result<Vec<(&'a str, &'a str)>, Er
         own.sort_by_key(|(order, _)| *order);
         cuts.extend(own.into_iter().map(|(_, cut)| cut));
     }
-    let better = |a: &Cut, b: &Cut| -> Ordering { b.score.total_cmp(&a.score).then(b.lengths.cmp(&a.lengths)) };
+    let better =
+        |a: &Cut, b: &Cut| -> Ordering { b.score.total_cmp(&a.score).then(b.lengths.cmp(&a.lengths)) };
     cuts.sort_by(better);
     Ok(cuts.into_iter().map(|cut| (cut.left, cut.right)).collect())
 }

@@ -99,7 +99,10 @@ fn refusals_name_the_model() {
     assert!(refused.contains("test-model") && refused.contains("roles must alternate"), "{refused}");
     let broken = render("\n{% if %}", &[]).unwrap_err().to_string();
     assert!(broken.contains("test-model") && broken.contains("line 2"), "{broken}");
-    let none = ChatTemplate::new("bare", None, None, None).unwrap().render(&[], &RenderOptions::prompt()).unwrap_err();
+    let none = ChatTemplate::new("bare", None, None, None)
+        .unwrap()
+        .render(&[], &RenderOptions::prompt())
+        .unwrap_err();
     assert!(
         none.to_string().contains("bare") && none.to_string().contains("chat (instruct) model"),
         "{none}"
