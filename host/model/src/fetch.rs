@@ -61,7 +61,7 @@ pub struct Fetched {
     pub path: PathBuf,
     /// The revision's commit, hexadecimal.
     pub commit: String,
-    /// Why the hub could not be asked, where the cache stepped in.
+    /// Why the hub gave no answer, where the cache stepped in.
     pub unasked: Option<String>,
 }
 
@@ -135,13 +135,12 @@ impl Hub {
         {
             return Ok(Fetched { path, commit: commit.to_owned(), unasked: None });
         }
-        let cached = |why: String| {
+        let cached = |unasked: Option<String>| {
             let commit = known.clone()?;
-            let path = repo.complete(&commit)?;
-            Some(Fetched { path, commit, unasked: Some(why) })
+            Some(Fetched { path: repo.complete(&commit)?, commit, unasked })
         };
         if self.offline {
-            return cached("HF_HUB_OFFLINE is set".into()).ok_or_else(|| fail(Failure::Offline));
+            return cached(None).ok_or_else(|| fail(Failure::Offline));
         }
         let client = Client::new(self);
         match client.listing(model) {
@@ -150,7 +149,7 @@ impl Hub {
                 Ok(Fetched { path, commit: listing.commit, unasked: None })
             }
             Err(failure) if failure.passing() => {
-                cached(failure.explain(self, model)).ok_or_else(|| fail(failure))
+                cached(Some(failure.explain(self, model))).ok_or_else(|| fail(failure.without_cache()))
             }
             Err(failure) => Err(fail(failure)),
         }

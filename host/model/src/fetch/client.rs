@@ -37,6 +37,8 @@ pub(super) enum Failure {
     Offline,
     /// No answer.
     Unreachable(String),
+    /// No answer, and the cache has not all.
+    Nowhere(String),
     /// An answer that refuses.
     Refused { status: u16, code: String, said: String },
     /// An answer that a hub would not give.
@@ -63,6 +65,14 @@ impl Failure {
         }
     }
 
+    /// The same where the cache could not step in.
+    pub(super) fn without_cache(self) -> Self {
+        match self {
+            Self::Unreachable(why) => Self::Nowhere(why),
+            other => other,
+        }
+    }
+
     /// What is wrong and what to do.
     pub(super) fn explain(&self, hub: &Hub, model: &HubModel) -> String {
         let cache = hub.cache.display();
@@ -75,9 +85,10 @@ impl Failure {
                 "it is not (whole) in {cache}, and HF_HUB_OFFLINE is set; unset it, or fetch the model where \
                  there is a network and copy the cache"
             ),
-            Self::Unreachable(why) => format!(
-                "{} can't be reached ({why}) and the model is not (whole) in {cache}; check the network, or set \
-                 HF_ENDPOINT to a hub that can be reached",
+            Self::Unreachable(why) => format!("{} can't be reached ({why})", hub.endpoint),
+            Self::Nowhere(why) => format!(
+                "{} can't be reached ({why}), and the model is not (whole) in {cache}; check the network, or \
+                 set HF_ENDPOINT to a hub that can be reached",
                 hub.endpoint
             ),
             Self::Refused { status, code, said } => refusal(hub, model, *status, code, said),
@@ -262,6 +273,11 @@ impl<'a> Client<'a> {
                 Ok(()) => "it ended too early".to_owned(),
                 Err(Failure::Unreachable(why)) => why,
                 Err(Failure::Refused { status, said, .. }) if status >= 500 => said,
+                // Nothing begins where what is here ends.
+                Err(Failure::Refused { status: 416, .. }) => {
+                    let what = format!("is shorter than the {size} bytes that the hub states");
+                    return Err(damaged(name, partial, what));
+                }
                 Err(other) => return Err(other),
             };
             fruitless = if length(&file)? > have { 0 } else { fruitless + 1 };

@@ -5,6 +5,8 @@
 mod adapters;
 mod broken;
 mod conformance;
+mod fetch;
+mod hub_server;
 mod packing;
 mod templates;
 mod text;
