@@ -91,7 +91,8 @@ fn begin<'a>(
     let lock = lock(&loaded, &team, seed, device)?;
     let players = Players::new(&loaded, &team, runtime, interrupt, seed)?;
     // Everything that can be wrong with the input has been found by now: nothing is left half-written.
-    let folder = RunFolder::create(&root, &loaded.text, &Stored::of(&loaded, &team), &lock).map_err(Stop::failed)?;
+    let folder =
+        RunFolder::create(&root, &loaded.text, &Stored::of(&loaded, &team), &lock).map_err(Stop::failed)?;
     Ok(Prepared { train, trainer: team.trainer, players, folder, state: State::default(), seed })
 }
 

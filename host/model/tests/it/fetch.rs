@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use pl_model::{Fetched, Hub, HubModel, Model};
+use pl_model::{Dtype, Fetched, Hub, HubModel, Model};
 use tch::Device;
 use tempfile::TempDir;
 
@@ -70,7 +70,7 @@ fn a_sharded_model() {
         })
         .unwrap();
     assert_eq!((fetched.commit.as_str(), fetched.unasked), (COMMIT, None));
-    assert!(Model::load(&fetched.path, Device::Cpu).is_ok());
+    assert!(Model::load(&fetched.path, Device::Cpu, Dtype::F32).is_ok());
     // What a model needs, and nothing else.
     let requests = server.requests();
     let asked = files_asked_for(&requests);
@@ -112,7 +112,7 @@ fn a_sharded_model() {
 fn one_gguf_file_of_a_branch() {
     let (server, hub, _cache) = hub();
     let fetched = fetch(&hub, &format!("hf:{REPO}/q8/small.gguf@refs/pr/1")).unwrap();
-    assert!(Model::load(&fetched.path, Device::Cpu).is_ok());
+    assert!(Model::load(&fetched.path, Device::Cpu, Dtype::F32).is_ok());
     let requests = server.requests();
     assert!(requests[0].line.ends_with("/revision/refs%2Fpr%2F1"), "{}", requests[0].line);
     assert_eq!(files_asked_for(&requests), ["small.gguf"]);

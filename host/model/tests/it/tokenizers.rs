@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pl_model::{Model, Tokenizer};
+use pl_model::{Dtype, Model, Tokenizer};
 use tch::Device;
 
 use crate::{cache, data, smollm};
@@ -30,7 +30,7 @@ fn reads_back(tokenizer: &Tokenizer, texts: &[String]) {
 }
 
 fn gguf(path: &Path) -> Model {
-    Model::load(path, Device::Cpu).unwrap()
+    Model::load(path, Device::Cpu, Dtype::F32).unwrap()
 }
 
 fn small(name: &str) -> std::sync::Arc<Tokenizer> {

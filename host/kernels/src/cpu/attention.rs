@@ -1,0 +1,431 @@
+//! Attention of single queries over keys and values in blocks.
+//!
+//! A sequence's keys and values lie in blocks of [`BLOCK`] tokens anywhere in memory, so that sequences share
+//! what they have in common (Kwon et al. 2023, PagedAttention). Keys are stored transposed: a vector holds one
+//! number of each of the block's tokens, and the scores of many tokens grow side by side. Each query is computed
+//! on its own, over its tokens in order.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+use super::Cpu;
+use super::simd::{Kernel, Simd};
+use super::team::{Scratch, Shards};
+
+/// Tokens of a block: one vector of AVX-512.
+pub const BLOCK: usize = 16;
+
+/// Measures of attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heads {
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; each serves `heads / kv_heads` query heads.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub dim: usize,
+}
+
+impl Heads {
+    /// Numbers of a row of queries, keys and values.
+    pub fn stride(self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.dim
+    }
+
+    /// Width of a value in the cache: vectors of every width end where it does.
+    fn wide(self) -> usize {
+        self.dim.next_multiple_of(16)
+    }
+
+    /// Numbers of a block's keys (or values) of one head.
+    fn keys(self) -> usize {
+        self.dim * BLOCK
+    }
+
+    fn values(self) -> usize {
+        self.wide() * BLOCK
+    }
+}
+
+/// Keys and values of all layers, in blocks. Memory for a block is taken when it is first written, and kept.
+pub struct KeyValues {
+    heads: Heads,
+    layers: usize,
+    pages: Vec<Option<Page>>,
+}
+
+/// Per layer and head: keys `[dim, BLOCK]`, then values `[BLOCK, wide]`.
+struct Page {
+    start: NonNull<f32>,
+    layout: Layout,
+}
+
+// SAFETY: it owns its memory.
+unsafe impl Send for Page {}
+// SAFETY: threads that write it at the same time write different slots; see `KeyValues::write`.
+unsafe impl Sync for Page {}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.start.as_ptr().cast(), self.layout) }
+    }
+}
+
+impl KeyValues {
+    /// No block yet.
+    ///
+    /// # Panics
+    /// When query heads can't be shared among key heads.
+    pub fn new(heads: Heads, layers: usize) -> Self {
+        assert!(heads.kv_heads > 0 && heads.heads.is_multiple_of(heads.kv_heads), "{heads:?}");
+        Self { heads, layers, pages: Vec::new() }
+    }
+
+    /// Bytes of one block.
+    pub fn block_bytes(&self) -> usize {
+        self.layers * self.heads.kv_heads * (self.heads.keys() + self.heads.values()) * size_of::<f32>()
+    }
+
+    /// Copies a block whole.
+    ///
+    /// # Panics
+    /// When `from` was never written.
+    pub fn copy(&mut self, from: u32, to: u32) {
+        self.reserve([to]);
+        let count = self.block_bytes() / size_of::<f32>();
+        let (from, to) = (self.page(from), self.page(to));
+        // SAFETY: both are blocks; copying one onto itself changes nothing.
+        unsafe { std::ptr::copy(from.start.as_ptr(), to.start.as_ptr(), count) };
+    }
+
+    /// Makes sure that blocks have memory.
+    pub(crate) fn reserve(&mut self, blocks: impl IntoIterator<Item = u32>) {
+        let bytes = self.block_bytes().max(1);
+        for block in blocks {
+            let index = block as usize;
+            if index >= self.pages.len() {
+                self.pages.resize_with(index + 1, || None);
+            }
+            if self.pages[index].is_none() {
+                #[allow(clippy::expect_used, reason = "a block is never that large")]
+                let layout = Layout::from_size_align(bytes, 64).expect("a block that fits memory");
+                // SAFETY: the size is not zero.
+                let start = unsafe { alloc_zeroed(layout) }.cast();
+                let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+                self.pages[index] = Some(Page { start, layout });
+            }
+        }
+    }
+
+    fn page(&self, block: u32) -> &Page {
+        let page = self.pages.get(block as usize).and_then(Option::as_ref);
+        #[allow(clippy::expect_used, reason = "the caller's mistake, as documented")]
+        page.expect("a block that was written")
+    }
+
+    /// Where the keys of a layer's head begin; the values follow.
+    #[inline(always)]
+    fn head(&self, block: u32, layer: usize, head: usize) -> *mut f32 {
+        assert!(layer < self.layers && head < self.heads.kv_heads, "layer {layer}, head {head}");
+        let at = (layer * self.heads.kv_heads + head) * (self.heads.keys() + self.heads.values());
+        // SAFETY: within the page.
+        unsafe { self.page(block).start.as_ptr().add(at) }
+    }
+
+    /// Writes one token's key and value of a head.
+    ///
+    /// # Safety
+    /// The block was reserved, and no other thread reads or writes this slot of it.
+    #[inline(always)]
+    pub(crate) unsafe fn write(
+        &self,
+        layer: usize,
+        block: u32,
+        slot: usize,
+        head: usize,
+        key: &[f32],
+        value: &[f32],
+    ) {
+        assert!(slot < BLOCK && key.len() == self.heads.dim && value.len() == self.heads.dim);
+        let start = self.head(block, layer, head);
+        // SAFETY: within the head's keys and values; the slot is the caller's.
+        unsafe {
+            for (d, x) in key.iter().enumerate() {
+                start.add(d * BLOCK + slot).write(*x);
+            }
+            let values = start.add(self.heads.keys() + slot * self.heads.wide());
+            values.copy_from_nonoverlapping(value.as_ptr(), value.len());
+        }
+    }
+}
+
+/// One query: a token and what it sees.
+#[derive(Clone, Copy)]
+pub struct Query<'a> {
+    /// Blocks of its sequence.
+    pub blocks: &'a [u32],
+    /// Tokens that it sees, itself the last.
+    pub length: usize,
+}
+
+/// Attention of many queries in one layer.
+pub struct Attention<'a> {
+    /// Keys and values, the queries' own included.
+    pub cache: &'a KeyValues,
+    /// Which layer.
+    pub layer: usize,
+    /// Rotated queries: head `h` of row `r` begins at `r * stride + h * dim`.
+    pub q: &'a [f32],
+    /// Numbers from one row of `q` to the next.
+    pub stride: usize,
+    /// One per row.
+    pub queries: &'a [Query<'a>],
+}
+
+impl Cpu {
+    /// Softmax attention with scale `1 / sqrt(dim)`; `out` is `[rows, heads dim]`.
+    ///
+    /// # Panics
+    /// When shapes do not fit, or a query names a block that was never written.
+    pub fn attend(&self, attention: &Attention<'_>, out: &mut [f32]) {
+        let heads = attention.cache.heads;
+        let rows = attention.queries.len();
+        let width = heads.heads * heads.dim;
+        assert!(out.len() >= rows * width, "an output of {rows} rows of {width}");
+        assert!(
+            attention.stride >= width
+                && attention.q.len() >= rows.saturating_sub(1) * attention.stride + width.min(rows * width),
+            "queries of {rows} rows"
+        );
+        for query in attention.queries {
+            assert!(query.length > 0 && query.length <= query.blocks.len() * BLOCK, "a query's length");
+        }
+        let out = Shards::new(out);
+        let group = heads.heads / heads.kv_heads;
+        let (level, scratch) = (self.level, self.scratch.as_slice());
+        self.team.each(rows * heads.kv_heads, |thread, task| {
+            let (row, head) = (task / heads.kv_heads, task % heads.kv_heads);
+            let first = head * group;
+            let at = row * attention.stride + first * heads.dim;
+            let work = OneQuery {
+                cache: attention.cache,
+                layer: attention.layer,
+                head,
+                query: attention.queries[row],
+                q: &attention.q[at..at + group * heads.dim],
+                // SAFETY: no two tasks have a row and a head in common.
+                out: unsafe { out.part(row * width + first * heads.dim, group * heads.dim) },
+                scratch: &scratch[thread],
+            };
+            // SAFETY: the level was detected; blocks and lengths were checked.
+            unsafe { level.run(work) };
+        });
+    }
+}
+
+/// The query heads of one row that share a key head.
+struct OneQuery<'a> {
+    cache: &'a KeyValues,
+    layer: usize,
+    head: usize,
+    query: Query<'a>,
+    q: &'a [f32],
+    out: &'a mut [f32],
+    scratch: &'a Scratch,
+}
+
+impl Kernel for OneQuery<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let dim = self.cache.heads.dim;
+        let count = self.q.len() / dim;
+        let mut done = 0;
+        while done < count {
+            // SAFETY: the caller's.
+            unsafe {
+                done += match count - done {
+                    1 => self.heads::<S, 1>(done),
+                    2 => self.heads::<S, 2>(done),
+                    3 => self.heads::<S, 3>(done),
+                    _ => self.heads::<S, 4>(done),
+                };
+            }
+        }
+    }
+}
+
+impl OneQuery<'_> {
+    /// G heads from `first` on; returns G.
+    #[inline(always)]
+    unsafe fn heads<S: Simd, const G: usize>(&self, first: usize) -> usize {
+        let heads = self.cache.heads;
+        let (dim, wide, length) = (heads.dim, heads.wide(), self.query.length);
+        let padded = length.next_multiple_of(BLOCK);
+        // SAFETY: the thread's own scratch, borrowed once at a time.
+        let scratch = unsafe { self.scratch.get(G * (dim + padded + wide)) };
+        let (q, rest) = scratch.split_at_mut(G * dim);
+        let (scores, mixed) = rest.split_at_mut(G * padded);
+        let scale = 1.0 / (dim as f32).sqrt();
+        for (to, from) in q.iter_mut().zip(&self.q[first * dim..]) {
+            *to = from * scale;
+        }
+        // SAFETY: scratch is as long as each needs; blocks hold `length` tokens.
+        unsafe {
+            self.scores::<S, G>(q, scores, padded);
+            for scores in scores.chunks_exact_mut(padded) {
+                soften::<S>(scores, length);
+            }
+            self.mix::<S, G>(scores, padded, mixed);
+        }
+        let out = self.out.as_ptr().cast_mut();
+        for (g, mixed) in mixed.chunks_exact(wide).enumerate() {
+            // SAFETY: `out` is borrowed by this task alone, and holds all its heads.
+            unsafe { out.add((first + g) * dim).copy_from_nonoverlapping(mixed.as_ptr(), dim) };
+        }
+        G
+    }
+
+    /// Products of G queries with the keys of all blocks, in pairs of vectors.
+    #[inline(always)]
+    unsafe fn scores<S: Simd, const G: usize>(&self, q: &[f32], scores: &mut [f32], padded: usize) {
+        let vectors = padded / S::LANES;
+        let mut at = 0;
+        while at < vectors {
+            // SAFETY: vectors below `vectors` are in the query's blocks and in `scores`.
+            unsafe {
+                let keys = self.keys::<S>(at);
+                if at + 1 < vectors {
+                    score::<S, G, 2>(q, [keys, self.keys::<S>(at + 1)], scores, padded, at);
+                } else {
+                    score::<S, G, 1>(q, [keys], scores, padded, at);
+                }
+            }
+            at += 2;
+        }
+    }
+
+    /// Where a vector of tokens has its keys.
+    #[inline(always)]
+    fn keys<S: Simd>(&self, vector: usize) -> *const f32 {
+        let token = vector * S::LANES;
+        let start = self.cache.head(self.query.blocks[token / BLOCK], self.layer, self.head);
+        start.wrapping_add(token % BLOCK)
+    }
+
+    /// Values weighted by `scores`, token after token.
+    #[inline(always)]
+    unsafe fn mix<S: Simd, const G: usize>(&self, scores: &[f32], padded: usize, mixed: &mut [f32]) {
+        let wide = self.cache.heads.wide();
+        let mut at = 0;
+        while at < wide {
+            // SAFETY: `at` plus the vectors of a part stay within `wide`, a multiple of 16.
+            unsafe {
+                at += match (wide - at) / S::LANES {
+                    1 => self.mix_part::<S, G, 1>(scores, padded, mixed, at),
+                    2 | 3 => self.mix_part::<S, G, 2>(scores, padded, mixed, at),
+                    // AVX2 has registers for two vectors of four heads.
+                    _ if S::LANES == 8 => self.mix_part::<S, G, 2>(scores, padded, mixed, at),
+                    _ => self.mix_part::<S, G, 4>(scores, padded, mixed, at),
+                };
+            }
+        }
+    }
+
+    /// N vectors of the mixed values from `at` on; returns their width.
+    #[inline(always)]
+    unsafe fn mix_part<S: Simd, const G: usize, const N: usize>(
+        &self,
+        scores: &[f32],
+        padded: usize,
+        mixed: &mut [f32],
+        at: usize,
+    ) -> usize {
+        let heads = self.cache.heads;
+        let wide = heads.wide();
+        // SAFETY: tokens below the query's length are in its blocks; `at` leaves room for N vectors.
+        unsafe {
+            let mut sums = [[S::splat(0.0); N]; G];
+            let mut token = 0;
+            for block in self.query.blocks {
+                let values = self.cache.head(*block, self.layer, self.head).add(heads.keys() + at);
+                let end = (token + BLOCK).min(self.query.length);
+                for slot in 0..end - token {
+                    for n in 0..N {
+                        let value = S::load(values.add(slot * wide + n * S::LANES));
+                        for g in 0..G {
+                            let p = S::splat(*scores.as_ptr().add(g * padded + token + slot));
+                            sums[g][n] = S::fma(p, value, sums[g][n]);
+                        }
+                    }
+                }
+                token = end;
+                if token == self.query.length {
+                    break;
+                }
+            }
+            for (g, sums) in sums.iter().enumerate() {
+                for (n, sum) in sums.iter().enumerate() {
+                    S::store(mixed.as_mut_ptr().add(g * wide + at + n * S::LANES), *sum);
+                }
+            }
+        }
+        N * S::LANES
+    }
+}
+
+/// Products of G queries with N vectors of tokens, whose keys lie [`BLOCK`] apart.
+#[inline(always)]
+unsafe fn score<S: Simd, const G: usize, const N: usize>(
+    q: &[f32],
+    keys: [*const f32; N],
+    scores: &mut [f32],
+    padded: usize,
+    at: usize,
+) {
+    let dim = q.len() / G;
+    // SAFETY: keys are good for `dim` vectors BLOCK apart; scores for N vectors from `at` on.
+    unsafe {
+        let mut sums = [[S::splat(0.0); N]; G];
+        for d in 0..dim {
+            for n in 0..N {
+                let key = S::load(keys[n].add(d * BLOCK));
+                for g in 0..G {
+                    sums[g][n] = S::fma(S::splat(*q.as_ptr().add(g * dim + d)), key, sums[g][n]);
+                }
+            }
+        }
+        for (g, sums) in sums.iter().enumerate() {
+            for (n, sum) in sums.iter().enumerate() {
+                S::store(scores.as_mut_ptr().add(g * padded + (at + n) * S::LANES), *sum);
+            }
+        }
+    }
+}
+
+/// The softmax of the first `length` scores, in place.
+#[inline(always)]
+unsafe fn soften<S: Simd>(scores: &mut [f32], length: usize) {
+    scores[length..].fill(f32::NEG_INFINITY);
+    // SAFETY: scores are whole blocks, and so whole vectors.
+    unsafe {
+        let mut most = S::splat(f32::NEG_INFINITY);
+        for at in (0..scores.len()).step_by(S::LANES) {
+            most = S::max(most, S::load(scores.as_ptr().add(at)));
+        }
+        let most = S::splat(S::largest(most));
+        let mut sum = S::splat(0.0);
+        for at in (0..scores.len()).step_by(S::LANES) {
+            let place = scores.as_mut_ptr().add(at);
+            let p = S::exp(S::sub(S::load(place), most));
+            S::store(place, p);
+            // Past the end, 1e-38 beside a sum of at least 1: nothing.
+            sum = S::add(sum, p);
+        }
+        let scale = S::splat(1.0 / S::sum(sum));
+        for at in (0..scores.len()).step_by(S::LANES) {
+            let place = scores.as_mut_ptr().add(at);
+            S::store(place, S::mul(S::load(place), scale));
+        }
+    }
+}

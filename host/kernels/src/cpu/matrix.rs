@@ -1,0 +1,212 @@
+//! Weights, laid out once for the products.
+//!
+//! A matrix `[out, in]` is cut into panels of as many outputs as two vectors hold; within a panel, the weights of
+//! one input lie side by side. A product then reads every weight once, in the order in which it lies in memory.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+use half::{bf16, f16};
+
+use super::Cpu;
+use super::simd::Level;
+use super::team::Shards;
+
+/// How numbers of a matrix are stored. Arithmetic is in f32 whatever this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// 32 bits.
+    F32,
+    /// IEEE binary16.
+    F16,
+    /// bfloat16.
+    Bf16,
+}
+
+impl Format {
+    /// Bytes of a number.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+}
+
+/// A matrix `[outputs, inputs]` in panels.
+pub struct Matrix {
+    memory: Memory,
+    format: Format,
+    outputs: usize,
+    inputs: usize,
+    panel: usize,
+}
+
+/// Outputs of a panel.
+pub(crate) fn panel(level: Level) -> usize {
+    2 * level.lanes()
+}
+
+impl Matrix {
+    /// Packs `values` (`[outputs, inputs]`, row after row), rounded to `format`, for the processor's
+    /// instructions.
+    ///
+    /// # Panics
+    /// When there are not `outputs x inputs` values.
+    pub fn pack(cpu: &Cpu, values: &[f32], outputs: usize, inputs: usize, format: Format) -> Self {
+        assert_eq!(values.len(), outputs * inputs, "values of a matrix [{outputs}, {inputs}]");
+        let panel = panel(cpu.level);
+        let panels = outputs.div_ceil(panel);
+        let mut memory = Memory::zeroed(panels * panel * inputs * format.bytes());
+        match format {
+            Format::F32 => fill(cpu, values, inputs, panel, memory.slice_mut::<f32>(), |x| x),
+            Format::F16 => {
+                fill(cpu, values, inputs, panel, memory.slice_mut::<u16>(), |x| f16::from_f32(x).to_bits());
+            }
+            Format::Bf16 => {
+                fill(cpu, values, inputs, panel, memory.slice_mut::<u16>(), |x| bf16::from_f32(x).to_bits());
+            }
+        }
+        Self { memory, format, outputs, inputs, panel }
+    }
+
+    /// Rows: the length of a product's output.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Columns: the length of a product's input.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// How its numbers are stored.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.memory.layout.size()
+    }
+
+    /// Copies a row, as an embedding is looked up.
+    ///
+    /// # Panics
+    /// When there is no such row, or `to` is not [`inputs`](Self::inputs) long.
+    pub fn row(&self, row: usize, to: &mut [f32]) {
+        assert!(
+            row < self.outputs && to.len() == self.inputs,
+            "row {row} of [{}, {}]",
+            self.outputs,
+            self.inputs
+        );
+        let start = row / self.panel * self.panel * self.inputs + row % self.panel;
+        let places = (start..).step_by(self.panel).zip(to);
+        match self.format {
+            Format::F32 => {
+                let all = self.memory.slice::<f32>();
+                places.for_each(|(at, to)| *to = all[at]);
+            }
+            Format::F16 => {
+                let all = self.memory.slice::<u16>();
+                places.for_each(|(at, to)| *to = f16::from_bits(all[at]).to_f32());
+            }
+            Format::Bf16 => {
+                let all = self.memory.slice::<u16>();
+                places.for_each(|(at, to)| *to = bf16::from_bits(all[at]).to_f32());
+            }
+        }
+    }
+
+    pub(crate) fn panels(&self) -> usize {
+        self.outputs.div_ceil(self.panel)
+    }
+
+    /// Where a panel's weights begin.
+    pub(crate) fn panel_start(&self, panel: usize) -> *const u8 {
+        debug_assert!(panel < self.panels());
+        // SAFETY: within the allocation.
+        unsafe { self.memory.start.as_ptr().add(panel * self.panel * self.inputs * self.format.bytes()) }
+    }
+}
+
+/// Writes `values` (rows of `inputs`) into panels of `panel` rows.
+fn fill<T: Copy + Send>(
+    cpu: &Cpu,
+    values: &[f32],
+    inputs: usize,
+    panel: usize,
+    memory: &mut [T],
+    convert: impl Fn(f32) -> T + Sync,
+) {
+    if inputs == 0 {
+        return;
+    }
+    let rows: Vec<&[f32]> = values.chunks_exact(inputs).collect();
+    let memory = Shards::new(memory);
+    cpu.team.each(rows.len().div_ceil(panel), |_, p| {
+        let rows = &rows[p * panel..rows.len().min((p + 1) * panel)];
+        // SAFETY: panels don't overlap.
+        let own = unsafe { memory.part(p * panel * inputs, panel * inputs) };
+        for (k, column) in own.chunks_exact_mut(panel).enumerate() {
+            for (place, row) in column.iter_mut().zip(rows) {
+                *place = convert(row[k]);
+            }
+        }
+    });
+}
+
+/// Zeroed memory aligned for vectors, or to huge pages where it is large: the processor's own prefetching stops
+/// at page borders.
+struct Memory {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+/// Size of a huge page.
+const HUGE: usize = 2 << 20;
+
+// SAFETY: it owns its memory.
+unsafe impl Send for Memory {}
+// SAFETY: shared, it is only read.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn zeroed(bytes: usize) -> Self {
+        let align = if bytes >= HUGE { HUGE } else { 64 };
+        let size = bytes.max(1).next_multiple_of(align.min(4096));
+        #[allow(clippy::expect_used, reason = "no matrix comes near the size at which this fails")]
+        let layout = Layout::from_size_align(size, align).expect("a size that fits memory");
+        // SAFETY: the size is not zero.
+        let start = unsafe { alloc(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        #[cfg(target_os = "linux")]
+        if align == HUGE {
+            // SAFETY: advice about memory of our own. Where it is not taken, pages stay small: nothing to handle.
+            unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
+        }
+        // SAFETY: just allocated with this size. Large pages come with the first touch.
+        unsafe { start.as_ptr().write_bytes(0, size) };
+        Self { start, layout }
+    }
+
+    fn slice<T>(&self) -> &[T] {
+        // SAFETY: T is f32 or u16; every bit pattern of zeroed or written memory is one.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.layout.size() / size_of::<T>()) }
+    }
+
+    fn slice_mut<T>(&mut self) -> &mut [T] {
+        // SAFETY: as above, and borrowed alone.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.layout.size() / size_of::<T>())
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}

@@ -1,0 +1,418 @@
+//! Vectors of f32, and the choice of instructions at run time.
+//!
+//! A kernel is a [`Kernel`]: a struct of its arguments with one function, generic over [`Simd`]. [`Level::run`]
+//! compiles it once for each set of instructions and calls the one that the processor has. For that to work
+//! everything between `run` and the intrinsics has to be `inline(always)`, without closures on the way.
+
+use std::fmt;
+
+/// Sets of instructions, least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Whatever the compiler makes of arrays.
+    Portable,
+    /// AVX2, FMA and F16C: 8 lanes.
+    Avx2,
+    /// AVX-512F: 16 lanes.
+    Avx512,
+}
+
+impl Level {
+    /// The best that this processor has.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") {
+                return Self::Avx512;
+            }
+            if is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c")
+            {
+                return Self::Avx2;
+            }
+        }
+        Self::Portable
+    }
+
+    /// Lanes of one vector.
+    pub(crate) fn lanes(self) -> usize {
+        match self {
+            Self::Portable | Self::Avx2 => 8,
+            Self::Avx512 => 16,
+        }
+    }
+
+    /// Runs a kernel with these instructions.
+    ///
+    /// # Safety
+    /// The processor has them (a level from [`detect`](Self::detect) or below), and the kernel's own demands
+    /// hold.
+    #[inline]
+    pub(crate) unsafe fn run<K: Kernel>(self, kernel: K) {
+        match self {
+            // SAFETY: no special instructions; the caller vouches for the kernel.
+            Self::Portable => unsafe { kernel.run::<Portable>() },
+            // SAFETY: the caller vouches for both.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => unsafe { x86::run_avx2(kernel) },
+            // SAFETY: the caller vouches for both.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => unsafe { x86::run_avx512(kernel) },
+            // SAFETY: as for Portable; detection never gives another level here.
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => unsafe { kernel.run::<Portable>() },
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "AVX2",
+            Self::Avx512 => "AVX-512",
+        })
+    }
+}
+
+/// Work that is compiled for each set of instructions.
+pub(crate) trait Kernel {
+    /// Does it. Implementations are `inline(always)`.
+    ///
+    /// # Safety
+    /// As the implementation says.
+    unsafe fn run<S: Simd>(self);
+}
+
+/// A vector of f32.
+///
+/// # Safety (of all functions)
+/// Pointers are good for one vector; the instructions are there.
+pub(crate) trait Simd: Copy {
+    /// The vector.
+    type V: Copy;
+    /// Its lanes.
+    const LANES: usize;
+
+    unsafe fn splat(x: f32) -> Self::V;
+    unsafe fn load(from: *const f32) -> Self::V;
+    unsafe fn store(to: *mut f32, v: Self::V);
+    /// Widens halves (IEEE binary16).
+    unsafe fn load_f16(from: *const u16) -> Self::V;
+    /// Widens bfloat16.
+    unsafe fn load_bf16(from: *const u16) -> Self::V;
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn div(a: Self::V, b: Self::V) -> Self::V;
+    /// The larger; `b` where one is no number.
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller; `b` where one is no number.
+    unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
+    /// `a b + c`.
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// To the nearest whole number, ties to even.
+    unsafe fn round(v: Self::V) -> Self::V;
+    /// `v 2^n` for whole `n` from -126 to 127.
+    unsafe fn scale(v: Self::V, n: Self::V) -> Self::V;
+    /// Asks for a cache line.
+    unsafe fn prefetch(at: *const u8);
+
+    /// e^x, good to 2 units in the last place; x is held between -87 (1.6e-38) and 88 (1.7e38).
+    #[inline(always)]
+    unsafe fn exp(x: Self::V) -> Self::V {
+        // SAFETY: arithmetic alone.
+        unsafe {
+            let x = Self::min(Self::splat(88.0), Self::max(Self::splat(-87.0), x));
+            let n = Self::round(Self::mul(x, Self::splat(std::f32::consts::LOG2_E)));
+            // ln 2 in two parts, so that the product with n is exact to the last bit that counts.
+            let r = Self::fma(n, Self::splat(-0.693_359_4), x);
+            let r = Self::fma(n, Self::splat(2.121_944_4e-4), r);
+            // Minimax polynomial of (e^r - 1 - r) / r² on ±ln 2 / 2 (Cephes, expf).
+            let mut p = Self::splat(1.987_569_1e-4);
+            p = Self::fma(p, r, Self::splat(1.398_199_9e-3));
+            p = Self::fma(p, r, Self::splat(8.333_452e-3));
+            p = Self::fma(p, r, Self::splat(4.166_579_6e-2));
+            p = Self::fma(p, r, Self::splat(1.666_666_5e-1));
+            p = Self::fma(p, r, Self::splat(0.5));
+            let e = Self::add(Self::fma(Self::mul(r, r), p, r), Self::splat(1.0));
+            Self::scale(e, n)
+        }
+    }
+
+    /// Sum of the lanes, halves first.
+    #[inline(always)]
+    unsafe fn sum(v: Self::V) -> f32 {
+        let mut lanes = [0f32; 16];
+        // SAFETY: no vector has more than 16 lanes.
+        unsafe { Self::store(lanes.as_mut_ptr(), v) };
+        let mut width = Self::LANES / 2;
+        while width > 0 {
+            for i in 0..width {
+                lanes[i] += lanes[i + width];
+            }
+            width /= 2;
+        }
+        lanes[0]
+    }
+
+    /// Largest lane.
+    #[inline(always)]
+    unsafe fn largest(v: Self::V) -> f32 {
+        let mut lanes = [f32::NEG_INFINITY; 16];
+        // SAFETY: no vector has more than 16 lanes.
+        unsafe { Self::store(lanes.as_mut_ptr(), v) };
+        lanes.iter().copied().fold(f32::NEG_INFINITY, f32::max)
+    }
+}
+
+/// Arrays, for processors without the others.
+#[derive(Clone, Copy)]
+pub(crate) struct Portable;
+
+#[inline(always)]
+fn each(mut f: impl FnMut(usize) -> f32) -> [f32; 8] {
+    let mut out = [0f32; 8];
+    for (i, lane) in out.iter_mut().enumerate() {
+        *lane = f(i);
+    }
+    out
+}
+
+impl Simd for Portable {
+    type V = [f32; 8];
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self::V {
+        [x; 8]
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self::V {
+        // SAFETY: the caller's pointer is good for 8.
+        unsafe { from.cast::<[f32; 8]>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, v: Self::V) {
+        // SAFETY: the caller's pointer is good for 8.
+        unsafe { to.cast::<[f32; 8]>().write_unaligned(v) }
+    }
+    #[inline(always)]
+    unsafe fn load_f16(from: *const u16) -> Self::V {
+        // SAFETY: the caller's pointer is good for 8.
+        each(|i| half::f16::from_bits(unsafe { from.add(i).read_unaligned() }).to_f32())
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u16) -> Self::V {
+        // SAFETY: the caller's pointer is good for 8.
+        each(|i| half::bf16::from_bits(unsafe { from.add(i).read_unaligned() }).to_f32())
+    }
+    #[inline(always)]
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+        each(|i| a[i] + b[i])
+    }
+    #[inline(always)]
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V {
+        each(|i| a[i] - b[i])
+    }
+    #[inline(always)]
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V {
+        each(|i| a[i] * b[i])
+    }
+    #[inline(always)]
+    unsafe fn div(a: Self::V, b: Self::V) -> Self::V {
+        each(|i| a[i] / b[i])
+    }
+    #[inline(always)]
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V {
+        each(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    unsafe fn min(a: Self::V, b: Self::V) -> Self::V {
+        each(|i| if a[i] < b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        // Two roundings: without the instruction a fused product is a slow call.
+        each(|i| a[i] * b[i] + c[i])
+    }
+    #[inline(always)]
+    unsafe fn round(v: Self::V) -> Self::V {
+        each(|i| v[i].round_ties_even())
+    }
+    #[inline(always)]
+    unsafe fn scale(v: Self::V, n: Self::V) -> Self::V {
+        each(|i| v[i] * f32::from_bits(((n[i] as i32 + 127) as u32) << 23))
+    }
+    #[inline(always)]
+    unsafe fn prefetch(_: *const u8) {}
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::{Kernel, Simd};
+
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn run_avx512<K: Kernel>(kernel: K) {
+        // SAFETY: the instructions are there; the caller vouches for the kernel.
+        unsafe { kernel.run::<Avx512>() }
+    }
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) unsafe fn run_avx2<K: Kernel>(kernel: K) {
+        // SAFETY: the instructions are there; the caller vouches for the kernel.
+        unsafe { kernel.run::<Avx2>() }
+    }
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Avx512;
+
+    // SAFETY (of every body): the caller's pointers are good for 16 lanes, and the instructions are there.
+    impl Simd for Avx512 {
+        type V = __m512;
+        const LANES: usize = 16;
+
+        #[inline(always)]
+        unsafe fn splat(x: f32) -> Self::V {
+            unsafe { _mm512_set1_ps(x) }
+        }
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self::V {
+            unsafe { _mm512_loadu_ps(from) }
+        }
+        #[inline(always)]
+        unsafe fn store(to: *mut f32, v: Self::V) {
+            unsafe { _mm512_storeu_ps(to, v) }
+        }
+        #[inline(always)]
+        unsafe fn load_f16(from: *const u16) -> Self::V {
+            unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+        }
+        #[inline(always)]
+        unsafe fn load_bf16(from: *const u16) -> Self::V {
+            unsafe {
+                let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+            }
+        }
+        #[inline(always)]
+        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+            unsafe { _mm512_add_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn sub(a: Self::V, b: Self::V) -> Self::V {
+            unsafe { _mm512_sub_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn mul(a: Self::V, b: Self::V) -> Self::V {
+            unsafe { _mm512_mul_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn div(a: Self::V, b: Self::V) -> Self::V {
+            unsafe { _mm512_div_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn max(a: Self::V, b: Self::V) -> Self::V {
+            unsafe { _mm512_max_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn min(a: Self::V, b: Self::V) -> Self::V {
+            unsafe { _mm512_min_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            unsafe { _mm512_fmadd_ps(a, b, c) }
+        }
+        #[inline(always)]
+        unsafe fn round(v: Self::V) -> Self::V {
+            unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v) }
+        }
+        #[inline(always)]
+        unsafe fn scale(v: Self::V, n: Self::V) -> Self::V {
+            unsafe { _mm512_scalef_ps(v, n) }
+        }
+        #[inline(always)]
+        unsafe fn prefetch(at: *const u8) {
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Avx2;
+
+    // SAFETY (of every body): the caller's pointers are good for 8 lanes, and the instructions are there.
+    impl Simd for Avx2 {
+        type V = __m256;
+        const LANES: usize = 8;
+
+        #[inline(always)]
+        unsafe fn splat(x: f32) -> Self::V {
+            unsafe { _mm256_set1_ps(x) }
+        }
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self::V {
+            unsafe { _mm256_loadu_ps(from) }
+        }
+        #[inline(always)]
+        unsafe fn store(to: *mut f32, v: Self::V) {
+            unsafe { _mm256_storeu_ps(to, v) }
+        }
+        #[inline(always)]
+        unsafe fn load_f16(from: *const u16) -> Self::V {
+            unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
+        }
+        #[inline(always)]
+        unsafe fn load_bf16(from: *const u16) -> Self::V {
+            unsafe {
+                let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+            }
+        }
+        #[inline(always)]
+        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+            unsafe { _mm256_add_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn sub(a: Self::V, b: Self::V) -> Self::V {
+            unsafe { _mm256_sub_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn mul(a: Self::V, b: Self::V) -> Self::V {
+            unsafe { _mm256_mul_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn div(a: Self::V, b: Self::V) -> Self::V {
+            unsafe { _mm256_div_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn max(a: Self::V, b: Self::V) -> Self::V {
+            unsafe { _mm256_max_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn min(a: Self::V, b: Self::V) -> Self::V {
+            unsafe { _mm256_min_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            unsafe { _mm256_fmadd_ps(a, b, c) }
+        }
+        #[inline(always)]
+        unsafe fn round(v: Self::V) -> Self::V {
+            unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v) }
+        }
+        #[inline(always)]
+        unsafe fn scale(v: Self::V, n: Self::V) -> Self::V {
+            unsafe {
+                let power = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+                _mm256_mul_ps(v, _mm256_castsi256_ps(_mm256_slli_epi32::<23>(power)))
+            }
+        }
+        #[inline(always)]
+        unsafe fn prefetch(at: *const u8) {
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The processor's kernels against plain arithmetic in f64, on every set of instructions that is there, and
+//! against themselves: a row's bits must not depend on the rows beside it or on the threads.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't start is a test that fails")]
+
+use half::{bf16, f16};
+use pl_kernels::cpu::{
+    Attention, BLOCK, Cpu, Distribution, Epilogue, Format, Heads, KeyValues, Level, Matrix, Product, Query,
+    RmsNorm, Rotation, Term,
+};
+use proptest::prelude::*;
+
+const LEVELS: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
+
+/// Numbers in ±1 that look random.
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    (0..count)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+        })
+        .collect()
+}
+
+fn rounded(x: f32, format: Format) -> f64 {
+    f64::from(match format {
+        Format::F32 => x,
+        Format::F16 => f16::from_f32(x).to_f32(),
+        Format::Bf16 => bf16::from_f32(x).to_f32(),
+    })
+}
+
+fn product(x: &[f32], w: &[f32], inputs: usize, row: usize, output: usize, format: Format) -> f64 {
+    let (x, w) = (&x[row * inputs..][..inputs], &w[output * inputs..][..inputs]);
+    x.iter().zip(w).map(|(x, w)| f64::from(*x) * rounded(*w, format)).sum()
+}
+
+fn close(got: f32, expected: f64, scale: f64) {
+    assert!((f64::from(got) - expected).abs() <= 2e-6 * scale.max(1.0), "{got} instead of {expected}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn products_are_right_and_rows_are_independent(
+        rows in 1usize..20,
+        outputs in 1usize..80,
+        inputs in 1usize..600,
+        format in prop_oneof![Just(Format::F32), Just(Format::F16), Just(Format::Bf16)],
+        level in prop::sample::select(&LEVELS[..]),
+        threads in 1usize..4,
+        epilogue in 0usize..4,
+    ) {
+        let cpu = Cpu::with_level(threads, level).unwrap();
+        let x = numbers(rows * inputs, 1);
+        let (w, u) = (numbers(outputs * inputs, 2), numbers(outputs * inputs, 3));
+        let (bias, before) = (numbers(outputs, 4), numbers(rows * outputs, 5));
+        let packed = Matrix::pack(&cpu, &w, outputs, inputs, format);
+        let up = Matrix::pack(&cpu, &u, outputs, inputs, format);
+        let run = |rows: std::ops::Range<usize>, cpu: &Cpu| {
+            let term = |matrix| Term { rows: rows.clone(), x: &x, stride: inputs, offset: 0, matrix };
+            let gate = [term(&up)];
+            let epilogue = match epilogue {
+                0 => Epilogue::Store,
+                1 => Epilogue::Bias(&bias),
+                2 => Epilogue::Add,
+                _ => Epilogue::Gate(&gate),
+            };
+            let mut out = before.clone();
+            cpu.products(&[Product { rows: rows.clone(), terms: &[term(&packed)], epilogue, offset: 0 }], &mut out, outputs);
+            out
+        };
+        let out = run(0..rows, &cpu);
+        for row in 0..rows {
+            for output in 0..outputs {
+                let s = product(&x, &w, inputs, row, output, format);
+                let expected = match epilogue {
+                    0 => s,
+                    1 => s + f64::from(bias[output]),
+                    2 => s + f64::from(before[row * outputs + output]),
+                    _ => s / (1.0 + (-s).exp()) * product(&x, &u, inputs, row, output, format),
+                };
+                close(out[row * outputs + output], expected, (inputs as f64).sqrt() * (4.0 + expected.abs()));
+            }
+            // Alone, by one thread.
+            let alone = run(row..row + 1, &Cpu::with_level(1, level).unwrap());
+            let own = row * outputs..(row + 1) * outputs;
+            prop_assert_eq!(&alone[own.clone()], &out[own]);
+        }
+        for row in [0, outputs - 1] {
+            let mut to = vec![0f32; inputs];
+            packed.row(row, &mut to);
+            for (to, w) in to.iter().zip(&w[row * inputs..]) {
+                prop_assert_eq!(f64::from(*to), rounded(*w, format));
+            }
+        }
+    }
+
+    #[test]
+    fn attention_follows_the_formula(
+        kv_heads in 1usize..4,
+        group in 1usize..6,
+        dim in prop::sample::select(&[2usize, 8, 24, 64, 80, 128][..]),
+        lengths in prop::collection::vec(1usize..70, 1..5),
+        level in prop::sample::select(&LEVELS[..]),
+        normed in any::<bool>(),
+    ) {
+        let cpu = Cpu::with_level(2, level).unwrap();
+        let heads = Heads { heads: kv_heads * group, kv_heads, dim };
+        let positions = 70;
+        let angles = numbers(positions * dim, 9);
+        let (cos, sin): (Vec<f32>, Vec<f32>) = angles.iter().map(|a| (a.cos(), a.sin())).unzip();
+        let weight = numbers(dim, 10);
+        let norm = normed.then_some(RmsNorm { weight: &weight, eps: 1e-5 });
+        let rotation = Rotation { cos: &cos, sin: &sin, q_norm: norm, k_norm: norm };
+        let mut cache = KeyValues::new(heads, 2);
+        // Blocks of the sequences lie interleaved.
+        let tables: Vec<Vec<u32>> = (0..lengths.len())
+            .map(|s| (0..8).map(|b| (b * lengths.len() + s) as u32).collect())
+            .collect();
+        let all: Vec<(usize, usize)> =
+            lengths.iter().enumerate().flat_map(|(s, length)| (0..*length).map(move |t| (s, t))).collect();
+        let places: Vec<(u32, usize)> = all.iter().map(|(s, t)| (tables[*s][t / BLOCK], *t)).collect();
+        let before = numbers(all.len() * heads.stride(), 11);
+        let mut qkv = before.clone();
+        cpu.rotate(rotation, heads, &mut qkv, &places, 1, &mut cache);
+        let queries: Vec<Query<'_>> =
+            all.iter().map(|(s, t)| Query { blocks: &tables[*s], length: t + 1 }).collect();
+        let width = heads.heads * dim;
+        let mut out = vec![0f32; all.len() * width];
+        let attention =
+            Attention { cache: &cache, layer: 1, q: &qkv, stride: heads.stride(), queries: &queries };
+        cpu.attend(&attention, &mut out);
+
+        // The same in f64.
+        let rotated = |row: usize, part: usize| -> Vec<f64> {
+            let head = &before[row * heads.stride() + part * dim..][..dim];
+            let mut head: Vec<f64> = head.iter().map(|x| f64::from(*x)).collect();
+            if normed {
+                let mean = head.iter().map(|x| x * x).sum::<f64>() / dim as f64;
+                let scale = 1.0 / (mean + 1e-5).sqrt();
+                head.iter_mut().zip(&weight).for_each(|(x, w)| *x *= scale * f64::from(*w));
+            }
+            let at = all[row].1 * dim;
+            (0..dim)
+                .map(|i| {
+                    let other = head[(i + dim / 2) % dim];
+                    head[i] * f64::from(cos[at + i]) + other * f64::from(sin[at + i])
+                })
+                .collect()
+        };
+        let first: Vec<usize> = lengths.iter().scan(0, |at, n| { *at += n; Some(*at - n) }).collect();
+        for (row, (sequence, token)) in all.iter().enumerate() {
+            for head in 0..heads.heads {
+                let q = rotated(row, head);
+                let seen = first[*sequence]..=first[*sequence] + token;
+                let scores: Vec<f64> = seen
+                    .clone()
+                    .map(|other| {
+                        let k = rotated(other, heads.heads + head / group);
+                        q.iter().zip(&k).map(|(q, k)| q * k).sum::<f64>() / (dim as f64).sqrt()
+                    })
+                    .collect();
+                let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let total: f64 = scores.iter().map(|s| (s - most).exp()).sum();
+                for d in 0..dim {
+                    let expected: f64 = seen
+                        .clone()
+                        .zip(&scores)
+                        .map(|(other, s)| {
+                            let at = other * heads.stride() + (heads.heads + kv_heads + head / group) * dim + d;
+                            (s - most).exp() / total * f64::from(before[at])
+                        })
+                        .sum();
+                    close(out[row * width + head * dim + d], expected, 20.0);
+                }
+            }
+        }
+        // Alone: the same bits.
+        let last = all.len() - 1;
+        let mut alone = vec![0f32; width];
+        let attention = Attention {
+            q: &qkv[last * heads.stride()..],
+            queries: &queries[last..],
+            ..attention
+        };
+        cpu.attend(&attention, &mut alone);
+        prop_assert_eq!(&alone[..], &out[last * width..]);
+    }
+
+    #[test]
+    fn norms_follow_the_formula(width in 1usize..200, rows in 1usize..6, level in prop::sample::select(&LEVELS[..])) {
+        let cpu = Cpu::with_level(2, level).unwrap();
+        let (x, weight) = (numbers(rows * width, 1), numbers(width, 2));
+        let mut out = vec![0f32; x.len()];
+        cpu.rms_norm(RmsNorm { weight: &weight, eps: 1e-5 }, &x, &mut out);
+        for (x, out) in x.chunks(width).zip(out.chunks(width)) {
+            let mean = x.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>() / width as f64;
+            for i in 0..width {
+                close(out[i], f64::from(x[i]) * f64::from(weight[i]) / (mean + 1e-5).sqrt(), 4.0);
+            }
+        }
+    }
+
+    #[test]
+    fn distributions_follow_the_softmax(
+        count in 1usize..1500,
+        temperature in 0.2f32..3.0,
+        barred in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+        at in 0f64..1.0,
+        level in prop::sample::select(&LEVELS[..]),
+    ) {
+        let mut logits: Vec<f32> = numbers(count, 3).iter().map(|x| 8.0 * x).collect();
+        if count > 1 {
+            for index in barred {
+                logits[1 + index.index(count - 1)] = f32::NEG_INFINITY;
+            }
+        }
+        let exact: Vec<f64> = logits.iter().map(|z| (f64::from(*z) / f64::from(temperature)).exp()).collect();
+        let total: f64 = exact.iter().sum();
+        let mut weights = vec![0f32; count];
+        let distribution = Distribution::new(level, &mut logits, temperature, &mut weights);
+        for i in 0..count {
+            let p = exact[i] / total;
+            prop_assert!((f64::from(weights[i]) / distribution.total - p).abs() < 1e-6);
+            if p > 0.0 {
+                prop_assert!((f64::from(distribution.logprob(logits[i])) - p.ln()).abs() < 2e-5);
+            }
+        }
+        let drawn = distribution.draw(&weights, at).unwrap();
+        prop_assert!(weights[drawn] > 0.0);
+        let below: f64 = exact[..drawn].iter().sum();
+        prop_assert!(below <= at * total + 1e-5 * total && at * total <= below + exact[drawn] + 1e-5 * total);
+    }
+}
+
+#[test]
+fn numbers_that_are_none_are_no_distribution() {
+    for bad in [f32::NAN, f32::INFINITY] {
+        let mut logits = vec![0.0, bad, 1.0];
+        let mut weights = vec![0f32; 3];
+        let distribution = Distribution::new(Level::detect(), &mut logits, 1.0, &mut weights);
+        assert_eq!(distribution.draw(&weights, 0.5), None);
+    }
+}
+
+#[test]
+fn the_ends_of_a_distribution() {
+    let mut logits = vec![f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY];
+    let mut weights = vec![0f32; 5];
+    let distribution = Distribution::new(Level::detect(), &mut logits, 1.0, &mut weights);
+    assert_eq!(distribution.draw(&weights, 0.0), Some(1));
+    assert_eq!(distribution.draw(&weights, 0.5), Some(3));
+    assert_eq!(distribution.draw(&weights, 1.0 - f64::EPSILON / 2.0), Some(3));
+    assert_eq!(distribution.draw(&weights, 1.0), Some(3));
+}
+
+#[test]
+fn a_copied_block_holds_the_same() {
+    let cpu = Cpu::new(1).unwrap();
+    let heads = Heads { heads: 1, kv_heads: 1, dim: 2 };
+    let mut cache = KeyValues::new(heads, 1);
+    let table = [1.0f32; 2];
+    let rotation = Rotation { cos: &table, sin: &[0.0; 2], q_norm: None, k_norm: None };
+    let mut qkv = [1.0, 0.0, 0.5, 0.5, 7.0, 8.0];
+    cpu.rotate(rotation, heads, &mut qkv, &[(3, 0)], 0, &mut cache);
+    cache.copy(3, 1);
+    let mut out = [0f32; 2];
+    let queries = [Query { blocks: &[1], length: 1 }];
+    cpu.attend(&Attention { cache: &cache, layer: 0, q: &qkv, stride: 6, queries: &queries }, &mut out);
+    assert_eq!(out, [7.0, 8.0]);
+}
