@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use pl_inference::Engine;
+use pl_model::FetchProgress;
 
 /// How often what is shown is brought up to date, between steps of the work too.
 const TICK: Duration = Duration::from_millis(200);
@@ -36,6 +37,35 @@ fn start(what: &str, style: Option<ProgressStyle>) -> ProgressBar {
     bar.set_prefix(what.to_owned());
     bar.enable_steady_tick(TICK);
     bar
+}
+
+/// A bar per file that is fetched.
+#[derive(Default)]
+pub struct Downloads {
+    current: Option<(String, ProgressBar)>,
+}
+
+impl Downloads {
+    /// Shows how far a file is; the first report of another file ends the bar before.
+    pub fn follow(&mut self, progress: FetchProgress<'_>) {
+        if self.current.as_ref().is_none_or(|(file, _)| file != progress.file) {
+            self.finish();
+            let template = "{prefix:>10} {bar:28} {bytes}/{total_bytes} · {bytes_per_sec} · {eta} left";
+            let bar = start(progress.file, ProgressStyle::with_template(template).ok());
+            self.current = Some((progress.file.to_owned(), bar));
+        }
+        if let Some((_, bar)) = &self.current {
+            bar.set_length(progress.total);
+            bar.set_position(progress.done);
+        }
+    }
+
+    /// Takes the last bar away.
+    pub fn finish(&mut self) {
+        if let Some((_, bar)) = self.current.take() {
+            bar.finish_and_clear();
+        }
+    }
 }
 
 /// A spinner for work of unknown length.

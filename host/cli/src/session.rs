@@ -58,6 +58,10 @@ impl Loaded {
             eprint!("{rendered}");
         }
         let workflow = checked.workflow.ok_or(Stop::Diagnosed)?;
+        for model in &workflow.models {
+            places::check_model(&model.source)
+                .map_err(|e| Stop::input(format!("model {}: {e}", model.name)))?;
+        }
         Ok(Loaded { workflow, text, folder, plugins })
     }
 
@@ -146,20 +150,31 @@ pub struct Team {
     pub cast: Arc<Cast>,
     /// Of each of the workflow's models, by name.
     pub model_hashes: BTreeMap<String, String>,
+    /// Of each of the workflow's models, in their order: the source with the commit that was loaded.
+    pub model_sources: Vec<String>,
 }
 
 impl Team {
     /// Loads the models and starts generation.
     pub fn assemble(loaded: &Loaded, device: Device, seed: u64) -> Result<Team, Stop> {
         let workflow = &loaded.workflow;
+        let mut downloads = progress::Downloads::default();
+        let places = workflow
+            .models
+            .iter()
+            .map(|model| {
+                places::model(&loaded.folder, &model.source, &mut |p| downloads.follow(p))
+                    .map_err(|e| Stop::input(format!("model {}: {e}", model.name)))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        downloads.finish();
         let spinner = progress::spinner("loading models");
         let models = workflow
             .models
             .iter()
-            .map(|model| {
-                let path = places::model(&loaded.folder, &model.source)
-                    .map_err(|e| Stop::input(format!("model {}: {e}", model.name)))?;
-                Model::load(&path, device, Dtype::F32)
+            .zip(&places)
+            .map(|(model, place)| {
+                Model::load(&place.path, device, Dtype::F32)
                     .map_err(|e| Stop::input(format!("model {}: {e}", model.name)))
             })
             .collect::<Result<Vec<_>, _>>()?;
@@ -170,7 +185,8 @@ impl Team {
         spinner.finish_and_clear();
         let environment = Arc::new(loaded.environment()?);
         let cast = Arc::new(cast(loaded, &trainer, &engine, environment.clone())?);
-        Ok(Team { trainer, engine, environment, cast, model_hashes })
+        let model_sources = places.into_iter().map(|place| place.source).collect();
+        Ok(Team { trainer, engine, environment, cast, model_hashes, model_sources })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pl_model::{ChatMessage, ChatTemplate, Tokenizer};
+use pl_model::{ChatMessage, ChatTemplate, RenderOptions, Tokenizer};
 use pl_plugin::{Message, Part, Role};
 use pl_rollout::{Encode, Fault};
 
@@ -15,7 +15,10 @@ pub struct ModelText {
 impl Encode for ModelText {
     fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Fault> {
         let messages = messages.iter().map(plain).collect::<Result<Vec<_>, _>>()?;
-        let text = self.template.render(&messages, true).map_err(|e| Fault::new("chat template", e))?;
+        let text = self
+            .template
+            .render(&messages, &RenderOptions::prompt())
+            .map_err(|e| Fault::new("chat template", e))?;
         self.tokenizer.encode(&text).map_err(|e| Fault::new("tokenizer", e))
     }
 }
@@ -39,5 +42,5 @@ fn plain(message: &Message) -> Result<ChatMessage, Fault> {
             }
         }
     }
-    Ok(ChatMessage { role: role.to_owned(), content })
+    Ok(ChatMessage::new(role, content))
 }

@@ -57,6 +57,14 @@ pub enum Error {
         /// What the template said.
         reason: String,
     },
+    /// A model could not be fetched from a hub.
+    #[error("{model}: {reason}")]
+    Hub {
+        /// As the workflow writes it.
+        model: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// An adapter's settings make no sense.
     #[error("adapter: {0}")]
     Adapter(String),

@@ -6,9 +6,11 @@
 //! (which keeps keys and values) run the same code.
 
 mod adapter;
+mod chat;
 mod config;
 mod dtype;
 mod error;
+mod fetch;
 mod forward;
 mod gguf;
 mod gguf_model;
@@ -18,6 +20,7 @@ mod mapped;
 mod model;
 mod packed;
 mod peft;
+mod python;
 mod quant;
 mod rope;
 mod save;
@@ -27,13 +30,15 @@ mod tokenizer;
 mod weights;
 
 pub use adapter::{Adapter, LowRank, Projection};
+pub use chat::{ChatMessage, RenderOptions, ToolCall};
 pub use config::{Config, Family};
 pub use dtype::Dtype;
 pub use error::Error;
+pub use fetch::{FetchProgress, Fetched, Hub, HubModel};
 pub use forward::{Deltas, NoDeltas, transform};
 pub use model::Model;
 pub use packed::{Packed, Span, causal_attention, hidden_states};
 pub use rope::{Rope, RopeScaling};
-pub use template::{ChatMessage, ChatTemplate};
+pub use template::ChatTemplate;
 pub use tokenizer::Tokenizer;
 pub use weights::{Layer, Weights};

@@ -15,7 +15,7 @@ pub struct Tokenizer {
 
 impl Tokenizer {
     /// From the text of a `tokenizer.json`. `model` names the model in messages; `eos` are the ids that its
-    /// files say end a completion; chat models' `<|im_end|>`, `<|eot_id|>` and `<|end_of_turn|>` join them.
+    /// files say end a completion; chat models' `<|im_end|>`, `<|eot_id|>`, `<|eom_id|>` and `<|end_of_turn|>` join them.
     ///
     /// # Errors
     /// [`Error::Tokenizer`] when the text is not a tokenizer.
@@ -29,7 +29,7 @@ impl Tokenizer {
             .with_truncation(None)
             .map_err(|e| Error::Tokenizer { model: model.clone(), reason: e.to_string() })?;
         let mut end_of_turn = eos.to_vec();
-        let known = ["<|im_end|>", "<|eot_id|>", "<|end_of_turn|>"];
+        let known = ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_turn|>"];
         end_of_turn.extend(known.iter().filter_map(|token| inner.token_to_id(token)));
         end_of_turn.sort_unstable();
         end_of_turn.dedup();

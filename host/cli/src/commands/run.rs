@@ -91,7 +91,8 @@ fn begin<'a>(
     let lock = lock(&loaded, &team, seed, device)?;
     let players = Players::new(&loaded, &team, runtime, interrupt, seed)?;
     // Everything that can be wrong with the input has been found by now: nothing is left half-written.
-    let folder = RunFolder::create(&root, &loaded.text, &Stored::of(&loaded), &lock).map_err(Stop::failed)?;
+    let folder =
+        RunFolder::create(&root, &loaded.text, &Stored::of(&loaded, &team), &lock).map_err(Stop::failed)?;
     Ok(Prepared { train, trainer: team.trainer, players, folder, state: State::default(), seed })
 }
 
@@ -139,11 +140,16 @@ struct Stored {
 }
 
 impl Stored {
-    fn of(loaded: &Loaded) -> Stored {
+    fn of(loaded: &Loaded, team: &Team) -> Stored {
         // An empty path is the working folder, which `absolute` does not take.
         let folder = std::path::absolute(Path::new(".").join(&loaded.folder));
         let folder = folder.unwrap_or_else(|_| loaded.folder.clone());
-        Stored { folder, workflow: loaded.workflow.clone() }
+        let mut workflow = loaded.workflow.clone();
+        // A run goes on with the models that it began with, whatever a hub publishes meanwhile.
+        for (model, source) in workflow.models.iter_mut().zip(&team.model_sources) {
+            model.source.clone_from(source);
+        }
+        Stored { folder, workflow }
     }
 }
 

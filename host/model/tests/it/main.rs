@@ -7,10 +7,14 @@ mod broken;
 mod broken_gguf;
 mod conformance;
 mod families;
+mod fetch;
 mod formats;
+mod hub_server;
 mod packing;
 mod roundtrip;
+mod templates;
 mod text;
+mod tokenizers;
 
 use std::path::PathBuf;
 
@@ -32,12 +36,17 @@ fn gap(a: &Tensor, b: &Tensor) -> f64 {
     (a - b).abs().max().double_value(&[])
 }
 
+/// Where fetched things lie.
+fn cache() -> PathBuf {
+    std::env::var_os("PL_HOST_CACHE")
+        .map(PathBuf::from)
+        .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")))
+        .unwrap_or_default()
+}
+
 /// SmolLM2's GGUF file; none (with a printed reason) where it has not been fetched.
 fn smollm() -> Option<PathBuf> {
-    let cache = std::env::var_os("PL_HOST_CACHE")
-        .map(PathBuf::from)
-        .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")))?;
-    let path = cache.join("models/smollm2-135m/model.gguf");
+    let path = cache().join("models/smollm2-135m/model.gguf");
     if path.exists() {
         return Some(path);
     }

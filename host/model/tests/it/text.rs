@@ -1,12 +1,12 @@
 //! Tokenizers and chat templates.
 
-use pl_model::{ChatMessage, ChatTemplate, Dtype, Model};
+use pl_model::{ChatMessage, ChatTemplate, Dtype, Model, RenderOptions};
 use tch::Device;
 
 use crate::{data, smollm, tiny};
 
 fn message(role: &str, content: &str) -> ChatMessage {
-    ChatMessage { role: role.into(), content: content.into() }
+    ChatMessage::new(role, content)
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn smollm_tokenizer_from_gguf() {
         assert_eq!(model.tokenizer.decode(&ids, false), text);
     }
     assert_eq!(model.tokenizer.end_of_turn(), [2]);
-    let rendered = model.template.render(&[message("user", "Hi")], true).unwrap();
+    let rendered = model.template.render(&[message("user", "Hi")], &RenderOptions::prompt()).unwrap();
     assert_eq!(
         rendered,
         "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n\
@@ -52,14 +52,15 @@ fn tiny_template() {
     let template = tiny().template;
     let messages = [message("system", "Be brief."), message("user", "a < b & \"c\"")];
     assert_eq!(
-        template.render(&messages, true).unwrap(),
+        template.render(&messages, &RenderOptions::prompt()).unwrap(),
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\na < b & \"c\"<|im_end|>\n<|im_start|>assistant\n"
     );
-    assert!(template.render(&messages, false).unwrap().ends_with("<|im_end|>\n"));
+    assert!(template.render(&messages, &RenderOptions::default()).unwrap().ends_with("<|im_end|>\n"));
 }
 
 fn render(source: &str, messages: &[ChatMessage]) -> Result<String, pl_model::Error> {
-    ChatTemplate::new("test-model", Some(source.into()), Some("<s>".into()), None)?.render(messages, true)
+    ChatTemplate::new("test-model", Some(source.into()), Some("<s>".into()), None)?
+        .render(messages, &RenderOptions::prompt())
 }
 
 /// What templates in the wild use.
@@ -83,7 +84,7 @@ fn the_dialect() {
         ),
         ("{{ {'a': [1, 'ä<'], 'b': none} | tojson }}", r#"{"a": [1, "ä<"], "b": null}"#),
         ("{{ {'a': [1]} | tojson(indent=4) }}", "{\n    \"a\": [\n        1\n    ]\n}"),
-        ("{% if tools is none and not documents and eos_token is none %}none{% endif %}", "none"),
+        ("{% if tools is none and not documents and eos_token is not defined %}none{% endif %}", "none"),
         ("{{ strftime_now('%Y') | length }}", "4"),
         ("{% if missing is defined %}a{% else %}b{% endif %}{{ missing }}", "b"),
     ];
@@ -98,7 +99,10 @@ fn refusals_name_the_model() {
     assert!(refused.contains("test-model") && refused.contains("roles must alternate"), "{refused}");
     let broken = render("\n{% if %}", &[]).unwrap_err().to_string();
     assert!(broken.contains("test-model") && broken.contains("line 2"), "{broken}");
-    let none = ChatTemplate::new("bare", None, None, None).unwrap().render(&[], true).unwrap_err();
+    let none = ChatTemplate::new("bare", None, None, None)
+        .unwrap()
+        .render(&[], &RenderOptions::prompt())
+        .unwrap_err();
     assert!(
         none.to_string().contains("bare") && none.to_string().contains("chat (instruct) model"),
         "{none}"

@@ -1,0 +1,115 @@
+//! Token ids equal the `tokenizers` package's (data from tests/conformance/tokenizers_reference.py), for Hugging
+//! Face files and for the same vocabularies in GGUF files.
+
+use std::path::{Path, PathBuf};
+
+use pl_model::{Dtype, Model, Tokenizer};
+use tch::Device;
+
+use crate::{cache, data, smollm};
+
+fn read<T: serde::de::DeserializeOwned>(path: &str) -> T {
+    serde_json::from_str(&std::fs::read_to_string(data(path)).unwrap()).unwrap()
+}
+
+/// Fails with the first text whose ids differ.
+fn equals_reference(name: &str, tokenizer: &Tokenizer) {
+    let texts: Vec<String> = read("conformance/text/corpus.json");
+    let expected: Vec<Vec<u32>> = read(&format!("conformance/text/ids/{name}.json"));
+    assert!(texts.len() >= 100 && texts.len() == expected.len());
+    for (text, expected) in texts.iter().zip(&expected) {
+        assert_eq!(&tokenizer.encode(text).unwrap(), expected, "{name}: {text:?}");
+    }
+}
+
+/// What was encoded reads the same again, special tokens included.
+fn reads_back(tokenizer: &Tokenizer, texts: &[String]) {
+    for text in texts {
+        assert_eq!(&tokenizer.decode(&tokenizer.encode(text).unwrap(), false), text);
+    }
+}
+
+fn gguf(path: &Path) -> Model {
+    Model::load(path, Device::Cpu, Dtype::F32).unwrap()
+}
+
+fn small(name: &str) -> std::sync::Arc<Tokenizer> {
+    let tokenizer = gguf(&data(&format!("conformance/text/{name}.gguf"))).tokenizer;
+    equals_reference(name, &tokenizer);
+    tokenizer
+}
+
+#[test]
+fn small_byte_level_vocabularies() {
+    let texts: Vec<String> = read("conformance/text/corpus.json");
+    for name in ["small-gpt2", "small-smollm", "small-llama3"] {
+        let tokenizer = small(name);
+        reads_back(&tokenizer, &texts);
+        let [think, end] = ["<think>", "<|im_end|>"].map(|token| tokenizer.id(token).unwrap());
+        assert!(tokenizer.is_special(end) && !tokenizer.is_special(think), "{name}");
+        assert_eq!(tokenizer.decode(&[think, end], true), "<think>", "{name}");
+    }
+    // Qwen2's texts are composed first, so that not every one comes back as it was.
+    let qwen = small("small-qwen2");
+    reads_back(&qwen, &texts[..5]);
+    assert_eq!(qwen.encode("e\u{301}").unwrap(), qwen.encode("é").unwrap());
+}
+
+#[test]
+fn small_sentencepiece_vocabularies() {
+    let tokenizer = small("small-llama2");
+    assert_eq!(tokenizer.decode(&tokenizer.encode("a  b\n東🚀").unwrap(), false), "a  b\n東🚀");
+    assert!(tokenizer.is_special(tokenizer.id("</s>").unwrap()));
+    // Half of a character that fell back to bytes.
+    let rocket = tokenizer.encode("🚀").unwrap();
+    assert!(tokenizer.decode(&rocket[..rocket.len() - 1], false).contains('\u{FFFD}'));
+    let plain = small("small-llama2-no-prefix");
+    assert_eq!(plain.decode(&plain.encode(" a").unwrap(), false), " a");
+    assert_ne!(plain.encode("a").unwrap(), tokenizer.encode("a").unwrap());
+}
+
+/// A real tokenizer's folder in the cache; none (with a printed reason) where it has not been fetched.
+fn real(name: &str) -> Option<PathBuf> {
+    let folder = cache().join("tokenizers").join(name);
+    if folder.join("tokenizer.json").exists() && folder.join("model.gguf").exists() {
+        return Some(folder);
+    }
+    let script = "python3 tests/conformance/tokenizers_reference.py fetch";
+    eprintln!("skipped: {} is not there ({script} fetches it)", folder.display());
+    None
+}
+
+fn both_kinds_of_files(name: &str) {
+    let Some(folder) = real(name) else { return };
+    let json = std::fs::read(folder.join("tokenizer.json")).unwrap();
+    equals_reference(name, &Tokenizer::from_json(name, &json, &[]).unwrap());
+    equals_reference(name, &gguf(&folder.join("model.gguf")).tokenizer);
+}
+
+#[test]
+fn gpt2() {
+    both_kinds_of_files("gpt2");
+}
+
+#[test]
+fn mistral() {
+    both_kinds_of_files("mistral");
+}
+
+#[test]
+fn llama3() {
+    both_kinds_of_files("llama3");
+    both_kinds_of_files("llama3.2");
+}
+
+#[test]
+fn qwen() {
+    both_kinds_of_files("qwen2.5");
+    both_kinds_of_files("qwen3");
+}
+
+#[test]
+fn smollm2() {
+    let Some(path) = smollm() else { return };
+    equals_reference("smollm2", &gguf(&path).tokenizer);
+}
