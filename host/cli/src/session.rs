@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mas_dsl::workflow::{Evaluation, Tasks, Workflow};
 use mas_dsl::{Override, Source};
 use pl_inference::{Base, Engine, EngineConfig, PolicyWeights};
-use pl_model::Model;
+use pl_model::{Dtype, Model};
 use pl_plugin::Services;
 use pl_rollout::{Cast, Player, TaskFile, TaskSource};
 use pl_sandbox::Sandbox;
@@ -159,7 +159,8 @@ impl Team {
             .map(|model| {
                 let path = places::model(&loaded.folder, &model.source)
                     .map_err(|e| Stop::input(format!("model {}: {e}", model.name)))?;
-                Model::load(&path, device).map_err(|e| Stop::input(format!("model {}: {e}", model.name)))
+                Model::load(&path, device, Dtype::F32)
+                    .map_err(|e| Stop::input(format!("model {}: {e}", model.name)))
             })
             .collect::<Result<Vec<_>, _>>()?;
         let names = workflow.models.iter().map(|model| model.name.clone());

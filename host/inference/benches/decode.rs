@@ -8,7 +8,7 @@ use std::sync::Arc;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use pl_inference::{Base, Engine, EngineConfig, Generate, PolicyWeights, Request};
-use pl_model::{Adapter, Model, Projection};
+use pl_model::{Adapter, Dtype, Model, Projection};
 use tch::{Device, Kind, Tensor};
 use tokio::runtime::Runtime;
 
@@ -25,7 +25,7 @@ fn model() -> Option<Model> {
     let cache = std::env::var_os("PL_HOST_CACHE")
         .map(PathBuf::from)
         .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")))?;
-    match Model::load(&cache.join("models/smollm2-135m/model.gguf"), Device::Cpu) {
+    match Model::load(&cache.join("models/smollm2-135m/model.gguf"), Device::Cpu, Dtype::F32) {
         Ok(model) => Some(model),
         Err(error) => {
             eprintln!("skipped: {error}");

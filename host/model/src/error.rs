@@ -22,7 +22,7 @@ pub enum Error {
         reason: String,
     },
     /// A tensor is missing.
-    #[error("{path}: the tensor `{tensor}` is missing; the file does not hold a whole model of the Llama architecture", path = .path.display())]
+    #[error("{path}: the tensor `{tensor}` is missing; no whole model of the kind that its settings name is there", path = .path.display())]
     MissingTensor {
         /// The file or folder.
         path: PathBuf,
@@ -60,6 +60,9 @@ pub enum Error {
     /// An adapter's settings make no sense.
     #[error("adapter: {0}")]
     Adapter(String),
+    /// A number format that is none.
+    #[error("{0}")]
+    Dtype(String),
     /// libtorch refused.
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),

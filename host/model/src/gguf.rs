@@ -66,14 +66,15 @@ pub(crate) struct Header {
     data: usize,
 }
 
-/// Loads a model onto the CPU.
-pub(crate) fn load(path: &Path) -> Result<Model, Error> {
+/// Loads a model; `keep` puts each tensor where it shall stay.
+pub(crate) fn load(path: &Path, keep: impl Fn(Tensor) -> Result<Tensor, Error>) -> Result<Model, Error> {
     let bytes = map_file(path)?;
     let header = Header::parse(&bytes, path)?;
     let config = header.config(path)?;
     let name = path.display().to_string();
     let (tokenizer, template) = gguf_tokenizer::build(&header.metadata, &config, &name, path)?;
-    let weights = Weights::build(&config, path, |tensor| header.tensor(&bytes, path, &config, tensor))?;
+    let weights =
+        Weights::build(&config, path, |tensor| keep(header.tensor(&bytes, path, &config, tensor)?))?;
     Ok(Model {
         config,
         weights,
@@ -158,6 +159,8 @@ impl Header {
         };
         let embedding = self.info(path, "token_embd.weight")?;
         let config = Config {
+            family: crate::Family::Llama,
+            rope_scaling: crate::RopeScaling::None,
             vocab: embedding.shape.first().copied().unwrap_or(0),
             hidden,
             layers: need("block_count")? as usize,

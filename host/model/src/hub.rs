@@ -14,8 +14,8 @@ use tch::{Kind, Tensor};
 use crate::config::ids;
 use crate::{ChatTemplate, Config, Error, Model, Tokenizer, Weights};
 
-/// Loads a model folder onto the CPU.
-pub(crate) fn load(folder: &Path) -> Result<Model, Error> {
+/// Loads a model folder; `keep` puts each tensor where it shall stay.
+pub(crate) fn load(folder: &Path, keep: impl Fn(Tensor) -> Result<Tensor, Error>) -> Result<Model, Error> {
     let mut hasher = blake3::Hasher::new();
     let mut read = |name: &str| -> Result<Option<Vec<u8>>, Error> {
         let path = folder.join(name);
@@ -59,7 +59,7 @@ pub(crate) fn load(folder: &Path) -> Result<Model, Error> {
     for (file, map) in &shards.files {
         absorb(&mut hasher, file, map);
     }
-    let weights = Weights::build(&config, folder, |tensor| shards.tensor(folder, tensor))?;
+    let weights = Weights::build(&config, folder, |tensor| keep(shards.tensor(folder, tensor)?))?;
     Ok(Model {
         config,
         weights,
@@ -171,14 +171,8 @@ fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>, Error> {
         .map_err(|e| Error::format(path, format!("not a whole safetensors file ({e}); fetch it again")))
 }
 
-/// A stored tensor as f32 on the CPU.
-pub(crate) fn to_tensor(
-    path: &Path,
-    name: &str,
-    dtype: Dtype,
-    shape: &[usize],
-    data: &[u8],
-) -> Result<Tensor, Error> {
+/// A stored tensor on the CPU, in its own number format.
+fn to_tensor(path: &Path, name: &str, dtype: Dtype, shape: &[usize], data: &[u8]) -> Result<Tensor, Error> {
     let kind = match dtype {
         Dtype::F32 => Kind::Float,
         Dtype::F16 => Kind::Half,
@@ -191,7 +185,7 @@ pub(crate) fn to_tensor(
         }
     };
     let shape: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
-    Ok(Tensor::f_from_data_size(data, &shape, kind)?.f_to_kind(Kind::Float)?)
+    Ok(Tensor::f_from_data_size(data, &shape, kind)?)
 }
 
 /// Reads all tensors of one safetensors file as f32.
@@ -203,7 +197,7 @@ pub(crate) fn read_all(path: &Path) -> Result<BTreeMap<String, Tensor>, Error> {
         .into_iter()
         .map(|(name, view)| {
             let tensor = to_tensor(path, &name, view.dtype(), view.shape(), view.data())?;
-            Ok((name, tensor))
+            Ok((name, tensor.f_to_kind(Kind::Float)?))
         })
         .collect()
 }

@@ -1,12 +1,13 @@
 //! Models on libtorch: tokenizers, chat templates, weights, transformer, adapters.
 //!
-//! [`Model::load`] reads a Hugging Face folder or a GGUF file of the Llama architecture into f32 weights.
+//! [`Model::load`] reads a Hugging Face folder or a GGUF file of the Llama, Qwen2 or Qwen3 family.
 //! [`transform`] is the one definition of the transformer; it takes the attention and the adapters as
 //! arguments, so that training ([`hidden_states`]: several sequences in one row of tokens) and generation
 //! (which keeps keys and values) run the same code.
 
 mod adapter;
 mod config;
+mod dtype;
 mod error;
 mod forward;
 mod gguf;
@@ -16,17 +17,20 @@ mod model;
 mod packed;
 mod peft;
 mod quant;
+mod rope;
 mod save;
 mod template;
 mod tokenizer;
 mod weights;
 
 pub use adapter::{Adapter, LowRank, Projection};
-pub use config::Config;
+pub use config::{Config, Family};
+pub use dtype::Dtype;
 pub use error::Error;
-pub use forward::{Deltas, NoDeltas, Rope, transform};
+pub use forward::{Deltas, NoDeltas, transform};
 pub use model::Model;
 pub use packed::{Packed, Span, causal_attention, hidden_states};
+pub use rope::{Rope, RopeScaling};
 pub use template::{ChatMessage, ChatTemplate};
 pub use tokenizer::Tokenizer;
 pub use weights::{Layer, Weights};

@@ -3,16 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tch::Device;
+use tch::{Device, Tensor};
 
-use crate::{ChatTemplate, Config, Error, Tokenizer, Weights, gguf, hub};
+use crate::weights::keep;
+use crate::{ChatTemplate, Config, Dtype, Error, Tokenizer, Weights, gguf, hub};
 
 /// A language model: weights and everything needed to talk to it.
 #[derive(Debug)]
 pub struct Model {
     /// Its measures.
     pub config: Config,
-    /// Its weights, f32.
+    /// Its weights.
     pub weights: Weights,
     /// Text to token ids and back.
     pub tokenizer: Arc<Tokenizer>,
@@ -23,15 +24,14 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loads a Hugging Face folder or a GGUF file; all weights become f32 on `device`.
+    /// Loads a Hugging Face folder or a GGUF file onto `device`, its matrices in the number format `dtype` as
+    /// [`Weights::round_to`] says. One tensor is converted at a time, straight from the mapped file.
     ///
     /// # Errors
-    /// When a file can't be read, is not what it should be, or holds a model that is not supported.
-    pub fn load(path: &Path, device: Device) -> Result<Self, Error> {
-        let mut model = if path.is_dir() { hub::load(path)? } else { gguf::load(path)? };
-        if device != Device::Cpu {
-            model.weights = model.weights.to_device(device);
-        }
-        Ok(model)
+    /// When a file can't be read, is not what it should be, or holds a model that is not supported, and when the
+    /// device has no memory for it.
+    pub fn load(path: &Path, device: Device, dtype: Dtype) -> Result<Self, Error> {
+        let keep = |tensor: Tensor| Ok(keep(&tensor, dtype, device)?);
+        if path.is_dir() { hub::load(path, keep) } else { gguf::load(path, keep) }
     }
 }

@@ -25,7 +25,7 @@ impl Weights {
         template: &ChatTemplate,
     ) -> Result<(), Error> {
         fs::create_dir_all(folder).map_err(Error::io(folder))?;
-        write_json(&folder.join("config.json"), &config.to_json())?;
+        write_json(&folder.join("config.json"), &config.to_json("float32"))?;
         let path = folder.join("tokenizer.json");
         fs::write(&path, tokenizer.to_json()?).map_err(Error::io(&path))?;
         let mut settings = json!({

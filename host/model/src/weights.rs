@@ -1,12 +1,13 @@
-//! A model's weights: f32 tensors under the names that Hugging Face gives them.
+//! A model's weights: tensors under the names that Hugging Face gives them.
 
+use std::convert::Infallible;
 use std::path::Path;
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 
-use crate::{Config, Error, Projection};
+use crate::{Config, Dtype, Error, Family, Projection};
 
-/// One transformer block. Projections are stored `[out, in]`.
+/// One transformer block. Projections are stored `[out, in]`; `H` is the width of the residual stream.
 #[derive(Debug)]
 pub struct Layer {
     /// Norm before attention, `[H]`.
@@ -17,6 +18,16 @@ pub struct Layer {
     pub k: Tensor,
     /// Value projection.
     pub v: Tensor,
+    /// Bias of the query projection, `[out]` (Qwen2).
+    pub q_bias: Option<Tensor>,
+    /// Bias of the key projection, `[out]` (Qwen2).
+    pub k_bias: Option<Tensor>,
+    /// Bias of the value projection, `[out]` (Qwen2).
+    pub v_bias: Option<Tensor>,
+    /// RMS norm of each query head before rotation, `[head_dim]` (Qwen3).
+    pub q_norm: Option<Tensor>,
+    /// RMS norm of each key head before rotation, `[head_dim]` (Qwen3).
+    pub k_norm: Option<Tensor>,
     /// Output projection of the attention.
     pub o: Tensor,
     /// Norm before the feed-forward layer, `[H]`.
@@ -55,6 +66,38 @@ impl Layer {
             Projection::Down => &self.down,
         }
     }
+
+    /// The bias of a projection, where the family has one.
+    pub fn bias(&self, projection: Projection) -> Option<&Tensor> {
+        match projection {
+            Projection::Q => self.q_bias.as_ref(),
+            Projection::K => self.k_bias.as_ref(),
+            Projection::V => self.v_bias.as_ref(),
+            Projection::O | Projection::Gate | Projection::Up | Projection::Down => None,
+        }
+    }
+
+    /// Its tensors under their names within the block, in a fixed order.
+    fn parts(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
+        [
+            ("input_layernorm.weight", Some(&self.attention_norm)),
+            ("self_attn.q_proj.weight", Some(&self.q)),
+            ("self_attn.q_proj.bias", self.q_bias.as_ref()),
+            ("self_attn.k_proj.weight", Some(&self.k)),
+            ("self_attn.k_proj.bias", self.k_bias.as_ref()),
+            ("self_attn.v_proj.weight", Some(&self.v)),
+            ("self_attn.v_proj.bias", self.v_bias.as_ref()),
+            ("self_attn.q_norm.weight", self.q_norm.as_ref()),
+            ("self_attn.k_norm.weight", self.k_norm.as_ref()),
+            ("self_attn.o_proj.weight", Some(&self.o)),
+            ("post_attention_layernorm.weight", Some(&self.ffn_norm)),
+            ("mlp.gate_proj.weight", Some(&self.gate)),
+            ("mlp.up_proj.weight", Some(&self.up)),
+            ("mlp.down_proj.weight", Some(&self.down)),
+        ]
+        .into_iter()
+        .filter_map(|(name, tensor)| Some((name, tensor?)))
+    }
 }
 
 impl Weights {
@@ -79,20 +122,26 @@ impl Weights {
         };
         let (h, q, kv, f) = (config.hidden, config.q_width(), config.kv_width(), config.ffn);
         let embed = take("model.embed_tokens.weight", &[config.vocab, h])?;
-        let mut layers = Vec::with_capacity(config.layers);
+        let (biased, normed) = (config.family == Family::Qwen2, config.family == Family::Qwen3);
+        // No capacity ahead: the number of layers is what an untrusted file says.
+        let mut layers = Vec::new();
         for i in 0..config.layers {
-            let mut part =
-                |name: &str, shape: &[i64]| take(&format!("model.layers.{i}.{name}.weight"), shape);
+            let mut part = |name: &str, shape: &[i64]| take(&format!("model.layers.{i}.{name}"), shape);
             layers.push(Layer {
-                attention_norm: part("input_layernorm", &[h])?,
-                q: part("self_attn.q_proj", &[q, h])?,
-                k: part("self_attn.k_proj", &[kv, h])?,
-                v: part("self_attn.v_proj", &[kv, h])?,
-                o: part("self_attn.o_proj", &[h, q])?,
-                ffn_norm: part("post_attention_layernorm", &[h])?,
-                gate: part("mlp.gate_proj", &[f, h])?,
-                up: part("mlp.up_proj", &[f, h])?,
-                down: part("mlp.down_proj", &[h, f])?,
+                attention_norm: part("input_layernorm.weight", &[h])?,
+                q: part("self_attn.q_proj.weight", &[q, h])?,
+                k: part("self_attn.k_proj.weight", &[kv, h])?,
+                v: part("self_attn.v_proj.weight", &[kv, h])?,
+                q_bias: biased.then(|| part("self_attn.q_proj.bias", &[q])).transpose()?,
+                k_bias: biased.then(|| part("self_attn.k_proj.bias", &[kv])).transpose()?,
+                v_bias: biased.then(|| part("self_attn.v_proj.bias", &[kv])).transpose()?,
+                q_norm: normed.then(|| part("self_attn.q_norm.weight", &[config.head_dim])).transpose()?,
+                k_norm: normed.then(|| part("self_attn.k_norm.weight", &[config.head_dim])).transpose()?,
+                o: part("self_attn.o_proj.weight", &[h, q])?,
+                ffn_norm: part("post_attention_layernorm.weight", &[h])?,
+                gate: part("mlp.gate_proj.weight", &[f, h])?,
+                up: part("mlp.up_proj.weight", &[f, h])?,
+                down: part("mlp.down_proj.weight", &[h, f])?,
             });
         }
         let norm = take("model.norm.weight", &[h])?;
@@ -109,20 +158,8 @@ impl Weights {
     pub fn parameters(&self) -> Vec<(String, Tensor)> {
         let mut all = vec![("model.embed_tokens.weight".to_owned(), self.embed.shallow_clone())];
         for (i, layer) in self.layers.iter().enumerate() {
-            let parts = [
-                ("input_layernorm", &layer.attention_norm),
-                ("self_attn.q_proj", &layer.q),
-                ("self_attn.k_proj", &layer.k),
-                ("self_attn.v_proj", &layer.v),
-                ("self_attn.o_proj", &layer.o),
-                ("post_attention_layernorm", &layer.ffn_norm),
-                ("mlp.gate_proj", &layer.gate),
-                ("mlp.up_proj", &layer.up),
-                ("mlp.down_proj", &layer.down),
-            ];
-            for (name, tensor) in parts {
-                all.push((format!("model.layers.{i}.{name}.weight"), tensor.shallow_clone()));
-            }
+            let parts = layer.parts();
+            all.extend(parts.map(|(name, t)| (format!("model.layers.{i}.{name}"), t.shallow_clone())));
         }
         all.push(("model.norm.weight".to_owned(), self.norm.shallow_clone()));
         if let Some(head) = &self.head {
@@ -158,26 +195,66 @@ impl Weights {
         self.embed.device()
     }
 
+    /// A copy, in memory of its own and outside any gradient graph, whose matrices hold only values that `dtype`
+    /// has. On CUDA they are stored in it; on the CPU, where f32 is what computes fastest, they stay f32 tensors of
+    /// rounded values, which an engine may store in 16 bits without changing a result. Norms and biases are f32.
+    ///
+    /// # Errors
+    /// [`Error::Torch`] when the device has no memory left.
+    pub fn round_to(&self, dtype: Dtype) -> Result<Self, Error> {
+        self.try_map(|t| {
+            tch::no_grad(|| {
+                let kept = keep(&t.detach(), dtype, t.device())?;
+                if kept.data_ptr() != t.data_ptr() {
+                    return Ok(kept);
+                }
+                let mut own = kept.f_empty_like()?;
+                own.f_copy_(&kept)?;
+                Ok(own)
+            })
+        })
+    }
+
     fn map(&self, mut f: impl FnMut(&Tensor) -> Tensor) -> Self {
-        Self {
-            embed: f(&self.embed),
-            layers: self
-                .layers
-                .iter()
-                .map(|l| Layer {
-                    attention_norm: f(&l.attention_norm),
-                    q: f(&l.q),
-                    k: f(&l.k),
-                    v: f(&l.v),
-                    o: f(&l.o),
-                    ffn_norm: f(&l.ffn_norm),
-                    gate: f(&l.gate),
-                    up: f(&l.up),
-                    down: f(&l.down),
-                })
-                .collect(),
-            norm: f(&self.norm),
-            head: self.head.as_ref().map(f),
-        }
+        let Ok(weights) = self.try_map(|t| Ok::<_, Infallible>(f(t)));
+        weights
+    }
+
+    fn try_map<E>(&self, mut f: impl FnMut(&Tensor) -> Result<Tensor, E>) -> Result<Self, E> {
+        let mut layer = |l: &Layer| {
+            let mut maybe = |t: &Option<Tensor>| t.as_ref().map(&mut f).transpose();
+            let (q_bias, k_bias, v_bias) = (maybe(&l.q_bias)?, maybe(&l.k_bias)?, maybe(&l.v_bias)?);
+            let (q_norm, k_norm) = (maybe(&l.q_norm)?, maybe(&l.k_norm)?);
+            Ok(Layer {
+                attention_norm: f(&l.attention_norm)?,
+                q: f(&l.q)?,
+                k: f(&l.k)?,
+                v: f(&l.v)?,
+                q_bias,
+                k_bias,
+                v_bias,
+                q_norm,
+                k_norm,
+                o: f(&l.o)?,
+                ffn_norm: f(&l.ffn_norm)?,
+                gate: f(&l.gate)?,
+                up: f(&l.up)?,
+                down: f(&l.down)?,
+            })
+        };
+        let layers = self.layers.iter().map(&mut layer).collect::<Result<_, _>>()?;
+        let head = self.head.as_ref().map(&mut f).transpose()?;
+        Ok(Self { embed: f(&self.embed)?, layers, norm: f(&self.norm)?, head })
+    }
+}
+
+/// A tensor as weights keep it on a device: see [`Weights::round_to`]. Where nothing changes, in the same memory.
+pub(crate) fn keep(tensor: &Tensor, dtype: Dtype, device: Device) -> Result<Tensor, TchError> {
+    let single =
+        if tensor.kind() == Kind::Double { tensor.f_to_kind(Kind::Float)? } else { tensor.shallow_clone() };
+    let rounded = single.f_to_kind(if tensor.dim() >= 2 { dtype.kind() } else { Kind::Float })?;
+    match device {
+        Device::Cpu => rounded.f_to_kind(Kind::Float),
+        _ => rounded.f_to_device(device),
     }
 }

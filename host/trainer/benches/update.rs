@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 
-use pl_model::{Adapter, Model, Projection};
+use pl_model::{Adapter, Dtype, Model, Projection};
 use pl_record::transition::{Group, Key, Transition};
 use pl_trainer::learner::{Learner, Sample, Settings};
 use pl_trainer::loss::Clip;
@@ -42,7 +42,7 @@ fn smollm2() -> Option<Model> {
         eprintln!("skipped: {} is not there", path.display());
         return None;
     }
-    Model::load(&path, Device::Cpu).inspect_err(|error| eprintln!("skipped: {error}")).ok()
+    Model::load(&path, Device::Cpu, Dtype::F32).inspect_err(|error| eprintln!("skipped: {error}")).ok()
 }
 
 fn settings() -> Settings {

@@ -16,7 +16,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pl_model::{Adapter, Model};
+use pl_model::{Adapter, Dtype, Model};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tch::{Device, Tensor, no_grad};
@@ -235,7 +235,9 @@ impl Trainer {
                 let path = checkpoint.join(POLICIES).join(&member.name);
                 let parameters = match &member.adapter {
                     Some(_) => Adapter::load(&path, &config).map(|adapter| adapter.parameters()),
-                    None => Model::load(&path, Device::Cpu).map(|model| model.weights.parameters()),
+                    None => {
+                        Model::load(&path, Device::Cpu, Dtype::F32).map(|model| model.weights.parameters())
+                    }
                 }
                 .map_err(Error::model(&member.name))?;
                 let own = member.optimizer.parameters();

@@ -8,7 +8,8 @@ use mas_dsl::workflow::{
     Scenario, Schedule, Tasks, Train, Turns, Workflow,
 };
 use pl_model::{
-    Adapter, ChatTemplate, Config, Layer, Model, Packed, Projection, Tokenizer, Weights, hidden_states,
+    Adapter, ChatTemplate, Config, Family, Layer, Model, Packed, Projection, RopeScaling, Tokenizer, Weights,
+    hidden_states,
 };
 use pl_record::transition::{Group, Key, Transition};
 use serde_json::Map;
@@ -48,6 +49,7 @@ pub fn train() -> Train {
 /// Measures of a model small enough for thousands of passes a second, with grouped heads.
 pub fn config(tied: bool) -> Config {
     Config {
+        family: Family::Llama,
         vocab: VOCABULARY,
         hidden: 16,
         layers: 2,
@@ -57,6 +59,7 @@ pub fn config(tied: bool) -> Config {
         ffn: 24,
         rms_eps: 1e-5,
         rope_theta: 10_000.0,
+        rope_scaling: RopeScaling::None,
         max_positions: 128,
         tied,
         bos: None,
@@ -80,6 +83,11 @@ pub fn weights(config: &Config, seed: i64) -> Weights {
         q: matrix(q, h),
         k: matrix(kv, h),
         v: matrix(kv, h),
+        q_bias: None,
+        k_bias: None,
+        v_bias: None,
+        q_norm: None,
+        k_norm: None,
         o: matrix(h, q),
         ffn_norm: gain(),
         gate: matrix(config.ffn, h),

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use mas_dsl::workflow::{Lora, Policy, Train, Workflow};
-use pl_model::{Adapter, Config, Model, Projection, Weights};
+use pl_model::{Adapter, Config, Dtype, Model, Projection, Weights};
 use pl_record::transition::Transition;
 use tch::Device;
 
@@ -306,7 +306,7 @@ impl Start {
             let problem = format!("`from` names {}, which is not there; correct the path", path.display());
             return Err(Error::policy(&policy.name, problem));
         }
-        let model = Model::load(&path, device).map_err(Error::model(&policy.name))?;
+        let model = Model::load(&path, device, Dtype::F32).map_err(Error::model(&policy.name))?;
         Ok(Start::Model(Box::new(model)))
     }
 }

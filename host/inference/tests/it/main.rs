@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pl_inference::{Base, Engine, EngineConfig, PolicyWeights, Request};
-use pl_model::{Adapter, Config, Model, Projection};
+use pl_model::{Adapter, Config, Dtype, Model, Projection};
 use tch::Device;
 
 /// A folder of the project's tests.
@@ -23,7 +23,7 @@ fn data(path: &str) -> PathBuf {
 }
 
 fn tiny() -> Model {
-    Model::load(&data("data/tiny"), Device::Cpu).unwrap()
+    Model::load(&data("data/tiny"), Device::Cpu, Dtype::F32).unwrap()
 }
 
 /// A small model as an engine's base.

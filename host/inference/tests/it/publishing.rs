@@ -1,7 +1,7 @@
 //! New weights: for what comes after, not for what is under way.
 
 use pl_inference::{Engine, EngineConfig, Error, Generate, PolicyWeights};
-use pl_model::{Model, Projection};
+use pl_model::{Dtype, Model, Projection};
 use tch::Device;
 
 use crate::{adapter, base, data, engine, policies, prompt, request, small, tiny};
@@ -65,7 +65,7 @@ async fn what_is_under_way_ends_on_the_old_weights() {
 #[test]
 fn weights_that_do_not_fit_are_refused() {
     let model = tiny();
-    let other = Model::load(&data("conformance/logits/grouped-untied"), Device::Cpu).unwrap();
+    let other = Model::load(&data("conformance/logits/grouped-untied"), Device::Cpu, Dtype::F32).unwrap();
     let alien = || adapter(&other.config, 4, &Projection::ALL, 1);
     let engine = engine(&model, small());
     let refused = [

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pl_inference::{Base, Engine, EngineConfig, Generate, PolicyWeights, Request};
-use pl_model::Model;
+use pl_model::{Dtype, Model};
 use serde_json::Value;
 use tch::Device;
 
@@ -19,7 +19,7 @@ async fn greedy_answers() {
         eprintln!("skipped: {} is not there (cargo xtask setup fetches it)", path.display());
         return;
     }
-    let model = Model::load(&path, Device::Cpu).unwrap();
+    let model = Model::load(&path, Device::Cpu, Dtype::F32).unwrap();
     let base = Base { config: model.config, weights: model.weights, tokenizer: Arc::clone(&model.tokenizer) };
     let policy = PolicyWeights { base: 0, adapter: None, version: 0 };
     let engine = Engine::start(vec![base], vec![policy], EngineConfig::default()).unwrap();

@@ -1,6 +1,6 @@
 //! Adapters from a seed, and to disk and back.
 
-use pl_model::{Adapter, Error, Model, Projection, Weights};
+use pl_model::{Adapter, Dtype, Error, Model, Projection, Weights};
 use tch::Device;
 
 use crate::{data, gap, tiny};
@@ -56,7 +56,8 @@ fn refused_with_the_reason() {
     assert!("x".parse::<Projection>().unwrap_err().to_string().contains("q, k, v, o, gate, up and down"));
 
     // An adapter of another model.
-    let other = Model::load(&data("conformance/logits/grouped-untied"), Device::Cpu).unwrap().config;
+    let other =
+        Model::load(&data("conformance/logits/grouped-untied"), Device::Cpu, Dtype::F32).unwrap().config;
     let error = Adapter::load(&data("conformance/adapter"), &other).unwrap_err();
     assert!(error.to_string().contains("lora_"), "{error}");
 }
@@ -66,7 +67,7 @@ fn a_model_folder_written_is_read_back() {
     let model = tiny();
     let folder = tempfile::tempdir().unwrap();
     model.weights.save_folder(folder.path(), &model.config, &model.tokenizer, &model.template).unwrap();
-    let again = Model::load(folder.path(), Device::Cpu).unwrap();
+    let again = Model::load(folder.path(), Device::Cpu, Dtype::F32).unwrap();
     assert_eq!(again.config, model.config);
     let same = |a: &Weights, b: &Weights| a.parameters() == b.parameters();
     assert!(same(&again.weights, &model.weights));
@@ -74,6 +75,6 @@ fn a_model_folder_written_is_read_back() {
     let text = "<|im_start|>user\nHow the cat sat 12 times.<|im_end|>";
     assert_eq!(again.tokenizer.encode(text).unwrap(), model.tokenizer.encode(text).unwrap());
     assert_eq!(again.tokenizer.end_of_turn(), model.tokenizer.end_of_turn());
-    assert_eq!(Model::load(folder.path(), Device::Cpu).unwrap().hash, again.hash);
+    assert_eq!(Model::load(folder.path(), Device::Cpu, Dtype::F32).unwrap().hash, again.hash);
     assert_ne!(again.hash, model.hash);
 }

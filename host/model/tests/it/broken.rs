@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use pl_model::Model;
+use pl_model::{Dtype, Model};
 use tch::Device;
 
 use crate::{data, smollm};
@@ -19,7 +19,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn refusal(path: &Path) -> String {
-    Model::load(path, Device::Cpu).unwrap_err().to_string()
+    Model::load(path, Device::Cpu, Dtype::F32).unwrap_err().to_string()
 }
 
 #[test]
@@ -45,7 +45,9 @@ fn folders() {
             .contains("can't be shared")
     );
     assert!(edit("config.json", "\"attention_bias\": false", "\"attention_bias\": true").contains("biases"));
-    assert!(edit("config.json", "\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"").contains("yarn"));
+    assert!(
+        edit("config.json", "\"rope_type\": \"default\"", "\"rope_type\": \"dynamic\"").contains("dynamic")
+    );
     assert!(edit("config.json", "\"eos_token_id\": 2", "\"eos_token_id\": 999").contains("999"));
     assert!(edit("config.json", "{", "[").contains("not JSON"));
 

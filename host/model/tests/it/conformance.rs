@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pl_model::{Adapter, Model, Packed, hidden_states};
+use pl_model::{Adapter, Dtype, Model, Packed, hidden_states};
 use tch::{Device, Kind, Tensor};
 
 use crate::{data, gap, smollm, tiny};
@@ -22,7 +22,7 @@ fn logits(model: &Model, adapters: &[&Adapter], tokens: &[u32]) -> Tensor {
 
 fn matches(name: &str) {
     let folder = format!("conformance/logits/{name}");
-    let model = Model::load(&data(&folder), Device::Cpu).unwrap();
+    let model = Model::load(&data(&folder), Device::Cpu, Dtype::F32).unwrap();
     let (tokens, expected) = expected(&folder);
     let got = logits(&model, &[], &tokens);
     assert!(gap(&got, &expected) < 1e-4, "{name}: {}", gap(&got, &expected));
@@ -63,7 +63,7 @@ fn peft_adapter() {
 #[test]
 fn smollm_greedy_tokens() {
     let Some(path) = smollm() else { return };
-    let model = Model::load(&path, Device::Cpu).unwrap();
+    let model = Model::load(&path, Device::Cpu, Dtype::F32).unwrap();
     assert!(model.config.tied);
     let rows: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(data("conformance/smollm2-greedy.json")).unwrap())

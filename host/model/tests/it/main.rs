@@ -10,7 +10,7 @@ mod text;
 
 use std::path::PathBuf;
 
-use pl_model::Model;
+use pl_model::{Dtype, Model};
 use tch::{Device, Tensor};
 
 /// A folder of the project's tests.
@@ -19,7 +19,7 @@ fn data(path: &str) -> PathBuf {
 }
 
 fn tiny() -> Model {
-    Model::load(&data("data/tiny"), Device::Cpu).unwrap()
+    Model::load(&data("data/tiny"), Device::Cpu, Dtype::F32).unwrap()
 }
 
 /// The largest absolute difference.

@@ -1,6 +1,6 @@
 //! Tokenizers and chat templates.
 
-use pl_model::{ChatMessage, ChatTemplate, Model};
+use pl_model::{ChatMessage, ChatTemplate, Dtype, Model};
 use tch::Device;
 
 use crate::{data, smollm, tiny};
@@ -28,7 +28,7 @@ fn tiny_tokenizer() {
 #[test]
 fn smollm_tokenizer_from_gguf() {
     let Some(path) = smollm() else { return };
-    let model = Model::load(&path, Device::Cpu).unwrap();
+    let model = Model::load(&path, Device::Cpu, Dtype::F32).unwrap();
     let text = std::fs::read_to_string(data("conformance/smollm2-tokens.json")).unwrap();
     let rows: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
     assert!(rows.len() >= 14);
