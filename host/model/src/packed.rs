@@ -82,6 +82,9 @@ impl Packed {
     /// Whether the spans are what they should be, for `adapters` adapters.
     pub(crate) fn check(&self, adapters: usize) -> Result<(), Error> {
         let fail = |i: usize, problem: &str| Err(Error::Packed(format!("span {i} {problem}")));
+        if self.tokens.is_empty() {
+            return Err(Error::Packed("it has no tokens".into()));
+        }
         let mut at = 0;
         for (i, span) in self.spans.iter().enumerate() {
             if span.start != at {

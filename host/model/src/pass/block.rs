@@ -6,7 +6,7 @@ use super::attention::{Island, Reach};
 use super::elementwise::{gate, gate_backward, normalize, normalize_backward, reciprocal_rms, rotate};
 use super::routes::{Inner, Routes};
 use super::{Gradients, accumulate};
-use crate::{Config, Layer, Projection, Rope, Weights};
+use crate::{Config, Projection, Rope, Weights};
 
 /// What all blocks of a pass share.
 pub(super) struct Frame<'a> {

@@ -10,7 +10,7 @@ use crate::Rope;
 pub(super) fn reciprocal_rms(x: &Tensor, eps: f64) -> Result<Tensor, TchError> {
     let width = x.size().last().copied().unwrap_or(1);
     // One pass over x without a temporary of its size.
-    let norm = wide(x)?.f_linalg_vector_norm(2.0, [-1i64].as_slice(), true, None)?;
+    let norm = wide(x)?.f_linalg_norm(2.0, [-1i64].as_slice(), true, None)?;
     norm.f_square()?.f_div_scalar(width as f64)?.f_add_scalar(eps)?.f_rsqrt()
 }
 
