@@ -242,8 +242,10 @@ pub struct Train {
     pub normalize: bool,
     /// Permute rewards within their groups: a control that can't learn.
     pub shuffle_rewards: bool,
-    /// Tokens (prompt and completion) in one packed forward pass.
+    /// Tokens fed in one packed forward pass; what its sequences begin with in common counts once.
     pub token_budget: u32,
+    /// Run each block again on the way back instead of keeping what its gradient needs.
+    pub gradient_checkpointing: bool,
     /// Steps between checkpoints.
     pub checkpoint_every: u32,
     /// Newest checkpoints kept (the best is kept besides).

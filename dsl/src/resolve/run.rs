@@ -79,6 +79,7 @@ impl Resolver<'_, '_, '_> {
             normalize: own.boolean("normalize")?,
             shuffle_rewards: own.boolean("shuffle_rewards")?,
             token_budget: own.integer("token_budget")?,
+            gradient_checkpointing: own.boolean("gradient_checkpointing")?,
             checkpoint_every: own.integer("checkpoint_every")?,
             keep_checkpoints: own.integer("keep_checkpoints")?,
             episodes: own.integer("episodes")?,

@@ -409,8 +409,17 @@ pub const SETTINGS: &[Setting] = &[
         "token_budget",
         Kind::Integer { min: 16, max: 1 << 24 },
         Default::Integer(512),
-        "Tokens, prompts included, in one forward pass of training. It changes memory and speed, and results by \
-         rounding alone. 512 keeps the training of a model like SmolLM2-135M under 4 GB.",
+        "Tokens, prompts included, in one forward pass of training; a prompt that samples share counts once. It \
+         changes memory and speed, and results by rounding alone. 512 keeps the training of a model like \
+         SmolLM2-135M under 4 GB.",
+    ),
+    row(
+        B::Train,
+        "gradient_checkpointing",
+        Kind::Boolean,
+        Default::Boolean(false),
+        "Whether training keeps only each block's input and runs the block again on its way back (Chen et al. \
+         2016). Off; on, a pass needs about a tenth of the memory per token and about a third more time.",
     ),
     row(
         B::Train,

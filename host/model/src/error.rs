@@ -71,6 +71,9 @@ pub enum Error {
     /// A number format that is none.
     #[error("{0}")]
     Dtype(String),
+    /// A packed row is not one.
+    #[error("packed row: {0}")]
+    Packed(String),
     /// libtorch refused.
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),

@@ -1,74 +1,190 @@
-//! Training's forward pass: several sequences in one row of tokens, each with its own adapter or none.
+//! Training's rows of tokens: several sequences end to end, with what they begin with in common there once.
 //!
-//! The base's projections run once over all tokens. Attention stays within a sequence, and so do the
-//! adapters: each sees only the rows of its own sequences, so that its gradients are those of training it
-//! alone.
+//! The samples of a group share their prompt, and the prompts of an agent share its instructions. A row is
+//! therefore a forest: a span is a piece of text, its parent the piece that comes before it, and a sequence is
+//! the path from a root to its last token. A span's tokens see those of its ancestors and their own, so that
+//! every sequence has the hidden states (and, summed over the sequences, the gradients) that it has alone.
 
-use tch::{Device, Tensor};
+use std::cmp::Ordering;
+use std::ops::Range;
 
-use crate::{Adapter, Config, Deltas, Projection, Rope, Weights, transform};
+use tch::Tensor;
 
-/// Sequences laid end to end.
+use crate::{Config, Error};
+
+/// Beginnings shorter than this are not worth a span of their own, which costs an attention call per block,
+/// forwards and backwards: about as long as a token takes on two CPU cores, and longer on a GPU.
+pub const LEAST_SHARED: usize = 16;
+
+/// A row of tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Packed {
-    /// Token ids of all sequences.
+    /// Token ids of all spans.
     pub tokens: Vec<u32>,
-    /// The sequences: they cover all tokens, in order, without gaps.
+    /// The spans: they cover all tokens, in order, without gaps.
     pub spans: Vec<Span>,
 }
 
-/// One sequence of a [`Packed`] row.
+/// A piece of one or several sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// Its first token.
     pub start: usize,
     /// Its tokens.
     pub len: usize,
+    /// Index into the adapters given with the row; none: the base alone. It is that of its parent.
+    pub adapter: Option<usize>,
+    /// Index of the span that it goes on from, which stands before it; none: it begins a text.
+    pub parent: Option<usize>,
+}
+
+/// A sequence to be laid into a row.
+#[derive(Debug, Clone, Copy)]
+pub struct Sequence<'a> {
+    /// Its token ids.
+    pub tokens: &'a [u32],
     /// Index into the adapters given with the row; none: the base alone.
     pub adapter: Option<usize>,
 }
 
 impl Packed {
-    /// Appends a sequence.
+    /// Appends a sequence that shares nothing.
     pub fn push(&mut self, tokens: &[u32], adapter: Option<usize>) {
-        self.spans.push(Span { start: self.tokens.len(), len: tokens.len(), adapter });
+        self.spans.push(Span { start: self.tokens.len(), len: tokens.len(), adapter, parent: None });
         self.tokens.extend_from_slice(tokens);
+    }
+
+    /// The row of some sequences in which those of one adapter share their beginnings, and for each sequence, in
+    /// the order given, the rows in which its tokens ended up. Sequences of one adapter stand side by side.
+    pub fn forest(sequences: &[Sequence<'_>]) -> (Self, Vec<Vec<usize>>) {
+        let mut order: Vec<usize> = (0..sequences.len()).collect();
+        order.sort_by(|&a, &b| sequences[a].order(&sequences[b]).then(a.cmp(&b)));
+        let sorted: Vec<Sequence<'_>> = order.iter().map(|&i| sequences[i]).collect();
+        let lengths: Vec<usize> = sorted.iter().map(|sequence| sequence.tokens.len()).collect();
+        let mut packed = Self::default();
+        let mut rows: Vec<Vec<usize>> = lengths.iter().map(|&length| Vec::with_capacity(length)).collect();
+        for segment in segments(&lengths, &common(&sorted)) {
+            let Sequence { tokens, adapter } = sorted[segment.sequences.start];
+            let (start, len) = (packed.tokens.len(), segment.tokens.len());
+            packed.spans.push(Span { start, len, adapter, parent: segment.parent });
+            packed.tokens.extend_from_slice(&tokens[segment.tokens]);
+            for own in &mut rows[segment.sequences] {
+                own.extend(start..start + len);
+            }
+        }
+        let mut given = vec![Vec::new(); sequences.len()];
+        for (index, rows) in order.into_iter().zip(rows) {
+            given[index] = rows;
+        }
+        (packed, given)
+    }
+
+    /// Whether the spans are what they should be, for `adapters` adapters.
+    pub(crate) fn check(&self, adapters: usize) -> Result<(), Error> {
+        let fail = |i: usize, problem: &str| Err(Error::Packed(format!("span {i} {problem}")));
+        if self.tokens.is_empty() {
+            return Err(Error::Packed("it has no tokens".into()));
+        }
+        let mut at = 0;
+        for (i, span) in self.spans.iter().enumerate() {
+            if span.start != at {
+                return fail(i, "does not start where the one before it ends");
+            }
+            if span.len == 0 {
+                return fail(i, "has no tokens");
+            }
+            if span.adapter.is_some_and(|adapter| adapter >= adapters) {
+                return fail(i, "names an adapter that is not there");
+            }
+            if let Some(parent) = span.parent {
+                if parent >= i {
+                    return fail(i, "names a parent that does not stand before it");
+                }
+                if self.spans[parent].adapter != span.adapter {
+                    return fail(i, "has another adapter than its parent");
+                }
+            }
+            at += span.len;
+        }
+        if at != self.tokens.len() {
+            return Err(Error::Packed(format!("the spans cover {at} of {} tokens", self.tokens.len())));
+        }
+        Ok(())
+    }
+
+    /// Per span, the position of its first token in its sequences.
+    pub(crate) fn first_positions(&self) -> Vec<usize> {
+        let mut first = Vec::with_capacity(self.spans.len());
+        for span in &self.spans {
+            first.push(span.parent.map_or(0, |parent| first[parent] + self.spans[parent].len));
+        }
+        first
     }
 }
 
-/// The hidden states `[T, H]` after the final norm of a packed row; differentiable. Attention is causal within
-/// each span, positions start at 0 in each. Rows of spans of one adapter that stand side by side cost no
-/// copying.
-///
-/// # Panics
-/// When spans leave gaps or overlap, or name an adapter that is not in `adapters`: the caller's mistake.
-pub fn hidden_states(config: &Config, weights: &Weights, adapters: &[&Adapter], packed: &Packed) -> Tensor {
-    let device = weights.device();
-    let spans: Vec<Span> = packed.spans.iter().filter(|span| span.len > 0).copied().collect();
-    let covered = spans.iter().fold(0, |at, span| {
-        assert_eq!(span.start, at, "spans must follow each other");
-        assert!(span.adapter.is_none_or(|a| a < adapters.len()), "a span names an adapter that is not there");
-        at + span.len
-    });
-    assert_eq!(covered, packed.tokens.len(), "spans must cover all tokens");
+impl Sequence<'_> {
+    /// By adapter, then by tokens: what can be shared stands side by side.
+    pub fn order(&self, other: &Self) -> Ordering {
+        self.adapter.cmp(&other.adapter).then_with(|| self.tokens.cmp(other.tokens))
+    }
+}
 
-    let ids: Vec<i64> = packed.tokens.iter().map(|id| i64::from(*id)).collect();
-    let tokens = Tensor::from_slice(&ids).to_device(device);
-    let positions: Vec<i64> = spans.iter().flat_map(|span| 0..span.len as i64).collect();
-    let longest = spans.iter().map(|span| span.len).max().unwrap_or(0);
-    let rope = Rope::new(config, longest, device).at(&Tensor::from_slice(&positions).to_device(device));
+/// How many tokens each of some sequences, sorted by [`Sequence::order`], has in common with the one before it.
+pub fn common(sorted: &[Sequence<'_>]) -> Vec<usize> {
+    let shared = |a: &Sequence<'_>, b: &Sequence<'_>| {
+        let equal = a.tokens.iter().zip(b.tokens).take_while(|(a, b)| a == b).count();
+        if a.adapter == b.adapter { equal } else { 0 }
+    };
+    (0..sorted.len()).map(|i| if i == 0 { 0 } else { shared(&sorted[i - 1], &sorted[i]) }).collect()
+}
 
-    let routed = Routed::new(adapters, &spans, device);
-    transform(config, weights, &tokens, &rope, &routed, &mut |_, q, k, v| {
-        let parts: Vec<Tensor> = spans
-            .iter()
-            .map(|span| {
-                let rows = |x: &Tensor| x.narrow(0, span.start as i64, span.len as i64);
-                causal_attention(config, &rows(&q), &rows(&k), &rows(&v))
-            })
-            .collect();
-        Tensor::cat(&parts, 0)
-    })
+/// A piece of text that a range of sorted sequences have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// The sequences.
+    pub sequences: Range<usize>,
+    /// Their tokens that it holds.
+    pub tokens: Range<usize>,
+    /// Index of the segment that it goes on from.
+    pub parent: Option<usize>,
+}
+
+/// Which pieces sorted sequences of some lengths are laid out in, parents first, given how much each has in
+/// common with the one before it ([`common`]).
+pub fn segments(lengths: &[usize], common: &[usize]) -> Vec<Segment> {
+    let mut all = Vec::new();
+    grow(lengths, common, 0..lengths.len(), 0, None, &mut all);
+    all
+}
+
+/// Lays out the tokens from `depth` on of sequences that have all before it in common.
+fn grow(
+    lengths: &[usize],
+    common: &[usize],
+    sequences: Range<usize>,
+    depth: usize,
+    parent: Option<usize>,
+    all: &mut Vec<Segment>,
+) {
+    let mut first = sequences.start;
+    while first < sequences.end {
+        let mut last = first + 1;
+        while last < sequences.end && common[last] >= depth + LEAST_SHARED {
+            last += 1;
+        }
+        let end = common[first + 1..last].iter().copied().min().unwrap_or(lengths[first]);
+        let node = if end > depth {
+            all.push(Segment { sequences: first..last, tokens: depth..end, parent });
+            Some(all.len() - 1)
+        } else {
+            parent
+        };
+        if last - first > 1 {
+            // Some pair differs from `end` on, so that this range is cut at least once.
+            grow(lengths, common, first..last, end, node, all);
+        }
+        first = last;
+    }
 }
 
 /// Causal attention of one sequence: queries `[T, heads, D]`, keys and values `[T, kv_heads, D]` to
@@ -97,74 +213,4 @@ pub fn causal_attention(config: &Config, q: &Tensor, k: &Tensor, v: &Tensor) -> 
     .squeeze_dim(0)
     .transpose(0, 1)
     .reshape([count, config.q_width()])
-}
-
-/// Adapters by rows: neighbouring spans of one adapter make a run.
-struct Routed<'a> {
-    runs: Vec<Run>,
-    adapters: Vec<(usize, &'a Adapter)>,
-    device: Device,
-}
-
-struct Run {
-    start: i64,
-    len: i64,
-    adapter: Option<usize>,
-}
-
-impl<'a> Routed<'a> {
-    fn new(adapters: &[&'a Adapter], spans: &[Span], device: Device) -> Self {
-        let mut runs: Vec<Run> = Vec::new();
-        for span in spans {
-            match runs.last_mut() {
-                Some(run) if run.adapter == span.adapter => run.len += span.len as i64,
-                _ => runs.push(Run { start: span.start as i64, len: span.len as i64, adapter: span.adapter }),
-            }
-        }
-        let used = adapters
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| runs.iter().any(|run| run.adapter == Some(*i)))
-            .map(|(i, adapter)| (i, *adapter))
-            .collect();
-        Self { runs, adapters: used, device }
-    }
-}
-
-impl Deltas for Routed<'_> {
-    fn add(&self, layer: usize, projection: Projection, x: &Tensor, y: Tensor) -> Tensor {
-        // Per run, the adapter's part of its rows; rows without one get zeros.
-        let mut parts: Vec<Option<Tensor>> = self.runs.iter().map(|_| None).collect();
-        let mut any = false;
-        for (index, adapter) in &self.adapters {
-            let Some(part) = adapter.part(layer, projection) else { continue };
-            any = true;
-            let own: Vec<usize> =
-                (0..self.runs.len()).filter(|i| self.runs[*i].adapter == Some(*index)).collect();
-            let rows: Vec<Tensor> =
-                own.iter().map(|i| x.narrow(0, self.runs[*i].start, self.runs[*i].len)).collect();
-            let rows = if let [one] = rows.as_slice() { one.shallow_clone() } else { Tensor::cat(&rows, 0) };
-            let delta = (rows.matmul(&part.a.tr()) * adapter.scale()).matmul(&part.b.tr());
-            let mut at = 0;
-            for i in own {
-                parts[i] = Some(delta.narrow(0, at, self.runs[i].len));
-                at += self.runs[i].len;
-            }
-        }
-        if !any {
-            return y;
-        }
-        if let [Some(all)] = parts.as_slice() {
-            return y + all;
-        }
-        let width = y.size()[1];
-        let parts: Vec<Tensor> = parts
-            .into_iter()
-            .zip(&self.runs)
-            .map(|(part, run)| {
-                part.unwrap_or_else(|| Tensor::zeros([run.len, width], (y.kind(), self.device)))
-            })
-            .collect();
-        y + Tensor::cat(&parts, 0)
-    }
 }

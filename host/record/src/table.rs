@@ -62,6 +62,7 @@ fn columns(rows: &[Transition]) -> Vec<(&'static str, ArrayRef)> {
         ("prompt", lists::<UInt32Type>(rows.iter().map(|t| t.prompt.as_slice()))),
         ("completion", lists::<UInt32Type>(rows.iter().map(|t| t.completion.as_slice()))),
         ("logprobs", lists::<Float32Type>(rows.iter().map(|t| t.logprobs.as_slice()))),
+        ("kept", nested(rows.iter().map(|t| t.kept.as_deref()))),
         ("temperature", f64s(|t| t.temperature)),
         ("versions", lists::<UInt64Type>(rows.iter().map(|t| t.versions.as_slice()))),
         ("version", number::<UInt64Type>(rows.iter().map(|t| t.version))),
@@ -84,6 +85,19 @@ fn lists<'a, T: ArrowPrimitiveType>(rows: impl Iterator<Item = &'a [T::Native]>)
     for row in rows {
         builder.values().append_slice(row);
         builder.append(true);
+    }
+    Arc::new(builder.finish())
+}
+
+/// Lists of lists; a row without is null.
+fn nested<'a>(rows: impl Iterator<Item = Option<&'a [Vec<u32>]>>) -> ArrayRef {
+    let mut builder = ListBuilder::new(ListBuilder::new(PrimitiveBuilder::<UInt32Type>::new()));
+    for row in rows {
+        for list in row.into_iter().flatten() {
+            builder.values().values().append_slice(list);
+            builder.values().append(true);
+        }
+        builder.append(row.is_some());
     }
     Arc::new(builder.finish())
 }
@@ -138,6 +152,7 @@ fn decode(batch: &RecordBatch, rows: &mut Vec<Transition>) -> Option<()> {
             prompt: row::<UInt32Type>(lists("prompt")?, i)?,
             completion: row::<UInt32Type>(lists("completion")?, i)?,
             logprobs: row::<Float32Type>(lists("logprobs")?, i)?,
+            kept: nested_row(lists("kept")?, i)?,
             temperature: f64s("temperature")?.value(i),
             versions: row::<UInt64Type>(lists("versions")?, i)?,
             version: u64s("version")?.value(i),
@@ -157,6 +172,16 @@ fn row<T: ArrowPrimitiveType>(lists: &ListArray, index: usize) -> Option<Vec<T::
     Some(lists.value(index).as_primitive_opt::<T>()?.values().to_vec())
 }
 
+/// The outer option: whether the column is what it should be.
+fn nested_row(lists: &ListArray, index: usize) -> Option<Option<Vec<Vec<u32>>>> {
+    if lists.is_null(index) {
+        return Some(None);
+    }
+    let values = lists.value(index);
+    let values = values.as_list_opt::<i32>()?;
+    (0..values.len()).map(|i| row::<UInt32Type>(values, i)).collect::<Option<_>>().map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +198,7 @@ mod tests {
             prompt: vec![1, 2, 3],
             completion: vec![4; task as usize],
             logprobs: vec![-0.5; task as usize],
+            kept: node_visit.map(|_| vec![vec![4, 9], Vec::new()]),
             temperature: 1.0,
             versions: vec![7, 8],
             version: 7,

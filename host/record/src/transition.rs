@@ -48,6 +48,9 @@ pub struct Transition {
     pub completion: Vec<u32>,
     /// Natural logarithms, one per completion token, under exactly the distribution sampled from.
     pub logprobs: Vec<f32>,
+    /// Per completion token, the ids that its sampler drew from (top-k, top-p, min-p); an empty list: the whole
+    /// vocabulary. None: nothing was ever cut off.
+    pub kept: Option<Vec<Vec<u32>>>,
     pub temperature: f64,
     /// Versions of all policies when the episode started.
     pub versions: Vec<u64>,

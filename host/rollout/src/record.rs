@@ -106,6 +106,7 @@ impl Context {
             prompt: question.prompt.to_vec(),
             completion: answer.completion.tokens.clone(),
             logprobs: answer.completion.logprobs.clone(),
+            kept: answer.completion.kept.clone(),
             temperature: player.sampling.temperature,
             versions: self.versions.to_vec(),
             version: answer.completion.version,

@@ -1,4 +1,5 @@
-//! How fast a learner trains SmolLM2-135M's adapters on 1,024 packed tokens, and what it needs for it.
+//! How fast a learner trains SmolLM2-135M on 2,048 packed tokens (eight sequences of 128 prompt and 128 completion
+//! tokens), and what it needs for it. `bench/peers/train_transformers.py` does the same work with transformers.
 //!
 //! The model is looked for where `cargo xtask setup` puts it (`PL_HOST_CACHE`, or `~/.cache/pl-host`); without it
 //! nothing is measured.
@@ -7,7 +8,7 @@
 
 use std::path::PathBuf;
 
-use pl_model::{Adapter, Dtype, Model, Projection};
+use pl_model::{Adapter, Dtype, Keep, Model, Projection};
 use pl_record::transition::{Group, Key, Transition};
 use pl_trainer::learner::{Learner, Sample, Settings};
 use pl_trainer::loss::Clip;
@@ -16,7 +17,7 @@ use tch::Device;
 
 const PROMPT: usize = 128;
 const COMPLETION: usize = 128;
-const SEQUENCES: usize = 4;
+const SEQUENCES: usize = 8;
 
 fn main() {
     divan::main();
@@ -45,17 +46,19 @@ fn smollm2() -> Option<Model> {
     Model::load(&path, Device::Cpu, Dtype::F32).inspect_err(|error| eprintln!("skipped: {error}")).ok()
 }
 
-fn settings() -> Settings {
+fn settings(keep: Keep) -> Settings {
     Settings {
         clip: Clip { low: 0.2, high: 0.28, dual: 3.0 },
-        cut: Cut { epochs: 1, mini_batches: 1, token_budget: 1024 },
+        cut: Cut { epochs: 1, mini_batches: 1, token_budget: 2048 },
         weight_decay: 0.0,
         max_grad_norm: 1.0,
+        keep,
         seed: 1,
     }
 }
 
-fn transition(index: usize, policy: u32) -> Transition {
+/// Transitions of one family begin with one prompt.
+fn transition(index: usize, family: usize, policy: u32) -> Transition {
     let tokens = |from: usize, count: usize| (from..from + count).map(|i| (i * 97 % 40_000 + 100) as u32);
     let task = index as u32;
     Transition {
@@ -65,9 +68,10 @@ fn transition(index: usize, policy: u32) -> Transition {
         agent: String::new(),
         policy,
         turn: 0,
-        prompt: tokens(index * 1000, PROMPT).collect(),
+        prompt: tokens(family * 1000, PROMPT).collect(),
         completion: tokens(index * 1000 + PROMPT, COMPLETION).collect(),
         logprobs: vec![-3.0; COMPLETION],
+        kept: None,
         temperature: 1.0,
         versions: Vec::new(),
         version: 0,
@@ -81,10 +85,11 @@ fn transition(index: usize, policy: u32) -> Transition {
     }
 }
 
-fn update(bencher: divan::Bencher<'_, '_>, learner: Option<Learner>, policies: usize) {
+fn update(bencher: divan::Bencher<'_, '_>, learner: Option<Learner>, policies: usize, siblings: usize) {
     let Some(mut learner) = learner else { return };
-    let transitions: Vec<_> =
-        (0..SEQUENCES).map(|i| transition(i, (i * policies / SEQUENCES) as u32)).collect();
+    let transitions: Vec<_> = (0..SEQUENCES)
+        .map(|i| transition(i, i / siblings, (i * policies / SEQUENCES) as u32))
+        .collect();
     let tokens = SEQUENCES * (PROMPT + COMPLETION);
     bencher.counter(divan::counter::ItemsCount::new(tokens)).bench_local(|| {
         let samples = transitions
@@ -98,27 +103,52 @@ fn update(bencher: divan::Bencher<'_, '_>, learner: Option<Learner>, policies: u
     });
 }
 
-/// Adapters of rank 16 on all projections, so many policies sharing the batch.
-#[divan::bench(args = [1, 2], sample_count = 5)]
-fn lora(bencher: divan::Bencher<'_, '_>, policies: usize) {
-    let learner = smollm2().map(|model| {
+fn adapters(policies: usize, keep: Keep) -> Option<Learner> {
+    smollm2().map(|model| {
         let adapters = (0..policies).map(|policy| {
             let seed = [policy as u8; 32];
             let adapter =
                 Adapter::new(&model.config, 16, 32.0, &Projection::ALL, seed).expect("a valid adapter");
             (policy, format!("p{policy}"), adapter)
         });
-        Learner::adapters(model.config.clone(), model.weights.shallow(), adapters.collect(), settings())
+        Learner::adapters(model.config.clone(), model.weights.shallow(), adapters.collect(), settings(keep))
             .expect("a learner")
-    });
-    update(bencher, learner, policies);
+    })
+}
+
+fn whole(keep: Keep) -> Option<Learner> {
+    smollm2().map(|model| {
+        Learner::full(model.config, model.weights, Dtype::F32, 0, "all".into(), settings(keep))
+            .expect("a learner")
+    })
+}
+
+/// Adapters of rank 16 on all projections, so many policies sharing the batch.
+#[divan::bench(args = [1, 2], sample_count = 4)]
+fn lora(bencher: divan::Bencher<'_, '_>, policies: usize) {
+    update(bencher, adapters(policies, Keep::Activations), policies, 1);
+}
+
+/// Blocks run again on the way back.
+#[divan::bench(sample_count = 3)]
+fn lora_checkpointed(bencher: divan::Bencher<'_, '_>) {
+    update(bencher, adapters(1, Keep::Inputs), 1, 1);
+}
+
+/// Two groups of four, each with one prompt, which is fed once per group.
+#[divan::bench(sample_count = 3)]
+fn lora_siblings(bencher: divan::Bencher<'_, '_>) {
+    update(bencher, adapters(1, Keep::Activations), 1, 4);
 }
 
 /// All weights.
-#[divan::bench(sample_count = 5)]
+#[divan::bench(sample_count = 4)]
 fn full(bencher: divan::Bencher<'_, '_>) {
-    let learner = smollm2().map(|model| {
-        Learner::full(model.config, model.weights, 0, "all".into(), settings()).expect("a learner")
-    });
-    update(bencher, learner, 1);
+    update(bencher, whole(Keep::Activations), 1, 1);
+}
+
+/// All weights, blocks run again on the way back.
+#[divan::bench(sample_count = 3)]
+fn full_checkpointed(bencher: divan::Bencher<'_, '_>) {
+    update(bencher, whole(Keep::Inputs), 1, 1);
 }

@@ -184,7 +184,9 @@ impl Trainer {
                     None => {
                         let model = self.model_of(member.policy);
                         let (tokenizer, template) = (&model.tokenizer, &model.template);
-                        learner.weights().save_folder(&path, learner.config(), tokenizer, template, Dtype::F32)
+                        let base = learner.base();
+                        let weights = base.masters().unwrap_or(base.working());
+                        weights.save_folder(&path, learner.config(), tokenizer, template, Dtype::F32)
                     }
                 };
                 saved.map_err(Error::model(&member.name))?;
@@ -252,6 +254,7 @@ impl Trainer {
                     member.optimizer.set_steps(saved.optimizer_steps);
                 }
             }
+            learner.base().publish().map_err(Error::model(&learner.names()))?;
         }
         let Manifest { step, score, state, .. } = manifest;
         Ok(Restored { step, score, state })

@@ -8,8 +8,8 @@ use mas_dsl::workflow::{
     Scenario, Schedule, Tasks, Train, Turns, Workflow,
 };
 use pl_model::{
-    Adapter, ChatTemplate, Config, Family, Layer, Model, Packed, Projection, RopeScaling, Tokenizer, Weights,
-    hidden_states,
+    Adapter, ChatTemplate, Config, Deltas, Family, Layer, Model, NoDeltas, Projection, Rope, RopeScaling,
+    Tokenizer, Weights, causal_attention, transform,
 };
 use pl_record::transition::{Group, Key, Transition};
 use serde_json::Map;
@@ -40,6 +40,7 @@ pub fn train() -> Train {
         normalize: true,
         shuffle_rewards: false,
         token_budget: 32,
+        gradient_checkpointing: false,
         checkpoint_every: 1,
         keep_checkpoints: 2,
         episodes: 4,
@@ -201,6 +202,7 @@ pub fn transition(policy: u32, index: u32, prompt: usize, completion: usize) -> 
         prompt: (0..prompt).map(token).collect(),
         completion: (prompt..prompt + completion).map(token).collect(),
         logprobs: (0..completion).map(|i| -4.0 - (i as f32 + index as f32).sin() * 0.15).collect(),
+        kept: None,
         temperature: 1.0,
         versions: vec![0],
         version: 0,
@@ -223,6 +225,18 @@ pub fn close(got: &Tensor, expected: &Tensor, tolerance: f64) {
     assert!(gap <= tolerance, "they differ by {gap}");
 }
 
+/// One adapter on every row.
+struct Everywhere<'a>(&'a Adapter);
+
+impl Deltas for Everywhere<'_> {
+    fn add(&self, layer: usize, projection: Projection, x: &Tensor, y: Tensor) -> Tensor {
+        match self.0.part(layer, projection) {
+            Some(part) => y + x.matmul(&part.a.tr()).matmul(&part.b.tr()) * self.0.scale(),
+            None => y,
+        }
+    }
+}
+
 /// Logarithms of the distributions that a transition's completion was drawn from, `[tokens, V]`, by the plain
 /// road: its sequence alone, all logits at once, autograd throughout.
 pub fn plain_distributions(
@@ -231,14 +245,23 @@ pub fn plain_distributions(
     adapter: Option<&Adapter>,
     t: &Transition,
 ) -> Tensor {
-    let mut packed = Packed::default();
-    let tokens: Vec<u32> = t.prompt.iter().chain(&t.completion).copied().collect();
-    packed.push(&tokens, adapter.map(|_| 0));
-    let adapters: Vec<&Adapter> = adapter.into_iter().collect();
-    let hidden = hidden_states(config, weights, &adapters, &packed);
+    let ids: Vec<i64> = t.prompt.iter().chain(&t.completion).map(|&id| i64::from(id)).collect();
+    let rope = Rope::new(config, ids.len(), Device::Cpu);
+    let deltas = adapter.map(Everywhere);
+    let deltas: &dyn Deltas = deltas.as_ref().map_or(&NoDeltas, |deltas| deltas);
+    let attend = &mut |_, q: Tensor, k: Tensor, v: Tensor| causal_attention(config, &q, &k, &v);
+    let hidden = transform(config, weights, &Tensor::from_slice(&ids), &rope, deltas, attend);
     let logits = hidden.matmul(&weights.unembed().tr()) / t.temperature;
     let (first, count) = (t.prompt.len() as i64 - 1, t.completion.len() as i64);
-    logits.narrow(0, first, count).log_softmax(-1, Kind::Float)
+    let logits = logits.narrow(0, first, count);
+    let Some(kept) = &t.kept else { return logits.log_softmax(-1, Kind::Float) };
+    let left_out: Vec<bool> = kept
+        .iter()
+        .flat_map(|ids| (0..config.vocab as u32).map(|id| !ids.is_empty() && !ids.contains(&id)))
+        .collect();
+    let left_out = Tensor::from_slice(&left_out).view_as(&logits);
+    // Low enough to vanish, high enough that nothing times it is no number.
+    logits.masked_fill(&left_out, -1e30).log_softmax(-1, Kind::Float)
 }
 
 /// Log-probabilities of a transition's completion, likewise.

@@ -11,6 +11,9 @@
 //! ```text
 //! d/dz = g (onehot(y) - p)        d/dh = Wᵀ (d/dz) / T        d/dW = (d/dz) hᵀ / T
 //! ```
+//!
+//! A token that was drawn from a part of the vocabulary (top-k, top-p, min-p) comes with the ids that its sampler
+//! kept. Its distribution is the softmax over these alone: all other logits count as minus infinity.
 
 use std::ops::Range;
 
@@ -29,6 +32,62 @@ pub struct Rows<'a> {
     pub tokens: &'a Tensor,
     /// `[N]`, the temperature it was sampled with; none where all are 1.
     pub temperatures: Option<&'a Tensor>,
+    /// The ids that each was drawn from; none where all were drawn from the whole vocabulary.
+    pub kept: Option<&'a Kept>,
+}
+
+/// Per row, the ids that a sampler kept, end to end. A row without any was drawn from the whole vocabulary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Where each row's ids begin, and where the last ones end.
+    offsets: Vec<usize>,
+    ids: Vec<i64>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Kept { offsets: vec![0], ids: Vec::new() }
+    }
+}
+
+impl Kept {
+    /// Appends a row.
+    pub fn push(&mut self, ids: &[u32]) {
+        self.ids.extend(ids.iter().map(|id| i64::from(*id)));
+        self.offsets.push(self.ids.len());
+    }
+
+    /// Whether any row has ids.
+    pub fn restricts(&self) -> bool {
+        !self.ids.is_empty()
+    }
+
+    /// Sets the logits of ids that were not kept to minus infinity. `logits` are those of the rows from `first`
+    /// on. Says whether there were any.
+    fn mask(&self, logits: &mut Tensor, first: usize) -> Result<bool, TchError> {
+        let offsets = self.offsets.get(first..).unwrap_or(&[]);
+        let (mut restricted, mut rows) = (Vec::new(), Vec::new());
+        let mut ids = Vec::new();
+        for (row, border) in offsets.windows(2).take(logits.size()[0] as usize).enumerate() {
+            let own = &self.ids[border[0]..border[1]];
+            if own.is_empty() {
+                continue;
+            }
+            restricted.push(row as i64);
+            rows.extend(std::iter::repeat_n(row as i64, own.len()));
+            ids.extend_from_slice(own);
+        }
+        if restricted.is_empty() {
+            return Ok(false);
+        }
+        let device = logits.device();
+        let column = |values: &[i64]| Tensor::f_from_slice(values)?.f_to_device(device);
+        let (restricted, cells) = (column(&restricted)?, [Some(column(&rows)?), Some(column(&ids)?)]);
+        let values = logits.f_index(&cells)?;
+        let _ = logits.f_index_fill_(0, &restricted, f64::NEG_INFINITY)?;
+        let _ = logits.f_index_put_(&cells, &values, false)?;
+        Ok(true)
+    }
 }
 
 /// What comes out.
@@ -50,7 +109,7 @@ pub fn run(
     unembed: &Tensor,
     want_entropy: bool,
     chunk: i64,
-    mut unembed_gradient: Option<&mut Tensor>,
+    unembed_gradient: Option<&Tensor>,
     mut derivative: impl FnMut(Range<i64>, &Tensor) -> Result<Tensor, TchError>,
 ) -> Result<Head, TchError> {
     let (count, width) = rows.hidden.size2()?;
@@ -62,18 +121,22 @@ pub fn run(
         let length = chunk.min(count - start);
         let part = |tensor: &Tensor| tensor.f_narrow(0, start, length);
         let column = |tensor: &Tensor| part(tensor)?.f_unsqueeze(1);
-        let (hidden, temperature, token, mut logits, logp) = no_grad(|| {
+        let (hidden, temperature, token, mut logits, masked, logp) = no_grad(|| {
             let hidden = part(rows.hidden)?;
             let token = column(rows.tokens)?;
             let temperature = rows.temperatures.map(column).transpose()?;
-            let mut logits = hidden.f_mm(&unembed.f_tr()?)?;
+            let mut logits = wide(hidden.f_mm(&unembed.f_tr()?)?)?;
             if let Some(temperature) = &temperature {
                 let _ = logits.f_div_(temperature)?;
             }
+            let masked = match rows.kept {
+                Some(kept) => kept.mask(&mut logits, start as usize)?,
+                None => false,
+            };
             let normalizer = logits.f_logsumexp(-1, true)?;
             let _ = logits.f_sub_(&normalizer)?;
             let logp = logits.f_gather(1, &token, false)?.f_squeeze_dim(1)?;
-            Ok::<_, TchError>((hidden, temperature, token, logits, logp))
+            Ok::<_, TchError>((hidden, temperature, token, logits, masked, logp))
         })?;
         let slope = derivative(start..start + length, &logp)?;
         no_grad(|| {
@@ -81,6 +144,10 @@ pub fn run(
             // `logits` holds normalised log-probabilities by now.
             let mut gradient = if want_entropy {
                 let probabilities = logits.f_exp()?;
+                if masked {
+                    // Nothing times minus infinity is to be nothing.
+                    let _ = logits.f_clamp_min_(f64::from(f32::MIN))?;
+                }
                 let _ = logits.f_mul_(&probabilities)?;
                 entropies.push(logits.f_sum_dim_intlist(-1, false, Kind::Float)?.f_neg()?);
                 probabilities
@@ -92,9 +159,10 @@ pub fn run(
             if let Some(temperature) = &temperature {
                 let _ = gradient.f_div_(temperature)?;
             }
-            part(&hidden_gradient)?.f_copy_(&gradient.f_mm(unembed)?)?;
-            if let Some(total) = unembed_gradient.as_deref_mut() {
-                let _ = total.f_addmm_(&gradient.f_tr()?, &hidden)?;
+            part(&hidden_gradient)?.f_copy_(&gradient.f_to_kind(unembed.kind())?.f_mm(unembed)?)?;
+            if let Some(total) = unembed_gradient {
+                let hidden = hidden.f_to_kind(total.kind())?;
+                let _ = total.shallow_clone().f_addmm_(&gradient.f_tr()?, &hidden)?;
             }
             Ok::<_, TchError>(())
         })?;
@@ -102,6 +170,14 @@ pub fn run(
     }
     let entropy = if want_entropy { Some(Tensor::f_cat(&entropies, 0)?) } else { None };
     Ok(Head { hidden_gradient, entropy })
+}
+
+/// In f32 where it was narrower: a softmax over a vocabulary wants more than 16 bits.
+fn wide(logits: Tensor) -> Result<Tensor, TchError> {
+    match logits.kind() {
+        Kind::Half | Kind::BFloat16 => logits.f_to_kind(Kind::Float),
+        _ => Ok(logits),
+    }
 }
 
 #[cfg(test)]
@@ -121,30 +197,54 @@ mod tests {
         tokens: Tensor,
         temperatures: Tensor,
         weights: Tensor,
+        kept: Kept,
     }
 
     fn case() -> Case {
         tch::manual_seed(3);
         let options = (Kind::Float, Device::Cpu);
+        let tokens = Tensor::randint(VOCABULARY, [ROWS], (Kind::Int64, Device::Cpu));
+        // Every third row has the whole vocabulary; the first of the rest only the token itself.
+        let mut kept = Kept::default();
+        for (row, token) in Vec::<i64>::try_from(&tokens).unwrap().into_iter().enumerate() {
+            let count = if row % 3 == 2 { 0 } else { row as i64 + 1 };
+            kept.push(&(0..count).map(|i| ((token + i * 3) % VOCABULARY) as u32).collect::<Vec<_>>());
+        }
         Case {
+            kept,
             hidden: Tensor::randn([ROWS, WIDTH], options),
             unembed: Tensor::randn([VOCABULARY, WIDTH], options),
-            tokens: Tensor::randint(VOCABULARY, [ROWS], (Kind::Int64, Device::Cpu)),
+            tokens,
             temperatures: Tensor::rand([ROWS], options) + 0.5,
             weights: Tensor::randn([ROWS], options),
         }
     }
 
+    impl Case {
+        /// `[N, V]`: which ids a row's sampler left out.
+        fn left_out(&self) -> Tensor {
+            let mut left_out = vec![false; (ROWS * VOCABULARY) as usize];
+            for (row, border) in self.kept.offsets.windows(2).enumerate() {
+                let own = &self.kept.ids[border[0]..border[1]];
+                for id in 0..VOCABULARY {
+                    left_out[row * VOCABULARY as usize + id as usize] = !own.is_empty() && !own.contains(&id);
+                }
+            }
+            Tensor::from_slice(&left_out).view([ROWS, VOCABULARY])
+        }
+    }
+
     /// The loss is `sum(weights · logp²)`: its derivative depends on the log-probabilities.
-    fn chunked(case: &Case, temperatures: bool, chunk: i64) -> (Tensor, Head, Tensor) {
+    fn chunked(case: &Case, temperatures: bool, kept: bool, chunk: i64) -> (Tensor, Head, Tensor) {
         let rows = Rows {
             hidden: &case.hidden,
             tokens: &case.tokens,
             temperatures: temperatures.then_some(&case.temperatures),
+            kept: kept.then_some(&case.kept),
         };
-        let mut unembed_gradient = case.unembed.zeros_like();
+        let unembed_gradient = case.unembed.zeros_like();
         let mut logps = Vec::new();
-        let head = run(&rows, &case.unembed, true, chunk, Some(&mut unembed_gradient), |range, logp| {
+        let head = run(&rows, &case.unembed, true, chunk, Some(&unembed_gradient), |range, logp| {
             logps.push(logp.shallow_clone());
             let weights = case.weights.narrow(0, range.start, range.end - range.start);
             Ok(weights * logp * 2.0)
@@ -155,15 +255,18 @@ mod tests {
 
     #[test]
     fn equals_autograd_on_the_full_tensor() {
-        for temperatures in [false, true] {
+        for (temperatures, kept) in [(false, false), (true, false), (false, true), (true, true)] {
             let case = case();
-            let (logp, head, unembed_gradient) = chunked(&case, temperatures, 5);
+            let (logp, head, unembed_gradient) = chunked(&case, temperatures, kept, 5);
 
             let hidden = case.hidden.copy().set_requires_grad(true);
             let unembed = case.unembed.copy().set_requires_grad(true);
             let mut logits = hidden.mm(&unembed.tr());
             if temperatures {
                 logits /= case.temperatures.unsqueeze(1);
+            }
+            if kept {
+                logits = logits.masked_fill(&case.left_out(), f64::from(f32::MIN));
             }
             let all = logits.log_softmax(-1, Kind::Float);
             let expected = all.gather(1, &case.tokens.unsqueeze(1), false).squeeze_dim(1);
@@ -180,9 +283,9 @@ mod tests {
     #[test]
     fn chunks_change_nothing_but_rounding() {
         let case = case();
-        let (logp, head, unembed_gradient) = chunked(&case, true, ROWS);
+        let (logp, head, unembed_gradient) = chunked(&case, true, true, ROWS);
         for chunk in [1, 7, ROWS + 9] {
-            let (l, h, u) = chunked(&case, true, chunk);
+            let (l, h, u) = chunked(&case, true, true, chunk);
             close(&l, &logp, 1e-5);
             close(&h.hidden_gradient, &head.hidden_gradient, 1e-4);
             close(&h.entropy.unwrap(), head.entropy.as_ref().unwrap(), 1e-5);
@@ -193,7 +296,7 @@ mod tests {
     #[test]
     fn rows_go_through_in_order_a_chunk_at_a_time() {
         let case = case();
-        let rows = Rows { hidden: &case.hidden, tokens: &case.tokens, temperatures: None };
+        let rows = Rows { hidden: &case.hidden, tokens: &case.tokens, temperatures: None, kept: None };
         let mut sizes = Vec::new();
         let head = run(&rows, &case.unembed, false, 4, None, |range, logp| {
             sizes.push(logp.size()[0]);

@@ -4,19 +4,22 @@
 //! gets the gradient that training it alone would give), or one policy trains the weights themselves.
 //!
 //! The loss of a mini-batch is, per policy, the mean over the completion tokens of its transitions in that
-//! mini-batch. Memory: gradients exist for trained tensors alone; the frozen base never asks for one; the head
-//! runs in chunks ([`crate::head`]).
+//! mini-batch. What sequences of one policy begin with in common goes through the model once ([`crate::packing`]).
+//! Memory: gradients exist for trained tensors alone, and the head runs in chunks ([`crate::head`]);
+//! [`crate::memory`] says how much it comes to.
 
 use mas_dsl::workflow::Train;
-use pl_model::{Adapter, Config, Packed, Weights, hidden_states};
+use pl_model::{Adapter, Config, Dtype, Gradients, Keep, Packed, Pass, Sequence as Tokens, Weights};
 use pl_record::transition::Transition;
 use tch::{Kind, TchError, Tensor};
 
+use crate::base::Base;
 use crate::error::Error;
-use crate::head::{self, Rows};
+use crate::head::{self, Kept, Rows};
 use crate::loss::{Clip, clipped_policy_loss, k3};
 use crate::metrics::{Tally, UpdateMetrics};
 use crate::optimizer::AdamW;
+use crate::packing::Batch;
 use crate::plan::{self, Cut, MiniBatch, Sequence};
 
 /// A transition and how good it was.
@@ -39,6 +42,8 @@ pub struct Settings {
     pub weight_decay: f64,
     /// Largest gradient norm of a policy; 0: any.
     pub max_grad_norm: f64,
+    /// What a forward pass keeps for the backward one.
+    pub keep: Keep,
     /// The run's seed.
     pub seed: u64,
 }
@@ -56,6 +61,7 @@ impl Settings {
             cut,
             weight_decay: train.weight_decay,
             max_grad_norm: train.max_grad_norm,
+            keep: if train.gradient_checkpointing { Keep::Inputs } else { Keep::Activations },
             seed,
         }
     }
@@ -83,8 +89,10 @@ pub type AdapterPolicy = (usize, String, Adapter);
 #[derive(Debug)]
 pub struct Learner {
     config: Config,
-    weights: Weights,
+    base: Base,
     members: Vec<Member>,
+    /// Sums of the current mini-batch, of the weights or of the members' adapters; zero between mini-batches.
+    gradients: Gradients,
     settings: Settings,
 }
 
@@ -103,10 +111,10 @@ impl Planned<'_> {
         self.mini_batches.iter().map(|mini_batch| mini_batch.batches.len() as u64).sum()
     }
 
-    /// Tokens that will be fed to the model, over all passes.
+    /// Tokens that will be fed to the model, over all passes; what sequences of a batch share counts once.
     pub fn fed_tokens(&self) -> u64 {
-        let indices = self.mini_batches.iter().flat_map(|m| m.batches.iter().flatten());
-        indices.map(|&index| self.sequences[index].length as u64).sum()
+        let batches = self.mini_batches.iter().flat_map(|mini_batch| &mini_batch.batches);
+        batches.map(|batch| batch.fed as u64).sum()
     }
 }
 
@@ -122,28 +130,35 @@ impl Learner {
         let members = policies
             .into_iter()
             .map(|(policy, name, adapter)| {
-                adapter.set_trainable(true);
                 let optimizer = AdamW::new(adapter.parameters(), settings.weight_decay)
                     .map_err(Error::torch(format!("optimiser of policy `{name}`")))?;
                 Ok(Member { policy, name, adapter: Some(adapter), version: 0, optimizer })
             })
-            .collect::<Result<_, Error>>()?;
-        Ok(Learner { config, weights, members, settings })
+            .collect::<Result<Vec<_>, Error>>()?;
+        let adapters: Vec<&Adapter> = members.iter().filter_map(|member| member.adapter.as_ref()).collect();
+        let gradients =
+            Gradients::zeros(None, &adapters).map_err(Error::torch("gradients of the adapters"))?;
+        Ok(Learner { config, base: Base::frozen(weights), members, gradients, settings })
     }
 
-    /// A learner of one policy's weights, which are changed in place.
+    /// A learner of one policy's weights, which are changed in place. `dtype` is the number format that they are
+    /// in.
     pub fn full(
         config: Config,
         weights: Weights,
+        dtype: Dtype,
         policy: usize,
         name: String,
         settings: Settings,
     ) -> Result<Self, Error> {
-        weights.set_trainable(true);
-        let optimizer = AdamW::new(weights.parameters(), settings.weight_decay)
+        let base = Base::trained(weights, dtype).map_err(Error::model(&name))?;
+        let trained = base.masters().unwrap_or(base.working());
+        let optimizer = AdamW::new(trained.parameters(), settings.weight_decay)
             .map_err(Error::torch(format!("optimiser of policy `{name}`")))?;
+        let gradients = Gradients::zeros(Some(trained), &[])
+            .map_err(Error::torch(format!("gradients of policy `{name}`")))?;
         let members = vec![Member { policy, name, adapter: None, version: 0, optimizer }];
-        Ok(Learner { config, weights, members, settings })
+        Ok(Learner { config, base, members, gradients, settings })
     }
 
     /// The policies, in the order given.
@@ -151,14 +166,20 @@ impl Learner {
         &self.members
     }
 
+    /// The policies' names, for messages.
+    pub(crate) fn names(&self) -> String {
+        let names: Vec<&str> = self.members.iter().map(|member| member.name.as_str()).collect();
+        names.join("`, `")
+    }
+
     /// The policies, to be restored from a checkpoint.
     pub(crate) fn members_mut(&mut self) -> &mut [Member] {
         &mut self.members
     }
 
-    /// The base weights, or the trained ones of full fine-tuning.
-    pub fn weights(&self) -> &Weights {
-        &self.weights
+    /// The base weights, frozen or trained.
+    pub fn base(&self) -> &Base {
+        &self.base
     }
 
     /// The model's measures.
@@ -213,9 +234,23 @@ impl Learner {
                 "a log-probability, the temperature or the advantage is not a number in its range".into(),
             ));
         }
+        if let Some(kept) = &t.kept {
+            if kept.len() != t.completion.len() {
+                let (tokens, lists) = (t.completion.len(), kept.len());
+                return Err(refuse(format!("{tokens} completion tokens, but {lists} lists of kept ids")));
+            }
+            for (id, kept) in t.completion.iter().zip(kept).filter(|(_, kept)| !kept.is_empty()) {
+                if !kept.contains(id) || kept.iter().any(|&id| i64::from(id) >= self.config.vocab) {
+                    return Err(refuse(format!(
+                        "the ids that token {id} was drawn from are outside of the vocabulary or do not hold it"
+                    )));
+                }
+            }
+        }
         Ok(Sequence {
             // The last token of a completion predicts nothing that is trained on.
-            length: total - 1,
+            tokens: t.prompt.iter().chain(&t.completion).take(total - 1).copied().collect(),
+            prompt: t.prompt.len(),
             lane,
             targets: t.completion.len(),
             advantaged: sample.advantage != 0.0,
@@ -240,9 +275,13 @@ impl Learner {
         }
         for mini_batch in &planned.mini_batches {
             self.mini_batch(planned, mini_batch, rate, &mut tallies, progress).map_err(|source| {
-                let names: Vec<&str> = self.members.iter().map(|m| m.name.as_str()).collect();
-                let doing = format!("update of `{}` in step {}", names.join("`, `"), planned.step);
-                Error::Torch { doing, source }
+                let names = self.names();
+                match source {
+                    pl_model::Error::Torch(source) => {
+                        Error::Torch { doing: format!("update of `{names}` in step {}", planned.step), source }
+                    }
+                    source => Error::Model { policy: names, source },
+                }
             })?;
         }
         let members = self.members.iter_mut().zip(tallies).filter(|(_, tally)| tally.tokens > 0);
@@ -261,34 +300,20 @@ impl Learner {
         rate: f64,
         tallies: &mut [Tally],
         progress: &mut dyn FnMut(),
-    ) -> Result<(), TchError> {
-        let full = self.members.iter().any(|member| member.adapter.is_none());
-        let mut unembed_gradient =
-            if full { Some(tch::no_grad(|| self.weights.unembed().f_zeros_like())?) } else { None };
+    ) -> Result<(), pl_model::Error> {
         for batch in &mini_batch.batches {
-            self.pass(planned, mini_batch, batch, unembed_gradient.as_mut(), tallies)?;
+            self.pass(planned, mini_batch, batch, tallies)?;
             progress();
         }
-        let unembed = self.weights.unembed().data_ptr();
         for (lane, member) in self.members.iter_mut().enumerate() {
             if !mini_batch.trains[lane] {
                 continue;
             }
-            let gradients = member
-                .optimizer
-                .parameters()
-                .map(|(_, parameter)| {
-                    let gradient = parameter.f_grad()?;
-                    let head = unembed_gradient.as_ref().filter(|_| parameter.data_ptr() == unembed);
-                    match (gradient.defined(), head) {
-                        // Tied embeddings have both parts.
-                        (true, Some(head)) => tch::no_grad(|| gradient.shallow_clone().f_add_(head)),
-                        (true, None) => Ok(gradient),
-                        (false, Some(head)) => Ok(head.shallow_clone()),
-                        (false, None) => tch::no_grad(|| parameter.f_zeros_like()),
-                    }
-                })
-                .collect::<Result<Vec<_>, _>>()?;
+            let gradients = match &self.gradients.weights {
+                Some(weights) => weights.parameters(),
+                None => self.gradients.adapters[lane].parameters(),
+            };
+            let gradients = gradients.into_iter().map(|(_, gradient)| gradient).collect();
             let stepped = member.optimizer.step(gradients, rate, self.settings.max_grad_norm)?;
             let tally = &mut tallies[lane];
             tally.mini_batches += 1;
@@ -303,36 +328,41 @@ impl Learner {
                     "the gradient is not finite; this optimiser step was left out"
                 );
             }
-            for (_, parameter) in member.optimizer.parameters() {
-                parameter.shallow_clone().zero_grad();
-            }
         }
-        Ok(())
+        self.base.publish()
     }
 
-    /// One packed batch: forward, loss, backward. Gradients add up in the parameters, and the head's own in
-    /// `unembed_gradient`.
+    /// One packed batch: forward, loss, backward. Gradients add up in the learner's.
     fn pass(
         &self,
         planned: &Planned<'_>,
         mini_batch: &MiniBatch,
-        batch: &[usize],
-        unembed_gradient: Option<&mut Tensor>,
+        batch: &Batch,
         tallies: &mut [Tally],
-    ) -> Result<(), TchError> {
-        let device = self.weights.device();
-        let mut packed = Packed::default();
+    ) -> Result<(), pl_model::Error> {
+        let weights = self.base.working();
+        let device = weights.device();
+        // Lanes are positions among the members, and so are the spans' adapters.
+        let adapters: Vec<&Adapter> =
+            self.members.iter().filter_map(|member| member.adapter.as_ref()).collect();
+        let sequences: Vec<Tokens<'_>> = batch
+            .members
+            .iter()
+            .map(|&index| {
+                let Sequence { tokens, lane, .. } = &planned.sequences[index];
+                Tokens { tokens, adapter: self.members[*lane].adapter.is_some().then_some(*lane) }
+            })
+            .collect();
+        let (packed, rows_of) = Packed::forest(&sequences);
         let mut lanes = Vec::new();
         let (mut positions, mut tokens) = (Vec::new(), Vec::new());
         let (mut old, mut advantages) = (Vec::new(), Vec::new());
         let (mut shares, mut temperatures) = (Vec::new(), Vec::new());
-        for &index in batch {
-            let Sequence { lane, targets, length, .. } = planned.sequences[index];
+        let mut kept = Kept::default();
+        for (&index, rows_of) in batch.members.iter().zip(&rows_of) {
+            let &Sequence { lane, targets, prompt, .. } = &planned.sequences[index];
             let Sample { transition: t, advantage } = planned.samples[index];
-            let first = packed.tokens.len() + t.prompt.len() - 1;
-            let fed: Vec<u32> = t.prompt.iter().chain(&t.completion).take(length).copied().collect();
-            packed.push(&fed, self.members[lane].adapter.is_some().then_some(lane));
-            positions.extend((0..targets).map(|i| (first + i) as i64));
+            positions.extend(rows_of[prompt - 1..].iter().map(|row| *row as i64));
             tokens.extend(t.completion.iter().map(|&id| i64::from(id)));
             old.extend_from_slice(&t.logprobs);
             let rows = || std::iter::repeat_n(1.0f32, targets);
@@ -341,6 +371,10 @@ impl Learner {
             // Greedy completions carry log-probabilities of the plain softmax.
             let temperature = if t.temperature == 0.0 { 1.0 } else { t.temperature as f32 };
             temperatures.extend(rows().map(|one| one * temperature));
+            match &t.kept {
+                Some(lists) => lists.iter().for_each(|ids| kept.push(ids)),
+                None => (0..targets).for_each(|_| kept.push(&[])),
+            }
             lanes.extend(std::iter::repeat_n(lane, targets));
         }
         let column = |values: &[f32]| Tensor::f_from_slice(values)?.f_to_device(device);
@@ -350,20 +384,21 @@ impl Learner {
         let temperatures =
             if temperatures.iter().all(|&t| t == 1.0) { None } else { Some(column(&temperatures)?) };
 
-        // Lanes are positions among the members, and so are the spans' adapters.
-        let adapters: Vec<&Adapter> =
-            self.members.iter().filter_map(|member| member.adapter.as_ref()).collect();
-        let hidden =
-            hidden_states(&self.config, &self.weights, &adapters, &packed).f_index_select(0, &positions)?;
-        let detached = hidden.f_detach()?;
-        let rows = Rows { hidden: &detached, tokens: &tokens, temperatures: temperatures.as_ref() };
+        let pass = Pass::forward(&self.config, weights, &adapters, &packed, self.settings.keep)?;
+        let hidden = pass.hidden().f_index_select(0, &positions)?;
+        let rows = Rows {
+            hidden: &hidden,
+            tokens: &tokens,
+            temperatures: temperatures.as_ref(),
+            kept: kept.restricts().then_some(&kept),
+        };
         let mut measured = Measured::default();
         let head = head::run(
             &rows,
-            self.weights.unembed(),
+            weights.unembed(),
             mini_batch.epoch == 0,
             head::CHUNK,
-            unembed_gradient,
+            self.gradients.weights.as_ref().map(Weights::unembed),
             |range, logp| {
                 let part = |all: &Tensor| all.f_narrow(0, range.start, range.end - range.start);
                 let old = part(&old)?;
@@ -379,9 +414,12 @@ impl Learner {
                 leaf.f_grad()
             },
         )?;
-        hidden.f_mul(&head.hidden_gradient)?.f_sum(Kind::Float)?.f_backward()?;
+        let mut gradient = pass.hidden().f_zeros_like()?;
+        // Sequences may read one row: completions that begin alike.
+        let _ = gradient.f_index_add_(0, &positions, &head.hidden_gradient)?;
+        pass.backward(&gradient, &self.gradients)?;
         measured.entropy = head.entropy;
-        measured.tally(&lanes, tallies)
+        Ok(measured.tally(&lanes, tallies)?)
     }
 }
 

@@ -6,6 +6,7 @@
 //! memory, [`optimizer`] is AdamW.
 
 pub mod advantage;
+pub mod base;
 pub mod checkpoint;
 mod error;
 #[cfg(test)]
@@ -14,6 +15,7 @@ pub mod head;
 pub mod learner;
 pub mod loss;
 pub mod lr;
+pub mod memory;
 pub mod metrics;
 pub mod optimizer;
 pub mod packing;

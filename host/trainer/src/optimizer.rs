@@ -14,6 +14,9 @@ use tch::{Kind, TchError, Tensor, no_grad};
 const BETA: (f64, f64) = (0.9, 0.999);
 /// Keeps the quotient finite where no gradient was ever seen.
 const EPSILON: f64 = 1e-8;
+/// Elements that a step goes through at a time: parameter, gradient, mean, square and a temporary of so many fit
+/// in a core's cache, so that memory is read and written once and not once per operation.
+const STRETCH: i64 = 1 << 16;
 /// Added to the norm in the clipping quotient.
 const NORM_EPSILON: f64 = 1e-6;
 
@@ -73,10 +76,10 @@ impl AdamW {
     /// One step along `gradients` (one per parameter, in order), scaled down to a global norm of at most
     /// `max_norm` (0: as they are). A gradient that is not finite changes nothing.
     ///
-    /// Gradients are used up: their contents are undefined afterwards.
+    /// Gradients are used up: they are zero afterwards, ready to be added to again.
     pub fn step(
         &mut self,
-        mut gradients: Vec<Tensor>,
+        gradients: Vec<Tensor>,
         rate: f64,
         max_norm: f64,
     ) -> Result<Stepped, TchError> {
@@ -84,27 +87,32 @@ impl AdamW {
         no_grad(|| {
             let grad_norm = global_norm(&gradients)?;
             if !grad_norm.is_finite() {
+                for mut gradient in gradients {
+                    let _ = gradient.f_zero_()?;
+                }
                 return Ok(Stepped { grad_norm, applied: false });
             }
-            let scale = clip_scale(grad_norm, max_norm);
             self.steps += 1;
             let t = self.steps as f64;
-            let (first, second) = (1.0 - BETA.0.powf(t), 1.0 - BETA.1.powf(t));
-            for (slot, gradient) in self.slots.iter_mut().zip(&mut gradients) {
-                if scale != 1.0 {
-                    let _ = gradient.f_mul_scalar_(scale)?;
+            let factors = Factors {
+                scale: clip_scale(grad_norm, max_norm),
+                rate: rate / (1.0 - BETA.0.powf(t)),
+                spread: (1.0 - BETA.1.powf(t)).sqrt(),
+            };
+            for (slot, gradient) in self.slots.iter().zip(&gradients) {
+                let keep = if slot.decays { 1.0 - rate * self.weight_decay } else { 1.0 };
+                let flat = |tensor: &Tensor| tensor.f_view([-1]);
+                let all = [&slot.parameter, &slot.mean, &slot.square, gradient].map(flat);
+                let [parameter, mean, square, gradient] = all;
+                let (parameter, mean, square, gradient) = (parameter?, mean?, square?, gradient?);
+                let count = gradient.size()[0];
+                let mut start = 0;
+                while start < count {
+                    let length = STRETCH.min(count - start);
+                    let part = |tensor: &Tensor| tensor.f_narrow(0, start, length);
+                    factors.step(part(&parameter)?, part(&mean)?, part(&square)?, part(&gradient)?, keep)?;
+                    start += length;
                 }
-                if slot.decays && self.weight_decay != 0.0 {
-                    let _ = slot.parameter.f_mul_scalar_(1.0 - rate * self.weight_decay)?;
-                }
-                let _ = slot.mean.f_lerp_(gradient, 1.0 - BETA.0)?;
-                let _ = gradient.f_mul_(&gradient.shallow_clone())?;
-                let _ = slot.square.f_lerp_(gradient, 1.0 - BETA.1)?;
-                // The gradient's memory is reused for the denominator, then for the step itself.
-                gradient.f_copy_(&slot.square)?;
-                let _ = gradient.f_sqrt_()?.f_div_scalar_(second.sqrt())?.f_add_scalar_(EPSILON)?;
-                let _ = gradient.f_reciprocal_()?.f_mul_(&slot.mean)?.f_mul_scalar_(-rate / first)?;
-                let _ = slot.parameter.f_add_(gradient)?;
             }
             Ok(Stepped { grad_norm, applied: true })
         })
@@ -126,6 +134,41 @@ impl AdamW {
     /// Takes up the step count of a saved state whose tensors were copied into those of [`AdamW::state`].
     pub fn set_steps(&mut self, steps: u64) {
         self.steps = steps;
+    }
+}
+
+/// What a step's formula has in common for all elements.
+struct Factors {
+    /// Of the gradients, for clipping.
+    scale: f64,
+    /// The rate over the mean's correction.
+    rate: f64,
+    /// Square root of the square's correction.
+    spread: f64,
+}
+
+impl Factors {
+    fn step(
+        &self,
+        mut parameter: Tensor,
+        mut mean: Tensor,
+        mut square: Tensor,
+        mut gradient: Tensor,
+        keep: f64,
+    ) -> Result<(), TchError> {
+        if self.scale != 1.0 {
+            let _ = gradient.f_mul_scalar_(self.scale)?;
+        }
+        if keep != 1.0 {
+            let _ = parameter.f_mul_scalar_(keep)?;
+        }
+        let _ = mean.f_lerp_(&gradient, 1.0 - BETA.0)?;
+        let _ = square.f_lerp_(&gradient.f_square()?, 1.0 - BETA.1)?;
+        let mut divisor = square.f_sqrt()?;
+        let _ = divisor.f_div_scalar_(self.spread)?.f_add_scalar_(EPSILON)?;
+        let _ = parameter.f_add_(&mean.f_div(&divisor)?.f_mul_scalar(-self.rate)?)?;
+        let _ = gradient.f_zero_()?;
+        Ok(())
     }
 }
 
@@ -182,7 +225,8 @@ mod tests {
         for round in 0..20 {
             let gradient: Vec<f64> = (0..4).map(|i| f64::sin(f64::from(round * 4 + i))).collect();
             let tensor = Tensor::from_slice(&gradient).to_kind(Kind::Float).reshape([2, 2]);
-            let stepped = optimizer.step(vec![tensor], 0.01, 0.0).unwrap();
+            let stepped = optimizer.step(vec![tensor.shallow_clone()], 0.01, 0.0).unwrap();
+            assert_eq!(values(&tensor), [0.0; 4], "gradients are zero afterwards");
             reference.step(&gradient, 0.01, 0.1);
             let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
             assert!((stepped.grad_norm - norm).abs() < 1e-6 && stepped.applied);

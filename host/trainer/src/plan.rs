@@ -6,14 +6,16 @@
 
 use rand::seq::SliceRandom;
 
-use crate::packing::{Item, pack};
+use crate::packing::{Batch, Item, pack};
 use crate::stream;
 
 /// A transition, as far as planning goes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Sequence {
-    /// Tokens fed to the model.
-    pub length: usize,
+    /// Tokens fed to the model, prompt first.
+    pub tokens: Vec<u32>,
+    /// Tokens of the prompt.
+    pub prompt: usize,
     /// Position of the policy within the learner.
     pub lane: usize,
     /// Completion tokens, which the loss is a mean over.
@@ -42,8 +44,8 @@ pub struct MiniBatch {
     pub targets: Vec<usize>,
     /// Per lane: whether there is a gradient at all.
     pub trains: Vec<bool>,
-    /// Indices into the sequences, advantaged ones only.
-    pub batches: Vec<Vec<usize>>,
+    /// What goes through the model together: indices into the sequences, advantaged ones only.
+    pub batches: Vec<Batch>,
 }
 
 /// The mini-batches of one update, in the order in which they run.
@@ -73,14 +75,17 @@ pub fn plan(seed: u64, step: u64, lanes: &[&str], sequences: &[Sequence], cut: C
                 trains[sequence.lane] |= sequence.advantaged;
             }
             members.retain(|&index| sequences[index].advantaged);
-            let items: Vec<Item> = members
+            let items: Vec<Item<'_>> = members
                 .iter()
-                .map(|&index| Item { length: sequences[index].length, lane: sequences[index].lane })
+                .map(|&index| {
+                    let Sequence { tokens, prompt, lane, .. } = &sequences[index];
+                    Item { tokens, prompt: *prompt, lane: *lane }
+                })
                 .collect();
-            let batches: Vec<Vec<usize>> = pack(&items, cut.token_budget)
-                .into_iter()
-                .map(|batch| batch.into_iter().map(|item| members[item]).collect())
-                .collect();
+            let mut batches = pack(&items, cut.token_budget);
+            for index in batches.iter_mut().flat_map(|batch| &mut batch.members) {
+                *index = members[*index];
+            }
             if !batches.is_empty() {
                 plan.push(MiniBatch { epoch, targets, trains, batches });
             }
@@ -96,7 +101,13 @@ mod tests {
     use super::*;
 
     fn sequence(lane: usize, length: usize, advantaged: bool) -> Sequence {
-        Sequence { length, lane, targets: length / 2, advantaged }
+        let (tokens, prompt) = (vec![7; length], length - length / 2);
+        Sequence { tokens, prompt, lane, targets: length / 2, advantaged }
+    }
+
+    /// The sequences of a mini-batch, in the order of its batches.
+    fn members(mini_batch: &MiniBatch) -> impl Iterator<Item = usize> {
+        mini_batch.batches.iter().flat_map(|batch| batch.members.iter().copied())
     }
 
     #[test]
@@ -107,12 +118,12 @@ mod tests {
         assert_eq!(plan.len(), 1);
         assert_eq!(plan[0].targets, [15, 15]);
         assert_eq!(plan[0].trains, [true, false]);
-        assert_eq!(plan[0].batches, [vec![0]]);
+        assert_eq!(plan[0].batches, [Batch { members: vec![0], fed: 10 }]);
     }
 
     #[test]
     fn epochs_are_dealt_anew_and_steps_too() {
-        let sequences = [sequence(0, 10, true); 32];
+        let sequences = vec![sequence(0, 10, true); 32];
         let cut = Cut { epochs: 2, mini_batches: 4, token_budget: 1000 };
         let first = plan(1, 0, &["a"], &sequences, cut);
         assert_eq!(first, plan(1, 0, &["a"], &sequences, cut));
@@ -136,7 +147,7 @@ mod tests {
                 let mut seen: Vec<usize> = plan
                     .iter()
                     .filter(|m| m.epoch == epoch)
-                    .flat_map(|m| m.batches.iter().flatten().copied())
+                    .flat_map(members)
                     .collect();
                 seen.sort_unstable();
                 let expected: Vec<usize> =
@@ -145,7 +156,7 @@ mod tests {
             }
             for mini_batch in &plan {
                 for lane in 0..3 {
-                    let computed = mini_batch.batches.iter().flatten().any(|&i| sequences[i].lane == lane);
+                    let computed = members(mini_batch).any(|i| sequences[i].lane == lane);
                     prop_assert_eq!(mini_batch.trains[lane], computed);
                 }
             }
@@ -159,14 +170,13 @@ mod tests {
             let cut = Cut { epochs: 2, mini_batches: 3, token_budget: 10_000 };
             let alone: Vec<Sequence> = own.iter().map(|&n| sequence(0, n, true)).collect();
             let mut both: Vec<Sequence> = other.iter().map(|&n| sequence(1, n, true)).collect();
-            both.extend(alone.iter().copied());
+            both.extend(alone.iter().cloned());
             let lengths = |plan: &[MiniBatch], sequences: &[Sequence]| -> Vec<Vec<usize>> {
                 plan.iter()
                     .map(|m| {
-                        let indices = m.batches.iter().flatten();
-                        let mut own: Vec<usize> = indices
-                            .filter(|&&i| sequences[i].lane == 0)
-                            .map(|&i| sequences[i].length)
+                        let mut own: Vec<usize> = members(m)
+                            .filter(|&i| sequences[i].lane == 0)
+                            .map(|i| sequences[i].tokens.len())
                             .collect();
                         own.sort_unstable();
                         own

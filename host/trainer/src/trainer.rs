@@ -152,8 +152,9 @@ impl Trainer {
             for (index, base) in full {
                 let Model { config, weights, .. } = &bases[base];
                 let name = workflow.policies[index].name.clone();
-                learners
-                    .push((base, Learner::full(config.clone(), weights.shallow(), index, name, settings)?));
+                let (config, weights) = (config.clone(), weights.shallow());
+                let learner = Learner::full(config, weights, Dtype::F32, index, name, settings)?;
+                learners.push((base, learner));
             }
         }
         for (learner, (base, trained)) in learners.iter().enumerate() {

@@ -4,7 +4,7 @@ use pl_model::Projection;
 
 use super::*;
 use crate::fixtures::{
-    adapter, close, config, plain_distributions, plain_logprobs, same_bits, sampled_from, train, transition,
+    VOCABULARY, adapter, close, config, plain_distributions, plain_logprobs, same_bits, sampled_from, train, transition,
     weights,
 };
 
@@ -87,7 +87,7 @@ fn full_gradients_equal_plain_autograd() {
 
         // 20 tokens: several packed batches, and one sequence near the budget.
         let mut learner =
-            Learner::full(config.clone(), weights.copy(), 0, "all".into(), settings(20)).unwrap();
+            Learner::full(config.clone(), weights.copy(), Dtype::F32, 0, "all".into(), settings(20)).unwrap();
         let metrics = run(&mut learner, &samples);
         assert!((metrics[0].loss - loss.double_value(&[])).abs() < 1e-5);
         let got = gradients(&learner.members()[0]);
@@ -141,6 +141,96 @@ fn adapters_in_one_pass_get_the_gradients_of_training_apart() {
             close(got, &parameter.grad(), 3e-6);
         }
     }
+}
+
+/// Two groups of four with a prompt each; completions of a group begin alike, some for long enough to share that.
+fn siblings(config: &Config, weights: &Weights, adapter: &Adapter, policy: u32) -> Vec<(Transition, f64)> {
+    (0..8)
+        .map(|i: u32| {
+            let mut t = transition(policy, i, 1, 4 + i as usize);
+            let group = transition(policy, 20 + i / 4, 30, 18);
+            t.prompt = group.prompt;
+            let agreed = if i % 2 == 0 { 18 } else { 3 };
+            t.completion.splice(0..0, group.completion[..agreed].iter().copied());
+            let advantage = [1.2, -0.7, 0.4, -1.1][i as usize % 4];
+            (sampled_from(config, weights, Some(adapter), t, 0.3), advantage)
+        })
+        .collect()
+}
+
+#[test]
+fn shared_prompts_give_the_gradients_of_prompts_apart() {
+    let config = config(true);
+    let weights = weights(&config, 14);
+    let adapters = [adapter(&config, 10), adapter(&config, 11)];
+    let samples: Vec<_> =
+        (0..2).map(|i| siblings(&config, &weights, &adapters[i], i as u32)).collect();
+    let mixed: Vec<_> = samples.concat();
+    let apart: usize = mixed.iter().map(|(t, _)| t.prompt.len() + t.completion.len() - 1).sum();
+    // All in one batch, a few batches with families cut, and with blocks run again.
+    for (budget, checkpointing, most) in [(1000, false, 0.52), (90, false, 0.75), (1000, true, 0.52)] {
+        let keep = if checkpointing { Keep::Inputs } else { Keep::Activations };
+        let settings = Settings { keep, ..settings(budget) };
+        let members = adapters.iter().enumerate();
+        let members = members.map(|(i, adapter)| (i, format!("p{i}"), adapter.copy())).collect();
+        let mut learner =
+            Learner::adapters(config.clone(), weights.shallow(), members, settings).unwrap();
+        let all = mixed.iter().map(|(transition, advantage)| Sample { transition, advantage: *advantage });
+        let fed = learner.plan(0, all.collect()).unwrap().fed_tokens();
+        assert!((fed as f64) < apart as f64 * most, "{fed} of {apart}");
+        let metrics = run(&mut learner, &mixed);
+        for (i, adapter) in adapters.iter().enumerate() {
+            let reference = adapter.copy();
+            reference.set_trainable(true);
+            let loss = plain_loss(&config, &weights, Some(&reference), &samples[i]);
+            loss.backward();
+            assert!((metrics[i].loss - loss.double_value(&[])).abs() < 1e-5);
+            // What training measures is what sampling would: the log-probabilities are those of prompts apart.
+            assert!((metrics[i].max_logprob_gap.unwrap() - 0.3).abs() < 0.02);
+            for ((name, got), (_, parameter)) in
+                gradients(&learner.members()[i]).iter().zip(reference.parameters())
+            {
+                assert!(parameter.grad().abs().max().double_value(&[]) > 1e-5, "{name} has no gradient");
+                close(got, &parameter.grad(), 3e-6);
+            }
+        }
+    }
+}
+
+#[test]
+fn ids_that_a_sampler_kept_are_what_is_normalised_over() {
+    let config = config(true);
+    let weights = weights(&config, 15);
+    let adapter = adapter(&config, 12);
+    let mut samples = samples(&config, &weights, Some(&adapter), 0);
+    for (i, (t, _)) in samples.iter_mut().enumerate() {
+        // Some transitions and some tokens were drawn from the whole vocabulary.
+        t.kept = (i != 1).then(|| {
+            let list = |(at, &id): (usize, &u32)| -> Vec<u32> {
+                let count = if at % 3 == 2 { 0 } else { 1 + at as u32 * 4 };
+                (0..count).map(|k| (id + k * 5) % VOCABULARY as u32).collect()
+            };
+            t.completion.iter().enumerate().map(list).collect()
+        });
+        *t = sampled_from(&config, &weights, Some(&adapter), t.clone(), 0.0);
+    }
+    let members = vec![(0, "p".into(), adapter.copy())];
+    let mut learner =
+        Learner::adapters(config.clone(), weights.shallow(), members, settings(64)).unwrap();
+    let metrics = run(&mut learner, &samples).remove(0);
+    assert!(metrics.max_logprob_gap.unwrap() < 1e-5, "{metrics:?}");
+    let reference = adapter.copy();
+    reference.set_trainable(true);
+    plain_loss(&config, &weights, Some(&reference), &samples).backward();
+    for ((_, got), (_, parameter)) in gradients(&learner.members()[0]).iter().zip(reference.parameters()) {
+        close(got, &parameter.grad(), 1e-5);
+    }
+    let mut entropy = 0.0;
+    for (t, _) in samples.iter().filter(|(_, advantage)| *advantage != 0.0) {
+        let logp = plain_distributions(&config, &weights, Some(&adapter), t);
+        entropy -= (logp.exp() * logp).sum(Kind::Double).double_value(&[]);
+    }
+    assert!((metrics.entropy.unwrap() - entropy / 33.0).abs() < 1e-4);
 }
 
 #[test]
@@ -275,11 +365,11 @@ fn probability_moves_to_the_tokens_with_advantage() {
             let adapter = Adapter::new(&config, 3, 6.0, &Projection::ALL, [8; 32]).unwrap();
             Learner::adapters(config.clone(), weights, vec![(0, "p".into(), adapter)], settings).unwrap()
         } else {
-            Learner::full(config.clone(), weights, 0, "p".into(), settings).unwrap()
+            Learner::full(config.clone(), weights, Dtype::F32, 0, "p".into(), settings).unwrap()
         };
         // One prompt, six arms; the third is worth choosing.
         let arms = |learner: &Learner| -> Vec<Transition> {
-            let (weights, adapter) = (learner.weights(), learner.members()[0].adapter.as_ref());
+            let (weights, adapter) = (learner.base().working(), learner.members()[0].adapter.as_ref());
             let arm = |i| {
                 let mut t = transition(0, 0, 4, 1);
                 t.key.branch = i;
@@ -325,6 +415,8 @@ fn bad_transitions_are_refused_by_name_before_anything_changes() {
         (with(|t| t.logprobs.truncate(2)), 1.0, "5 completion tokens, but 2 log-probabilities"),
         (with(|t| t.completion[1] = 61), 1.0, "token 61 is outside"),
         (with(|t| t.prompt = vec![1; 124]), 1.0, "129 tokens, but the model has only 128 positions"),
+        (with(|t| t.kept = Some(vec![Vec::new(); 4])), 1.0, "5 completion tokens, but 4 lists of kept ids"),
+        (with(|t| t.kept = Some(vec![vec![61]; 5])), 1.0, "are outside of the vocabulary or do not hold it"),
         (with(|t| t.logprobs[0] = f32::NAN), 1.0, "not a number in its range"),
         (with(|t| t.logprobs[0] = 0.5), 1.0, "not a number in its range"),
         (with(|t| t.temperature = -1.0), 1.0, "not a number in its range"),
