@@ -1,0 +1,219 @@
+//! Kernels' sources to machine code, with NVRTC. It needs no GPU.
+
+use std::ffi::{CStr, CString};
+use std::path::{Path, PathBuf};
+
+use cudarc::nvrtc::{result, sys};
+
+use super::{Error, library};
+
+/// The source of some kernels.
+#[derive(Debug)]
+pub struct Source {
+    /// For messages.
+    pub name: &'static str,
+    /// CUDA C++ that includes nothing. `primitives.cu` goes before it.
+    pub text: &'static str,
+}
+
+impl Source {
+    /// The whole text that is compiled.
+    fn whole(&self) -> String {
+        format!("{}\n{}", include_str!("primitives.cu"), self.text)
+    }
+}
+
+/// NVRTC, found and loaded.
+#[derive(Debug)]
+pub struct Compiler {
+    version: (i32, i32),
+}
+
+impl Compiler {
+    /// Looks for NVRTC in `folders`, then where the system looks for libraries.
+    ///
+    /// # Errors
+    /// [`Error::NoCompiler`] where it is nowhere, [`Error::Library`] where it can't be loaded.
+    pub fn find(folders: &[PathBuf]) -> Result<Self, Error> {
+        for folder in folders {
+            let nvrtc = folder.join("libnvrtc.so.13");
+            if !nvrtc.is_file() {
+                continue;
+            }
+            // It loads these itself, but looks only where the system looks for libraries.
+            for builtins in builtins(folder) {
+                library::load(&builtins)?;
+            }
+            library::load(&nvrtc)?;
+            break;
+        }
+        // SAFETY: loads NVRTC, which does nothing by being loaded; found by name if it is loaded already.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(Error::NoCompiler { folders: folders.to_vec() });
+        }
+        let mut version = (0, 0);
+        // SAFETY: writes two integers.
+        unsafe { sys::nvrtcVersion(&raw mut version.0, &raw mut version.1) }
+            .result()
+            .map_err(Error::call("ask NVRTC for its version"))?;
+        Ok(Self { version })
+    }
+
+    /// Machine code (a cubin) of a source for an architecture, as in `sm_90`: from the folder `cache` where there is
+    /// one and it was compiled before, with the same NVRTC.
+    ///
+    /// # Errors
+    /// [`Error::Compile`] with NVRTC's log.
+    pub fn compile(&self, source: &Source, arch: &str, cache: Option<&Path>) -> Result<Vec<u8>, Error> {
+        let text = source.whole();
+        let options = [format!("--gpu-architecture={arch}"), "--std=c++17".to_owned()];
+        let entry = cache.map(|folder| Entry::new(folder, &text, &options, self.version));
+        if let Some(code) = entry.as_ref().and_then(Entry::get) {
+            return Ok(code);
+        }
+        let code = compile(&text, &options).map_err(|reason| Error::Compile {
+            name: source.name,
+            arch: arch.to_owned(),
+            reason,
+        })?;
+        if let Some(entry) = entry {
+            entry.put(&code);
+        }
+        Ok(code)
+    }
+}
+
+fn builtins(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.path());
+    files.filter(|path| path.to_string_lossy().contains("/libnvrtc-builtins.so")).collect()
+}
+
+/// A program of NVRTC's, destroyed when dropped.
+struct Program(sys::nvrtcProgram);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: it was created and is destroyed once.
+        let _ = unsafe { result::destroy_program(self.0) };
+    }
+}
+
+fn compile(text: &str, options: &[String]) -> Result<Vec<u8>, String> {
+    let text = CString::new(text).map_err(|e| e.to_string())?;
+    let program = Program(result::create_program(&text, None).map_err(|e| e.to_string())?);
+    // SAFETY: the program was created and not destroyed, here and below.
+    if let Err(error) = unsafe { result::compile_program(program.0, options) } {
+        let log = unsafe { result::get_program_log(program.0) }.unwrap_or_default();
+        let log: Vec<u8> = log.into_iter().map(|c| c as u8).collect();
+        let log = CStr::from_bytes_until_nul(&log).map(CStr::to_string_lossy).unwrap_or_default();
+        return Err(format!("{error}\n{log}"));
+    }
+    let mut size = 0;
+    unsafe { sys::nvrtcGetCUBINSize(program.0, &raw mut size) }.result().map_err(|e| e.to_string())?;
+    let mut code = vec![0u8; size];
+    // SAFETY: `code` has as many bytes as were asked for.
+    unsafe { sys::nvrtcGetCUBIN(program.0, code.as_mut_ptr().cast()) }.result().map_err(|e| e.to_string())?;
+    Ok(code)
+}
+
+/// A file of the cache: a BLAKE3 hash of the code, then the code. It is named by everything that the code depends on.
+/// Whoever can write the folder can run code on this user's device, so it must belong to the user alone.
+struct Entry(PathBuf);
+
+impl Entry {
+    fn new(folder: &Path, text: &str, options: &[String], version: (i32, i32)) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(text.as_bytes());
+        for option in options {
+            hasher.update(&[0]).update(option.as_bytes());
+        }
+        let hash = &hasher.finalize().to_hex()[..32];
+        Self(folder.join(format!("{hash}-{}.{}.cubin", version.0, version.1)))
+    }
+
+    /// None where there is none, or a damaged one.
+    fn get(&self) -> Option<Vec<u8>> {
+        let mut file = std::fs::read(&self.0).ok()?;
+        let sum: [u8; 32] = file.get(..32)?.try_into().ok()?;
+        file.drain(..32);
+        (blake3::hash(&file) == sum).then_some(file)
+    }
+
+    /// Appears whole or not at all. A disk that is full costs the next start its time and nothing else.
+    fn put(&self, code: &[u8]) {
+        let write = || -> std::io::Result<()> {
+            if let Some(folder) = self.0.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            let partial = self.0.with_extension(format!("partial-{}", std::process::id()));
+            std::fs::write(&partial, [blake3::hash(code).as_bytes(), code].concat())?;
+            std::fs::rename(&partial, &self.0)
+        };
+        let _ = write();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::{Settings, head};
+
+    /// NVRTC as set-up leaves it.
+    fn compiler() -> Option<Compiler> {
+        let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let cache = of("PL_HOST_CACHE")
+            .or_else(|| of("XDG_CACHE_HOME").map(|p| p.join("pl-host")))
+            .or_else(|| of("HOME").map(|p| p.join(".cache/pl-host")))?;
+        match Compiler::find(&Settings::new(&cache).nvrtc) {
+            Ok(compiler) => Some(compiler),
+            Err(error @ Error::NoCompiler { .. }) => {
+                eprintln!("skipped: {error}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn every_kernel_compiles_without_a_gpu() {
+        let Some(compiler) = compiler() else { return };
+        for arch in ["sm_80", "sm_90a"] {
+            let code = compiler.compile(&head::SOURCE, arch, None).unwrap();
+            assert_eq!(&code[..4], b"\x7fELF", "{arch}: machine code");
+            for kernel in head::KERNELS {
+                let section = format!(".text.{}\0", kernel.name);
+                let found = code.windows(section.len()).any(|bytes| bytes == section.as_bytes());
+                assert!(found, "{arch}: {} is missing", kernel.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_compiled_is_kept_and_what_is_damaged_is_compiled_anew() {
+        let Some(compiler) = compiler() else { return };
+        let source =
+            Source { name: "one.cu", text: "extern \"C\" __global__ void one(int* to) { *to = 1; }" };
+        let folder = tempfile::tempdir().unwrap();
+        let cache = folder.path().join("kernels");
+        let compile = || compiler.compile(&source, "sm_80", Some(&cache)).unwrap();
+        let code = compile();
+        let file = std::fs::read_dir(&cache).unwrap().next().unwrap().unwrap().path();
+        // Another program under the entry's name, with the right sum: it comes back, so nothing was compiled.
+        std::fs::write(&file, [blake3::hash(b"other").as_bytes().as_slice(), b"other"].concat()).unwrap();
+        assert_eq!(compile(), b"other");
+        std::fs::write(&file, "damaged").unwrap();
+        assert_eq!(compile(), code);
+        assert_eq!(compile(), code);
+        compiler.compile(&source, "sm_90", Some(&cache)).unwrap();
+        assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 2, "an architecture each");
+    }
+
+    #[test]
+    fn a_wrong_source_is_an_error_with_the_log() {
+        let Some(compiler) = compiler() else { return };
+        let source = Source { name: "wrong.cu", text: "__global__ void wrong() { nothing(); }" };
+        let said = compiler.compile(&source, "sm_80", None).unwrap_err().to_string();
+        assert!(said.starts_with("NVRTC can't compile wrong.cu for sm_80: "), "{said}");
+        assert!(said.contains("nothing"), "{said}");
+    }
+}

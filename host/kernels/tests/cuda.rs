@@ -1,0 +1,90 @@
+//! The kernels on a real device: skipped where there is none.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test crate: a panic is how a test fails")]
+
+use pl_kernels::cuda::device::{ThisMachine, Wish, choose};
+use pl_kernels::cuda::head::{Fused, Rows, TokenHead, Twin};
+use pl_kernels::cuda::{Settings, open, opened};
+use tch::{Cuda, Device, Kind, Tensor};
+
+/// The first device, with libtorch's CUDA half loaded.
+fn device() -> Option<Device> {
+    match choose(Wish::Cuda, &ThisMachine) {
+        Ok(choice) => Some(choice.device),
+        Err(refusal) => {
+            eprintln!("skipped: no CUDA device: {refusal}");
+            None
+        }
+    }
+}
+
+fn settings() -> Settings {
+    let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
+    let cache = of("PL_HOST_CACHE").or_else(|| of("HOME").map(|home| home.join(".cache/pl-host"))).unwrap();
+    Settings::new(&cache)
+}
+
+fn assert_close(got: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
+    let (got, expected) = (got.to_kind(Kind::Double), expected.to_kind(Kind::Double));
+    let scale = expected.abs().max().double_value(&[]).max(1.0);
+    let difference = (got - expected).abs().max().double_value(&[]);
+    assert!(difference <= tolerance * scale, "{what}: {difference} of {scale}");
+}
+
+#[test]
+fn kernels_equal_the_twin_on_the_device() {
+    let Some(device) = device() else { return };
+    let kernels = open(0, &settings()).unwrap();
+    assert!(opened(device).is_some());
+    let fused = Fused::new(kernels);
+    let shapes = [(1, 8, 1), (3, 33, 130), (130, 40, 257), (257, 576, 49_152), (1000, 2048, 20_001)];
+    for kind in [Kind::Float, Kind::BFloat16] {
+        for (rows, width, vocabulary) in shapes {
+            let options = (Kind::Float, device);
+            let hidden = (Tensor::randn([rows, width], options) * (9.0 / width as f64).sqrt()).to_kind(kind);
+            let unembed = Tensor::randn([vocabulary, width], options).to_kind(kind);
+            let tokens = Tensor::randint(vocabulary, [rows], (Kind::Int64, device));
+            let temperatures = Tensor::rand([rows], options) + 0.5;
+            let slopes = Tensor::randn([rows], options);
+            let rows_in = Rows { hidden: &hidden, tokens: &tokens, temperatures: Some(&temperatures) };
+            let through = |head: &dyn TokenHead| {
+                let total = unembed.zeros_like().to_kind(Kind::Float);
+                let scores = head.forward(&rows_in, &unembed).unwrap();
+                let gradient = head.backward(&rows_in, &unembed, &scores, &slopes, Some(&total)).unwrap();
+                (scores, gradient, total)
+            };
+            let (scores, gradient, total) = through(&fused);
+            let (expected, expected_gradient, expected_total) = through(&Twin);
+            let what = |name: &str| format!("{name} of {rows} x {width} x {vocabulary} in {kind:?}");
+            assert_close(&scores.logp, &expected.logp, 1e-4, &what("logp"));
+            assert_close(&scores.entropy, &expected.entropy, 1e-4, &what("entropy"));
+            let tolerance = if kind == Kind::Float { 1e-4 } else { 2e-2 };
+            assert_close(&gradient, &expected_gradient, tolerance, &what("gradient"));
+            assert_close(&total, &expected_total, tolerance, &what("gradient of the matrix"));
+        }
+    }
+}
+
+/// Nothing waits between libtorch's work and the kernels': a long product before, and a change of the input after,
+/// come in the order they were asked for.
+#[test]
+fn kernels_come_in_order_with_libtorchs_work() {
+    let Some(device) = device() else { return };
+    let fused = Fused::new(open(0, &settings()).unwrap());
+    let options = (Kind::Float, device);
+    let unembed = Tensor::randn([30_000, 256], options);
+    let tokens = Tensor::randint(30_000, [512], (Kind::Int64, device));
+    let large = Tensor::randn([8192, 8192], options);
+    let round = |wait: bool| {
+        let pause = || if wait { Cuda::synchronize(0) };
+        let product = large.mm(&large).mm(&large);
+        let mut hidden = product.narrow(0, 0, 512).narrow(1, 0, 256).contiguous() / 1e4;
+        pause();
+        let rows = Rows { hidden: &hidden.shallow_clone(), tokens: &tokens, temperatures: None };
+        let logp = fused.forward(&rows, &unembed).unwrap().logp;
+        pause();
+        let _ = hidden.zero_();
+        logp
+    };
+    assert!(round(false).equal(&round(true)));
+}
