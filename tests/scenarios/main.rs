@@ -7,6 +7,7 @@
 mod bad_input;
 mod commands;
 mod determinism;
+mod device;
 mod kill;
 mod smollm;
 mod support;

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{Result, setup};
+use crate::setup::{self, Libtorch};
+use crate::Result;
 
 const STEPS: usize = 3;
 
 pub fn run(root: &Path) -> Result<()> {
-    let program = setup::all(root)?;
+    let program = setup::all(root, Libtorch::AsItIs)?;
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let out = folder.path().join("run");
     let start = Instant::now();

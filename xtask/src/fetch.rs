@@ -9,6 +9,7 @@ use crate::Result;
 
 /// One pinned wheel. The platform and Python version are fixed too, so that every machine gets the same file
 /// whatever its own Python is.
+#[derive(Debug, Clone, Copy)]
 pub struct Wheel {
     pub name: &'static str,
     pub version: &'static str,
@@ -44,9 +45,12 @@ fn pip_download(wheels: &[Wheel], into: &Path) -> Result<()> {
         .args(
             [
                 "manylinux_2_28_x86_64",
+                "manylinux_2_27_x86_64",
                 "manylinux_2_25_x86_64",
+                "manylinux_2_18_x86_64",
                 "manylinux_2_17_x86_64",
                 "manylinux2014_x86_64",
+                "manylinux2010_x86_64",
                 "any",
             ]
             .iter()

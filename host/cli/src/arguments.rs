@@ -54,9 +54,11 @@ pub struct Machine {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DeviceChoice {
-    /// CUDA where there is one, else the CPU
+    /// CUDA where it works, else the CPU
     Auto,
+    /// The CPU, even where there is CUDA
     Cpu,
+    /// CUDA; without it the command fails (`cargo xtask setup --cuda` fetches its libraries)
     Cuda,
 }
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use mas_dsl::workflow::{Evaluation, Tasks, Workflow};
 use mas_dsl::{Override, Source};
 use pl_inference::{Base, Engine, EngineConfig, PolicyWeights, Sampling};
+use pl_kernels::cuda::device::{self, ThisMachine, Wish};
+use pl_kernels::cuda::{self, Settings};
 use pl_model::{Dtype, Model};
 use pl_plugin::Services;
 use pl_rollout::{Cast, Player, TaskFile, TaskSource};
@@ -261,15 +263,23 @@ pub fn open(
     Ok((loaded, team))
 }
 
-/// The device that was asked for.
+/// The device that was asked for, ready to be used. To be called before anything is asked of libtorch.
 pub fn device(choice: DeviceChoice) -> Result<Device, Stop> {
-    let cuda = || tch::Cuda::is_available();
-    match choice {
-        DeviceChoice::Cpu => Ok(Device::Cpu),
-        DeviceChoice::Auto => Ok(if cuda() { Device::Cuda(0) } else { Device::Cpu }),
-        DeviceChoice::Cuda if cuda() => Ok(Device::Cuda(0)),
-        DeviceChoice::Cuda => {
-            Err(Stop::input("--device cuda: this libtorch sees no CUDA device; use --device cpu"))
+    let wish = match choice {
+        DeviceChoice::Auto => Wish::Auto,
+        DeviceChoice::Cpu => Wish::Cpu,
+        DeviceChoice::Cuda => Wish::Cuda,
+    };
+    let chosen = device::choose(wish, &ThisMachine)
+        .map_err(|refusal| Stop::input(format!("--device cuda: {refusal}")))?;
+    if let Some(refusal) = chosen.passed_over {
+        eprintln!("running on the CPU: {refusal}");
+    }
+    if let Device::Cuda(ordinal) = chosen.device {
+        // libtorch does what these kernels do, with more memory and time.
+        if let Err(error) = cuda::open(ordinal, &Settings::new(&places::cache()?)) {
+            eprintln!("warning: going on without kernels of our own: {error}");
         }
     }
+    Ok(chosen.device)
 }

@@ -14,14 +14,23 @@
 //!
 //! A token that was drawn from a part of the vocabulary (top-k, top-p, min-p) comes with the ids that its sampler
 //! kept. Its distribution is the softmax over these alone: all other logits count as minus infinity.
+//!
+//! On CUDA devices whose kernels are open, rows that were all drawn from the whole vocabulary go through
+//! [`pl_kernels::cuda::head`], which has no logits in memory and does not round them to the weights' format.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use pl_kernels::cuda::head::{Fused, TokenHead};
+use pl_kernels::cuda::{self, Kernels};
 use tch::{Kind, TchError, Tensor, no_grad};
 
 /// Rows of the head at a time. 128 rows of 49,152 logits are 25 MB, and enough for the matrix products to run at
 /// full speed.
 pub const CHUNK: i64 = 128;
+
+/// Rows at a time through a head that has no logits in memory: enough to fill any GPU.
+const KERNEL_CHUNK: i64 = 4096;
 
 /// What goes through the head: one row per completion token.
 #[derive(Debug)]
@@ -112,6 +121,10 @@ pub fn run(
     unembed_gradient: Option<&Tensor>,
     mut derivative: impl FnMut(Range<i64>, &Tensor) -> Result<Tensor, TchError>,
 ) -> Result<Head, TchError> {
+    if let Some(kernels) = kernels(rows, unembed) {
+        let head = Fused::new(kernels);
+        return without_logits(&head, rows, unembed, KERNEL_CHUNK, unembed_gradient, derivative);
+    }
     let (count, width) = rows.hidden.size2()?;
     let hidden_gradient = no_grad(|| rows.hidden.f_empty_like())?;
     debug_assert_eq!(width, unembed.size()[1]);
@@ -170,6 +183,40 @@ pub fn run(
     }
     let entropy = if want_entropy { Some(Tensor::f_cat(&entropies, 0)?) } else { None };
     Ok(Head { hidden_gradient, entropy })
+}
+
+/// The kernels of the rows' device, where they are open and can do what is asked.
+fn kernels(rows: &Rows<'_>, unembed: &Tensor) -> Option<Arc<Kernels>> {
+    let open = cuda::opened(rows.hidden.device())?;
+    (rows.kept.is_none() && Fused::takes(rows.hidden, unembed)).then_some(open)
+}
+
+/// [`run`] through a head that computes logits twice instead of keeping them. The entropy comes with the rest.
+fn without_logits(
+    head: &dyn TokenHead,
+    rows: &Rows<'_>,
+    unembed: &Tensor,
+    chunk: i64,
+    unembed_gradient: Option<&Tensor>,
+    mut derivative: impl FnMut(Range<i64>, &Tensor) -> Result<Tensor, TchError>,
+) -> Result<Head, TchError> {
+    let count = rows.hidden.size()[0];
+    let (mut gradients, mut entropies) = (Vec::new(), Vec::new());
+    let mut start = 0;
+    while start < count {
+        let length = chunk.min(count - start);
+        let part = |tensor: &Tensor| tensor.f_narrow(0, start, length);
+        let (hidden, tokens) = (part(rows.hidden)?, part(rows.tokens)?);
+        let temperatures = rows.temperatures.map(part).transpose()?;
+        let rows =
+            cuda::head::Rows { hidden: &hidden, tokens: &tokens, temperatures: temperatures.as_ref() };
+        let scores = head.forward(&rows, unembed)?;
+        let slopes = derivative(start..start + length, &scores.logp)?;
+        gradients.push(head.backward(&rows, unembed, &scores, &slopes, unembed_gradient)?);
+        entropies.push(scores.entropy);
+        start += length;
+    }
+    Ok(Head { hidden_gradient: Tensor::f_cat(&gradients, 0)?, entropy: Some(Tensor::f_cat(&entropies, 0)?) })
 }
 
 /// In f32 where it was narrower: a softmax over a vocabulary wants more than 16 bits.
@@ -277,6 +324,34 @@ mod tests {
             close(&unembed_gradient, &unembed.grad(), 1e-4);
             let entropy = -(all.exp() * &all).sum_dim_intlist(-1, false, Kind::Float);
             close(&head.entropy.unwrap(), &entropy, 1e-5);
+        }
+    }
+
+    /// What the kernels compute is tested where they are; here, that the learner would use them rightly.
+    #[test]
+    fn without_logits_in_memory_all_is_as_with_them() {
+        for temperatures in [false, true] {
+            let case = case();
+            let (logp, expected, expected_unembed) = chunked(&case, temperatures, false, CHUNK);
+            let rows = Rows {
+                hidden: &case.hidden,
+                tokens: &case.tokens,
+                temperatures: temperatures.then_some(&case.temperatures),
+                kept: None,
+            };
+            let unembed_gradient = case.unembed.zeros_like();
+            let mut logps = Vec::new();
+            let twin = cuda::head::Twin;
+            let head =
+                without_logits(&twin, &rows, &case.unembed, 7, Some(&unembed_gradient), |range, logp| {
+                    logps.push(logp.shallow_clone());
+                    Ok(case.weights.narrow(0, range.start, range.end - range.start) * logp * 2.0)
+                })
+                .unwrap();
+            close(&Tensor::cat(&logps, 0), &logp, 1e-5);
+            close(&head.hidden_gradient, &expected.hidden_gradient, 1e-4);
+            close(&head.entropy.unwrap(), &expected.entropy.unwrap(), 1e-5);
+            close(&unembed_gradient, &expected_unembed, 1e-4);
         }
     }
 

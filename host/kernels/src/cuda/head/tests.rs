@@ -36,7 +36,7 @@ impl Case {
         let rows = self.rows(temperatures);
         let scores = head.forward(&rows, &self.unembed).unwrap();
         // Not zero: what is there already is to stay.
-        let total = self.unembed.to_kind(Kind::Float);
+        let total = self.unembed.to_kind(Kind::Float).copy();
         let gradient = head.backward(&rows, &self.unembed, &scores, &self.slopes, Some(&total)).unwrap();
         assert_eq!(gradient.kind(), self.hidden.kind());
         (scores, gradient, total - &self.unembed)
