@@ -6,8 +6,7 @@ use crate::support::{pl_host, repository, stderr};
 fn driver() -> bool {
     let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64"];
     let known = std::process::Command::new("ldconfig").arg("-p").output();
-    let listed =
-        known.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("libcuda.so.1"));
+    let listed = known.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("libcuda.so.1"));
     listed || folders.iter().any(|folder| std::path::Path::new(folder).join("libcuda.so.1").exists())
 }
 
@@ -20,11 +19,8 @@ fn cuda_without_a_driver_is_refused_and_auto_takes_the_cpu() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let example = repository().join("examples/math.mas");
-    let output = pl_host()
-        .args(["run", "--device", "cuda", "--out"])
-        .args([&out, &example])
-        .output()
-        .unwrap();
+    let output =
+        pl_host().args(["run", "--device", "cuda", "--out"]).args([&out, &example]).output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert_eq!(

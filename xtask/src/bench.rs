@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::setup::{self, Libtorch};
 use crate::Result;
+use crate::setup::{self, Libtorch};
 
 const STEPS: usize = 3;
 

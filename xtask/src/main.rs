@@ -25,7 +25,8 @@ use crate::setup::Libtorch;
 /// What went wrong, for a person.
 type Result<T> = std::result::Result<T, String>;
 
-const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | bench";
+const USAGE: &str =
+    "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | bench";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -45,7 +45,8 @@ fn measure(bencher: Bencher<'_, '_>, head: &dyn TokenHead, kind: Kind, shape: (i
     let (width, vocabulary) = shape;
     let device = Device::Cuda(0);
     let hidden = Tensor::randn([ROWS, width], (Kind::Float, device)).to_kind(kind);
-    let unembed = (Tensor::randn([vocabulary, width], (Kind::Float, device)) / (width as f64).sqrt()).to_kind(kind);
+    let unembed =
+        (Tensor::randn([vocabulary, width], (Kind::Float, device)) / (width as f64).sqrt()).to_kind(kind);
     let tokens = Tensor::randint(vocabulary, [ROWS], (Kind::Int64, device));
     let slopes = Tensor::randn([ROWS], (Kind::Float, device));
     let rows = Rows { hidden: &hidden, tokens: &tokens, temperatures: None };

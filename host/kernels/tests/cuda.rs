@@ -76,7 +76,11 @@ fn kernels_come_in_order_with_libtorchs_work() {
     let tokens = Tensor::randint(30_000, [512], (Kind::Int64, device));
     let large = Tensor::randn([8192, 8192], options);
     let round = |wait: bool| {
-        let pause = || if wait { Cuda::synchronize(0) };
+        let pause = || {
+            if wait {
+                Cuda::synchronize(0)
+            }
+        };
         let product = large.mm(&large).mm(&large);
         let mut hidden = product.narrow(0, 0, 512).narrow(1, 0, 256).contiguous() / 1e4;
         pause();

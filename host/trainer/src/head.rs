@@ -208,8 +208,7 @@ fn without_logits(
         let part = |tensor: &Tensor| tensor.f_narrow(0, start, length);
         let (hidden, tokens) = (part(rows.hidden)?, part(rows.tokens)?);
         let temperatures = rows.temperatures.map(part).transpose()?;
-        let rows =
-            cuda::head::Rows { hidden: &hidden, tokens: &tokens, temperatures: temperatures.as_ref() };
+        let rows = cuda::head::Rows { hidden: &hidden, tokens: &tokens, temperatures: temperatures.as_ref() };
         let scores = head.forward(&rows, unembed)?;
         let slopes = derivative(start..start + length, &scores.logp)?;
         gradients.push(head.backward(&rows, unembed, &scores, &slopes, unembed_gradient)?);

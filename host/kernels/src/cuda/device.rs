@@ -46,7 +46,10 @@ pub enum Refusal {
     #[error("the NVIDIA driver does not answer ({0}); `nvidia-smi` should work first, or use --device cpu")]
     BrokenDriver(String),
     /// libcuda is older than libtorch's libraries.
-    #[error("the NVIDIA driver knows CUDA up to {has} only, and {} is needed; install driver 580 or newer, or use --device cpu", Version(LEAST_DRIVER))]
+    #[error(
+        "the NVIDIA driver knows CUDA up to {has} only, and {} is needed; install driver 580 or newer, or use --device cpu",
+        Version(LEAST_DRIVER)
+    )]
     OldDriver {
         /// As a person would write it.
         has: Version,
@@ -62,9 +65,7 @@ pub enum Refusal {
     )]
     NoLibraries,
     /// It is there, but can't be loaded.
-    #[error(
-        "{0}; `cargo xtask setup --cuda` fetches libraries that belong together, or use --device cpu"
-    )]
+    #[error("{0}; `cargo xtask setup --cuda` fetches libraries that belong together, or use --device cpu")]
     Unloadable(#[source] Error),
     /// Everything is there, and libtorch still sees no device.
     #[error("libtorch sees no CUDA device, although its libraries in {folder} were loaded and the driver sees one: are they of libtorch 2.11? Or use --device cpu", folder = .0.display())]

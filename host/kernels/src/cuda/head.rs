@@ -234,8 +234,14 @@ impl TokenHead for Fused {
             let mut first = 0;
             while first < measures.vocabulary {
                 let count = PART.min(measures.vocabulary - first);
-                let gradient =
-                    self.logit_gradient(rows, unembed, &measures, &scores.normalizer, slopes, (first, count))?;
+                let gradient = self.logit_gradient(
+                    rows,
+                    unembed,
+                    &measures,
+                    &scores.normalizer,
+                    slopes,
+                    (first, count),
+                )?;
                 let part = |tensor: &Tensor| tensor.f_narrow(0, first, count);
                 let _ = total.shallow_clone().f_add_(&gradient.f_mm(&part(unembed)?)?)?;
                 if let Some(unembed_gradient) = unembed_gradient {

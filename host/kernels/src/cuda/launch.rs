@@ -102,7 +102,8 @@ impl Kernels {
             return Err(Error::Device { ordinal, major, minor });
         }
         let compiler = Compiler::find(&settings.nvrtc)?;
-        let code = compiler.compile(&head::SOURCE, &format!("sm_{major}{minor}"), settings.cache.as_deref())?;
+        let code =
+            compiler.compile(&head::SOURCE, &format!("sm_{major}{minor}"), settings.cache.as_deref())?;
         let module =
             context.load_module(Ptx::from_binary(code)).map_err(Error::call("load compiled kernels"))?;
         let mut functions = HashMap::new();

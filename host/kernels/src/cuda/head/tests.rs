@@ -201,7 +201,12 @@ fn the_twin_equals_autograd() {
     let logp = all.gather(1, &case.tokens.unsqueeze(1), false).squeeze_dim(1);
     (&logp * &case.slopes).sum(Kind::Float).backward();
     assert_close(&scores.logp, &logp, 1e-6, "logp");
-    assert_close(&scores.entropy, &-(all.exp() * &all).sum_dim_intlist(-1, false, Kind::Float), 1e-6, "entropy");
+    assert_close(
+        &scores.entropy,
+        &-(all.exp() * &all).sum_dim_intlist(-1, false, Kind::Float),
+        1e-6,
+        "entropy",
+    );
     assert_close(&gradient, &hidden.grad(), 1e-6, "gradient");
     assert_close(&total, &unembed.grad(), 1e-6, "gradient of the matrix");
 }
