@@ -35,6 +35,7 @@ fn check(python: &Path, options: &[&Path], folders: &[(PathBuf, PathBuf)]) {
     let out = command.env("HF_HUB_OFFLINE", "1").output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(out.status.success(), "{said}");
+    eprint!("{}", String::from_utf8_lossy(&out.stdout));
 }
 
 fn tokens(vocab: i64) -> Vec<u32> {
