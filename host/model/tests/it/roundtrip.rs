@@ -1,6 +1,8 @@
-//! What is saved here loads in transformers and peft and gives the same logits, and what they save of it loads here.
+//! What is saved here loads in transformers and peft and gives the same logits, and what they save of it
+//! loads here.
 //!
-//! Needs `PL_HOST_REFERENCE_PYTHON`, a Python with torch, transformers and peft; says so and skips without one.
+//! Needs `PL_HOST_REFERENCE_PYTHON`, a Python with torch, transformers and peft; says so and skips without
+//! one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
