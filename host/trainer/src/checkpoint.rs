@@ -184,7 +184,13 @@ impl Trainer {
                     None => {
                         let model = self.model_of(member.policy);
                         let (tokenizer, template) = (&model.tokenizer, &model.template);
-                        learner.weights().save_folder(&path, learner.config(), tokenizer, template, Dtype::F32)
+                        learner.weights().save_folder(
+                            &path,
+                            learner.config(),
+                            tokenizer,
+                            template,
+                            Dtype::F32,
+                        )
                     }
                 };
                 saved.map_err(Error::model(&member.name))?;
