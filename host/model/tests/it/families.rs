@@ -1,5 +1,5 @@
-//! Every family and kind of rotary scaling gives transformers' logits (data from tests/conformance/families.py),
-//! from Hugging Face folders and from GGUF files.
+//! Every family and kind of rotary scaling gives transformers' logits (data from
+//! tests/conformance/families.py), from Hugging Face folders and from GGUF files.
 
 use std::path::Path;
 
