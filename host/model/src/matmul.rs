@@ -10,12 +10,7 @@ use torch_sys::C_tensor;
 
 unsafe extern "C" {
     fn pl_linear_there() -> bool;
-    fn pl_linear(
-        x: *const C_tensor,
-        w: *const C_tensor,
-        reason: *mut c_char,
-        size: usize,
-    ) -> *mut C_tensor;
+    fn pl_linear(x: *const C_tensor, w: *const C_tensor, reason: *mut c_char, size: usize) -> *mut C_tensor;
 }
 
 /// `x wᵀ` for `x` `[T, in]` and `w` `[out, in]`, outside any gradient graph.

@@ -87,9 +87,8 @@ fn transition(index: usize, family: usize, policy: u32) -> Transition {
 
 fn update(bencher: divan::Bencher<'_, '_>, learner: Option<Learner>, policies: usize, siblings: usize) {
     let Some(mut learner) = learner else { return };
-    let transitions: Vec<_> = (0..SEQUENCES)
-        .map(|i| transition(i, i / siblings, (i * policies / SEQUENCES) as u32))
-        .collect();
+    let transitions: Vec<_> =
+        (0..SEQUENCES).map(|i| transition(i, i / siblings, (i * policies / SEQUENCES) as u32)).collect();
     let tokens = SEQUENCES * (PROMPT + COMPLETION);
     let mut least = f64::INFINITY;
     bencher.counter(divan::counter::ItemsCount::new(tokens)).bench_local(|| {

@@ -59,7 +59,7 @@ async fn the_end_of_the_turn() {
     let mut packed = pl_model::Packed::default();
     packed.push(&ids, None);
     tch::no_grad(|| {
-        let hidden = pl_model::hidden_states(&model.config, &model.weights, &[], &packed);
+        let hidden = pl_model::hidden_states(&model.config, &model.weights, &[], &packed).unwrap();
         let last = hidden.get(39);
         model.weights.embed.get(2).copy_(&(&last * 10.0));
     });

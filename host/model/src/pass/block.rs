@@ -2,10 +2,10 @@
 
 use tch::{TchError, Tensor};
 
+use super::Gradients;
 use super::attention::{Island, Reach};
 use super::elementwise::{gate, gate_backward, normalize, normalize_backward, reciprocal_rms, rotate};
 use super::routes::{Inner, Routes};
-use super::Gradients;
 use crate::{Config, Projection, Rope, Weights, add_outer, linear};
 
 /// What all blocks of a pass share.
