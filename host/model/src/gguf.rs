@@ -1,16 +1,15 @@
-//! GGUF files (version 2 and 3): metadata, tensors, and the tokenizer and chat template inside.
+//! The GGUF container (versions 2 and 3): metadata, and where tensors lie.
 //!
 //! The file is untrusted: every length is checked against what is left of it before anything is read.
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 
-use crate::hub::map_file;
-use crate::quant::Format;
-use crate::{Config, Error, Model, Weights, gguf_tokenizer};
+use crate::Error;
+use crate::mapped::Mapped;
+use crate::quant::{Format, READABLE, format_name};
 
 /// A metadata value. Numbers of all widths are widened.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +39,7 @@ impl Meta {
         }
     }
 
-    fn float(&self) -> Option<f64> {
+    pub(crate) fn float(&self) -> Option<f64> {
         match self {
             Self::Float(x) => Some(*x),
             other => other.int().map(|n| n as f64),
@@ -50,9 +49,10 @@ impl Meta {
 
 /// Where a tensor lies.
 #[derive(Debug)]
-struct Info {
+pub(crate) struct Info {
     /// As in memory: slowest dimension first.
-    shape: Vec<i64>,
+    pub(crate) shape: Vec<i64>,
+    /// GGML's number of the format.
     format: u32,
     /// From the start of the tensor data.
     offset: u64,
@@ -61,31 +61,14 @@ struct Info {
 /// A file's header.
 pub(crate) struct Header {
     pub(crate) metadata: HashMap<String, Meta>,
-    tensors: HashMap<String, Info>,
+    pub(crate) tensors: HashMap<String, Info>,
     /// Where tensor data starts.
     data: usize,
 }
 
-/// Loads a model; `keep` puts each tensor where it shall stay.
-pub(crate) fn load(path: &Path, keep: impl Fn(Tensor) -> Result<Tensor, Error>) -> Result<Model, Error> {
-    let bytes = map_file(path)?;
-    let header = Header::parse(&bytes, path)?;
-    let config = header.config(path)?;
-    let name = path.display().to_string();
-    let (tokenizer, template) = gguf_tokenizer::build(&header.metadata, &config, &name, path)?;
-    let weights =
-        Weights::build(&config, path, |tensor| keep(header.tensor(&bytes, path, &config, tensor)?))?;
-    Ok(Model {
-        config,
-        weights,
-        tokenizer: Arc::new(tokenizer),
-        template: Arc::new(template),
-        hash: blake3::hash(&bytes).to_hex().to_string(),
-    })
-}
-
 impl Header {
-    fn parse(bytes: &[u8], path: &Path) -> Result<Self, Error> {
+    /// Reads the header of a whole file's bytes. `path` is for messages, here and below.
+    pub(crate) fn parse(bytes: &[u8], path: &Path) -> Result<Self, Error> {
         let mut reader = Reader { bytes, at: 0, path };
         if reader.take(4)? != b"GGUF" {
             return Err(Error::format(path, "not a GGUF file (a model is a GGUF file or a folder)"));
@@ -125,132 +108,55 @@ impl Header {
             .and_then(|n| usize::try_from(n).ok())
             .filter(|n| *n > 0)
             .unwrap_or(32);
-        let data = reader.at.div_ceil(alignment) * alignment;
+        let data = reader
+            .at
+            .checked_next_multiple_of(alignment)
+            .ok_or_else(|| Error::format(path, format!("its data can't be aligned to {alignment}")))?;
         Ok(Self { metadata, tensors, data })
     }
 
-    fn config(&self, path: &Path) -> Result<Config, Error> {
-        let architecture =
-            self.metadata.get("general.architecture").and_then(Meta::text).unwrap_or("nothing");
-        if architecture != "llama" {
-            let reason = format!("a model of the architecture {architecture}; only llama can be loaded");
-            return Err(Error::format(path, reason));
-        }
-        let get = |key: &str| self.metadata.get(&format!("llama.{key}"));
-        let need = |key: &str| {
-            get(key).and_then(Meta::int).filter(|n| *n > 0).ok_or_else(|| {
-                Error::format(path, format!("`llama.{key}` is missing or not a positive whole number"))
-            })
-        };
-        if let Some(kind) = get("rope.scaling.type").and_then(Meta::text).filter(|kind| *kind != "none") {
-            let reason = format!("rotary embedding of type {kind} is not supported, only the default one");
-            return Err(Error::format(path, reason));
-        }
-        if self.tensors.contains_key("rope_freqs.weight") {
-            return Err(Error::format(path, "scaled rotary frequencies (rope_freqs) are not supported"));
-        }
-        let hidden = need("embedding_length")?;
-        let heads = need("attention.head_count")?;
-        let token = |key: &str| {
-            self.metadata
-                .get(&format!("tokenizer.ggml.{key}_token_id"))
-                .and_then(Meta::int)
-                .and_then(|id| u32::try_from(id).ok())
-        };
-        let embedding = self.info(path, "token_embd.weight")?;
-        let config = Config {
-            family: crate::Family::Llama,
-            rope_scaling: crate::RopeScaling::None,
-            vocab: embedding.shape.first().copied().unwrap_or(0),
-            hidden,
-            layers: need("block_count")? as usize,
-            heads,
-            kv_heads: get("attention.head_count_kv").and_then(Meta::int).unwrap_or(heads),
-            head_dim: get("attention.key_length").and_then(Meta::int).unwrap_or(hidden / heads),
-            ffn: need("feed_forward_length")?,
-            rms_eps: get("attention.layer_norm_rms_epsilon").and_then(Meta::float).unwrap_or(1e-5),
-            rope_theta: get("rope.freq_base").and_then(Meta::float).unwrap_or(10_000.0),
-            max_positions: need("context_length")? as usize,
-            tied: !self.tensors.contains_key("output.weight"),
-            bos: token("bos"),
-            eos: token("eos").into_iter().collect(),
-        };
-        config.check(path)?;
-        Ok(config)
-    }
-
-    fn info(&self, path: &Path, name: &str) -> Result<&Info, Error> {
+    /// Where a tensor lies.
+    pub(crate) fn info(&self, path: &Path, name: &str) -> Result<&Info, Error> {
         self.tensors
             .get(name)
             .ok_or_else(|| Error::MissingTensor { path: path.to_path_buf(), tensor: name.to_owned() })
     }
 
-    /// A tensor by its Hugging Face name, f32.
-    fn tensor(&self, bytes: &[u8], path: &Path, config: &Config, name: &str) -> Result<Tensor, Error> {
-        let stored = stored_name(name);
-        let info = self.info(path, &stored)?;
-        let format = Format::from_id(info.format).ok_or_else(|| {
-            let reason = format!(
-                "the tensor `{stored}` is in GGML format {}; F32, F16, BF16, Q8_0 and Q4_1 can be read",
-                info.format
-            );
-            Error::format(path, reason)
-        })?;
-        let cut = || {
-            Error::format(
-                path,
-                format!("the tensor `{stored}` reaches past the end of the file; fetch it again"),
-            )
+    /// A tensor of at most two dimensions, unpacked to f32 on the CPU.
+    pub(crate) fn tensor(&self, bytes: &Mapped, path: &Path, name: &str) -> Result<Tensor, Error> {
+        let info = self.info(path, name)?;
+        let fail = |reason: &str| Err(Error::format(path, format!("the tensor `{name}` {reason}")));
+        let Some(format) = Format::from_id(info.format) else {
+            return fail(&format!(
+                "is stored as {}; {READABLE} can be read. Use the model in one of these, or its Hugging Face \
+                 folder",
+                format_name(info.format)
+            ));
         };
-        let count = info
-            .shape
-            .iter()
-            .try_fold(1usize, |product, n| product.checked_mul(usize::try_from(*n).ok()?))
-            .ok_or_else(cut)?;
-        let size = format.bytes(count).ok_or_else(cut)?;
-        let start = usize::try_from(info.offset)
+        let size = |n: i64| usize::try_from(n).unwrap_or(usize::MAX);
+        let (rows, columns) = match info.shape[..] {
+            [columns] => (1, size(columns)),
+            [rows, columns] => (size(rows), size(columns)),
+            _ => return fail(&format!("has {} dimensions; no model here has such", info.shape.len())),
+        };
+        let Some(length) = format.bytes(rows, columns) else {
+            return fail(&format!("has rows of {columns} values, which its number format can't hold"));
+        };
+        let data = usize::try_from(info.offset)
             .ok()
             .and_then(|offset| offset.checked_add(self.data))
-            .ok_or_else(cut)?;
-        let data = start.checked_add(size).and_then(|end| bytes.get(start..end)).ok_or_else(cut)?;
-        let tensor = Tensor::f_from_slice(&format.unpack(data))?.f_view(info.shape.as_slice())?;
-        // The rows of Q and K are stored so that the two halves of a head interleave.
-        let heads = if stored.ends_with("attn_q.weight") {
-            config.heads
-        } else if stored.ends_with("attn_k.weight") {
-            config.kv_heads
-        } else {
-            return Ok(tensor);
-        };
-        let [rows, columns] = info.shape[..] else { return Ok(tensor) };
-        Ok(tensor
-            .f_reshape([heads, rows / heads / 2, 2, columns])?
-            .f_transpose(1, 2)?
-            .f_reshape([rows, columns])?)
-    }
-}
+            .and_then(|start| bytes.get(start..start.checked_add(length)?));
+        let Some(data) = data else { return fail("reaches past the end of the file; fetch it again") };
 
-/// GGUF's name for a tensor.
-fn stored_name(name: &str) -> String {
-    match name {
-        "model.embed_tokens.weight" => return "token_embd.weight".into(),
-        "model.norm.weight" => return "output_norm.weight".into(),
-        "lm_head.weight" => return "output.weight".into(),
-        _ => {}
+        let tensor = Tensor::f_zeros(info.shape.as_slice(), (Kind::Float, Device::Cpu))?;
+        // SAFETY: a fresh contiguous f32 tensor of rows x columns values (they fit into memory, as `length`
+        // does, and were allocated), which nothing else knows of yet.
+        let values =
+            unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast::<f32>(), rows * columns) };
+        format.unpack(data, values);
+        bytes.release(data);
+        Ok(tensor)
     }
-    let parts = [
-        ("model.layers.", "blk."),
-        ("input_layernorm", "attn_norm"),
-        ("self_attn.q_proj", "attn_q"),
-        ("self_attn.k_proj", "attn_k"),
-        ("self_attn.v_proj", "attn_v"),
-        ("self_attn.o_proj", "attn_output"),
-        ("post_attention_layernorm", "ffn_norm"),
-        ("mlp.gate_proj", "ffn_gate"),
-        ("mlp.up_proj", "ffn_up"),
-        ("mlp.down_proj", "ffn_down"),
-    ];
-    parts.iter().fold(name.to_owned(), |name, (from, to)| name.replace(from, to))
 }
 
 /// A cursor over the file.

@@ -1,14 +1,16 @@
 //! Adapters as PEFT folders: `adapter_config.json` and `adapter_model.safetensors`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tch::Kind;
 
 use crate::adapter::{LowRank, parameter_name};
-use crate::hub::read_all;
 use crate::save::{write_json, write_tensors};
-use crate::{Adapter, Config, Error, Projection};
+use crate::shards::Shards;
+use crate::{Adapter, Config, Dtype, Error, Projection};
 
 const SETTINGS: &str = "adapter_config.json";
 const TENSORS: &str = "adapter_model.safetensors";
@@ -39,7 +41,7 @@ impl Adapter {
             "inference_mode": true,
         });
         write_json(&folder.join(SETTINGS), &settings)?;
-        write_tensors(&folder.join(TENSORS), self.parameters())
+        write_tensors(&folder.join(TENSORS), self.parameters(), Dtype::F32)
     }
 
     /// Reads a PEFT folder for a model of these measures, onto the CPU.
@@ -72,17 +74,17 @@ impl Adapter {
         let alpha = settings["lora_alpha"].as_f64().unwrap_or(0.0);
 
         let path = folder.join(TENSORS);
-        let mut tensors = read_all(&path)?;
+        let stored = Shards::open(&path)?;
+        let mut left: BTreeSet<&String> = stored.names().collect();
         // `target_modules` may be a pattern; what is there says it plainly.
-        let targets: Vec<Projection> = Projection::ALL
-            .into_iter()
-            .filter(|p| tensors.contains_key(&parameter_name(0, *p, 'A')))
-            .collect();
+        let targets: Vec<Projection> =
+            Projection::ALL.into_iter().filter(|p| left.contains(&parameter_name(0, *p, 'A'))).collect();
         let adapter = Self::build(config, rank, alpha, &targets, |layer, projection, fan_in, out| {
             let mut take = |factor: char, shape: [i64; 2]| {
                 let tensor = parameter_name(layer, projection, factor);
-                let value = tensors
-                    .remove(&tensor)
+                left.remove(&tensor);
+                let value = stored
+                    .take(&tensor, |stored| Ok(stored.f_to_kind(Kind::Float)?))?
                     .ok_or_else(|| Error::MissingTensor { path: path.clone(), tensor: tensor.clone() })?;
                 if value.size() == shape {
                     return Ok(value);
@@ -95,7 +97,7 @@ impl Adapter {
             Error::Adapter(reason) => Error::format(folder, reason),
             other => other,
         })?;
-        match tensors.into_keys().next() {
+        match left.first() {
             None => Ok(adapter),
             Some(left) => Err(Error::format(
                 &path,

@@ -1,9 +1,14 @@
 //! GGUF's number formats, unpacked to f32.
 //!
-//! The arithmetic is that of the `gguf` reference reader (product, then sum, in f32), so that weights are equal
-//! bit for bit.
+//! Formats with blocks store runs of values with a common scale. The arithmetic, order of operations
+//! included, is that of the `gguf` reference reader, so that weights are equal bit for bit.
 
 use half::{bf16, f16};
+use rayon::prelude::*;
+
+/// Values that one thread unpacks at a time: enough that handing them out costs nothing, a multiple of all
+/// blocks.
+const CHUNK: usize = 1 << 15;
 
 /// A tensor format that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,12 +16,28 @@ pub(crate) enum Format {
     F32,
     F16,
     Bf16,
-    /// Blocks of 32: an f16 scale, then 32 signed bytes.
-    Q8_0,
-    /// Blocks of 32: an f16 scale, an f16 minimum, then 16 bytes: low halves are values 0 to 15, high halves
-    /// 16 to 31.
+    /// Blocks of 32: scale, 16 bytes of halves; low halves are values 0 to 15, high halves 16 to 31, less 8.
+    Q4_0,
+    /// Blocks of 32: scale, minimum, 16 bytes of halves.
     Q4_1,
+    /// As `Q4_0` with a 32-bit word of fifth bits after the scale; less 16.
+    Q5_0,
+    /// As `Q4_1` with a word of fifth bits after the minimum.
+    Q5_1,
+    /// Blocks of 32: scale, 32 signed bytes.
+    Q8_0,
+    /// Blocks of 256 in eight groups, each with a 6-bit scale and minimum of its own: common scale, common
+    /// minimum, 12 bytes of those, 128 bytes of halves.
+    Q4K,
+    /// As `Q4K` with 32 bytes of fifth bits before the halves.
+    Q5K,
+    /// Blocks of 256 in sixteen groups: 128 bytes of low halves, 64 of high quarters, 16 signed scales,
+    /// common scale; less 32.
+    Q6K,
 }
+
+/// The formats that can be read, for messages.
+pub(crate) const READABLE: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K";
 
 impl Format {
     /// From the number in the file.
@@ -24,8 +45,14 @@ impl Format {
         Some(match id {
             0 => Self::F32,
             1 => Self::F16,
+            2 => Self::Q4_0,
             3 => Self::Q4_1,
+            6 => Self::Q5_0,
+            7 => Self::Q5_1,
             8 => Self::Q8_0,
+            12 => Self::Q4K,
+            13 => Self::Q5K,
+            14 => Self::Q6K,
             30 => Self::Bf16,
             _ => return None,
         })
@@ -36,81 +63,272 @@ impl Format {
         match self {
             Self::F32 => (1, 4),
             Self::F16 | Self::Bf16 => (1, 2),
-            Self::Q8_0 => (32, 34),
+            Self::Q4_0 => (32, 18),
             Self::Q4_1 => (32, 20),
+            Self::Q5_0 => (32, 22),
+            Self::Q5_1 => (32, 24),
+            Self::Q8_0 => (32, 34),
+            Self::Q4K => (256, 144),
+            Self::Q5K => (256, 176),
+            Self::Q6K => (256, 210),
         }
     }
 
-    /// Bytes of `count` values; none when they do not make whole blocks or the number is too large.
-    pub(crate) fn bytes(self, count: usize) -> Option<usize> {
+    /// Bytes of `rows` rows of `columns` values; none where blocks don't fit into rows or the count
+    /// overflows.
+    pub(crate) fn bytes(self, rows: usize, columns: usize) -> Option<usize> {
         let (values, bytes) = self.block();
-        if count.is_multiple_of(values) { (count / values).checked_mul(bytes) } else { None }
+        if !columns.is_multiple_of(values) {
+            return None;
+        }
+        (columns / values).checked_mul(bytes)?.checked_mul(rows)
     }
 
-    /// Unpacks whole blocks.
-    pub(crate) fn unpack(self, data: &[u8]) -> Vec<f32> {
+    /// Unpacks whole blocks into as many values, on all cores.
+    pub(crate) fn unpack(self, data: &[u8], out: &mut [f32]) {
         let (values, bytes) = self.block();
-        let mut out = Vec::with_capacity(data.len() / bytes * values);
-        for block in data.chunks_exact(bytes) {
-            match self {
-                Self::F32 => out.push(f32::from_le_bytes([block[0], block[1], block[2], block[3]])),
-                Self::F16 => out.push(half_at(block, 0)),
-                Self::Bf16 => out.push(bf16::from_le_bytes([block[0], block[1]]).to_f32()),
-                Self::Q8_0 => {
-                    let scale = half_at(block, 0);
-                    out.extend(block[2..].iter().map(|q| f32::from(*q as i8) * scale));
-                }
-                Self::Q4_1 => {
-                    let (scale, min) = (half_at(block, 0), half_at(block, 2));
-                    out.extend(block[4..].iter().map(|q| f32::from(q & 15) * scale + min));
-                    out.extend(block[4..].iter().map(|q| f32::from(q >> 4) * scale + min));
-                }
-            }
-        }
-        out
+        let parts = out.par_chunks_mut(CHUNK).zip(data.par_chunks(CHUNK / values * bytes));
+        parts.for_each(|(out, data)| match self {
+            Self::F32 => blocks(data, out, |block: &[u8; 4], out: &mut [f32; 1]| {
+                *out = [f32::from_le_bytes(*block)];
+            }),
+            Self::F16 => blocks(data, out, |block: &[u8; 2], out: &mut [f32; 1]| {
+                *out = [f16::from_le_bytes(*block).to_f32()];
+            }),
+            Self::Bf16 => blocks(data, out, |block: &[u8; 2], out: &mut [f32; 1]| {
+                *out = [bf16::from_le_bytes(*block).to_f32()];
+            }),
+            Self::Q4_0 => blocks(data, out, q4_0),
+            Self::Q4_1 => blocks(data, out, q4_1),
+            Self::Q5_0 => blocks(data, out, q5_0),
+            Self::Q5_1 => blocks(data, out, q5_1),
+            Self::Q8_0 => blocks(data, out, q8_0),
+            Self::Q4K => blocks(data, out, q4_k),
+            Self::Q5K => blocks(data, out, q5_k),
+            Self::Q6K => blocks(data, out, q6_k),
+        });
     }
 }
 
-fn half_at(block: &[u8], at: usize) -> f32 {
+/// GGML's name for a format, for messages about those that can't be read.
+pub(crate) fn format_name(id: u32) -> String {
+    let name = match id {
+        9 => "Q8_1",
+        10 => "Q2_K",
+        11 => "Q3_K",
+        15 => "Q8_K",
+        16 => "IQ2_XXS",
+        17 => "IQ2_XS",
+        18 => "IQ3_XXS",
+        19 => "IQ1_S",
+        20 => "IQ4_NL",
+        21 => "IQ3_S",
+        22 => "IQ2_S",
+        23 => "IQ4_XS",
+        24 => "I8",
+        25 => "I16",
+        26 => "I32",
+        27 => "I64",
+        28 => "F64",
+        29 => "IQ1_M",
+        34 => "TQ1_0",
+        35 => "TQ2_0",
+        39 => "MXFP4",
+        other => return format!("number {other}"),
+    };
+    name.to_owned()
+}
+
+/// Runs `unpack` over blocks of `B` bytes and `N` values.
+fn blocks<const B: usize, const N: usize>(
+    data: &[u8],
+    out: &mut [f32],
+    unpack: impl Fn(&[u8; B], &mut [f32; N]),
+) {
+    for (block, out) in data.as_chunks().0.iter().zip(out.as_chunks_mut().0) {
+        unpack(block, out);
+    }
+}
+
+fn half_at<const B: usize>(block: &[u8; B], at: usize) -> f32 {
     f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
+}
+
+fn q4_0(block: &[u8; 18], out: &mut [f32; 32]) {
+    let scale = half_at(block, 0);
+    for (i, byte) in block[2..].iter().enumerate() {
+        out[i] = scale * (i32::from(byte & 15) - 8) as f32;
+        out[i + 16] = scale * (i32::from(byte >> 4) - 8) as f32;
+    }
+}
+
+fn q4_1(block: &[u8; 20], out: &mut [f32; 32]) {
+    let (scale, min) = (half_at(block, 0), half_at(block, 2));
+    for (i, byte) in block[4..].iter().enumerate() {
+        out[i] = scale * f32::from(byte & 15) + min;
+        out[i + 16] = scale * f32::from(byte >> 4) + min;
+    }
+}
+
+fn q5_0(block: &[u8; 22], out: &mut [f32; 32]) {
+    let scale = half_at(block, 0);
+    let fifths = word_at(block, 2);
+    for (i, byte) in block[6..].iter().enumerate() {
+        let (low, high) = fifth_bits(fifths, i);
+        out[i] = scale * ((i32::from(byte & 15) | low) - 16) as f32;
+        out[i + 16] = scale * ((i32::from(byte >> 4) | high) - 16) as f32;
+    }
+}
+
+fn q5_1(block: &[u8; 24], out: &mut [f32; 32]) {
+    let (scale, min) = (half_at(block, 0), half_at(block, 2));
+    let fifths = word_at(block, 4);
+    for (i, byte) in block[8..].iter().enumerate() {
+        let (low, high) = fifth_bits(fifths, i);
+        out[i] = scale * (i32::from(byte & 15) | low) as f32 + min;
+        out[i + 16] = scale * (i32::from(byte >> 4) | high) as f32 + min;
+    }
+}
+
+fn word_at<const B: usize>(block: &[u8; B], at: usize) -> u32 {
+    u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+}
+
+/// The fifth bits of values `i` and `i + 16`, in place.
+fn fifth_bits(word: u32, i: usize) -> (i32, i32) {
+    let bit = |at: usize| (((word >> at) & 1) << 4) as i32;
+    (bit(i), bit(i + 16))
+}
+
+fn q8_0(block: &[u8; 34], out: &mut [f32; 32]) {
+    let scale = half_at(block, 0);
+    for (out, byte) in out.iter_mut().zip(&block[2..]) {
+        *out = f32::from(*byte as i8) * scale;
+    }
+}
+
+/// The scale and the minimum of group `group` (0 to 7) in the 12 bytes that hold all: the first four groups
+/// have six bits in one byte each, the others four bits in the last bytes and two on top of the first ones.
+fn group_scale(packed: &[u8], group: usize) -> (f32, f32) {
+    let (scale, min) = if group < 4 {
+        (packed[group] & 63, packed[group + 4] & 63)
+    } else {
+        let rest = packed[group + 4];
+        ((rest & 15) | ((packed[group - 4] >> 2) & 48), (rest >> 4) | ((packed[group] >> 2) & 48))
+    };
+    (f32::from(scale), f32::from(min))
+}
+
+fn q4_k(block: &[u8; 144], out: &mut [f32; 256]) {
+    let (scale, min) = (half_at(block, 0), half_at(block, 2));
+    for (group, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+        let (own_scale, own_min) = group_scale(&block[4..16], group);
+        let (scale, min) = (scale * own_scale, min * own_min);
+        // Two groups share 32 bytes.
+        let shift = group % 2 * 4;
+        let halves = &block[16 + group / 2 * 32..][..32];
+        for (out, byte) in out.iter_mut().zip(halves) {
+            *out = scale * f32::from((byte >> shift) & 15) - min;
+        }
+    }
+}
+
+fn q5_k(block: &[u8; 176], out: &mut [f32; 256]) {
+    let (scale, min) = (half_at(block, 0), half_at(block, 2));
+    for (group, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+        let (own_scale, own_min) = group_scale(&block[4..16], group);
+        let (scale, min) = (scale * own_scale, min * own_min);
+        let shift = group % 2 * 4;
+        let halves = &block[48 + group / 2 * 32..][..32];
+        for ((out, byte), fifths) in out.iter_mut().zip(halves).zip(&block[16..48]) {
+            let value = ((byte >> shift) & 15) | (((fifths >> group) & 1) << 4);
+            *out = scale * f32::from(value) - min;
+        }
+    }
+}
+
+fn q6_k(block: &[u8; 210], out: &mut [f32; 256]) {
+    let scale = half_at(block, 208);
+    for (group, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+        // Four groups of 32 share 64 bytes of low halves and 32 bytes of high quarters.
+        let (half, quarter) = (group / 4, group % 4);
+        let lows = &block[half * 64 + quarter % 2 * 32..][..32];
+        let highs = &block[128 + half * 32..][..32];
+        let scales = [192 + group * 2, 193 + group * 2].map(|at| scale * f32::from(block[at] as i8));
+        for (i, (out, (low, high))) in out.iter_mut().zip(lows.iter().zip(highs)).enumerate() {
+            let low = (low >> (quarter / 2 * 4)) & 15;
+            let high = (high >> (quarter * 2)) & 3;
+            *out = scales[i / 16] * (i32::from(low | (high << 4)) - 32) as f32;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The `gguf` package's own unpacking of the same bytes (data from tests/conformance/quants.py).
     #[test]
-    fn q4_1_puts_low_halves_first() {
-        let mut block = vec![0u8; 20];
-        block[..2].copy_from_slice(&f16::from_f32(0.5).to_le_bytes());
-        block[2..4].copy_from_slice(&f16::from_f32(-1.0).to_le_bytes());
-        block[4] = 0xF1;
-        let values = Format::Q4_1.unpack(&block);
-        assert_eq!(values.len(), 32);
-        assert_eq!((values[0], values[1], values[16], values[17]), (-0.5, -1.0, 6.5, -1.0));
+    fn equal_bit_for_bit() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance/quants");
+        let stored = std::fs::read(format!("{folder}/blocks.safetensors")).unwrap();
+        let stored = safetensors::SafeTensors::deserialize(&stored).unwrap();
+        let mut checked = 0;
+        for (id, name) in [
+            (0, "F32"),
+            (1, "F16"),
+            (2, "Q4_0"),
+            (3, "Q4_1"),
+            (6, "Q5_0"),
+            (7, "Q5_1"),
+            (8, "Q8_0"),
+            (12, "Q4_K"),
+            (13, "Q5_K"),
+            (14, "Q6_K"),
+            (30, "BF16"),
+        ] {
+            let format = Format::from_id(id).unwrap();
+            let packed = stored.tensor(&format!("{name}.packed")).unwrap();
+            let expected = stored.tensor(&format!("{name}.values")).unwrap();
+            let expected: Vec<u32> =
+                expected.data().as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+            let (values, bytes) = format.block();
+            assert_eq!(packed.data().len() / bytes * values, expected.len(), "{name}");
+            assert_eq!(format.bytes(1, expected.len()), Some(packed.data().len()), "{name}");
+            let mut got = vec![0.0; expected.len()];
+            format.unpack(packed.data(), &mut got);
+            for (i, (got, expected)) in got.iter().zip(&expected).enumerate() {
+                assert_eq!(got.to_bits(), *expected, "{name}, value {i}: {got}");
+            }
+            checked += expected.len();
+        }
+        assert!(checked > 10_000);
+    }
+
+    /// Tensors longer than one thread's part are unpacked whole, the last, shorter part too.
+    #[test]
+    fn in_parts() {
+        for format in [Format::Q8_0, Format::Q6K] {
+            let (values, bytes) = format.block();
+            let count = 2 * CHUNK + 3 * values;
+            let data: Vec<u8> = (0..count / values * bytes).map(|i| (i * 31 % 97) as u8).collect();
+            let mut whole = vec![f32::NAN; count];
+            format.unpack(&data, &mut whole);
+            for (block, expected) in data.chunks_exact(bytes).zip(whole.chunks_exact(values)) {
+                let mut alone = vec![0.0; values];
+                format.unpack(block, &mut alone);
+                assert_eq!(alone, expected);
+            }
+        }
     }
 
     #[test]
-    fn q8_0_is_signed() {
-        let mut block = vec![0u8; 34];
-        block[..2].copy_from_slice(&f16::from_f32(0.25).to_le_bytes());
-        block[2] = 0x80;
-        block[33] = 127;
-        let values = Format::Q8_0.unpack(&block);
-        assert_eq!((values[0], values[1], values[31]), (-32.0, 0.0, 31.75));
-    }
-
-    #[test]
-    fn half_formats() {
-        assert_eq!(Format::F16.unpack(&f16::from_f32(1.5).to_le_bytes()), [1.5]);
-        assert_eq!(Format::Bf16.unpack(&bf16::from_f32(-3.0).to_le_bytes()), [-3.0]);
-        assert_eq!(Format::F32.unpack(&0.1f32.to_le_bytes()), [0.1]);
-    }
-
-    #[test]
-    fn sizes_need_whole_blocks() {
-        assert_eq!(Format::Q4_1.bytes(64), Some(40));
-        assert_eq!(Format::Q4_1.bytes(33), None);
-        assert_eq!(Format::F32.bytes(usize::MAX), None);
+    fn rows_need_whole_blocks() {
+        assert_eq!(Format::Q4_1.bytes(2, 64), Some(80));
+        // Whole blocks in all, but not in a row.
+        assert_eq!(Format::Q4_1.bytes(2, 48), None);
+        assert_eq!(Format::Q4K.bytes(1, 32), None);
+        assert_eq!(Format::F32.bytes(2, usize::MAX), None);
+        assert_eq!(Format::F32.bytes(usize::MAX, 2), None);
     }
 }

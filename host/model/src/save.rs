@@ -5,15 +5,16 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use safetensors::{Dtype, View};
+use safetensors::View;
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
-use crate::{ChatTemplate, Config, Error, Tokenizer, Weights};
+use crate::{ChatTemplate, Config, Dtype, Error, Tokenizer, Weights};
 
 impl Weights {
     /// Writes a folder that transformers (and [`Model::load`](crate::Model::load)) loads: `config.json`,
-    /// `model.safetensors` (f32), `tokenizer.json`, `tokenizer_config.json` with the chat template.
+    /// `model.safetensors` (all tensors in `dtype`: f32 keeps what was trained), `tokenizer.json`,
+    /// `tokenizer_config.json` with the chat template.
     ///
     /// # Errors
     /// When a file can't be written.
@@ -23,9 +24,10 @@ impl Weights {
         config: &Config,
         tokenizer: &Tokenizer,
         template: &ChatTemplate,
+        dtype: Dtype,
     ) -> Result<(), Error> {
         fs::create_dir_all(folder).map_err(Error::io(folder))?;
-        write_json(&folder.join("config.json"), &config.to_json("float32"))?;
+        write_json(&folder.join("config.json"), &config.to_json(torch_name(dtype)))?;
         let path = folder.join("tokenizer.json");
         fs::write(&path, tokenizer.to_json()?).map_err(Error::io(&path))?;
         let mut settings = json!({
@@ -44,7 +46,7 @@ impl Weights {
             }
         }
         write_json(&folder.join("tokenizer_config.json"), &settings)?;
-        write_tensors(&folder.join("model.safetensors"), self.parameters())
+        write_tensors(&folder.join("model.safetensors"), self.parameters(), dtype)
     }
 }
 
@@ -52,34 +54,40 @@ pub(crate) fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
     fs::write(path, format!("{value:#}\n")).map_err(Error::io(path))
 }
 
-/// Writes a safetensors file, f32.
-pub(crate) fn write_tensors(path: &Path, tensors: Vec<(String, Tensor)>) -> Result<(), Error> {
-    let mut stored = Vec::with_capacity(tensors.len());
-    for (name, tensor) in tensors {
-        stored.push((name, Stored::new(&tensor)?));
-    }
+/// Writes a safetensors file of tensors in one number format.
+pub(crate) fn write_tensors(path: &Path, tensors: Vec<(String, Tensor)>, dtype: Dtype) -> Result<(), Error> {
+    let stored = tensors.into_iter().map(|(name, tensor)| {
+        let shape = tensor.size().iter().map(|n| *n as usize).collect();
+        (name, Stored { tensor: tensor.detach(), dtype, shape })
+    });
     let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     safetensors::serialize_to_file(stored, Some(about), path)
         .map_err(|e| Error::format(path, format!("could not be written: {e}")))
 }
 
-/// A tensor that is copied out only while it is written.
-struct Stored {
-    tensor: Tensor,
-    shape: Vec<usize>,
-}
-
-impl Stored {
-    fn new(tensor: &Tensor) -> Result<Self, Error> {
-        let tensor = tensor.detach().f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?.f_contiguous()?;
-        let shape = tensor.size().iter().map(|n| *n as usize).collect();
-        Ok(Self { tensor, shape })
+/// PyTorch's name of a number format.
+fn torch_name(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::F32 => "float32",
+        Dtype::F16 => "float16",
+        Dtype::Bf16 => "bfloat16",
     }
 }
 
+/// A tensor that is converted and copied out only while it is written.
+struct Stored {
+    tensor: Tensor,
+    dtype: Dtype,
+    shape: Vec<usize>,
+}
+
 impl View for Stored {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
+    fn dtype(&self) -> safetensors::Dtype {
+        match self.dtype {
+            Dtype::F32 => safetensors::Dtype::F32,
+            Dtype::F16 => safetensors::Dtype::F16,
+            Dtype::Bf16 => safetensors::Dtype::BF16,
+        }
     }
 
     fn shape(&self) -> &[usize] {
@@ -88,11 +96,12 @@ impl View for Stored {
 
     fn data(&self) -> Cow<'_, [u8]> {
         let mut bytes = vec![0u8; self.data_len()];
-        self.tensor.view([-1]).view_dtype(Kind::Uint8).copy_data(&mut bytes, self.data_len());
+        let plain = self.tensor.to_kind(self.dtype.kind()).to_device(Device::Cpu).contiguous();
+        plain.view([-1]).view_dtype(Kind::Uint8).copy_data(&mut bytes, self.data_len());
         bytes.into()
     }
 
     fn data_len(&self) -> usize {
-        self.shape.iter().product::<usize>() * 4
+        self.shape.iter().product::<usize>() * self.dtype.bytes()
     }
 }

@@ -195,9 +195,10 @@ impl Weights {
         self.embed.device()
     }
 
-    /// A copy, in memory of its own and outside any gradient graph, whose matrices hold only values that `dtype`
-    /// has. On CUDA they are stored in it; on the CPU, where f32 is what computes fastest, they stay f32 tensors of
-    /// rounded values, which an engine may store in 16 bits without changing a result. Norms and biases are f32.
+    /// A copy, in memory of its own and outside any gradient graph, whose matrices hold only values that
+    /// `dtype` has. On CUDA they are stored in it; on the CPU, where f32 is what computes fastest, they stay
+    /// f32 tensors of rounded values, which an engine may store in 16 bits without changing a result. Norms
+    /// and biases are f32.
     ///
     /// # Errors
     /// [`Error::Torch`] when the device has no memory left.
@@ -248,11 +249,15 @@ impl Weights {
     }
 }
 
-/// A tensor as weights keep it on a device: see [`Weights::round_to`]. Where nothing changes, in the same memory.
+/// A tensor as weights keep it on a device: see [`Weights::round_to`]. Where nothing changes, in the same
+/// memory.
 pub(crate) fn keep(tensor: &Tensor, dtype: Dtype, device: Device) -> Result<Tensor, TchError> {
-    let single =
-        if tensor.kind() == Kind::Double { tensor.f_to_kind(Kind::Float)? } else { tensor.shallow_clone() };
-    let rounded = single.f_to_kind(if tensor.dim() >= 2 { dtype.kind() } else { Kind::Float })?;
+    let dtype = if tensor.dim() >= 2 { dtype } else { Dtype::F32 };
+    let rounded = match tensor.kind() {
+        // f64 to 16 bits by way of f32, as every other reader does it.
+        Kind::Double => tensor.f_to_kind(Kind::Float)?.f_to_kind(dtype.kind())?,
+        _ => tensor.f_to_kind(dtype.kind())?,
+    };
     match device {
         Device::Cpu => rounded.f_to_kind(Kind::Float),
         _ => rounded.f_to_device(device),

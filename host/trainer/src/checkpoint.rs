@@ -186,7 +186,7 @@ impl Trainer {
                         let (tokenizer, template) = (&model.tokenizer, &model.template);
                         let base = learner.base();
                         let weights = base.masters().unwrap_or(base.working());
-                        weights.save_folder(&path, learner.config(), tokenizer, template)
+                        weights.save_folder(&path, learner.config(), tokenizer, template, Dtype::F32)
                     }
                 };
                 saved.map_err(Error::model(&member.name))?;

@@ -66,7 +66,10 @@ fn refused_with_the_reason() {
 fn a_model_folder_written_is_read_back() {
     let model = tiny();
     let folder = tempfile::tempdir().unwrap();
-    model.weights.save_folder(folder.path(), &model.config, &model.tokenizer, &model.template).unwrap();
+    model
+        .weights
+        .save_folder(folder.path(), &model.config, &model.tokenizer, &model.template, Dtype::F32)
+        .unwrap();
     let again = Model::load(folder.path(), Device::Cpu, Dtype::F32).unwrap();
     assert_eq!(again.config, model.config);
     let same = |a: &Weights, b: &Weights| a.parameters() == b.parameters();

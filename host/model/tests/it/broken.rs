@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use pl_model::{Dtype, Model};
-use tch::Device;
+use tch::{Device, Kind, Tensor};
 
 use crate::{data, smollm};
 
@@ -48,6 +48,28 @@ fn folders() {
     assert!(
         edit("config.json", "\"rope_type\": \"default\"", "\"rope_type\": \"dynamic\"").contains("dynamic")
     );
+    assert!(
+        edit("config.json", "\"model_type\": \"llama\"", "\"model_type\": \"gemma\"")
+            .contains("llama, qwen2 and qwen3")
+    );
+    let quantised = "\"quantization_config\": { \"quant_method\": \"gptq\" }, \"mlp_bias\"";
+    assert!(edit("config.json", "\"mlp_bias\"", quantised).contains("gptq"));
+    let windows = "\"use_sliding_window\": true, \"sliding_window\": 64, \"mlp_bias\"";
+    assert!(edit("config.json", "\"mlp_bias\"", windows).contains("sliding windows"));
+    let layers = "\"layer_types\": [\"full_attention\", \"sliding_attention\"], \"mlp_bias\"";
+    assert!(edit("config.json", "\"mlp_bias\"", layers).contains("sliding windows"));
+    let partial = "\"partial_rotary_factor\": 0.5, \"mlp_bias\"";
+    assert!(edit("config.json", "\"mlp_bias\"", partial).contains("partial_rotary_factor"));
+    let scaling = "\"rope_scaling\": { \"type\": \"linear\" }, \"mlp_bias\"";
+    assert!(edit("config.json", "\"mlp_bias\"", scaling).contains("`factor`"));
+    let scaling = "\"rope_scaling\": { \"type\": \"linear\", \"factor\": 0 }, \"mlp_bias\"";
+    assert!(edit("config.json", "\"mlp_bias\"", scaling).contains("make no sense"));
+    let scaling = "\"rope_scaling\": { \"type\": \"longrope\", \"short_factor\": [1], \"long_factor\": [2] }, \"mlp_bias\"";
+    assert!(edit("config.json", "\"mlp_bias\"", scaling).contains("longrope"));
+    assert!(
+        edit("config.json", "\"max_position_embeddings\": 4096", "\"max_position_embeddings\": 123456789012")
+            .contains("positions")
+    );
     assert!(edit("config.json", "\"eos_token_id\": 2", "\"eos_token_id\": 999").contains("999"));
     assert!(edit("config.json", "{", "[").contains("not JSON"));
 
@@ -60,6 +82,30 @@ fn folders() {
     assert!(refusal(cut.path()).contains("no model.safetensors"));
     fs::remove_file(cut.path().join("tokenizer.json")).unwrap();
     assert!(refusal(cut.path()).contains("tokenizer.json"));
+
+    // An index that names shards that are not there, elsewhere, or without the tensor.
+    let shards = folder();
+    let index = shards.path().join("model.safetensors.index.json");
+    let write = |map: &str| fs::write(&index, format!("{{\"weight_map\": {map}}}")).unwrap();
+    write("{\"model.norm.weight\": \"other.safetensors\"}");
+    assert!(refusal(shards.path()).contains("other.safetensors"));
+    write("{\"model.norm.weight\": \"../model.safetensors\"}");
+    assert!(refusal(shards.path()).contains("not in a file of this folder"));
+    write("{\"model.norm.weight\": \"model.safetensors\"}");
+    assert!(refusal(shards.path()).contains("`model.embed_tokens.weight` is missing"));
+    write("[]");
+    assert!(refusal(shards.path()).contains("weight_map"));
+
+    // A tensor that the family knows nothing of.
+    let odd = folder();
+    let path = odd.path().join("model.safetensors");
+    let mut tensors = Tensor::read_safetensors(&path).unwrap();
+    tensors.push((
+        "model.layers.0.self_attn.o_proj.bias".into(),
+        Tensor::zeros([32], (Kind::Float, Device::Cpu)),
+    ));
+    Tensor::write_safetensors(&tensors, &path).unwrap();
+    assert!(refusal(odd.path()).contains("o_proj.bias"));
 
     let odd = folder();
     fs::write(odd.path().join("tokenizer.json"), "{}").unwrap();

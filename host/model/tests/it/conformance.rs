@@ -1,20 +1,22 @@
 //! Logits equal transformers' (data from tests/conformance/make.py).
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use pl_model::{Adapter, Dtype, Model, Packed, hidden_states};
 use tch::{Device, Kind, Tensor};
 
 use crate::{data, gap, smollm, tiny};
 
-fn expected(folder: &str) -> (Vec<u32>, Tensor) {
-    let path = data(folder).join("expected.safetensors");
+/// The tokens and the reference's logits in a file.
+pub(crate) fn expected(path: &Path) -> (Vec<u32>, Tensor) {
     let tensors: HashMap<String, Tensor> = Tensor::read_safetensors(path).unwrap().into_iter().collect();
     let tokens: Vec<i64> = (&tensors["tokens"]).try_into().unwrap();
     (tokens.into_iter().map(|id| id as u32).collect(), tensors["logits"].shallow_clone())
 }
 
-fn logits(model: &Model, adapters: &[&Adapter], tokens: &[u32]) -> Tensor {
+/// The logits of one sequence, `[T, V]`.
+pub(crate) fn logits(model: &Model, adapters: &[&Adapter], tokens: &[u32]) -> Tensor {
     let mut packed = Packed::default();
     packed.push(tokens, (!adapters.is_empty()).then_some(0));
     hidden_states(&model.config, &model.weights, adapters, &packed)
@@ -25,7 +27,7 @@ fn logits(model: &Model, adapters: &[&Adapter], tokens: &[u32]) -> Tensor {
 fn matches(name: &str) {
     let folder = format!("conformance/logits/{name}");
     let model = Model::load(&data(&folder), Device::Cpu, Dtype::F32).unwrap();
-    let (tokens, expected) = expected(&folder);
+    let (tokens, expected) = expected(&data(&folder).join("expected.safetensors"));
     let got = logits(&model, &[], &tokens);
     assert!(gap(&got, &expected) < 1e-4, "{name}: {}", gap(&got, &expected));
     // The logits are of a size at which 1e-4 says something.
@@ -52,7 +54,7 @@ fn peft_adapter() {
     let model = tiny();
     let adapter = Adapter::load(&data("conformance/adapter"), &model.config).unwrap();
     assert_eq!((adapter.rank, adapter.alpha, adapter.targets().len()), (4, 6.0, 4));
-    let (tokens, expected) = expected("conformance/adapter");
+    let (tokens, expected) = expected(&data("conformance/adapter/expected.safetensors"));
     let rows = Tensor::arange_start_step(0, tokens.len() as i64, 6, (Kind::Int64, Device::Cpu));
     let with = logits(&model, &[&adapter], &tokens).index_select(0, &rows);
     assert!(gap(&with, &expected) < 1e-4, "{}", gap(&with, &expected));

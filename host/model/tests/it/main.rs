@@ -4,8 +4,12 @@
 
 mod adapters;
 mod broken;
+mod broken_gguf;
 mod conformance;
+mod families;
+mod formats;
 mod packing;
+mod roundtrip;
 mod text;
 
 use std::path::PathBuf;

@@ -1,0 +1,155 @@
+//! GGUF files that are odd, cut or lie: an error that names the file and what is wrong, never a panic.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pl_model::{Dtype, Model};
+use tch::Device;
+
+use crate::data;
+
+fn original(name: &str) -> Vec<u8> {
+    fs::read(data("conformance/families").join(name)).unwrap()
+}
+
+fn load(bytes: &[u8]) -> Result<Model, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("model.gguf");
+    fs::write(&path, bytes).unwrap();
+    let named = |path: &Path, e: String| {
+        assert!(e.contains(path.to_str().unwrap()), "{e}");
+        e
+    };
+    Model::load(&path, Device::Cpu, Dtype::F32).map_err(|e| named(&path, e.to_string()))
+}
+
+fn refusal(bytes: &[u8]) -> String {
+    load(bytes).map(|_| ()).unwrap_err()
+}
+
+/// Where a text lies in a file, once.
+fn find(bytes: &[u8], text: &str) -> usize {
+    let at: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(text.as_bytes())).collect();
+    assert_eq!(at.len(), 1, "{text}");
+    at[0]
+}
+
+/// The file with the bytes after a metadata key and its type replaced.
+fn with_value(name: &str, key: &str, value: &[u8]) -> Vec<u8> {
+    let mut bytes = original(name);
+    let at = find(&bytes, key) + key.len() + 4;
+    bytes[at..at + value.len()].copy_from_slice(value);
+    bytes
+}
+
+/// The file with a text replaced by another of its length.
+fn with_text(name: &str, from: &str, to: &str) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = original(name);
+    let at = find(&bytes, from);
+    bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+    bytes
+}
+
+/// Name, dimensions, format and offset of a tensor follow each other: what to write, and how far after the
+/// name.
+fn with_tensor(name: &str, tensor: &str, at: usize, value: &[u8]) -> Vec<u8> {
+    let mut bytes = original(name);
+    let at = find(&bytes, tensor) + tensor.len() + at;
+    bytes[at..at + value.len()].copy_from_slice(value);
+    bytes
+}
+
+const MATRIX: &str = "blk.0.ffn_up.weight";
+// After the name of a matrix: the number of dimensions, the columns, the rows, the format, the offset.
+const COLUMNS_AT: usize = 4;
+const ROWS_AT: usize = 12;
+const FORMAT_AT: usize = 20;
+const OFFSET_AT: usize = 24;
+
+#[test]
+fn cut_anywhere() {
+    for name in ["qwen2-tied.gguf", "llama3.gguf"] {
+        let bytes = original(name);
+        for len in (0..bytes.len()).step_by(97).chain([bytes.len() - 33]) {
+            refusal(&bytes[..len]);
+        }
+        load(&bytes).unwrap();
+    }
+}
+
+/// A flipped byte in the header may make another model or none; it never makes a panic.
+#[test]
+fn flipped_bytes() {
+    let bytes = original("qwen3-wide.gguf");
+    let header = find(&bytes, "output_norm.weight") + 64;
+    let mut refused = 0;
+    for at in (0..header).step_by(3) {
+        let mut odd = bytes.clone();
+        odd[at] ^= 1 << (at % 8);
+        refused += usize::from(load(&odd).is_err());
+    }
+    assert!(refused > header / 12, "{refused} of {}", header / 3);
+}
+
+#[test]
+fn formats() {
+    // IQ4_XS, and a number that is none.
+    let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, FORMAT_AT, &23u32.to_le_bytes()));
+    assert!(message.contains(MATRIX) && message.contains("IQ4_XS"), "{message}");
+    assert!(message.contains("Q6_K") && message.contains("Hugging Face folder"), "{message}");
+    let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, FORMAT_AT, &999u32.to_le_bytes()));
+    assert!(message.contains("number 999"), "{message}");
+    // Rows of 32 can't be in blocks of 256.
+    let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, FORMAT_AT, &12u32.to_le_bytes()));
+    assert!(message.contains("rows of 32"), "{message}");
+}
+
+#[test]
+fn tensors() {
+    let far = u64::MAX - 7;
+    let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, OFFSET_AT, &far.to_le_bytes()));
+    assert!(message.contains("past the end"), "{message}");
+    for (at, count) in [(COLUMNS_AT, 1u64 << 62), (ROWS_AT, 1 << 62), (ROWS_AT, u64::MAX / 2)] {
+        let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, at, &count.to_le_bytes()));
+        assert!(message.contains(MATRIX), "{message}");
+    }
+    let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, ROWS_AT, &31u64.to_le_bytes()));
+    assert!(message.contains("[31, 32]") && message.contains("[32, 32]"), "{message}");
+    let message = refusal(&with_tensor("llama3.gguf", "blk.0.attn_q.weight", ROWS_AT, &24u64.to_le_bytes()));
+    assert!(message.contains("[24, 32]") && message.contains("[32, 32]"), "{message}");
+
+    // Each family has its own tensors, all of them, and no others.
+    let message = refusal(&with_text("qwen2-tied.gguf", "blk.1.attn_k.bias", "blk.1.attn_x.bias"));
+    assert!(message.contains("blk.1.attn_k.bias") && message.contains("missing"), "{message}");
+    let message =
+        refusal(&with_text("qwen3-wide.gguf", "blk.1.attn_k_norm.weight", "blk.1.attn_z_norm.weight"));
+    assert!(message.contains("blk.1.attn_k_norm.weight"), "{message}");
+    let spare = with_text("llama3.gguf", "rope_freqs.weight", "blk.0.attn_q.bias");
+    assert!(refusal(&spare).contains("no place in a llama model"), "{}", refusal(&spare));
+}
+
+#[test]
+fn settings() {
+    let message = refusal(&with_text("llama-linear.gguf", "linear", "dynamo"));
+    assert!(message.contains("dynamo") && message.contains("yarn"), "{message}");
+    let number = |value: f32| value.to_le_bytes();
+    let negative = with_value("llama-linear.gguf", "llama.rope.scaling.factor", &number(-1.0));
+    assert!(refusal(&negative).contains("make no sense"));
+    let none = with_value("qwen2-yarn.gguf", "qwen2.rope.scaling.factor", &number(f32::NAN));
+    assert!(refusal(&none).contains("make no sense"));
+    let key = "qwen3.context_length";
+    assert!(refusal(&with_value("qwen3-wide.gguf", key, &u32::MAX.to_le_bytes())).contains("positions"));
+    let key = "qwen3.block_count";
+    let message = refusal(&with_value("qwen3-wide.gguf", key, &u32::MAX.to_le_bytes()));
+    assert!(message.contains("layers"), "{message}");
+    let key = "qwen3.attention.value_length";
+    let message = refusal(&with_value("qwen3-wide.gguf", key, &8u32.to_le_bytes()));
+    assert!(message.contains("value_length") && message.contains("12 wide"), "{message}");
+
+    // A factor of the rotary embedding for each frequency, all of them positive.
+    let bytes = original("llama3.gguf");
+    let cut = with_tensor("llama3.gguf", "rope_freqs.weight", COLUMNS_AT, &3u64.to_le_bytes());
+    assert!(refusal(&cut).contains("3 rotary factors for the 4 frequencies"));
+    assert!(matches!(load(&bytes).unwrap().config.rope_scaling, pl_model::RopeScaling::Factors { .. }));
+}
