@@ -36,7 +36,8 @@ pub(super) fn normalize_backward(
     let dy = wide(dy)?;
     let normed = wide(x)?.f_mul(rstd)?;
     if let Some(total) = gain_gradient {
-        let sum = dy.f_mul(&normed)?.f_view([-1, width])?.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
+        let sum =
+            dy.f_mul(&normed)?.f_view([-1, width])?.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
         let _ = total.shallow_clone().f_add_(&sum)?;
     }
     let mut dx = dy.f_mul(gain)?;
