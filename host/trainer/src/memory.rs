@@ -148,9 +148,9 @@ mod tests {
         let gradients = Gradients::zeros(Some(&weights), &[]).unwrap();
         let mut packed = Packed::default();
         for text in 0..4 {
-            packed.push(&(0..128).map(|i| (text * 128 + i) % 4000).collect::<Vec<u32>>(), None);
+            packed.push(&(0..256).map(|i| (text * 256 + i) % 4000).collect::<Vec<u32>>(), None);
         }
-        let row = Row { tokens: 512, targets: 0, seen_again: 0, ranks: 0 };
+        let row = Row { tokens: 1024, targets: 0, seen_again: 0, ranks: 0 };
         let mut few = Packed::default();
         few.push(&[1, 2, 3], None);
         // Libraries' own pages and buffers come with their first use.
