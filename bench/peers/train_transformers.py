@@ -80,11 +80,10 @@ def main():
         seconds.append(time.perf_counter() - start)
         processor.append(time.process_time() - started)
     result = {
-        "peer": "transformers",
-        "kind": arguments.kind,
+        "name": f"train/{arguments.kind}",
         "tokens_per_second": SEQUENCES * length / min(seconds),
         "seconds": seconds,
-        "processor_seconds": processor,
+        "processor_seconds": min(processor),
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "matrix_gflops": matrix_rate(),
     }

@@ -6,6 +6,7 @@
 //! cargo xtask host …          set up, then pl-host …
 //! cargo xtask test …          set up, then all tests (arguments go to the test runner)
 //! cargo xtask bench           set up, then the main job as a whole, measured
+//! cargo xtask bench engine    set up, then generation and training beside their peers
 //! ```
 
 mod bench;
@@ -20,7 +21,8 @@ use std::process::{Command, ExitCode};
 /// What went wrong, for a person.
 type Result<T> = std::result::Result<T, String>;
 
-const USAGE: &str = "usage: cargo xtask setup | run FILE [options] | host ARGS… | test [options] | bench";
+const USAGE: &str =
+    "usage: cargo xtask setup | run FILE [options] | host ARGS… | test [options] | bench [engine]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -41,6 +43,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("host", rest)) => host(&root, rest),
         Some(("test", rest)) => test(&root, rest),
         Some(("bench", [])) => bench::run(&root).map(|()| 0),
+        Some(("bench", [what])) if what == "engine" => bench::engine::run(&root).map(|()| 0),
         _ => Err(USAGE.to_owned()),
     }
 }
