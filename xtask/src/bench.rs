@@ -3,6 +3,8 @@
 //! Rates come from the run's own `timings.jsonl`, memory from the kernel. Machines differ and are shared: compare
 //! rows of one table with each other.
 
+pub mod engine;
+
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -8,6 +8,7 @@
 //! cargo xtask host …          set up, then pl-host …
 //! cargo xtask test …          set up, then all tests (arguments go to the test runner)
 //! cargo xtask bench           set up, then the main job as a whole, measured
+//! cargo xtask bench engine    set up, then generation and training beside their peers
 //! ```
 
 mod bench;
@@ -26,7 +27,7 @@ use crate::setup::Libtorch;
 type Result<T> = std::result::Result<T, String>;
 
 const USAGE: &str =
-    "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | bench";
+    "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | bench [engine]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -49,6 +50,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("host", rest)) => host(&root, rest),
         Some(("test", rest)) => test(&root, rest),
         Some(("bench", [])) => bench::run(&root).map(|()| 0),
+        Some(("bench", [what])) if what == "engine" => bench::engine::run(&root).map(|()| 0),
         _ => Err(USAGE.to_owned()),
     }
 }

@@ -332,10 +332,10 @@ impl<E: Executor> Worker<E> {
                 && other.computed < other.tokens.len() - 1
                 && common(&other.tokens, &sequence.tokens[..known - 1]) / BLOCK > found
         });
-        // Room for its tokens, for a block a seed, and for all others to grow.
-        let needed =
-            sequence.tokens.len() / BLOCK + 1 - found + sequence.goal.slots() - 1 + self.running.len();
-        let no_room = home.blocks.available() < needed && !self.running.is_empty();
+        // Room for its tokens, for a block a seed, and for the others on this base to grow.
+        let others = self.running.iter().filter(|other| other.seat.base == sequence.seat.base).count();
+        let needed = sequence.tokens.len() / BLOCK + 1 - found + sequence.goal.slots() - 1 + others;
+        let no_room = home.blocks.available() < needed && others > 0;
         if behind || no_room {
             if let (Goal::Prompt(seeds), Some(Waiting::Seeds { seeds: rest, .. })) =
                 (&mut sequence.goal, rest)

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::{Error, RopeScaling};
 
-/// The most layers and the longest sequence that a file may ask for: far above any model, and low enough that a
-/// damaged file can't make tables that fill the memory.
+/// The most layers and the longest sequence that a file may ask for: far above any model, and low enough that
+/// a damaged file can't make tables that fill the memory.
 const MOST_LAYERS: usize = 10_000;
 const MOST_POSITIONS: usize = 1 << 24;
 
@@ -252,7 +252,8 @@ fn refuse(json: &Value, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses models some of whose layers look back over a window only. Files name a window that is switched off, too.
+/// Refuses models some of whose layers look back over a window only. Files name a window that is switched
+/// off, too.
 fn refuse_windows(json: &Value, layers: usize, path: &Path) -> Result<(), Error> {
     let slides = match json["layer_types"].as_array() {
         Some(kinds) => kinds.iter().any(|kind| kind != "full_attention"),

@@ -24,8 +24,8 @@ impl Deltas for NoDeltas {
     }
 }
 
-/// Runs the blocks and the final norm over `tokens` (`[T]`, i64): the hidden states `[T, H]`, in the number format
-/// of the matrices.
+/// Runs the blocks and the final norm over `tokens` (`[T]`, i64): the hidden states `[T, H]`, in the number
+/// format of the matrices.
 ///
 /// `rope` has the T rows of the tokens' positions. `attend(layer, q, k, v)` gets rotated queries
 /// `[T, heads, D]` and keys and values `[T, kv_heads, D]` and returns `[T, heads x D]`.
@@ -72,7 +72,8 @@ fn norm_heads(config: &Config, layer: &Layer, q: Tensor, k: Tensor) -> (Tensor, 
     (apply(q, &layer.q_norm), apply(k, &layer.k_norm))
 }
 
-/// RMS norm (Zhang and Sennrich 2019) over the last dimension. In f32 at least; the result has the format of `x`.
+/// RMS norm (Zhang and Sennrich 2019) over the last dimension. In f32 at least; the result has the format of
+/// `x`.
 fn norm(config: &Config, x: &Tensor, weight: &Tensor) -> Tensor {
     let wide = match x.kind() {
         Kind::Half | Kind::BFloat16 => x.to_kind(Kind::Float),

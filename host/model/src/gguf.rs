@@ -149,8 +149,8 @@ impl Header {
         let Some(data) = data else { return fail("reaches past the end of the file; fetch it again") };
 
         let tensor = Tensor::f_zeros(info.shape.as_slice(), (Kind::Float, Device::Cpu))?;
-        // SAFETY: a fresh contiguous f32 tensor of rows x columns values (they fit into memory, as `length` does,
-        // and were allocated), which nothing else knows of yet.
+        // SAFETY: a fresh contiguous f32 tensor of rows x columns values (they fit into memory, as `length`
+        // does, and were allocated), which nothing else knows of yet.
         let values =
             unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast::<f32>(), rows * columns) };
         format.unpack(data, values);

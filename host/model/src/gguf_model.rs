@@ -1,5 +1,5 @@
-//! Models in GGUF files: what the metadata says of a model's measures, and its tensors under the names and in the
-//! order of rows that Hugging Face folders have.
+//! Models in GGUF files: what the metadata says of a model's measures, and its tensors under the names and in
+//! the order of rows that Hugging Face folders have.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -206,8 +206,8 @@ impl Reader<'_> {
     }
 }
 
-/// The Llama architecture's Q and K are stored so that the rows of a head's two halves alternate; this puts them
-/// one after the other, as the rotate-half embedding wants them.
+/// The Llama architecture's Q and K are stored so that the rows of a head's two halves alternate; this puts
+/// them one after the other, as the rotate-half embedding wants them.
 fn unpermute(config: &Config, stored: &str, tensor: Tensor) -> Result<Tensor, Error> {
     let heads = if stored.ends_with("attn_q.weight") {
         config.heads

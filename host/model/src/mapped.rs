@@ -1,5 +1,5 @@
-//! Large files, mapped into memory: what is read of them is the system's to drop again, and is dropped as soon as
-//! it has been converted, so that loading a model takes no more memory than the model.
+//! Large files, mapped into memory: what is read of them is the system's to drop again, and is dropped as
+//! soon as it has been converted, so that loading a model takes no more memory than the model.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -20,8 +20,8 @@ pub(crate) struct Mapped {
 impl Mapped {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(Error::io(path))?;
-        // SAFETY: the map is read once, while loading; a file that another program cuts short meanwhile would end
-        // this one with SIGBUS, which no way of reading large files without copies avoids.
+        // SAFETY: the map is read once, while loading; a file that another program cuts short meanwhile would
+        // end this one with SIGBUS, which no way of reading large files without copies avoids.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io(path))?;
         Ok(Self { path: path.to_path_buf(), file, map })
     }
@@ -41,7 +41,8 @@ impl Mapped {
         #[cfg(unix)]
         {
             let offset = part.as_ptr() as usize - self.map.as_ptr() as usize;
-            // SAFETY: the pages are the file's, unwritten, so that whoever reads them once more gets them from there.
+            // SAFETY: the pages are the file's, unwritten, so that whoever reads them once more gets them
+            // from there.
             let advised = unsafe {
                 self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, part.len())
             };

@@ -28,8 +28,8 @@ impl Model {
     /// [`Weights::round_to`] says. One tensor is converted at a time, straight from the mapped file.
     ///
     /// # Errors
-    /// When a file can't be read, is not what it should be, or holds a model that is not supported, and when the
-    /// device has no memory for it.
+    /// When a file can't be read, is not what it should be, or holds a model that is not supported, and when
+    /// the device has no memory for it.
     pub fn load(path: &Path, device: Device, dtype: Dtype) -> Result<Self, Error> {
         let keep = |tensor: &Tensor| Ok(keep(tensor, dtype, device)?);
         if path.is_dir() { hub::load(path, keep) } else { gguf_model::load(path, keep) }

@@ -3,7 +3,7 @@
 //! The transformer's one definition is [`crate::transform`]; this is its gradient, written out, and tests hold it
 //! against what libtorch's autograd makes of that definition. Written out because it then costs what it must:
 //! a block keeps ten widths of the stream instead of some forty, nothing is kept twice, gradients are added into
-//! their buffers by the matrix products themselves, and a block can be run again from its input when memory is
+//! their buffers as they come, and a block can be run again from its input when memory is
 //! short (Chen et al. 2016, arXiv:1604.06174). Nothing here panics where libtorch fails.
 
 mod attention;
@@ -176,15 +176,4 @@ fn start<'a>(
     let rope = Rope::new(config, longest, device).at(&column(&positions)?);
     let reach = Reach::new(packed, weights.embed.kind(), device)?;
     Ok((Frame { config, weights, routes: Routes::new(adapters, packed), reach, rope }, column(&ids)?))
-}
-
-/// Adds a matrix product to a gradient, in the gradient's number format.
-fn accumulate(gradient: &Tensor, a: &Tensor, b: &Tensor) -> Result<(), TchError> {
-    let mut gradient = gradient.shallow_clone();
-    if gradient.kind() == a.kind() {
-        let _ = gradient.f_addmm_(a, b)?;
-    } else {
-        let _ = gradient.f_add_(&a.f_mm(b)?.f_to_kind(gradient.kind())?)?;
-    }
-    Ok(())
 }

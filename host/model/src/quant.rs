@@ -1,12 +1,13 @@
 //! GGUF's number formats, unpacked to f32.
 //!
-//! Formats with blocks store runs of values with a common scale. The arithmetic, order of operations included,
-//! is that of the `gguf` reference reader, so that weights are equal bit for bit.
+//! Formats with blocks store runs of values with a common scale. The arithmetic, order of operations
+//! included, is that of the `gguf` reference reader, so that weights are equal bit for bit.
 
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-/// Values that one thread unpacks at a time: enough that handing them out costs nothing, a multiple of all blocks.
+/// Values that one thread unpacks at a time: enough that handing them out costs nothing, a multiple of all
+/// blocks.
 const CHUNK: usize = 1 << 15;
 
 /// A tensor format that can be read.
@@ -30,8 +31,8 @@ pub(crate) enum Format {
     Q4K,
     /// As `Q4K` with 32 bytes of fifth bits before the halves.
     Q5K,
-    /// Blocks of 256 in sixteen groups: 128 bytes of low halves, 64 of high quarters, 16 signed scales, common
-    /// scale; less 32.
+    /// Blocks of 256 in sixteen groups: 128 bytes of low halves, 64 of high quarters, 16 signed scales,
+    /// common scale; less 32.
     Q6K,
 }
 
@@ -73,7 +74,8 @@ impl Format {
         }
     }
 
-    /// Bytes of `rows` rows of `columns` values; none where blocks don't fit into rows or the count overflows.
+    /// Bytes of `rows` rows of `columns` values; none where blocks don't fit into rows or the count
+    /// overflows.
     pub(crate) fn bytes(self, rows: usize, columns: usize) -> Option<usize> {
         let (values, bytes) = self.block();
         if !columns.is_multiple_of(values) {
@@ -205,8 +207,8 @@ fn q8_0(block: &[u8; 34], out: &mut [f32; 32]) {
     }
 }
 
-/// The scale and the minimum of group `group` (0 to 7) in the 12 bytes that hold all: the first four groups have
-/// six bits in one byte each, the others four bits in the last bytes and two on top of the first ones.
+/// The scale and the minimum of group `group` (0 to 7) in the 12 bytes that hold all: the first four groups
+/// have six bits in one byte each, the others four bits in the last bytes and two on top of the first ones.
 fn group_scale(packed: &[u8], group: usize) -> (f32, f32) {
     let (scale, min) = if group < 4 {
         (packed[group] & 63, packed[group + 4] & 63)

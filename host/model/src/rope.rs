@@ -1,5 +1,5 @@
-//! Rotary position embedding (Su et al. 2021, in the rotate-half form) and the ways in which models stretch it
-//! to sequences longer than they were first trained on.
+//! Rotary position embedding (Su et al. 2021, in the rotate-half form) and the ways in which models stretch
+//! it to sequences longer than they were first trained on.
 //!
 //! The arithmetic is in f32, step by step as transformers does it, so that positions far out agree too.
 
@@ -110,8 +110,8 @@ impl RopeScaling {
                     truncate: rope["truncate"].as_bool().unwrap_or(true),
                 }
             }
-            // The one kind of transformers that takes a divisor per frequency. With one list for short and long
-            // sequences and no attention factor it says just that.
+            // The one kind of transformers that takes a divisor per frequency. With one list for short and
+            // long sequences and no attention factor it says just that.
             "longrope"
                 if rope["short_factor"] == rope["long_factor"] && number("attention_factor") == Some(1.0) =>
             {
@@ -313,9 +313,9 @@ impl Rope {
         }
     }
 
-    /// The tables themselves, cosines and sines, `[positions, head_dim]`, f32, any scale of attention multiplied
-    /// in. Both halves of a cosine row are alike; the first half of a sine row is negated, so that a rotated head
-    /// is `x * cos + swap_halves(x) * sin`.
+    /// The tables themselves, cosines and sines, `[positions, head_dim]`, f32, any scale of attention
+    /// multiplied in. Both halves of a cosine row are alike; the first half of a sine row is negated, so that
+    /// a rotated head is `x * cos + swap_halves(x) * sin`.
     pub fn tables(&self) -> (&Tensor, &Tensor) {
         (&self.cos, &self.sin)
     }
@@ -330,7 +330,8 @@ impl Rope {
         Self { cos: self.cos.narrow(0, 0, count), sin: self.sin.narrow(0, 0, count) }
     }
 
-    /// Rotates heads `[T, heads, D]`, T positions of this table. In f32; the result has the heads' number format.
+    /// Rotates heads `[T, heads, D]`, T positions of this table. In f32; the result has the heads' number
+    /// format.
     pub(crate) fn rotate(&self, x: &Tensor) -> Tensor {
         let half = x.size()[2] / 2;
         let swapped = Tensor::cat(&[x.narrow(2, half, half), x.narrow(2, 0, half)], 2);

@@ -86,8 +86,8 @@ impl Shards {
         self.entries.keys()
     }
 
-    /// What `keep` makes of a tensor. It gets it as it is stored, in the file's memory; what it returns has memory of
-    /// its own. None: there is no such tensor.
+    /// What `keep` makes of a tensor. It gets it as it is stored, in the file's memory; what it returns has
+    /// memory of its own. None: there is no such tensor.
     pub(crate) fn take(
         &self,
         name: &str,
@@ -96,8 +96,8 @@ impl Shards {
         let Some(entry) = self.entries.get(name) else { return Ok(None) };
         let map = &self.files[entry.file];
         let data = &map[entry.bytes.clone()];
-        // SAFETY: the tensor is as long as its shape says (the parser checked), outlived by the map, and dropped with
-        // all that shares its memory before this function returns.
+        // SAFETY: the tensor is as long as its shape says (the parser checked), outlived by the map, and
+        // dropped with all that shares its memory before this function returns.
         let stored =
             unsafe { Tensor::f_from_blob(data.as_ptr(), &entry.shape, &[], entry.kind, Device::Cpu) }?;
         let kept = keep(&stored)?;

@@ -195,9 +195,10 @@ impl Weights {
         self.embed.device()
     }
 
-    /// A copy, in memory of its own and outside any gradient graph, whose matrices hold only values that `dtype`
-    /// has. On CUDA they are stored in it; on the CPU, where f32 is what computes fastest, they stay f32 tensors of
-    /// rounded values, which an engine may store in 16 bits without changing a result. Norms and biases are f32.
+    /// A copy, in memory of its own and outside any gradient graph, whose matrices hold only values that
+    /// `dtype` has. On CUDA they are stored in it; on the CPU, where f32 is what computes fastest, they stay
+    /// f32 tensors of rounded values, which an engine may store in 16 bits without changing a result. Norms
+    /// and biases are f32.
     ///
     /// # Errors
     /// [`Error::Torch`] when the device has no memory left.
@@ -248,7 +249,8 @@ impl Weights {
     }
 }
 
-/// A tensor as weights keep it on a device: see [`Weights::round_to`]. Where nothing changes, in the same memory.
+/// A tensor as weights keep it on a device: see [`Weights::round_to`]. Where nothing changes, in the same
+/// memory.
 pub(crate) fn keep(tensor: &Tensor, dtype: Dtype, device: Device) -> Result<Tensor, TchError> {
     let dtype = if tensor.dim() >= 2 { dtype } else { Dtype::F32 };
     let rounded = match tensor.kind() {

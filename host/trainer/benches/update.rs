@@ -1,30 +1,87 @@
 //! How fast a learner trains SmolLM2-135M on 2,048 packed tokens (eight sequences of 128 prompt and 128 completion
 //! tokens), and what it needs for it. `bench/peers/train_transformers.py` does the same work with transformers.
 //!
+//! `cargo bench -p pl-trainer --bench update [-- FILTER]` prints a line of JSON for each figure; `cargo xtask bench
+//! engine` lays them beside the peer's.
+//!
 //! The model is looked for where `cargo xtask setup` puts it (`PL_HOST_CACHE`, or `~/.cache/pl-host`); without it
 //! nothing is measured.
 
 #![allow(clippy::expect_used, reason = "a benchmark that can't run should say so and stop")]
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use pl_model::{Adapter, Dtype, Keep, Model, Projection};
 use pl_record::transition::{Group, Key, Transition};
 use pl_trainer::learner::{Learner, Sample, Settings};
 use pl_trainer::loss::Clip;
 use pl_trainer::plan::Cut;
-use tch::Device;
+use serde_json::json;
+use tch::{Device, Kind, Tensor};
 
 const PROMPT: usize = 128;
 const COMPLETION: usize = 128;
 const SEQUENCES: usize = 8;
+const RUNS: usize = 3;
+
+/// What is measured: name, policies (each with an adapter; 0: all weights are trained), what a pass keeps, sequences
+/// with one prompt.
+const CASES: [(&str, usize, Keep, usize); 6] = [
+    ("train/full", 0, Keep::Activations, 1),
+    ("train/lora", 1, Keep::Activations, 1),
+    ("train/lora, 2 adapters", 2, Keep::Activations, 1),
+    // Two groups of four, each with one prompt, which is fed once per group.
+    ("train/lora, 4 siblings", 1, Keep::Activations, 4),
+    // Blocks run again on the way back.
+    ("train/full, checkpointed", 0, Keep::Inputs, 1),
+    ("train/lora, checkpointed", 1, Keep::Inputs, 1),
+];
 
 fn main() {
-    divan::main();
-    // Peak memory is one of a process: run one bench alone to know its own.
-    if let Some(peak) = peak_memory() {
-        eprintln!("peak memory of this process: {peak}");
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let rate = product_rate();
+    for (name, policies, keep, siblings) in CASES.into_iter().filter(|case| case.0.contains(&filter)) {
+        let learner = if policies == 0 { whole(keep) } else { adapters(policies, keep) };
+        let Some(learner) = learner else { return };
+        let allows = machine_allows(&learner, rate);
+        let (tokens, processor) = update(learner, policies.max(1), siblings);
+        println!(
+            "{}",
+            json!({
+                "name": name,
+                "tokens_per_second": tokens,
+                "processor_seconds": processor,
+                "machine_allows": allows,
+                // Of the process so far: run one case alone to know its own.
+                "peak_memory": peak_memory(),
+            })
+        );
     }
+}
+
+/// GFLOP/s of a product of the size of a feed-forward projection.
+fn product_rate() -> f64 {
+    let options = (Kind::Float, Device::Cpu);
+    let (x, matrix) = (Tensor::ones([2048, 576], options), Tensor::ones([1536, 576], options));
+    let times = (0..20).map(|_| {
+        let start = Instant::now();
+        let _ = std::hint::black_box(x.linear(&matrix, None::<&Tensor>));
+        start.elapsed().as_secs_f64()
+    });
+    2.0 * 2048.0 * 576.0 * 1536.0 / times.fold(f64::INFINITY, f64::min) / 1e9
+}
+
+/// Tokens per second if matrix products at that rate were all there is: forwards, the gradient of every input, and
+/// where all weights are trained that of every weight; the output matrix for completions alone.
+fn machine_allows(learner: &Learner, gflops: f64) -> f64 {
+    let config = learner.config();
+    let passes = if learner.members().iter().any(|member| member.adapter.is_none()) { 3.0 } else { 2.0 };
+    let shapes = Projection::ALL.iter().map(|projection| projection.shape(config));
+    let layers: i64 = shapes.map(|(inputs, outputs)| inputs * outputs).sum::<i64>() * config.layers as i64;
+    let share = COMPLETION as f64 / (PROMPT + COMPLETION) as f64;
+    let numbers = layers as f64 + share * (config.vocab * config.hidden) as f64;
+    gflops * 1e9 / (2.0 * passes * numbers)
 }
 
 fn peak_memory() -> Option<String> {
@@ -85,13 +142,13 @@ fn transition(index: usize, family: usize, policy: u32) -> Transition {
     }
 }
 
-fn update(bencher: divan::Bencher<'_, '_>, learner: Option<Learner>, policies: usize, siblings: usize) {
-    let Some(mut learner) = learner else { return };
-    let transitions: Vec<_> = (0..SEQUENCES)
-        .map(|i| transition(i, i / siblings, (i * policies / SEQUENCES) as u32))
-        .collect();
-    let tokens = SEQUENCES * (PROMPT + COMPLETION);
-    bencher.counter(divan::counter::ItemsCount::new(tokens)).bench_local(|| {
+/// Tokens per second of the fastest of some updates, and the least processor time.
+fn update(mut learner: Learner, policies: usize, siblings: usize) -> (f64, f64) {
+    let transitions: Vec<_> =
+        (0..SEQUENCES).map(|i| transition(i, i / siblings, (i * policies / SEQUENCES) as u32)).collect();
+    let (mut seconds, mut processor) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..RUNS {
+        let (start, before) = (Instant::now(), processor_seconds());
         let samples = transitions
             .iter()
             .enumerate()
@@ -99,10 +156,23 @@ fn update(bencher: divan::Bencher<'_, '_>, learner: Option<Learner>, policies: u
         learner
             .plan(0, samples.collect())
             .and_then(|planned| learner.update(&planned, 1e-5, &mut || {}))
-            .expect("the update runs")
-    });
+            .expect("the update runs");
+        seconds = seconds.min(start.elapsed().as_secs_f64());
+        processor = processor.min(processor_seconds() - before);
+    }
+    ((SEQUENCES * (PROMPT + COMPLETION)) as f64 / seconds, processor)
 }
 
+/// Time that this process has had on all cores, which others on the machine stretch less than time on the wall.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    // utime and stime, in hundredths of a second.
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+/// Adapters of rank 16 on all projections, so many policies sharing the batch.
 fn adapters(policies: usize, keep: Keep) -> Option<Learner> {
     smollm2().map(|model| {
         let adapters = (0..policies).map(|policy| {
@@ -116,39 +186,10 @@ fn adapters(policies: usize, keep: Keep) -> Option<Learner> {
     })
 }
 
+/// All weights.
 fn whole(keep: Keep) -> Option<Learner> {
     smollm2().map(|model| {
         Learner::full(model.config, model.weights, Dtype::F32, 0, "all".into(), settings(keep))
             .expect("a learner")
     })
-}
-
-/// Adapters of rank 16 on all projections, so many policies sharing the batch.
-#[divan::bench(args = [1, 2], sample_count = 4)]
-fn lora(bencher: divan::Bencher<'_, '_>, policies: usize) {
-    update(bencher, adapters(policies, Keep::Activations), policies, 1);
-}
-
-/// Blocks run again on the way back.
-#[divan::bench(sample_count = 3)]
-fn lora_checkpointed(bencher: divan::Bencher<'_, '_>) {
-    update(bencher, adapters(1, Keep::Inputs), 1, 1);
-}
-
-/// Two groups of four, each with one prompt, which is fed once per group.
-#[divan::bench(sample_count = 3)]
-fn lora_siblings(bencher: divan::Bencher<'_, '_>) {
-    update(bencher, adapters(1, Keep::Activations), 1, 4);
-}
-
-/// All weights.
-#[divan::bench(sample_count = 4)]
-fn full(bencher: divan::Bencher<'_, '_>) {
-    update(bencher, whole(Keep::Activations), 1, 1);
-}
-
-/// All weights, blocks run again on the way back.
-#[divan::bench(sample_count = 3)]
-fn full_checkpointed(bencher: divan::Bencher<'_, '_>) {
-    update(bencher, whole(Keep::Inputs), 1, 1);
 }

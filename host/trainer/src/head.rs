@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use pl_kernels::cuda::head::{Fused, TokenHead};
 use pl_kernels::cuda::{self, Kernels};
+use pl_model::{add_outer, linear};
 use tch::{Kind, TchError, Tensor, no_grad};
 
 /// Rows of the head at a time. 128 rows of 49,152 logits are 25 MB, and enough for the matrix products to run at
@@ -138,7 +139,7 @@ pub fn run(
             let hidden = part(rows.hidden)?;
             let token = column(rows.tokens)?;
             let temperature = rows.temperatures.map(column).transpose()?;
-            let mut logits = wide(hidden.f_mm(&unembed.f_tr()?)?)?;
+            let mut logits = wide(linear(&hidden, unembed)?)?;
             if let Some(temperature) = &temperature {
                 let _ = logits.f_div_(temperature)?;
             }
@@ -172,10 +173,10 @@ pub fn run(
             if let Some(temperature) = &temperature {
                 let _ = gradient.f_div_(temperature)?;
             }
-            part(&hidden_gradient)?.f_copy_(&gradient.f_to_kind(unembed.kind())?.f_mm(unembed)?)?;
+            let narrow = gradient.f_to_kind(unembed.kind())?;
+            part(&hidden_gradient)?.f_copy_(&linear(&narrow, &unembed.f_tr()?)?)?;
             if let Some(total) = unembed_gradient {
-                let hidden = hidden.f_to_kind(total.kind())?;
-                let _ = total.shallow_clone().f_addmm_(&gradient.f_tr()?, &hidden)?;
+                add_outer(total, &gradient, &hidden.f_to_kind(gradient.kind())?)?;
             }
             Ok::<_, TchError>(())
         })?;

@@ -277,9 +277,10 @@ impl Learner {
             self.mini_batch(planned, mini_batch, rate, &mut tallies, progress).map_err(|source| {
                 let names = self.names();
                 match source {
-                    pl_model::Error::Torch(source) => {
-                        Error::Torch { doing: format!("update of `{names}` in step {}", planned.step), source }
-                    }
+                    pl_model::Error::Torch(source) => Error::Torch {
+                        doing: format!("update of `{names}` in step {}", planned.step),
+                        source,
+                    },
                     source => Error::Model { policy: names, source },
                 }
             })?;

@@ -23,6 +23,8 @@ pub mod plan;
 pub mod schedule;
 mod stream;
 mod trainer;
+#[cfg(test)]
+mod trl;
 
 pub use error::Error;
 pub use learner::{Learner, Sample, Settings};

@@ -77,12 +77,7 @@ impl AdamW {
     /// `max_norm` (0: as they are). A gradient that is not finite changes nothing.
     ///
     /// Gradients are used up: they are zero afterwards, ready to be added to again.
-    pub fn step(
-        &mut self,
-        gradients: Vec<Tensor>,
-        rate: f64,
-        max_norm: f64,
-    ) -> Result<Stepped, TchError> {
+    pub fn step(&mut self, gradients: Vec<Tensor>, rate: f64, max_norm: f64) -> Result<Stepped, TchError> {
         debug_assert_eq!(gradients.len(), self.slots.len());
         no_grad(|| {
             let grad_norm = global_norm(&gradients)?;

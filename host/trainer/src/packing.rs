@@ -146,8 +146,7 @@ mod tests {
     #[test]
     fn siblings_stay_together_and_feed_their_prompt_once() {
         // Two prompts of 40 tokens, four completions of 10 each, dealt alternately.
-        let texts: Vec<Vec<u32>> =
-            (0..8).map(|i| [text(i % 2, 40), text(10 + i, 10)].concat()).collect();
+        let texts: Vec<Vec<u32>> = (0..8).map(|i| [text(i % 2, 40), text(10 + i, 10)].concat()).collect();
         assert_eq!(batches(&texts, 40, 80), [(vec![0, 2, 4, 6], 80), (vec![1, 3, 5, 7], 80)]);
         assert_eq!(batches(&texts, 40, 160), [(vec![0, 2, 4, 6, 1, 3, 5, 7], 160)]);
         // Too little room for all: the prompt is fed once per part.

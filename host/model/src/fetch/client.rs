@@ -142,7 +142,7 @@ fn refusal(hub: &Hub, model: &HubModel, status: u16, code: &str, said: &str) -> 
         (401, _) if hub.token.is_some() && code != "RepoNotFound" => {
             format!("HF_TOKEN is not a token that the hub knows ({said}); set another, or unset it")
         }
-        (401 | 403, _) if hub.token.is_none() => {
+        (401 | 403 | 404, _) if hub.token.is_none() => {
             format!("the hub shows no such model to strangers; {spelling}, or set HF_TOKEN if it is private")
         }
         (401 | 403 | 404, _) => {

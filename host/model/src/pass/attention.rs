@@ -5,6 +5,7 @@
 //! of one large tensor would get a gradient of that tensor's size per span.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use tch::{Device, Kind, TchError, Tensor};
 
@@ -35,8 +36,8 @@ impl Reach {
             if let Some(parent) = span.parent {
                 before.extend_from_slice(&spans[parent].before);
                 before.push(parent);
-                if !masks.contains_key(&(span.len, prefix)) {
-                    masks.insert((span.len, prefix), mask(span.len as i64, prefix as i64, kind, device)?);
+                if let Entry::Vacant(place) = masks.entry((span.len, prefix)) {
+                    place.insert(mask(span.len as i64, prefix as i64, kind, device)?);
                 }
             }
             spans.push(Seen { start: span.start as i64, len: span.len as i64, before, prefix });
@@ -129,12 +130,7 @@ impl Island {
 }
 
 /// One span's attention. `leaves` ends with its own.
-fn attend(
-    config: &Config,
-    reach: &Reach,
-    span: &Seen,
-    leaves: &[[Tensor; 3]],
-) -> Result<Tensor, TchError> {
+fn attend(config: &Config, reach: &Reach, span: &Seen, leaves: &[[Tensor; 3]]) -> Result<Tensor, TchError> {
     let Some((own, _)) = leaves.split_last() else { return Ok(Tensor::new()) };
     let group = config.heads / config.kv_heads;
     let query =

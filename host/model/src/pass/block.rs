@@ -2,11 +2,11 @@
 
 use tch::{TchError, Tensor};
 
+use super::Gradients;
 use super::attention::{Island, Reach};
 use super::elementwise::{gate, gate_backward, normalize, normalize_backward, reciprocal_rms, rotate};
 use super::routes::{Inner, Routes};
-use super::{Gradients, accumulate};
-use crate::{Config, Projection, Rope, Weights};
+use crate::{Config, Projection, Rope, Weights, add_outer, linear};
 
 /// What all blocks of a pass share.
 pub(super) struct Frame<'a> {
@@ -43,11 +43,10 @@ impl Frame<'_> {
         let (config, layer) = (self.config, &self.weights.layers[i]);
         let mut inner: [Inner; 7] = Default::default();
         let mut project = |projection: Projection, x: &Tensor| {
-            let matrix = layer.projection(projection).f_tr()?;
-            let y = match layer.bias(projection) {
-                Some(bias) => bias.f_to_kind(x.kind())?.f_addmm(x, &matrix)?,
-                None => x.f_mm(&matrix)?,
-            };
+            let mut y = linear(x, layer.projection(projection))?;
+            if let Some(bias) = layer.bias(projection) {
+                let _ = y.f_add_(&bias.f_to_kind(y.kind())?)?;
+            }
             inner[projection as usize] = self.routes.add(i, projection, x, &y)?;
             Ok::<_, TchError>(y)
         };
@@ -129,16 +128,16 @@ impl Frame<'_> {
     ) -> Result<Tensor, TchError> {
         if let Some(own) = &gradients.weights {
             let own = &own.layers[i];
-            accumulate(own.projection(projection), &dy.f_tr()?, x)?;
+            add_outer(own.projection(projection), dy, x)?;
             if let Some(bias) = own.bias(projection) {
                 let sum = dy.f_sum_dim_intlist([0i64].as_slice(), false, bias.kind())?;
                 let _ = bias.shallow_clone().f_add_(&sum)?;
             }
         }
-        let matrix = self.weights.layers[i].projection(projection);
+        let mut own = linear(dy, &self.weights.layers[i].projection(projection).f_tr()?)?;
         let dx = match dx {
-            Some(mut dx) => dx.f_addmm_(dy, matrix)?,
-            None => dy.f_mm(matrix)?,
+            Some(dx) => own.f_add_(&dx)?,
+            None => own,
         };
         self.routes.backward(i, projection, x, inner, dy, &dx, &gradients.adapters)?;
         Ok(dx)

@@ -36,7 +36,8 @@ pub(super) fn normalize_backward(
     let dy = wide(dy)?;
     let normed = wide(x)?.f_mul(rstd)?;
     if let Some(total) = gain_gradient {
-        let sum = dy.f_mul(&normed)?.f_view([-1, width])?.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
+        let sum =
+            dy.f_mul(&normed)?.f_view([-1, width])?.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
         let _ = total.shallow_clone().f_add_(&sum)?;
     }
     let mut dx = dy.f_mul(gain)?;
@@ -52,9 +53,9 @@ pub(super) fn rotate(x: &Tensor, rope: &Rope, back: bool) -> Result<Tensor, TchE
     let half = x.size().last().copied().unwrap_or(0) / 2;
     let (cos, sin) = (cos.f_unsqueeze(1)?, sin.f_unsqueeze(1)?);
     let sin = if back { sin.f_neg()? } else { sin };
-    let x = wide(x)?;
-    let swapped = x.f_roll([half].as_slice(), [-1i64].as_slice())?;
-    x.f_mul(&cos)?.f_addcmul_(&swapped, &sin)?.f_to_kind(x.kind())
+    let single = wide(x)?;
+    let swapped = single.f_roll([half].as_slice(), [-1i64].as_slice())?;
+    single.f_mul(&cos)?.f_addcmul_(&swapped, &sin)?.f_to_kind(x.kind())
 }
 
 /// The gated unit's result: `silu(gate) * up`.

@@ -5,7 +5,7 @@
 
 use tch::{TchError, Tensor};
 
-use crate::{Adapter, Packed, Projection};
+use crate::{Adapter, Packed, Projection, add_outer, linear};
 
 /// Neighbouring rows of one adapter.
 struct Run {
@@ -52,9 +52,9 @@ impl<'a> Routes<'a> {
                 let Some(part) = adapter.part(layer, projection) else { return Ok(None) };
                 let a = part.a.f_to_kind(x.kind())?;
                 let b = part.b.f_to_kind(x.kind())?;
-                let mut inner = run.rows(x)?.f_mm(&a.f_tr()?)?;
+                let mut inner = linear(&run.rows(x)?, &a)?;
                 let _ = inner.f_mul_scalar_(adapter.scale())?;
-                let _ = run.rows(y)?.f_addmm_(&inner, &b.f_tr()?)?;
+                let _ = run.rows(y)?.f_add_(&linear(&inner, &b)?)?;
                 Ok(Some(inner))
             })
             .collect()
@@ -78,11 +78,12 @@ impl<'a> Routes<'a> {
             let parts = (adapter.part(layer, projection), gradients[run.adapter].part(layer, projection));
             let (Some(inner), (Some(part), Some(gradient))) = (inner, parts) else { continue };
             let dy = run.rows(dy)?;
-            let mut du = dy.f_mm(&part.b.f_to_kind(dy.kind())?)?;
+            let mut du = linear(&dy, &part.b.f_to_kind(dy.kind())?.f_tr()?)?;
             let _ = du.f_mul_scalar_(adapter.scale())?;
-            super::accumulate(&gradient.b, &dy.f_tr()?, inner)?;
-            super::accumulate(&gradient.a, &du.f_tr()?, &run.rows(x)?)?;
-            let _ = run.rows(dx)?.f_addmm_(&du, &part.a.f_to_kind(du.kind())?)?;
+            add_outer(&gradient.b, &dy, inner)?;
+            add_outer(&gradient.a, &du, &run.rows(x)?)?;
+            let a = part.a.f_to_kind(du.kind())?;
+            let _ = run.rows(dx)?.f_add_(&linear(&du, &a.f_tr()?)?)?;
         }
         Ok(())
     }

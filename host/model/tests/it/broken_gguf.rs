@@ -51,7 +51,8 @@ fn with_text(name: &str, from: &str, to: &str) -> Vec<u8> {
     bytes
 }
 
-/// Name, dimensions, format and offset of a tensor follow each other: what to write, and how far after the name.
+/// Name, dimensions, format and offset of a tensor follow each other: what to write, and how far after the
+/// name.
 fn with_tensor(name: &str, tensor: &str, at: usize, value: &[u8]) -> Vec<u8> {
     let mut bytes = original(name);
     let at = find(&bytes, tensor) + tensor.len() + at;

@@ -19,7 +19,9 @@ pub(crate) fn expected(path: &Path) -> (Vec<u32>, Tensor) {
 pub(crate) fn logits(model: &Model, adapters: &[&Adapter], tokens: &[u32]) -> Tensor {
     let mut packed = Packed::default();
     packed.push(tokens, (!adapters.is_empty()).then_some(0));
-    hidden_states(&model.config, &model.weights, adapters, &packed).unwrap().matmul(&model.weights.unembed().tr())
+    hidden_states(&model.config, &model.weights, adapters, &packed)
+        .unwrap()
+        .matmul(&model.weights.unembed().tr())
 }
 
 fn matches(name: &str) {

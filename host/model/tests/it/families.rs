@@ -1,9 +1,9 @@
-//! Every family and kind of rotary scaling gives transformers' logits (data from tests/conformance/families.py),
-//! from Hugging Face folders and from GGUF files.
+//! Every family and kind of rotary scaling gives transformers' logits (data from
+//! tests/conformance/families.py), from Hugging Face folders and from GGUF files.
 
 use std::path::Path;
 
-use pl_model::{Dtype, Family, Model, RopeScaling};
+use pl_model::{Dtype, Family, Gradients, Keep, Model, Packed, Pass, RopeScaling, add_outer};
 use tch::{Device, Kind, Tensor};
 
 use crate::conformance::{expected, logits};
@@ -87,10 +87,17 @@ fn gradients_reach_all_weights() {
         let tokens: Vec<u32> = (0..24).map(|i| i * 5 % 40).collect();
         let weighing = Tensor::arange(24 * 40, (Kind::Float, Device::Cpu)).sin().view([24, 40]);
         let loss = |model: &Model| (logits(model, &[], &tokens) * &weighing).mean(Kind::Float);
-        model.weights.set_trainable(true);
-        loss(&model).backward();
-        for (parameter, mut tensor) in model.weights.parameters() {
-            let slope = tensor.grad();
+        let mut packed = Packed::default();
+        packed.push(&tokens, None);
+        let pass = Pass::forward(&model.config, &model.weights, &[], &packed, Keep::Activations).unwrap();
+        let gradients = Gradients::zeros(Some(&model.weights), &[]).unwrap();
+        let slopes = &weighing / weighing.numel() as f64;
+        let own = gradients.weights.as_ref().unwrap();
+        add_outer(own.unembed(), &slopes, pass.hidden()).unwrap();
+        pass.backward(&slopes.mm(model.weights.unembed()), &gradients).unwrap();
+        for ((parameter, mut tensor), (_, slope)) in
+            model.weights.parameters().into_iter().zip(own.parameters())
+        {
             let length = slope.square().sum(Kind::Float).sqrt().double_value(&[]);
             assert!(length > 1e-6, "{name} {parameter}: {length}");
             // One step along the gradient raises the loss by its length, a half step each way.

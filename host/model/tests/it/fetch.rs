@@ -133,6 +133,7 @@ fn what_the_hub_refuses() {
     refused(401, "GatedRepo", None, &["gated", "accept the licence of some-org/Tiny-1.0", "set HF_TOKEN"]);
     refused(403, "GatedRepo", Some("t"), &["gated", "the account behind HF_TOKEN has no access"]);
     refused(401, "RepoNotFound", None, &["spelling of some-org/Tiny-1.0", "set HF_TOKEN if it is private"]);
+    refused(404, "", None, &["spelling of some-org/Tiny-1.0", "set HF_TOKEN if it is private"]);
     refused(404, "RepoNotFound", Some("t"), &["spelling of some-org/Tiny-1.0"]);
     refused(401, "", Some("t"), &["HF_TOKEN is not a token that the hub knows", "no and no"]);
     refused(404, "RevisionNotFound", None, &["no revision main"]);

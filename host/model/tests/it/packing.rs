@@ -2,8 +2,8 @@
 //! gradients equal what autograd makes of it.
 
 use pl_model::{
-    Adapter, Config, Deltas, Error, Family, Gradients, Keep, LEAST_SHARED, Layer, Model, NoDeltas, Packed, Pass,
-    Projection, Rope, Sequence, Span, Weights, causal_attention, hidden_states, transform,
+    Adapter, Config, Deltas, Error, Family, Gradients, Keep, LEAST_SHARED, Layer, Model, NoDeltas, Packed,
+    Pass, Projection, Rope, Sequence, Span, Weights, causal_attention, hidden_states, transform,
 };
 use tch::{Device, Kind, Tensor};
 
@@ -113,8 +113,7 @@ fn random(config: &Config, kind: Kind) -> Weights {
         .map(|_| {
             let mut bias = |width| (config.family == Family::Qwen2).then(|| next(&[width], 0.3, 0.0));
             let (q_bias, k_bias, v_bias) = (bias(q), bias(kv), bias(kv));
-            let mut gain =
-                || (config.family == Family::Qwen3).then(|| next(&[config.head_dim], 0.3, 1.0));
+            let mut gain = || (config.family == Family::Qwen3).then(|| next(&[config.head_dim], 0.3, 1.0));
             let (q_norm, k_norm) = (gain(), gain());
             Layer {
                 attention_norm: next(&[h], 0.3, 1.0),
@@ -159,7 +158,8 @@ fn what_is_shared_is_there_once_and_every_sequence_is_found_again() {
     let apart: usize = sequences.iter().map(|(tokens, _)| tokens.len()).sum();
     assert!(packed.tokens.len() < apart * 6 / 10);
     // Too little in common is not worth a span.
-    let short = [(sequence(1, LEAST_SHARED - 1), sequence(5, 4)), (sequence(1, LEAST_SHARED - 1), vec![7; 4])];
+    let short =
+        [(sequence(1, LEAST_SHARED - 1), sequence(5, 4)), (sequence(1, LEAST_SHARED - 1), vec![7; 4])];
     let short: Vec<_> = short.into_iter().map(|(a, b)| ([a, b].concat(), None)).collect();
     assert_eq!(forest(&short).0.spans.len(), 2);
 }
@@ -199,10 +199,12 @@ fn states_and_adapter_gradients_equal_those_alone() {
             close(got, &reference.grad(), 1e-5, name);
         }
     }
-    assert!(gap(&hidden_states(&model.config, &model.weights, &all, &packed).unwrap(), &{
-        let again = Pass::forward(&model.config, &model.weights, &all, &packed, Keep::Inputs).unwrap();
-        again.hidden().shallow_clone()
-    }) == 0.0);
+    assert!(
+        gap(&hidden_states(&model.config, &model.weights, &all, &packed).unwrap(), &{
+            let again = Pass::forward(&model.config, &model.weights, &all, &packed, Keep::Inputs).unwrap();
+            again.hidden().shallow_clone()
+        }) == 0.0
+    );
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! What is saved here loads in transformers and peft and gives the same logits, and what they save of it loads here.
+//! What is saved here loads in transformers and peft and gives the same logits, and what they save of it
+//! loads here.
 //!
-//! Needs `PL_HOST_REFERENCE_PYTHON`, a Python with torch, transformers and peft; says so and skips without one.
+//! Needs `PL_HOST_REFERENCE_PYTHON`, a Python with torch, transformers and peft; says so and skips without
+//! one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,6 +37,7 @@ fn check(python: &Path, options: &[&Path], folders: &[(PathBuf, PathBuf)]) {
     let out = command.env("HF_HUB_OFFLINE", "1").output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(out.status.success(), "{said}");
+    eprint!("{}", String::from_utf8_lossy(&out.stdout));
 }
 
 fn tokens(vocab: i64) -> Vec<u32> {

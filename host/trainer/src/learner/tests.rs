@@ -4,8 +4,8 @@ use pl_model::Projection;
 
 use super::*;
 use crate::fixtures::{
-    VOCABULARY, adapter, close, config, plain_distributions, plain_logprobs, same_bits, sampled_from, train, transition,
-    weights,
+    VOCABULARY, adapter, close, config, plain_distributions, plain_logprobs, same_bits, sampled_from, train,
+    transition, weights,
 };
 
 /// Settings under which the first step's gradient can be read off the optimiser: nothing is clipped to a norm.
@@ -150,7 +150,7 @@ fn siblings(config: &Config, weights: &Weights, adapter: &Adapter, policy: u32) 
             let mut t = transition(policy, i, 1, 4 + i as usize);
             let group = transition(policy, 20 + i / 4, 30, 18);
             t.prompt = group.prompt;
-            let agreed = if i % 2 == 0 { 18 } else { 3 };
+            let agreed = if i.is_multiple_of(2) { 18 } else { 3 };
             t.completion.splice(0..0, group.completion[..agreed].iter().copied());
             let advantage = [1.2, -0.7, 0.4, -1.1][i as usize % 4];
             (sampled_from(config, weights, Some(adapter), t, 0.3), advantage)
@@ -163,8 +163,7 @@ fn shared_prompts_give_the_gradients_of_prompts_apart() {
     let config = config(true);
     let weights = weights(&config, 14);
     let adapters = [adapter(&config, 10), adapter(&config, 11)];
-    let samples: Vec<_> =
-        (0..2).map(|i| siblings(&config, &weights, &adapters[i], i as u32)).collect();
+    let samples: Vec<_> = (0..2).map(|i| siblings(&config, &weights, &adapters[i], i as u32)).collect();
     let mixed: Vec<_> = samples.concat();
     let apart: usize = mixed.iter().map(|(t, _)| t.prompt.len() + t.completion.len() - 1).sum();
     // All in one batch, a few batches with families cut, and with blocks run again.
@@ -173,8 +172,7 @@ fn shared_prompts_give_the_gradients_of_prompts_apart() {
         let settings = Settings { keep, ..settings(budget) };
         let members = adapters.iter().enumerate();
         let members = members.map(|(i, adapter)| (i, format!("p{i}"), adapter.copy())).collect();
-        let mut learner =
-            Learner::adapters(config.clone(), weights.shallow(), members, settings).unwrap();
+        let mut learner = Learner::adapters(config.clone(), weights.shallow(), members, settings).unwrap();
         let all = mixed.iter().map(|(transition, advantage)| Sample { transition, advantage: *advantage });
         let fed = learner.plan(0, all.collect()).unwrap().fed_tokens();
         assert!((fed as f64) < apart as f64 * most, "{fed} of {apart}");
@@ -215,8 +213,7 @@ fn ids_that_a_sampler_kept_are_what_is_normalised_over() {
         *t = sampled_from(&config, &weights, Some(&adapter), t.clone(), 0.0);
     }
     let members = vec![(0, "p".into(), adapter.copy())];
-    let mut learner =
-        Learner::adapters(config.clone(), weights.shallow(), members, settings(64)).unwrap();
+    let mut learner = Learner::adapters(config.clone(), weights.shallow(), members, settings(64)).unwrap();
     let metrics = run(&mut learner, &samples).remove(0);
     assert!(metrics.max_logprob_gap.unwrap() < 1e-5, "{metrics:?}");
     let reference = adapter.copy();

@@ -1,0 +1,209 @@
+//! Tokens per second of generation with SmolLM2-135M, and how many the machine would allow.
+//!
+//! `cargo bench -p pl-inference --bench throughput [-- FILTER]`; needs the model in the cache (`cargo xtask setup`).
+//! Prints a line of JSON for each figure, as the peers in `bench/peers` do; `cargo xtask bench engine` lays them side
+//! by side. Prompts of 32 tokens; no completion ends before its length.
+
+#![allow(clippy::expect_used, reason = "a benchmark that can't run should say so and stop")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pl_inference::{Base, Engine, EngineConfig, Generate, PolicyWeights, Request, Sampling};
+use pl_kernels::cpu::{Cpu, Epilogue, Format, Matrix, Product, Term};
+use pl_model::{Adapter, Config, Dtype, Model, Projection};
+use serde_json::json;
+use tch::Device;
+use tokio::runtime::Runtime;
+
+const PROMPT: u32 = 32;
+const NEW: u32 = 128;
+const RUNS: u32 = 3;
+
+struct Case {
+    name: &'static str,
+    requests: u32,
+    slots: usize,
+    dtype: Dtype,
+    /// Policies with an adapter each; 0: the base alone.
+    adapters: usize,
+    /// Tokens of each completion.
+    length: fn(u32) -> u32,
+}
+
+impl Case {
+    const fn new(name: &'static str, rows: u32, dtype: Dtype) -> Self {
+        Self { name, requests: rows, slots: rows as usize, dtype, adapters: 0, length: |_| NEW }
+    }
+}
+
+const CASES: [Case; 8] = [
+    Case::new("generate/1/f32", 1, Dtype::F32),
+    Case::new("generate/16/f32", 16, Dtype::F32),
+    Case::new("generate/64/f32", 64, Dtype::F32),
+    Case::new("generate/1/f16", 1, Dtype::F16),
+    Case::new("generate/16/f16", 16, Dtype::F16),
+    Case { adapters: 4, ..Case::new("generate/16/f32, 4 adapters", 16, Dtype::F32) },
+    Case { requests: 64, length: |_| 132, ..Case::new("generate/16/f32, 64 of 132 tokens", 16, Dtype::F32) },
+    // Lengths in an order that mixes them.
+    Case {
+        requests: 64,
+        length: |i| 8 + (i * 37 % 64) * 248 / 63,
+        ..Case::new("generate/16/f32, 64 of 8 to 256 tokens", 16, Dtype::F32)
+    },
+];
+
+fn main() {
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let cache = std::env::var_os("PL_HOST_CACHE")
+        .map(PathBuf::from)
+        .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")));
+    let path = cache.unwrap_or_default().join("models/smollm2-135m/model.gguf");
+    if !path.exists() {
+        eprintln!("skipped: {} is not there (cargo xtask setup fetches it)", path.display());
+        return;
+    }
+    let machine = Machine::measure();
+    println!(
+        "{}",
+        json!({ "name": "machine", "read_gb_per_second": machine.read, "product_gflops": machine.products })
+    );
+    for case in CASES.iter().filter(|case| case.name.contains(&filter)) {
+        let model = Model::load(&path, Device::Cpu, case.dtype).expect("the model");
+        let (rate, processor) = run(case, &model);
+        println!(
+            "{}",
+            json!({
+                "name": case.name,
+                "tokens_per_second": rate,
+                "processor_seconds": processor,
+                "machine_allows": machine.allows(&model.config, case),
+            })
+        );
+    }
+}
+
+/// Tokens per second of the fastest run, and the processor time that it took.
+fn run(case: &Case, model: &Model) -> (f64, f64) {
+    let adapter = |seed: usize| Adapter::new(&model.config, 16, 32.0, &Projection::ALL, [seed as u8; 32]);
+    let policies = (0..case.adapters.max(1))
+        .map(|i| {
+            let adapter = (case.adapters > 0).then(|| adapter(i).expect("an adapter"));
+            PolicyWeights { base: 0, adapter, version: 0 }
+        })
+        .collect();
+    let base = Base {
+        config: model.config.clone(),
+        weights: model.weights.shallow(),
+        tokenizer: Arc::clone(&model.tokenizer),
+        dtype: case.dtype,
+    };
+    let config = EngineConfig { slots: case.slots, ..EngineConfig::default() };
+    let engine = Engine::start(vec![base], policies, config).expect("an engine");
+    let runtime = Runtime::new().expect("a runtime");
+    // What would end a completion is barred.
+    let bars: Arc<[(u32, f32)]> =
+        model.tokenizer.end_of_turn().iter().map(|id| (*id, f32::NEG_INFINITY)).collect();
+    let mut best = (0.0, 0.0);
+    for round in 0..RUNS {
+        let (start, processor) = (Instant::now(), processor_seconds());
+        let running: Vec<_> = (0..case.requests)
+            .map(|i| {
+                let first = (round * case.requests + i) * PROMPT;
+                let request = Request {
+                    policy: i as usize % case.adapters.max(1),
+                    prompt: (first..first + PROMPT).map(|n| 1000 + n * 7 % 20_000).collect(),
+                    seeds: vec![[i as u8; 32]],
+                    max_tokens: (case.length)(i),
+                    sampling: Sampling { logit_bias: Arc::clone(&bars), ..Sampling::default() },
+                    stop: Arc::new([]),
+                    stop_ids: Arc::new([]),
+                    top_logprobs: 0,
+                    listener: None,
+                };
+                let engine = engine.clone();
+                runtime.spawn(async move { engine.generate(request).await })
+            })
+            .collect();
+        let tokens: usize = running
+            .into_iter()
+            .map(|task| runtime.block_on(task).expect("a task").expect("completions")[0].tokens.len())
+            .sum();
+        let rate = tokens as f64 / start.elapsed().as_secs_f64();
+        if rate > best.0 {
+            best = (rate, processor_seconds() - processor);
+        }
+    }
+    best
+}
+
+/// What the machine can do.
+struct Machine {
+    /// GB/s, reading memory on all cores.
+    read: f64,
+    /// GFLOP/s of matrix products on all cores, f32.
+    products: f64,
+}
+
+impl Machine {
+    fn measure() -> Self {
+        let cpu = Cpu::new(std::thread::available_parallelism().map_or(1, usize::from)).expect("threads");
+        Self { read: read_rate(&cpu), products: product_rate(&cpu) }
+    }
+
+    /// Tokens per second if a step took no longer than reading the weights once, or multiplying by them.
+    fn allows(&self, config: &Config, case: &Case) -> f64 {
+        let shapes = Projection::ALL.iter().map(|projection| projection.shape(config));
+        let layer: i64 = shapes.map(|(inputs, outputs)| inputs * outputs).sum();
+        let numbers = (layer * config.layers as i64 + config.vocab * config.hidden) as f64;
+        let rows = case.slots as f64;
+        let reading = numbers * case.dtype.bytes() as f64 / (self.read * 1e9);
+        let multiplying = 2.0 * numbers * rows / (self.products * 1e9);
+        rows / reading.max(multiplying)
+    }
+}
+
+fn fastest(mut work: impl FnMut()) -> f64 {
+    let times = (0..7).map(|_| {
+        let start = Instant::now();
+        work();
+        start.elapsed().as_secs_f64()
+    });
+    times.fold(f64::INFINITY, f64::min)
+}
+
+fn read_rate(cpu: &Cpu) -> f64 {
+    const PART: usize = 1 << 20;
+    let memory: Vec<u64> = (0..64 * PART as u64).collect();
+    let seconds = fastest(|| {
+        cpu.each(64, |part| {
+            let sum = memory[part * PART..][..PART].iter().fold(0u64, |sum, n| sum ^ n);
+            std::hint::black_box(sum);
+        });
+    });
+    size_of_val(memory.as_slice()) as f64 / seconds / 1e9
+}
+
+fn product_rate(cpu: &Cpu) -> f64 {
+    const ROWS: usize = 256;
+    const OUTPUTS: usize = 1536;
+    const INPUTS: usize = 576;
+    let matrix = Matrix::pack(cpu, &vec![0.5; OUTPUTS * INPUTS], OUTPUTS, INPUTS, Format::F32);
+    let (x, mut out) = (vec![0.25f32; ROWS * INPUTS], vec![0f32; ROWS * OUTPUTS]);
+    let seconds = fastest(|| {
+        let term = Term { rows: 0..ROWS, x: &x, stride: INPUTS, offset: 0, matrix: &matrix };
+        let product = Product { rows: 0..ROWS, terms: &[term], epilogue: Epilogue::Store, offset: 0 };
+        cpu.products(&[product], &mut out, OUTPUTS);
+    });
+    2.0 * (ROWS * OUTPUTS * INPUTS) as f64 / seconds / 1e9
+}
+
+/// Time that this process has had on all cores.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    // utime and stime, in hundredths of a second.
+    (ticks(11) + ticks(12)) / 100.0
+}

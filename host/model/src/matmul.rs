@@ -1,0 +1,89 @@
+//! Matrix products of training, by the fastest road that there is.
+//!
+//! In f32 on the CPU that is oneDNN: on a processor with AVX-512 that is not Intel's, its products take 0.45 of
+//! the time of those that libtorch's `mm` gets from MKL (measured at the shapes of SmolLM2-135M).
+
+use std::ffi::{CStr, c_char};
+
+use tch::{Device, Kind, TchError, Tensor};
+use torch_sys::C_tensor;
+
+unsafe extern "C" {
+    fn pl_linear_there() -> bool;
+    fn pl_linear(x: *const C_tensor, w: *const C_tensor, reason: *mut c_char, size: usize) -> *mut C_tensor;
+}
+
+/// `x wᵀ` for `x` `[T, in]` and `w` `[out, in]`, outside any gradient graph.
+///
+/// # Errors
+/// When shapes do not fit or memory runs out.
+pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor, TchError> {
+    // SAFETY: it takes nothing and looks an operator up.
+    let quick = x.device() == Device::Cpu
+        && (x.kind(), w.kind()) == (Kind::Float, Kind::Float)
+        && unsafe { pl_linear_there() };
+    if !quick {
+        return x.f_mm(&w.f_tr()?);
+    }
+    let mut reason = [0; 1024];
+    // SAFETY: both are live tensors, and the reason is written within its size, which includes its final zero. The
+    // tensor that comes back is ours.
+    unsafe {
+        let y = pl_linear(x.as_ptr(), w.as_ptr(), reason.as_mut_ptr(), reason.len());
+        if y.is_null() {
+            return Err(TchError::Torch(CStr::from_ptr(reason.as_ptr()).to_string_lossy().into_owned()));
+        }
+        Ok(Tensor::from_ptr(y))
+    }
+}
+
+/// Adds `aᵀ b` to a gradient, in the gradient's number format: `a` `[T, out]`, `b` `[T, in]`.
+///
+/// # Errors
+/// As [`linear`].
+pub fn add_outer(gradient: &Tensor, a: &Tensor, b: &Tensor) -> Result<(), TchError> {
+    // The first argument of a product is laid out anew where it is transposed; the narrower one is cheaper.
+    let product = if a.size()[1] <= b.size()[1] {
+        linear(&a.f_tr()?, &b.f_tr()?)?
+    } else {
+        linear(&b.f_tr()?, &a.f_tr()?)?.f_tr()?
+    };
+    let _ = gradient.shallow_clone().f_add_(&product.f_to_kind(gradient.kind())?)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(rows: i64, columns: i64) -> Tensor {
+        Tensor::randn([rows, columns], (Kind::Float, Device::Cpu))
+    }
+
+    fn gap(a: &Tensor, b: &Tensor) -> f64 {
+        assert_eq!(a.size(), b.size());
+        (a - b).abs().max().double_value(&[])
+    }
+
+    #[test]
+    fn products_equal_those_of_libtorch() {
+        for (rows, width, out) in [(1, 8, 3), (33, 64, 48), (40, 16, 130)] {
+            let (x, w) = (random(rows, width), random(out, width));
+            assert!(gap(&linear(&x, &w).unwrap(), &x.mm(&w.tr())) < 1e-4);
+            // Transposed weights and slices, as the way back has them.
+            let dy = random(rows, out);
+            assert!(gap(&linear(&dy, &w.tr()).unwrap(), &dy.mm(&w)) < 1e-4);
+            let part = x.narrow(0, 0, (rows + 1) / 2);
+            assert!(gap(&linear(&part, &w).unwrap(), &part.mm(&w.tr())) < 1e-4);
+            let gradient = random(out, width);
+            let expected = &gradient + dy.tr().mm(&x);
+            add_outer(&gradient, &dy, &x).unwrap();
+            assert!(gap(&gradient, &expected) < 1e-4);
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_an_error() {
+        assert!(linear(&random(3, 4), &random(5, 6)).is_err());
+    }
+}

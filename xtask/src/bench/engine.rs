@@ -1,0 +1,155 @@
+//! `cargo xtask bench engine`: generation and training beside transformers and llama.cpp, in one run.
+//!
+//! The benches of pl-inference and pl-trainer and the scripts in `bench/peers` print lines of JSON; here they become
+//! one table, which is printed and written to docs/results.md between two marks.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::{Result, cache, setup};
+
+/// What the peers need, from the Python package index. About 3 GB with what torch brings along.
+const PEERS: [&str; 6] = [
+    "torch==2.11.0",
+    "transformers==5.23.0",
+    "peft==0.21.2",
+    "gguf==0.19.0",
+    "accelerate",
+    "xllamacpp==2026.10.11549",
+];
+
+const BEGIN: &str = "<!-- cargo xtask bench engine: begin -->";
+const END: &str = "<!-- cargo xtask bench engine: end -->";
+
+/// A row of the table: our figure, the peers' figures beside it, and the ratio that is aimed at.
+struct Row {
+    ours: &'static str,
+    transformers: Option<&'static str>,
+    llama: Option<&'static str>,
+}
+
+const ROWS: [Row; 13] = [
+    Row { ours: "generate/1/f32", transformers: Some("generate/1/f32"), llama: Some("generate/1/q4_1") },
+    Row { ours: "generate/1/f16", transformers: Some("generate/1/f32"), llama: Some("generate/1/q4_1") },
+    Row { ours: "generate/16/f32", transformers: Some("generate/16/f32"), llama: Some("generate/16/q4_1") },
+    Row { ours: "generate/16/f16", transformers: Some("generate/16/f32"), llama: Some("generate/16/q4_1") },
+    Row { ours: "generate/16/f32, 4 adapters", transformers: None, llama: None },
+    Row { ours: "generate/64/f32", transformers: None, llama: None },
+    Row { ours: "generate/16/f32, 64 of 132 tokens", transformers: None, llama: None },
+    Row { ours: "generate/16/f32, 64 of 8 to 256 tokens", transformers: None, llama: None },
+    Row { ours: "train/full", transformers: Some("train/full"), llama: None },
+    Row { ours: "train/lora", transformers: Some("train/lora"), llama: None },
+    Row { ours: "train/lora, 2 adapters", transformers: None, llama: None },
+    Row { ours: "train/lora, 4 siblings", transformers: None, llama: None },
+    Row { ours: "train/lora, checkpointed", transformers: None, llama: None },
+];
+
+type Figures = BTreeMap<String, Value>;
+
+pub fn run(root: &Path) -> Result<()> {
+    setup::all(root)?;
+    let python = python()?;
+    let peer = |script: &str, arguments: &[&str]| {
+        eprintln!("bench/peers/{script} {}", arguments.join(" "));
+        figures(Command::new(&python).arg(root.join("bench/peers").join(script)).args(arguments))
+    };
+    let ours = |package: &str, bench: &str| {
+        eprintln!("cargo bench -p {package} --bench {bench}");
+        // As pl-host itself: threads that wait in OpenMP's loops let others work.
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(root).args(["bench", "--quiet", "-p", package, "--bench", bench]);
+        figures(cargo.env("OMP_WAIT_POLICY", "passive"))
+    };
+    let mut own = ours("pl-inference", "throughput")?;
+    own.extend(ours("pl-trainer", "update")?);
+    let mut transformers = peer("generate_transformers.py", &[])?;
+    transformers.extend(peer("train_transformers.py", &["full"])?);
+    transformers.extend(peer("train_transformers.py", &["lora"])?);
+    let llama = peer("generate_llama.py", &[])?;
+    let table = table(&own, &transformers, &llama);
+    print!("{table}");
+    write(&root.join("docs/results.md"), &table)
+}
+
+/// The interpreter that has the peers: `$PL_HOST_PEERS_PYTHON`, or one made in the cache.
+fn python() -> Result<PathBuf> {
+    if let Some(python) = std::env::var_os("PL_HOST_PEERS_PYTHON") {
+        return Ok(python.into());
+    }
+    let home = cache::root()?.join("peers");
+    let python = home.join("bin/python");
+    // Not built aside and renamed, as other folders are: a virtual environment knows its own path.
+    if !home.join("complete").exists() {
+        eprintln!("fetching the peers into {}: about 3 GB, once", home.display());
+        succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
+        succeed(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PEERS))?;
+        std::fs::write(home.join("complete"), "").map_err(|e| e.to_string())?;
+    }
+    Ok(python)
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.stdout(std::io::stderr()).status().map_err(|e| format!("{command:?}: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} ended with {status}")) }
+}
+
+/// The lines of JSON that a program prints, by name.
+fn figures(command: &mut Command) -> Result<Figures> {
+    let output =
+        command.stderr(Stdio::inherit()).output().map_err(|e| format!("cannot start {command:?}: {e}"))?;
+    if !output.status.success() {
+        return Err(format!("{command:?} ended with {}", output.status));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    Ok(values.filter_map(|value| Some((value["name"].as_str()?.to_owned(), value))).collect())
+}
+
+fn rate(figures: &Figures, name: &str) -> Option<f64> {
+    figures.get(name)?["tokens_per_second"].as_f64()
+}
+
+fn table(own: &Figures, transformers: &Figures, llama: &Figures) -> String {
+    let mut out = String::from(
+        "| tokens/s | pl-host | of what the machine allows | transformers | ratio | llama.cpp, Q4_1 | ratio |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
+    for row in &ROWS {
+        let Some(ours) = rate(own, row.ours) else { continue };
+        let allowed = own[row.ours]["machine_allows"]
+            .as_f64()
+            .map_or(String::new(), |allowed| format!("{:.0} %", 100.0 * ours / allowed));
+        let beside = |figures: &Figures, name: Option<&str>| match name.and_then(|name| rate(figures, name)) {
+            Some(theirs) => format!("{theirs:.0} | {:.1}", ours / theirs),
+            None => " | ".to_owned(),
+        };
+        out += &format!(
+            "| {} | {ours:.0} | {allowed} | {} | {} |\n",
+            row.ours,
+            beside(transformers, row.transformers),
+            beside(llama, row.llama),
+        );
+    }
+    if let Some(machine) = own.get("machine") {
+        let number = |key: &str| machine[key].as_f64().unwrap_or_default();
+        out += &format!(
+            "\nThis machine, in the same run: reads {:.0} GB/s, multiplies {:.0} GFLOP/s (f32, all cores).\n",
+            number("read_gb_per_second"),
+            number("product_gflops"),
+        );
+    }
+    out
+}
+
+/// Puts the table between its marks.
+fn write(path: &Path, table: &str) -> Result<()> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let (Some(begin), Some(end)) = (text.find(BEGIN), text.find(END)) else {
+        return Err(format!("{} has no marks for the table ({BEGIN} … {END})", path.display()));
+    };
+    let new = format!("{}\n\n{table}\n{}", &text[..begin + BEGIN.len()], &text[end..]);
+    std::fs::write(path, new).map_err(|e| format!("{}: {e}", path.display()))
+}
