@@ -11,13 +11,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::Result;
-use crate::setup::{self, Libtorch};
+use crate::{Result, setup};
 
 const STEPS: usize = 3;
 
 pub fn run(root: &Path) -> Result<()> {
-    let program = setup::all(root, Libtorch::AsItIs)?;
+    let program = setup::all(root)?;
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let out = folder.path().join("run");
     let start = Instant::now();

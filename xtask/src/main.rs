@@ -26,8 +26,7 @@ use crate::setup::Libtorch;
 /// What went wrong, for a person.
 type Result<T> = std::result::Result<T, String>;
 
-const USAGE: &str =
-    "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | bench [engine]";
+const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | bench [engine]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -43,9 +42,9 @@ fn main() -> ExitCode {
 fn dispatch(arguments: &[String]) -> Result<u8> {
     let root = workspace_root()?;
     match arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
-        Some(("setup", [])) => setup::all(&root, Libtorch::AsItIs).map(|_| 0),
-        Some(("setup", [which])) if which == "--cuda" => setup::all(&root, Libtorch::Cuda).map(|_| 0),
-        Some(("setup", [which])) if which == "--cpu" => setup::all(&root, Libtorch::Cpu).map(|_| 0),
+        Some(("setup", [])) => setup::all(&root).map(|_| 0),
+        Some(("setup", [which])) if which == "--cuda" => setup::with(&root, Libtorch::Cuda).map(|_| 0),
+        Some(("setup", [which])) if which == "--cpu" => setup::with(&root, Libtorch::Cpu).map(|_| 0),
         Some(("run", rest)) => host(&root, &[&["run".to_owned()], rest].concat()),
         Some(("host", rest)) => host(&root, rest),
         Some(("test", rest)) => test(&root, rest),
@@ -64,7 +63,7 @@ fn workspace_root() -> Result<PathBuf> {
 
 /// Runs pl-host in the caller's folder and hands on its exit code.
 fn host(root: &Path, arguments: &[String]) -> Result<u8> {
-    let program = setup::all(root, Libtorch::AsItIs)?;
+    let program = setup::all(root)?;
     let status = Command::new(&program)
         .args(arguments)
         .status()
@@ -73,7 +72,7 @@ fn host(root: &Path, arguments: &[String]) -> Result<u8> {
 }
 
 fn test(root: &Path, arguments: &[String]) -> Result<u8> {
-    setup::all(root, Libtorch::AsItIs)?;
+    setup::all(root)?;
     let nextest =
         Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|o| o.status.success());
     if !nextest {

@@ -43,8 +43,13 @@ pub enum Libtorch {
     Cuda,
 }
 
-/// Brings a checkout to the point where pl-host runs, and returns the program.
-pub fn all(root: &Path, wanted: Libtorch) -> Result<PathBuf> {
+/// Brings a checkout to the point where pl-host runs, with the libtorch that it has, and returns the program.
+pub fn all(root: &Path) -> Result<PathBuf> {
+    with(root, Libtorch::AsItIs)
+}
+
+/// [`all`] with a libtorch to choose.
+pub fn with(root: &Path, wanted: Libtorch) -> Result<PathBuf> {
     let cache = cache::root()?;
     let plugins = root.join("target/release/plugins");
     std::fs::create_dir_all(&plugins).map_err(|e| format!("cannot write {}: {e}", plugins.display()))?;
