@@ -163,8 +163,7 @@ pub struct Located {
     /// Of each of the workflow's models, in their order.
     places: Vec<Found>,
     device: Device,
-    /// What it will take.
-    pub memory: Estimate,
+    memory: Estimate,
 }
 
 impl Located {
@@ -194,6 +193,8 @@ pub struct Team {
     pub engine: Engine,
     pub environment: Arc<pl_plugin::Environment>,
     pub cast: Arc<Cast>,
+    /// What it takes.
+    pub memory: Estimate,
     /// Of each of the workflow's models, by name.
     pub model_hashes: BTreeMap<String, String>,
     /// Of each of the workflow's models, by name: the number format of its matrices.
@@ -206,7 +207,7 @@ impl Team {
     /// Loads the models and starts generation.
     pub fn assemble(loaded: &Loaded, located: Located, seed: u64) -> Result<Team, Stop> {
         let workflow = &loaded.workflow;
-        let Located { places, device, .. } = located;
+        let Located { places, device, memory } = located;
         let spinner = progress::spinner("loading models");
         let models = workflow
             .models
@@ -226,7 +227,7 @@ impl Team {
         let environment = Arc::new(loaded.environment()?);
         let cast = Arc::new(cast(loaded, &trainer, &engine, environment.clone())?);
         let model_sources = places.into_iter().map(|place| place.source).collect();
-        Ok(Team { trainer, engine, environment, cast, model_hashes, model_dtypes, model_sources })
+        Ok(Team { trainer, engine, environment, cast, memory, model_hashes, model_dtypes, model_sources })
     }
 }
 
