@@ -424,7 +424,8 @@ impl Resolver<'_, '_, '_> {
             .map(|(at, block)| {
                 let (item, _, own) = self.with_item(block, ItemKind::Agent);
                 let policy = self.reference(&own, "policy", policies, "policy");
-                let neutral = [("repetition_penalty", 1.0), ("presence_penalty", 0.0), ("frequency_penalty", 0.0)];
+                let neutral =
+                    [("repetition_penalty", 1.0), ("presence_penalty", 0.0), ("frequency_penalty", 0.0)];
                 let changes = |(key, neutral): (&'static str, f64)| {
                     own.number(key).filter(|number| *number != neutral)?;
                     Some((key, own.place(key)?))

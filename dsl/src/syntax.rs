@@ -82,11 +82,7 @@ impl BlockKind {
     pub(crate) fn is_named(self) -> bool {
         !matches!(
             self,
-            BlockKind::Turns
-                | BlockKind::Sandbox
-                | BlockKind::Inference
-                | BlockKind::Train
-                | BlockKind::Lora
+            BlockKind::Turns | BlockKind::Sandbox | BlockKind::Inference | BlockKind::Train | BlockKind::Lora
         )
     }
 

@@ -33,7 +33,8 @@ fn sixteen_bit_weights() {
         serde_json::from_slice(&std::fs::read(out.join("lock.json")).unwrap()).unwrap();
     assert_eq!(lock["dtypes"], serde_json::json!({ "one": "f16", "two": "bf16" }));
     // The other way round: a whole model in f16, an adapter on one in bf16.
-    let gap = largest_gap("letters/half.mas", &folder.path().join("f16"), &["one.dtype=bf16", "two.dtype=f16"]);
+    let gap =
+        largest_gap("letters/half.mas", &folder.path().join("f16"), &["one.dtype=bf16", "two.dtype=f16"]);
     assert!(gap < 1e-4, "{gap}");
 }
 

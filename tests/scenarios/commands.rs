@@ -170,7 +170,8 @@ fn play_shows_who_saw_said_did_and_earned_what() {
     let task = r#"{"topic": "given by hand"}"#;
     let output = succeed(pl_host().arg("play").arg(&file).args(["--device", "cpu", "--task", task]));
     let said = stdout(&output);
-    for part in ["alto · turn 1", "bass · turn 1", "alto given by hand", "[alto says]", "[alto does]", "[bass earns]"]
+    for part in
+        ["alto · turn 1", "bass · turn 1", "alto given by hand", "[alto says]", "[alto does]", "[bass earns]"]
     {
         assert!(said.contains(part), "no {part:?} in\n{said}");
     }

@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn without_limits_it_is_the_machines() {
-        let files = [("proc/meminfo", MEMINFO), ("proc/self/cgroup", "0::/a\n"), ("groups/a/memory.max", "max\n")];
+        let files =
+            [("proc/meminfo", MEMINFO), ("proc/self/cgroup", "0::/a\n"), ("groups/a/memory.max", "max\n")];
         assert_eq!(memory(&files), Some(Memory { total: 1000 << 10, free: 600 << 10 }));
         assert_eq!(memory(&[]), None);
     }

@@ -59,7 +59,11 @@ fn a_listener_hears_questions_before_answers_and_changes_nothing() {
         });
     }
     let actions: Vec<&str> = alone.transitions.iter().map(|t| t.action.as_str()).collect();
-    let expected =
-        ["1 to agent0", &format!("{} by agent0", actions[0]), "1 to agent1", &format!("{} by agent1", actions[1])];
+    let expected = [
+        "1 to agent0",
+        &format!("{} by agent0", actions[0]),
+        "1 to agent1",
+        &format!("{} by agent1", actions[1]),
+    ];
     assert_eq!(order, expected);
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mas_dsl::workflow::{
-    Algorithm, Environment, Inference, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox, SandboxBackend,
-    Scenario, Schedule, Tasks, Train, Turns, Workflow,
+    Algorithm, Environment, Inference, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox,
+    SandboxBackend, Scenario, Schedule, Tasks, Train, Turns, Workflow,
 };
 use pl_model::{
-    Adapter, ChatTemplate, Config, Deltas, Dtype, Family, Layer, Model, NoDeltas, Projection, Rope, RopeScaling,
-    Tokenizer, Weights, causal_attention, transform,
+    Adapter, ChatTemplate, Config, Deltas, Dtype, Family, Layer, Model, NoDeltas, Projection, Rope,
+    RopeScaling, Tokenizer, Weights, causal_attention, transform,
 };
 use pl_record::transition::{Group, Key, Transition};
 use serde_json::Map;

@@ -38,7 +38,8 @@ pub fn run(options: &Play) -> Outcome {
     let played = runtime.block_on(async {
         // The conversation ends when nobody is left who holds the sender.
         let playing = async { play_batch(cast, &plan, |_| {}).await.map_err(Stop::failed) };
-        let (batch, ()) = tokio::try_join!(playing, async { follow(&mut out, heard).await.map_err(Stop::from) })?;
+        let (batch, ()) =
+            tokio::try_join!(playing, async { follow(&mut out, heard).await.map_err(Stop::from) })?;
         Ok::<_, Stop>(batch)
     })?;
     for failure in &played.failures {

@@ -247,7 +247,13 @@ fn policies_start_from_adapters_and_models() {
     let small = model(false, 9);
     small
         .weights
-        .save_folder(&folder.path().join("small"), &small.config, &small.tokenizer, &small.template, Dtype::F32)
+        .save_folder(
+            &folder.path().join("small"),
+            &small.config,
+            &small.tokenizer,
+            &small.template,
+            Dtype::F32,
+        )
         .unwrap();
     refused(from("x", false, true, "small"), "other measures");
 }
