@@ -75,6 +75,7 @@ impl Settings {
         }
     }
 
+    /// A list of words or texts.
     pub fn words(&self, key: &str) -> Option<Vec<String>> {
         match self.values.get(key)? {
             Scalar::List(words) => words

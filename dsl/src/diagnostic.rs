@@ -68,6 +68,8 @@ codes! {
     GreedyTraining = "MAS0033", "A trained agent samples greedily, so its group holds equal completions.";
     OtherTasks = "MAS0034", "An evaluation measures on tasks of another kind than those trained on.";
     BadSetting = "MAS0035", "Two settings exclude each other.";
+    UntrainableSampling = "MAS0036", "A trained agent is sampled in a way that training does not know of.";
+    Memory = "MAS0037", "The workflow wants more memory than the machine has.";
 }
 
 impl fmt::Display for Code {

@@ -80,11 +80,10 @@ fn param(file: &mut File, name: &str, value: Value, reports: &mut Reports) {
 }
 
 fn setting(file: &mut File, target: &str, rest: &str, value: Value, reports: &mut Reports) {
-    let sandbox = BlockKind::Sandbox;
-    if target == sandbox.keyword() && !file.blocks.iter().any(|block| block.kind == sandbox) {
-        // The one block that is there without being written.
+    let implied = BlockKind::from_keyword(target).filter(|kind| kind.is_implied());
+    if let Some(kind) = implied.filter(|kind| !file.blocks.iter().any(|block| block.kind == *kind)) {
         file.blocks.push(Block {
-            kind: sandbox,
+            kind,
             keyword: Span::new(0, 0),
             name: None,
             of_type: None,

@@ -140,7 +140,11 @@ impl<'t> Reader<'t, '_, '_> {
             sound: true,
         };
         let rule = match kind {
-            BlockKind::Turns | BlockKind::Sandbox | BlockKind::Train | BlockKind::Lora => Rule::bare_head,
+            BlockKind::Turns
+            | BlockKind::Sandbox
+            | BlockKind::Inference
+            | BlockKind::Train
+            | BlockKind::Lora => Rule::bare_head,
             BlockKind::Workflow | BlockKind::Policy | BlockKind::Evaluate => Rule::named_head,
             BlockKind::Param => Rule::param_head,
             BlockKind::Plugin

@@ -17,7 +17,8 @@ use crate::syntax::{Block, BlockKind, Body, Entry, File, Value, ValueKind};
 use crate::turns::turns;
 use crate::values::{PARAM_TYPES, Scalar, Scope, typed};
 use crate::workflow::{
-    Agent, Environment, Layout, Lora, Model, Plugin, Policy, Reward, Scenario, Tasks, Workflow,
+    Agent, Dtype, Environment, Layout, Lora, Model, Plugin, Policy, Reward, Sampling, Scenario, Tasks,
+    Workflow,
 };
 
 /// The plugin that is always there.
@@ -53,6 +54,14 @@ struct LoadedPlugin {
     /// None: it can't be loaded, which is reported already.
     items: Option<Vec<Item>>,
     used: bool,
+}
+
+/// An agent, and where those of its settings are written that training has something to say about.
+struct Written {
+    agent: Option<Agent>,
+    temperature: Option<Place>,
+    /// Penalties that change something, by their keys.
+    penalties: Vec<(&'static str, Place)>,
 }
 
 struct Resolver<'c, 'r, 'o> {
@@ -103,6 +112,7 @@ impl Resolver<'_, '_, '_> {
         });
         let reward = self.single(file, BlockKind::Reward, true).map(|block| self.reward(block));
         let sandbox = self.sandbox(file);
+        let inference = self.inference(file);
         let train_block = self.single(file, BlockKind::Train, false);
         let train = train_block.map(|block| self.train(block));
         if train_block.is_some() {
@@ -110,7 +120,7 @@ impl Resolver<'_, '_, '_> {
         }
         let evaluations = self.evaluations(file, environment.as_ref());
         self.unused(file, &models, &policies, &resolved_policies, &resolved_agents);
-        let agents: Option<Vec<Agent>> = resolved_agents.into_iter().map(|(agent, _)| agent).collect();
+        let agents: Option<Vec<Agent>> = resolved_agents.into_iter().map(|one| one.agent).collect();
         let policies: Option<Vec<Policy>> = resolved_policies.into_iter().collect();
         let layout = match (&agents, &policies) {
             (Some(agents), Some(policies)) => Some(layout::layout(agents, policies)),
@@ -130,6 +140,7 @@ impl Resolver<'_, '_, '_> {
             agents: agents?,
             scenarios: vec![Scenario { environment: environment?, turns: turns?, reward: reward?? }],
             sandbox: sandbox?,
+            inference: inference?,
             train: match train {
                 Some(train) => Some(train?),
                 None => None,
@@ -292,8 +303,15 @@ impl Resolver<'_, '_, '_> {
     fn models(&mut self, models: &Named) -> Vec<Option<Model>> {
         (0..models.blocks.len())
             .map(|at| {
+                let own = settings(models.blocks[at], &Guest::None, &mut self.scope, self.reports);
                 let source = self.in_head(models.blocks[at])?;
-                Some(Model { name: models.name(at).to_owned(), source })
+                let dtype = match own.text("dtype") {
+                    Some("f32") => Some(Dtype::F32),
+                    Some("f16") => Some(Dtype::F16),
+                    Some("bf16") => Some(Dtype::Bf16),
+                    _ => None,
+                };
+                Some(Model { name: models.name(at).to_owned(), source, dtype })
             })
             .collect()
     }
@@ -400,14 +418,20 @@ impl Resolver<'_, '_, '_> {
         (at, item, own)
     }
 
-    /// The agents, each with the place of its temperature where one is written.
-    fn agents(&mut self, agents: &Named, policies: &Named) -> Vec<(Option<Agent>, Option<Place>)> {
+    fn agents(&mut self, agents: &Named, policies: &Named) -> Vec<Written> {
         let blocks = agents.blocks.iter().enumerate();
         blocks
             .map(|(at, block)| {
                 let (item, _, own) = self.with_item(block, ItemKind::Agent);
                 let policy = self.reference(&own, "policy", policies, "policy");
-                let place = own.place("temperature");
+                let neutral =
+                    [("repetition_penalty", 1.0), ("presence_penalty", 0.0), ("frequency_penalty", 0.0)];
+                let changes = |(key, neutral): (&'static str, f64)| {
+                    own.number(key).filter(|number| *number != neutral)?;
+                    Some((key, own.place(key)?))
+                };
+                let (temperature, penalties) =
+                    (own.place("temperature"), neutral.into_iter().filter_map(changes).collect());
                 let agent = || {
                     let (plugin, item) = item?;
                     Some(Agent {
@@ -415,12 +439,14 @@ impl Resolver<'_, '_, '_> {
                         plugin,
                         item,
                         policy: policy?,
-                        temperature: own.number("temperature")?,
+                        sampling: sampling(&own)?,
                         max_tokens: own.integer("max_tokens")?,
+                        stop: own.words("stop").unwrap_or_default(),
+                        thinking: own.boolean("thinking"),
                         settings: own.item,
                     })
                 };
-                (agent(), place)
+                Written { agent: agent(), temperature, penalties }
             })
             .collect()
     }
@@ -480,7 +506,7 @@ impl Resolver<'_, '_, '_> {
         models: &Named,
         policies: &Named,
         resolved: &[Option<Policy>],
-        agents: &[(Option<Agent>, Option<Place>)],
+        agents: &[Written],
     ) {
         // What is amiss may well use what seems unused.
         let mut idle: Vec<&Block> = Vec::new();
@@ -488,9 +514,9 @@ impl Resolver<'_, '_, '_> {
             let used = |at: usize| resolved.iter().flatten().any(|policy| policy.model == at);
             idle.extend((0..models.blocks.len()).filter(|at| !used(*at)).map(|at| models.blocks[at]));
         }
-        if !agents.is_empty() && agents.iter().all(|(agent, _)| agent.is_some()) {
+        if !agents.is_empty() && agents.iter().all(|one| one.agent.is_some()) {
             let used = |at: usize| {
-                agents.iter().any(|(agent, _)| agent.as_ref().is_some_and(|one| one.policy == at))
+                agents.iter().any(|one| one.agent.as_ref().is_some_and(|agent| agent.policy == at))
             };
             idle.extend((0..policies.blocks.len()).filter(|at| !used(*at)).map(|at| policies.blocks[at]));
         }
@@ -533,6 +559,18 @@ impl Resolver<'_, '_, '_> {
             }
         }
     }
+}
+
+fn sampling(own: &Settings) -> Option<Sampling> {
+    Some(Sampling {
+        temperature: own.number("temperature")?,
+        top_k: own.integer("top_k")?,
+        top_p: own.number("top_p")?,
+        min_p: own.number("min_p")?,
+        repetition_penalty: own.number("repetition_penalty")?,
+        presence_penalty: own.number("presence_penalty")?,
+        frequency_penalty: own.number("frequency_penalty")?,
+    })
 }
 
 fn plugin(name: &str, path: Option<String>, own: &Settings) -> Option<Plugin> {

@@ -54,6 +54,8 @@ pub enum Kind {
     Boolean,
     /// Text in quotes.
     Text,
+    /// A list of texts in quotes: at least one, none empty, each once.
+    Texts,
     /// A path in quotes, relative to the workflow file; from `--set`, to the working folder.
     Path,
     /// A model: a known name, `hf:…`, or a path.
@@ -143,6 +145,7 @@ impl fmt::Display for Kind {
             Kind::Number { .. } => f.write_str("a number"),
             Kind::Boolean => f.write_str("`true` or `false`"),
             Kind::Text => f.write_str("text in quotes"),
+            Kind::Texts => f.write_str("a list of texts such as `[\"###\"]`"),
             Kind::Path => f.write_str("a path in quotes"),
             Kind::Source => f.write_str("a model's name or path in quotes"),
             Kind::Bytes { .. } => f.write_str("a size such as `64MiB`"),

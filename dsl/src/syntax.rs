@@ -12,7 +12,7 @@ pub enum BlockKind {
     Param,
     /// `plugin NAME = "PATH" { … }`
     Plugin,
-    /// `model NAME = "SOURCE"`
+    /// `model NAME = "SOURCE" { … }`
     Model,
     /// `policy NAME { … }`
     Policy,
@@ -26,6 +26,8 @@ pub enum BlockKind {
     Reward,
     /// `sandbox { … }`
     Sandbox,
+    /// `inference { … }`
+    Inference,
     /// `train { … }`
     Train,
     /// `evaluate NAME { … }`
@@ -47,6 +49,7 @@ impl BlockKind {
         BlockKind::Turns,
         BlockKind::Reward,
         BlockKind::Sandbox,
+        BlockKind::Inference,
         BlockKind::Train,
         BlockKind::Evaluate,
     ];
@@ -64,6 +67,7 @@ impl BlockKind {
             BlockKind::Turns => "turns",
             BlockKind::Reward => "reward",
             BlockKind::Sandbox => "sandbox",
+            BlockKind::Inference => "inference",
             BlockKind::Train => "train",
             BlockKind::Evaluate => "evaluate",
             BlockKind::Lora => "lora",
@@ -76,12 +80,20 @@ impl BlockKind {
 
     /// Whether a name follows the keyword.
     pub(crate) fn is_named(self) -> bool {
-        !matches!(self, BlockKind::Turns | BlockKind::Sandbox | BlockKind::Train | BlockKind::Lora)
+        !matches!(
+            self,
+            BlockKind::Turns | BlockKind::Sandbox | BlockKind::Inference | BlockKind::Train | BlockKind::Lora
+        )
+    }
+
+    /// Whether the block is there, with its defaults, where it is not written.
+    pub(crate) fn is_implied(self) -> bool {
+        matches!(self, BlockKind::Sandbox | BlockKind::Inference)
     }
 
     /// Whether the block may have a `{ … }`.
     pub(crate) fn has_body(self) -> bool {
-        !matches!(self, BlockKind::Workflow | BlockKind::Param | BlockKind::Model)
+        !matches!(self, BlockKind::Workflow | BlockKind::Param)
     }
 
     /// How the block's head is written.
@@ -97,6 +109,7 @@ impl BlockKind {
             BlockKind::Turns => "turns { … }",
             BlockKind::Reward => "reward NAME = PLUGIN.ITEM { … }",
             BlockKind::Sandbox => "sandbox { … }",
+            BlockKind::Inference => "inference { … }",
             BlockKind::Train => "train { … }",
             BlockKind::Evaluate => "evaluate NAME { … }",
             BlockKind::Lora => "lora { … }",

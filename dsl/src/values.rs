@@ -227,6 +227,7 @@ pub(crate) fn typed(
             Some(Scalar::Text(word))
         }
         Kind::Choices(choices) => words(key, kind, value, choices, scope, reports),
+        Kind::Texts => texts(key, value, scope, reports),
         Kind::Model | Kind::Policy => {
             if let Some(text) = text {
                 return Some(Scalar::Text(text));
@@ -412,13 +413,36 @@ fn words(
     scope: &mut Scope,
     reports: &mut Reports,
 ) -> Option<Scalar> {
+    let values = elements(key, kind, value, reports)?;
+    each(key, &values, reports, |one, reports| word(key, kind, one, choices, scope, reports))
+}
+
+fn texts(key: &str, value: &Value, scope: &mut Scope, reports: &mut Reports) -> Option<Scalar> {
+    let values = elements(key, Kind::Texts, value, reports)?;
+    each(key, &values, reports, |one, reports| match evaluate(one, scope, reports)? {
+        Scalar::Text(text) if text.is_empty() => {
+            let message = format!("`{key}` holds an empty text");
+            reports.error(Code::OutOfRange, one.place, message, "").help("remove it");
+            None
+        }
+        Scalar::Text(text) => Some(text),
+        other => {
+            mismatch(key, Kind::Texts, &other, one.place, reports);
+            None
+        }
+    })
+}
+
+/// What stands in a list that holds at least one.
+fn elements(key: &str, kind: Kind, value: &Value, reports: &mut Reports) -> Option<Vec<Value>> {
     let cooked = match &value.kind {
         ValueKind::Raw(raw) => cooked(raw, value.place),
         _ => value.clone(),
     };
-    let ValueKind::List(values) = &cooked.kind else {
+    let ValueKind::List(values) = cooked.kind else {
         let help = match &cooked.kind {
             ValueKind::Path(names) => Some(format!("write `{key} = [{}]`", names.join("."))),
+            ValueKind::Text(text) => Some(format!("write `{key} = [{text:?}]`")),
             _ => None,
         };
         let message = format!("`{key}` wants {kind}");
@@ -432,15 +456,26 @@ fn words(
             .help(format!("leave `{key}` out to have the default"));
         return None;
     }
+    Some(values)
+}
+
+/// A list of what `read` makes of the elements, each of which may be there once.
+fn each(
+    key: &str,
+    values: &[Value],
+    reports: &mut Reports,
+    mut read: impl FnMut(&Value, &mut Reports) -> Option<String>,
+) -> Option<Scalar> {
     let mut out = Vec::new();
     let mut sound = true;
     for one in values {
-        match word(key, kind, one, choices, scope, reports) {
-            Some(word) if out.contains(&Scalar::Text(word.clone())) => {
-                reports.error(Code::Duplicate, one.place, format!("`{word}` stands twice in `{key}`"), "");
+        match read(one, reports).map(Scalar::Text) {
+            Some(again) if out.contains(&again) => {
+                let Scalar::Text(text) = again else { continue };
+                reports.error(Code::Duplicate, one.place, format!("`{text}` stands twice in `{key}`"), "");
                 sound = false;
             }
-            Some(word) => out.push(Scalar::Text(word)),
+            Some(text) => out.push(text),
             None => sound = false,
         }
     }

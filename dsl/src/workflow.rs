@@ -22,6 +22,7 @@ pub struct Workflow {
     /// One today; a later `mix` trains several at once.
     pub scenarios: Vec<Scenario>,
     pub sandbox: Sandbox,
+    pub inference: Inference,
     /// A file without a `train` block can be played and evaluated.
     pub train: Option<Train>,
     pub evaluations: Vec<Evaluation>,
@@ -42,11 +43,22 @@ pub struct Plugin {
     pub timeout: Duration,
 }
 
-/// `model base = "smollm2-135m"`
+/// `model base = "smollm2-135m" { dtype = f16 }`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Model {
     pub name: String,
     pub source: String,
+    /// None: what suits the device, f32 on a processor and bf16 on a GPU.
+    pub dtype: Option<Dtype>,
+}
+
+/// A number format of a model's matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dtype {
+    F32,
+    F16,
+    Bf16,
 }
 
 /// `policy coder { model = base; lora { rank = 16; alpha = 32 } }`
@@ -81,11 +93,47 @@ pub struct Agent {
     pub item: String,
     /// Index into [`Workflow::policies`].
     pub policy: usize,
-    /// 0 is greedy.
-    pub temperature: f64,
+    #[serde(flatten)]
+    pub sampling: Sampling,
     pub max_tokens: u32,
+    /// Strings that end a completion, beside those that the item asks for.
+    pub stop: Vec<String>,
+    /// Whether the model may think first; none leaves it to the model's chat template.
+    pub thinking: Option<bool>,
     /// What the item itself declares.
     pub settings: Map<String, Value>,
+}
+
+/// How tokens are drawn. In this order: penalties change logits, the temperature divides them, then top-k, top-p
+/// and min-p each leave out tokens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sampling {
+    /// 0 is greedy.
+    pub temperature: f64,
+    /// 0: all tokens.
+    pub top_k: u32,
+    /// 1: all tokens.
+    pub top_p: f64,
+    /// 0: all tokens.
+    pub min_p: f64,
+    /// 1: none.
+    pub repetition_penalty: f64,
+    /// 0: none.
+    pub presence_penalty: f64,
+    /// 0: none.
+    pub frequency_penalty: f64,
+}
+
+/// What an evaluation samples otherwise than the agents do by themselves.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Resampling {
+    pub temperature: Option<f64>,
+    pub top_k: Option<u32>,
+    pub top_p: Option<f64>,
+    pub min_p: Option<f64>,
+    pub repetition_penalty: Option<f64>,
+    pub presence_penalty: Option<f64>,
+    pub frequency_penalty: Option<f64>,
 }
 
 /// An environment, the turns played in it, and its reward.
@@ -211,6 +259,17 @@ pub enum SandboxBackend {
     Wasm,
 }
 
+/// `inference { kv_cache = 1GiB; slots = 64 }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Inference {
+    /// Bytes of keys and values, shared evenly by the models' weights.
+    pub kv_cache: u64,
+    /// Completions generated at a time.
+    pub slots: u32,
+    /// Threads; none: one per core.
+    pub threads: Option<u32>,
+}
+
 /// `train { … }`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Train {
@@ -292,8 +351,8 @@ pub struct Evaluation {
     pub limit: u32,
     /// Episodes per task.
     pub samples: u32,
-    /// Replaces the agents' own temperature.
-    pub temperature: Option<f64>,
+    #[serde(flatten)]
+    pub sampling: Resampling,
 }
 
 /// How agents share models, derived from policies.

@@ -9,7 +9,7 @@ use std::path;
 use std::time::Duration;
 
 use common::Shelf;
-use mas_dsl::workflow::{Rollout, Tasks, Workflow};
+use mas_dsl::workflow::{Dtype, Rollout, Tasks, Workflow};
 use mas_dsl::{Checked, Code, Override, Source, check, render};
 
 fn source() -> Source {
@@ -47,16 +47,33 @@ fn a_path_is_a_setting() {
     let train = workflow.train.unwrap();
     assert_eq!((train.steps, train.rollout), (3, Rollout::Flat));
     assert_eq!(workflow.evaluations[0].limit, 5);
-    assert_eq!(workflow.agents[0].temperature, 0.5);
+    assert_eq!(workflow.agents[0].sampling.temperature, 0.5);
 }
 
 #[test]
 fn settings_that_are_not_written_can_be_set() {
     let workflow = works(&["train.epochs=2", "test.temperature=0", "sandbox.output=1MiB"]);
     assert_eq!(workflow.train.unwrap().epochs, 2);
-    assert_eq!(workflow.evaluations[0].temperature, Some(0.0));
+    assert_eq!(workflow.evaluations[0].sampling.temperature, Some(0.0));
     assert_eq!(workflow.scenarios[0].environment.name, "problems");
     assert_eq!(workflow.sandbox.output, 1 << 20);
+}
+
+#[test]
+fn blocks_that_are_not_written_are_there() {
+    let workflow = works(&["inference.kv_cache=64MiB", "inference.threads=1", "sandbox.workers=3"]);
+    let inference = workflow.inference;
+    assert_eq!((inference.kv_cache, inference.slots, inference.threads), (64 << 20, 64, Some(1)));
+    assert_eq!(workflow.sandbox.workers, 3);
+    assert!(fails(&["inference.slots=0"]).contains("`slots` is 0"));
+}
+
+#[test]
+fn lists_of_texts_come_as_they_stand_in_a_file() {
+    let workflow = works(&[r#"tool.stop=["a b", "\n"]"#, "base.dtype=f16"]);
+    assert_eq!(workflow.agents[0].stop, ["a b", "\n"]);
+    assert_eq!(workflow.models[0].dtype, Some(Dtype::F16));
+    assert!(fails(&["tool.stop=###"]).contains(r####"write `stop = ["###"]`"####));
 }
 
 #[test]
@@ -119,7 +136,7 @@ fn a_keyword_tells_blocks_of_one_name_apart() {
          tool` or `reward tool` before the dot)\n"
     );
     let told = check(&source, &["agent tool.temperature=0.5".parse().unwrap()], &Shelf);
-    assert_eq!(told.workflow.unwrap().agents[0].temperature, 0.5);
+    assert_eq!(told.workflow.unwrap().agents[0].sampling.temperature, 0.5);
 }
 
 #[test]

@@ -110,13 +110,68 @@ fn evaluate_reports_agents_and_the_team_and_takes_a_checkpoint() {
     assert_eq!(trained, evaluate(&["--checkpoint", newest.to_str().unwrap()]));
 }
 
+/// The share of tokens, success and reward that an evaluation of `letters/tree-l2.mas` finds.
+fn evaluated(more: &[&str]) -> serde_json::Value {
+    let file = scenario("letters/tree-l2.mas");
+    let output = succeed(pl_host().arg("evaluate").arg(file).args(["--json", "--device", "cpu"]).args(more));
+    serde_json::from_str(&stdout(&output)).unwrap()
+}
+
+#[test]
+fn an_evaluation_samples_as_it_says() {
+    let own = evaluated(&[]);
+    // Among one token there is no choice: as with a temperature of 0.
+    let greedy = evaluated(&["--set", "held_out.temperature=0"]);
+    assert_ne!(own, greedy);
+    assert_eq!(greedy, evaluated(&["--set", "held_out.top_k=1"]));
+    assert_eq!(greedy, evaluated(&["--set", "held_out.top_p=0.0001"]));
+    // Nothing is trained here, so that penalties are allowed.
+    assert_ne!(own, evaluated(&["--set", "held_out.repetition_penalty=2"]));
+    assert_ne!(own, evaluated(&["--set", "held_out.presence_penalty=5"]));
+    assert_eq!(own, evaluated(&["--set", "held_out.min_p=0", "--set", "inference.slots=3"]));
+}
+
+#[test]
+fn stop_strings_of_the_workflow_end_completions() {
+    let tokens = |report: serde_json::Value| report["tokens"].as_f64().unwrap();
+    let stop = r#"["a", "e", "i", "o", "u"]"#;
+    let (alto, bass) = (format!("alto.stop={stop}"), format!("bass.stop={stop}"));
+    let stopped = evaluated(&["--set", &alto, "--set", &bass]);
+    // All rewards are paid for vowels.
+    assert!(stopped["agents"].as_array().unwrap().iter().all(|agent| agent["reward"] == 0.0), "{stopped}");
+    assert!(tokens(stopped) < tokens(evaluated(&[])));
+}
+
+#[test]
+fn check_says_what_a_workflow_takes_in_memory() {
+    let check = |more: &[&str]| {
+        let mut command = pl_host();
+        // No hub is asked, and none has been.
+        let folder = tempfile::tempdir().unwrap();
+        command.arg("check").arg(example("math-l0.mas")).args(more).env("HF_HOME", folder.path());
+        command.env("HF_ENDPOINT", "http://127.0.0.1:9");
+        succeed(&mut command)
+    };
+    let said = stdout(&check(&[]));
+    for part in ["weights, training", "gradients and optimiser", "keys and values", "activations", " free"] {
+        assert!(said.contains(part), "no {part:?} in\n{said}");
+    }
+    let huge = check(&["--set", "inference.kv_cache=1000GiB", "--format", "short"]);
+    assert!(stderr(&huge).contains("MAS0037 warning: the workflow will take about 100"), "{}", stderr(&huge));
+    assert!(stdout(&huge).contains("1000.0 GiB"));
+    let far = check(&["--set", "base.source=hf:nobody/nothing"]);
+    assert!(stdout(&far).contains("memory    unknown: model base"), "{}", stdout(&far));
+    assert_eq!(stderr(&far), "");
+}
+
 #[test]
 fn play_shows_who_saw_said_did_and_earned_what() {
     let file = scenario("letters/tree-l2.mas");
     let task = r#"{"topic": "given by hand"}"#;
     let output = succeed(pl_host().arg("play").arg(&file).args(["--device", "cpu", "--task", task]));
     let said = stdout(&output);
-    for part in ["alto · turn 1", "bass · turn 1", "alto given by hand", "[alto says", "[does]", "[earns]"]
+    for part in
+        ["alto · turn 1", "bass · turn 1", "alto given by hand", "[alto says]", "[alto does]", "[bass earns]"]
     {
         assert!(said.contains(part), "no {part:?} in\n{said}");
     }

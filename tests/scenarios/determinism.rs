@@ -32,6 +32,11 @@ fn flat_with_a_model_per_agent_and_failing_steps() {
 }
 
 #[test]
+fn an_adapter_and_a_whole_model_in_sixteen_bits() {
+    twice("letters/half.mas");
+}
+
+#[test]
 fn agents_side_by_side_on_one_adapter() {
     twice("letters/together-l1.mas");
 }

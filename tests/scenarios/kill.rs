@@ -64,6 +64,11 @@ fn flat_with_a_model_per_agent() {
 }
 
 #[test]
+fn sixteen_bit_weights_with_masters() {
+    killed_anywhere("letters/half.mas");
+}
+
+#[test]
 fn ctrl_c_finishes_the_step_and_says_how_to_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let file = scenario("letters/tree-l2.mas");

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test crate: a panic is how a test fails")]
 
+mod agreement;
 mod bad_input;
 mod commands;
 mod determinism;

@@ -1,6 +1,9 @@
 //! Short runs of SmolLM2.
 
-use crate::support::{metrics, pl_host, repository, run, scenario, stdout, succeed};
+#[cfg(target_os = "linux")]
+use std::{process::Stdio, time::Duration};
+
+use crate::support::{metrics, pl_host, repository, run, scenario, stderr, stdout, succeed};
 
 /// What was sampled is what is trained on: with adapters three and more updates old, sampling and training give
 /// a token the same log-probability.
@@ -50,6 +53,35 @@ fn math_trains_and_leaves_a_whole_run_folder() {
     }
     let kinds: Vec<_> = metrics(&out).iter().map(|line| line["kind"].as_str().unwrap().to_owned()).collect();
     assert_eq!(kinds, ["evaluation", "step", "step", "evaluation"]);
+}
+
+/// What a run says beforehand that it will take is more than it then takes, and not much more.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_stays_within_the_memory_that_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    // Little enough for keys and values that it will be used.
+    let sets = ["train.steps=2", "test.every=2", "test.limit=16", "inference.kv_cache=96MiB"];
+    let more: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+    let mut command = run(&repository().join("examples/math-l0.mas"), &folder.path().join("run"), &more);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0.0;
+    while child.try_wait().unwrap().is_none() {
+        let now = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = now.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        if let Some(kib) = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok()) {
+            peak = kib / f64::from(1 << 20);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    let named = said.lines().find_map(|line| line.trim().strip_prefix("in all, about")).unwrap();
+    let named: f64 = named.trim().split_once(" GiB").unwrap().0.parse().unwrap();
+    assert!(peak > 1.0, "the peak was not seen: {peak} GiB");
+    assert!(peak < named && named < 1.5 * peak, "{peak} GiB at the peak, and {named} GiB were named");
 }
 
 /// A question in plain words, to which nobody has given the answer.

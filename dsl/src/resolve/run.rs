@@ -1,26 +1,29 @@
-//! The blocks that say how a workflow is run: `sandbox`, `train`, `evaluate`.
+//! The blocks that say how a workflow is run: `sandbox`, `inference`, `train`, `evaluate`.
 
-use super::{Named, Resolver};
-use crate::block::{Guest, body, settings};
+use super::{Named, Resolver, Written};
+use crate::block::{Guest, Settings, body, settings};
 use crate::diagnostic::{Code, Place};
 use crate::settings as table;
 use crate::source::Span;
 use crate::syntax::{Block, BlockKind, Body, File};
 use crate::workflow::{
-    Agent, Algorithm, Environment, Evaluation, LrSchedule, Policy, Rollout, Sandbox, SandboxBackend,
-    Schedule, Tasks, Train,
+    Agent, Algorithm, Environment, Evaluation, Inference, LrSchedule, Policy, Resampling, Rollout, Sandbox,
+    SandboxBackend, Schedule, Tasks, Train,
 };
 
 impl Resolver<'_, '_, '_> {
-    pub(super) fn sandbox(&mut self, file: &File) -> Option<Sandbox> {
+    /// The settings of a block that is there whether or not it is written.
+    fn implied(&mut self, file: &File, kind: BlockKind) -> Settings {
+        if let Some(block) = self.single(file, kind, false) {
+            return settings(block, &Guest::None, &mut self.scope, self.reports);
+        }
         let nothing = Body { entries: Vec::new(), complete: true };
-        let own = match self.single(file, BlockKind::Sandbox, false) {
-            Some(block) => settings(block, &Guest::None, &mut self.scope, self.reports),
-            None => {
-                let (kind, place) = (BlockKind::Sandbox, Place::At(Span::new(0, 0)));
-                body(kind, "`sandbox`", place, &nothing, &Guest::None, &mut self.scope, self.reports)
-            }
-        };
+        let (title, place) = (format!("`{}`", kind.keyword()), Place::At(Span::new(0, 0)));
+        body(kind, &title, place, &nothing, &Guest::None, &mut self.scope, self.reports)
+    }
+
+    pub(super) fn sandbox(&mut self, file: &File) -> Option<Sandbox> {
+        let own = self.implied(file, BlockKind::Sandbox);
         let backend = match own.text("backend")? {
             "wasm" => SandboxBackend::Wasm,
             _ => return None,
@@ -31,6 +34,15 @@ impl Resolver<'_, '_, '_> {
             memory: own.bytes("memory")?,
             output: own.bytes("output")?,
             workers: own.integer("workers")?,
+        })
+    }
+
+    pub(super) fn inference(&mut self, file: &File) -> Option<Inference> {
+        let own = self.implied(file, BlockKind::Inference);
+        Some(Inference {
+            kv_cache: own.bytes("kv_cache")?,
+            slots: own.integer("slots")?,
+            threads: own.integer("threads"),
         })
     }
 
@@ -90,16 +102,15 @@ impl Resolver<'_, '_, '_> {
     pub(super) fn training(
         &mut self,
         names: &Named,
-        agents: &[(Option<Agent>, Option<Place>)],
+        agents: &[Written],
         policies: &[Option<Policy>],
         train: Option<&Block>,
     ) {
-        let trained = |agent: &Agent| policies.get(agent.policy).map(|one| one.as_ref().map(|one| one.train));
-        let states: Vec<Option<bool>> =
-            agents.iter().map(|(agent, _)| agent.as_ref().and_then(trained).flatten()).collect();
-        if let (false, true, Some(train)) =
-            (states.is_empty(), states.iter().all(|state| *state == Some(false)), train)
-        {
+        let policy = |agent: &Agent| policies.get(agent.policy).and_then(Option::as_ref);
+        let own: Vec<Option<&Policy>> =
+            agents.iter().map(|one| one.agent.as_ref().and_then(policy)).collect();
+        let fixed = |policy: &Option<&Policy>| policy.is_some_and(|policy| !policy.train);
+        if let (false, true, Some(train)) = (own.is_empty(), own.iter().all(fixed), train) {
             self.reports
                 .error(
                     Code::NothingToTrain,
@@ -109,16 +120,30 @@ impl Resolver<'_, '_, '_> {
                 )
                 .help("remove `train = false` from a policy, or the `train` block");
         }
-        for (at, (agent, place)) in agents.iter().enumerate() {
-            let greedy = agent.as_ref().is_some_and(|agent| agent.temperature == 0.0);
-            if let (true, Some(true), Some(place)) = (greedy, states[at], place) {
+        for (at, (written, policy)) in agents.iter().zip(own).enumerate() {
+            let Some(policy) = policy.filter(|policy| policy.train) else { continue };
+            let greedy = written.agent.as_ref().is_some_and(|agent| agent.sampling.temperature == 0.0);
+            if let (true, Some(place)) = (greedy, written.temperature) {
                 let message = format!(
                     "agent `{}` always takes the likeliest token: its groups teach nothing",
                     names.name(at)
                 );
                 self.reports
-                    .warning(Code::GreedyTraining, *place, message, "")
+                    .warning(Code::GreedyTraining, place, message, "")
                     .help("train with a temperature above 0");
+            }
+            for (key, place) in &written.penalties {
+                let message = format!(
+                    "agent `{}` samples with `{key}`, and its policy `{}` is trained: training would work with \
+                     other probabilities than those that its tokens were drawn by",
+                    names.name(at),
+                    policy.name
+                );
+                self.reports.error(Code::UntrainableSampling, *place, message, "").help(format!(
+                    "leave it out (`top_k`, `top_p` and `min_p` are trained on as they are), give `{key}` to \
+                     `evaluate` blocks alone, or say `train = false` in policy `{}`",
+                    policy.name
+                ));
             }
         }
     }
@@ -155,7 +180,15 @@ impl Resolver<'_, '_, '_> {
                 tasks: tasks?,
                 limit: own.integer("limit")?,
                 samples: own.integer("samples")?,
-                temperature: own.number("temperature"),
+                sampling: Resampling {
+                    temperature: own.number("temperature"),
+                    top_k: own.integer("top_k"),
+                    top_p: own.number("top_p"),
+                    min_p: own.number("min_p"),
+                    repetition_penalty: own.number("repetition_penalty"),
+                    presence_penalty: own.number("presence_penalty"),
+                    frequency_penalty: own.number("frequency_penalty"),
+                },
             })
         })
         .collect()

@@ -75,6 +75,12 @@ const BACKENDS: &[Choice] = &[
     later_word("docker", "a pool of warm containers"),
 ];
 
+const DTYPES: &[Choice] = &[
+    word("f32", "32 bits"),
+    word("f16", "16 bits, 10 of them mantissa"),
+    word("bf16", "16 bits, 7 of them mantissa: the range of f32"),
+];
+
 const ALGORITHMS: &[Choice] = &[
     word("at_grpo", "advantages within groups of one agent and turn"),
     later_word("ppo", "advantages from a critic"),
@@ -107,6 +113,15 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Source,
         "A known model's name (`smollm2-135m`), `hf:ORGANISATION/NAME`, or the path of a Hugging Face folder or \
          a GGUF file.",
+    ),
+    row(
+        B::Model,
+        "dtype",
+        Kind::Choice(DTYPES),
+        Default::Absent("`f32` on a processor, `bf16` on a GPU"),
+        "Number format of the matrices; norms, biases, adapters and all sums stay f32. With 16 bits generation reads \
+         half as much memory and is faster; training computes with the same rounded weights, and a policy that is \
+         trained whole keeps f32 masters of them. f16 is the closer one on a processor, bf16 what GPUs compute in.",
     ),
     row(
         B::Plugin,
@@ -204,6 +219,69 @@ pub const SETTINGS: &[Setting] = &[
     ),
     row(
         B::Agent,
+        "top_k",
+        count(0),
+        Default::Integer(0),
+        "Draws among so many likeliest tokens (Fan et al. 2018). 0 by default: among all. Training divides by the \
+         same tokens' probabilities, so that what was sampled is what is trained on.",
+    ),
+    row(
+        B::Agent,
+        "top_p",
+        positive(1.0),
+        Default::Number(1.0),
+        "Draws among the fewest likeliest tokens whose probabilities reach this sum (Holtzman et al. 2019). 1 by \
+         default: among all. Trained on like `top_k`.",
+    ),
+    row(
+        B::Agent,
+        "min_p",
+        number(0.0, 1.0),
+        Default::Number(0.0),
+        "Draws among tokens at least this fraction as likely as the likeliest (Nguyen et al. 2024). 0 by default: \
+         among all. Trained on like `top_k`.",
+    ),
+    row(
+        B::Agent,
+        "repetition_penalty",
+        positive(100.0),
+        Default::Number(1.0),
+        "Makes tokens of the prompt and the completion less likely (Keskar et al. 2019): divides their positive \
+         logits and multiplies negative ones. 1 by default, which changes nothing. Not on a policy that is trained: \
+         training would not know of it.",
+    ),
+    row(
+        B::Agent,
+        "presence_penalty",
+        number(-100.0, 100.0),
+        Default::Number(0.0),
+        "Taken off the logits of tokens that the completion holds. 0 by default. Not on a policy that is trained.",
+    ),
+    row(
+        B::Agent,
+        "frequency_penalty",
+        number(-100.0, 100.0),
+        Default::Number(0.0),
+        "Taken off the logits once for every time that the completion holds the token. 0 by default. Not on a \
+         policy that is trained.",
+    ),
+    row(
+        B::Agent,
+        "stop",
+        Kind::Texts,
+        Default::Absent("the strings that the agent's item asks for alone"),
+        "Strings that end a completion and are no part of its text, beside those that the agent's item asks for.",
+    ),
+    row(
+        B::Agent,
+        "thinking",
+        Kind::Boolean,
+        Default::Absent("what the model's chat template does by itself"),
+        "Whether the model may think before it answers, for models whose chat template has the switch (Qwen3). \
+         Thoughts count towards `max_tokens`.",
+    ),
+    row(
+        B::Agent,
         "max_tokens",
         count(1),
         Default::Integer(256),
@@ -269,6 +347,30 @@ pub const SETTINGS: &[Setting] = &[
         "Jobs at a time, each on a core of its own. 2 by default, so that jobs leave the model its cores.",
     ),
     later(B::Sandbox, "image", Kind::Text, "The image of the `docker` backend's containers."),
+    row(
+        B::Inference,
+        "kv_cache",
+        Kind::Bytes { min: MIB, max: 1024 * GIB },
+        Default::Bytes(GIB),
+        "Memory for keys and values, shared evenly by the models' weights. Where it runs out, completions wait; none \
+         fails or comes out differently. 1GiB holds 23,000 tokens of a model like SmolLM2-135M, and is taken as it \
+         is needed.",
+    ),
+    row(
+        B::Inference,
+        "slots",
+        Kind::Integer { min: 1, max: 65_536 },
+        Default::Integer(64),
+        "Completions generated at a time; more wait. On two cores 64 bring a third more tokens a second than 16, and \
+         each single completion takes longer. It changes memory and speed, not results.",
+    ),
+    row(
+        B::Inference,
+        "threads",
+        Kind::Integer { min: 1, max: 1024 },
+        Default::Absent("one per core"),
+        "Threads of generation on a processor. It changes speed, not results.",
+    ),
     row(
         B::Train,
         "algorithm",
@@ -485,5 +587,47 @@ pub const SETTINGS: &[Setting] = &[
         number(0.0, 10.0),
         Default::Absent("the agents' own temperature"),
         "Temperature of all agents; 0 makes the evaluation repeatable for any seed.",
+    ),
+    row(
+        B::Evaluate,
+        "top_k",
+        count(0),
+        Default::Absent("the agents' own"),
+        "`top_k` of all agents; 0 draws among all tokens.",
+    ),
+    row(
+        B::Evaluate,
+        "top_p",
+        positive(1.0),
+        Default::Absent("the agents' own"),
+        "`top_p` of all agents; 1 draws among all tokens.",
+    ),
+    row(
+        B::Evaluate,
+        "min_p",
+        number(0.0, 1.0),
+        Default::Absent("the agents' own"),
+        "`min_p` of all agents; 0 draws among all tokens.",
+    ),
+    row(
+        B::Evaluate,
+        "repetition_penalty",
+        positive(100.0),
+        Default::Absent("the agents' own"),
+        "`repetition_penalty` of all agents; 1 is none. Nothing is trained here, so any policy may have one.",
+    ),
+    row(
+        B::Evaluate,
+        "presence_penalty",
+        number(-100.0, 100.0),
+        Default::Absent("the agents' own"),
+        "`presence_penalty` of all agents; 0 is none.",
+    ),
+    row(
+        B::Evaluate,
+        "frequency_penalty",
+        number(-100.0, 100.0),
+        Default::Absent("the agents' own"),
+        "`frequency_penalty` of all agents; 0 is none.",
     ),
 ];

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::exit::Stop;
+use crate::sampling;
 
 /// What an evaluation found. Shares are of episodes, 0 to 1.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -63,16 +64,11 @@ pub async fn measure(
         in_flight: round.in_flight,
         versions: round.versions.into(),
     };
-    let cast = match evaluation.temperature {
-        None => Arc::clone(cast),
-        Some(temperature) => {
-            let mut cast = Cast::clone(cast);
-            for player in &mut cast.players {
-                player.sampling.temperature = temperature;
-            }
-            Arc::new(cast)
-        }
-    };
+    let mut cast = Cast::clone(cast);
+    for player in &mut cast.players {
+        player.sampling = sampling::over(&player.sampling, &evaluation.sampling);
+    }
+    let cast = Arc::new(cast);
     let batch = play_batch(Arc::clone(&cast), &plan, progress).await.map_err(Stop::failed)?;
     Ok(report(&evaluation.name, plan.tasks.len(), evaluation.samples, &cast, &batch))
 }

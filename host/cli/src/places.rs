@@ -74,6 +74,19 @@ pub fn model(
     ))
 }
 
+/// A model that is on this machine already; asks nobody.
+pub fn model_here(folder: &Path, source: &str) -> Result<PathBuf, String> {
+    if !source.starts_with("hf:") {
+        return model(folder, source, &mut |_| {}).map(|found| found.path);
+    }
+    let wanted: HubModel = source.parse().map_err(|e: pl_model::Error| e.to_string())?;
+    let cache = Hub { offline: true, ..Hub::from_env().map_err(|e| e.to_string())? };
+    let fetched = cache.fetch(&wanted, &mut |_| {});
+    fetched
+        .map(|fetched| fetched.path)
+        .map_err(|_| "its measures are known once a run has fetched it".to_owned())
+}
+
 fn hub_model(source: &str, progress: &mut dyn FnMut(FetchProgress<'_>)) -> Result<Found, pl_model::Error> {
     let mut model: HubModel = source.parse()?;
     let fetched = Hub::from_env()?.fetch(&model, progress)?;

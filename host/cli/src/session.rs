@@ -1,12 +1,13 @@
 //! From a workflow file to a team that can play: checked, loaded, served.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mas_dsl::workflow::{Evaluation, Tasks, Workflow};
-use mas_dsl::{Override, Source};
-use pl_inference::{Base, Engine, EngineConfig, PolicyWeights, Sampling};
+use mas_dsl::workflow::{self, Evaluation, Tasks, Workflow};
+use mas_dsl::{Diagnostic, Override, Source};
+use pl_inference::{Base, Engine, EngineConfig, PolicyWeights};
 use pl_kernels::cuda::device::{self, ThisMachine, Wish};
 use pl_kernels::cuda::{self, Settings};
 use pl_model::{Dtype, Model};
@@ -21,8 +22,10 @@ use crate::arguments::{DeviceChoice, Format, Machine, Source as Given};
 use crate::catalog::Plugins;
 use crate::commands::sandbox::LazyPython;
 use crate::exit::Stop;
+use crate::memory::Estimate;
+use crate::places::Found;
 use crate::text::ModelText;
-use crate::{checkpoints, places, progress};
+use crate::{checkpoints, places, progress, sampling};
 
 /// A checked workflow with its plugins.
 pub struct Loaded {
@@ -36,29 +39,29 @@ pub struct Loaded {
 
 impl Loaded {
     /// Reads and checks a file. Diagnostics go to stderr.
-    pub fn open(
+    pub fn open(runtime: &Runtime, file: &Path, overrides: &[Override]) -> Result<Loaded, Stop> {
+        Loaded::check(runtime, file, overrides, Format::Human, |_, _| Vec::new())
+    }
+
+    /// Reads and checks a file. Diagnostics, and what `more` has to say of a workflow that is right, go to stderr in
+    /// the form that is asked for.
+    pub fn check(
         runtime: &Runtime,
         file: &Path,
         overrides: &[Override],
         format: Format,
+        more: impl FnOnce(&Workflow, &Path) -> Vec<Diagnostic>,
     ) -> Result<Loaded, Stop> {
         let text = std::fs::read_to_string(file)
             .map_err(|e| Stop::input(format!("cannot read {}: {e}", file.display())))?;
         let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
         let plugins = Plugins::new(&folder, runtime.handle())?;
         let source = Source { name: file.display().to_string(), text: text.clone() };
-        let checked = mas_dsl::check(&source, overrides, &plugins);
-        if !checked.diagnostics.is_empty() {
-            use std::io::IsTerminal;
-            let rendered = match format {
-                Format::Human => {
-                    mas_dsl::render::human(&checked.diagnostics, &source, std::io::stderr().is_terminal())
-                }
-                Format::Short => mas_dsl::render::short(&checked.diagnostics, &source),
-                Format::Json => format!("{:#}\n", mas_dsl::render::json(&checked.diagnostics, &source)),
-            };
-            eprint!("{rendered}");
+        let mut checked = mas_dsl::check(&source, overrides, &plugins);
+        if let Some(workflow) = &checked.workflow {
+            checked.diagnostics.extend(more(workflow, &folder));
         }
+        show(&checked.diagnostics, &source, format);
         let workflow = checked.workflow.ok_or(Stop::Diagnosed)?;
         for model in &workflow.models {
             places::check_model(&model.source)
@@ -144,25 +147,33 @@ impl Loaded {
     }
 }
 
-/// A loaded workflow whose policies are served.
-pub struct Team {
-    pub trainer: Trainer,
-    pub engine: Engine,
-    pub environment: Arc<pl_plugin::Environment>,
-    pub cast: Arc<Cast>,
-    /// Of each of the workflow's models, by name.
-    pub model_hashes: BTreeMap<String, String>,
-    /// Of each of the workflow's models, in their order: the source with the commit that was loaded.
-    pub model_sources: Vec<String>,
+/// Writes diagnostics to stderr.
+fn show(diagnostics: &[Diagnostic], source: &Source, format: Format) {
+    if diagnostics.is_empty() {
+        return;
+    }
+    let rendered = match format {
+        Format::Human => mas_dsl::render::human(diagnostics, source, std::io::stderr().is_terminal()),
+        Format::Short => mas_dsl::render::short(diagnostics, source),
+        Format::Json => format!("{:#}\n", mas_dsl::render::json(diagnostics, source)),
+    };
+    eprint!("{rendered}");
 }
 
-impl Team {
-    /// Loads the models and starts generation.
-    pub fn assemble(loaded: &Loaded, device: Device, seed: u64) -> Result<Team, Stop> {
-        let workflow = &loaded.workflow;
+/// A loaded workflow whose models are at hand, on their way to a device.
+pub struct Located {
+    /// Of each of the workflow's models, in their order.
+    places: Vec<Found>,
+    device: Device,
+    memory: Estimate,
+}
+
+impl Located {
+    /// Finds the models, those of a hub by fetching them, and warns where the machine is too small for them.
+    pub fn find(loaded: &Loaded, device: Device) -> Result<Located, Stop> {
         let mut downloads = progress::Downloads::default();
-        let places = workflow
-            .models
+        let models = &loaded.workflow.models;
+        let places = models
             .iter()
             .map(|model| {
                 places::model(&loaded.folder, &model.source, &mut |p| downloads.follow(p))
@@ -170,29 +181,70 @@ impl Team {
             })
             .collect::<Result<Vec<_>, _>>()?;
         downloads.finish();
+        let paths: Vec<PathBuf> = places.iter().map(|place| place.path.clone()).collect();
+        let memory = Estimate::new(&loaded.workflow, &loaded.folder, &paths, device).map_err(Stop::input)?;
+        let source = Source { name: loaded.workflow.name.clone(), text: loaded.text.clone() };
+        show(&memory.doubts(), &source, Format::Human);
+        Ok(Located { places, device, memory })
+    }
+}
+
+/// A loaded workflow whose policies are served.
+pub struct Team {
+    pub trainer: Trainer,
+    pub engine: Engine,
+    pub environment: Arc<pl_plugin::Environment>,
+    pub cast: Arc<Cast>,
+    /// What it takes.
+    pub memory: Estimate,
+    /// Of each of the workflow's models, by name.
+    pub model_hashes: BTreeMap<String, String>,
+    /// Of each of the workflow's models, by name: the number format of its matrices.
+    pub model_dtypes: BTreeMap<String, String>,
+    /// Of each of the workflow's models, in their order: the source with the commit that was loaded.
+    pub model_sources: Vec<String>,
+}
+
+impl Team {
+    /// Loads the models and starts generation.
+    pub fn assemble(loaded: &Loaded, located: Located, seed: u64) -> Result<Team, Stop> {
+        let workflow = &loaded.workflow;
+        let Located { places, device, memory } = located;
         let spinner = progress::spinner("loading models");
         let models = workflow
             .models
             .iter()
             .zip(&places)
             .map(|(model, place)| {
-                Model::load(&place.path, device, Dtype::F32)
+                Model::load(&place.path, device, dtype(model, device))
                     .map_err(|e| Stop::input(format!("model {}: {e}", model.name)))
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let names = workflow.models.iter().map(|model| model.name.clone());
-        let model_hashes = names.zip(models.iter().map(|model| model.hash.clone())).collect();
+        let names = || workflow.models.iter().map(|model| model.name.clone());
+        let model_hashes = names().zip(models.iter().map(|model| model.hash.clone())).collect();
+        let model_dtypes = names().zip(models.iter().map(|model| model.dtype.to_string())).collect();
         let trainer = Trainer::new(workflow, &loaded.folder, models, seed, device).map_err(Stop::input)?;
-        let engine = start_engine(&trainer)?;
+        let engine = start_engine(&trainer, &workflow.inference)?;
         spinner.finish_and_clear();
         let environment = Arc::new(loaded.environment()?);
         let cast = Arc::new(cast(loaded, &trainer, &engine, environment.clone())?);
         let model_sources = places.into_iter().map(|place| place.source).collect();
-        Ok(Team { trainer, engine, environment, cast, model_hashes, model_sources })
+        Ok(Team { trainer, engine, environment, cast, memory, model_hashes, model_dtypes, model_sources })
     }
 }
 
-fn start_engine(trainer: &Trainer) -> Result<Engine, Stop> {
+/// The number format of a model's matrices on a device: the one that is written, or what the device computes in.
+pub fn dtype(model: &workflow::Model, device: Device) -> Dtype {
+    match model.dtype {
+        Some(workflow::Dtype::F32) => Dtype::F32,
+        Some(workflow::Dtype::F16) => Dtype::F16,
+        Some(workflow::Dtype::Bf16) => Dtype::Bf16,
+        None if device == Device::Cpu => Dtype::F32,
+        None => Dtype::Bf16,
+    }
+}
+
+fn start_engine(trainer: &Trainer, inference: &workflow::Inference) -> Result<Engine, Stop> {
     let bases = trainer
         .bases()
         .iter()
@@ -200,12 +252,19 @@ fn start_engine(trainer: &Trainer) -> Result<Engine, Stop> {
             config: model.config.clone(),
             weights: model.weights.shallow(),
             tokenizer: Arc::clone(&model.tokenizer),
-            dtype: Dtype::F32,
+            dtype: model.dtype,
         })
         .collect();
     let weights = |s: Served| PolicyWeights { base: s.base, adapter: s.adapter, version: s.version };
     let policies = trainer.policies().into_iter().map(weights).collect();
-    Engine::start(bases, policies, EngineConfig::default()).map_err(Stop::failed)
+    let usual = EngineConfig::default();
+    let config = EngineConfig {
+        slots: inference.slots as usize,
+        kv_cache: inference.kv_cache,
+        threads: inference.threads.map_or(usual.threads, |threads| threads as usize),
+        ..usual
+    };
+    Engine::start(bases, policies, config).map_err(Stop::failed)
 }
 
 fn cast(
@@ -215,26 +274,23 @@ fn cast(
     environment: Arc<pl_plugin::Environment>,
 ) -> Result<Cast, Stop> {
     let scenario = &loaded.workflow.scenarios[0];
-    let texts: Vec<Arc<ModelText>> = trainer
-        .bases()
-        .iter()
-        .map(|model| {
-            Arc::new(ModelText {
-                tokenizer: Arc::clone(&model.tokenizer),
-                template: Arc::clone(&model.template),
-            })
-        })
-        .collect();
     let bases: Vec<usize> = trainer.policies().iter().map(|served| served.base).collect();
     let mut players = Vec::new();
     for (index, agent) in loaded.workflow.agents.iter().enumerate() {
+        let model = &trainer.bases()[bases[agent.policy]];
+        let text = ModelText {
+            tokenizer: Arc::clone(&model.tokenizer),
+            template: Arc::clone(&model.template),
+            thinking: agent.thinking,
+        };
         players.push(Player {
             name: agent.name.clone(),
             agent: Arc::new(loaded.agent(index)?),
-            encoder: texts[bases[agent.policy]].clone(),
+            encoder: Arc::new(text),
             policy: agent.policy,
-            sampling: Sampling::at(agent.temperature),
+            sampling: sampling::of(&agent.sampling),
             max_tokens: agent.max_tokens,
+            stop: agent.stop.clone(),
         });
     }
     Ok(Cast {
@@ -245,6 +301,7 @@ fn cast(
         local_weight: scenario.reward.local,
         turns: scenario.turns.clone(),
         generator: Arc::new(engine.clone()),
+        listener: None,
     })
 }
 
@@ -255,8 +312,9 @@ pub fn open(
     machine: &Machine,
     checkpoint: Option<&Path>,
 ) -> Result<(Loaded, Team), Stop> {
-    let loaded = Loaded::open(runtime, &source.file, &source.overrides, Format::Human)?;
-    let mut team = Team::assemble(&loaded, device(machine.device)?, machine.seed)?;
+    let loaded = Loaded::open(runtime, &source.file, &source.overrides)?;
+    let located = Located::find(&loaded, device(machine.device)?)?;
+    let mut team = Team::assemble(&loaded, located, machine.seed)?;
     if let Some(checkpoint) = checkpoint {
         checkpoints::restore(&mut team, checkpoint)?;
     }

@@ -3,22 +3,33 @@
 use std::sync::Arc;
 
 use pl_model::{ChatMessage, ChatTemplate, RenderOptions, Tokenizer};
-use pl_plugin::{Message, Part, Role};
+use pl_plugin::{Message, Part, Role, Tool};
 use pl_rollout::{Encode, Fault};
+use serde_json::{Value, json};
 
 /// A model's way to write a conversation.
 pub struct ModelText {
     pub tokenizer: Arc<Tokenizer>,
     pub template: Arc<ChatTemplate>,
+    /// Whether the model may think first; none leaves it to the template.
+    pub thinking: Option<bool>,
 }
 
 impl Encode for ModelText {
-    fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Fault> {
+    fn encode(&self, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault> {
         let messages = messages.iter().map(plain).collect::<Result<Vec<_>, _>>()?;
-        let text = self
-            .template
-            .render(&messages, &RenderOptions::prompt())
-            .map_err(|e| Fault::new("chat template", e))?;
+        let tools = tools.iter().map(function).collect::<Result<Vec<_>, _>>()?;
+        let render = |tools: Vec<Value>| {
+            let options = RenderOptions { tools, thinking: self.thinking, add_generation_prompt: true };
+            self.template.render(&messages, &options).map_err(|e| Fault::new("chat template", e))
+        };
+        let offers = !tools.is_empty();
+        let text = render(tools)?;
+        if offers && text == render(Vec::new())? {
+            let cause = "the agent offers tools, but this model's chat template knows of none: use a model that can \
+                         call tools";
+            return Err(Fault::new("chat template", cause));
+        }
         self.tokenizer.encode(&text).map_err(|e| Fault::new("tokenizer", e))
     }
 }
@@ -43,4 +54,62 @@ fn plain(message: &Message) -> Result<ChatMessage, Fault> {
         }
     }
     Ok(ChatMessage::new(role, content))
+}
+
+/// A tool as chat templates read it.
+fn function(tool: &Tool) -> Result<Value, Fault> {
+    let parameters: Value = serde_json::from_str(&tool.parameters).map_err(|e| {
+        Fault::new("prompt", format!("the parameters of tool `{}` are no JSON Schema: {e}", tool.name))
+    })?;
+    Ok(json!({
+        "type": "function",
+        "function": { "name": tool.name, "description": tool.description, "parameters": parameters },
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// A model whose tokens are the bytes of what its template writes.
+    fn model(template: &str, thinking: Option<bool>) -> ModelText {
+        let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny/tokenizer.json");
+        let tokenizer = Tokenizer::from_json("tiny", &std::fs::read(tiny).unwrap(), &[]).unwrap();
+        let template = ChatTemplate::new("tiny", Some(template.to_owned()), None, None).unwrap();
+        ModelText { tokenizer: Arc::new(tokenizer), template: Arc::new(template), thinking }
+    }
+
+    fn tool(parameters: &str) -> Tool {
+        let (name, description) = ("look".to_owned(), "Looks it up.".to_owned());
+        Tool { name, description, parameters: parameters.to_owned() }
+    }
+
+    const TEMPLATE: &str = "{% for tool in tools or [] %}{{ tool.function.name }}:{{ tool.function.parameters.type }}\
+                            {% endfor %}{% if enable_thinking is defined %}{{ enable_thinking }}{% endif %}";
+
+    #[test]
+    fn tools_and_the_thinking_switch_reach_the_template() {
+        let messages = [Message { role: Role::User, parts: vec![Part::Text("q".to_owned())] }];
+        let written = |thinking, tools: &[Tool]| {
+            let model = model(TEMPLATE, thinking);
+            let ids = model.encode(&messages, tools).unwrap();
+            model.tokenizer.decode(&ids, false)
+        };
+        assert_eq!(written(None, &[tool(r#"{"type": "object"}"#)]), "look:object");
+        assert_eq!(written(Some(false), &[]), "False");
+        assert_eq!(written(Some(true), &[]), "True");
+    }
+
+    #[test]
+    fn tools_that_would_be_lost_are_an_error() {
+        let deaf = model("{{ messages[0].content }}", None);
+        let messages = [Message { role: Role::User, parts: vec![Part::Text("q".to_owned())] }];
+        let fault = deaf.encode(&messages, &[tool("{}")]).unwrap_err();
+        assert!(fault.cause.contains("knows of none"), "{}", fault.cause);
+        assert!(deaf.encode(&messages, &[]).is_ok());
+        let fault = model(TEMPLATE, None).encode(&messages, &[tool("{")]).unwrap_err();
+        assert!(fault.cause.contains("tool `look`"), "{}", fault.cause);
+    }
 }

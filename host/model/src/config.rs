@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{Error, RopeScaling};
+use crate::{Error, RopeScaling, gguf_model};
 
 /// The most layers and the longest sequence that a file may ask for: far above any model, and low enough that
 /// a damaged file can't make tables that fill the memory.
@@ -103,6 +103,19 @@ pub struct Config {
 }
 
 impl Config {
+    /// The measures of a model on disk (a Hugging Face folder or a GGUF file), its weights untouched.
+    ///
+    /// # Errors
+    /// When a file can't be read or is not what it should be, and as [`Config::from_json`] has it.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        if !path.is_dir() {
+            return gguf_model::config(path);
+        }
+        let file = path.join("config.json");
+        let text = std::fs::read_to_string(&file).map_err(Error::io(&file))?;
+        Self::from_json(&text, &file)
+    }
+
     /// Reads a `config.json`. `path` is for messages.
     ///
     /// # Errors

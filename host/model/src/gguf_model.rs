@@ -10,13 +10,17 @@ use tch::Tensor;
 use crate::gguf::{Header, Meta};
 use crate::mapped::Mapped;
 use crate::rope::mscale;
-use crate::{Config, Error, Family, Model, RopeScaling, Weights, gguf_tokenizer};
+use crate::{Config, Dtype, Error, Family, Model, RopeScaling, Weights, gguf_tokenizer};
 
 /// Divisors of the rotary frequencies, one each.
 const ROPE_FACTORS: &str = "rope_freqs.weight";
 
-/// Loads a model; `keep` puts each tensor where it shall stay.
-pub(crate) fn load(path: &Path, keep: impl Fn(&Tensor) -> Result<Tensor, Error>) -> Result<Model, Error> {
+/// Loads a model; `keep` rounds each tensor to `dtype` and puts it where it shall stay.
+pub(crate) fn load(
+    path: &Path,
+    dtype: Dtype,
+    keep: impl Fn(&Tensor) -> Result<Tensor, Error>,
+) -> Result<Model, Error> {
     let bytes = Mapped::open(path)?;
     let header = Header::parse(&bytes, path)?;
     let config = Reader { header: &header, bytes: &bytes, path }.config()?;
@@ -42,8 +46,16 @@ pub(crate) fn load(path: &Path, keep: impl Fn(&Tensor) -> Result<Tensor, Error>)
         weights,
         tokenizer: Arc::new(tokenizer),
         template: Arc::new(template),
+        dtype,
         hash: hasher.finalize().to_hex().to_string(),
     })
+}
+
+/// A model's measures, from the file's header alone.
+pub(crate) fn config(path: &Path) -> Result<Config, Error> {
+    let bytes = Mapped::open(path)?;
+    let header = Header::parse(&bytes, path)?;
+    Reader { header: &header, bytes: &bytes, path }.config()
 }
 
 /// What it takes to read a model's measures.

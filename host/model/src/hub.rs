@@ -11,10 +11,14 @@ use tch::Tensor;
 
 use crate::config::ids;
 use crate::shards::Shards;
-use crate::{ChatTemplate, Config, Error, Model, Tokenizer, Weights};
+use crate::{ChatTemplate, Config, Dtype, Error, Model, Tokenizer, Weights};
 
-/// Loads a model folder; `keep` puts each tensor where it shall stay.
-pub(crate) fn load(folder: &Path, keep: impl Fn(&Tensor) -> Result<Tensor, Error>) -> Result<Model, Error> {
+/// Loads a model folder; `keep` rounds each tensor to `dtype` and puts it where it shall stay.
+pub(crate) fn load(
+    folder: &Path,
+    dtype: Dtype,
+    keep: impl Fn(&Tensor) -> Result<Tensor, Error>,
+) -> Result<Model, Error> {
     let mut hasher = blake3::Hasher::new();
     let mut read = |name: &str| -> Result<Option<Vec<u8>>, Error> {
         let path = folder.join(name);
@@ -70,6 +74,7 @@ pub(crate) fn load(folder: &Path, keep: impl Fn(&Tensor) -> Result<Tensor, Error
         weights,
         tokenizer: Arc::new(tokenizer),
         template: Arc::new(template),
+        dtype,
         hash: hasher.finalize().to_hex().to_string(),
     })
 }

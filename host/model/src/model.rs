@@ -19,6 +19,8 @@ pub struct Model {
     pub tokenizer: Arc<Tokenizer>,
     /// Messages to text.
     pub template: Arc<ChatTemplate>,
+    /// The number format that its matrices are rounded to.
+    pub dtype: Dtype,
     /// BLAKE3 of the files that it was loaded from, hexadecimal.
     pub hash: String,
 }
@@ -32,6 +34,6 @@ impl Model {
     /// the device has no memory for it.
     pub fn load(path: &Path, device: Device, dtype: Dtype) -> Result<Self, Error> {
         let keep = |tensor: &Tensor| Ok(keep(tensor, dtype, device)?);
-        if path.is_dir() { hub::load(path, keep) } else { gguf_model::load(path, keep) }
+        if path.is_dir() { hub::load(path, dtype, keep) } else { gguf_model::load(path, dtype, keep) }
     }
 }

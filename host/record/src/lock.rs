@@ -23,6 +23,8 @@ pub struct Lock {
     pub plugins: BTreeMap<String, String>,
     /// Name to hash of the model's files.
     pub models: BTreeMap<String, String>,
+    /// Name to the number format that the model's matrices are in.
+    pub dtypes: BTreeMap<String, String>,
     /// File to hash.
     pub data: BTreeMap<String, String>,
 }
@@ -44,6 +46,7 @@ impl Lock {
         for (kind, ours, theirs) in [
             ("plugin", &self.plugins, &other.plugins),
             ("model", &self.models, &other.models),
+            ("number format of model", &self.dtypes, &other.dtypes),
             ("data", &self.data, &other.data),
         ] {
             for (name, hash) in ours {

@@ -13,7 +13,7 @@ use mas_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
 use pl_inference::{Completion, Finish, Generate, Request, Sampling};
 use pl_plugin::{
     AgentScore, Message, Outcome, Part, Plugin, PluginSpec, PromptRequest, Role, Scores, Services, Snapshot,
-    Stream, Task, Turn,
+    Stream, Task, Tool, Turn,
 };
 use pl_rollout::{Agent, Cast, Encode, Environment, Episode, Fault, Phase, Plan, Player, Reward, play_batch};
 use pl_sandbox::Refuse;
@@ -58,7 +58,7 @@ impl Generate for Instant {
 struct Length;
 
 impl Encode for Length {
-    fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Fault> {
+    fn encode(&self, messages: &[Message], _: &[Tool]) -> Result<Vec<u32>, Fault> {
         let length = messages.iter().flat_map(|message| &message.parts).map(|part| match part {
             Part::Text(text) => text.len() as u32,
             Part::Image { bytes, .. } | Part::Data { bytes, .. } => bytes.len() as u32,
@@ -131,6 +131,7 @@ fn cast(environment: Arc<dyn Environment>, agent: Arc<dyn Agent>, reward: Arc<dy
         policy: 0,
         sampling: Sampling::default(),
         max_tokens: 64,
+        stop: Vec::new(),
     };
     let again = || vec![Edge { to: Target::Node(0), when: None }];
     Arc::new(Cast {
@@ -141,6 +142,7 @@ fn cast(environment: Arc<dyn Environment>, agent: Arc<dyn Agent>, reward: Arc<dy
         local_weight: 1.0,
         turns: Turns { max: TURNS, start: again(), nodes: vec![Node { agents: vec![0], edges: again() }] },
         generator: Arc::new(Instant),
+        listener: None,
     })
 }
 

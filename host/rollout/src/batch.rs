@@ -8,7 +8,7 @@ use mas_dsl::workflow::Rollout;
 use pl_plugin::Task;
 use pl_record::Transition;
 
-use crate::record::{Context, Played, Said, Summary};
+use crate::record::{Context, Played, Summary};
 use crate::tree::play_into;
 use crate::{Cast, Error, Failure, Phase, Place, play_flat};
 
@@ -38,8 +38,6 @@ pub struct Batch {
     pub transitions: Vec<Transition>,
     /// Sorted by task and sample.
     pub episodes: Vec<Summary>,
-    /// One transcript per episode, in the same order.
-    pub transcripts: Vec<Vec<Said>>,
     /// Every fault, also those made good by another try.
     pub failures: Vec<Failure>,
     /// Episodes given up after all tries.
@@ -92,7 +90,6 @@ pub async fn play_batch(
     for episode in played {
         batch.transitions.extend(episode.transitions);
         batch.episodes.push(episode.summary);
-        batch.transcripts.push(episode.transcript);
         batch.failures.extend(episode.failures);
     }
     batch.transitions.sort_by(|a, b| a.key.cmp(&b.key));

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mas_dsl::workflow::Turns;
 use pl_inference::{Generate, Sampling};
-use pl_plugin::{Completion, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Turn};
+use pl_plugin::{Completion, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Tool, Turn};
+use tokio::sync::mpsc::UnboundedSender;
 
-use crate::Fault;
+use crate::{Fault, Heard};
 
 /// Makes episodes of one environment.
 #[async_trait]
@@ -53,8 +54,8 @@ pub trait Reward: Send + Sync {
 
 /// Messages to token ids: a model's chat template and tokenizer.
 pub trait Encode: Send + Sync {
-    /// The prompt of one completion, generation prompt included.
-    fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Fault>;
+    /// The prompt of one completion, the tools on offer and the generation prompt included.
+    fn encode(&self, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault>;
 }
 
 /// An agent with what stands behind it.
@@ -67,6 +68,8 @@ pub struct Player {
     pub policy: usize,
     pub sampling: Sampling,
     pub max_tokens: u32,
+    /// Strings that end a completion, beside those that the agent asks for.
+    pub stop: Vec<String>,
 }
 
 /// Everything an episode needs.
@@ -80,4 +83,6 @@ pub struct Cast {
     pub local_weight: f64,
     pub turns: Turns,
     pub generator: Arc<dyn Generate>,
+    /// Hears of what happens while it does. It changes nothing.
+    pub listener: Option<UnboundedSender<Heard>>,
 }

@@ -20,7 +20,7 @@ pub use batch::{Batch, Plan, Progress, play_batch};
 pub use cast::{Agent, Cast, Encode, Environment, Episode, Player, Reward};
 pub use fault::{Error, Failure, Fault};
 pub use flat::play_flat;
-pub use record::{Context, Played, Said, Summary};
+pub use record::{Context, Heard, Played, Said, Summary};
 pub use stream::{Phase, Place};
 pub use tasks::{Generator, TaskFile, TaskSource};
 pub use tree::play_tree;

@@ -1,10 +1,12 @@
-//! What is kept of an episode: transitions for the learner, a summary for the metrics, and a transcript for
-//! people.
+//! What is kept of an episode: transitions for the learner and a summary for the metrics; and what people hear of
+//! it meanwhile.
 
 use std::sync::Arc;
 
+use pl_inference::Chunk;
 use pl_plugin::{Message, Task};
 use pl_record::{Group, Key, Transition};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::stop::{Answer, Question, Step};
 use crate::{Cast, Failure, Fault, Place};
@@ -28,18 +30,30 @@ pub struct Summary {
     pub reproducible: bool,
 }
 
-/// One turn as a person would read it.
-#[derive(Debug, Clone)]
+/// What came of an agent's turn.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Said {
     pub agent: String,
-    pub visit: u32,
-    pub messages: Vec<Message>,
-    pub text: String,
+    /// JSON.
     pub action: String,
-    pub evidence: String,
     pub reward: f64,
     pub success: bool,
     pub tokens: usize,
+}
+
+/// What a listener hears of episodes while they are played.
+#[derive(Debug)]
+pub enum Heard {
+    /// An agent was asked, and answers.
+    Asked {
+        agent: String,
+        visit: u32,
+        messages: Vec<Message>,
+        /// The completions as they come.
+        text: UnboundedReceiver<Chunk>,
+    },
+    /// What came of an answer that the episode goes on from.
+    Done(Said),
 }
 
 /// A played episode or tree.
@@ -47,7 +61,6 @@ pub struct Said {
 pub struct Played {
     pub transitions: Vec<Transition>,
     pub summary: Summary,
-    pub transcript: Vec<Said>,
     /// Candidates that failed alone.
     pub failures: Vec<Failure>,
 }
@@ -150,7 +163,6 @@ impl Context {
                 truncated: false,
                 reproducible: true,
             },
-            transcript: Vec::new(),
             failures: Vec::new(),
         }
     }
@@ -164,17 +176,17 @@ impl Played {
         for (question, answer) in joint {
             let (reward, success) = (step.reward(cast, question.agent), step.success(cast, question.agent));
             self.summary.agents[question.agent] = Some((reward, success));
-            self.transcript.push(Said {
-                agent: cast.players[question.agent].name.clone(),
-                visit: question.visit,
-                messages: question.messages.clone(),
-                text: answer.completion.text.clone(),
-                action: answer.action.clone(),
-                evidence: step.outcome.evidence.clone(),
-                reward,
-                success,
-                tokens: answer.completion.tokens.len(),
-            });
+            if let Some(listener) = &cast.listener {
+                let said = Said {
+                    agent: cast.players[question.agent].name.clone(),
+                    action: answer.action.clone(),
+                    reward,
+                    success,
+                    tokens: answer.completion.tokens.len(),
+                };
+                // Nobody may be there any more to hear it.
+                let _ = listener.send(Heard::Done(said));
+            }
         }
     }
 }

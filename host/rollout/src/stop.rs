@@ -8,9 +8,10 @@ use mas_dsl::workflow::Node;
 use pl_inference::{Completion, Finish, Request};
 use pl_plugin::{Message, Outcome, Scores, Task, Turn};
 use serde_json::{Map, Value};
+use tokio::sync::mpsc::unbounded_channel;
 
 use crate::turns::{Cursor, LastReward};
-use crate::{Cast, Episode, Fault};
+use crate::{Cast, Episode, Fault, Heard};
 
 /// A question put to one agent at this stop.
 #[derive(Debug, Clone)]
@@ -56,17 +57,16 @@ impl Cast {
             let view = episode.view(&player.name).await.map_err(named)?;
             let turn = Turn { agent: player.name.clone(), visit: cursor.visits(index) };
             let Some(request) = player.agent.prompt(&view, &turn).await.map_err(named)? else { continue };
-            if !request.tools.is_empty() {
-                return Err(Fault::of(&player.name, "prompt", "tools in a request are not supported yet"));
-            }
-            let prompt = player.encoder.encode(&request.messages).map_err(named)?;
+            let prompt = player.encoder.encode(&request.messages, &request.tools).map_err(named)?;
+            let mut stop = request.stop;
+            stop.extend(player.stop.iter().filter(|own| !stop.contains(own)).cloned().collect::<Vec<_>>());
             questions.push(Question {
                 agent: index,
                 visit: turn.visit,
                 view,
                 messages: request.messages,
                 prompt: prompt.into(),
-                stop: request.stop.into(),
+                stop: stop.into(),
             });
         }
         Ok(questions)
@@ -80,6 +80,13 @@ impl Cast {
     ) -> Result<Vec<Completion>, Fault> {
         let player = &self.players[question.agent];
         let wanted = seeds.len();
+        let listener = self.listener.as_ref().map(|listener| {
+            let (sender, text) = unbounded_channel();
+            let (agent, visit) = (player.name.clone(), question.visit);
+            // Nobody may be there any more to hear it.
+            let _ = listener.send(Heard::Asked { agent, visit, messages: question.messages.clone(), text });
+            sender
+        });
         let request = Request {
             policy: player.policy,
             prompt: Arc::clone(&question.prompt),
@@ -89,7 +96,7 @@ impl Cast {
             stop: Arc::clone(&question.stop),
             stop_ids: Arc::new([]),
             top_logprobs: 0,
-            listener: None,
+            listener,
         };
         let completions =
             self.generator.generate(request).await.map_err(|e| Fault::of(&player.name, "generation", e))?;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mas_dsl::workflow::{
-    Algorithm, Environment, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox, SandboxBackend,
-    Scenario, Schedule, Tasks, Train, Turns, Workflow,
+    Algorithm, Environment, Inference, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox,
+    SandboxBackend, Scenario, Schedule, Tasks, Train, Turns, Workflow,
 };
 use pl_model::{
-    Adapter, ChatTemplate, Config, Deltas, Family, Layer, Model, NoDeltas, Projection, Rope, RopeScaling,
-    Tokenizer, Weights, causal_attention, transform,
+    Adapter, ChatTemplate, Config, Deltas, Dtype, Family, Layer, Model, NoDeltas, Projection, Rope,
+    RopeScaling, Tokenizer, Weights, causal_attention, transform,
 };
 use pl_record::transition::{Group, Key, Transition};
 use serde_json::Map;
@@ -140,6 +140,7 @@ pub fn model(tied: bool, seed: i64) -> Model {
         config,
         tokenizer: Arc::new(tokenizer),
         template: Arc::new(template),
+        dtype: Dtype::F32,
         hash: format!("tiny-{seed}"),
     }
 }
@@ -160,7 +161,7 @@ pub fn workflow(policies: Vec<Policy>, train: Option<Train>) -> Workflow {
         params: Default::default(),
         plugins: Vec::new(),
         models: (0..models)
-            .map(|i| mas_dsl::workflow::Model { name: format!("m{i}"), source: String::new() })
+            .map(|i| mas_dsl::workflow::Model { name: format!("m{i}"), source: String::new(), dtype: None })
             .collect(),
         policies,
         agents: Vec::new(),
@@ -182,6 +183,7 @@ pub fn workflow(policies: Vec<Policy>, train: Option<Train>) -> Workflow {
             output: 1,
             workers: 1,
         },
+        inference: Inference { kv_cache: 1, slots: 1, threads: None },
         train,
         evaluations: Vec::new(),
         layout: Layout::L0,

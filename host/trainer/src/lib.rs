@@ -29,4 +29,4 @@ mod trl;
 pub use error::Error;
 pub use learner::{Learner, Sample, Settings};
 pub use metrics::{StepMetrics, UpdateMetrics};
-pub use trainer::{Progress, Served, Trainer};
+pub use trainer::{ADAPTER_CONFIG, Progress, Served, Trainer};

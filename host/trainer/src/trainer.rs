@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use mas_dsl::workflow::{Lora, Policy, Train, Workflow};
-use pl_model::{Adapter, Config, Dtype, Model, Projection, Weights};
+use pl_model::{Adapter, Config, Model, Projection, Weights};
 use pl_record::transition::Transition;
 use tch::Device;
 
@@ -18,7 +18,7 @@ use crate::metrics::StepMetrics;
 use crate::stream;
 
 /// The file by which a PEFT adapter folder is told from a model folder.
-const ADAPTER_CONFIG: &str = "adapter_config.json";
+pub const ADAPTER_CONFIG: &str = "adapter_config.json";
 
 /// A policy as inference needs it.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Served {
     pub policy: usize,
     /// Index into [`Trainer::bases`].
     pub base: usize,
-    /// A copy of the adapter as it is now; none: the base's weights alone.
+    /// The adapter, which shares memory with the one that is trained; none: the base's weights alone.
     pub adapter: Option<Adapter>,
     /// Version of what is served; 0 before the first update.
     pub version: u64,
@@ -89,7 +89,7 @@ impl Trainer {
         let mut adapters: Vec<(usize, Vec<AdapterPolicy>)> = Vec::new();
         let mut full = Vec::new();
         for (index, policy) in workflow.policies.iter().enumerate() {
-            let start = Start::read(policy, folder, device)?;
+            let start = Start::read(policy, folder, &bases.models[policy.model], device)?;
             let lora = policy.lora.as_ref();
             let place = match (start, lora) {
                 (Start::Model(_), Some(_)) => {
@@ -150,10 +150,10 @@ impl Trainer {
                     .push((base, Learner::adapters(config.clone(), weights.shallow(), policies, settings)?));
             }
             for (index, base) in full {
-                let Model { config, weights, .. } = &bases[base];
+                let Model { config, weights, dtype, .. } = &bases[base];
                 let name = workflow.policies[index].name.clone();
                 let (config, weights) = (config.clone(), weights.shallow());
-                let learner = Learner::full(config, weights, Dtype::F32, index, name, settings)?;
+                let learner = Learner::full(config, weights, *dtype, index, name, settings)?;
                 learners.push((base, learner));
             }
         }
@@ -182,12 +182,12 @@ impl Trainer {
     pub fn served(&self, policy: usize) -> Option<Served> {
         Some(match self.places.get(policy)? {
             Place::Fixed { base, adapter } => {
-                let adapter = adapter.as_ref().map(Adapter::copy);
+                let adapter = adapter.as_ref().map(Adapter::shallow);
                 Served { policy, base: *base, adapter, version: 0 }
             }
             Place::Trained { base, learner, member } => {
                 let member = &self.learners[*learner].members()[*member];
-                let adapter = member.adapter.as_ref().map(Adapter::copy);
+                let adapter = member.adapter.as_ref().map(Adapter::shallow);
                 Served { policy, base: *base, adapter, version: member.version }
             }
         })
@@ -297,7 +297,8 @@ enum Start {
 }
 
 impl Start {
-    fn read(policy: &Policy, folder: &Path, device: Device) -> Result<Self, Error> {
+    /// A model folder is read in the number format of the policy's `model`.
+    fn read(policy: &Policy, folder: &Path, model: &Model, device: Device) -> Result<Self, Error> {
         let Some(from) = &policy.from else { return Ok(Start::Nothing) };
         let path = folder.join(from);
         if path.join(ADAPTER_CONFIG).is_file() {
@@ -307,7 +308,7 @@ impl Start {
             let problem = format!("`from` names {}, which is not there; correct the path", path.display());
             return Err(Error::policy(&policy.name, problem));
         }
-        let model = Model::load(&path, device, Dtype::F32).map_err(Error::model(&policy.name))?;
+        let model = Model::load(&path, device, model.dtype).map_err(Error::model(&policy.name))?;
         Ok(Start::Model(Box::new(model)))
     }
 }
@@ -385,12 +386,13 @@ impl Bases {
     }
 
     fn add(&mut self, model: usize, weights: Weights) -> usize {
-        let Model { config, tokenizer, template, hash, .. } = &self.models[model];
+        let Model { config, tokenizer, template, dtype, hash, .. } = &self.models[model];
         self.list.push(Model {
             config: config.clone(),
             weights,
             tokenizer: tokenizer.clone(),
             template: template.clone(),
+            dtype: *dtype,
             hash: hash.clone(),
         });
         self.list.len() - 1

@@ -1,18 +1,30 @@
 //! `pl-host check`: all mistakes of a workflow, or what it is.
 
 use std::io::Write;
+use std::path::Path;
 
-use crate::arguments::Check;
+use mas_dsl::workflow::Workflow;
+use tch::Device;
+
+use crate::arguments::{Check, DeviceChoice, Source};
 use crate::exit::{Outcome, Stop};
-use crate::session::Loaded;
+use crate::memory::Estimate;
+use crate::places;
+use crate::session::{self, Loaded};
 
 pub fn run(options: &Check) -> Outcome {
     let runtime = tokio::runtime::Runtime::new().map_err(Stop::failed)?;
-    let loaded = Loaded::open(&runtime, &options.source.file, &options.source.overrides, options.format)?;
+    let Source { file, overrides } = &options.source;
+    let device = session::device(DeviceChoice::Auto)?;
+    let mut memory = Err(String::new());
+    let loaded = Loaded::check(&runtime, file, overrides, options.format, |workflow, folder| {
+        memory = estimate(workflow, folder, device);
+        memory.as_ref().map(Estimate::doubts).unwrap_or_default()
+    })?;
     let workflow = &loaded.workflow;
     let names = |list: &mut dyn Iterator<Item = &String>| list.cloned().collect::<Vec<_>>().join(", ");
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{} is right", options.source.file.display())?;
+    writeln!(out, "{} is right", file.display())?;
     writeln!(out, "  layout    {:?}", workflow.layout)?;
     writeln!(out, "  agents    {}", names(&mut workflow.agents.iter().map(|a| &a.name)))?;
     writeln!(out, "  policies  {}", names(&mut workflow.policies.iter().map(|p| &p.name)))?;
@@ -20,5 +32,21 @@ pub fn run(options: &Check) -> Outcome {
     if let Some(train) = &workflow.train {
         writeln!(out, "  training  {} steps of {} tasks", train.steps, train.tasks_per_step)?;
     }
+    match memory {
+        Ok(memory) => write!(out, "{memory}")?,
+        Err(why) => writeln!(out, "  memory    unknown: {why}")?,
+    }
     Ok(())
+}
+
+/// What the workflow will take, as far as its models are here; nothing is fetched.
+fn estimate(workflow: &Workflow, folder: &Path, device: Device) -> Result<Estimate, String> {
+    let paths = workflow
+        .models
+        .iter()
+        .map(|model| {
+            places::model_here(folder, &model.source).map_err(|why| format!("model {}: {why}", model.name))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    Estimate::new(workflow, folder, &paths, device).map_err(|e| e.to_string())
 }

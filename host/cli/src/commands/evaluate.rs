@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use mas_dsl::workflow::{Evaluation, Tasks};
+use mas_dsl::workflow::{Evaluation, Resampling, Tasks};
 
 use crate::arguments::Evaluate;
 use crate::evaluation::{Round, measure};
@@ -57,6 +57,6 @@ fn evaluations(loaded: &Loaded) -> Vec<Evaluation> {
         tasks,
         limit: 100,
         samples: 1,
-        temperature: None,
+        sampling: Resampling::default(),
     }]
 }

@@ -8,7 +8,7 @@ use pl_plugin::{Completion, Finish, Stream, Task};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::arguments::{Format, Grade};
+use crate::arguments::Grade;
 use crate::exit::{Outcome, Stop};
 use crate::session::Loaded;
 
@@ -29,7 +29,7 @@ struct Grader {
 
 pub fn run(options: &Grade) -> Outcome {
     let runtime = tokio::runtime::Runtime::new().map_err(Stop::failed)?;
-    let loaded = Loaded::open(&runtime, &options.source.file, &options.source.overrides, Format::Human)?;
+    let loaded = Loaded::open(&runtime, &options.source.file, &options.source.overrides)?;
     let index = agent_index(&loaded, options.agent.as_deref())?;
     let grader = Arc::new(Grader {
         environment: loaded.environment()?,

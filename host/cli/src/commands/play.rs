@@ -1,12 +1,13 @@
-//! `pl-host play`: one episode, shown as a conversation.
+//! `pl-host play`: one episode, shown as a conversation while it is played.
 
 use std::io::Write;
 use std::sync::Arc;
 
 use mas_dsl::workflow::Rollout;
 use pl_plugin::{Message, Part, Role, Task};
-use pl_rollout::{Phase, Plan, Said, Summary, play_batch};
+use pl_rollout::{Cast, Heard, Phase, Plan, Said, Summary, play_batch};
 use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::arguments::Play;
 use crate::exit::{Outcome, Stop};
@@ -30,13 +31,21 @@ pub fn run(options: &Play) -> Outcome {
         in_flight: 1,
         versions: team.trainer.versions().into(),
     };
-    let batch = runtime.block_on(play_batch(team.cast.clone(), &plan, |_| {})).map_err(Stop::failed)?;
+    let (sender, heard) = unbounded_channel();
+    let cast = Arc::new(Cast { listener: Some(sender), ..Cast::clone(&team.cast) });
     let mut out = std::io::stdout().lock();
     writeln!(out, "task {}: {}", task.id, task.data)?;
-    for said in batch.transcripts.iter().flatten() {
-        show(&mut out, said)?;
+    let played = runtime.block_on(async {
+        // The conversation ends when nobody is left who holds the sender.
+        let playing = async { play_batch(cast, &plan, |_| {}).await.map_err(Stop::failed) };
+        let (batch, ()) =
+            tokio::try_join!(playing, async { follow(&mut out, heard).await.map_err(Stop::from) })?;
+        Ok::<_, Stop>(batch)
+    })?;
+    for failure in &played.failures {
+        eprintln!("the episode was begun again: {}: {}", failure.stage, failure.cause);
     }
-    for episode in &batch.episodes {
+    for episode in &played.episodes {
         conclude(&mut out, episode)?;
     }
     Ok(())
@@ -58,20 +67,45 @@ async fn first(loaded: &Loaded, team: &Team) -> Result<Arc<Task>, Stop> {
     tasks.into_iter().next().ok_or_else(|| Stop::input("there are no tasks"))
 }
 
-fn show(out: &mut impl Write, said: &Said) -> std::io::Result<()> {
-    writeln!(out, "\n── {} · turn {} ──", said.agent, said.visit + 1)?;
-    for message in &said.messages {
+/// Shows what is heard, each completion as it comes. Agents that speak side by side are shown one after another.
+async fn follow(out: &mut impl Write, mut heard: UnboundedReceiver<Heard>) -> std::io::Result<()> {
+    while let Some(heard) = heard.recv().await {
+        match heard {
+            Heard::Asked { agent, visit, messages, mut text } => {
+                ask(out, &agent, visit, &messages)?;
+                let mut lines = Indented::new(out);
+                while let Some(chunk) = text.recv().await {
+                    lines.write(&chunk.text)?;
+                }
+                lines.end()?;
+            }
+            Heard::Done(said) => done(out, &said)?,
+        }
+    }
+    Ok(())
+}
+
+fn ask(out: &mut impl Write, agent: &str, visit: u32, messages: &[Message]) -> std::io::Result<()> {
+    writeln!(out, "\n── {agent} · turn {} ──", visit + 1)?;
+    for message in messages {
         let role = match message.role {
             Role::System => "system",
             Role::User => "user",
             Role::Assistant => "assistant",
             Role::Tool => "tool",
         };
-        writeln!(out, "[{role}]\n{}", indent(&plain(message)))?;
+        writeln!(out, "[{role}]")?;
+        let mut lines = Indented::new(out);
+        lines.write(&plain(message))?;
+        lines.end()?;
     }
-    writeln!(out, "[{} says, {} tokens]\n{}", said.agent, said.tokens, indent(&said.text))?;
-    writeln!(out, "[does]  {}", said.action)?;
-    writeln!(out, "[earns] {:.2}{}", said.reward, if said.success { ", right" } else { "" })
+    writeln!(out, "[{agent} says]")
+}
+
+fn done(out: &mut impl Write, said: &Said) -> std::io::Result<()> {
+    let right = if said.success { ", right" } else { "" };
+    writeln!(out, "[{} does]  {}", said.agent, said.action)?;
+    writeln!(out, "[{} earns] {:.2}{right}, for {} tokens", said.agent, said.reward, said.tokens)
 }
 
 fn conclude(out: &mut impl Write, episode: &Summary) -> std::io::Result<()> {
@@ -92,6 +126,51 @@ fn plain(message: &Message) -> String {
     message.parts.iter().map(part).collect()
 }
 
-fn indent(text: &str) -> String {
-    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+/// Text that comes in pieces, every line of it set in.
+struct Indented<'a, W> {
+    out: &'a mut W,
+    at_start: bool,
+}
+
+impl<'a, W: Write> Indented<'a, W> {
+    fn new(out: &'a mut W) -> Self {
+        Indented { out, at_start: true }
+    }
+
+    /// Writes a piece so that it is seen at once.
+    fn write(&mut self, text: &str) -> std::io::Result<()> {
+        for line in text.split_inclusive('\n') {
+            if self.at_start {
+                self.out.write_all(b"  ")?;
+            }
+            self.out.write_all(line.as_bytes())?;
+            self.at_start = line.ends_with('\n');
+        }
+        self.out.flush()
+    }
+
+    fn end(self) -> std::io::Result<()> {
+        if self.at_start { Ok(()) } else { self.out.write_all(b"\n") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_set_in_as_the_whole_would_be() {
+        let written = |pieces: &[&str]| {
+            let mut out = Vec::new();
+            let mut lines = Indented::new(&mut out);
+            pieces.iter().for_each(|piece| lines.write(piece).unwrap());
+            lines.end().unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let whole = written(&["one\n\n  two\nthree"]);
+        assert_eq!(whole, "  one\n  \n    two\n  three\n");
+        assert_eq!(written(&["o", "ne\n", "\n  tw", "", "o\nthree"]), whole);
+        assert_eq!(written(&["one\n\n  two\nthree\n"]), whole);
+        assert_eq!(written(&[""]), "");
+    }
 }

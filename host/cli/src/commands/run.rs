@@ -11,11 +11,12 @@ use pl_trainer::schedule::{self, Ending, State};
 use tch::Device;
 use tokio::runtime::Runtime;
 
-use crate::arguments::{Format, Run};
+use crate::arguments::Run;
 use crate::checkpoints::newest;
 use crate::exit::{Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::session::{Loaded, Team, device};
+use crate::memory::Estimate;
+use crate::session::{Loaded, Located, Team, device};
 use crate::stage::Players;
 
 /// A run that is ready to begin or to go on.
@@ -26,6 +27,7 @@ struct Prepared<'a> {
     folder: RunFolder,
     state: State,
     seed: u64,
+    memory: Estimate,
 }
 
 pub fn run(options: &Run) -> Outcome {
@@ -40,6 +42,7 @@ pub fn run(options: &Run) -> Outcome {
     let root = run.folder.root().to_path_buf();
     let checkpoints = Checkpoints::new(RunFolder::checkpoints(&root), run.train.keep_checkpoints);
     eprintln!("run folder {}", root.display());
+    eprint!("{}", run.memory);
     let ending = schedule::sync(
         &mut run.players,
         &mut run.trainer,
@@ -77,7 +80,7 @@ fn begin<'a>(
     device: Device,
     interrupt: Interrupt,
 ) -> Result<Prepared<'a>, Stop> {
-    let loaded = Loaded::open(runtime, file, &options.overrides, Format::Human)?;
+    let loaded = Loaded::open(runtime, file, &options.overrides)?;
     let train = train(&loaded.workflow)?.clone();
     let root = match &options.out {
         Some(out) if out.join("workflow.json").exists() => {
@@ -87,13 +90,14 @@ fn begin<'a>(
         None => free_folder(&loaded.workflow.name),
     };
     let seed = options.seed.unwrap_or(0);
-    let team = Team::assemble(&loaded, device, seed)?;
+    let team = Team::assemble(&loaded, Located::find(&loaded, device)?, seed)?;
     let lock = lock(&loaded, &team, seed, device)?;
     let players = Players::new(&loaded, &team, runtime, interrupt, seed)?;
     // Everything that can be wrong with the input has been found by now: nothing is left half-written.
     let folder =
         RunFolder::create(&root, &loaded.text, &Stored::of(&loaded, &team), &lock).map_err(Stop::failed)?;
-    Ok(Prepared { train, trainer: team.trainer, players, folder, state: State::default(), seed })
+    let (trainer, memory) = (team.trainer, team.memory);
+    Ok(Prepared { train, trainer, players, folder, state: State::default(), seed, memory })
 }
 
 fn resume<'a>(
@@ -107,7 +111,7 @@ fn resume<'a>(
     let text = std::fs::read_to_string(root.join("workflow.mas")).unwrap_or_default();
     let loaded = Loaded::resolved(runtime, stored.workflow, text, stored.folder)?;
     let train = train(&loaded.workflow)?.clone();
-    let mut team = Team::assemble(&loaded, device, lock.seed)?;
+    let mut team = Team::assemble(&loaded, Located::find(&loaded, device)?, lock.seed)?;
     let now = self::lock(&loaded, &team, lock.seed, device)?;
     let differences = lock.differences(&now);
     if !differences.is_empty() {
@@ -129,7 +133,8 @@ fn resume<'a>(
     let players = Players::new(&loaded, &team, runtime, interrupt, lock.seed)?;
     let folder = RunFolder::resume(root, state.step, state.lengths).map_err(Stop::input)?;
     eprintln!("going on after step {}", state.step);
-    Ok(Prepared { train, trainer: team.trainer, players, folder, state, seed: lock.seed })
+    let (trainer, memory) = (team.trainer, team.memory);
+    Ok(Prepared { train, trainer, players, folder, state, seed: lock.seed, memory })
 }
 
 /// What `workflow.json` holds: the resolved workflow, and where its relative paths start from.
@@ -176,6 +181,7 @@ fn lock(loaded: &Loaded, team: &Team, seed: u64, device: Device) -> Result<Lock,
         threads: tch::get_num_threads(),
         plugins: loaded.plugins.hashes(),
         models: team.model_hashes.clone(),
+        dtypes: team.model_dtypes.clone(),
         data,
     })
 }

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use mas_dsl::workflow::{Condition, Edge, Node, Rollout, Target, Turns};
 use pl_inference::{Completion, Error as GenerateError, Finish, Generate, Request, Sampling};
 use pl_plugin::{
-    AgentScore, Message, Outcome, Part, PromptRequest, Role, Scores, Snapshot, Stream, Task, Turn,
+    AgentScore, Message, Outcome, Part, PromptRequest, Role, Scores, Snapshot, Stream, Task, Tool, Turn,
 };
 use pl_record::{Group, Transition};
 use pl_rollout::{
@@ -71,6 +71,8 @@ pub struct Script {
     pub skip: Rule<Turn, bool>,
     /// By the text of the completion.
     pub parse: Rule<String, Result<(), Fault>>,
+    /// What every agent offers to the model.
+    pub tools: Vec<Tool>,
     /// Team part, by the state after the step. Each agent's own part is a tenth of its number.
     pub team: Rule<State, f64>,
 }
@@ -83,6 +85,7 @@ impl Default for Script {
             apply: Arc::new(|_| Ok((false, false))),
             skip: Arc::new(|_| false),
             parse: Arc::new(|_| Ok(())),
+            tools: Vec::new(),
             team: Arc::new(|state| {
                 let last = state.did.last().map_or(&[][..], Vec::as_slice);
                 last.iter().map(|(_, action)| digit(action) as f64).sum()
@@ -151,6 +154,7 @@ impl World {
             policy: at,
             sampling: Sampling::at(0.5 + at as f64),
             max_tokens: 8,
+            stop: Vec::new(),
         };
         Arc::new(Cast {
             environment: Arc::new(Shared(Arc::clone(self))),
@@ -160,6 +164,7 @@ impl World {
             local_weight: 0.5,
             turns,
             generator: Arc::clone(self) as Arc<dyn Generate>,
+            listener: None,
         })
     }
 
@@ -223,7 +228,7 @@ impl Agent for World {
         let parts = vec![Part::Text(format!("{} {}\n{view}", turn.agent, turn.visit))];
         Ok(Some(PromptRequest {
             messages: vec![Message { role: Role::User, parts }],
-            tools: Vec::new(),
+            tools: self.script.tools.clone(),
             stop: vec!["\n".to_owned()],
         }))
     }
@@ -251,16 +256,17 @@ impl Reward for World {
     }
 }
 
-/// A token per byte.
+/// A token per byte, of the messages and then of the tools' names.
 struct Bytes;
 
 impl Encode for Bytes {
-    fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Fault> {
+    fn encode(&self, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault> {
         let text = messages.iter().flat_map(|message| &message.parts).map(|part| match part {
             Part::Text(text) => text.as_str(),
             other => panic!("{other:?}"),
         });
-        Ok(text.flat_map(str::bytes).map(u32::from).collect())
+        let tools = tools.iter().map(|tool| tool.name.as_str());
+        Ok(text.chain(tools).flat_map(str::bytes).map(u32::from).collect())
     }
 }
 

@@ -1,6 +1,7 @@
 //! From policies to learners, and what an update does to which of them.
 
 use mas_dsl::workflow::Lora;
+use pl_model::Dtype;
 use tch::Tensor;
 
 use super::*;
@@ -88,18 +89,35 @@ fn full_training_next_to_adapters_leaves_their_base_alone() {
 }
 
 #[test]
-fn served_adapters_do_not_change_under_their_reader() {
+fn served_adapters_are_those_that_are_trained() {
     let mut trainer = new(vec![policy("a", true)], vec![model(true, 4)]);
     let served = trainer.policies().remove(0).adapter.unwrap();
     let then = served.copy();
     let (transitions, advantages) = step(1);
     trainer.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
-    assert!(same_bits(&served.parameters(), &then.parameters()));
+    assert!(!same_bits(&served.parameters(), &then.parameters()));
     let now = trainer.served(0).unwrap();
     assert_eq!(now.version, 1);
     let now = now.adapter.unwrap();
-    assert!(!same_bits(&now.parameters(), &then.parameters()));
+    assert!(same_bits(&now.parameters(), &served.parameters()));
     assert!(now.parameters().iter().all(|(_, t)| !t.requires_grad()));
+}
+
+/// Sixteen-bit policies work with rounded weights, start from the format's values and are kept as f32 masters.
+#[test]
+fn a_models_number_format_reaches_its_learner() {
+    let mut half = model(false, 5);
+    (half.weights, half.dtype) = (half.weights.round_to(Dtype::F16).unwrap(), Dtype::F16);
+    let mut trainer = new(vec![policy("whole", false)], vec![half]);
+    let (transitions, advantages) = step(1);
+    trainer.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
+    assert_eq!(trainer.bases()[0].dtype, Dtype::F16);
+    let working = trainer.bases()[0].weights.parameters();
+    let rounded = trainer.bases()[0].weights.round_to(Dtype::F16).unwrap().parameters();
+    assert!(same_bits(&working, &rounded));
+    let masters = trainer.learners()[0].base().masters().unwrap();
+    assert!(!same_bits(&masters.parameters(), &working));
+    assert!(same_bits(&masters.round_to(Dtype::F16).unwrap().parameters(), &working));
 }
 
 #[test]
