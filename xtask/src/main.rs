@@ -5,6 +5,7 @@
 //! cargo xtask run FILE …      set up, then pl-host run FILE …
 //! cargo xtask host …          set up, then pl-host …
 //! cargo xtask test …          set up, then all tests (arguments go to the test runner)
+//! cargo xtask model NAME      fetch a model that set-up does not: qwen2.5-coder-1.5b
 //! cargo xtask bench           set up, then the main job as a whole, measured
 //! ```
 
@@ -12,6 +13,7 @@ mod bench;
 mod cache;
 mod fetch;
 mod guests;
+mod model;
 mod setup;
 
 use std::path::{Path, PathBuf};
@@ -20,7 +22,8 @@ use std::process::{Command, ExitCode};
 /// What went wrong, for a person.
 type Result<T> = std::result::Result<T, String>;
 
-const USAGE: &str = "usage: cargo xtask setup | run FILE [options] | host ARGS… | test [options] | bench";
+const USAGE: &str =
+    "usage: cargo xtask setup | run FILE [options] | host ARGS… | test [options] | model NAME | bench";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +43,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("run", rest)) => host(&root, &[&["run".to_owned()], rest].concat()),
         Some(("host", rest)) => host(&root, rest),
         Some(("test", rest)) => test(&root, rest),
+        Some(("model", [name])) => model::fetch(name).map(|()| 0),
         Some(("bench", [])) => bench::run(&root).map(|()| 0),
         _ => Err(USAGE.to_owned()),
     }
