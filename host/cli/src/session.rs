@@ -253,11 +253,22 @@ pub fn open(
     machine: &Machine,
     checkpoint: Option<&Path>,
 ) -> Result<(Loaded, Team), Stop> {
-    let loaded = Loaded::open(runtime, &source.file, &source.overrides, Format::Human)?;
-    let mut team = Team::assemble(&loaded, device(machine.device)?, machine.seed)?;
-    if let Some(checkpoint) = checkpoint {
-        checkpoints::restore(&mut team, checkpoint)?;
-    }
+    let mut loaded = Loaded::open(runtime, &source.file, &source.overrides, Format::Human)?;
+    let device = device(machine.device)?;
+    let team = match checkpoint {
+        Some(checkpoint) => {
+            let mut team = Team::assemble(&loaded, device, machine.seed)?;
+            checkpoints::restore(&mut team, checkpoint)?;
+            team
+        }
+        None => {
+            // Nothing is trained and nothing restored: no copies of weights for that.
+            let train = loaded.workflow.train.take();
+            let team = Team::assemble(&loaded, device, machine.seed)?;
+            loaded.workflow.train = train;
+            team
+        }
+    };
     Ok((loaded, team))
 }
 
