@@ -119,7 +119,7 @@ mod tests {
         };
         insta::assert_snapshot!("again", prompt(&Settings::default(), Some(failed)));
         let bare = Settings { instruction: Some(String::new()) };
-        assert_eq!(prompt(&bare, None), "[User]\nAdd two numbers.\n");
+        assert_eq!(prompt(&bare, None), "[Role::User]\nAdd two numbers.\n");
     }
 
     #[test]

@@ -216,7 +216,5 @@ fn mbpps_solutions_pass() {
         .filter(|(_, tried)| !tried.passed)
         .map(|(record, tried)| format!("{}: {}", record["task_id"], tried.error))
         .collect();
-    // Whoever changes what these come to reads here what it was.
-    insta::assert_snapshot!("mbpp", failed.join("\n\n"));
-    assert!(failed.len() * 50 < records.len(), "{} of {} fail", failed.len(), records.len());
+    assert!(failed.is_empty(), "{} of {} fail:\n{}", failed.len(), records.len(), failed.join("\n\n"));
 }
