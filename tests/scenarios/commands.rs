@@ -34,7 +34,10 @@ fn every_example_is_right() {
             format!("{} {layout}", file.file_stem().unwrap().to_string_lossy())
         })
         .collect();
-    assert_eq!(layouts, ["chat L2", "math L2", "math-l0 L0", "math-l1 L1", "math-l3 L3", "math-mixed Mixed"]);
+    assert_eq!(
+        layouts,
+        ["chat L2", "code L0", "math L2", "math-l0 L0", "math-l1 L1", "math-l3 L3", "math-mixed Mixed"]
+    );
 }
 
 #[test]
@@ -50,6 +53,23 @@ fn grade_plays_an_episode_per_line() {
     assert!(output.status.success(), "{}", stderr(&output));
     let expected = ["true", "false", "true", "false"].map(|c| format!("{{\"correct\":{c}}}\n")).concat();
     assert_eq!(stdout(&output), expected);
+}
+
+/// Programs go through the sandbox: the same agent, environment and reward as in a run.
+#[test]
+fn grade_takes_whole_records() {
+    let task =
+        serde_json::json!({"text": "Add one.", "test_list": ["assert inc(1) == 2", "assert inc(5) == 6"]});
+    let line = |pred: &str| serde_json::json!({"task": task, "pred": pred}).to_string() + "\n";
+    let right = line("Here:\n```python\ndef inc(x):\n    return x + 1\n```\nIt adds one.");
+    let lines = [right, line("def inc(x):\n    return 2"), line("I can't.")].concat();
+    let output = fed(pl_host().arg("grade").arg(example("code.mas")).arg("--json"), &lines);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let expected = ["true", "false", "false"].map(|c| format!("{{\"correct\":{c}}}\n")).concat();
+    assert_eq!(stdout(&output), expected);
+    let neither = fed(pl_host().arg("grade").arg(example("code.mas")), "{\"pred\": \"1\"}\n");
+    assert_eq!(neither.status.code(), Some(2));
+    assert!(stderr(&neither).contains("standard input:1: it has neither"), "{}", stderr(&neither));
 }
 
 #[test]
@@ -162,6 +182,40 @@ fn check_says_what_a_workflow_takes_in_memory() {
     let far = check(&["--set", "base.source=hf:nobody/nothing"]);
     assert!(stdout(&far).contains("memory    unknown: model base"), "{}", stdout(&far));
     assert_eq!(stderr(&far), "");
+}
+
+#[test]
+fn evaluate_writes_every_completion() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("completions.jsonl");
+    let mut command = pl_host();
+    command.arg("evaluate").arg(scenario("letters/tree-l2.mas")).args(["--json", "--device", "cpu", "--out"]);
+    let report: serde_json::Value = serde_json::from_str(&stdout(&succeed(command.arg(&out)))).unwrap();
+    let text = std::fs::read_to_string(&out).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sum = |list: &str| lines.iter().map(|line| line[list].as_array().unwrap().len()).sum::<usize>();
+    let episodes = report["episodes"].as_u64().unwrap();
+    assert_eq!(sum("completion") as f64, report["tokens"].as_f64().unwrap() * episodes as f64);
+    // Each agent speaks once or twice in an episode, and a line says who spoke, on what, and what it meant.
+    for agent in ["alto", "bass"] {
+        let first = lines.iter().filter(|line| line["agent"] == agent && line["turn"] == 0);
+        assert_eq!(first.count() as u64, episodes);
+    }
+    for line in &lines {
+        assert_eq!(line["evaluation"], "held_out");
+        assert!(
+            line["task"].is_string() && line["success"].is_boolean() && line["reward"].is_number(),
+            "{line}"
+        );
+        assert!(!line["prompt"].as_array().unwrap().is_empty(), "{line}");
+        // This agent's action is what it said.
+        assert!(line["action"].to_string().contains(&line["text"].to_string()), "{line}");
+    }
+    let nowhere = folder.path().join("missing/completions.jsonl");
+    let mut command = pl_host();
+    let output = command.arg("evaluate").arg(scenario("letters/tree-l2.mas")).arg("--out").arg(&nowhere);
+    assert_eq!(output.output().unwrap().status.code(), Some(2));
 }
 
 #[test]

@@ -10,15 +10,15 @@ use crate::Result;
 /// One pinned wheel. The platform and Python version are fixed too, so that every machine gets the same file
 /// whatever its own Python is.
 #[derive(Debug, Clone, Copy)]
-pub struct Wheel {
-    pub name: &'static str,
-    pub version: &'static str,
+pub struct Wheel<'a> {
+    pub name: &'a str,
+    pub version: &'a str,
     /// Of the wheel file, in hex.
-    pub sha256: &'static str,
+    pub sha256: &'a str,
 }
 
 /// Fetches `wheels` and unpacks the members that `wanted` maps to a path below `into`.
-pub fn unpack(wheels: &[Wheel], into: &Path, wanted: impl Fn(&str) -> Option<PathBuf>) -> Result<()> {
+pub fn unpack(wheels: &[Wheel<'_>], into: &Path, wanted: impl Fn(&str) -> Option<PathBuf>) -> Result<()> {
     let downloads = into.join("downloads");
     std::fs::create_dir_all(&downloads).map_err(|e| format!("cannot write {}: {e}", downloads.display()))?;
     pip_download(wheels, &downloads)?;
@@ -33,7 +33,7 @@ pub fn unpack(wheels: &[Wheel], into: &Path, wanted: impl Fn(&str) -> Option<Pat
     std::fs::remove_dir_all(&downloads).map_err(|e| e.to_string())
 }
 
-fn pip_download(wheels: &[Wheel], into: &Path) -> Result<()> {
+fn pip_download(wheels: &[Wheel<'_>], into: &Path) -> Result<()> {
     let requirements = into.join("requirements.txt");
     let lines: String =
         wheels.iter().map(|w| format!("{}=={} --hash=sha256:{}\n", w.name, w.version, w.sha256)).collect();

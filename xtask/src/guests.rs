@@ -31,13 +31,14 @@ struct Guest {
     component: &'static str,
 }
 
-const GUESTS: [Guest; 3] = [
+const GUESTS: [Guest; 4] = [
     Guest { package: "maths", module: "maths.wasm", component: "math.wasm" },
+    Guest { package: "code", module: "code.wasm", component: "code.wasm" },
     Guest { package: "std-chat", module: "std_chat.wasm", component: "std_chat.wasm" },
     Guest { package: "letters", module: "letters.wasm", component: "letters.wasm" },
 ];
 
-/// Builds `math.wasm` and `std_chat.wasm` into `out_dir`, unless they are there and nothing they are made of
+/// Builds all guests into `out_dir`, unless they are there and nothing they are made of
 /// has changed.
 ///
 /// # Errors
@@ -67,7 +68,8 @@ pub fn build(workspace_root: &Path, out_dir: &Path) -> Result<(), String> {
 fn source_hash(root: &Path) -> Result<String, String> {
     let mut files = vec![root.join("Cargo.toml"), root.join("Cargo.lock")];
     collect(&root.join("wit"), &mut files)?;
-    for plugin in ["plugins/sdk/rust", "plugins/math", "plugins/chat", "tests/guests/letters"] {
+    for plugin in ["plugins/sdk/rust", "plugins/math", "plugins/code", "plugins/chat", "tests/guests/letters"]
+    {
         files.push(root.join(plugin).join("Cargo.toml"));
         collect(&root.join(plugin).join("src"), &mut files)?;
     }

@@ -7,6 +7,7 @@
 //! cargo xtask run FILE …      set up, then pl-host run FILE …
 //! cargo xtask host …          set up, then pl-host …
 //! cargo xtask test …          set up, then all tests (arguments go to the test runner)
+//! cargo xtask model NAME      fetch a model that set-up does not: qwen2.5-coder-1.5b
 //! cargo xtask bench           set up, then the main job as a whole, measured
 //! cargo xtask bench engine    set up, then generation and training beside their peers
 //! ```
@@ -16,6 +17,7 @@ mod cache;
 mod cuda;
 mod fetch;
 mod guests;
+mod model;
 mod setup;
 
 use std::path::{Path, PathBuf};
@@ -26,7 +28,8 @@ use crate::setup::Libtorch;
 /// What went wrong, for a person.
 type Result<T> = std::result::Result<T, String>;
 
-const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | bench [engine]";
+const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | \
+     model NAME | bench [engine]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +51,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("run", rest)) => host(&root, &[&["run".to_owned()], rest].concat()),
         Some(("host", rest)) => host(&root, rest),
         Some(("test", rest)) => test(&root, rest),
+        Some(("model", [name])) => model::fetch(name).map(|()| 0),
         Some(("bench", [])) => bench::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "engine" => bench::engine::run(&root).map(|()| 0),
         _ => Err(USAGE.to_owned()),

@@ -22,7 +22,8 @@ pub enum Command {
     Evaluate(Evaluate),
     /// Play one episode and show it as a conversation
     Play(Play),
-    /// Grade answers: one JSON object {"gold", "pred"} per line of standard input
+    /// Grade answers: one JSON object {"gold", "pred"}, or {"task", "pred"} with a whole record, per line of standard
+    /// input
     Grade(Grade),
     /// Untrusted code
     Sandbox {
@@ -110,6 +111,9 @@ pub struct Evaluate {
     /// A run folder (its newest checkpoint) or one of its checkpoints
     #[arg(long, value_name = "DIR")]
     pub checkpoint: Option<PathBuf>,
+    /// Write every completion to this file, a line of JSON each: prompt and completion as token ids, text, action
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
     /// Results as JSON
     #[arg(long)]
     pub json: bool,

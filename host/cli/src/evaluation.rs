@@ -1,5 +1,6 @@
 //! A team measured on tasks kept apart.
 
+use std::io::Write;
 use std::sync::Arc;
 
 use mas_dsl::workflow::{Evaluation, Rollout};
@@ -44,7 +45,7 @@ pub struct Round<'a> {
     pub in_flight: usize,
 }
 
-/// Plays an evaluation.
+/// Plays an evaluation, of which only what it found is kept.
 pub async fn measure(
     cast: &Arc<Cast>,
     evaluation: &Evaluation,
@@ -52,6 +53,17 @@ pub async fn measure(
     round: &Round<'_>,
     progress: impl FnMut(Progress),
 ) -> Result<Report, Stop> {
+    play(cast, evaluation, source, round, progress).await.map(|(report, _)| report)
+}
+
+/// Plays an evaluation.
+pub async fn play(
+    cast: &Arc<Cast>,
+    evaluation: &Evaluation,
+    source: &TaskSource,
+    round: &Round<'_>,
+    progress: impl FnMut(Progress),
+) -> Result<(Report, Batch), Stop> {
     let available = source.size().unwrap_or(usize::MAX);
     let count = (evaluation.limit as usize).min(available) as u32;
     let plan = Plan {
@@ -70,7 +82,39 @@ pub async fn measure(
     }
     let cast = Arc::new(cast);
     let batch = play_batch(Arc::clone(&cast), &plan, progress).await.map_err(Stop::failed)?;
-    Ok(report(&evaluation.name, plan.tasks.len(), evaluation.samples, &cast, &batch))
+    let report = report(&evaluation.name, plan.tasks.len(), evaluation.samples, &cast, &batch);
+    Ok((report, batch))
+}
+
+/// Every completion of an evaluation, a line of JSON each, in the order of tasks, samples and turns:
+/// `evaluation`, `task` (its id), `sample`, `agent`, `turn` (the agent's earlier visits), `prompt` and `completion`
+/// (token ids), `text`, `action` (JSON), `reward` and `success` (the agent's own).
+/// `text` gives the text of tokens of a policy.
+pub fn write_completions(
+    out: &mut impl Write,
+    evaluation: &str,
+    batch: &Batch,
+    text: impl Fn(usize, &[u32]) -> String,
+) -> std::io::Result<()> {
+    for transition in &batch.transitions {
+        let key = &transition.key;
+        let action = &transition.action;
+        let line = json!({
+            "evaluation": evaluation,
+            "task": transition.task_id,
+            "sample": key.sample,
+            "agent": transition.agent,
+            "turn": transition.turn,
+            "prompt": transition.prompt,
+            "completion": transition.completion,
+            "text": text(transition.policy as usize, &transition.completion),
+            "action": serde_json::from_str::<Value>(action).unwrap_or_else(|_| action.as_str().into()),
+            "reward": transition.reward,
+            "success": transition.success,
+        });
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
 }
 
 fn report(name: &str, tasks: usize, samples: u32, cast: &Cast, batch: &Batch) -> Report {
@@ -160,7 +204,7 @@ impl Report {
     }
 
     /// For people.
-    pub fn write(&self, out: &mut impl std::io::Write) -> std::io::Result<()> {
+    pub fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         writeln!(out, "{}: {} episodes of {} tasks", self.name, self.episodes, self.tasks)?;
         writeln!(out, "  team      {}", percent(self.success))?;

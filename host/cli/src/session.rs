@@ -305,6 +305,14 @@ fn cast(
     })
 }
 
+impl Team {
+    /// The text of some of a policy's tokens, special ones left out.
+    pub fn text(&self, policy: usize, tokens: &[u32]) -> String {
+        let model = self.trainer.served(policy).and_then(|served| self.trainer.bases().get(served.base));
+        model.map(|model| model.tokenizer.decode(tokens, true)).unwrap_or_default()
+    }
+}
+
 /// A workflow's team, ready to play, under its own weights or those of a checkpoint.
 pub fn open(
     runtime: &Runtime,
@@ -312,12 +320,22 @@ pub fn open(
     machine: &Machine,
     checkpoint: Option<&Path>,
 ) -> Result<(Loaded, Team), Stop> {
-    let loaded = Loaded::open(runtime, &source.file, &source.overrides)?;
+    let mut loaded = Loaded::open(runtime, &source.file, &source.overrides)?;
     let located = Located::find(&loaded, device(machine.device)?)?;
-    let mut team = Team::assemble(&loaded, located, machine.seed)?;
-    if let Some(checkpoint) = checkpoint {
-        checkpoints::restore(&mut team, checkpoint)?;
-    }
+    let team = match checkpoint {
+        Some(checkpoint) => {
+            let mut team = Team::assemble(&loaded, located, machine.seed)?;
+            checkpoints::restore(&mut team, checkpoint)?;
+            team
+        }
+        None => {
+            // Nothing is trained and nothing restored: no copies of weights for that.
+            let train = loaded.workflow.train.take();
+            let team = Team::assemble(&loaded, located, machine.seed)?;
+            loaded.workflow.train = train;
+            team
+        }
+    };
     Ok((loaded, team))
 }
 

@@ -6,17 +6,27 @@ use std::sync::Arc;
 use futures::{StreamExt, stream};
 use pl_plugin::{Completion, Finish, Stream, Task};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::arguments::Grade;
 use crate::exit::{Outcome, Stop};
 use crate::session::Loaded;
 
-/// A line of the input. Other fields are allowed and passed over.
+/// A line of the input: what was answered, and either the task's record or, where the environment reads records
+/// of nothing else, the right answer alone. Other fields are allowed and passed over.
 #[derive(Deserialize)]
 struct Answer {
-    gold: String,
+    gold: Option<String>,
+    task: Option<Value>,
     pred: String,
+}
+
+impl Answer {
+    /// The task's record, and the answer.
+    fn read(self) -> Option<(Value, String)> {
+        let record = self.task.or_else(|| self.gold.map(|gold| json!({ "gold": gold })))?;
+        Some((record, self.pred))
+    }
 }
 
 /// The parts of a workflow that grade.
@@ -42,11 +52,11 @@ pub fn run(options: &Grade) -> Outcome {
     let mut out = std::io::stdout().lock();
     let mut right = 0usize;
     runtime.block_on(async {
-        let mut verdicts = stream::iter(answers.into_iter().enumerate().map(|(line, answer)| {
+        let mut verdicts = stream::iter(answers.into_iter().enumerate().map(|(line, (record, answer))| {
             let grader = Arc::clone(&grader);
-            tokio::spawn(
-                async move { grader.grade(line + 1, &answer).await.map_err(|fault| (line + 1, fault)) },
-            )
+            tokio::spawn(async move {
+                grader.grade(line + 1, &record, answer).await.map_err(|fault| (line + 1, fault))
+            })
         }))
         .buffered(64);
         while let Some(verdict) = verdicts.next().await {
@@ -83,7 +93,8 @@ fn agent_index(loaded: &Loaded, name: Option<&str>) -> Result<usize, Stop> {
     }
 }
 
-fn read() -> Result<Vec<Answer>, Stop> {
+/// Records and answers.
+fn read() -> Result<Vec<(Value, String)>, Stop> {
     std::io::stdin()
         .lock()
         .lines()
@@ -92,18 +103,19 @@ fn read() -> Result<Vec<Answer>, Stop> {
         .map(|(index, line)| {
             let bad = |e: String| Stop::input(format!("standard input:{}: {e}", index + 1));
             let line = line.map_err(|e| bad(e.to_string()))?;
-            serde_json::from_str(&line)
-                .map_err(|e| bad(format!("{e}; a line is {{\"gold\": …, \"pred\": …}}")))
+            let form = "a line is {\"gold\": …, \"pred\": …} or {\"task\": {…}, \"pred\": …}";
+            let answer: Answer = serde_json::from_str(&line).map_err(|e| bad(format!("{e}; {form}")))?;
+            answer.read().ok_or_else(|| bad(format!("it has neither `gold` nor `task`; {form}")))
         })
         .collect()
 }
 
 impl Grader {
-    async fn grade(&self, line: usize, answer: &Answer) -> Result<bool, pl_plugin::Error> {
-        let task = Task { id: format!("line {line}"), data: json!({ "gold": answer.gold }).to_string() };
+    async fn grade(&self, line: usize, record: &Value, answer: String) -> Result<bool, pl_plugin::Error> {
+        let task = Task { id: format!("line {line}"), data: record.to_string() };
         let mut episode = self.environment.start(&task, 0, Stream::new([0; 32])).await?;
         let view = episode.view(&self.agent_name).await?;
-        let completion = Completion::new(answer.pred.clone(), Finish::Stop);
+        let completion = Completion::new(answer, Finish::Stop);
         let action = self.agent.parse(&view, &completion).await?;
         let actions = [(self.agent_name.clone(), action)];
         let outcome = episode.apply(actions.to_vec()).await?;

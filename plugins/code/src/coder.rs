@@ -1,0 +1,167 @@
+//! The agent: writes a program, and repairs it where it failed.
+//!
+//! Its instruction stands in the question, not in a system message: chat templates have one of their own, which is
+//! the one that a model knows.
+
+use pl_sdk::prelude::*;
+
+use crate::problems::{Action, View};
+
+/// What is asked for, before the problem.
+const INSTRUCTION: &str =
+    "Write a complete, self-contained Python function. Answer with one ```python block that holds all of it.";
+
+/// Settings of the agent.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Replaces the instruction before the problem. An empty one leaves the problem alone.
+    pub instruction: Option<String>,
+}
+
+/// Writes the function that the problem asks for.
+pub struct Coder;
+
+impl Agent for Coder {
+    const NAME: &'static str = "coder";
+    const DOC: &'static str = "Writes a Python function, and repairs it where its tests failed.";
+    type Settings = Settings;
+    type View = View;
+    type Action = Action;
+
+    fn prompt(settings: &Settings, view: &View, _turn: &Turn) -> Result<Option<Request>> {
+        let mut text = match settings.instruction.as_deref().unwrap_or(INSTRUCTION) {
+            "" => view.problem.clone(),
+            instruction => format!("{instruction}\n\n{}", view.problem),
+        };
+        if let Some(attempt) = &view.attempt {
+            text.push_str(&format!("\n\nYour last program:\n```python\n{}\n```\n", attempt.program));
+            text.push_str(&match &attempt.error {
+                Some(error) => format!("It failed:\n```\n{error}\n```\nRepair it."),
+                None => "It passed the tests. Write it better.".to_owned(),
+            });
+        }
+        Ok(Some(Request::user(text)))
+    }
+
+    fn parse(_settings: &Settings, _view: &View, completion: &Completion) -> Result<Action> {
+        let program = program(&completion.text);
+        Ok(if program.is_empty() { Action::None("no program".to_owned()) } else { Action::Python(program) })
+    }
+}
+
+/// The last fenced block that defines something: what comes after it is mostly an example of its use or of what
+/// that prints, what comes before it an idea given up. The first block where none defines anything, and the whole
+/// text where there is no block.
+fn program(text: &str) -> String {
+    let blocks = blocks(text);
+    let defining = blocks.iter().rfind(|block| block.lines().any(defines));
+    let program = defining.or(blocks.first()).map_or(text, String::as_str);
+    // The indentation of the first line counts.
+    program.trim_end().trim_start_matches(['\n', '\r']).to_owned()
+}
+
+fn defines(line: &str) -> bool {
+    ["def ", "class ", "async def "].iter().any(|word| line.trim_start().starts_with(word))
+}
+
+/// The fenced blocks of a text, one that was cut off included. A fence stands at the beginning of a line; a block
+/// in a list is indented, and so is its fence.
+fn blocks(text: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(usize, Vec<&str>)> = None;
+    for line in text.lines() {
+        let code = line.trim_start();
+        let indent = line.len() - code.len();
+        match (code.starts_with("```"), &mut open) {
+            (true, Some(_)) => blocks.extend(open.take().map(|(_, lines)| lines.join("\n"))),
+            (true, None) => open = Some((indent, Vec::new())),
+            (false, Some((indent, lines))) => lines.push(line.get(*indent..).unwrap_or("")),
+            (false, None) => {}
+        }
+    }
+    blocks.extend(open.map(|(_, lines)| lines.join("\n")));
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_sdk::Finish;
+
+    use super::*;
+    use crate::run::{Attempt, Tally};
+
+    fn prompt(settings: &Settings, attempt: Option<Attempt>) -> String {
+        let view = View { problem: "Add two numbers.".to_owned(), round: 0, attempt };
+        let turn = Turn { agent: "coder".to_owned(), visit: 0 };
+        let request = Coder::prompt(settings, &view, &turn).unwrap().unwrap();
+        request.messages.iter().map(|message| format!("[{:?}]\n{}\n", message.role, message.text())).collect()
+    }
+
+    fn parse(text: &str) -> Action {
+        let view = View { problem: String::new(), round: 0, attempt: None };
+        let completion = Completion { text: text.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
+        Coder::parse(&Settings::default(), &view, &completion).unwrap()
+    }
+
+    fn python(program: &str) -> Action {
+        Action::Python(program.to_owned())
+    }
+
+    #[test]
+    fn prompts() {
+        insta::assert_snapshot!("first", prompt(&Settings::default(), None));
+        let failed = Attempt {
+            program: "def add(a, b):\n    return a - b".to_owned(),
+            ran: true,
+            tally: Tally { held: 0, total: 1 },
+            error: Some("A hidden test failed.\nAssertionError".to_owned()),
+        };
+        insta::assert_snapshot!("again", prompt(&Settings::default(), Some(failed)));
+        let bare = Settings { instruction: Some(String::new()) };
+        assert_eq!(prompt(&bare, None), "[Role::User]\nAdd two numbers.\n");
+    }
+
+    #[test]
+    fn a_program_is_found_in_prose() {
+        let add = "def add(a, b):\n    return a + b";
+        assert_eq!(parse(&format!("```python\n{add}\n```")), python(add));
+        assert_eq!(parse(&format!("Sure!\n\n```py\n{add}\n```\nIt adds.")), python(add));
+        // An example of its use is not the function, and neither is what that prints.
+        let used = format!("```python\n{add}\n```\nUse it:\n```python\nprint(add(1, 2))\n```\n```\n3\n```");
+        assert_eq!(parse(&used), python(add));
+        // A better idea comes last.
+        let twice = format!("```python\ndef add(a, b):\n    pass\n```\nBetter:\n```python\n{add}\n```");
+        assert_eq!(parse(&twice), python(add));
+        assert_eq!(
+            parse("```\nadd = lambda a, b: a + b\n```\n```\n3\n```"),
+            python("add = lambda a, b: a + b")
+        );
+    }
+
+    #[test]
+    fn a_program_is_found_in_odd_text() {
+        let add = "def add(a, b):\n    return a + b";
+        assert_eq!(parse(&format!("\n{add}\n")), python(add), "no fence at all");
+        assert_eq!(parse(&format!("```python\n{add}")), python(add), "cut off");
+        let listed = "1. First:\n   ```python\n   def add(a, b):\n       return a + b\n   ```";
+        assert_eq!(parse(listed), python(add), "in a list");
+        assert_eq!(parse("    return a + b\n"), python("    return a + b"), "indentation counts");
+        assert_eq!(parse(&format!("```python\r\n{}\r\n```", add.replace('\n', "\r\n"))), python(add));
+        for nothing in ["", " \n ", "```python\n```", "```"] {
+            assert_eq!(parse(nothing), Action::None("no program".to_owned()), "{nothing:?}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever a model says, and wherever it is cut off, is an action.
+        #[test]
+        fn any_text_is_an_action(parts in proptest::collection::vec("```|python|\n|  |é|def f\\(\\):|x = 1", 0..24)) {
+            let text = parts.concat();
+            let parsed = parse(&text);
+            if let Action::Python(program) = &parsed {
+                proptest::prop_assert!(!program.trim().is_empty());
+            }
+        }
+    }
+}
