@@ -7,7 +7,7 @@
 Needs xllamacpp. Greedy, several prompts at a time. Answers are graded by `pl-host grade`, and so are those of the
 file compared with, so that both went the same way. Prints one line of JSON: for each side the share that is right
 with its 95 % interval (Wilson 1927), how many completions are the same text, on how many the sides disagree, and
-llama.cpp's tokens per second.
+llama.cpp's tokens and seconds, of the clock and of the processor: the latter say more where others are at work.
 """
 
 import argparse
@@ -33,6 +33,7 @@ def serve(path, threads, parallel):
     parameters.n_parallel = parallel
     parameters.cpuparams.n_threads = threads
     parameters.cpuparams_batch.n_threads = threads
+    parameters.n_gpu_layers = 0
     parameters.verbosity = 0
     return xllamacpp.Server(parameters)
 
@@ -94,7 +95,7 @@ def main():
 
     server = serve(arguments.model, arguments.threads, arguments.parallel)
     lock = threading.Lock()
-    start = time.perf_counter()
+    start, own = time.perf_counter(), time.process_time()
     with pathlib.Path(arguments.out).open("w") as out:
 
         def answer(line):
@@ -106,7 +107,7 @@ def main():
 
         with concurrent.futures.ThreadPoolExecutor(arguments.parallel) as pool:
             theirs = list(pool.map(answer, ours))
-    seconds = time.perf_counter() - start
+    seconds, processor = time.perf_counter() - start, time.process_time() - own
 
     texts = [said["text"] for said in theirs]
     right_ours = grade(arguments.pl_host, arguments.workflow, records, [line["text"] for line in ours])
@@ -119,6 +120,7 @@ def main():
         "verdicts_differ": sum(a != b for a, b in zip(right_ours, right_theirs)),
         "tokens": sum(said["tokens"] for said in theirs),
         "seconds": round(seconds, 1),
+        "processor_seconds": round(processor, 1),
         "tokens_per_second": round(sum(said["tokens"] for said in theirs) / seconds, 1),
     }
     print(json.dumps(result))
