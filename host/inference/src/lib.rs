@@ -16,6 +16,7 @@ mod libtorch;
 mod native;
 mod policies;
 mod sampling;
+mod sequence;
 mod stop;
 mod worker;
 

@@ -21,6 +21,7 @@ use crate::draw::{Draw, Drawn, Pick};
 use crate::engine::{Counters, EngineConfig, Message};
 use crate::executor::{Batch, Executor, Segment};
 use crate::policies::{Policies, Seat};
+use crate::sequence::{Goal, Outcome, Sequence, Waiting, common};
 use crate::{Completion, Error, Request};
 
 /// Tokens of prompts that one step takes in: enough for matrix products to run at full speed, few enough that
@@ -53,45 +54,6 @@ impl Reply {
         match self {
             Self::Completions(sender) => drop(sender.send(Err(error))),
             Self::Scores(sender) => drop(sender.send(Err(error))),
-        }
-    }
-}
-
-/// What waits for a slot or for room.
-enum Waiting<E: Executor> {
-    /// Some of a job's seeds.
-    Seeds { job: u64, seeds: Range<usize> },
-    /// A sequence that gave its blocks back.
-    Paused(Sequence<E>),
-}
-
-/// A sequence of tokens on its way into the cache.
-struct Sequence<E: Executor> {
-    job: u64,
-    seat: Seat<E>,
-    table: Table,
-    tokens: Vec<u32>,
-    /// How many of them are in the cache.
-    computed: usize,
-    goal: Goal,
-}
-
-/// What the logits after a sequence's tokens are for.
-enum Goal {
-    /// The first tokens of completions of these seeds.
-    Prompt(Range<usize>),
-    /// The next token.
-    Completion(Box<Completing>),
-    /// Log-probabilities of these tokens, the first of which comes after `from` tokens of the sequence.
-    Score { from: usize, targets: Arc<[u32]>, logprobs: Vec<f32> },
-}
-
-impl Goal {
-    /// Slots that it takes.
-    fn slots(&self) -> usize {
-        match self {
-            Self::Prompt(seeds) => seeds.len(),
-            Self::Completion(_) | Self::Score { .. } => 1,
         }
     }
 }
@@ -627,81 +589,12 @@ enum Started<E: Executor> {
     Gone,
 }
 
-/// What a step has brought a sequence.
-#[derive(Default)]
-struct Outcome {
-    /// Rows of logits asked for.
-    wanted: usize,
-    /// Completions that begin.
-    fresh: Vec<Completing>,
-    /// None: the logits were no distribution.
-    drawn: Vec<Option<Drawn>>,
-}
-
-impl<E: Executor> Sequence<E> {
-    /// Of how many tokens, counted from the last of the next `take`, logits are wanted.
-    fn wanted(&self, take: usize) -> usize {
-        let end = self.computed + take;
-        match &self.goal {
-            Goal::Score { from, .. } => end.saturating_sub(self.computed.max(from - 1)),
-            _ => usize::from(end == self.tokens.len()),
-        }
-    }
-
-    /// Tokens from the front whose keys and values may come from others: those whose logits nobody wants.
-    fn known(&self) -> usize {
-        match self.goal {
-            Goal::Score { from, .. } => from,
-            _ => self.tokens.len(),
-        }
-    }
-
-    /// Says what is to be drawn from each of the `wanted` rows of logits: `draw(row, pick)`.
-    fn pick(
-        &mut self,
-        request: &Request,
-        wanted: usize,
-        fresh: &mut Vec<Completing>,
-        mut draw: impl FnMut(usize, Pick),
-    ) {
-        match &mut self.goal {
-            Goal::Score { targets, logprobs, .. } => {
-                let next = targets[logprobs.len()..].iter().take(wanted);
-                next.enumerate().for_each(|(row, token)| draw(row, Pick::Given(*token)));
-            }
-            _ if wanted == 0 => {}
-            Goal::Completion(completing) => draw(0, completing.pick(&request.sampling)),
-            Goal::Prompt(seeds) => {
-                for seed in seeds.clone() {
-                    let mut completing = Completing::new(seed, request, self.seat.config.max_positions);
-                    draw(0, completing.pick(&request.sampling));
-                    fresh.push(completing);
-                }
-            }
-        }
-    }
-
-    /// As it waits without blocks.
-    fn back_in_line(mut self) -> Waiting<E> {
-        self.computed = 0;
-        match self.goal {
-            Goal::Prompt(seeds) => Waiting::Seeds { job: self.job, seeds },
-            _ => Waiting::Paused(self),
-        }
-    }
-}
-
 /// Ends a job with an error; what it still holds goes with the next round.
 fn fail<E: Executor>(jobs: &mut HashMap<u64, Job<E>>, id: u64, error: Error) {
     if let Some(job) = jobs.remove(&id) {
         tracing::warn!(policy = job.seat.policy, %error, "a generation request failed");
         job.reply.fail(error);
     }
-}
-
-/// Tokens that two sequences begin with alike.
-fn common(a: &[u32], b: &[u32]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// The message of a panic: tch turns libtorch's exceptions into panics.
