@@ -63,20 +63,17 @@ impl<'a, A> Batch<'a, A> {
         self.segments.iter().map(|segment| segment.tokens.len()).sum()
     }
 
-    /// Per run of segments with one adapter: its rows.
-    pub(crate) fn runs(&self) -> Vec<(Range<usize>, Option<&'a A>)> {
-        let mut runs: Vec<(Range<usize>, Option<&'a A>)> = Vec::new();
+    /// The adapters, each with the rows of segments side by side that have it.
+    pub(crate) fn runs(&self) -> Vec<(Range<usize>, &'a A)> {
+        let mut runs: Vec<(Range<usize>, &'a A)> = Vec::new();
         let mut at = 0;
         for segment in &self.segments {
             let end = at + segment.tokens.len();
-            let same = |other: &Option<&'a A>| match (other, segment.adapter) {
-                (None, None) => true,
-                (Some(a), Some(b)) => std::ptr::eq(*a, b),
-                _ => false,
-            };
-            match runs.last_mut() {
-                Some((rows, adapter)) if same(adapter) => rows.end = end,
-                _ => runs.push((at..end, segment.adapter)),
+            if let Some(own) = segment.adapter {
+                match runs.last_mut() {
+                    Some((rows, adapter)) if rows.end == at && std::ptr::eq(*adapter, own) => rows.end = end,
+                    _ => runs.push((at..end, own)),
+                }
             }
             at = end;
         }

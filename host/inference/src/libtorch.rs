@@ -162,7 +162,7 @@ impl<'a> Step<'a> {
             tokens: place(&tokens)?,
             positions: place(&positions)?,
             slots: place(&slots)?,
-            deltas: Runs(batch.runs().into_iter().filter_map(|(rows, a)| Some((rows, a?))).collect()),
+            deltas: Runs(batch.runs()),
             single,
             longer,
             wanted: place(&wanted)?,

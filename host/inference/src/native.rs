@@ -277,8 +277,7 @@ impl<'a> Pass<'a> {
                 queries.push(Query { blocks: segment.blocks, length: position + 1 });
             }
         }
-        let runs: Vec<_> =
-            batch.runs().into_iter().filter_map(|(rows, adapter)| Some((rows, adapter?))).collect();
+        let runs = batch.runs();
         let widths = runs
             .iter()
             .flat_map(|(_, adapter)| adapter.layers.iter().flatten().flatten())

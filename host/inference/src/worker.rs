@@ -239,7 +239,7 @@ impl<E: Executor> Worker<E> {
             if self.jobs.contains_key(&sequence.job) {
                 self.running.push(sequence);
             } else {
-                self.policies.bases[sequence.seat.base].blocks.release(sequence.table);
+                self.leave(sequence);
             }
         }
     }
@@ -445,13 +445,12 @@ impl<E: Executor> Worker<E> {
         outcomes.sort_by_key(|(i, _)| *i);
         let mut outcomes = outcomes.into_iter().peekable();
         for (i, mut sequence) in std::mem::take(&mut self.running).into_iter().enumerate() {
-            let blocks = &mut self.policies.bases[sequence.seat.base].blocks;
             let Some((_, outcome)) = outcomes.next_if(|(of, _)| *of == i) else {
                 // It had no turn, or failed.
                 if self.jobs.contains_key(&sequence.job) {
                     self.running.push(sequence);
                 } else {
-                    blocks.release(sequence.table);
+                    self.leave(sequence);
                 }
                 continue;
             };
@@ -459,6 +458,7 @@ impl<E: Executor> Worker<E> {
                 self.counters.prefilled_tokens.fetch_add(takes[i] as u64, Ordering::Relaxed);
             }
             sequence.computed += takes[i];
+            let blocks = &mut self.policies.bases[sequence.seat.base].blocks;
             blocks.name(sequence.seat.identity, &mut sequence.table, &sequence.tokens, sequence.computed);
             self.proceed(sequence, outcome);
         }

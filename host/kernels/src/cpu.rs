@@ -16,9 +16,8 @@ pub use product::{Epilogue, Product, Term};
 pub use rotary::Rotation;
 pub use simd::Level;
 pub use softmax::Distribution;
-pub use team::Team;
 
-use team::Scratch;
+use team::{Scratch, Team};
 
 /// The processor: its vector instructions and a team of threads.
 pub struct Cpu {
