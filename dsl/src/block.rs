@@ -121,9 +121,14 @@ pub(crate) fn body(
     // Keys of the item that are there, and required keys that a misspelt one was probably meant to be.
     let mut item_keys = BTreeSet::new();
     let mut meant = BTreeSet::new();
+    let outer_via = reports.via;
     for entry in &body.entries {
+        reports.via = outer_via;
         let name = match entry {
-            Entry::Setting(setting) => &setting.key,
+            Entry::Setting(setting) => {
+                reports.via = scope.used_at(setting.space).or(outer_via);
+                &setting.key
+            }
             Entry::Nested { name, .. } => name,
             Entry::Edge(_) => continue,
         };
@@ -169,6 +174,7 @@ pub(crate) fn body(
             }
         }
     }
+    reports.via = outer_via;
     defaults(kind, title, place, body, &meant, &mut out, reports);
     if let Guest::Item(item) = guest
         && body.complete

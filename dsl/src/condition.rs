@@ -289,3 +289,15 @@ pub(crate) fn is_constant(condition: &Condition) -> Option<bool> {
         _ => None,
     }
 }
+
+/// Whether a part of the condition is decided before the run: by a param, or by nothing at all.
+pub(crate) fn has_switch(condition: &Condition) -> bool {
+    match condition {
+        Condition::Literal(value) => value.is_boolean(),
+        Condition::Fact(_) | Condition::Turn | Condition::Reward(_) => false,
+        Condition::Not(inner) => has_switch(inner),
+        Condition::And(left, right) | Condition::Or(left, right) => has_switch(left) || has_switch(right),
+        // `env.done == true` is no switch.
+        Condition::Compare(..) => false,
+    }
+}

@@ -14,6 +14,7 @@ mod evaluate;
 mod expand;
 pub mod functions;
 mod layout;
+mod logic;
 pub mod names;
 mod numbers;
 mod overrides;

@@ -5,7 +5,7 @@
 
 mod run;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::block::{Guest, Settings, body, settings};
 use crate::catalog::{Catalog, Item, ItemKind};
@@ -520,14 +520,13 @@ impl Resolver<'_, '_, '_> {
         // What is amiss may well use what seems unused.
         let mut idle: Vec<&Block> = Vec::new();
         if !resolved.is_empty() && resolved.iter().all(Option::is_some) {
-            let used = |at: usize| resolved.iter().flatten().any(|policy| policy.model == at);
-            idle.extend((0..models.blocks.len()).filter(|at| !used(*at)).map(|at| models.blocks[at]));
+            let used: BTreeSet<usize> = resolved.iter().flatten().map(|policy| policy.model).collect();
+            idle.extend((0..models.blocks.len()).filter(|at| !used.contains(at)).map(|at| models.blocks[at]));
         }
         if !agents.is_empty() && agents.iter().all(|one| one.agent.is_some()) {
-            let used = |at: usize| {
-                agents.iter().any(|one| one.agent.as_ref().is_some_and(|agent| agent.policy == at))
-            };
-            idle.extend((0..policies.blocks.len()).filter(|at| !used(*at)).map(|at| policies.blocks[at]));
+            let used: BTreeSet<usize> =
+                agents.iter().flat_map(|one| &one.agent).map(|agent| agent.policy).collect();
+            idle.extend((0..policies.blocks.len()).filter(|at| !used.contains(at)).map(|at| policies.blocks[at]));
         }
         if !self.reports.failed() {
             let is_idle = |block: &&Block| match (&block.kind, &block.name) {

@@ -81,12 +81,17 @@ impl<'c> Scope<'c> {
         act: impl FnOnce(&mut Self, &mut Reports) -> T,
     ) -> T {
         let outer = std::mem::replace(&mut self.current, space);
-        let via = self.spaces.get(space).and_then(|space| space.used_at);
+        let via = self.used_at(space);
         let outer_via = std::mem::replace(&mut reports.via, via);
         let out = act(self, reports);
         self.current = outer;
         reports.via = outer_via;
         out
+    }
+
+    /// Where the template of a space is used.
+    pub fn used_at(&self, space: SpaceId) -> Option<Place> {
+        self.spaces.get(space)?.used_at
     }
 
     fn space(&self) -> Option<&Space> {

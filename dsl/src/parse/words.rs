@@ -61,7 +61,7 @@ pub(super) fn expected(rules: &[Rule], in_edge: bool) -> String {
             {
                 "a condition such as `env.done` or `turn < 2`"
             }
-            Rule::name if in_edge && value => continue,
+            Rule::name if value => continue,
             Rule::path if in_edge => "an agent",
             Rule::string
             | Rule::block
