@@ -526,7 +526,9 @@ impl Resolver<'_, '_, '_> {
         if !agents.is_empty() && agents.iter().all(|one| one.agent.is_some()) {
             let used: BTreeSet<usize> =
                 agents.iter().flat_map(|one| &one.agent).map(|agent| agent.policy).collect();
-            idle.extend((0..policies.blocks.len()).filter(|at| !used.contains(at)).map(|at| policies.blocks[at]));
+            idle.extend(
+                (0..policies.blocks.len()).filter(|at| !used.contains(at)).map(|at| policies.blocks[at]),
+            );
         }
         if !self.reports.failed() {
             let is_idle = |block: &&Block| match (&block.kind, &block.name) {
@@ -548,7 +550,7 @@ impl Resolver<'_, '_, '_> {
             };
             idle.extend(file.blocks.iter().filter(is_idle));
         }
-        for block in idle {
+        for block in idle.into_iter().filter(|block| block.sound) {
             let message = format!("{} is never used", block.title());
             self.reports.warning(Code::Unused, block.place(), message, "").help("use it or remove it");
         }

@@ -159,7 +159,13 @@ impl Scanner<'_, '_, '_> {
         let end = self.at;
         self.extend(start, end);
         if quote == 3 {
+            // Whatever closes the blocks around it went with the text.
+            self.brackets.clear();
+            self.end_statement();
             self.skip_to_block();
+            while !self.frames.is_empty() {
+                self.pop(false);
+            }
         }
     }
 
@@ -223,21 +229,25 @@ impl Scanner<'_, '_, '_> {
         }
         self.close_brackets();
         let brace = Span::new(self.at, self.at + 1);
-        let head = self.head.take().unwrap_or_else(|| {
-            self.reports
-                .error(
-                    Code::Syntax,
-                    brace,
-                    "this `{` belongs to nothing",
-                    "expected a block's name before it",
-                )
-                .help("write the `{` on the line of the block's name");
-            self.sound = false;
-            Span::new(brace.start, brace.start)
-        });
+        let head = self.head.take().unwrap_or_else(|| self.head_before(brace));
         self.frames.push(Frame { head, sound: self.sound, open: self.at, pieces: Vec::new() });
         self.sound = true;
         self.at += 1;
+    }
+
+    /// The head of a `{` that stands alone: the statement before it, as if they stood on one line.
+    fn head_before(&mut self, brace: Span) -> Span {
+        let pieces = self.frames.last_mut().map_or(&mut self.done, |frame| &mut frame.pieces);
+        let above = pieces.pop_if(|piece| {
+            let between = Span::new(piece.head.end, brace.start).of(self.text);
+            piece.body.is_none() && piece.sound && between.trim().is_empty()
+        });
+        let label = "expected a block's name before it";
+        self.reports
+            .error(Code::Syntax, brace, "this `{` belongs to nothing", label)
+            .help("write the `{` on the line of the block's name");
+        self.sound = above.is_some();
+        above.map_or(Span::new(brace.start, brace.start), |piece| piece.head)
     }
 
     fn close_block(&mut self) {

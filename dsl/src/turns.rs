@@ -264,7 +264,7 @@ impl Graph {
         }
         for ((name, place), placed) in agents.iter().zip(placed) {
             // An agent of a reserved name can have no place, and has its own message.
-            if !placed && !matches!(*name, "start" | "end") {
+            if !placed && !matches!(*name, "start" | "end" | "team" | "success") {
                 reports
                     .error(Code::AgentNotReached, *place, format!("no edge reaches agent `{name}`"), "")
                     .help("give it a place in `turns`, or remove it");

@@ -85,6 +85,27 @@ fn examples_are_clean_and_have_their_layout() {
     }
 }
 
+/// One workflow with one mistake in each of these files: it is found, said once, and nothing else is said.
+#[test]
+fn every_mistake_is_one_message() {
+    let mistakes = workflows(&folder("tests/mistakes"));
+    assert!(mistakes.len() >= 60, "only {} were found", mistakes.len());
+    let mut settings = snapshots();
+    settings.set_snapshot_path(folder("tests/mistakes"));
+    let mut several = Vec::new();
+    settings.bind(|| {
+        for source in mistakes {
+            let Checked { diagnostics, sources, .. } = check(&source, &[], &Shelf);
+            if diagnostics.len() != 1 {
+                several.push(format!("{}: {}", source.name, render::short(&diagnostics, &sources)));
+            }
+            let shown = render::human(&diagnostics, &sources, false);
+            insta::assert_snapshot!(source.name.trim_end_matches(".mas"), shown);
+        }
+    });
+    assert!(several.is_empty(), "{}", several.join("\n"));
+}
+
 /// The example of the language's design, resolved: names to positions, defaults filled in.
 #[test]
 fn design_resolves() {
