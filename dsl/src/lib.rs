@@ -8,6 +8,7 @@ mod block;
 mod catalog;
 mod condition;
 mod diagnostic;
+mod format;
 mod layout;
 mod overrides;
 mod parse;
@@ -24,6 +25,7 @@ pub mod workflow;
 
 pub use catalog::{Catalog, Fact, FactKind, Item, ItemKind};
 pub use diagnostic::{Code, Diagnostic, Label, Severity};
+pub use format::format;
 pub use overrides::{Override, OverrideError};
 pub use source::{Source, Span};
 pub use syntax::BlockKind;
