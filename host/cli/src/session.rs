@@ -148,7 +148,7 @@ impl Loaded {
 }
 
 /// Writes diagnostics to stderr.
-fn show(diagnostics: &[Diagnostic], source: &Source, format: Format) {
+pub fn show(diagnostics: &[Diagnostic], source: &Source, format: Format) {
     if diagnostics.is_empty() {
         return;
     }
