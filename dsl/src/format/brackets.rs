@@ -91,8 +91,9 @@ impl Pairing {
         }
         let before = self.last.and_then(|last| tokens.get(last)).map(|token| token.kind);
         let behind = tokens.get(at + 1..).unwrap_or_default();
-        let next =
-            behind.iter().map(|token| token.kind).find(|kind| !matches!(kind, Kind::Newline | Kind::Comment));
+        // Between brackets a newline ends nothing.
+        let room = |kind: &Kind| self.in_brackets() && matches!(kind, Kind::Newline | Kind::Comment);
+        let next = behind.iter().map(|token| token.kind).find(|kind| !room(kind));
         let kind = refined(before, token.kind, next);
         if let Some(token) = tokens.get_mut(at) {
             token.kind = kind;
