@@ -130,7 +130,8 @@ fn large_files_are_fine() {
 /// What looks like the beginning of something that the next line ends belongs to its own line.
 #[test]
 fn a_line_ends_what_it_began() {
-    for text in ["a . ; b c", "a .\nb c", "a = 1 ..\n2", "a = -\n1", "a = [1 .. # c\n2]", "a = (b . # c\nc)"] {
+    for text in ["a . ; b c", "a .\nb c", "a = 1 ..\n2", "a = -\n1", "a = [1 .. # c\n2]", "a = (b . # c\nc)"]
+    {
         assert!(format(text).is_ok());
         holds(text);
     }
