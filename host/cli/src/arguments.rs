@@ -18,6 +18,8 @@ pub struct Arguments {
 pub enum Command {
     /// Check a workflow and say what it is
     Check(Check),
+    /// Write workflow files the one way: indentation, alignment, line breaks
+    Fmt(Fmt),
     /// Train the policies of a workflow
     Run(Run),
     /// Measure a team on tasks kept apart
@@ -107,6 +109,16 @@ pub struct Check {
     pub source: Source,
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub format: Format,
+}
+
+#[derive(Args)]
+pub struct Fmt {
+    /// Workflows (.mas) to rewrite, or folders with such; `-` reads standard input and writes standard output
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Write nothing, but show what differs; exit code 1 if anything does
+    #[arg(long)]
+    pub check: bool,
 }
 
 #[derive(Args)]

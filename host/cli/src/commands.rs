@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod evaluate;
+pub mod fmt;
 pub mod grade;
 pub mod play;
 pub mod run;

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         .init();
     let result = match arguments.command {
         Command::Check(options) => commands::check::run(&options),
+        Command::Fmt(options) => commands::fmt::run(&options),
         Command::Run(options) => commands::run::run(&options),
         Command::Evaluate(options) => commands::evaluate::run(&options),
         Command::Play(options) => commands::play::run(&options),

@@ -148,7 +148,7 @@ impl Loaded {
 }
 
 /// Writes diagnostics to stderr.
-fn show(diagnostics: &[Diagnostic], sources: &Sources, format: Format) {
+pub fn show(diagnostics: &[Diagnostic], sources: &Sources, format: Format) {
     if diagnostics.is_empty() {
         return;
     }
