@@ -8,6 +8,7 @@ mod block;
 mod catalog;
 mod condition;
 mod diagnostic;
+pub mod graph;
 mod layout;
 mod overrides;
 mod parse;
