@@ -53,14 +53,14 @@ impl Graph {
             escape(&environment.name),
             escape(&environment.item)
         ));
-        line(format!("box[/\"sandbox<br/>{}\"/]", escape(&self.sandbox)));
+        line(format!("code[/\"sandbox<br/>{}\"/]", escape(&self.sandbox)));
         line(format!(
             "score{{{{\"reward {}<br/>{}<br/>{}\"}}}}",
             escape(&reward.name),
             escape(&reward.item),
             escape(&self.reward_words())
         ));
-        line("env --- box".to_owned());
+        line("env --- code".to_owned());
         line("env -.-> score".to_owned());
         for (at, tint) in TINTS.iter().enumerate().take(self.models.len()) {
             line(format!("classDef m{at} fill:{},stroke:{},color:#1b1f24", tint.fill, tint.line));

@@ -203,7 +203,7 @@ impl Graph {
                 seen[edge.from] += 1;
                 match (&edge.when, conditions[edge.from]) {
                     (Some(when), 1) => Some(format!("when {when}")),
-                    (Some(when), _) => Some(format!("{}. when {when}", seen[edge.from])),
+                    (Some(when), _) => Some(format!("{}: when {when}", seen[edge.from])),
                     (None, 0) => None,
                     (None, _) => Some("else".to_owned()),
                 }

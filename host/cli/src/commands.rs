@@ -3,6 +3,8 @@
 pub mod check;
 pub mod evaluate;
 pub mod grade;
+pub mod graph;
+pub mod plan;
 pub mod play;
 pub mod run;
 pub mod sandbox;
