@@ -365,7 +365,7 @@ impl<'g> Drawing<'g> {
     /// The label as far as there is room for it; what is cut is kept whole.
     fn fit(&mut self, from: usize, to: usize, label: &str, room: usize) -> String {
         if label.width() > room {
-            self.cut.push(format!("{} -> {} {label}", self.graph.title(from), self.graph.title(to)));
+            self.cut.push(format!("{} -> {}  {label}", self.graph.title(from), self.graph.title(to)));
         }
         shorten(label, room)
     }

@@ -8,7 +8,7 @@ mod show;
 use std::path::PathBuf;
 
 use mas_dsl::graph::Graph;
-use mas_dsl::workflow::{self, Lora, Rollout, Train, Workflow};
+use mas_dsl::workflow::{self, Lora, Rollout, SandboxBackend, Train, Workflow};
 use pl_model::{Config, Projection};
 use pl_trainer::memory as sums;
 use serde::Serialize;
@@ -81,9 +81,10 @@ struct Plugin {
 
 #[derive(Serialize)]
 struct Sandbox {
-    backend: String,
-    /// Whether the compile cache has the worker's code. None: the backend compiles nothing.
-    compiled: Option<bool>,
+    /// Backend and limits in words.
+    limits: String,
+    /// Whether the compile cache has the embedded Python. None: the backend has another one.
+    python_cached: Option<bool>,
 }
 
 #[derive(Serialize)]
@@ -126,7 +127,7 @@ struct Training {
 struct Checkpoints {
     /// Written in all.
     count: u64,
-    /// There in the end.
+    /// There in the end, at most: the best may be among the newest.
     kept: u64,
     /// None: not known before the models are here.
     bytes_each: Option<u64>,
@@ -176,7 +177,10 @@ impl Plan {
                     cached: loaded.plugins.was_cached(&plugin.name),
                 })
                 .collect(),
-            sandbox: Sandbox { compiled: Some(python_is_cached()), backend: graph.sandbox },
+            sandbox: Sandbox {
+                python_cached: (workflow.sandbox.backend == SandboxBackend::Wasm).then(python_is_cached),
+                limits: graph.sandbox,
+            },
             tasks: Tasks::of(loaded, &scenario.environment.name, &scenario.environment.tasks),
             models,
             policies,
@@ -186,14 +190,14 @@ impl Plan {
         }
     }
 
-    /// For programs: the fields of this struct, and `memory` in bytes by part, or null with `memory_unknown`.
+    /// For programs: the fields of this struct, and `memory` in bytes, or null with the reason in `memory_unknown`.
     pub fn json(&self) -> Value {
         let mut plan = json!(self);
         match &self.memory {
             Ok(memory) => {
-                let parts = memory.parts().iter().map(|(part, bytes)| ((*part).to_owned(), json!(bytes)));
-                plan["memory"] =
-                    Value::Object(parts.chain([("total".to_owned(), json!(memory.total()))]).collect());
+                let part = |(part, bytes): &(&str, u64)| json!({ "part": part, "bytes": bytes });
+                let parts: Vec<Value> = memory.parts().iter().map(part).collect();
+                plan["memory"] = json!({ "parts": parts, "total": memory.total() });
             }
             Err(why) => {
                 plan["memory"] = Value::Null;

@@ -99,12 +99,12 @@ impl Plan {
                 if plugin.cached { "from the compile cache" } else { "compiled for this plan, cached now" };
             plugins.line(format_args!("{:<wide$}  {place}, {cached}", plugin.name))?;
         }
-        let worker = match self.sandbox.compiled {
-            Some(true) => "its Python is in the compile cache",
-            Some(false) => "its Python will be compiled when the first program comes",
-            None => "it is no part of this program",
+        let python = match self.sandbox.python_cached {
+            Some(true) => ", its Python from the compile cache",
+            Some(false) => ", its Python is compiled when the first program comes",
+            None => "",
         };
-        part(f, "sandbox").line(format_args!("{}, {worker}", self.sandbox.backend))?;
+        part(f, "sandbox").line(format_args!("{}{python}", self.sandbox.limits))?;
         let mut tasks = part(f, "tasks");
         let rows = || std::iter::once(&self.tasks).chain(self.evaluations.iter().map(|one| &one.tasks));
         let wide = column(rows().map(|tasks| tasks.name.as_str()));
@@ -177,11 +177,11 @@ impl Checkpoints {
     fn words(&self) -> String {
         let disk = match self.bytes_each {
             Some(each) => {
-                format!(", about {} each, {} on disk in the end", Bytes(each), Bytes(each * self.kept))
+                format!(", about {} each, {} on disk", Bytes(each), Bytes(each * self.kept))
             }
             None => String::new(),
         };
-        format!("{} checkpoints, of which {} are kept{disk}", Count(self.count), self.kept)
+        format!("checkpoints {}, at most {} of them kept{disk}", Count(self.count), self.kept)
     }
 }
 
