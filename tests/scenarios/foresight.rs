@@ -36,7 +36,7 @@ fn foreseen(name: &str) -> (Value, Vec<Value>) {
             within(line, "tokens", &step["tokens"]);
         }
         for (_, policy) in line["policies"].as_object().unwrap() {
-            within(policy, "mini_batches", &step["optimizer_steps"]);
+            within(policy, "optimizer_steps", &step["optimizer_steps"]);
         }
     }
     for evaluation in plan["evaluations"].as_array().unwrap() {

@@ -137,10 +137,9 @@ impl Plan {
                 Count(step.completions),
                 Count(step.tokens)
             ))?;
-            lines.line(format_args!(
-                "{most} {} optimiser steps of each trained policy",
-                step.optimizer_steps
-            ))?;
+            let each = step.optimizer_steps;
+            let updates = if each == 1 { "step" } else { "steps" };
+            lines.line(format_args!("{most} {each} optimiser {updates} of each trained policy"))?;
         }
         let wide = column(self.evaluations.iter().map(|one| one.tasks.name.as_str()));
         let mut lines = part(f, "evaluate");
@@ -150,9 +149,10 @@ impl Plan {
                 (rounds, every) => format!("{rounds} times: at first, every {every} steps, in the end"),
             };
             let round = &one.round;
+            lines.line(format_args!("{:<wide$}  {when}", one.tasks.name))?;
             lines.line(format_args!(
-                "{:<wide$}  {when}; {} episodes, {most} {} completions, {} tokens a time",
-                one.tasks.name,
+                "{:<wide$}  {} episodes a time, {most} {} completions, {} sampled tokens",
+                "",
                 Count(round.episodes),
                 Count(round.completions),
                 Count(round.tokens)
