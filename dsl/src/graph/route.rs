@@ -3,7 +3,7 @@
 //! All lines that end at one spot share a track, so that they meet before its top; lines with other ends have
 //! tracks of their own wherever they would lie on each other.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::arrange::{Kind, Scene};
 
@@ -220,11 +220,10 @@ fn order(nets: &BTreeMap<Goal, Net>) -> Vec<Goal> {
     left.sort_by(|a, b| nets[a].span().0.total_cmp(&nets[b].span().0));
     let mut ready: Vec<Goal> = left.iter().rev().filter(|goal| waiting[goal] == 0).copied().collect();
     let mut ordered = Vec::with_capacity(left.len());
-    let mut done: std::collections::HashSet<Goal> = std::collections::HashSet::new();
+    let mut done: HashSet<Goal> = HashSet::new();
     let mut rest = left.into_iter();
-    loop {
-        // A ring has no right order: it is cut at its leftmost net.
-        let Some(goal) = ready.pop().or_else(|| rest.find(|goal| !done.contains(goal))) else { break };
+    // A ring has no right order: it is cut at its leftmost net.
+    while let Some(goal) = ready.pop().or_else(|| rest.find(|goal| !done.contains(goal))) {
         if !done.insert(goal) {
             continue;
         }

@@ -4,6 +4,8 @@
 //! two. Everything else leaves its box to the right and joins the rail of the box that it leads to; a crossing is
 //! `┼`, a rail is joined with `┤`. Where the screen has no room for one more rail, the name of the box stands instead.
 
+use std::collections::BTreeMap;
+
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::layers::layers;
@@ -433,8 +435,8 @@ impl<'g> Drawing<'g> {
     }
 
     /// A rail for each box that needs one, as far as there is room: short ones next to the boxes.
-    fn columns(&self, exits: &[Exit], most: usize) -> std::collections::BTreeMap<usize, usize> {
-        let mut spans: std::collections::BTreeMap<usize, (usize, usize)> = std::collections::BTreeMap::new();
+    fn columns(&self, exits: &[Exit], most: usize) -> BTreeMap<usize, usize> {
+        let mut spans: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
         for exit in exits {
             let (door, _) = self.doors[exit.to];
             let (top, low) = spans.entry(exit.to).or_insert((door, door));
@@ -443,7 +445,7 @@ impl<'g> Drawing<'g> {
         let mut spans: Vec<(usize, (usize, usize))> = spans.into_iter().collect();
         spans.sort_by_key(|(_, (top, low))| low - top);
         let mut taken: Vec<Vec<(usize, usize)>> = vec![Vec::new(); most];
-        let mut columns = std::collections::BTreeMap::new();
+        let mut columns = BTreeMap::new();
         for (to, (top, low)) in spans {
             let free = |spans: &Vec<(usize, usize)>| spans.iter().all(|(t, l)| *l < top || low < *t);
             if let Some(at) = taken.iter().position(free) {
