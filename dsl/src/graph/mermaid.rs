@@ -1,4 +1,4 @@
-//! Mermaid: text that documentation sites and code forges draw.
+//! Mermaid: text that documentation sites and code forges draw, as long as it has fewer than 500 edges.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -312,10 +312,13 @@ impl Training {
                 Rollout::Tree => "trees",
                 Rollout::Flat => "episodes",
             },
-            completions: steps * step.completions,
-            tokens: steps * step.tokens,
+            completions: steps.saturating_mul(step.completions),
+            tokens: steps.saturating_mul(step.tokens),
             step,
-            evaluation_tokens: evaluations.iter().map(|one| one.rounds * one.round.tokens).sum(),
+            evaluation_tokens: evaluations
+                .iter()
+                .map(|one| one.rounds.saturating_mul(one.round.tokens))
+                .sum(),
             checkpoints: Checkpoints {
                 count: counts::checkpoints(train),
                 kept: counts::kept(train, scored),

@@ -48,18 +48,19 @@ impl Step {
     /// A step of this training.
     pub fn of(train: &Train, episode: &Episode) -> Step {
         let (tasks, samples) = (u64::from(train.tasks_per_step), u64::from(train.samples));
-        let completions = tasks * samples * episode.completions;
+        let all = tasks.saturating_mul(samples);
+        let completions = all.saturating_mul(episode.completions);
         // Trees of a task are one, so that its groups are the stops of one way. Flat episodes may go different ways.
         let (episodes, groups) = match train.rollout {
-            Rollout::Tree => (tasks, tasks * episode.completions),
-            Rollout::Flat => (tasks * samples, (tasks * episode.turns).min(completions)),
+            Rollout::Tree => (tasks, tasks.saturating_mul(episode.completions)),
+            Rollout::Flat => (all, tasks.saturating_mul(episode.turns).min(completions)),
         };
         Step {
             tasks,
             episodes,
             groups,
             completions,
-            tokens: tasks * samples * episode.tokens,
+            tokens: all.saturating_mul(episode.tokens),
             optimizer_steps: u64::from(train.epochs) * u64::from(train.mini_batches),
         }
     }
@@ -78,12 +79,12 @@ impl Round {
     /// Of at most `limit` of the tasks, of which there are `records` where that is known.
     pub fn of(limit: u32, records: Option<u64>, samples: u32, episode: &Episode) -> Round {
         let tasks = records.map_or(u64::from(limit), |records| records.min(u64::from(limit)));
-        let episodes = tasks * u64::from(samples);
+        let episodes = tasks.saturating_mul(u64::from(samples));
         Round {
             tasks,
             episodes,
-            completions: episodes * episode.completions,
-            tokens: episodes * episode.tokens,
+            completions: episodes.saturating_mul(episode.completions),
+            tokens: episodes.saturating_mul(episode.tokens),
         }
     }
 }
@@ -249,6 +250,29 @@ mod tests {
     fn an_agent_in_several_nodes_comes_no_more_often_than_it_may() {
         // [0] -> [0, 1] -> [0]: three visits of the first but for `max`.
         assert_eq!(longest(&turns(1, &[(&[0], &[1]), (&[0, 1], &[])])), (2, 110, 2));
+    }
+
+    #[test]
+    fn samples_of_a_tree_are_candidates_and_flat_ones_episodes() {
+        let mut train: Train = serde_json::from_value(serde_json::json!({
+            "algorithm": "at_grpo", "rollout": "tree", "samples": 4, "tasks_per_step": 3, "steps": 25,
+            "schedule": "sync", "learning_rate": 1e-4, "lr_schedule": "constant", "warmup": 0,
+            "weight_decay": 0.0, "max_grad_norm": 1.0, "epochs": 2, "mini_batches": 3, "clip_low": 0.2,
+            "clip_high": 0.2, "dual_clip": 0.0, "normalize": true, "shuffle_rewards": false,
+            "token_budget": 1024, "gradient_checkpointing": false, "checkpoint_every": 10,
+            "keep_checkpoints": 2, "episodes": 8,
+        }))
+        .unwrap();
+        // Two branches behind one agent: one way has two stops, all ways have three.
+        let episode = Episode { completions: 2, tokens: 30, turns: 3 };
+        let tree = Step::of(&train, &episode);
+        assert_eq!((tree.episodes, tree.groups, tree.completions, tree.tokens), (3, 6, 24, 360));
+        assert_eq!(tree.optimizer_steps, 6);
+        train.rollout = Rollout::Flat;
+        let flat = Step::of(&train, &episode);
+        assert_eq!((flat.episodes, flat.groups, flat.completions, flat.tokens), (12, 9, 24, 360));
+        // After steps 10, 20 and 25; the best of them may be the first.
+        assert_eq!((checkpoints(&train), kept(&train, false), kept(&train, true)), (3, 2, 3));
     }
 
     #[test]
