@@ -95,7 +95,7 @@ fn read_mas(text: &str) {
 
 fn check_mas(source: &Source) {
     let checked = mas_dsl::check(black_box(source), &[], &Shelf);
-    assert!(checked.workflow.is_some(), "{}", mas_dsl::render::short(&checked.diagnostics, source));
+    assert!(checked.workflow.is_some(), "{}", mas_dsl::render::short(&checked.diagnostics, &checked.sources));
 }
 
 fn format_mas(text: &str) {

@@ -14,6 +14,7 @@ mod evaluate;
 mod expand;
 mod format;
 pub mod functions;
+pub mod graph;
 mod layout;
 mod logic;
 pub mod names;

@@ -44,7 +44,7 @@ fn every_case_has_its_form() {
         for source in workflows(&folder("tests/format")) {
             let shown = match format(&source.text) {
                 Ok(formatted) => formatted,
-                Err(diagnostics) => render::human(&diagnostics, &source, false),
+                Err(diagnostics) => render::human(&diagnostics, &source.clone().into(), false),
             };
             insta::assert_snapshot!(source.name.trim_end_matches(".mas"), shown);
         }

@@ -20,6 +20,10 @@ pub enum Command {
     Check(Check),
     /// Write workflow files the one way: indentation, alignment, line breaks
     Fmt(Fmt),
+    /// Say what a run would do: models, memory, tasks, completions, checkpoints
+    Plan(Plan),
+    /// Draw a workflow: agents, policies, the graph of turns
+    Graph(Graph),
     /// Train the policies of a workflow
     Run(Run),
     /// Measure a team on tasks kept apart
@@ -119,6 +123,50 @@ pub struct Fmt {
     /// Write nothing, but show what differs; exit code 1 if anything does
     #[arg(long)]
     pub check: bool,
+}
+
+#[derive(Args)]
+pub struct Plan {
+    #[command(flatten)]
+    pub source: Source,
+    /// Where tensors would live
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub device: DeviceChoice,
+    /// The plan as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Graph {
+    #[command(flatten)]
+    pub source: Source,
+    #[arg(long, value_enum, default_value_t = Picture::Terminal)]
+    pub format: Picture,
+    /// Write to this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Columns of the terminal form [default: the terminal's, or 100]
+    #[arg(long, value_name = "COLUMNS")]
+    pub width: Option<usize>,
+    /// Draw the terminal form with ASCII alone
+    #[arg(long)]
+    pub ascii: bool,
+}
+
+/// How a workflow is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Picture {
+    /// Boxes and lines of text
+    Terminal,
+    /// A Mermaid flowchart
+    Mermaid,
+    /// Graphviz
+    Dot,
+    /// Nodes and edges for programs
+    Json,
+    /// A drawing on its own
+    Svg,
 }
 
 #[derive(Args)]

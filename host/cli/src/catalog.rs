@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,8 @@ pub struct Plugins {
     /// Where paths in the workflow start from.
     folder: PathBuf,
     loaded: RefCell<BTreeMap<String, Plugin>>,
+    /// Those that had to be compiled first.
+    compiled: RefCell<BTreeSet<String>>,
 }
 
 impl Plugins {
@@ -36,6 +38,7 @@ impl Plugins {
             runtime: runtime.clone(),
             folder: folder.to_path_buf(),
             loaded: RefCell::default(),
+            compiled: RefCell::default(),
         })
     }
 
@@ -63,11 +66,24 @@ impl Plugins {
                 Cow::Owned(std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?)
             }
         };
+        if !self.engine.is_cached(&bytes) {
+            self.compiled.borrow_mut().insert(wanted.name.clone());
+        }
         self.runtime.block_on(Plugin::load(&self.engine, spec, &bytes)).map_err(|error| match error {
             // Whoever asks names the plugin.
             pl_plugin::Error::Load { source, .. } => source.to_string(),
             other => other.to_string(),
         })
+    }
+
+    /// Whether a loaded plugin came from the compile cache.
+    pub fn was_cached(&self, name: &str) -> bool {
+        !self.compiled.borrow().contains(name)
+    }
+
+    /// Where a plugin lies; none for the built-in one.
+    pub fn place(&self, wanted: &Wanted) -> Option<PathBuf> {
+        wanted.path.as_ref().and_then(|path| places::plugin(&self.folder, path).ok())
     }
 
     /// Hash of each loaded plugin by name.

@@ -4,6 +4,8 @@ pub mod check;
 pub mod evaluate;
 pub mod fmt;
 pub mod grade;
+pub mod graph;
+pub mod plan;
 pub mod play;
 pub mod run;
 pub mod sandbox;

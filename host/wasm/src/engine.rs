@@ -184,6 +184,11 @@ impl Engine {
         Ok(Component::new(compiled, hash))
     }
 
+    /// Whether the cache has a component's code, so that loading it takes no time of the compiler.
+    pub fn is_cached(&self, bytes: &[u8]) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.has(&blake3::hash(bytes)))
+    }
+
     /// A note kept beside a component's compiled code, such as what it said of itself. None where there is no
     /// cache or no such note.
     pub fn note(&self, component: &Component, kind: &str) -> Option<Vec<u8>> {

@@ -159,7 +159,7 @@ impl Stored {
 }
 
 /// runs/NAME, or the first of runs/NAME-2, runs/NAME-3, … that is free.
-fn free_folder(name: &str) -> PathBuf {
+pub fn free_folder(name: &str) -> PathBuf {
     let numbered = (2u32..).map(|n| PathBuf::from(format!("runs/{name}-{n}")));
     std::iter::once(PathBuf::from(format!("runs/{name}")))
         .chain(numbered)

@@ -39,11 +39,20 @@ impl LazyPython {
     }
 }
 
+fn engine() -> Result<Engine, String> {
+    let cache = places::cache().map_err(|_| "there is no cache folder".to_owned())?.join("compiled");
+    Engine::new(EngineConfig::workers().cache_dir(cache)).map_err(|e| e.to_string())
+}
+
+/// Whether the Python worker is in the compile cache.
+pub fn python_is_cached() -> bool {
+    engine().is_ok_and(|engine| engine.is_cached(PYTHON))
+}
+
 async fn start(limits: SandboxLimits) -> Result<PythonWorkers, String> {
     let load = move || {
-        let cache = places::cache().map_err(|_| "there is no cache folder".to_owned())?.join("compiled");
+        let engine = engine()?;
         let spinner = progress::spinner("loading the Python worker (compiled once, then cached)");
-        let engine = Engine::new(EngineConfig::workers().cache_dir(cache)).map_err(|e| e.to_string())?;
         let workers = PythonWorkers::new(&engine, PYTHON, limits).map_err(|e| e.to_string());
         spinner.finish_and_clear();
         workers
