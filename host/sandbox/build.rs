@@ -9,7 +9,8 @@ fn main() {
     let out = PathBuf::from(std::env::var("OUT_DIR").unwrap_or_default());
     let target = std::env::var("TARGET").unwrap_or_default();
     let supervisor = out.join("pl-supervisor");
-    let built = if target.contains("linux") { build(&out, &target) } else { Err("containers run Linux".to_owned()) };
+    let built =
+        if target.contains("linux") { build(&out, &target) } else { Err("containers run Linux".to_owned()) };
     let copied = built.and_then(|built| std::fs::copy(built, &supervisor).map_err(|error| error.to_string()));
     if let Err(reason) = copied {
         println!("cargo:warning=the docker backend is left out, as its supervisor can't be built: {reason}");

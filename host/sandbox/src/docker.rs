@@ -133,9 +133,9 @@ impl DockerWorkers {
             Err(verdict) => return verdict,
         };
         self.pool.take(errand);
-        verdict.await.unwrap_or_else(|_| {
-            Verdict::of_sandbox(Ending::LostWorker, "sandbox: it has shut down\n", false)
-        })
+        verdict
+            .await
+            .unwrap_or_else(|_| Verdict::of_sandbox(Ending::LostWorker, "sandbox: it has shut down\n", false))
     }
 
     /// Removes the containers and waits until they are gone.

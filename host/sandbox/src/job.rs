@@ -133,8 +133,8 @@ impl Verdict {
 /// What was printed, as text; where it was `cut`, with a mark at its end.
 pub(crate) fn printed(bytes: Vec<u8>, cut: bool) -> String {
     let kept = bytes.len();
-    let mut text =
-        String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    let mut text = String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     if cut {
         if !text.ends_with('\n') {
             text.push('\n');

@@ -7,9 +7,7 @@ mod engine;
 use std::time::{Duration, Instant};
 
 use engine::{Engine, python};
-use pl_sandbox::{
-    DockerSettings, DockerWorkers, Ending, File, Job, Sandbox, SandboxLimits, Usage, Verdict,
-};
+use pl_sandbox::{DockerSettings, DockerWorkers, Ending, File, Job, Sandbox, SandboxLimits, Usage, Verdict};
 
 /// One engine for all: to start one takes longer than every test here.
 #[tokio::test(flavor = "multi_thread")]
@@ -59,7 +57,10 @@ async fn verdicts(engine: &Engine) {
 
     let (ending, exit, _, stderr) = end("def f():\n    return 1 / 0\nf()").await;
     assert_eq!((ending, exit), (Ending::Error, Some(1)));
-    assert!(stderr.contains("line 2, in f") && stderr.ends_with("ZeroDivisionError: division by zero\n"), "{stderr}");
+    assert!(
+        stderr.contains("line 2, in f") && stderr.ends_with("ZeroDivisionError: division by zero\n"),
+        "{stderr}"
+    );
 
     let (ending, exit, stdout, stderr) = end("print('before', flush=True)\nwhile True: pass").await;
     assert_eq!((ending, exit, stdout.as_str()), (Ending::Timeout, None, "before\n"));
@@ -83,17 +84,23 @@ async fn verdicts(engine: &Engine) {
     assert_eq!(end("import os; os.write(1, b'\\xff\\x00ok')").await.2, "\u{fffd}\0ok");
     let verdict = workers.run(python("x = bytearray(30 << 20)\nimport time; time.sleep(0.2)")).await;
     assert!(verdict.usage.time > Duration::from_millis(200), "{:?}", verdict.usage);
-    assert!(verdict.usage.memory.is_some_and(|peak| peak > 30 << 20 && peak < 60 << 20), "{:?}", verdict.usage);
+    assert!(
+        verdict.usage.memory.is_some_and(|peak| peak > 30 << 20 && peak < 60 << 20),
+        "{:?}",
+        verdict.usage
+    );
     workers.shut_down().await;
 }
 
 async fn languages_files_and_cases(engine: &Engine) {
     let workers = start(engine.settings()).await;
-    let shell = Job { language: "shell".to_owned(), source: "read x; echo got $x".to_owned(), ..Job::default() };
+    let shell =
+        Job { language: "shell".to_owned(), source: "read x; echo got $x".to_owned(), ..Job::default() };
     assert_eq!(run(&workers, Job { stdin: "a b\n".to_owned(), ..shell }).await, printed("got a b\n"));
 
     let line = ["sh", "-c", "sed s/a/b/ {file}"].map(str::to_owned).to_vec();
-    let other = Job { language: "text".to_owned(), source: "banana\n".to_owned(), run: line, ..Job::default() };
+    let other =
+        Job { language: "text".to_owned(), source: "banana\n".to_owned(), run: line, ..Job::default() };
     assert_eq!(run(&workers, other.clone()).await, printed("bbnana\n"));
     let unknown = run(&workers, Job { run: Vec::new(), ..other }).await;
     assert!(unknown.stderr.contains("does not know how to run \"text\""), "{unknown:?}");
@@ -130,7 +137,8 @@ async fn languages_files_and_cases(engine: &Engine) {
     assert_eq!((broken.ending, broken.exit, broken.cases.len()), (Ending::Error, Some(2), 3));
     assert_eq!(broken.stderr, "no\nsandbox: it was not run, as it does not compile\n");
 
-    let job = Job { cases: ["1", "0", "2"].map(str::to_owned).to_vec(), ..python("print(1 // int(input()))") };
+    let job =
+        Job { cases: ["1", "0", "2"].map(str::to_owned).to_vec(), ..python("print(1 // int(input()))") };
     let verdict = run(&workers, job).await;
     let endings: Vec<Ending> = verdict.cases.iter().map(|case| case.ending).collect();
     assert_eq!(endings, [Ending::Ok, Ending::Error, Ending::Ok]);
@@ -180,16 +188,14 @@ async fn limits_are_those_of_the_settings(engine: &Engine) {
     let containers = engine.containers();
     assert_eq!(containers.len(), 2);
     let format = "{{.HostConfig.PidsLimit}} {{.HostConfig.NanoCpus}} {{.HostConfig.NetworkMode}} \
-                  {{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} {{.HostConfig.CapAdd}} \
+                  {{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} \
                   {{.HostConfig.SecurityOpt}} {{.HostConfig.Privileged}} {{.HostConfig.LogConfig.Type}}";
     assert_eq!(
         engine.docker(&["inspect", "--format", format, &containers[0]]),
-        "21 500000000 none true [ALL] [] [no-new-privileges] false none"
+        "21 500000000 none true [ALL] [no-new-privileges] false none"
     );
-    let users: Vec<String> = containers
-        .iter()
-        .map(|id| engine.docker(&["inspect", "--format", "{{.Config.User}}", id]))
-        .collect();
+    let users: Vec<String> =
+        containers.iter().map(|id| engine.docker(&["inspect", "--format", "{{.Config.User}}", id])).collect();
     assert!(users[0] != users[1] && !users.iter().any(|user| user.starts_with('0')), "{users:?}");
     workers.shut_down().await;
     assert_eq!(engine.containers(), Vec::<String>::new());
@@ -252,7 +258,8 @@ async fn an_engine_that_fails_is_left_out(engine: &Engine) {
 }
 
 async fn what_is_missing_is_said(engine: &Engine) {
-    let check = async |settings: DockerSettings| DockerWorkers::check(&settings).await.unwrap_err().to_string();
+    let check =
+        async |settings: DockerSettings| DockerWorkers::check(&settings).await.unwrap_err().to_string();
     let absent = DockerSettings { image: "nothing:1".to_owned(), ..engine.settings() };
     let message = check(absent).await;
     assert!(message.contains("has no image \"nothing:1\"; make it with `pl-host sandbox image"), "{message}");
@@ -303,6 +310,10 @@ async fn a_restart_loses_no_job(engine: &mut Engine) {
     tokio::task::block_in_place(|| engine.restart());
     let verdicts = running.await.unwrap();
     for (n, verdict) in verdicts.iter().enumerate() {
-        assert_eq!((verdict.ending, verdict.stdout.as_str()), (Ending::Ok, format!("{n}\n").as_str()), "{verdict:?}");
+        assert_eq!(
+            (verdict.ending, verdict.stdout.as_str()),
+            (Ending::Ok, format!("{n}\n").as_str()),
+            "{verdict:?}"
+        );
     }
 }

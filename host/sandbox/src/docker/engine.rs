@@ -116,7 +116,8 @@ impl Engine {
 
     async fn connect(&self) -> Result<Docker, String> {
         let said = |error: bollard::errors::Error| self.unreachable(&error.to_string());
-        let docker = connect(&self.endpoint, self.certificates.as_deref()).map_err(|e| self.unreachable(&e))?;
+        let docker =
+            connect(&self.endpoint, self.certificates.as_deref()).map_err(|e| self.unreachable(&e))?;
         docker.negotiate_version().await.map_err(said)
     }
 
@@ -183,7 +184,8 @@ impl Engine {
     /// Makes a container that is not started yet, and returns its id.
     pub async fn create(&self, number: u32) -> Result<String, String> {
         let docker = self.docker().await?;
-        let image = self.ready_image.get_or_try_init(|| image::with_supervisor(docker, self, &self.settings)).await?;
+        let image =
+            self.ready_image.get_or_try_init(|| image::with_supervisor(docker, self, &self.settings)).await?;
         let created = docker.create_container(None, self.container(image, number)).await;
         let created = match created {
             // Somebody removed our image meanwhile.
@@ -200,7 +202,8 @@ impl Engine {
         let DockerSettings { limits, pids, cpus, .. } = &self.settings;
         let memory = i64::try_from(limits.memory + 2 * limits.output + OVERHEAD).unwrap_or(i64::MAX);
         // Programs may be compiled in the working folder, and nowhere else.
-        let folder = |more: &str| format!("rw,nosuid,nodev,{more},size={},mode=1777,nr_inodes=16384", limits.memory);
+        let folder =
+            |more: &str| format!("rw,nosuid,nodev,{more},size={},mode=1777,nr_inodes=16384", limits.memory);
         let tmpfs = [("/work", folder("exec")), ("/tmp", folder("noexec"))];
         let user = user(number);
         let host = HostConfig {
@@ -264,7 +267,8 @@ fn connect(endpoint: &str, certificates: Option<&Path>) -> Result<Docker, String
         Some("https") => {
             let folder = certificates.map(Path::to_path_buf).or_else(usual_certificates);
             let folder = folder.ok_or("no folder of certificates is known: set `certificates`")?;
-            let [key, certificate, authority] = ["key.pem", "cert.pem", "ca.pem"].map(|file| folder.join(file));
+            let [key, certificate, authority] =
+                ["key.pem", "cert.pem", "ca.pem"].map(|file| folder.join(file));
             for file in [&key, &certificate, &authority] {
                 if !file.is_file() {
                     return Err(format!("{} is missing", file.display()));

@@ -21,14 +21,10 @@ pub struct Errand {
 
 impl Errand {
     /// The errand and where its verdict will come; or the verdict at once, where the job can't be run.
-    pub fn new(
-        job: &Job,
-        settings: &DockerSettings,
-    ) -> Result<(Self, oneshot::Receiver<Verdict>), Verdict> {
+    pub fn new(job: &Job, settings: &DockerSettings) -> Result<(Self, oneshot::Receiver<Verdict>), Verdict> {
         let (verdict, receiver) = oneshot::channel();
-        let task = task(job, settings).map_err(|reason| {
-            Verdict::of_sandbox(Ending::Error, format!("sandbox: {reason}\n"), true)
-        })?;
+        let task = task(job, settings)
+            .map_err(|reason| Verdict::of_sandbox(Ending::Error, format!("sandbox: {reason}\n"), true))?;
         Ok((Self { task, many: !job.cases.is_empty(), lost: None, verdict }, receiver))
     }
 
@@ -57,12 +53,14 @@ fn task(job: &Job, settings: &DockerSettings) -> Result<Task, String> {
             job.language
         ));
     };
-    let bytes: u64 = job.files.iter().map(|file| file.bytes.len() as u64).sum::<u64>() + job.source.len() as u64;
+    let bytes: u64 =
+        job.files.iter().map(|file| file.bytes.len() as u64).sum::<u64>() + job.source.len() as u64;
     if bytes > settings.limits.memory {
         return Err(format!("its files take {bytes} bytes, and it may have {}", settings.limits.memory));
     }
     let filled = |line: &[String]| line.iter().map(|part| part.replace("{file}", file)).collect();
-    let entry = |path: &str, bytes: &[u8]| Entry { path: path.to_owned(), bytes: bytes.to_vec(), executable: false };
+    let entry =
+        |path: &str, bytes: &[u8]| Entry { path: path.to_owned(), bytes: bytes.to_vec(), executable: false };
     let files = job.files.iter().map(|file| entry(&file.path, &file.bytes));
     let cases = if job.cases.is_empty() { std::slice::from_ref(&job.stdin) } else { &job.cases };
     Ok(Task {

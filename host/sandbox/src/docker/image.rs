@@ -93,8 +93,11 @@ async fn commit(docker: &Docker, container: &str, base: &str, tag: &str) -> Resu
     let options =
         CommitContainerOptionsBuilder::default().container(container).repo(REPOSITORY).tag(tag).build();
     // Without the label of the container, so that the image's containers are not taken for it.
-    let labels = HashMap::from([(BASE.to_owned(), base.to_owned()), (leftovers::LABEL.to_owned(), String::new())]);
-    docker.commit_container(options, ContainerConfig { labels: Some(labels), ..ContainerConfig::default() }).await?;
+    let labels =
+        HashMap::from([(BASE.to_owned(), base.to_owned()), (leftovers::LABEL.to_owned(), String::new())]);
+    docker
+        .commit_container(options, ContainerConfig { labels: Some(labels), ..ContainerConfig::default() })
+        .await?;
     Ok(())
 }
 
@@ -158,7 +161,9 @@ pub async fn make(
 }
 
 /// A file in pieces, read as they are sent.
-fn chunks(path: &Path) -> std::io::Result<impl futures::Stream<Item = std::io::Result<Bytes>> + Send + 'static> {
+fn chunks(
+    path: &Path,
+) -> std::io::Result<impl futures::Stream<Item = std::io::Result<Bytes>> + Send + 'static> {
     let file = std::fs::File::open(path)?;
     Ok(futures::stream::try_unfold(file, |mut file| async move {
         let mut chunk = vec![0; 1 << 20];

@@ -107,19 +107,18 @@ impl Pool {
     /// One container after the other, until the pool closes.
     async fn keep(self: Arc<Self>, first: Option<(Worker, usize)>) {
         let mut closing = self.closing.subscribe();
+        let mut removals = JoinSet::new();
         let mut next = first;
         while !*closing.borrow() {
             let (mut worker, at) = match next.take() {
                 Some(worker) => worker,
-                None => tokio::select! {
-                    started = self.container() => match started {
-                        Ok(worker) => worker,
-                        Err(reason) => {
-                            self.doubt(&reason);
-                            continue;
-                        }
-                    },
-                    _ = closing.changed() => return,
+                // To the end, though the pool may close meanwhile: a container that is half made would stay.
+                None => match self.container().await {
+                    Ok(worker) => worker,
+                    Err(reason) => {
+                        self.doubt(&reason);
+                        continue;
+                    }
                 },
             };
             let place = Worker::place(&self.engines, at);
@@ -129,13 +128,11 @@ impl Pool {
             };
             tracing::debug!(jobs = worker.served, reason, "replacing a container");
             drop(place);
-            if *closing.borrow() {
-                worker.remove().await;
-            } else {
-                // The next one need not wait for the engine to tidy up.
-                tokio::spawn(worker.remove());
-            }
+            // The next one need not wait for the engine to tidy up.
+            removals.spawn(worker.remove());
+            while removals.try_join_next().is_some() {}
         }
+        while removals.join_next().await.is_some() {}
     }
 
     /// Serves jobs until the container has to go, for the reason that is returned.

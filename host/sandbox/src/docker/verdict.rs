@@ -40,7 +40,9 @@ fn of_run(run: Run, limits: &SandboxLimits) -> Verdict {
             let (ending, note) = match end {
                 // Whatever a program does when it gets no memory or no process, that is why.
                 _ if memory => (Ending::Memory, Some(too_much_memory(limits))),
-                _ if processes => (Ending::ProcessLimit, Some("it started more processes than it may".to_owned())),
+                _ if processes => {
+                    (Ending::ProcessLimit, Some("it started more processes than it may".to_owned()))
+                }
                 End::TimedOut => (Ending::Timeout, Some(too_long(limits))),
                 End::Flooded => (Ending::OutputLimit, Some(too_much_output(limits))),
                 End::Refused(reason) => (Ending::Error, Some(reason.clone())),

@@ -50,7 +50,8 @@ impl Worker {
             Ok(AttachContainerResults { input, output }) => {
                 let engines = Arc::clone(engines);
                 let heard = BytesMut::new();
-                let mut worker = Worker { engines, at, id: id.clone(), input, output, heard, longest, served: 0 };
+                let mut worker =
+                    Worker { engines, at, id: id.clone(), input, output, heard, longest, served: 0 };
                 worker.hear_ready().await.map(|()| worker)
             }
             Err(error) => Err(error.to_string()),

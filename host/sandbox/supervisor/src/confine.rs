@@ -27,7 +27,8 @@ pub fn this_process() -> Result<(), String> {
         libc::signal(libc::SIGBUS, libc::SIG_DFL);
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         let files = libc::rlimit { rlim_cur: 1024, rlim_max: 1024 };
-        if libc::setrlimit(libc::RLIMIT_CORE, &none) != 0 || libc::setrlimit(libc::RLIMIT_NOFILE, &files) != 0 {
+        if libc::setrlimit(libc::RLIMIT_CORE, &none) != 0 || libc::setrlimit(libc::RLIMIT_NOFILE, &files) != 0
+        {
             return Err(failed("it can't limit files"));
         }
     }
@@ -43,7 +44,8 @@ pub fn check(folders: &[PathBuf]) -> Result<(), String> {
     }
     let status = read("/proc/self/status")?;
     let capable = status.lines().any(|line| {
-        line.starts_with("Cap") && line.split('\t').nth(1).is_none_or(|set| set.contains(|digit| digit != '0'))
+        line.starts_with("Cap")
+            && line.split('\t').nth(1).is_none_or(|set| set.contains(|digit| digit != '0'))
     });
     if capable {
         return Err("it has capabilities".to_owned());

@@ -23,10 +23,7 @@ impl Counters {
                 &["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"],
                 "oom_kill",
             ),
-            processes: Count::open(
-                &["/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events"],
-                "max",
-            ),
+            processes: Count::open(&["/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events"], "max"),
         }
     }
 

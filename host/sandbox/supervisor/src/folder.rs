@@ -25,7 +25,13 @@ pub fn fill(work: &Path, files: &[Entry]) -> Result<(), String> {
             }
             let mode = if file.executable { 0o755 } else { 0o644 };
             // A second file of the same path replaces the first one.
-            OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&path)?.write_all(&file.bytes)
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(mode)
+                .open(&path)?
+                .write_all(&file.bytes)
         };
         write().map_err(|error| format!("the file {:?} can't be written: {error}", file.path))?;
     }
@@ -47,7 +53,8 @@ pub fn read_all(work: &Path, most: u64) -> Result<Vec<Entry>, String> {
             if kind.is_dir() {
                 folders.push(path);
             } else if kind.is_file() {
-                let file = read(work, path, left).ok_or_else(|| format!("the compiler wrote more than {most} bytes"))?;
+                let file = read(work, path, left)
+                    .ok_or_else(|| format!("the compiler wrote more than {most} bytes"))?;
                 left -= file.bytes.len() as u64;
                 found.push(file);
             }
@@ -82,7 +89,8 @@ fn read(work: &Path, path: String, most: u64) -> Option<Entry> {
             return None;
         }
     }
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&place).ok()?;
+    let file =
+        OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&place).ok()?;
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes).ok()?;
     if bytes.len() as u64 > most {
@@ -132,7 +140,8 @@ fn to_the_top(from: &Path, top: &Path, moved: &mut u64) -> std::io::Result<()> {
         *moved += 1;
         match fs::rename(from, top.join(format!(".moved-{moved}"))) {
             // The program had the same idea.
-            Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::NotADirectory) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::NotADirectory) => {
+            }
             result => return result,
         }
     }

@@ -6,8 +6,8 @@
 
 mod wire;
 
-pub use wire::{read_frame, write_frame};
 use wire::{Reader, Writer};
+pub use wire::{read_frame, write_frame};
 
 /// What a container is asked to do: one program, run once per case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -201,14 +201,10 @@ mod tests {
             kept: 9,
         };
         assert_eq!(Task::decode(&task.encode()), Some(task));
-        let run = |end| Run { end, stdout: b"x".to_vec(), files: vec![entry()], memory: true, ..Run::default() };
-        let ends = [
-            End::Exited(-1),
-            End::Signalled(9),
-            End::TimedOut,
-            End::Flooded,
-            End::Refused("no".into()),
-        ];
+        let run =
+            |end| Run { end, stdout: b"x".to_vec(), files: vec![entry()], memory: true, ..Run::default() };
+        let ends =
+            [End::Exited(-1), End::Signalled(9), End::TimedOut, End::Flooded, End::Refused("no".into())];
         let runs = ends.map(|end| Message::Ran(Box::new(run(end))));
         let others = [Message::Ready(None), Message::Ready(Some("why".into())), Message::Clean(None)];
         for message in runs.into_iter().chain(others) {

@@ -40,7 +40,10 @@ pub fn run(program: &Program<'_>, children: &Children) -> Result<Run> {
         Ok(child) => child,
         Err(error) => {
             let name = program.command.first().map_or("", String::as_str);
-            return Ok(Run { end: End::Refused(format!("{name} can't be started: {error}")), ..Run::default() });
+            return Ok(Run {
+                end: End::Refused(format!("{name} can't be started: {error}")),
+                ..Run::default()
+            });
         }
     };
     let pid = child.id().cast_signed();
@@ -68,7 +71,8 @@ pub fn run(program: &Program<'_>, children: &Children) -> Result<Run> {
         if let Some(end) = ended {
             break end;
         }
-        let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
+        let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+        else {
             break End::TimedOut;
         };
         wait(children, stdin.as_ref().map(|(pipe, _)| pipe), [&stdout, &stderr], left);
@@ -141,7 +145,8 @@ fn feed((mut pipe, mut left): (ChildStdin, &[u8])) -> Option<(ChildStdin, &[u8])
 /// Waits until something happens or the time is over. Where the host is gone, this process ends.
 fn wait(children: &Children, stdin: Option<&ChildStdin>, printed: [&Printed; 2], left: Duration) {
     let watch = |fd: Option<RawFd>, events| libc::pollfd { fd: fd.unwrap_or(-1), events, revents: 0 };
-    let [stdout, stderr] = printed.map(|one| watch(one.from.as_ref().map(|pipe| pipe.as_raw_fd()), libc::POLLIN));
+    let [stdout, stderr] =
+        printed.map(|one| watch(one.from.as_ref().map(|pipe| pipe.as_raw_fd()), libc::POLLIN));
     let mut watched = [
         watch(Some(libc::STDIN_FILENO), 0),
         watch(Some(children.fd()), libc::POLLIN),

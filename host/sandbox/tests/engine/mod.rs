@@ -54,7 +54,11 @@ impl Engine {
     /// Two workers on this engine.
     pub fn settings(&self) -> DockerSettings {
         DockerSettings {
-            limits: SandboxLimits { workers: 2, timeout: Duration::from_secs(10), ..SandboxLimits::default() },
+            limits: SandboxLimits {
+                workers: 2,
+                timeout: Duration::from_secs(10),
+                ..SandboxLimits::default()
+            },
             image: IMAGE.to_owned(),
             endpoints: vec![self.endpoint()],
             ..DockerSettings::default()
@@ -94,7 +98,9 @@ impl Engine {
 
     fn wait(&self) {
         let started = Instant::now();
-        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() || self.docker(&["version"]).is_empty() {
+        while std::os::unix::net::UnixStream::connect(self.socket()).is_err()
+            || self.docker(&["version"]).is_empty()
+        {
             assert!(started.elapsed() < Duration::from_secs(60), "dockerd: see {}", self.folder.display());
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -132,7 +138,9 @@ fn root_fs() -> PathBuf {
     if !archive.is_file() {
         let folder = archive.with_extension("partial");
         let _ = std::fs::remove_dir_all(&folder);
-        run(Command::new("debootstrap").args(["--variant=minbase", "--include=python3", "bookworm"]).arg(&folder));
+        run(Command::new("debootstrap")
+            .args(["--variant=minbase", "--include=python3", "bookworm"])
+            .arg(&folder));
         let partial = archive.with_extension("partial.tar");
         run(Command::new("tar").arg("-C").arg(&folder).arg("-cf").arg(&partial).arg("."));
         std::fs::rename(partial, &archive).unwrap();

@@ -157,7 +157,12 @@ impl Filter {
     fn when(&mut self, comparison: u32, value: u32, body: impl FnOnce(&mut Filter) -> &mut Filter) {
         let length = self.inner(body);
         let at = self.code.len() - usize::from(length);
-        let jump = sock_filter { code: (libc::BPF_JMP | comparison | libc::BPF_K) as u16, jt: 0, jf: length, k: value };
+        let jump = sock_filter {
+            code: (libc::BPF_JMP | comparison | libc::BPF_K) as u16,
+            jt: 0,
+            jf: length,
+            k: value,
+        };
         self.code.insert(at, jump);
     }
 
