@@ -19,6 +19,7 @@ mod session;
 mod stage;
 mod text;
 mod threads;
+mod workers;
 
 use std::process::ExitCode;
 
