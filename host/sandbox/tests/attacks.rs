@@ -92,19 +92,12 @@ fn control(engine: &Engine, attack: &Attack) -> String {
     }
     let volume = format!("{}:/attack:ro", folder.display());
     let script = "sleep 60 & cd /root; for program in /attack/*.py; do python3 $program; done; true";
-    let printed = engine.docker(&[
-        "run",
-        "--rm",
-        "--privileged",
-        "--network=host",
-        "--shm-size=1g",
-        "-v",
-        &volume,
-        engine::IMAGE,
-        "sh",
-        "-c",
-        script,
-    ]);
+    let open = "--cap-add=SYS_ADMIN --cap-add=SYS_PTRACE --cap-add=SYS_NICE --security-opt=seccomp=unconfined \
+                --security-opt=systempaths=unconfined --network=host --shm-size=1g";
+    let mut arguments = vec!["run", "--rm"];
+    arguments.extend(open.split_whitespace());
+    arguments.extend(["-v", &volume, engine::IMAGE, "sh", "-c", script]);
+    let printed = engine.docker(&arguments);
     std::fs::remove_dir_all(folder).unwrap();
     printed
 }
