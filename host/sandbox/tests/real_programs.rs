@@ -66,7 +66,8 @@ fn mbpp() -> Option<Vec<Program>> {
         let setup = record["test_setup_code"].as_str().unwrap();
         let tests: Vec<&str> =
             record["test_list"].as_array().unwrap().iter().map(|t| t.as_str().unwrap()).collect();
-        let solution = format!("{setup}\n{}\n", record["code"].as_str().unwrap());
+        // What is set up may be made of what the solution defines.
+        let solution = format!("{}\n{setup}\n", record["code"].as_str().unwrap());
         program(format!("MBPP/{}", record["task_id"]), &solution, &tests.join("\n"))
     });
     Some(programs.collect())

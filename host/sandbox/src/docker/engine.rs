@@ -75,6 +75,8 @@ pub struct Engine {
 struct Health {
     left_out_until: Option<Instant>,
     failures: u32,
+    /// Of the last failure.
+    reason: Option<String>,
 }
 
 /// What was found at an endpoint.
@@ -164,9 +166,15 @@ impl Engine {
         self.health().left_out_until.is_some_and(|until| Instant::now() < until)
     }
 
+    /// Why it is left out, where it is.
+    pub fn complaint(&self) -> Option<String> {
+        self.health().reason.clone()
+    }
+
     /// It failed: it is left out for a while.
-    pub fn failed(&self) {
+    pub fn failed(&self, reason: &str) {
         let mut health = self.health();
+        health.reason = Some(reason.to_owned());
         let time = LEFT_OUT.saturating_mul(1 << health.failures.min(8)).min(LEFT_OUT_AT_MOST);
         health.failures += 1;
         health.left_out_until = Some(Instant::now() + time);

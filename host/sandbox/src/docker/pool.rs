@@ -197,7 +197,7 @@ impl Pool {
                 }
                 Err(error) => {
                     tracing::debug!(endpoint = engine.endpoint(), error, "no container");
-                    engine.failed();
+                    engine.failed(&error);
                     reason = error;
                     if let Some(tried) = tried.get_mut(at) {
                         *tried = true;
@@ -207,7 +207,8 @@ impl Pool {
         }
         if reason.is_empty() {
             tokio::time::sleep(PAUSE).await;
-            reason = "no engine answers".to_owned();
+            let complaints: Vec<String> = self.engines.iter().filter_map(Engine::complaint).collect();
+            reason = complaints.join("; ");
         }
         Err(reason)
     }
