@@ -251,12 +251,37 @@ pub struct Sandbox {
     pub output: u64,
     /// Jobs at a time.
     pub workers: u32,
+    /// What the `docker` backend needs beside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub docker: Option<Docker>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxBackend {
     Wasm,
+    Docker,
+}
+
+/// `sandbox { backend = docker; image = "python:3.11-slim"; pids = 64; endpoints = ["unix:///var/run/docker.sock"] }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Docker {
+    /// None: the default image.
+    pub image: Option<String>,
+    /// Processes and threads of one job.
+    pub pids: u32,
+    /// Processors of one job.
+    pub cpus: f64,
+    /// Empty: the engine that the `docker` command would use.
+    pub endpoints: Vec<String>,
+    /// A folder, relative to the workflow file.
+    pub certificates: Option<String>,
+    /// A container is replaced after so many jobs.
+    pub jobs_per_worker: u32,
+    /// The command line of programs; empty: their language's.
+    pub run: Vec<String>,
+    /// Where there is no engine, the `wasm` backend runs the jobs.
+    pub fallback: bool,
 }
 
 /// `inference { kv_cache = 1GiB; slots = 64 }`

@@ -49,6 +49,17 @@ pub fn run(root: &Path) -> Result<()> {
     report(&out, first_episode.unwrap_or_default(), peak)
 }
 
+/// Both backends of untrusted code beside a bare process, `docker exec` and `docker run`.
+pub fn sandbox(root: &Path) -> Result<()> {
+    setup::all(root)?;
+    let status = Command::new("cargo")
+        .current_dir(root)
+        .args(["bench", "--quiet", "--package", "pl-sandbox", "--bench", "sandbox"])
+        .status()
+        .map_err(|e| format!("cannot start cargo: {e}"))?;
+    if status.success() { Ok(()) } else { Err("the benchmark failed: see above".into()) }
+}
+
 /// Largest resident set of a process so far.
 fn peak_kib(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;

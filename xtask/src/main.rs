@@ -10,6 +10,7 @@
 //! cargo xtask model NAME      fetch a model that set-up does not: qwen2.5-coder-1.5b
 //! cargo xtask bench           set up, then the main job as a whole, measured
 //! cargo xtask bench engine    set up, then generation and training beside their peers
+//! cargo xtask bench sandbox   set up, then both backends of untrusted code beside python3 and docker
 //! ```
 
 mod bench;
@@ -29,7 +30,7 @@ use crate::setup::Libtorch;
 type Result<T> = std::result::Result<T, String>;
 
 const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | \
-     model NAME | bench [engine]";
+     model NAME | bench [engine | sandbox]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -54,6 +55,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("model", [name])) => model::fetch(name).map(|()| 0),
         Some(("bench", [])) => bench::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "engine" => bench::engine::run(&root).map(|()| 0),
+        Some(("bench", [what])) if what == "sandbox" => bench::sandbox(&root).map(|()| 0),
         _ => Err(USAGE.to_owned()),
     }
 }

@@ -7,8 +7,8 @@ use crate::settings as table;
 use crate::source::Span;
 use crate::syntax::{Block, BlockKind, Body, File};
 use crate::workflow::{
-    Agent, Algorithm, Environment, Evaluation, Inference, LrSchedule, Policy, Resampling, Rollout, Sandbox,
-    SandboxBackend, Schedule, Tasks, Train,
+    Agent, Algorithm, Docker, Environment, Evaluation, Inference, LrSchedule, Policy, Resampling, Rollout,
+    Sandbox, SandboxBackend, Schedule, Tasks, Train,
 };
 
 impl Resolver<'_, '_, '_> {
@@ -26,10 +26,25 @@ impl Resolver<'_, '_, '_> {
         let own = self.implied(file, BlockKind::Sandbox);
         let backend = match own.text("backend")? {
             "wasm" => SandboxBackend::Wasm,
+            "docker" => SandboxBackend::Docker,
             _ => return None,
+        };
+        let docker = match backend {
+            SandboxBackend::Wasm => None,
+            SandboxBackend::Docker => Some(Docker {
+                image: own.text("image").map(str::to_owned),
+                pids: own.integer("pids")?,
+                cpus: own.number("cpus")?,
+                endpoints: own.words("endpoints").unwrap_or_default(),
+                certificates: own.text("certificates").map(str::to_owned),
+                jobs_per_worker: own.integer("jobs_per_worker")?,
+                run: own.words("run").unwrap_or_default(),
+                fallback: own.text("fallback").is_some(),
+            }),
         };
         Some(Sandbox {
             backend,
+            docker,
             timeout: own.duration("timeout")?,
             memory: own.bytes("memory")?,
             output: own.bytes("output")?,

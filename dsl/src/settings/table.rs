@@ -72,8 +72,10 @@ pub const LAYOUTS: &[Choice] = &[
 
 const BACKENDS: &[Choice] = &[
     word("wasm", "Python inside the program, a fresh instance per job; needs nothing installed"),
-    later_word("docker", "a pool of warm containers"),
+    word("docker", "a pool of warm containers; any language, and needs a Docker engine with an image"),
 ];
+
+const FALLBACKS: &[Choice] = &[word("wasm", "the `wasm` backend, which runs Python alone")];
 
 const DTYPES: &[Choice] = &[
     word("f32", "32 bits"),
@@ -346,7 +348,67 @@ pub const SETTINGS: &[Setting] = &[
         Default::Integer(2),
         "Jobs at a time, each on a core of its own. 2 by default, so that jobs leave the model its cores.",
     ),
-    later(B::Sandbox, "image", Kind::Text, "The image of the `docker` backend's containers."),
+    row(
+        B::Sandbox,
+        "image",
+        Kind::Text,
+        Default::Absent("`pl-host-python`, which `pl-host sandbox image` makes"),
+        "The image of the `docker` backend's containers: `name:tag`. Programs run in it as they are, with no network \
+         and nothing to write to but their own folder and `/tmp`.",
+    ),
+    row(
+        B::Sandbox,
+        "pids",
+        Kind::Integer { min: 1, max: 4096 },
+        Default::Integer(64),
+        "Processes and threads of one job (`docker`). 64: Python with its threads takes a dozen, and more are a \
+         mistake or a bomb.",
+    ),
+    row(
+        B::Sandbox,
+        "cpus",
+        Kind::Number { min: 0.01, max: 1024.0, above: false },
+        Default::Number(1.0),
+        "Processors of one job (`docker`). 1, so that as many workers as cores fill the machine.",
+    ),
+    row(
+        B::Sandbox,
+        "endpoints",
+        Kind::Texts,
+        Default::Absent("`$DOCKER_HOST`, or `unix:///var/run/docker.sock`"),
+        "The Docker engines that share the load (`docker`): `unix://PATH`, `tcp://HOST:PORT`, or `https://HOST:PORT` \
+         with `certificates`. One that fails is left out until it answers again.",
+    ),
+    row(
+        B::Sandbox,
+        "certificates",
+        Kind::Path,
+        Default::Absent("`$DOCKER_CERT_PATH`, or `~/.docker`"),
+        "The folder of `ca.pem`, `cert.pem` and `key.pem` for `https` endpoints (`docker`).",
+    ),
+    row(
+        B::Sandbox,
+        "jobs_per_worker",
+        Kind::Integer { min: 1, max: MOST },
+        Default::Integer(1000),
+        "A container is replaced after so many jobs (`docker`). A fresh one takes half a second, under a millisecond \
+         for each of a thousand jobs.",
+    ),
+    row(
+        B::Sandbox,
+        "run",
+        Kind::Texts,
+        Default::Absent("the language's: `python3` or `sh`"),
+        "The command line of programs (`docker`), as in `run = [\"node\", \"{file}\"]`. `{file}` stands for the \
+         program's file.",
+    ),
+    row(
+        B::Sandbox,
+        "fallback",
+        Kind::Choice(FALLBACKS),
+        Default::Absent("a run without an engine does not start"),
+        "What runs the jobs where no Docker engine answers or none has the image when the run starts.",
+    ),
     row(
         B::Inference,
         "kv_cache",

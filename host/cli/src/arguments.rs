@@ -237,16 +237,69 @@ pub struct Grade {
 pub enum Sandbox {
     /// Run a program as an agent's code would be run
     Run(SandboxRun),
+    /// Say what each backend has and what is missing
+    Doctor(SandboxDoctor),
+    /// Make the image of the docker backend: from a registry, or else from a root file system
+    Image(SandboxImage),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// Python in WebAssembly; needs nothing installed
+    Wasm,
+    /// A container; needs a Docker engine and an image
+    Docker,
+}
+
+/// Which engines, and what image.
+#[derive(Args)]
+pub struct SandboxEngine {
+    /// The image of the containers [default: pl-host-python]
+    #[arg(long, value_name = "NAME:TAG")]
+    pub image: Option<String>,
+    /// A Docker engine: unix://PATH, tcp://HOST:PORT or https://HOST:PORT [default: $DOCKER_HOST, or
+    /// unix:///var/run/docker.sock]
+    #[arg(long = "endpoint", value_name = "ADDRESS")]
+    pub endpoints: Vec<String>,
+    /// The folder of ca.pem, cert.pem and key.pem for https endpoints
+    #[arg(long, value_name = "DIR")]
+    pub certificates: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub struct SandboxRun {
-    /// A Python program
+    /// A program: Python, shell (.sh), or anything with --run
     pub file: PathBuf,
+    /// Where it runs
+    #[arg(long, value_enum, default_value_t = Backend::Wasm)]
+    pub backend: Backend,
+    #[command(flatten)]
+    pub engine: SandboxEngine,
+    /// The program's command line in the container, {file} for its file: --run node,{file}
+    #[arg(long, value_name = "PART,PART", value_delimiter = ',')]
+    pub run: Vec<String>,
     /// Seconds it may take
     #[arg(long, default_value_t = 20)]
     pub timeout: u64,
     /// MiB it may use
     #[arg(long, default_value_t = 256)]
     pub memory: u64,
+    /// Say what it took
+    #[arg(long)]
+    pub usage: bool,
+}
+
+#[derive(Args)]
+pub struct SandboxDoctor {
+    #[command(flatten)]
+    pub engine: SandboxEngine,
+}
+
+#[derive(Args)]
+pub struct SandboxImage {
+    #[command(flatten)]
+    pub engine: SandboxEngine,
+    /// A root file system to make it of: a folder or a tar archive
+    #[arg(long, value_name = "PATH")]
+    pub root: Option<PathBuf>,
 }

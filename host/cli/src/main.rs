@@ -20,6 +20,7 @@ mod session;
 mod stage;
 mod text;
 mod threads;
+mod workers;
 
 use std::process::ExitCode;
 

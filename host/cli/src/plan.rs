@@ -17,7 +17,7 @@ use tch::Device;
 
 use self::counts::{Episode, Round, Step};
 use crate::commands::run::free_folder;
-use crate::commands::sandbox::python_is_cached;
+use crate::workers::python_is_cached;
 use crate::memory::Estimate;
 use crate::places;
 use crate::session::{self, Loaded};

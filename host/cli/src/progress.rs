@@ -29,6 +29,14 @@ pub fn episodes(what: &str, engine: &Engine) -> ProgressBar {
     start(what, ProgressStyle::with_template(template).ok().map(|style| style.with_key("rate", rate)))
 }
 
+/// A bar over containers that are being started.
+pub fn containers(count: u32) -> ProgressBar {
+    let bar =
+        start("sandbox", ProgressStyle::with_template("{prefix:>10} {bar:28} {pos}/{len} containers").ok());
+    bar.set_length(u64::from(count));
+    bar
+}
+
 fn start(what: &str, style: Option<ProgressStyle>) -> ProgressBar {
     let bar = ProgressBar::new(0);
     if let Some(style) = style {

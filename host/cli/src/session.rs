@@ -13,18 +13,17 @@ use pl_kernels::cuda::{self, Settings};
 use pl_model::{Dtype, Model};
 use pl_plugin::Services;
 use pl_rollout::{Cast, Player, TaskFile, TaskSource};
-use pl_sandbox::Sandbox;
 use pl_trainer::{Served, Trainer};
 use tch::Device;
 use tokio::runtime::Runtime;
 
 use crate::arguments::{DeviceChoice, Format, Machine, Source as Given};
 use crate::catalog::Plugins;
-use crate::commands::sandbox::LazyPython;
 use crate::exit::Stop;
 use crate::memory::Estimate;
 use crate::places::Found;
 use crate::text::ModelText;
+use crate::workers::LazyWorkers;
 use crate::{checkpoints, places, progress, sampling};
 
 /// A checked workflow with its plugins.
@@ -88,7 +87,7 @@ impl Loaded {
 
     pub fn environment(&self) -> Result<pl_plugin::Environment, Stop> {
         let wanted = &self.workflow.scenarios[0].environment;
-        let sandbox: Arc<dyn Sandbox> = Arc::new(LazyPython::new(&self.workflow.sandbox));
+        let sandbox = LazyWorkers::find(&self.workflow.sandbox, &self.folder)?;
         pl_plugin::Environment::new(
             &self.plugin(wanted.plugin)?,
             &wanted.item,

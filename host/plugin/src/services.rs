@@ -92,7 +92,7 @@ impl retrieval::Host for Guest<Context> {
 fn job(job: sandbox::Job) -> Job {
     let files =
         job.files.into_iter().map(|file| pl_sandbox::File { path: file.path, bytes: file.bytes }).collect();
-    Job { language: job.language, source: job.source, stdin: job.stdin, files }
+    Job { language: job.language, source: job.source, stdin: job.stdin, files, ..Job::default() }
 }
 
 fn verdict(verdict: Verdict) -> sandbox::Verdict {

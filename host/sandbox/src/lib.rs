@@ -1,10 +1,11 @@
-//! Untrusted code: jobs, verdicts, WASM workers.
+//! Untrusted code: jobs, verdicts, WASM workers, Docker workers.
 //!
 //! A job is a program with its input. Where it runs is behind [`Sandbox`]; what came of it is a [`Verdict`],
 //! also when the program loops, grows, prints without end or breaks its interpreter. Nothing here returns an
 //! error for what a program does: that is what verdicts are for.
 
 mod bindings;
+mod docker;
 mod job;
 mod python;
 mod refuse;
@@ -12,7 +13,8 @@ mod refuse;
 use async_trait::async_trait;
 use thiserror::Error;
 
-pub use job::{Ending, File, Job, Verdict};
+pub use docker::{DEFAULT_IMAGE, DockerSettings, DockerWorkers, ImageSource, Inspection, default_endpoint};
+pub use job::{Ending, File, Job, Usage, Verdict};
 pub use python::{PythonWorkers, SandboxLimits};
 pub use refuse::Refuse;
 
@@ -43,6 +45,12 @@ pub enum Error {
         /// The language.
         language: &'static str,
         /// The engine's words.
+        reason: String,
+    },
+    /// No container can be had.
+    #[error("{reason}")]
+    Docker {
+        /// What is missing and what to do.
         reason: String,
     },
 }

@@ -10,7 +10,8 @@ use tokio::sync::Semaphore;
 
 use crate::bindings::WorkerPre;
 use crate::bindings::exports::pl_host::worker::interpreter::Ended;
-use crate::{Ending, Error, Job, Sandbox, Verdict};
+use crate::job::printed;
+use crate::{Ending, Error, Job, Sandbox, Usage, Verdict};
 
 /// Limits of one job, and how many run at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,25 +91,50 @@ impl PythonWorkers {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Runs one job when a worker is free.
+    /// Runs one job when a worker is free, each of its cases on a worker of its own.
     pub async fn run(&self, job: Job) -> Verdict {
-        if job.language != "python" {
-            let message = format!("this sandbox runs python, not {:?}", job.language);
-            return Verdict::of_sandbox(Ending::LostWorker, message, true);
+        if let Some(reason) = out_of_reach(&job) {
+            return Verdict::of_sandbox(Ending::LostWorker, format!("sandbox: {reason}\n"), true);
         }
+        if job.cases.is_empty() {
+            return self.run_once(job).await;
+        }
+        let mut verdicts = Vec::new();
+        for stdin in &job.cases {
+            let job = Job { stdin: stdin.clone(), cases: Vec::new(), ..job.clone() };
+            verdicts.push(self.run_once(job).await);
+        }
+        Verdict::of_cases(verdicts)
+    }
+
+    async fn run_once(&self, job: Job) -> Verdict {
         let Ok(_permit) = self.inner.free.acquire().await else {
-            return Verdict::of_sandbox(Ending::LostWorker, "the sandbox has shut down", false);
+            return Verdict::of_sandbox(Ending::LostWorker, "sandbox: it has shut down\n", false);
         };
         // A job computes for milliseconds to seconds: its own task lets jobs use every thread there is.
         let inner = Arc::clone(&self.inner);
         match tokio::spawn(async move { inner.run(job).await }).await {
             Ok(verdict) => verdict,
             Err(error) => {
-                let message = format!("the worker was lost: {error}");
+                let message = format!("sandbox: the worker was lost: {error}\n");
                 Verdict::of_sandbox(Ending::LostWorker, message, false)
             }
         }
     }
+}
+
+/// Why these workers can't run a job, where they can't.
+fn out_of_reach(job: &Job) -> Option<String> {
+    let what = if job.language != "python" {
+        format!("{:?}", job.language)
+    } else if !job.compile.is_empty() || !job.run.is_empty() {
+        "command lines".to_owned()
+    } else if !job.keep.is_empty() {
+        "files handed back".to_owned()
+    } else {
+        return None;
+    };
+    Some(format!("the wasm backend runs python and no {what}; the docker backend does"))
 }
 
 #[async_trait]
@@ -144,9 +170,10 @@ impl Inner {
         })
         .await;
         let refused = store.data().memory_refused();
+        let usage = Usage { time: started.elapsed(), memory: Some(store.data().memory_held()) };
         drop(store);
-        tracing::debug!(took = ?started.elapsed(), "python job");
-        verdict(ended, refused, stdout.take(), stderr.take(), &self.limits)
+        tracing::debug!(took = ?usage.time, "python job");
+        Verdict { usage, ..verdict(ended, refused, stdout.take(), stderr.take(), &self.limits) }
     }
 }
 
@@ -185,20 +212,13 @@ fn verdict(
         }
         Err(fault @ Fault::Call(_)) => (Ending::LostWorker, None, Some(fault.to_string())),
     };
-    let mut stderr = text(stderr.bytes);
+    let (stdout, stderr) =
+        (printed(stdout.bytes, stdout.overflowed), printed(stderr.bytes, stderr.overflowed));
+    let mut verdict = Verdict { ending, exit, stdout, stderr, reproducible, ..Verdict::default() };
     if let Some(note) = note {
-        if !stderr.is_empty() && !stderr.ends_with('\n') {
-            stderr.push('\n');
-        }
-        stderr.push_str("sandbox: ");
-        stderr.push_str(&note);
-        stderr.push('\n');
+        verdict.note(&note);
     }
-    Verdict { ending, exit, stdout: text(stdout.bytes), stderr, reproducible }
-}
-
-fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    verdict
 }
 
 /// Equal jobs draw equal random numbers, others differ.

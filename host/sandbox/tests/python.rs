@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pl_sandbox::{Ending, File, Job, PythonWorkers, Sandbox, SandboxLimits, Verdict};
+use pl_sandbox::{Ending, File, Job, PythonWorkers, Sandbox, SandboxLimits, Usage, Verdict};
 use pl_wasm::{Engine, EngineConfig};
 
 fn workers(limits: SandboxLimits) -> PythonWorkers {
@@ -21,7 +21,12 @@ fn job(source: &str) -> Job {
 }
 
 async fn run_with(limits: SandboxLimits, source: &str) -> Verdict {
-    workers(limits).run(job(source)).await
+    unmeasured(workers(limits).run(job(source)).await)
+}
+
+/// Without what differs from run to run.
+fn unmeasured(verdict: Verdict) -> Verdict {
+    Verdict { usage: Usage::default(), ..verdict }
 }
 
 async fn run(source: &str) -> Verdict {
@@ -29,13 +34,7 @@ async fn run(source: &str) -> Verdict {
 }
 
 fn printed(stdout: &str) -> Verdict {
-    Verdict {
-        ending: Ending::Ok,
-        exit: Some(0),
-        stdout: stdout.to_owned(),
-        stderr: String::new(),
-        reproducible: true,
-    }
+    Verdict { exit: Some(0), stdout: stdout.to_owned(), reproducible: true, ..Verdict::default() }
 }
 
 #[tokio::test]
@@ -98,10 +97,10 @@ async fn stdin_and_files_are_the_jobs() {
              open('out', 'w').write('mine'); print(open('out').read())")
     };
     let workers = workers(SandboxLimits::default());
-    assert_eq!(workers.run(job.clone()).await, printed("20 second given ['data']\nmine\n"));
+    assert_eq!(unmeasured(workers.run(job.clone()).await), printed("20 second given ['data']\nmine\n"));
     // The next job finds nothing of it.
     let next = Job { files: Vec::new(), ..self::job("import os; print(os.listdir('.'))") };
-    assert_eq!(workers.run(next).await, printed("[]\n"));
+    assert_eq!(unmeasured(workers.run(next).await), printed("[]\n"));
     let outside = Job { files: vec![File { path: "../x".to_owned(), bytes: Vec::new() }], ..job };
     let refused = workers.run(outside).await;
     assert_eq!(refused.ending, Ending::Error);
@@ -113,11 +112,11 @@ async fn an_endless_loop_times_out_at_the_same_place_each_time() {
     let limits = SandboxLimits { timeout: Duration::from_millis(200), ..SandboxLimits::default() };
     let source = "import sys\nn = 0\nwhile True:\n    n += 1\n    sys.stdout.write(str(n) + '\\n'); sys.stdout.flush()\n    n += sum(range(1000)) - 499500";
     let workers = workers(SandboxLimits { output: 10 << 20, ..limits });
-    let first = workers.run(job(source)).await;
+    let first = unmeasured(workers.run(job(source)).await);
     assert_eq!((first.ending, first.exit, first.reproducible), (Ending::Timeout, None, true));
     assert!(first.stdout.lines().count() > 10, "{first:?}");
     assert_eq!(first.stderr, "sandbox: it ran longer than 0.2 s\n");
-    assert_eq!(workers.run(job(source)).await, first);
+    assert_eq!(unmeasured(workers.run(job(source)).await), first);
 }
 
 #[tokio::test]
@@ -168,7 +167,8 @@ async fn memory_has_a_limit_that_a_program_may_handle() {
 async fn output_has_a_limit_and_its_beginning_is_kept() {
     let limits = SandboxLimits { output: 1000, ..SandboxLimits::default() };
     let verdict = run_with(limits, "while True: print('x' * 99)").await;
-    assert_eq!((verdict.ending, verdict.stdout.len()), (Ending::OutputLimit, 1000));
+    assert_eq!(verdict.ending, Ending::OutputLimit);
+    assert!(verdict.stdout.ends_with("xxx\n[cut after 1000 bytes]\n"), "{verdict:?}");
     assert_eq!(verdict.stderr, "sandbox: it printed more than the 1000 bytes that are kept\n");
 }
 
@@ -210,7 +210,7 @@ async fn jobs_share_nothing_and_verdicts_keep_their_order() {
             job(&format!("import builtins\nprint(getattr(builtins, 'mark', None), {n})\nbuiltins.mark = 1"))
         })
         .collect();
-    let verdicts = workers.execute(jobs).await;
+    let verdicts: Vec<Verdict> = workers.execute(jobs).await.into_iter().map(unmeasured).collect();
     let expected: Vec<Verdict> = (0..12).map(|n| printed(&format!("None {n}\n"))).collect();
     assert_eq!(verdicts, expected);
 }
@@ -220,7 +220,22 @@ async fn another_language_is_refused() {
     let verdict =
         workers(SandboxLimits::default()).run(Job { language: "perl".to_owned(), ..Job::default() }).await;
     assert_eq!(verdict.ending, Ending::LostWorker);
-    assert!(verdict.stderr.contains("runs python, not \"perl\""));
+    assert!(verdict.stderr.contains("runs python and no \"perl\"; the docker backend does"), "{verdict:?}");
+    let compiled = Job { compile: vec!["cc".to_owned()], ..job("") };
+    let verdict = workers(SandboxLimits::default()).run(compiled).await;
+    assert!(verdict.stderr.contains("no command lines"), "{verdict:?}");
+}
+
+#[tokio::test]
+async fn each_case_has_its_verdict() {
+    let cases = ["1", "0", "2"].map(str::to_owned).to_vec();
+    let job = Job { cases, ..job("print(1 // int(input()))") };
+    let verdict = workers(SandboxLimits::default()).run(job).await;
+    let endings: Vec<Ending> = verdict.cases.iter().map(|case| case.ending).collect();
+    assert_eq!(endings, [Ending::Ok, Ending::Error, Ending::Ok]);
+    assert_eq!(verdict.cases[2].stdout, "0\n");
+    assert_eq!((verdict.ending, verdict.exit), (Ending::Error, Some(1)));
+    assert!(verdict.usage.memory.is_some_and(|memory| memory > 50 << 20), "{:?}", verdict.usage);
 }
 
 #[test]

@@ -182,6 +182,7 @@ pub fn workflow(policies: Vec<Policy>, train: Option<Train>) -> Workflow {
             memory: 1,
             output: 1,
             workers: 1,
+            docker: None,
         },
         inference: Inference { kv_cache: 1, slots: 1, threads: None },
         train,

@@ -110,6 +110,11 @@ impl<T: Send + 'static> Guest<T> {
         self.deadline += spent;
     }
 
+    /// Bytes of linear memory of all its instances. It never shrinks.
+    pub fn memory_held(&self) -> u64 {
+        self.limiter.used
+    }
+
     /// Whether a growth of memory was refused since the last call began. The guest may have coped with it.
     pub fn memory_refused(&self) -> bool {
         self.limiter.denied

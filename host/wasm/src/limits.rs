@@ -47,7 +47,7 @@ impl Default for Limits {
 pub(crate) struct Limiter {
     pub memory: u64,
     pub table: u32,
-    used: u64,
+    pub used: u64,
     /// A growth was refused since the call began.
     pub denied: bool,
 }

@@ -33,7 +33,7 @@ fn workers() -> &'static (Runtime, PythonWorkers) {
 fn execute(job: &Job) -> Verdict {
     let (runtime, workers) = workers();
     let Job { language, source, stdin, .. } = job.clone();
-    let job = pl_sandbox::Job { language, source, stdin, files: Vec::new() };
+    let job = pl_sandbox::Job { language, source, stdin, ..pl_sandbox::Job::default() };
     let verdict = runtime.block_on(workers.run(job));
     let ending = match verdict.ending {
         pl_sandbox::Ending::Ok => Ending::Ok,

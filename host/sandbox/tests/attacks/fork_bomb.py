@@ -1,0 +1,15 @@
+# More processes than a job may have.
+# docker: process limit
+# wasm: error
+import os, signal
+children = []
+try:
+    for _ in range(200):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        children.append(child)
+    print("THROUGH")
+finally:
+    for child in children:
+        os.kill(child, signal.SIGKILL)

@@ -1,0 +1,13 @@
+# A module that the next job imports without knowing.
+# docker: ok
+# wasm: ok error
+import builtins, os, sys
+builtins.left = True
+for place in [".", "/tmp"] + sys.path:
+    try:
+        open(os.path.join(place, "sitecustomize.py"), "w").write("import builtins; builtins.left = True")
+    except OSError:
+        pass
+# --- next job ---
+import builtins
+print("THROUGH" if hasattr(builtins, "left") else "no")

@@ -1,0 +1,5 @@
+# More memory than a job may have.
+# docker: memory
+# wasm: memory
+hold = [b"x" * (1 << 20) for _ in range(700)]
+print("THROUGH")

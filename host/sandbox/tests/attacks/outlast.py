@@ -1,0 +1,13 @@
+# More time than a job may have, with every signal ignored.
+# docker: timeout
+# wasm: timeout error
+import signal, time
+for number in range(1, 32):
+    try:
+        signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError):
+        pass
+started = time.monotonic()
+while time.monotonic() - started < 4:
+    pass
+print("THROUGH")

@@ -1,0 +1,6 @@
+# Packets of one's own making.
+# docker: error
+# wasm: error
+import socket
+socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+print("THROUGH")

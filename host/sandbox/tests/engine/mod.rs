@@ -1,0 +1,168 @@
+//! A Docker engine of the tests' own, with an image of Debian and Python; or the word that there is none.
+
+#![allow(dead_code, clippy::unwrap_used, clippy::panic, reason = "helpers of tests, not all used by each")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pl_sandbox::{DockerSettings, DockerWorkers, ImageSource, Job, SandboxLimits};
+
+/// The image that every engine here has.
+pub const IMAGE: &str = "pl-host-test:1";
+
+/// A `dockerd` with a data folder of its own. It ends with this value.
+pub struct Engine {
+    daemon: Child,
+    folder: PathBuf,
+}
+
+impl Engine {
+    /// Starts an engine, or says why not.
+    pub async fn start(name: &str) -> Option<Engine> {
+        // SAFETY: no memory is involved.
+        let root = unsafe { libc::geteuid() } == 0;
+        let reason = if !root {
+            "an engine needs root"
+        } else if !on_path("dockerd") {
+            "dockerd is not installed"
+        } else if !on_path("debootstrap") && !archive().is_file() {
+            "debootstrap is not installed"
+        } else {
+            let folder = std::env::temp_dir().join(format!("pl-host-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&folder).unwrap();
+            let engine = Engine { daemon: daemon(&folder), folder };
+            engine.wait();
+            let image = ImageSource::Archive(root_fs());
+            DockerWorkers::make_image(&engine.settings(), image, &|_| ()).await.unwrap();
+            return Some(engine);
+        };
+        // Where an engine is promised, its absence is a failure.
+        assert!(std::env::var_os("PL_HOST_NEEDS_DOCKER").is_none(), "no Docker: {reason}");
+        eprintln!("skipped: no Docker ({reason})");
+        None
+    }
+
+    pub fn endpoint(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("docker.sock")
+    }
+
+    /// Two workers on this engine.
+    pub fn settings(&self) -> DockerSettings {
+        DockerSettings {
+            limits: SandboxLimits {
+                workers: 2,
+                timeout: Duration::from_secs(10),
+                ..SandboxLimits::default()
+            },
+            image: IMAGE.to_owned(),
+            endpoints: vec![self.endpoint()],
+            ..DockerSettings::default()
+        }
+    }
+
+    /// Runs the `docker` command on this engine and returns what it prints.
+    pub fn docker(&self, arguments: &[&str]) -> String {
+        let output = Command::new("docker").arg("-H").arg(self.endpoint()).args(arguments).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// The ids of all containers.
+    pub fn containers(&self) -> Vec<String> {
+        self.docker(&["ps", "--all", "--quiet", "--no-trunc"]).lines().map(str::to_owned).collect()
+    }
+
+    /// Stops the daemon and starts it again. Its containers die.
+    pub fn restart(&mut self) {
+        self.stop();
+        self.daemon = daemon(&self.folder);
+        self.wait();
+    }
+
+    /// Stops the daemon.
+    pub fn stop(&mut self) {
+        // SAFETY: no memory is involved, and the child is ours.
+        unsafe { libc::kill(self.daemon.id().cast_signed(), libc::SIGTERM) };
+        self.daemon.wait().unwrap();
+    }
+
+    /// Starts the daemon again.
+    pub fn start_again(&mut self) {
+        self.daemon = daemon(&self.folder);
+        self.wait();
+    }
+
+    fn wait(&self) {
+        let started = Instant::now();
+        while std::os::unix::net::UnixStream::connect(self.socket()).is_err()
+            || self.docker(&["version"]).is_empty()
+        {
+            assert!(started.elapsed() < Duration::from_secs(60), "dockerd: see {}", self.folder.display());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stop();
+        // The engine's mounts are gone when it has ended.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn daemon(folder: &Path) -> Child {
+    let log = std::fs::File::create(folder.join("log")).unwrap();
+    Command::new("dockerd")
+        .args(["--iptables=false", "--ip6tables=false", "--bridge=none"])
+        .arg("--data-root")
+        .arg(folder.join("data"))
+        .arg("--exec-root")
+        .arg(folder.join("exec"))
+        .arg("--pidfile")
+        .arg(folder.join("pid"))
+        .arg(format!("--host=unix://{}", folder.join("docker.sock").display()))
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .unwrap()
+}
+
+/// Debian with Python, as an archive that is made once.
+fn root_fs() -> PathBuf {
+    let archive = archive();
+    if !archive.is_file() {
+        let folder = archive.with_extension("partial");
+        let _ = std::fs::remove_dir_all(&folder);
+        run(Command::new("debootstrap")
+            .args(["--variant=minbase", "--include=python3", "bookworm"])
+            .arg(&folder));
+        let partial = archive.with_extension("partial.tar");
+        run(Command::new("tar").arg("-C").arg(&folder).arg("-cf").arg(&partial).arg("."));
+        std::fs::rename(partial, &archive).unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+    archive
+}
+
+fn archive() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("debian-python.tar")
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+pub fn python(source: &str) -> Job {
+    Job { language: "python".to_owned(), source: source.to_owned(), ..Job::default() }
+}
