@@ -97,7 +97,7 @@ impl BlockKind {
     }
 
     /// How the block's head is written.
-    pub(crate) fn form(self) -> &'static str {
+    pub fn form(self) -> &'static str {
         match self {
             BlockKind::Workflow => "workflow NAME",
             BlockKind::Param => "param NAME: int = 4",

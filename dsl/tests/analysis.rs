@@ -57,7 +57,7 @@ fn a_cursor_knows_its_block_and_statement() {
         ("agent a = std.chat { system = \"x\"| }", "agent a: value of system: "),
         ("agent a = std.chat { system = \"${to|pic}\" }", "agent a: value of system: topic"),
         ("policy p # a | comment\n", ": comment: "),
-        ("# a comment|", ": comment: "),
+        ("# a comment|", ": comment: comment"),
         ("# a comment\n|", ": start: "),
         // What is being written.
         ("agent a = std.chat { temperature = |\nagent b = std.chat", "agent a: value of temperature: "),
