@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::editor::Editor;
 
-const FILE: &str = "file:///work/ü.mas";
+const FILE: &str = "file:///work/%C3%BC.mas";
 
 /// A whole workflow.
 const RIGHT: &str = include_str!("../../../../examples/math.mas");
@@ -29,7 +29,7 @@ fn places_are_in_utf_16() {
     let found = editor.diagnostics(FILE, 1);
     let wrong = found.as_array().unwrap().iter().find(|one| one["code"] == "MAS0007").unwrap();
     assert_eq!(wrong["range"], json!({
-        "start": { "line": 0, "character": 36 }, "end": { "line": 0, "character": 46 },
+        "start": { "line": 0, "character": 37 }, "end": { "line": 0, "character": 47 },
     }));
 }
 

@@ -48,7 +48,7 @@ fn documents_that_are_not_open_have_no_answers() {
     let range = json!({ "start": position, "end": position });
     let params = json!({
         "textDocument": { "uri": "file:///nowhere.mas" }, "position": position, "range": range,
-        "context": { "diagnostics": [] }, "options": { "tabSize": 2, "insertSpaces": true },
+        "context": { "diagnostics": [], "triggerKind": 1 }, "options": { "tabSize": 2, "insertSpaces": true },
     });
     for method in ["hover", "completion", "documentSymbol", "codeAction", "formatting"] {
         assert_eq!(editor.ask(&format!("textDocument/{method}"), params.clone()), Value::Null, "{method}");
@@ -110,7 +110,7 @@ proptest! {
             }));
             let params = json!({
                 "textDocument": { "uri": FILE }, "position": start, "range": { "start": end, "end": start },
-                "context": { "diagnostics": [] }, "options": { "tabSize": 2, "insertSpaces": true },
+                "context": { "diagnostics": [], "triggerKind": 1 }, "options": { "tabSize": 2, "insertSpaces": true },
             });
             for method in ["hover", "completion", "documentSymbol", "codeAction", "formatting"] {
                 editor.ask(&format!("textDocument/{method}"), params.clone());
