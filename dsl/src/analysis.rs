@@ -4,10 +4,12 @@
 
 mod cursor;
 mod head;
+mod names;
 mod outline;
 mod tokens;
 
 pub use cursor::{Cursor, Enclosing, Place};
+pub use names::{Mention, Names, names};
 pub use outline::{Block, outline};
 
 use crate::diagnostic::Reports;
@@ -15,5 +17,5 @@ use crate::scan::{Piece, scan};
 
 fn pieces(text: &str) -> Vec<Piece> {
     // Mistakes are for the check to report.
-    scan(text, &mut Reports::new(&[]))
+    scan(text, 0..text.len(), &mut Reports::new(&[]))
 }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use crate::condition::{Surroundings, condition, is_constant};
 use crate::diagnostic::{Code, Place, Reports, suggest};
+use crate::scope::Scope;
 use crate::source::Span;
 use crate::syntax::{Block, EdgeLine, Entry, Stop};
-use crate::values::Scope;
 use crate::workflow::{Edge, Node, Target, Turns};
 
 /// Where an edge line can stop.
@@ -127,7 +127,7 @@ impl Graph {
                 reports
                     .error(
                         Code::BadEdge,
-                        expression.span,
+                        expression.place,
                         "a condition stands behind a line of several arrows",
                         "of which edge?",
                     )

@@ -17,7 +17,7 @@ impl Resolver<'_, '_, '_> {
         if let Some(block) = self.single(file, kind, false) {
             return settings(block, &Guest::None, &mut self.scope, self.reports);
         }
-        let nothing = Body { entries: Vec::new(), complete: true };
+        let nothing = Body::empty();
         let (title, place) = (format!("`{}`", kind.keyword()), Place::At(Span::new(0, 0)));
         body(kind, &title, place, &nothing, &Guest::None, &mut self.scope, self.reports)
     }

@@ -12,7 +12,9 @@ impl Kind {
     pub fn range(&self) -> Option<String> {
         match *self {
             Kind::Integer { min, max } => Some(between(min, (max as f64) < LARGE, max)),
-            Kind::Number { min, max, above: true } if max < LARGE => Some(format!("above {min}, up to {max}")),
+            Kind::Number { min, max, above: true } if max < LARGE => {
+                Some(format!("above {min}, up to {max}"))
+            }
             Kind::Number { min, above: true, .. } => Some(format!("above {min}")),
             Kind::Number { min, max, .. } => Some(between(min, max < LARGE, max)),
             Kind::Bytes { min, max } => Some(format!("{} to {}", show_bytes(min), show_bytes(max))),

@@ -6,18 +6,16 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use lsp_types::{
-    DiagnosticRelatedInformation, DiagnosticSeverity, Location, NumberOrString, Position, Range, Uri,
-};
+use lsp_types::{DiagnosticRelatedInformation, DiagnosticSeverity, NumberOrString, Uri};
 use mas_dsl::workflow::Plugin;
-use mas_dsl::{Catalog, Diagnostic, Item, Severity, Source, Span};
+use mas_dsl::{Catalog, Diagnostic, Item, Severity, Source};
 
 use crate::OpenCatalog;
-use crate::position::Lines;
+use crate::places::Places;
 
 /// So long without a change before a check: shorter than one notices, longer than between two keys of a fast
 /// typist.
@@ -29,6 +27,8 @@ const LONGEST: Duration = Duration::from_millis(800);
 /// What the checking thread is asked.
 pub enum Order {
     Check(Job),
+    /// A text is no longer open: what is on the disk counts again.
+    Close(PathBuf),
     /// Plugins may have changed on the disk: they are opened anew.
     Reopen,
 }
@@ -39,7 +39,7 @@ pub struct Job {
     pub version: i32,
     /// Where the paths of the text start from.
     pub folder: PathBuf,
-    /// What messages call the text.
+    /// What messages call the text: its path, where it has one.
     pub name: String,
     pub text: String,
 }
@@ -65,11 +65,17 @@ pub struct Found {
 /// Checks what is ordered until nobody orders or listens any more.
 pub fn run(orders: &Receiver<Order>, open: &OpenCatalog, report: impl Fn(Report) -> bool) {
     let mut catalogs = BTreeMap::new();
+    // The texts in the editor, which may not be those on the disk, by path.
+    let mut texts = BTreeMap::new();
     while let Ok(first) = orders.recv() {
         let mut jobs = BTreeMap::new();
         let mut take = |order| match order {
             Order::Check(job) => {
+                texts.insert(PathBuf::from(&job.name), job.text.clone());
                 jobs.insert(job.uri.as_str().to_owned(), job);
+            }
+            Order::Close(path) => {
+                texts.remove(&path);
             }
             Order::Reopen => catalogs.clear(),
         };
@@ -83,9 +89,9 @@ pub fn run(orders: &Receiver<Order>, open: &OpenCatalog, report: impl Fn(Report)
             }
         }
         for job in jobs.into_values() {
-            let catalog = catalogs.entry(job.folder.clone()).or_insert_with(|| Seen::open(open, &job.folder));
+            let catalog = catalogs.entry(job.folder.clone()).or_insert_with(|| open(&job.folder));
             // A mistake in the check must not take the editor's session along.
-            let result = catch_unwind(AssertUnwindSafe(|| check(&job, catalog)));
+            let result = catch_unwind(AssertUnwindSafe(|| check(&job, catalog, &texts)));
             if result.is_err() {
                 catalogs.remove(&job.folder);
             }
@@ -106,30 +112,41 @@ pub fn start(
     Ok(orders)
 }
 
-fn check(job: &Job, catalog: &Seen) -> Report {
-    let Job { uri, version, name, text, .. } = job;
-    let source = Source { name: name.clone(), text: text.clone() };
-    catalog.items.borrow_mut().clear();
-    let checked = mas_dsl::check(&source, &[], catalog);
-    let lines = Lines::of(text);
-    let found = checked.diagnostics.iter().map(|one| found(one, uri, text, &lines)).collect();
-    Report { uri: uri.clone(), version: *version, found, items: catalog.items.take() }
+fn check(job: &Job, catalog: &Opened, texts: &BTreeMap<PathBuf, String>) -> Report {
+    let source = Source { name: job.name.clone(), text: job.text.clone() };
+    let seen = Seen { catalog, folder: &job.folder, texts, items: RefCell::default() };
+    let checked = mas_dsl::check(&source, &[], &seen);
+    let places = Places::of(&checked.sources, &job.uri);
+    let found = checked.diagnostics.iter().map(|one| found(one, &places)).collect();
+    Report { uri: job.uri.clone(), version: job.version, found, items: seen.items.take() }
 }
 
-fn found(diagnostic: &Diagnostic, uri: &Uri, text: &str, lines: &Lines) -> Found {
+fn found(diagnostic: &Diagnostic, places: &Places) -> Found {
     let Diagnostic { code, severity, message, labels, help } = diagnostic;
-    let (first, others) = labels.split_first().map_or((None, &[][..]), |(first, rest)| (Some(first), rest));
-    let span = first.map_or(Span { start: 0, end: 0 }, |label| label.span);
+    let (first, others) = match labels.split_first() {
+        // What another file says wrong is shown where this one names it.
+        Some((first, _)) if places.is_elsewhere(first.span) => (None, labels.as_slice()),
+        Some((first, rest)) => (Some(first), rest),
+        None => (None, &[][..]),
+    };
     let label = first.map(|label| label.text.as_str()).filter(|label| !label.is_empty());
     let help_line = help.as_ref().map(|help| format!("help: {help}"));
     let parts = [Some(message.clone()), label.map(str::to_owned), help_line];
-    let related = others.iter().map(|label| DiagnosticRelatedInformation {
-        location: Location { uri: uri.clone(), range: lines.range(text, label.span) },
-        message: label.text.clone(),
-    });
+    let related: Vec<DiagnosticRelatedInformation> = others
+        .iter()
+        .filter_map(|label| {
+            let message = if label.text.is_empty() { message.clone() } else { label.text.clone() };
+            Some(DiagnosticRelatedInformation { location: places.location(label.span)?, message })
+        })
+        .collect();
+    let range = match first {
+        Some(label) => places.location(label.span).map(|location| location.range),
+        None => labels.first().and_then(|label| places.naming(label.span)),
+    };
+    let written = first.map(|label| places.text(label.span)).unwrap_or_default();
     Found {
         diagnostic: lsp_types::Diagnostic {
-            range: lines.range(text, span),
+            range: range.unwrap_or_default(),
             severity: Some(match severity {
                 Severity::Error => DiagnosticSeverity::ERROR,
                 Severity::Warning => DiagnosticSeverity::WARNING,
@@ -137,10 +154,10 @@ fn found(diagnostic: &Diagnostic, uri: &Uri, text: &str, lines: &Lines) -> Found
             code: Some(NumberOrString::String(code.as_str().to_owned())),
             source: Some("pl-host".to_owned()),
             message: parts.into_iter().flatten().collect::<Vec<_>>().join("\n"),
-            related_information: (!others.is_empty()).then(|| related.collect()),
+            related_information: (!related.is_empty()).then_some(related),
             ..lsp_types::Diagnostic::default()
         },
-        meant: meant(help.as_deref(), text.get(span.start..span.end).unwrap_or_default()),
+        meant: meant(help.as_deref(), written),
     }
 }
 
@@ -156,7 +173,6 @@ fn meant(help: Option<&str>, written: &str) -> Option<String> {
 /// What the editor shows where the check itself failed.
 fn broken(job: Job) -> Report {
     let diagnostic = lsp_types::Diagnostic {
-        range: Range { start: Position::default(), end: Position::default() },
         severity: Some(DiagnosticSeverity::ERROR),
         source: Some("pl-host".to_owned()),
         message: "the check itself failed on this text, which is a mistake of pl-host".to_owned(),
@@ -166,22 +182,34 @@ fn broken(job: Job) -> Report {
     Report { uri: job.uri, version: job.version, found, items: BTreeMap::new() }
 }
 
-/// A catalog that remembers what it was asked.
-struct Seen {
-    catalog: Result<Box<dyn Catalog>, String>,
+/// A folder's catalog, or why there is none.
+type Opened = Result<Box<dyn Catalog>, String>;
+
+/// A catalog that remembers what it was asked, and gives the texts that are open as they are in the editor.
+struct Seen<'a> {
+    catalog: &'a Opened,
+    folder: &'a Path,
+    texts: &'a BTreeMap<PathBuf, String>,
     items: RefCell<BTreeMap<String, Vec<Item>>>,
 }
 
-impl Seen {
-    fn open(open: &OpenCatalog, folder: &std::path::Path) -> Seen {
-        Seen { catalog: open(folder), items: RefCell::default() }
+impl Seen<'_> {
+    fn catalog(&self) -> Result<&dyn Catalog, String> {
+        self.catalog.as_ref().map(Box::as_ref).map_err(Clone::clone)
     }
 }
 
-impl Catalog for Seen {
+impl Catalog for Seen<'_> {
     fn items(&self, plugin: &Plugin) -> Result<Vec<Item>, String> {
-        let items = self.catalog.as_ref().map_err(Clone::clone)?.items(plugin)?;
+        let items = self.catalog()?.items(plugin)?;
         self.items.borrow_mut().insert(plugin.name.clone(), items.clone());
         Ok(items)
+    }
+
+    fn text(&self, path: &Path) -> Result<String, String> {
+        match self.texts.get(&self.folder.join(path)) {
+            Some(text) => Ok(text.clone()),
+            None => self.catalog()?.text(path),
+        }
     }
 }

@@ -6,7 +6,7 @@ use mas_dsl::analysis::{Cursor, Enclosing, Place};
 use mas_dsl::settings::{self, Choice, Kind, LAYOUTS};
 
 use crate::documents::Document;
-use crate::{around, text};
+use crate::{around, names, text};
 
 /// What is known of the word at a position.
 pub fn hover(document: &Document, position: Position) -> Option<Hover> {
@@ -16,7 +16,7 @@ pub fn hover(document: &Document, position: Position) -> Option<Hover> {
     if word.is_empty() {
         return None;
     }
-    let value = words(document, &cursor, word)?;
+    let value = words(document, &cursor, word).or_else(|| names::declaring_line(document, at))?;
     let contents = HoverContents::Markup(MarkupContent { kind: MarkupKind::Markdown, value });
     Some(Hover { contents, range: Some(document.lines.range(&document.text, cursor.word)) })
 }

@@ -11,6 +11,8 @@ mod completion;
 mod documents;
 mod formatting;
 mod hover;
+mod names;
+mod places;
 mod position;
 mod server;
 mod symbols;

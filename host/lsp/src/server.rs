@@ -9,7 +9,10 @@ use lsp_types::notification::{
     DidChangeTextDocument, DidChangeWatchedFiles, DidCloseTextDocument, DidOpenTextDocument,
     DidSaveTextDocument, Notification, PublishDiagnostics,
 };
-use lsp_types::request::{CodeActionRequest, Completion, DocumentSymbolRequest, Formatting, HoverRequest, Request};
+use lsp_types::request::{
+    CodeActionRequest, Completion, DocumentHighlightRequest, DocumentSymbolRequest, Formatting, GotoDefinition,
+    HoverRequest, PrepareRenameRequest, References, Rename, Request,
+};
 use lsp_types::{PublishDiagnosticsParams, Uri};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,7 +21,7 @@ use serde_json::{Value, json};
 use crate::checker::{Job, Order, Report};
 use crate::documents::Document;
 use crate::wire::{ErrorCode, Incoming};
-use crate::{Error, Host, actions, checker, completion, formatting, hover, symbols, wire};
+use crate::{Error, Host, actions, checker, completion, formatting, hover, names, symbols, wire};
 
 /// How a talk ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,7 +183,55 @@ impl<W: Write> Server<W> {
                     |document, _| formatting::format(document, format),
                 )
             }
+            GotoDefinition::METHOD => self.at::<GotoDefinition>(
+                params,
+                |params| &params.text_document_position_params.text_document.uri,
+                |document, params| {
+                    let place = params.text_document_position_params;
+                    names::definition(document, &place.text_document.uri, place.position)
+                },
+            ),
+            References::METHOD => self.at::<References>(
+                params,
+                |params| &params.text_document_position.text_document.uri,
+                |document, params| {
+                    let place = params.text_document_position;
+                    let declaration = params.context.include_declaration;
+                    names::references(document, &place.text_document.uri, place.position, declaration)
+                },
+            ),
+            DocumentHighlightRequest::METHOD => self.at::<DocumentHighlightRequest>(
+                params,
+                |params| &params.text_document_position_params.text_document.uri,
+                |document, params| names::highlights(document, params.text_document_position_params.position),
+            ),
+            PrepareRenameRequest::METHOD => self.at::<PrepareRenameRequest>(
+                params,
+                |params| &params.text_document.uri,
+                |document, params| names::renamable(document, params.position),
+            ),
+            Rename::METHOD => self.renamed(params),
             _ => Err((ErrorCode::MethodNotFound, format!("`{method}` is not known here"))),
+        }
+    }
+
+    fn renamed(&self, params: Value) -> Answer {
+        let mut refused = None;
+        let answer = self.at::<Rename>(
+            params,
+            |params| &params.text_document_position.text_document.uri,
+            |document, params| {
+                let place = params.text_document_position;
+                names::rename(document, &place.text_document.uri, place.position, &params.new_name)
+                    .unwrap_or_else(|why| {
+                        refused = Some(why);
+                        None
+                    })
+            },
+        );
+        match refused {
+            Some(why) => Err((ErrorCode::RequestFailed, why)),
+            None => answer,
         }
     }
 
@@ -230,6 +281,8 @@ impl<W: Write> Server<W> {
                 if let Some(params) = given::<DidCloseTextDocument>(params)
                     && self.documents.remove(params.text_document.uri.as_str()).is_some()
                 {
+                    let path = path(&params.text_document.uri);
+                    let _ = path.map(|path| self.checker.send(Order::Close(path)));
                     // What is closed has no mistakes to show.
                     self.show(params.text_document.uri, Vec::new(), None)?;
                 }
@@ -298,6 +351,10 @@ fn capabilities() -> Value {
             "textDocumentSync": { "openClose": true, "change": 2, "save": { "includeText": false } },
             "hoverProvider": true,
             "completionProvider": { "triggerCharacters": [".", "=", ">"] },
+            "definitionProvider": true,
+            "referencesProvider": true,
+            "documentHighlightProvider": true,
+            "renameProvider": { "prepareProvider": true },
             "documentSymbolProvider": true,
             "codeActionProvider": { "codeActionKinds": ["quickfix"] },
             "documentFormattingProvider": true,

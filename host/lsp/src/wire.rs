@@ -22,6 +22,7 @@ pub enum ErrorCode {
     InvalidParams = -32602,
     Internal = -32603,
     NotInitialized = -32002,
+    RequestFailed = -32803,
 }
 
 /// What an editor sends.
