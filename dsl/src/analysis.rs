@@ -4,12 +4,10 @@
 
 mod cursor;
 mod head;
-mod names;
 mod outline;
 mod tokens;
 
 pub use cursor::{Cursor, Enclosing, Place};
-pub use names::{Mention, Names, names};
 pub use outline::{Block, outline};
 
 use crate::diagnostic::Reports;

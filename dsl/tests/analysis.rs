@@ -1,6 +1,6 @@
 //! What editors ask: the outline, and where the cursor stands. `|` marks the position.
 
-use mas_dsl::analysis::{Block, Cursor, Place, names, outline};
+use mas_dsl::analysis::{Block, Cursor, Place, outline};
 use mas_dsl::{BlockKind, Span};
 use proptest::prelude::*;
 
@@ -110,70 +110,8 @@ proptest! {
         let cursor = Cursor::at(&text, at);
         prop_assert!(text.get(cursor.path.start..cursor.path.end).is_some());
         prop_assert!(cursor.path.start <= cursor.word.start && cursor.word.end == cursor.path.end);
-        let names = names(&text);
-        if let Some(mention) = names.at(at) {
-            prop_assert!(names.all(mention).any(|other| other == mention));
-        }
         for block in outline(&text) {
             prop_assert!(text.get(block.span.start..block.span.end).is_some());
         }
     }
-}
-
-/// Every name of a text in brackets, with what it names; `!` where it is declared.
-fn mentions(text: &str) -> String {
-    let names = names(text);
-    let mut out = String::new();
-    let mut last = None;
-    for (at, character) in text.char_indices() {
-        if let Some(mention) = names.at(at).filter(|mention| mention.span.start == at)
-            && last != Some(mention.span)
-        {
-            let mark = match (mention.declares, names.declaration(mention)) {
-                (true, _) => "!",
-                (false, Some(_)) => "",
-                (false, None) => "?",
-            };
-            out.push_str(&format!("<{}{mark}>", mention.kind.keyword()));
-            last = Some(mention.span);
-        }
-        out.push(character);
-    }
-    out
-}
-
-#[test]
-fn names_mean_what_their_place_says() {
-    let text = "\
-use \"team.mas\" as team
-param coder: int = 4 in 1..10
-param twice: int = coder * 2
-plugin maths = \"${coder}.wasm\"
-model coder = \"x\"
-policy coder { model = coder; train = true; lora { rank = twice; targets = [q] } }
-policy other = small(rank = 3)
-template small(rank: int) = policy { model = coder; lora { rank = rank; alpha = coder } }
-template expert(topic: string, coder: int = twice) = agent maths.tool { system = \"${topic} ${coder}\" }
-agent coder = maths.tool { policy = coder; max_tokens = min(coder, twice) }
-agent b = expert(\"twice ${coder}\", topic = coder)
-environment e = maths.problems { }
-turns {
-  max = coder
-  start -> coder -> [b, team.c] -> nobody
-  b -> end when env.coder and turn < coder or reward.coder > 1
-}
-train { rollout = tree; samples = coder }
-";
-    insta::assert_snapshot!(mentions(text));
-}
-
-#[test]
-fn a_name_has_all_its_mentions() {
-    let text =
-        "param n: int = 1\nparam m: int = n\npolicy n { lora { rank = n } }\ntrain { samples = n + m }\n";
-    let names = names(text);
-    let one = names.at(text.find("n:").unwrap()).unwrap();
-    let starts: Vec<usize> = names.all(one).map(|mention| mention.span.start).collect();
-    assert_eq!(starts.len(), 4, "{starts:?}");
-    assert!(names.is_taken(one, "m") && !names.is_taken(one, "k"));
 }

@@ -164,9 +164,8 @@ fn found(diagnostic: &Diagnostic, places: &Places) -> Found {
 /// The name of a hint such as ``did you mean `rollout`?``, where it can stand for the text as it is.
 fn meant(help: Option<&str>, written: &str) -> Option<String> {
     let name = help?.strip_prefix("did you mean `")?.strip_suffix("`?")?;
-    let is_name = |text: &str| {
-        !text.is_empty() && text.chars().all(|one| one.is_ascii_alphanumeric() || one == '_')
-    };
+    let is_name =
+        |text: &str| !text.is_empty() && text.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
     (is_name(name) && is_name(written)).then(|| name.to_owned())
 }
 

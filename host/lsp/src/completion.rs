@@ -99,12 +99,14 @@ impl<'d> Offers<'d> {
         for (key, schema) in around::properties(document, block).into_iter().flatten() {
             if !given.contains(&key.as_str()) {
                 let words = text::property(key, schema);
-                self.add(key, Icon::PROPERTY, "of the item", Some(words)).insert_text = Some(format!("{key} = "));
+                self.add(key, Icon::PROPERTY, "of the item", Some(words)).insert_text =
+                    Some(format!("{key} = "));
             }
         }
         let lora = BlockKind::Lora;
         if block.kind == Some(BlockKind::Policy) && !given.contains(&lora.keyword()) {
-            self.add(lora.keyword(), Icon::KEYWORD, lora.form(), None).insert_text = Some("lora { ".to_owned());
+            self.add(lora.keyword(), Icon::KEYWORD, lora.form(), None).insert_text =
+                Some("lora { ".to_owned());
         }
         if block.kind == Some(BlockKind::Turns) {
             self.add("start", Icon::KEYWORD, "where an episode begins", None);
@@ -189,7 +191,12 @@ impl<'d> Offers<'d> {
         match space {
             None => {
                 self.add("env", Icon::VARIABLE, "what the environment reports", None);
-                self.add("turn", Icon::VARIABLE, "earlier visits of the agent that the edge leaves from", None);
+                self.add(
+                    "turn",
+                    Icon::VARIABLE,
+                    "earlier visits of the agent that the edge leaves from",
+                    None,
+                );
                 self.add("reward", Icon::VARIABLE, "of the last step", None);
                 for word in ["and", "or", "not"] {
                     self.add(word, Icon::OPERATOR, "", None);

@@ -86,8 +86,7 @@ mod tests {
     }
 
     fn ranges() -> impl Strategy<Value = Range> {
-        let positions =
-            || (0..12_u32, 0..20_u32).prop_map(|(line, character)| Position { line, character });
+        let positions = || (0..12_u32, 0..20_u32).prop_map(|(line, character)| Position { line, character });
         (positions(), positions()).prop_map(|(start, end)| Range { start, end })
     }
 

@@ -47,7 +47,10 @@ fn words(document: &Document, cursor: &Cursor, word: &str) -> Option<String> {
 fn keyword(word: &str) -> Option<String> {
     if word == "layout" {
         let choices: Vec<String> = LAYOUTS.iter().map(|one| format!("- {}", text::choice(one))).collect();
-        return Some(format!("How the agents share models; asserted, since it follows from the file.\n\n{}", choices.join("\n")));
+        return Some(format!(
+            "How the agents share models; asserted, since it follows from the file.\n\n{}",
+            choices.join("\n")
+        ));
     }
     BlockKind::TOP.iter().find(|kind| kind.keyword() == word).map(|kind| text::block(*kind))
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use lsp_types::{
-    DocumentHighlight, DocumentHighlightKind, GotoDefinitionResponse, Location, Position, PrepareRenameResponse,
-    TextEdit, Uri, WorkspaceEdit,
+    DocumentHighlight, DocumentHighlightKind, GotoDefinitionResponse, Location, Position,
+    PrepareRenameResponse, TextEdit, Uri, WorkspaceEdit,
 };
 use mas_dsl::analysis::{Mention, Names, names};
 
@@ -45,7 +45,11 @@ pub fn highlights(document: &Document, position: Position) -> Option<Vec<Documen
     at(document, position, |names, mention| {
         let highlight = |other: &Mention| DocumentHighlight {
             range: document.lines.range(&document.text, other.span),
-            kind: Some(if other.declares { DocumentHighlightKind::WRITE } else { DocumentHighlightKind::READ }),
+            kind: Some(if other.declares {
+                DocumentHighlightKind::WRITE
+            } else {
+                DocumentHighlightKind::READ
+            }),
         };
         names.all(mention).map(highlight).collect()
     })
@@ -72,7 +76,9 @@ pub fn rename(
     let is_name = new.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && new.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
     if !is_name {
-        return Err(format!("`{new}` is no name: names are letters, digits and `_`, and begin with no digit"));
+        return Err(format!(
+            "`{new}` is no name: names are letters, digits and `_`, and begin with no digit"
+        ));
     }
     let edits = at(document, position, |names, mention| {
         if names.declaration(mention).is_none() {

@@ -1,8 +1,10 @@
 //! Places of a check, which may be in several files, as an editor knows them.
 
+use std::path::Path;
+
 use lsp_types::{Location, Range, Uri};
-use mas_dsl::analysis::outline;
-use mas_dsl::{Sources, Span};
+use mas_dsl::analysis::{Block, outline};
+use mas_dsl::{SourceFile, Sources, Span};
 
 use crate::position::Lines;
 use crate::text;
@@ -56,10 +58,10 @@ impl<'a> Places<'a> {
         let (checked, lines) = (self.sources.files().first()?, self.lines.first()?);
         let own = self.sources.text_of(checked);
         // Files stand in the order of the statements that name them, each before those that it names itself.
-        let ends = |file: &&mas_dsl::SourceFile, written: &str| {
-            std::path::Path::new(&file.name).file_name() == std::path::Path::new(written).file_name()
+        let ends = |file: &SourceFile, written: &str| {
+            Path::new(&file.name).file_name() == Path::new(written).file_name()
         };
-        let naming = |block: &mas_dsl::analysis::Block| {
+        let naming = |block: &Block| {
             let keyword = text::of(own, block.keyword);
             let head = Span { start: block.keyword.end, end: block.span.end };
             let quoted = text::of(own, head);
@@ -69,10 +71,8 @@ impl<'a> Places<'a> {
             matches!(keyword, "include" | "use").then_some(Span { start, end: start + length })
         };
         let named: Vec<Span> = outline(own).iter().filter_map(naming).collect();
-        let above = self.sources.files().get(1..=number)?.iter().rev();
-        let found = above
-            .filter_map(|file| named.iter().find(|span| ends(&file, text::of(own, **span))))
-            .next();
+        let mut above = self.sources.files().get(1..=number)?.iter().rev();
+        let found = above.find_map(|file| named.iter().find(|span| ends(file, text::of(own, **span))));
         found.map(|span| lines.range(own, *span))
     }
 }

@@ -10,8 +10,8 @@ use lsp_types::notification::{
     DidSaveTextDocument, Notification, PublishDiagnostics,
 };
 use lsp_types::request::{
-    CodeActionRequest, Completion, DocumentHighlightRequest, DocumentSymbolRequest, Formatting, GotoDefinition,
-    HoverRequest, PrepareRenameRequest, References, Rename, Request,
+    CodeActionRequest, Completion, DocumentHighlightRequest, DocumentSymbolRequest, Formatting,
+    GotoDefinition, HoverRequest, PrepareRenameRequest, References, Rename, Request,
 };
 use lsp_types::{PublishDiagnosticsParams, Uri};
 use serde::Serialize;
@@ -47,11 +47,7 @@ type Answer = Result<Value, (ErrorCode, String)>;
 ///
 /// # Errors
 /// A pipe that breaks, and a header that can't be read.
-pub fn serve(
-    input: impl Read + Send + 'static,
-    output: impl Write,
-    host: Host,
-) -> Result<Ended, Error> {
+pub fn serve(input: impl Read + Send + 'static, output: impl Write, host: Host) -> Result<Ended, Error> {
     let (events, received) = std::sync::mpsc::channel();
     let reports = events.clone();
     let report = move |report| reports.send(Event::Checked(report)).is_ok();

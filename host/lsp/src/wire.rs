@@ -147,7 +147,9 @@ mod tests {
     #[test]
     fn a_broken_body_does_not_hide_the_next_message() {
         let next = framed(r#"{"id": "x", "method": "shutdown"}"#);
-        for broken in ["{", "[]", "{}", "7", r#"{"id": null, "method": "a"}"#, r#"{"id": 1, "method": 2}"#, "\u{7f}"] {
+        for broken in
+            ["{", "[]", "{}", "7", r#"{"id": null, "method": "a"}"#, r#"{"id": 1, "method": 2}"#, "\u{7f}"]
+        {
             let (messages, error) = all(&[framed(broken), next.clone()].concat());
             assert_eq!(error, None);
             assert!(matches!(messages[0], Incoming::Broken(..)), "{broken}: {messages:?}");
@@ -158,10 +160,7 @@ mod tests {
     #[test]
     fn headers_are_read_in_any_case_and_with_others_beside() {
         let text = b"content-type: x\r\nCONTENT-LENGTH:15\r\n\r\n{\"method\": \"a\"}";
-        assert_eq!(
-            all(text).0,
-            [Incoming::Notification { method: "a".to_owned(), params: Value::Null }]
-        );
+        assert_eq!(all(text).0, [Incoming::Notification { method: "a".to_owned(), params: Value::Null }]);
     }
 
     #[test]

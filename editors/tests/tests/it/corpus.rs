@@ -23,7 +23,13 @@ fn every_case_of_the_corpus_holds() {
             let [name, rest] = case else { panic!("{}: a case lacks its text", path.display()) };
             let (source, expected) = rest.split_once(&"-".repeat(80)).expect("a tree below the text");
             let found = tree::parse(source.trim_start_matches('\n')).root_node().to_sexp();
-            assert_eq!(without_fields(&plain(&found)), plain(expected), "{}: {}", path.display(), name.trim());
+            assert_eq!(
+                without_fields(&plain(&found)),
+                plain(expected),
+                "{}: {}",
+                path.display(),
+                name.trim()
+            );
         }
     }
 }

@@ -12,9 +12,7 @@ fn theme() -> serde_json::Value {
     let rules: Vec<_> = CLASSES
         .iter()
         .enumerate()
-        .map(|(index, class)| {
-            json!({ "scope": class.scope, "settings": { "foreground": colour(index) } })
-        })
+        .map(|(index, class)| json!({ "scope": class.scope, "settings": { "foreground": colour(index) } }))
         // Inside a text a value is no text.
         .chain([json!({ "scope": "meta.embedded", "settings": { "foreground": "#000000" } })])
         .collect();

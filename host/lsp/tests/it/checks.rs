@@ -28,9 +28,12 @@ fn places_are_in_utf_16() {
     editor.open(FILE, "agent a = std.chat { system = \"ü\u{1F600}\"; temprature = 1 }\n");
     let found = editor.diagnostics(FILE, 1);
     let wrong = found.as_array().unwrap().iter().find(|one| one["code"] == "MAS0007").unwrap();
-    assert_eq!(wrong["range"], json!({
-        "start": { "line": 0, "character": 37 }, "end": { "line": 0, "character": 47 },
-    }));
+    assert_eq!(
+        wrong["range"],
+        json!({
+            "start": { "line": 0, "character": 37 }, "end": { "line": 0, "character": 47 },
+        })
+    );
 }
 
 #[test]
@@ -40,9 +43,12 @@ fn a_row_of_changes_is_checked_once() {
     for version in 2..400 {
         let end = json!({ "line": 9999, "character": 0 });
         let change = json!({ "range": { "start": end, "end": end }, "text": "#" });
-        editor.tell("textDocument/didChange", json!({
-            "textDocument": { "uri": FILE, "version": version }, "contentChanges": [change],
-        }));
+        editor.tell(
+            "textDocument/didChange",
+            json!({
+                "textDocument": { "uri": FILE, "version": version }, "contentChanges": [change],
+            }),
+        );
     }
     editor.diagnostics(FILE, 399);
     let shown = editor.rest().len();
@@ -81,6 +87,23 @@ fn a_folder_without_plugins_is_a_mistake_of_its_files() {
 }
 
 #[test]
+fn what_is_wrong_in_another_file_is_shown_where_it_is_named() {
+    let mut editor = Editor::ready();
+    editor.open(FILE, &format!("include \"common.mas\"\n{RIGHT}"));
+    let found = editor.diagnostics(FILE, 1);
+    let wrong = found.as_array().unwrap().iter().find(|one| one["code"] == "MAS0007").unwrap();
+    insta::assert_json_snapshot!(wrong);
+    // A text that is open counts as it is in the editor.
+    editor.open("file:///work/common.mas", "");
+    editor.diagnostics("file:///work/common.mas", 1);
+    editor.replace(FILE, 2, &format!("include \"common.mas\"\n{RIGHT}"));
+    assert_eq!(editor.diagnostics(FILE, 2), json!([]));
+    editor.tell("textDocument/didClose", json!({ "textDocument": { "uri": "file:///work/common.mas" } }));
+    editor.replace(FILE, 3, &format!("include \"common.mas\"\n{RIGHT}"));
+    assert_ne!(editor.diagnostics(FILE, 3), json!([]));
+}
+
+#[test]
 fn plugins_are_opened_anew_when_they_change() {
     let mut editor = Editor::ready();
     editor.open(FILE, RIGHT);
@@ -93,13 +116,16 @@ fn plugins_are_opened_anew_when_they_change() {
 #[test]
 fn what_a_hint_says_can_be_done() {
     let mut editor = Editor::ready();
-    let text = RIGHT.replace("samples        = samples", "samplse = samples").replace("policy = coder;", "policy = codr;");
+    let text = RIGHT
+        .replace("samples        = samples", "samplse = samples")
+        .replace("policy = coder;", "policy = codr;");
     editor.open(FILE, &text);
     editor.diagnostics(FILE, 1);
     let all = json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 999, "character": 0 } });
     let params = |range: &Value| json!({ "textDocument": { "uri": FILE }, "range": range, "context": { "diagnostics": [] } });
     let actions = editor.ask("textDocument/codeAction", params(&all));
-    let titles: Vec<&str> = actions.as_array().unwrap().iter().filter_map(|one| one["title"].as_str()).collect();
+    let titles: Vec<&str> =
+        actions.as_array().unwrap().iter().filter_map(|one| one["title"].as_str()).collect();
     assert_eq!(titles, ["Replace with `coder`", "Replace with `samples`"]);
     insta::assert_json_snapshot!(actions[1]);
     // Elsewhere there is nothing to do, nor for a text that was not checked yet.

@@ -86,12 +86,68 @@ fn a_completion_takes_the_place_of_what_is_typed() {
     insta::assert_json_snapshot!(rollout);
 }
 
+/// The places of an answer, with the text of each.
+fn places(text: &str, places: &Value) -> Vec<String> {
+    let place = |place: &Value| {
+        let range = &place["range"];
+        let (line, from, to) =
+            (&range["start"]["line"], &range["start"]["character"], &range["end"]["character"]);
+        let number = |value: &Value| value.as_u64().unwrap() as usize;
+        let whole: Vec<u16> = text.lines().nth(number(line)).unwrap().encode_utf16().collect();
+        format!("{line}:{from} {}", String::from_utf16(&whole[number(from)..number(to)]).unwrap())
+    };
+    places.as_array().unwrap().iter().map(place).collect()
+}
+
+const NAMES: &str = "param ü: int\nparam n: int = 1\npolicy n { lora { rank = |n } }\n\
+                     agent a = std.chat { system = \"ü ${n} n\"; policy = n }\n";
+
+#[test]
+fn a_name_leads_to_its_declaration_and_its_uses() {
+    let (mut editor, mut params) = at(NAMES);
+    let text = NAMES.replacen('|', "", 1);
+    let declared = editor.ask("textDocument/definition", params.clone());
+    assert_eq!(places(&text, &json!([declared])), ["1:6 n"]);
+    params["context"] = json!({ "includeDeclaration": false });
+    let used = editor.ask("textDocument/references", params.clone());
+    assert_eq!(places(&text, &used), ["2:25 n", "3:34 n"]);
+    let marked = editor.ask("textDocument/documentHighlight", params.clone());
+    assert_eq!(places(&text, &marked), ["1:6 n", "2:25 n", "3:34 n"]);
+    assert_eq!(hover(NAMES), "```mas\nparam n: int = 1\n```");
+    params["position"] = json!({ "line": 3, "character": 12 });
+    assert_eq!(editor.ask("textDocument/definition", params), Value::Null);
+}
+
+#[test]
+fn a_name_is_changed_everywhere() {
+    let (mut editor, mut params) = at(NAMES);
+    let text = NAMES.replacen('|', "", 1);
+    assert_eq!(
+        places(&text, &json!([{ "range": editor.ask("textDocument/prepareRename", params.clone()) }])),
+        ["2:25 n"]
+    );
+    params["newName"] = json!("count");
+    let edit = editor.ask("textDocument/rename", params.clone());
+    assert_eq!(places(&text, &edit["changes"][FILE]), ["1:6 n", "2:25 n", "3:34 n"]);
+    for (name, why) in [("3", "is no name"), ("", "is no name"), ("a-b", "is no name"), ("n", "already")] {
+        params["newName"] = json!(name);
+        let answer = editor.answer("textDocument/rename", params.clone());
+        assert!(answer["error"]["message"].as_str().unwrap().contains(why), "{answer}");
+    }
+    // Declared elsewhere, as far as this file tells.
+    params["position"] = json!({ "line": 3, "character": 12 });
+    params["newName"] = json!("other");
+    assert!(editor.answer("textDocument/rename", params)["error"]["message"].is_string());
+}
+
 #[test]
 fn the_outline_has_every_block() {
     let mut editor = Editor::ready();
     editor.open(FILE, RIGHT);
     let symbols = editor.ask("textDocument/documentSymbol", json!({ "textDocument": { "uri": FILE } }));
-    let show = |symbol: &Value| format!("{} ({})", symbol["name"].as_str().unwrap(), symbol["detail"].as_str().unwrap_or("-"));
+    let show = |symbol: &Value| {
+        format!("{} ({})", symbol["name"].as_str().unwrap(), symbol["detail"].as_str().unwrap_or("-"))
+    };
     let mut shown = String::new();
     for symbol in symbols.as_array().unwrap() {
         shown += &format!("{}\n", show(symbol));
@@ -106,7 +162,8 @@ fn the_outline_has_every_block() {
 fn formatting_touches_the_lines_that_change() {
     let mut editor = Editor::ready();
     editor.open(FILE, "workflow w\nparam n: int  \nparam m: int\n");
-    let params = json!({ "textDocument": { "uri": FILE }, "options": { "tabSize": 2, "insertSpaces": true } });
+    let params =
+        json!({ "textDocument": { "uri": FILE }, "options": { "tabSize": 2, "insertSpaces": true } });
     assert_eq!(
         editor.ask("textDocument/formatting", params.clone()),
         json!([{

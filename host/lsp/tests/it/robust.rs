@@ -7,6 +7,20 @@ use crate::editor::Editor;
 
 const FILE: &str = "file:///a.mas";
 
+/// What can be asked about a place in a document.
+const METHODS: &[&str] = &[
+    "hover",
+    "completion",
+    "definition",
+    "references",
+    "documentHighlight",
+    "prepareRename",
+    "rename",
+    "documentSymbol",
+    "codeAction",
+    "formatting",
+];
+
 /// The server still knows its documents.
 fn is_well(editor: &mut Editor) {
     editor.open("file:///well.mas", "train { samples = 4 }\n");
@@ -48,9 +62,10 @@ fn documents_that_are_not_open_have_no_answers() {
     let range = json!({ "start": position, "end": position });
     let params = json!({
         "textDocument": { "uri": "file:///nowhere.mas" }, "position": position, "range": range,
-        "context": { "diagnostics": [], "triggerKind": 1 }, "options": { "tabSize": 2, "insertSpaces": true },
+        "context": { "diagnostics": [], "triggerKind": 1, "includeDeclaration": true },
+        "options": { "tabSize": 2, "insertSpaces": true }, "newName": "n",
     });
-    for method in ["hover", "completion", "documentSymbol", "codeAction", "formatting"] {
+    for method in METHODS {
         assert_eq!(editor.ask(&format!("textDocument/{method}"), params.clone()), Value::Null, "{method}");
     }
     editor.replace("file:///nowhere.mas", 2, "workflow w");
@@ -73,7 +88,8 @@ fn broken_messages_are_answered_or_end_the_talk() {
 #[test]
 fn odd_addresses_are_checked_too() {
     let mut editor = Editor::ready();
-    for uri in ["untitled:Untitled-1", "file:///%FF.mas", "vscode-vfs://github/a/b.mas", "file://host/a.mas"] {
+    for uri in ["untitled:Untitled-1", "file:///%FF.mas", "vscode-vfs://github/a/b.mas", "file://host/a.mas"]
+    {
         editor.open(uri, "workflow 3\n");
         assert_ne!(editor.diagnostics(uri, 1), json!([]), "{uri}");
     }
@@ -110,10 +126,13 @@ proptest! {
             }));
             let params = json!({
                 "textDocument": { "uri": FILE }, "position": start, "range": { "start": end, "end": start },
-                "context": { "diagnostics": [], "triggerKind": 1 }, "options": { "tabSize": 2, "insertSpaces": true },
+                "context": { "diagnostics": [], "triggerKind": 1, "includeDeclaration": true },
+                "options": { "tabSize": 2, "insertSpaces": true }, "newName": "n",
             });
-            for method in ["hover", "completion", "documentSymbol", "codeAction", "formatting"] {
-                editor.ask(&format!("textDocument/{method}"), params.clone());
+            for method in METHODS {
+                let answer = editor.answer(&format!("textDocument/{method}"), params.clone());
+                // A rename may be refused, with a reason.
+                prop_assert!(answer.get("error").is_none_or(|error| error["code"] == -32803), "{}", answer);
             }
         }
         editor.ask("shutdown", Value::Null);
