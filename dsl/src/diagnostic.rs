@@ -131,6 +131,12 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
+    /// One about the workflow as a whole.
+    pub fn about_file(code: Code, severity: Severity, message: String, help: &str) -> Self {
+        let (labels, values) = (Vec::new(), Vec::new());
+        Diagnostic { code, severity, message, labels, help: Some(help.to_owned()), values, context: None }
+    }
+
     pub(crate) fn help(&mut self, text: impl Into<String>) -> &mut Self {
         self.help = Some(text.into());
         self

@@ -15,6 +15,7 @@ mod evaluate;
 mod expand;
 pub mod functions;
 mod layout;
+pub mod names;
 mod numbers;
 mod overrides;
 mod params;

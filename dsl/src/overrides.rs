@@ -25,6 +25,8 @@ pub struct Override {
     pub value: String,
     /// How messages call it, such as `--set samples=8`.
     pub shown: String,
+    /// Whether it is passed over where there is no such param: the environment holds those of all workflows.
+    pub optional: bool,
 }
 
 /// What is no `PATH=VALUE`.
@@ -43,7 +45,7 @@ impl std::str::FromStr for Override {
         let shown = format!("--set {given}");
         match given.split_once('=').map(|(path, value)| (path.trim(), value.trim())) {
             Some((path, value)) if !path.is_empty() => {
-                Ok(Override { path: path.to_owned(), value: value.to_owned(), shown })
+                Ok(Override { path: path.to_owned(), value: value.to_owned(), shown, optional: false })
             }
             _ => Err(OverrideError { given: shown }),
         }
@@ -54,7 +56,8 @@ impl Override {
     /// A param given by an environment variable called [`VARIABLE`] and its name.
     pub fn from_variable(name: &str, value: &str) -> Option<Override> {
         let path = name.strip_prefix(VARIABLE).filter(|path| !path.is_empty())?;
-        Some(Override { path: path.to_owned(), value: value.to_owned(), shown: format!("{name}={value}") })
+        let shown = format!("{name}={value}");
+        Some(Override { path: path.to_owned(), value: value.to_owned(), shown, optional: true })
     }
 
     /// What a file says: a line `PATH = VALUE` for each, in the language's own writing.
@@ -71,7 +74,7 @@ impl Override {
             let shown = format!("{}:{line}: {head}", source.name);
             match head.split_once('=').map(|(path, value)| (path.trim(), value.trim())) {
                 Some((path, value)) if !path.is_empty() && piece.sound && piece.body.is_none() => {
-                    Ok(Override { path: path.to_owned(), value: value.to_owned(), shown })
+                    Ok(Override { path: path.to_owned(), value: value.to_owned(), shown, optional: false })
                 }
                 _ => Err(OverrideError { given: shown }),
             }
@@ -91,6 +94,9 @@ pub(crate) fn apply(file: &mut File, overrides: &[Override], reports: &mut Repor
     for (index, given) in overrides.iter().enumerate() {
         let place = Place::Set(index);
         let value = Value { kind: ValueKind::Raw(given.value.clone()), place };
+        if given.optional && !is_param(file, &given.path) {
+            continue;
+        }
         let parts: Vec<&str> = given.path.split('.').map(str::trim).collect();
         if parts.len() == 1 || is_param(file, &parts.join(".")) {
             param(file, &parts.join("."), value, reports);

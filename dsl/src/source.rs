@@ -104,6 +104,14 @@ impl Sources {
     }
 }
 
+impl From<Source> for Sources {
+    fn from(source: Source) -> Self {
+        let mut sources = Sources::default();
+        sources.add(source, PathBuf::new());
+        sources
+    }
+}
+
 /// The path without `.` and without `..` behind a name, so that one file has one name.
 pub(crate) fn tidy(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();

@@ -155,7 +155,7 @@ proptest! {
 
     #[test]
     fn any_override(path in "[a-z. ]{0,12}|(train|tool|coder|base|problems)\\.[a-z_.]{1,12}", value in "\\PC{0,16}") {
-        holds(FILES[0].to_owned(), &[Override { shown: format!("{path}={value}"), path, value }]);
+        holds(FILES[0].to_owned(), &[Override { shown: format!("{path}={value}"), path, value, optional: false }]);
     }
 }
 

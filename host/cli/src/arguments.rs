@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mas_dsl::Override;
 
+use crate::exit::Stop;
+
 #[derive(Parser)]
 #[command(name = "pl-host", version, about = "Builds and trains teams of language-model agents")]
 pub struct Arguments {
@@ -39,9 +41,36 @@ pub enum Command {
 pub struct Source {
     /// The workflow (.mas)
     pub file: PathBuf,
+    #[command(flatten)]
+    pub given: Given,
+}
+
+/// Params and settings from outside. What comes later wins: the environment (`PL_HOST_PARAM_NAME`), files, `--set`.
+#[derive(Args, Clone)]
+pub struct Given {
     /// Replace a param (NAME=VALUE) or a setting (BLOCK.KEY=VALUE)
     #[arg(long = "set", value_name = "PATH=VALUE")]
-    pub overrides: Vec<Override>,
+    pub set: Vec<Override>,
+    /// Replace what the lines of a file say, each NAME = VALUE or BLOCK.KEY = VALUE
+    #[arg(long = "params", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+impl Given {
+    /// Everything in order.
+    pub fn all(&self) -> Result<Vec<Override>, Stop> {
+        let mut all: Vec<Override> = std::env::vars_os()
+            .filter_map(|(name, value)| Override::from_variable(name.to_str()?, value.to_str()?))
+            .collect();
+        for file in &self.files {
+            let text = std::fs::read_to_string(file)
+                .map_err(|e| Stop::input(format!("cannot read {}: {e}", file.display())))?;
+            let source = mas_dsl::Source { name: file.display().to_string(), text };
+            all.extend(Override::from_file(&source).map_err(Stop::input)?);
+        }
+        all.extend(self.set.iter().cloned());
+        Ok(all)
+    }
 }
 
 /// Where and from which seed.
@@ -87,14 +116,13 @@ pub struct Run {
     /// The workflow (.mas); with --resume the run folder has it
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]
     pub file: Option<PathBuf>,
-    /// Replace a param (NAME=VALUE) or a setting (BLOCK.KEY=VALUE)
-    #[arg(long = "set", value_name = "PATH=VALUE", conflicts_with = "resume")]
-    pub overrides: Vec<Override>,
+    #[command(flatten)]
+    pub given: Given,
     /// The run folder [default: runs/NAME, or the first of runs/NAME-2, … that is free]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub out: Option<PathBuf>,
     /// Go on with the run in this folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["set", "files"])]
     pub resume: Option<PathBuf>,
     /// Where tensors live
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]

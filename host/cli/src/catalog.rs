@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use mas_dsl::workflow::Plugin as Wanted;
@@ -76,6 +77,19 @@ impl Plugins {
 }
 
 impl Catalog for Plugins {
+    fn text(&self, path: &Path) -> Result<String, String> {
+        // Prompts and parts of workflows are written by people; what is larger is something else.
+        const LARGEST: u64 = 16 << 20;
+        let path = self.folder.join(path);
+        let file = std::fs::File::open(&path).map_err(|e| e.to_string())?;
+        let mut text = String::new();
+        let read = file.take(LARGEST + 1).read_to_string(&mut text).map_err(|e| e.to_string())?;
+        match read as u64 > LARGEST {
+            true => Err(format!("it is larger than {} MiB", LARGEST >> 20)),
+            false => Ok(text),
+        }
+    }
+
     fn items(&self, wanted: &Wanted) -> Result<Vec<Item>, String> {
         Ok(self.get(wanted)?.items().iter().map(item).collect())
     }

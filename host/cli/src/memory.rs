@@ -79,7 +79,7 @@ impl Estimate {
         let help = "fewer bytes go to `inference.kv_cache`, `train.token_budget`, `lora` instead of a whole model, \
                     `train.gradient_checkpointing`, or `dtype = f16` in `model`";
         let (code, severity) = (Code::Memory, Severity::Warning);
-        vec![Diagnostic { code, severity, message, labels: Vec::new(), help: Some(help.to_owned()) }]
+        vec![Diagnostic::about_file(code, severity, message, help)]
     }
 }
 

@@ -14,10 +14,10 @@ use crate::session::{self, Loaded};
 
 pub fn run(options: &Check) -> Outcome {
     let runtime = tokio::runtime::Runtime::new().map_err(Stop::failed)?;
-    let Source { file, overrides } = &options.source;
+    let Source { file, given } = &options.source;
     let device = session::device(DeviceChoice::Auto)?;
     let mut memory = Err(String::new());
-    let loaded = Loaded::check(&runtime, file, overrides, options.format, |workflow, folder| {
+    let loaded = Loaded::check(&runtime, file, &given.all()?, options.format, |workflow, folder| {
         memory = estimate(workflow, folder, device);
         memory.as_ref().map(Estimate::doubts).unwrap_or_default()
     })?;

@@ -80,7 +80,7 @@ fn begin<'a>(
     device: Device,
     interrupt: Interrupt,
 ) -> Result<Prepared<'a>, Stop> {
-    let loaded = Loaded::open(runtime, file, &options.overrides)?;
+    let loaded = Loaded::open(runtime, file, &options.given.all()?)?;
     let train = train(&loaded.workflow)?.clone();
     let root = match &options.out {
         Some(out) if out.join("workflow.json").exists() => {
