@@ -122,7 +122,7 @@ fn check(job: &Job, catalog: &Opened, texts: &BTreeMap<PathBuf, String>) -> Repo
 }
 
 fn found(diagnostic: &Diagnostic, places: &Places) -> Found {
-    let Diagnostic { code, severity, message, labels, help } = diagnostic;
+    let Diagnostic { code, severity, message, labels, help, values, .. } = diagnostic;
     let (first, others) = match labels.split_first() {
         // What another file says wrong is shown where this one names it.
         Some((first, _)) if places.is_elsewhere(first.span) => (None, labels.as_slice()),
@@ -131,7 +131,9 @@ fn found(diagnostic: &Diagnostic, places: &Places) -> Found {
     };
     let label = first.map(|label| label.text.as_str()).filter(|label| !label.is_empty());
     let help_line = help.as_ref().map(|help| format!("help: {help}"));
-    let parts = [Some(message.clone()), label.map(str::to_owned), help_line];
+    let values: Vec<String> = values.iter().map(|(name, value)| format!("`{name}` is {value}")).collect();
+    let values_line = (!values.is_empty()).then(|| format!("here {}", values.join(", ")));
+    let parts = [Some(message.clone()), label.map(str::to_owned), help_line, values_line];
     let related: Vec<DiagnosticRelatedInformation> = others
         .iter()
         .filter_map(|label| {

@@ -1,6 +1,8 @@
 //! Open documents: their texts, kept in step with the editor's.
 
-use lsp_types::TextDocumentContentChangeEvent;
+use std::path::PathBuf;
+
+use lsp_types::{TextDocumentContentChangeEvent, Uri};
 
 use crate::checker::Report;
 use crate::position::Lines;
@@ -39,6 +41,21 @@ impl Document {
     pub fn checked(&self) -> Option<&Report> {
         self.report.as_ref().filter(|report| report.version == self.version)
     }
+}
+
+/// The path of a `file:` address.
+pub fn path(uri: &Uri) -> Option<PathBuf> {
+    let rest = uri.as_str().strip_prefix("file://")?;
+    // A host may stand before the path; only this machine's files can be read.
+    let encoded = rest.strip_prefix("localhost").unwrap_or(rest);
+    let mut parts = encoded.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (digits, plain) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend_from_slice(plain.as_bytes());
+    }
+    String::from_utf8(bytes).ok().map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 #[cfg(test)]
@@ -88,6 +105,20 @@ mod tests {
     fn ranges() -> impl Strategy<Value = Range> {
         let positions = || (0..12_u32, 0..20_u32).prop_map(|(line, character)| Position { line, character });
         (positions(), positions()).prop_map(|(start, end)| Range { start, end })
+    }
+
+    #[test]
+    fn addresses_of_files_have_paths() {
+        for (address, expected) in [
+            ("file:///a/b%20c/%C3%BC.mas", Some("/a/b c/ü.mas")),
+            ("file://localhost/a.mas", Some("/a.mas")),
+            ("file://elsewhere/a.mas", None),
+            ("untitled:Untitled-1", None),
+            ("file:///a%FF.mas", None),
+        ] {
+            let uri: Uri = address.parse().unwrap();
+            assert_eq!(path(&uri), expected.map(PathBuf::from), "{address}");
+        }
     }
 
     proptest! {

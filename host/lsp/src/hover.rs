@@ -1,6 +1,6 @@
 //! Hovers: what the word under the pointer means.
 
-use lsp_types::{Hover, HoverContents, MarkupContent, MarkupKind, Position};
+use lsp_types::{Hover, HoverContents, MarkupContent, MarkupKind};
 use mas_dsl::BlockKind;
 use mas_dsl::analysis::{Cursor, Enclosing, Place};
 use mas_dsl::settings::{self, Choice, Kind, LAYOUTS};
@@ -9,14 +9,15 @@ use crate::documents::Document;
 use crate::{around, names, text};
 
 /// What is known of the word at a position.
-pub fn hover(document: &Document, position: Position) -> Option<Hover> {
-    let at = document.lines.offset(&document.text, position);
+pub fn hover(place: &names::Place) -> Option<Hover> {
+    let document = place.document;
+    let at = document.lines.offset(&document.text, place.position);
     let cursor = Cursor::at(&document.text, at);
     let word = text::of(&document.text, cursor.word);
     if word.is_empty() {
         return None;
     }
-    let value = words(document, &cursor, word).or_else(|| names::declaring_line(document, at))?;
+    let value = words(document, &cursor, word).or_else(|| place.declaring_line())?;
     let contents = HoverContents::Markup(MarkupContent { kind: MarkupKind::Markdown, value });
     Some(Hover { contents, range: Some(document.lines.range(&document.text, cursor.word)) })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender};
 
 use lsp_types::notification::{
@@ -13,15 +13,16 @@ use lsp_types::request::{
     CodeActionRequest, Completion, DocumentHighlightRequest, DocumentSymbolRequest, Formatting,
     GotoDefinition, HoverRequest, PrepareRenameRequest, References, Rename, Request,
 };
-use lsp_types::{PublishDiagnosticsParams, Uri};
+use lsp_types::{PublishDiagnosticsParams, TextDocumentPositionParams, Uri};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::checker::{Job, Order, Report};
-use crate::documents::Document;
+use crate::documents::{Document, path};
+use crate::names::Place;
 use crate::wire::{ErrorCode, Incoming};
-use crate::{Error, Host, actions, checker, completion, formatting, hover, names, symbols, wire};
+use crate::{Error, Host, actions, checker, completion, formatting, hover, symbols, wire};
 
 /// How a talk ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +153,7 @@ impl<W: Write> Server<W> {
             HoverRequest::METHOD => self.at::<HoverRequest>(
                 params,
                 |params| &params.text_document_position_params.text_document.uri,
-                |document, params| hover::hover(document, params.text_document_position_params.position),
+                |document, params| hover::hover(&self.place(document, &params.text_document_position_params)),
             ),
             Completion::METHOD => self.at::<Completion>(
                 params,
@@ -182,33 +183,35 @@ impl<W: Write> Server<W> {
             GotoDefinition::METHOD => self.at::<GotoDefinition>(
                 params,
                 |params| &params.text_document_position_params.text_document.uri,
-                |document, params| {
-                    let place = params.text_document_position_params;
-                    names::definition(document, &place.text_document.uri, place.position)
-                },
+                |document, params| self.place(document, &params.text_document_position_params).definition(),
             ),
             References::METHOD => self.at::<References>(
                 params,
                 |params| &params.text_document_position.text_document.uri,
                 |document, params| {
-                    let place = params.text_document_position;
                     let declaration = params.context.include_declaration;
-                    names::references(document, &place.text_document.uri, place.position, declaration)
+                    self.place(document, &params.text_document_position).references(declaration)
                 },
             ),
             DocumentHighlightRequest::METHOD => self.at::<DocumentHighlightRequest>(
                 params,
                 |params| &params.text_document_position_params.text_document.uri,
-                |document, params| names::highlights(document, params.text_document_position_params.position),
+                |document, params| self.place(document, &params.text_document_position_params).highlights(),
             ),
             PrepareRenameRequest::METHOD => self.at::<PrepareRenameRequest>(
                 params,
                 |params| &params.text_document.uri,
-                |document, params| names::renamable(document, params.position),
+                |document, params| self.place(document, &params).renamable(),
             ),
             Rename::METHOD => self.renamed(params),
             _ => Err((ErrorCode::MethodNotFound, format!("`{method}` is not known here"))),
         }
+    }
+
+    /// A place in a document, among all that are open.
+    fn place<'a>(&'a self, document: &'a Document, at: &'a TextDocumentPositionParams) -> Place<'a> {
+        let TextDocumentPositionParams { text_document, position } = at;
+        Place { document, uri: &text_document.uri, position: *position, documents: &self.documents }
     }
 
     fn renamed(&self, params: Value) -> Answer {
@@ -217,12 +220,11 @@ impl<W: Write> Server<W> {
             params,
             |params| &params.text_document_position.text_document.uri,
             |document, params| {
-                let place = params.text_document_position;
-                names::rename(document, &place.text_document.uri, place.position, &params.new_name)
-                    .unwrap_or_else(|why| {
-                        refused = Some(why);
-                        None
-                    })
+                let place = self.place(document, &params.text_document_position);
+                place.rename(&params.new_name).unwrap_or_else(|why| {
+                    refused = Some(why);
+                    None
+                })
             },
         );
         match refused {
@@ -367,38 +369,4 @@ fn watch() -> Value {
             "registerOptions": { "watchers": [{ "globPattern": "**/*.{mas,wasm}" }] },
         }] },
     })
-}
-
-/// The path of a `file:` address.
-fn path(uri: &Uri) -> Option<PathBuf> {
-    let rest = uri.as_str().strip_prefix("file://")?;
-    // A host may stand before the path; only this machine's files can be read.
-    let encoded = rest.strip_prefix("localhost").unwrap_or(rest);
-    let mut parts = encoded.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let (digits, plain) = part.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        bytes.extend_from_slice(plain.as_bytes());
-    }
-    String::from_utf8(bytes).ok().map(PathBuf::from).filter(|path| path.is_absolute())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_of_files_have_paths() {
-        for (address, expected) in [
-            ("file:///a/b%20c/%C3%BC.mas", Some("/a/b c/ü.mas")),
-            ("file://localhost/a.mas", Some("/a.mas")),
-            ("file://elsewhere/a.mas", None),
-            ("untitled:Untitled-1", None),
-            ("file:///a%FF.mas", None),
-        ] {
-            let uri: Uri = address.parse().unwrap();
-            assert_eq!(path(&uri), expected.map(PathBuf::from), "{address}");
-        }
-    }
 }
