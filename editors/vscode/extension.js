@@ -16,8 +16,6 @@ async function start() {
   };
   client = new LanguageClient('pl-host', 'pl-host', server, {
     documentSelector: [{ language: 'mas' }],
-    // A plugin that is built anew offers other things.
-    synchronize: { fileEvents: vscode.workspace.createFileSystemWatcher('**/*.{mas,wasm}') },
   });
   try {
     await client.start();
