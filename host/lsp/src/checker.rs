@@ -24,6 +24,9 @@ const QUIET: Duration = Duration::from_millis(100);
 /// A check is made after so long even of a text that never rests.
 const LONGEST: Duration = Duration::from_millis(800);
 
+/// So many diagnostics are shown: nobody reads more, and each costs the editor.
+const MOST: usize = 500;
+
 /// What the checking thread is asked.
 pub enum Order {
     Check(Job),
@@ -71,7 +74,10 @@ pub fn run(orders: &Receiver<Order>, open: &OpenCatalog, report: impl Fn(Report)
         let mut jobs = BTreeMap::new();
         let mut take = |order| match order {
             Order::Check(job) => {
-                texts.insert(PathBuf::from(&job.name), job.text.clone());
+                // What has no path can't be included.
+                if Path::new(&job.name).is_absolute() {
+                    texts.insert(PathBuf::from(&job.name), job.text.clone());
+                }
                 jobs.insert(job.uri.as_str().to_owned(), job);
             }
             Order::Close(path) => {
@@ -117,7 +123,7 @@ fn check(job: &Job, catalog: &Opened, texts: &BTreeMap<PathBuf, String>) -> Repo
     let seen = Seen { catalog, folder: &job.folder, texts, items: RefCell::default() };
     let checked = mas_dsl::check(&source, &[], &seen);
     let places = Places::of(&checked.sources, &job.uri);
-    let found = checked.diagnostics.iter().map(|one| found(one, &places)).collect();
+    let found = checked.diagnostics.iter().take(MOST).map(|one| found(one, &places)).collect();
     Report { uri: job.uri.clone(), version: job.version, found, items: seen.items.take() }
 }
 

@@ -16,13 +16,17 @@ pub struct Places<'a> {
     uri: &'a Uri,
     /// Of each file, in their order.
     lines: Vec<Lines>,
+    /// Where the file that was checked names others.
+    named: Vec<Span>,
 }
 
 impl<'a> Places<'a> {
     /// One walk over every file.
     pub fn of(sources: &'a Sources, uri: &'a Uri) -> Places<'a> {
         let lines = sources.files().iter().map(|file| Lines::of(sources.text_of(file))).collect();
-        Places { sources, uri, lines }
+        let first = sources.files().first().filter(|_| sources.files().len() > 1);
+        let named = first.map(|file| named(sources.text_of(file))).unwrap_or_default();
+        Places { sources, uri, lines, named }
     }
 
     /// The number of the file that a span is in, and the span in it.
@@ -52,29 +56,31 @@ impl<'a> Places<'a> {
         found.map(|(file, span)| text::of(self.sources.text_of(file), span)).unwrap_or_default()
     }
 
-    /// Where the file that was checked names the file that a span is in, or one that leads to it.
+    /// Where the file that was checked names the file that a span is in, or else one that leads to it.
     pub fn naming(&self, span: Span) -> Option<Range> {
         let (number, _) = self.find(span)?;
         let (checked, lines) = (self.sources.files().first()?, self.lines.first()?);
         let own = self.sources.text_of(checked);
-        // Files stand in the order of the statements that name them, each before those that it names itself.
-        let ends = |file: &SourceFile, written: &str| {
+        let is_name = |file: &SourceFile, written: &str| {
             Path::new(&file.name).file_name() == Path::new(written).file_name()
         };
-        let naming = |block: &Block| {
-            let keyword = text::of(own, block.keyword);
-            let head = Span { start: block.keyword.end, end: block.span.end };
-            let quoted = text::of(own, head);
-            let from = quoted.find('"')? + 1;
-            let length = quoted.get(from..)?.find('"')?;
-            let start = head.start + from;
-            matches!(keyword, "include" | "use").then_some(Span { start, end: start + length })
-        };
-        let named: Vec<Span> = outline(own).iter().filter_map(naming).collect();
+        // A file stands behind those that lead to it.
         let mut above = self.sources.files().get(1..=number)?.iter().rev();
-        let found = above.find_map(|file| named.iter().find(|span| ends(file, text::of(own, **span))));
+        let found =
+            above.find_map(|file| self.named.iter().find(|span| is_name(file, text::of(own, **span))));
         found.map(|span| lines.range(own, *span))
     }
+}
+
+/// The paths behind `include` and `use`, without their quotes.
+fn named(own: &str) -> Vec<Span> {
+    let path = |block: Block| {
+        let start = block.keyword.end + own.get(block.keyword.end..block.span.end)?.find('"')? + 1;
+        let length = own.get(start..block.span.end)?.find('"')?;
+        let is_of_file = matches!(text::of(own, block.keyword), "include" | "use");
+        is_of_file.then_some(Span { start, end: start + length })
+    };
+    outline(own).into_iter().filter_map(path).collect()
 }
 
 /// The address of a file.
