@@ -1,5 +1,7 @@
 //! What editors ask: the outline, and where the cursor stands. `|` marks the position.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use mas_dsl::analysis::{Block, Cursor, Place, outline};
 use mas_dsl::{BlockKind, Span};
 use proptest::prelude::*;

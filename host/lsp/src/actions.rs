@@ -20,8 +20,7 @@ pub fn actions(document: &Document, params: &CodeActionParams) -> CodeActionResp
         .collect()
 }
 
-// An address is a key by its text, which nothing changes.
-#[allow(clippy::mutable_key_type)]
+#[allow(clippy::mutable_key_type, reason = "an address is a key by its text, which nothing changes")]
 fn replacement(found: &Found, params: &CodeActionParams) -> Option<CodeActionOrCommand> {
     let meant = found.meant.as_ref()?;
     let edit = TextEdit { range: found.diagnostic.range, new_text: meant.clone() };

@@ -101,8 +101,10 @@ impl Place<'_> {
             if new != definition.name && names.definitions.iter().any(|other| is_taken(&other)) {
                 return Err(format!("there is a {} `{full_name}` already", definition.kind.keyword()));
             }
-            // An address is a key by its text, which nothing changes.
-            #[allow(clippy::mutable_key_type)]
+            #[allow(
+                clippy::mutable_key_type,
+                reason = "an address is a key by its text, which nothing changes"
+            )]
             let mut changes: HashMap<Uri, Vec<TextEdit>> = HashMap::new();
             for span in [&definition.span].into_iter().chain(&definition.uses) {
                 if let Some(Location { uri, range }) = places.location(*span) {

@@ -21,8 +21,7 @@ fn symbol(document: &Document, block: &Block) -> DocumentSymbol {
         (None, value) => value.map(|value| text::line(&of(value)).to_owned()),
     };
     let inner: Vec<DocumentSymbol> = block.blocks.iter().map(|inner| symbol(document, inner)).collect();
-    // What it was called before tags is a field that must still be there.
-    #[allow(deprecated)]
+    #[allow(deprecated, reason = "the field before tags must still be there")]
     DocumentSymbol {
         name: of(selection),
         detail,
