@@ -279,8 +279,9 @@ impl<W: Write> Server<W> {
                 if let Some(params) = given::<DidCloseTextDocument>(params)
                     && self.documents.remove(params.text_document.uri.as_str()).is_some()
                 {
-                    let path = path(&params.text_document.uri);
-                    let _ = path.map(|path| self.checker.send(Order::Close(path)));
+                    if let Some(path) = path(&params.text_document.uri) {
+                        let _ = self.checker.send(Order::Close(path));
+                    }
                     // What is closed has no mistakes to show.
                     self.show(params.text_document.uri, Vec::new(), None)?;
                 }

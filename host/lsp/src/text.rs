@@ -22,7 +22,7 @@ pub fn setting(setting: &Setting) -> String {
     let range = kind.range().map(|range| format!(", {range}")).unwrap_or_default();
     let mut out = format!("**{}.{key}**: {kind}{range}  \nDefault: {default}\n\n{doc}", block.keyword());
     if let Kind::Choice(choices) | Kind::Choices(choices) = kind {
-        out.push_str("\n");
+        out.push('\n');
         for choice in choices.iter().filter(|choice| choice.supported) {
             // Writing to a string never fails.
             let _ = write!(out, "\n- `{}`: {}", choice.word, choice.doc);
