@@ -318,7 +318,7 @@ mod tests {
                 "param n: 2 5 6 6 8 9",
                 "plugin maths: 6 7",
                 "template small: 5",
-                "param n: 5 4",
+                "param n: 4 5",
                 "policy p: 6",
                 "agent a: 8 8 8",
                 "agent b: 8",
