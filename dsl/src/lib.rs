@@ -4,6 +4,7 @@
 //! and resolves it against a [`Catalog`] of what plugins offer. It reports every mistake of a file at once,
 //! and none that only follows from another.
 
+pub mod analysis;
 mod arithmetic;
 mod assemble;
 mod block;

@@ -10,7 +10,7 @@ use crate::catalog::Catalog;
 use crate::diagnostic::{Place, Reports};
 use crate::functions::FUNCTIONS;
 use crate::source::{Source, Sources, Span};
-use crate::syntax::{Block, BlockKind, Body, Entry, More, Parameter, SpaceId, Value};
+use crate::syntax::{Block, BlockKind, Body, Entry, More, Parameter, SpaceId, Value, ValueKind};
 
 /// A name that something declares.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,8 @@ pub fn names(source: &Source, catalog: &dyn Catalog) -> Names {
     let mut nothing = Reports::new(&[]);
     let Assembly { file, sources, spaces } = assemble(source, catalog, &mut nothing);
     let prefixes = spaces.into_iter().map(|space| space.prefix).collect();
-    let mut finder = Finder { prefixes, definitions: Vec::new(), by_name: HashMap::new() };
+    let mut finder =
+        Finder { prefixes, definitions: Vec::new(), by_name: HashMap::new(), parameters: HashMap::new() };
     for block in &file.blocks {
         finder.declare(block);
     }
@@ -68,6 +69,8 @@ struct Finder {
     prefixes: Vec<String>,
     definitions: Vec<Definition>,
     by_name: HashMap<String, Vec<usize>>,
+    /// Of each template, by its full name: the parameters, by the position of their definitions.
+    parameters: HashMap<String, Vec<(String, usize)>>,
 }
 
 /// What a path may mean where it stands.
@@ -95,6 +98,10 @@ impl Finder {
         };
         self.by_name.entry(name.text.clone()).or_default().push(self.definitions.len());
         self.definitions.push(definition);
+        if let Some(More::Template { parameters, .. }) = block.more.as_deref() {
+            let parameters = self.parameters(parameters, block);
+            self.parameters.insert(name.text.clone(), parameters);
+        }
     }
 
     fn block(&mut self, block: &Block) {
@@ -111,7 +118,14 @@ impl Finder {
                     None => {}
                 }
             }
-            Some(More::Template { parameters, .. }) => locals = self.parameters(parameters, block),
+            Some(More::Template { parameters, .. }) => {
+                let context = Context { space: block.space, locals: &[], wanted: &[BlockKind::Param] };
+                for default in parameters.iter().filter_map(|parameter| parameter.default.as_ref()) {
+                    self.value(default, context);
+                }
+                let name = block.name.as_ref().map_or("", |name| name.text.as_str());
+                locals = self.parameters.get(name).cloned().unwrap_or_default();
+            }
             None => {}
         }
         let wanted: &[BlockKind] = match block.kind {
@@ -131,10 +145,7 @@ impl Finder {
     /// A template's parameters are names within it.
     fn parameters(&mut self, parameters: &[Parameter], block: &Block) -> Vec<(String, usize)> {
         let mut locals = Vec::new();
-        for Parameter { name, default, .. } in parameters {
-            if let Some(default) = default {
-                self.value(default, Context { space: block.space, locals: &[], wanted: &[BlockKind::Param] });
-            }
+        for Parameter { name, .. } in parameters {
             let Place::At(span) = name.place else { continue };
             locals.push((name.text.clone(), self.definitions.len()));
             self.definitions.push(Definition {
@@ -181,6 +192,7 @@ impl Finder {
             let names = names.iter().flat_map(|name| name.split('.')).map(str::to_owned).collect();
             paths.push((names, place));
         });
+        value.each(&mut |value| self.arguments(value, context.space));
         for (names, place) in paths {
             match names.as_slice() {
                 [reward, agent @ ..] if reward == "reward" && !agent.is_empty() => {
@@ -192,6 +204,19 @@ impl Finder {
                     self.path(agent, place, Context { wanted: &[BlockKind::Agent], ..context });
                 }
                 names => self.path(names, place, context),
+            }
+        }
+    }
+
+    /// The names before the `=` in what a template is given.
+    fn arguments(&mut self, value: &Value, space: SpaceId) {
+        let ValueKind::Call(call) = &value.kind else { return };
+        let prefix = self.prefixes.get(space).map_or("", String::as_str);
+        let parameters = self.parameters.get(&format!("{prefix}{}", call.name.text));
+        for name in call.arguments.iter().filter_map(|argument| argument.name.as_ref()) {
+            let known = parameters.and_then(|all| all.iter().find(|(known, _)| *known == name.text));
+            if let (Some((_, at)), Place::At(span)) = (known, name.place) {
+                self.definitions[*at].uses.push(span);
             }
         }
     }
@@ -264,7 +289,7 @@ mod tests {
                     param n: int = 4 in 1..n\n\
                     plugin maths = \"m.wasm\"\n\
                     template small(n: int) = policy { lora { rank = n } }\n\
-                    policy p = small(n * 2)\n\
+                    policy p = small(n = n * 2)\n\
                     agent a = maths.tool { policy = p; x = max(n, 1); y = \"${n}\" }\n\
                     agent b = maths.tool { policy = team.judge }\n\
                     turns { start -> [a, b]; a -> end when reward.a > n }\n\
@@ -293,10 +318,10 @@ mod tests {
                 "param n: 2 5 6 6 8 9",
                 "plugin maths: 6 7",
                 "template small: 5",
+                "param n: 4 5",
                 "policy p: 6",
                 "agent a: 8 8 8",
                 "agent b: 8",
-                "param n: 4",
             ]
         );
         let judge = names.at(text.find("judge").unwrap() + 2).unwrap();

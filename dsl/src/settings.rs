@@ -3,6 +3,7 @@
 //! The check reads it, and so does whatever explains the language. A key that is not here, and not declared
 //! by a plugin's item, does not exist.
 
+mod show;
 mod table;
 
 use std::collections::BTreeMap;

@@ -124,7 +124,7 @@ impl BlockKind {
     }
 
     /// How the block's head is written.
-    pub(crate) fn form(self) -> &'static str {
+    pub fn form(self) -> &'static str {
         match self {
             BlockKind::Workflow => "workflow NAME",
             BlockKind::Param => "param NAME: int = 4",
@@ -372,18 +372,30 @@ impl Operator {
 impl Value {
     /// Calls `visit` with every path in the value.
     pub fn paths<'v>(&'v self, visit: &mut impl FnMut(&'v [String], Place)) {
+        self.each(&mut |value| match &value.kind {
+            ValueKind::Path(names) => visit(names, value.place),
+            ValueKind::Call(call) => visit(std::slice::from_ref(&call.name.text), call.name.place),
+            _ => {}
+        });
+    }
+
+    /// Calls `visit` with the value and every value in it.
+    pub fn each<'v>(&'v self, visit: &mut impl FnMut(&'v Value)) {
         // A stack of its own: the tree is as wide as the text allows.
         let mut waiting = vec![self];
-        while let Some(Value { kind, place }) = waiting.pop() {
-            match kind {
-                ValueKind::Path(names) => visit(names, *place),
-                ValueKind::Text(_) | ValueKind::Boolean(_) | ValueKind::Number(_) | ValueKind::Raw(_) => {}
+        while let Some(value) = waiting.pop() {
+            visit(value);
+            match &value.kind {
+                ValueKind::Path(_)
+                | ValueKind::Text(_)
+                | ValueKind::Boolean(_)
+                | ValueKind::Number(_)
+                | ValueKind::Raw(_) => {}
                 ValueKind::Joined(values)
                 | ValueKind::List(values)
                 | ValueKind::All(values)
                 | ValueKind::Any(values) => waiting.extend(values),
                 ValueKind::Call(call) => {
-                    visit(std::slice::from_ref(&call.name.text), call.name.place);
                     waiting.extend(call.arguments.iter().map(|argument| &argument.value));
                 }
                 ValueKind::Negative(inner) | ValueKind::Not(inner) => waiting.push(inner),

@@ -33,6 +33,8 @@ pub enum Command {
     /// Grade answers: one JSON object {"gold", "pred"}, or {"task", "pred"} with a whole record, per line of standard
     /// input
     Grade(Grade),
+    /// The language server of workflow files: for editors, over standard input and output
+    Lsp,
     /// Untrusted code
     Sandbox {
         #[command(subcommand)]

@@ -97,6 +97,10 @@ impl Catalog for Plugins {
         // Prompts and parts of workflows are written by people; what is larger is something else.
         const LARGEST: u64 = 16 << 20;
         let path = self.folder.join(path);
+        // Opening a pipe would wait for whoever writes to it.
+        if !path.metadata().map_err(|e| e.to_string())?.is_file() {
+            return Err("it is no file".to_owned());
+        }
         let file = std::fs::File::open(&path).map_err(|e| e.to_string())?;
         let mut text = String::new();
         let read = file.take(LARGEST + 1).read_to_string(&mut text).map_err(|e| e.to_string())?;

@@ -5,6 +5,7 @@ pub mod evaluate;
 pub mod fmt;
 pub mod grade;
 pub mod graph;
+pub mod lsp;
 pub mod plan;
 pub mod play;
 pub mod run;

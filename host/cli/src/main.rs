@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         Command::Evaluate(options) => commands::evaluate::run(&options),
         Command::Play(options) => commands::play::run(&options),
         Command::Grade(options) => commands::grade::run(&options),
+        Command::Lsp => commands::lsp::run(),
         Command::Sandbox { command } => commands::sandbox::run(&command),
     };
     exit::report(result)

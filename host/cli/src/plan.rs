@@ -17,10 +17,10 @@ use tch::Device;
 
 use self::counts::{Episode, Round, Step};
 use crate::commands::run::free_folder;
-use crate::workers::python_is_cached;
 use crate::memory::Estimate;
 use crate::places;
 use crate::session::{self, Loaded};
+use crate::workers::python_is_cached;
 
 /// A plan of a run.
 #[derive(Serialize)]
