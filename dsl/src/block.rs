@@ -7,11 +7,13 @@ use serde_json::{Map, Value as Json};
 
 use crate::catalog::Item;
 use crate::diagnostic::{Code, Place, Reports, list, nearest, suggest};
+use crate::evaluate::{decided, evaluate};
 use crate::overrides::{as_text, cooked};
 use crate::schema::{Property, Schema};
+use crate::scope::Scope;
 use crate::settings::{self, Default};
 use crate::syntax::{Block, BlockKind, Body, Entry, Name, Setting, Value, ValueKind};
-use crate::values::{Scalar, Scope, evaluate, typed};
+use crate::values::{Scalar, typed};
 
 /// Whose settings may stand in a block besides the language's own.
 pub(crate) enum Guest<'i> {
@@ -97,7 +99,10 @@ impl Settings {
 
 /// Checks the settings of a block.
 pub(crate) fn settings(block: &Block, guest: &Guest, scope: &mut Scope, reports: &mut Reports) -> Settings {
-    body(block.kind, &block.title(), block.place(), &block.body, guest, scope, reports)
+    let outer = reports.context.replace(block.head);
+    let out = body(block.kind, &block.title(), block.place(), &block.body, guest, scope, reports);
+    reports.context = outer;
+    out
 }
 
 /// Checks the settings between the braces of a block or an inner block. `place` is where to point for what is
@@ -116,9 +121,14 @@ pub(crate) fn body(
     // Keys of the item that are there, and required keys that a misspelt one was probably meant to be.
     let mut item_keys = BTreeSet::new();
     let mut meant = BTreeSet::new();
+    let outer_via = reports.via;
     for entry in &body.entries {
+        reports.via = outer_via;
         let name = match entry {
-            Entry::Setting(setting) => &setting.key,
+            Entry::Setting(setting) => {
+                reports.via = scope.used_at(setting.space).or(outer_via);
+                &setting.key
+            }
             Entry::Nested { name, .. } => name,
             Entry::Edge(_) => continue,
         };
@@ -164,6 +174,7 @@ pub(crate) fn body(
             }
         }
     }
+    reports.via = outer_via;
     defaults(kind, title, place, body, &meant, &mut out, reports);
     if let Guest::Item(item) = guest
         && body.complete
@@ -209,7 +220,9 @@ fn language_setting(
         reports.error(Code::NotSupported, written.key.place, message, "").help("leave it out");
         return None;
     }
-    let value = typed(own.key, own.kind, &written.value, scope, reports)?;
+    let value = scope.within(written.space, reports, |scope, reports| {
+        typed(own.key, own.kind, &written.value, scope, reports)
+    })?;
     if let Some(braces) = written.body {
         let message = format!("`{}` takes no settings of its own", own.key);
         reports.error(Code::Syntax, braces, message, "").help("remove the braces");
@@ -295,7 +308,10 @@ fn item_setting(
                 reports.error(Code::Syntax, braces, message, "").help("remove the braces");
                 return None;
             }
-            (item_value(&setting.value, schema_of_value, scope, reports)?, setting.value.place)
+            let value = scope.within(setting.space, reports, |scope, reports| {
+                item_value(&setting.value, schema_of_value, scope, reports)
+            });
+            (value?, setting.value.place)
         }
         Entry::Nested { body, .. } => (object(body, schema_of_value, scope, reports)?, name.place),
         Entry::Edge(_) => return None,
@@ -314,12 +330,13 @@ fn item_value(
     scope: &mut Scope,
     reports: &mut Reports,
 ) -> Option<Json> {
+    let value = decided(value, scope, reports)?;
     match &value.kind {
         ValueKind::Path(names) => {
             if let ([name], Some(schema)) = (names.as_slice(), schema) {
                 let words = schema.words();
                 // A wrong word is the schema's to report.
-                if words.contains(&name.as_str()) || !(words.is_empty() || scope.params.contains_key(name)) {
+                if words.contains(&name.as_str()) || !(words.is_empty() || scope.knows(names)) {
                     return Some(Json::from(name.as_str()));
                 }
             }
@@ -353,7 +370,10 @@ fn object(body: &Body, schema: Option<Schema>, scope: &mut Scope, reports: &mut 
         let (name, value) = match entry {
             Entry::Setting(setting) => {
                 let inner = inner_schema(schema, &setting.key.text);
-                (&setting.key, item_value(&setting.value, inner, scope, reports))
+                let value = scope.within(setting.space, reports, |scope, reports| {
+                    item_value(&setting.value, inner, scope, reports)
+                });
+                (&setting.key, value)
             }
             Entry::Nested { name, body } => {
                 (name, object(body, inner_schema(schema, &name.text), scope, reports))

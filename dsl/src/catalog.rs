@@ -1,6 +1,7 @@
 //! What plugins offer, as far as the check needs to know it.
 
 use std::fmt;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,6 +15,13 @@ pub trait Catalog {
     /// # Errors
     /// Why the plugin can't be loaded, in words that fit behind `plugin "x" can't be loaded: `.
     fn items(&self, plugin: &Plugin) -> Result<Vec<Item>, String>;
+
+    /// The text of a file that an `include`, a `use` or a call of `file` names; the path is relative to the folder of
+    /// the workflow file.
+    ///
+    /// # Errors
+    /// Why it can't be read, in words that fit behind `x.mas can't be read: `.
+    fn text(&self, path: &Path) -> Result<String, String>;
 }
 
 /// An environment, agent or reward of a plugin.

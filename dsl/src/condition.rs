@@ -4,9 +4,10 @@ use serde_json::Value as Json;
 
 use crate::catalog::{Fact, FactKind};
 use crate::diagnostic::{Code, Place, Reports, suggest};
-use crate::source::Span;
-use crate::syntax::{Expression, ExpressionKind, Value, ValueKind};
-use crate::values::{Scalar, Scope, evaluate};
+use crate::evaluate::evaluate;
+use crate::scope::Scope;
+use crate::syntax::{Value, ValueKind};
+use crate::values::Scalar;
 use crate::workflow::{Comparison, Condition};
 
 /// Levels of a checked condition. A run folder keeps it as JSON, where each level is two deep, and readers of
@@ -51,18 +52,22 @@ impl Type {
 
 /// The checked condition. None: reported.
 pub(crate) fn condition(
-    expression: &Expression,
+    expression: &Value,
     around: &Surroundings,
     scope: &mut Scope,
     reports: &mut Reports,
 ) -> Option<Condition> {
+    let span = match expression.place {
+        Place::At(span) => span,
+        Place::Set(_) => return None,
+    };
     let mut checker = Checker { around, scope, reports };
     let condition = checker.boolean(expression)?;
     if depth(&condition) > DEEPEST {
         let message = format!("this condition is nested more than {DEEPEST} deep");
         checker
             .reports
-            .error(Code::TooDeep, expression.span, message, "")
+            .error(Code::TooDeep, span, message, "")
             .help("let the environment work it out and report it as a fact");
         return None;
     }
@@ -79,15 +84,30 @@ fn depth(condition: &Condition) -> usize {
     }
 }
 
-struct Checker<'a, 'c, 'o> {
+const KNOWN: &str = "known are `env.FACT`, `turn`, `reward.team` and params";
+
+/// Whether a value speaks of what only the run knows.
+fn is_of_the_run(value: &Value) -> bool {
+    let mut found = false;
+    value.paths(&mut |names, _| {
+        let first = names.first().map(String::as_str);
+        found |= match names.len() {
+            1 => first == Some("turn"),
+            _ => matches!(first, Some("env" | "reward")),
+        };
+    });
+    found
+}
+
+struct Checker<'a, 's, 'c, 'o> {
     around: &'c Surroundings<'a>,
-    scope: &'c mut Scope,
+    scope: &'c mut Scope<'s>,
     reports: &'c mut Reports<'o>,
 }
 
-impl Checker<'_, '_, '_> {
-    fn boolean(&mut self, expression: &Expression) -> Option<Condition> {
-        let (condition, found) = self.any(expression)?;
+impl Checker<'_, '_, '_, '_> {
+    fn boolean(&mut self, value: &Value) -> Option<Condition> {
+        let (condition, found) = self.any(value)?;
         if found.fits(Type::Boolean) {
             return Some(condition);
         }
@@ -96,25 +116,33 @@ impl Checker<'_, '_, '_> {
             Type::Number => "compare it, as in `turn < 2`",
             _ => "compare it, as in `env.state == \"open\"`",
         };
-        self.reports.error(Code::ConditionType, expression.span, message, "").help(help);
+        self.reports.error(Code::ConditionType, value.place, message, "").help(help);
         None
     }
 
-    fn any(&mut self, expression: &Expression) -> Option<(Condition, Type)> {
-        match &expression.kind {
-            ExpressionKind::Value(value) => self.value(value, expression.span),
-            ExpressionKind::Not(inner) => {
-                Some((Condition::Not(Box::new(self.boolean(inner)?)), Type::Boolean))
+    fn any(&mut self, value: &Value) -> Option<(Condition, Type)> {
+        if !is_of_the_run(value) {
+            return self.known(value);
+        }
+        match &value.kind {
+            ValueKind::Path(names) => self.path(names, value.place),
+            ValueKind::Not(inner) => Some((Condition::Not(Box::new(self.boolean(inner)?)), Type::Boolean)),
+            ValueKind::All(parts) => self.joined(parts, Condition::And),
+            ValueKind::Any(parts) => self.joined(parts, Condition::Or),
+            ValueKind::Compare(how, sides) => self.compare(*how, &sides.0, &sides.1, value.place),
+            _ => {
+                let message = "what only the run knows can be compared, but not calculated with";
+                self.reports
+                    .error(Code::ConditionType, value.place, message, "")
+                    .help("calculate with params, and compare with the result: `turn < samples - 1`");
+                None
             }
-            ExpressionKind::All(parts) => self.joined(parts, Condition::And),
-            ExpressionKind::Any(parts) => self.joined(parts, Condition::Or),
-            ExpressionKind::Compare(how, sides) => self.compare(*how, &sides.0, &sides.1, expression.span),
         }
     }
 
     fn joined(
         &mut self,
-        parts: &[Expression],
+        parts: &[Value],
         join: fn(Box<Condition>, Box<Condition>) -> Condition,
     ) -> Option<(Condition, Type)> {
         let parts: Vec<Option<Condition>> = parts.iter().map(|part| self.boolean(part)).collect();
@@ -136,51 +164,55 @@ impl Checker<'_, '_, '_> {
     fn compare(
         &mut self,
         how: Comparison,
-        left: &Expression,
-        right: &Expression,
-        span: Span,
+        left: &Value,
+        right: &Value,
+        place: Place,
     ) -> Option<(Condition, Type)> {
         let (left, right) = (self.any(left), self.any(right));
         let ((left, one), (right, other)) = (left?, right?);
         let ordered = !matches!(how, Comparison::Equal | Comparison::NotEqual);
         if !one.fits(other) {
             let message = format!("{} is compared with {}", one.what(), other.what());
-            self.reports.error(Code::ConditionType, span, message, "these can never be equal");
+            self.reports.error(Code::ConditionType, place, message, "these can never be equal");
             return None;
         }
         if ordered && !(one.fits(Type::Number) && other.fits(Type::Number)) {
             let message = format!("only numbers have an order, and this is {}", one.what());
-            self.reports.error(Code::ConditionType, span, message, "").help("compare with `==` or `!=`");
+            self.reports.error(Code::ConditionType, place, message, "").help("compare with `==` or `!=`");
             return None;
         }
         Some((Condition::Compare(how, Box::new(left), Box::new(right)), Type::Boolean))
     }
 
-    fn value(&mut self, value: &Value, span: Span) -> Option<(Condition, Type)> {
-        if let ValueKind::Path(names) = &value.kind {
-            match names.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-                ["turn"] => return self.after_start(span).map(|()| (Condition::Turn, Type::Number)),
-                ["env", fact] => return self.fact(fact, span),
-                ["reward", part] => return self.reward(part, span),
-                [name] if self.scope.params.contains_key(*name) => {}
-                [name] => {
-                    let facts = self.around.facts.unwrap_or_default();
-                    let mut help = "known are `env.FACT`, `turn`, `reward.team` and params".to_owned();
-                    if facts.iter().any(|fact| fact.name == *name) {
-                        help = format!("the environment's fact is `env.{name}`");
-                    }
-                    let message = format!("`{name}` means nothing in a condition");
-                    self.reports.error(Code::UnknownName, span, message, "").help(help);
-                    return None;
-                }
-                names => {
-                    let message = format!("`{}` means nothing in a condition", names.join("."));
-                    self.reports
-                        .error(Code::UnknownName, span, message, "")
-                        .help("known are `env.FACT`, `turn`, `reward.team` and params");
-                    return None;
-                }
+    fn path(&mut self, names: &[String], place: Place) -> Option<(Condition, Type)> {
+        match names {
+            [turn] if turn == "turn" => self.after_start(place).map(|()| (Condition::Turn, Type::Number)),
+            [env, fact] if env == "env" => self.fact(fact, place),
+            [reward, part @ ..] if reward == "reward" && !part.is_empty() => {
+                self.reward(&part.join("."), place)
             }
+            names => {
+                let message = format!("`{}` means nothing in a condition", names.join("."));
+                self.reports.error(Code::UnknownName, place, message, "").help(KNOWN);
+                None
+            }
+        }
+    }
+
+    /// What is known before the run.
+    fn known(&mut self, value: &Value) -> Option<(Condition, Type)> {
+        if let ValueKind::Path(names) = &value.kind
+            && !self.scope.knows(names)
+        {
+            let facts = self.around.facts.unwrap_or_default();
+            let name = names.join(".");
+            let help = match facts.iter().any(|fact| fact.name == name) {
+                true => format!("the environment's fact is `env.{name}`"),
+                false => KNOWN.to_owned(),
+            };
+            let message = format!("`{name}` means nothing in a condition");
+            self.reports.error(Code::UnknownName, value.place, message, "").help(help);
+            return None;
         }
         let scalar = evaluate(value, self.scope, self.reports)?;
         let found = match &scalar {
@@ -189,7 +221,7 @@ impl Checker<'_, '_, '_> {
             Scalar::Text(_) => Type::Text,
             other => {
                 let message = format!("{} can't stand in a condition", other.what());
-                self.reports.error(Code::ConditionType, span, message, "");
+                self.reports.error(Code::ConditionType, value.place, message, "");
                 return None;
             }
         };
@@ -197,18 +229,18 @@ impl Checker<'_, '_, '_> {
     }
 
     /// At `start` there is neither a turn nor an outcome yet.
-    fn after_start(&mut self, span: Span) -> Option<()> {
+    fn after_start(&mut self, place: Place) -> Option<()> {
         if !self.around.at_start {
             return Some(());
         }
         let name = "before the first turn nothing has been reported that a condition could look at";
         self.reports
-            .error(Code::BadEdge, span, name, "not known at `start`")
+            .error(Code::BadEdge, place, name, "not known at `start`")
             .help("branch behind the first agent instead");
         None
     }
 
-    fn fact(&mut self, name: &str, span: Span) -> Option<(Condition, Type)> {
+    fn fact(&mut self, name: &str, place: Place) -> Option<(Condition, Type)> {
         let found = match self.around.facts {
             None => Type::Any,
             Some(facts) => match facts.iter().find(|fact| fact.name == name) {
@@ -222,16 +254,16 @@ impl Checker<'_, '_, '_> {
                         format!("environment `{}` reports no fact `{name}`", self.around.environment);
                     let hint = suggest(name, "its facts are", facts.iter().map(|fact| fact.name.as_str()));
                     let hint = hint.unwrap_or_else(|| "it reports no facts at all".to_owned());
-                    self.reports.error(Code::UnknownFact, span, message, "").help(hint);
+                    self.reports.error(Code::UnknownFact, place, message, "").help(hint);
                     return None;
                 }
             },
         };
-        self.after_start(span)?;
+        self.after_start(place)?;
         Some((Condition::Fact(name.to_owned()), found))
     }
 
-    fn reward(&mut self, part: &str, span: Span) -> Option<(Condition, Type)> {
+    fn reward(&mut self, part: &str, place: Place) -> Option<(Condition, Type)> {
         let found = match part {
             "success" => Type::Boolean,
             "team" => Type::Number,
@@ -241,11 +273,11 @@ impl Checker<'_, '_, '_> {
                 let names = ["team", "success"].into_iter().chain(self.around.agents.iter().copied());
                 let hint = suggest(part, "known are", names);
                 let message = format!("there is no `reward.{part}`");
-                self.reports.error(Code::UnknownName, Place::At(span), message, "").maybe_help(hint);
+                self.reports.error(Code::UnknownName, place, message, "").maybe_help(hint);
                 return None;
             }
         };
-        self.after_start(span)?;
+        self.after_start(place)?;
         Some((Condition::Reward(part.to_owned()), found))
     }
 }
@@ -255,5 +287,17 @@ pub(crate) fn is_constant(condition: &Condition) -> Option<bool> {
     match condition {
         Condition::Literal(Json::Bool(truth)) => Some(*truth),
         _ => None,
+    }
+}
+
+/// Whether a part of the condition is decided before the run: by a param, or by nothing at all.
+pub(crate) fn has_switch(condition: &Condition) -> bool {
+    match condition {
+        Condition::Literal(value) => value.is_boolean(),
+        Condition::Fact(_) | Condition::Turn | Condition::Reward(_) => false,
+        Condition::Not(inner) => has_switch(inner),
+        Condition::And(left, right) | Condition::Or(left, right) => has_switch(left) || has_switch(right),
+        // `env.done == true` is no switch.
+        Condition::Compare(..) => false,
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Renderings for people, for editors and for programs are in [`crate::render`].
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::overrides::Override;
@@ -70,6 +71,10 @@ codes! {
     BadSetting = "MAS0035", "Two settings exclude each other.";
     UntrainableSampling = "MAS0036", "A trained agent is sampled in a way that training does not know of.";
     Memory = "MAS0037", "The workflow wants more memory than the machine has.";
+    FileFailed = "MAS0038", "A file that the workflow names can't be read.";
+    NeverHolds = "MAS0039", "A condition can never hold, or always does.";
+    Covered = "MAS0040", "An edge is never taken, since one before it holds whenever it does.";
+    Uneven = "MAS0041", "A batch can't be divided as it is asked for.";
 }
 
 impl fmt::Display for Code {
@@ -119,9 +124,19 @@ pub struct Diagnostic {
     pub labels: Vec<Label>,
     /// What to do.
     pub help: Option<String>,
+    /// What the names in the text at fault stand for, by name.
+    pub values: Vec<(String, String)>,
+    /// The head of the block that it is in.
+    pub context: Option<Span>,
 }
 
 impl Diagnostic {
+    /// One about the workflow as a whole.
+    pub fn about_file(code: Code, severity: Severity, message: String, help: &str) -> Self {
+        let (labels, values) = (Vec::new(), Vec::new());
+        Diagnostic { code, severity, message, labels, help: Some(help.to_owned()), values, context: None }
+    }
+
     pub(crate) fn help(&mut self, text: impl Into<String>) -> &mut Self {
         self.help = Some(text.into());
         self
@@ -160,11 +175,29 @@ impl From<Span> for Place {
 pub(crate) struct Reports<'a> {
     overrides: &'a [Override],
     list: Vec<Diagnostic>,
+    /// Where the template is used that is being read.
+    pub via: Option<Place>,
+    /// The head of the block that is being read.
+    pub context: Option<Span>,
+    /// Positions in the list of what was found in templates.
+    found_via: BTreeSet<usize>,
 }
 
 impl<'a> Reports<'a> {
     pub(crate) fn new(overrides: &'a [Override]) -> Self {
-        Reports { overrides, list: Vec::new() }
+        Reports { overrides, list: Vec::new(), via: None, context: None, found_via: BTreeSet::new() }
+    }
+
+    /// How many there are so far.
+    pub(crate) fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Says of all that came in since there were `from` what the names in the text at fault stand for.
+    pub(crate) fn add_values(&mut self, from: usize, values: Vec<(String, String)>) {
+        for diagnostic in self.list.iter_mut().skip(from).filter(|one| one.values.is_empty()) {
+            diagnostic.values.clone_from(&values);
+        }
     }
 
     pub(crate) fn error(
@@ -203,13 +236,26 @@ impl<'a> Reports<'a> {
         let (message, labels) = match place {
             Some(Place::At(span)) => (message, vec![Label { span, text: label }]),
             Some(Place::Set(index)) => match self.overrides.get(index) {
-                Some(given) => (format!("--set {given}: {message}"), Vec::new()),
+                Some(given) => (format!("{given}: {message}"), Vec::new()),
                 None => (message, Vec::new()),
             },
             None => (message, Vec::new()),
         };
         let at = self.list.len();
-        self.list.push(Diagnostic { code, severity, message, labels, help: None });
+        let context = self.context.filter(|_| !labels.is_empty());
+        self.list.push(Diagnostic {
+            code,
+            severity,
+            message,
+            labels,
+            help: None,
+            values: Vec::new(),
+            context,
+        });
+        if let Some(via) = self.via {
+            self.found_via.insert(at);
+            self.list[at].also(via, "the template is used here");
+        }
         &mut self.list[at]
     }
 
@@ -218,9 +264,20 @@ impl<'a> Reports<'a> {
     }
 
     /// In order of position; what has no place in the file comes first.
-    pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
-        self.list.sort_by_key(|one| one.labels.first().map(|label| label.span));
-        self.list
+    pub(crate) fn finish(self) -> Vec<Diagnostic> {
+        let mut list: Vec<(bool, Diagnostic)> = self
+            .list
+            .into_iter()
+            .enumerate()
+            .map(|(at, diagnostic)| (self.found_via.contains(&at), diagnostic))
+            .collect();
+        let place = |one: &Diagnostic| one.labels.first().map(|label| label.span);
+        list.sort_by_key(|(_, one)| place(one));
+        // What is wrong with a template is wrong wherever it is used, and said once.
+        list.dedup_by(|(again_via, again), (via, one)| {
+            *again_via && *via && again.code == one.code && place(again) == place(one)
+        });
+        list.into_iter().map(|(_, diagnostic)| diagnostic).collect()
     }
 }
 

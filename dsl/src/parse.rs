@@ -1,5 +1,7 @@
 //! Pieces of text to the syntax tree, through the pest grammar in `grammar.pest`.
 
+use std::ops::Range;
+
 use pest::Parser;
 use pest::error::{ErrorVariant, InputLocation};
 use pest::iterators::Pair;
@@ -8,10 +10,11 @@ use crate::diagnostic::{Code, Place, Reports, nearest, suggest};
 use crate::scan::{Piece, PieceBody, scan, split_word};
 use crate::source::Span;
 use crate::syntax::{
-    Block, BlockKind, Body, EdgeLine, Entry, Expression, ExpressionKind, File, Name, Setting, Stop, Value,
-    ValueKind,
+    Block, BlockKind, Body, EdgeLine, Entry, File, More, Name, Parameter, Setting, SpaceId, Stop, Type, Value,
 };
-use crate::workflow::Comparison;
+
+mod expression;
+mod words;
 
 mod grammar {
     #[derive(pest_derive::Parser)]
@@ -20,12 +23,12 @@ mod grammar {
 }
 use grammar::{Grammar, Rule};
 
-/// Reads a whole file. What can't be read is reported and left out, or kept as a block that is not `sound`,
+/// Reads one file among others. What can't be read is reported and left out, or kept as a block that is not `sound`,
 /// so that its name is still known.
-pub(crate) fn parse(text: &str, reports: &mut Reports) -> File {
-    let pieces = scan(text, reports);
-    let mut reader = Reader { text, reports };
-    let mut file = File { blocks: Vec::new(), layouts: Vec::new() };
+pub(crate) fn parse(text: &str, file: Range<usize>, space: SpaceId, reports: &mut Reports) -> File {
+    let pieces = scan(text, file, reports);
+    let mut reader = Reader { text, reports, from: 0, outside: None, space };
+    let mut file = File::default();
     for piece in &pieces {
         reader.top(piece, &mut file);
     }
@@ -34,25 +37,26 @@ pub(crate) fn parse(text: &str, reports: &mut Reports) -> File {
 
 /// Reads one value out of a text of its own, as `--set` brings it. None where it is none.
 pub(crate) fn lone_value(text: &str, place: Place) -> Option<Value> {
+    let mut nothing = Reports::new(&[]);
+    // The scanner bounds the nesting before the grammar goes into it.
+    let [Piece { sound: true, body: None, .. }] = scan(text, 0..text.len(), &mut nothing).as_slice() else {
+        return None;
+    };
     let pair = Grammar::parse(Rule::lone_value, text).ok()?.next()?;
     let value = pair.into_inner().find(|inner| inner.as_rule() == Rule::value)?;
-    let mut nothing = Reports::new(&[]);
-    let value = Reader { text, reports: &mut nothing }.value(value, 0)?;
-    (!nothing.failed()).then(|| at(value, place))
-}
-
-/// The value with every place in it replaced.
-fn at(value: Value, place: Place) -> Value {
-    let kind = match value.kind {
-        ValueKind::List(values) => ValueKind::List(values.into_iter().map(|one| at(one, place)).collect()),
-        other => other,
-    };
-    Value { kind, place }
+    let mut reader = Reader { text, reports: &mut nothing, from: 0, outside: Some(place), space: 0 };
+    let value = reader.value(value)?;
+    (!nothing.failed()).then_some(value)
 }
 
 struct Reader<'t, 'r, 'o> {
     text: &'t str,
     reports: &'r mut Reports<'o>,
+    /// Where the piece begins that is being read: the grammar counts from there.
+    from: usize,
+    /// The one place of all that is read, where it is in no file.
+    outside: Option<Place>,
+    space: SpaceId,
 }
 
 impl<'t> Reader<'t, '_, '_> {
@@ -76,7 +80,7 @@ impl<'t> Reader<'t, '_, '_> {
                     .error(Code::Syntax, body.span, format!("`{word}` takes no settings"), "")
                     .help(format!("write `{}`", kind.form()));
             }
-        } else if block.sound && !kind.is_named() {
+        } else if block.sound && !kind.is_named() && kind.has_body() {
             self.reports
                 .error(Code::Syntax, keyword, format!("`{word}` is a block and has no `{{ … }}`"), "")
                 .help(format!("write `{}`, its `{{` on the same line", kind.form()));
@@ -92,7 +96,7 @@ impl<'t> Reader<'t, '_, '_> {
         } else if piece.sound
             && let Some(pair) = self.read(piece.head, Rule::assignment)
         {
-            file.layouts.extend(self.assignment(pair, piece.head.start));
+            file.layouts.extend(self.assignment(pair));
         }
     }
 
@@ -133,11 +137,14 @@ impl<'t> Reader<'t, '_, '_> {
         let mut block = Block {
             kind,
             keyword,
+            head: piece.head,
             name: None,
-            of_type: None,
             value: None,
-            body: Body { entries: Vec::new(), complete: true },
+            more: None,
+            body: Body::empty(),
             sound: true,
+            space: self.space,
+            imported: false,
         };
         let rule = match kind {
             BlockKind::Turns
@@ -145,8 +152,12 @@ impl<'t> Reader<'t, '_, '_> {
             | BlockKind::Inference
             | BlockKind::Train
             | BlockKind::Lora => Rule::bare_head,
-            BlockKind::Workflow | BlockKind::Policy | BlockKind::Evaluate => Rule::named_head,
+            BlockKind::Workflow | BlockKind::Evaluate => Rule::named_head,
+            BlockKind::Policy => Rule::either_head,
             BlockKind::Param => Rule::param_head,
+            BlockKind::Include => Rule::include_head,
+            BlockKind::Use => Rule::use_head,
+            BlockKind::Template => Rule::template_head,
             BlockKind::Plugin
             | BlockKind::Model
             | BlockKind::Environment
@@ -169,18 +180,81 @@ impl<'t> Reader<'t, '_, '_> {
             }
             return block;
         };
+        self.parts_of_head(pair, &mut block);
+        block
+    }
+
+    fn parts_of_head(&mut self, pair: Pair<'t, Rule>, block: &mut Block) {
+        let (mut of_type, mut range, mut made) = (None, None, None);
+        let mut parameters = Vec::new();
         for inner in pair.into_inner() {
             match inner.as_rule() {
-                Rule::name if block.name.is_none() => block.name = Some(name(&inner, rest.start)),
-                Rule::name => block.of_type = Some(name(&inner, rest.start)),
+                Rule::name if block.name.is_none() => block.name = Some(self.name(&inner)),
+                Rule::name => made = Some(self.name(&inner)),
+                Rule::type_ => of_type = self.of_type(inner),
+                Rule::range => {
+                    range = self.range(inner);
+                    block.sound &= range.is_some();
+                }
+                Rule::parameters => {
+                    for parameter in inner.into_inner().filter(|part| part.as_rule() == Rule::parameter) {
+                        let parameter = self.parameter(parameter);
+                        block.sound &= parameter.is_some();
+                        parameters.extend(parameter);
+                    }
+                }
                 Rule::value => {
-                    block.value = self.value(inner, rest.start);
-                    block.sound = block.value.is_some();
+                    block.value = self.value(inner);
+                    block.sound &= block.value.is_some();
+                }
+                Rule::path => block.value = self.plain(&inner),
+                Rule::string => {
+                    let place = self.place(&inner);
+                    block.value = self.text(inner, false).map(|kind| Value { kind, place });
+                    block.sound &= block.value.is_some();
                 }
                 _ => {}
             }
         }
-        block
+        block.more = match (block.kind, of_type, made) {
+            (BlockKind::Param, Some(of_type), _) => Some(Box::new(More::Param { of_type, range })),
+            (BlockKind::Template, _, Some(made)) => Some(Box::new(More::Template { made, parameters })),
+            _ => None,
+        };
+    }
+
+    fn of_type(&mut self, pair: Pair<'t, Rule>) -> Option<Type> {
+        let mut names = pair.into_inner().filter(|part| part.as_rule() == Rule::name);
+        Some(Type { name: self.name(&names.next()?), of: names.next().map(|of| self.name(&of)) })
+    }
+
+    fn range(&mut self, pair: Pair<'t, Rule>) -> Option<crate::syntax::Range> {
+        let values = pair.into_inner().filter(|part| part.as_rule() == Rule::value);
+        let values: Vec<Option<Value>> = values.map(|part| self.value(part)).collect();
+        let mut values = values.into_iter().collect::<Option<Vec<_>>>()?.into_iter();
+        Some(match (values.next()?, values.next()) {
+            (least, Some(most)) => crate::syntax::Range::Between(least, most),
+            (among, None) => crate::syntax::Range::Among(among),
+        })
+    }
+
+    fn parameter(&mut self, pair: Pair<'t, Rule>) -> Option<Parameter> {
+        let (mut name, mut of_type, mut default) = (None, None, None);
+        for inner in pair.into_inner() {
+            match inner.as_rule() {
+                Rule::name => name = Some(self.name(&inner)),
+                Rule::type_ => of_type = self.of_type(inner),
+                Rule::value => default = Some(self.value(inner)?),
+                _ => {}
+            }
+        }
+        Some(Parameter { name: name?, of_type: of_type?, default })
+    }
+
+    /// A path that stands alone.
+    fn plain(&self, pair: &Pair<'t, Rule>) -> Option<Value> {
+        let names = pair.as_str().split('.').map(str::to_owned).collect();
+        Some(Value { kind: crate::syntax::ValueKind::Path(names), place: self.place(pair) })
     }
 
     fn body(&mut self, body: &PieceBody, edges: bool) -> Body {
@@ -207,12 +281,17 @@ impl<'t> Reader<'t, '_, '_> {
             }
             if is_setting {
                 let pair = self.read(piece.head, Rule::assignment)?;
-                let (key, value) = self.assignment(pair, piece.head.start)?;
-                return Some(Entry::Setting(Setting { key, value, body: Some(body.span) }));
+                let (key, value) = self.assignment(pair)?;
+                return Some(Entry::Setting(Setting {
+                    key,
+                    value,
+                    body: Some(body.span),
+                    space: self.space,
+                }));
             }
             let pair = self.read(piece.head, Rule::named_head)?;
             let word = pair.into_inner().find(|inner| inner.as_rule() == Rule::name)?;
-            return Some(Entry::Nested { name: name(&word, piece.head.start), body: inside? });
+            return Some(Entry::Nested { name: self.name(&word), body: inside? });
         }
         if !piece.sound {
             return None;
@@ -227,16 +306,16 @@ impl<'t> Reader<'t, '_, '_> {
             return None;
         }
         let pair = self.read(piece.head, Rule::assignment)?;
-        let (key, value) = self.assignment(pair, piece.head.start)?;
-        Some(Entry::Setting(Setting { key, value, body: None }))
+        let (key, value) = self.assignment(pair)?;
+        Some(Entry::Setting(Setting { key, value, body: None, space: self.space }))
     }
 
-    fn assignment(&mut self, pair: Pair<'t, Rule>, from: usize) -> Option<(Name, Value)> {
+    fn assignment(&mut self, pair: Pair<'t, Rule>) -> Option<(Name, Value)> {
         let (mut key, mut value) = (None, None);
         for inner in pair.into_inner() {
             match inner.as_rule() {
-                Rule::name => key = Some(name(&inner, from)),
-                Rule::value => value = self.value(inner, from),
+                Rule::name => key = Some(self.name(&inner)),
+                Rule::value => value = self.value(inner),
                 _ => {}
             }
         }
@@ -248,138 +327,19 @@ impl<'t> Reader<'t, '_, '_> {
         for inner in self.read(head, Rule::edge)?.into_inner() {
             match inner.as_rule() {
                 Rule::stop => {
-                    let span = span(&inner, head.start);
+                    let span = self.span(&inner);
                     let names = inner
                         .into_inner()
-                        .filter(|part| part.as_rule() == Rule::name)
-                        .map(|part| name(&part, head.start))
+                        .filter(|part| part.as_rule() == Rule::path)
+                        .map(|part| self.name(&part))
                         .collect();
                     line.stops.push(Stop { names, span });
                 }
-                Rule::condition => line.when = Some(self.condition(inner, head.start)?),
+                Rule::value => line.when = Some(self.value(inner)?),
                 _ => {}
             }
         }
         Some(line)
-    }
-
-    fn value(&mut self, pair: Pair<'t, Rule>, from: usize) -> Option<Value> {
-        // `value` wraps exactly one of the others.
-        let inner = match pair.as_rule() {
-            Rule::value => pair.into_inner().next()?,
-            _ => pair,
-        };
-        let place = span(&inner, from).into();
-        let kind = match inner.as_rule() {
-            Rule::string => ValueKind::Text(self.unescape(&inner, from)?),
-            Rule::boolean => ValueKind::Boolean(inner.as_str() == "true"),
-            Rule::number => ValueKind::Number(inner.as_str().to_owned()),
-            Rule::path => ValueKind::Path(inner.into_inner().map(|part| part.as_str().to_owned()).collect()),
-            Rule::list => {
-                let values = inner.into_inner().filter(|part| part.as_rule() == Rule::value);
-                // All of them, so that every wrong one is reported.
-                let values: Vec<Option<Value>> = values.map(|part| self.value(part, from)).collect();
-                ValueKind::List(values.into_iter().collect::<Option<_>>()?)
-            }
-            _ => return None,
-        };
-        Some(Value { kind, place })
-    }
-
-    fn unescape(&mut self, pair: &Pair<'t, Rule>, from: usize) -> Option<String> {
-        let quoted = pair.as_str();
-        let inside = quoted.strip_prefix('"')?.strip_suffix('"')?;
-        let start = span(pair, from).start + 1;
-        let mut out = String::with_capacity(inside.len());
-        let mut sound = true;
-        let mut chars = inside.char_indices();
-        while let Some((index, char)) = chars.next() {
-            if char != '\\' {
-                out.push(char);
-                continue;
-            }
-            match chars.next() {
-                Some((_, 'n')) => out.push('\n'),
-                Some((_, 't')) => out.push('\t'),
-                Some((_, 'r')) => out.push('\r'),
-                Some((_, same @ ('"' | '\\'))) => out.push(same),
-                other => {
-                    let width = other.map_or(0, |(_, char)| char.len_utf8());
-                    let span = Span::new(start + index, start + index + 1 + width);
-                    let message = format!("`{}` means nothing in a text", span.of(self.text));
-                    self.reports.error(Code::Syntax, span, message, "").help(
-                        "known are `\\n`, `\\t`, `\\r`, `\\\"` and `\\\\`; write a backslash as `\\\\`",
-                    );
-                    sound = false;
-                }
-            }
-        }
-        sound.then_some(out)
-    }
-
-    fn condition(&mut self, pair: Pair<'t, Rule>, from: usize) -> Option<Expression> {
-        let span = span(&pair, from);
-        let rule = pair.as_rule();
-        let parts = pair.into_inner();
-        match rule {
-            Rule::condition | Rule::conjunction => {
-                let parts = parts.filter(|part| matches!(part.as_rule(), Rule::conjunction | Rule::negation));
-                let parts: Vec<Option<Expression>> = parts.map(|part| self.condition(part, from)).collect();
-                let mut parts = parts.into_iter().collect::<Option<Vec<_>>>()?;
-                if parts.len() == 1 {
-                    return parts.pop();
-                }
-                let kind = if rule == Rule::condition {
-                    ExpressionKind::Any(parts)
-                } else {
-                    ExpressionKind::All(parts)
-                };
-                Some(Expression { kind, span })
-            }
-            Rule::negation => {
-                let mut negated = false;
-                for part in parts {
-                    if part.as_rule() == Rule::not {
-                        // Twice negated is not negated.
-                        negated = !negated;
-                        continue;
-                    }
-                    let inner = self.condition(part, from)?;
-                    if !negated {
-                        return Some(inner);
-                    }
-                    return Some(Expression { kind: ExpressionKind::Not(Box::new(inner)), span });
-                }
-                None
-            }
-            Rule::comparison => {
-                let (mut sides, mut how) = (Vec::with_capacity(2), None);
-                for part in parts {
-                    match part.as_rule() {
-                        Rule::operator => how = comparison(part.as_str()),
-                        _ => sides.push(self.condition(part, from)),
-                    }
-                }
-                let mut sides = sides.into_iter();
-                match (how, sides.next(), sides.next()) {
-                    (Some(how), Some(left), Some(right)) => {
-                        let kind = ExpressionKind::Compare(how, Box::new((left?, right?)));
-                        Some(Expression { kind, span })
-                    }
-                    (_, only, _) => only.flatten(),
-                }
-            }
-            Rule::operand => {
-                let inner =
-                    parts.into_iter().find(|part| !matches!(part.as_rule(), Rule::open | Rule::close))?;
-                if inner.as_rule() == Rule::condition {
-                    return self.condition(inner, from);
-                }
-                let value = self.value(inner, from)?;
-                Some(Expression { kind: ExpressionKind::Value(value), span })
-            }
-            _ => None,
-        }
     }
 
     /// Applies a rule to a piece of the text. What does not fit is reported in words.
@@ -388,6 +348,7 @@ impl<'t> Reader<'t, '_, '_> {
     }
 
     fn read_or(&mut self, piece: Span, rule: Rule, help: Option<String>) -> Option<Pair<'t, Rule>> {
+        self.from = piece.start;
         let error = match Grammar::parse(rule, piece.of(self.text)) {
             Ok(mut pairs) => return pairs.next(),
             Err(error) => error,
@@ -398,7 +359,7 @@ impl<'t> Reader<'t, '_, '_> {
         let place = self.token_at(piece, piece.start + at);
         let found = place.of(self.text);
         let expected = match &error.variant {
-            ErrorVariant::ParsingError { positives, .. } => expected(positives),
+            ErrorVariant::ParsingError { positives, .. } => words::expected(positives, rule == Rule::edge),
             ErrorVariant::CustomError { message } => message.clone(),
         };
         let message = if found.is_empty() {
@@ -406,6 +367,8 @@ impl<'t> Reader<'t, '_, '_> {
         } else {
             format!("expected {expected}, found `{found}`")
         };
+        let help =
+            help.or_else(|| (rule == Rule::edge && found == "=").then(|| "compare with `==`".to_owned()));
         self.reports.error(Code::Syntax, place, message, format!("expected {expected}")).maybe_help(help);
         None
     }
@@ -423,82 +386,17 @@ impl<'t> Reader<'t, '_, '_> {
         };
         if length == 0 { Span::new(piece.end, piece.end) } else { Span::new(start, start + length) }
     }
-}
 
-fn span(pair: &Pair<Rule>, from: usize) -> Span {
-    let span = pair.as_span();
-    Span::new(span.start(), span.end()).shifted(from)
-}
-
-fn name(pair: &Pair<Rule>, from: usize) -> Name {
-    Name { text: pair.as_str().to_owned(), place: span(pair, from).into() }
-}
-
-fn comparison(sign: &str) -> Option<Comparison> {
-    Some(match sign {
-        "==" => Comparison::Equal,
-        "!=" => Comparison::NotEqual,
-        "<" => Comparison::Less,
-        "<=" => Comparison::LessOrEqual,
-        ">" => Comparison::Greater,
-        ">=" => Comparison::GreaterOrEqual,
-        _ => return None,
-    })
-}
-
-/// What could have stood at a place, in words and each thing once.
-fn expected(rules: &[Rule]) -> String {
-    let mut words: Vec<&'static str> = Vec::new();
-    // Where one of these could begin, so could all that they begin with; naming the whole is enough.
-    let has = |several: &[Rule]| several.iter().any(|one| rules.contains(one));
-    let condition = has(&[Rule::not, Rule::condition, Rule::conjunction, Rule::negation]);
-    let value = has(&[Rule::string, Rule::value]);
-    for rule in rules {
-        let word = match rule {
-            Rule::not | Rule::condition | Rule::conjunction | Rule::negation => {
-                "a condition such as `env.done` or `turn < 2`"
-            }
-            Rule::string
-            | Rule::boolean
-            | Rule::number
-            | Rule::path
-            | Rule::value
-            | Rule::list
-            | Rule::open
-            | Rule::operand
-            | Rule::comparison
-                if condition =>
-            {
-                continue;
-            }
-            Rule::list | Rule::open_bracket | Rule::open if value => continue,
-            Rule::string | Rule::boolean | Rule::number | Rule::path | Rule::value | Rule::operand => {
-                "a value such as `4`, `\"text\"` or a name"
-            }
-            Rule::name => "a name",
-            Rule::stop => "an agent",
-            Rule::equals => "`=`",
-            Rule::colon => "`:` and a type",
-            Rule::comma => "`,`",
-            Rule::arrow => "`->`",
-            Rule::when => "`when`",
-            Rule::and => "`and`",
-            Rule::or => "`or`",
-            Rule::operator => "a comparison such as `==`",
-            Rule::open => "`(`",
-            Rule::close => "`)`",
-            Rule::open_bracket => "`[`",
-            Rule::close_bracket => "`]`",
-            Rule::EOI => "the end of the statement",
-            _ => continue,
-        };
-        if !words.contains(&word) {
-            words.push(word);
-        }
+    fn span(&self, pair: &Pair<Rule>) -> Span {
+        let span = pair.as_span();
+        Span::new(span.start(), span.end()).shifted(self.from)
     }
-    match words.as_slice() {
-        [] => "something else".to_owned(),
-        [only] => (*only).to_owned(),
-        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+
+    fn place(&self, pair: &Pair<Rule>) -> Place {
+        self.outside.unwrap_or_else(|| self.span(pair).into())
+    }
+
+    fn name(&self, pair: &Pair<Rule>) -> Name {
+        Name { text: pair.as_str().to_owned(), place: self.place(pair) }
     }
 }

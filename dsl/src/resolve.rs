@@ -5,17 +5,22 @@
 
 mod run;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::block::{Guest, Settings, body, settings};
 use crate::catalog::{Catalog, Item, ItemKind};
 use crate::condition::Surroundings;
 use crate::diagnostic::{Code, Place, Reports, suggest};
+use crate::expand::expand;
 use crate::layout;
+use crate::params::params;
+use crate::prune::prune;
+use crate::scope::{Param, Scope, Space};
 use crate::settings::{self as table, Kind};
+use crate::source::Sources;
 use crate::syntax::{Block, BlockKind, Body, Entry, File, Value, ValueKind};
 use crate::turns::turns;
-use crate::values::{PARAM_TYPES, Scalar, Scope, typed};
+use crate::values::{Scalar, typed};
 use crate::workflow::{
     Agent, Dtype, Environment, Layout, Lora, Model, Plugin, Policy, Reward, Sampling, Scenario, Tasks,
     Workflow,
@@ -25,9 +30,16 @@ use crate::workflow::{
 const BUILT_IN: &str = "std";
 
 /// Checks the whole tree. None: something is amiss, and reported.
-pub(crate) fn resolve(file: &File, catalog: &dyn Catalog, reports: &mut Reports) -> Option<Workflow> {
-    let mut resolver = Resolver { catalog, scope: Scope::default(), reports, plugins: Vec::new() };
-    resolver.run(file)
+pub(crate) fn resolve(
+    mut file: File,
+    sources: &Sources,
+    spaces: Vec<Space>,
+    catalog: &dyn Catalog,
+    reports: &mut Reports,
+) -> Option<Workflow> {
+    let scope = Scope::new(catalog, sources, spaces);
+    let mut resolver = Resolver { catalog, scope, reports, plugins: Vec::new() };
+    resolver.run(&mut file)
 }
 
 /// The blocks of one kind that have a name of their own, in order.
@@ -66,15 +78,25 @@ struct Written {
 
 struct Resolver<'c, 'r, 'o> {
     catalog: &'c dyn Catalog,
-    scope: Scope,
+    scope: Scope<'c>,
     reports: &'r mut Reports<'o>,
     plugins: Vec<LoadedPlugin>,
 }
 
 impl Resolver<'_, '_, '_> {
-    fn run(&mut self, file: &File) -> Option<Workflow> {
+    fn run(&mut self, file: &mut File) -> Option<Workflow> {
+        for kind in [BlockKind::Use, BlockKind::Template] {
+            self.named(file, kind);
+        }
+        let declared = self.named(file, BlockKind::Param);
+        params(&declared.blocks, &mut self.scope, self.reports);
+        expand(file, &mut self.scope, self.reports);
+        prune(file, &mut self.scope);
+        self.checked(file)
+    }
+
+    fn checked(&mut self, file: &File) -> Option<Workflow> {
         let name = self.single(file, BlockKind::Workflow, true);
-        self.params(file);
         self.load_plugins(file);
         let models = self.named(file, BlockKind::Model);
         let sources = self.models(&models);
@@ -127,9 +149,14 @@ impl Resolver<'_, '_, '_> {
             _ => None,
         };
         self.asserted_layout(file, layout);
-        let params = self.scope.params.iter();
+        // Those of other files count where they are used.
+        let counts = |name: &String| !name.contains('.') || self.scope.used.contains(name);
+        let params = self.scope.params.iter().filter(|(name, _)| counts(name));
         let params = params
-            .map(|(name, value)| Some((name.clone(), value.as_ref()?.json())))
+            .map(|(name, value)| match value {
+                Param::Known(Some(value)) => Some((name.clone(), value.json())),
+                Param::Known(None) | Param::Later => None,
+            })
             .collect::<Option<_>>()?;
         Some(Workflow {
             name: name?.name.as_ref()?.text.clone(),
@@ -190,13 +217,14 @@ impl Resolver<'_, '_, '_> {
             };
             let reserved: &[&str] = match kind {
                 BlockKind::Agent => &["start", "end", "team", "success"],
-                BlockKind::Plugin => &[BUILT_IN],
+                BlockKind::Plugin | BlockKind::Use => &[BUILT_IN, "env", "reward"],
                 BlockKind::Param => &["turn"],
                 _ => &[],
             };
             if reserved.contains(&name.text.as_str()) {
                 let why = match (kind, name.text.as_str()) {
-                    (BlockKind::Plugin, _) => "the built-in plugin's name",
+                    (_, BUILT_IN) => "the built-in plugin's name",
+                    (_, "env" | "reward") => "what conditions look at",
                     (BlockKind::Param, _) => "what conditions call an agent's earlier visits",
                     (_, "start" | "end") => "where turns begin and end",
                     _ => "a part of `reward` in conditions",
@@ -217,35 +245,6 @@ impl Resolver<'_, '_, '_> {
             out.blocks.push(block);
         }
         out
-    }
-
-    fn params(&mut self, file: &File) {
-        let params = self.named(file, BlockKind::Param);
-        // Known from the start, so that a use before the declaration is reported as what it is.
-        for (at, block) in params.blocks.iter().enumerate() {
-            let value = self.param(block);
-            self.scope.params.insert(params.name(at).to_owned(), value);
-        }
-    }
-
-    fn param(&mut self, block: &Block) -> Option<Scalar> {
-        let (name, of_type) = (block.name.as_ref()?, block.of_type.as_ref()?);
-        let Some((_, kind)) = PARAM_TYPES.iter().find(|(known, _)| *known == of_type.text) else {
-            let known = PARAM_TYPES.iter().map(|(name, _)| *name);
-            let hint = suggest(&of_type.text, "the types are", known);
-            let message = format!("there is no type `{}`", of_type.text);
-            self.reports.error(Code::UnknownName, of_type.place, message, "").maybe_help(hint);
-            return None;
-        };
-        match &block.value {
-            Some(value) => typed(&name.text, *kind, value, &mut self.scope, self.reports),
-            None => {
-                let message = format!("param `{}` has no value", name.text);
-                let help = format!("give it one with `--set {}=…`, or a default in the file", name.text);
-                self.reports.error(Code::MissingSetting, name.place, message, "").help(help);
-                None
-            }
-        }
     }
 
     fn load_plugins(&mut self, file: &File) {
@@ -282,7 +281,7 @@ impl Resolver<'_, '_, '_> {
         if name != BUILT_IN {
             return None;
         }
-        let nothing = Body { entries: Vec::new(), complete: true };
+        let nothing = Body::empty();
         let kind = BlockKind::Plugin;
         let own = body(kind, name, place, &nothing, &Guest::None, &mut self.scope, self.reports);
         let plugin = plugin(name, None, &own);
@@ -294,7 +293,10 @@ impl Resolver<'_, '_, '_> {
     /// The text behind the `=` of a block's head.
     fn in_head(&mut self, block: &Block) -> Option<String> {
         let (own, value) = (table::in_head(block.kind)?, block.value.as_ref()?);
-        match typed(own.key, own.kind, value, &mut self.scope, self.reports)? {
+        let found = self.scope.within(block.space, self.reports, |scope, reports| {
+            typed(own.key, own.kind, value, scope, reports)
+        });
+        match found? {
             Scalar::Text(text) => Some(text),
             _ => None,
         }
@@ -369,7 +371,13 @@ impl Resolver<'_, '_, '_> {
     fn item(&mut self, block: &Block, kind: ItemKind) -> (Option<(usize, String)>, Option<Item>) {
         let Some(Value { kind: value, place }) = &block.value else { return (None, None) };
         let (plugin, item) = match value {
-            ValueKind::Path(names) if names.len() == 2 => (names[0].as_str(), names[1].as_str()),
+            ValueKind::Path(names) if names.len() == 2 && names[0] == BUILT_IN => {
+                (BUILT_IN.to_owned(), names[1].as_str())
+            }
+            ValueKind::Path(names) if names.len() >= 2 => {
+                let (item, plugin) = (&names[names.len() - 1], &names[..names.len() - 1]);
+                (self.scope.full_in(block.space, plugin), item.as_str())
+            }
             _ => {
                 let message = format!("{} is not made from a plugin's item", block.title());
                 self.reports
@@ -378,6 +386,7 @@ impl Resolver<'_, '_, '_> {
                 return (None, None);
             }
         };
+        let plugin = plugin.as_str();
         let Some(at) = self.plugin(plugin, *place) else {
             let names = self.plugins.iter().map(|loaded| loaded.name.as_str()).chain([BUILT_IN]);
             let hint = suggest(plugin, "the plugins are", names);
@@ -511,18 +520,29 @@ impl Resolver<'_, '_, '_> {
         // What is amiss may well use what seems unused.
         let mut idle: Vec<&Block> = Vec::new();
         if !resolved.is_empty() && resolved.iter().all(Option::is_some) {
-            let used = |at: usize| resolved.iter().flatten().any(|policy| policy.model == at);
-            idle.extend((0..models.blocks.len()).filter(|at| !used(*at)).map(|at| models.blocks[at]));
+            let used: BTreeSet<usize> = resolved.iter().flatten().map(|policy| policy.model).collect();
+            idle.extend((0..models.blocks.len()).filter(|at| !used.contains(at)).map(|at| models.blocks[at]));
         }
         if !agents.is_empty() && agents.iter().all(|one| one.agent.is_some()) {
-            let used = |at: usize| {
-                agents.iter().any(|one| one.agent.as_ref().is_some_and(|agent| agent.policy == at))
-            };
-            idle.extend((0..policies.blocks.len()).filter(|at| !used(*at)).map(|at| policies.blocks[at]));
+            let used: BTreeSet<usize> =
+                agents.iter().flat_map(|one| &one.agent).map(|agent| agent.policy).collect();
+            idle.extend(
+                (0..policies.blocks.len()).filter(|at| !used.contains(at)).map(|at| policies.blocks[at]),
+            );
         }
         if !self.reports.failed() {
             let is_idle = |block: &&Block| match (&block.kind, &block.name) {
-                (BlockKind::Param, Some(name)) => !self.scope.used.contains(&name.text),
+                (BlockKind::Param, Some(name)) => !block.imported && !self.scope.used.contains(&name.text),
+                (BlockKind::Template, Some(name)) => {
+                    !block.imported && !self.scope.templates_used.contains(&name.text)
+                }
+                (BlockKind::Use, Some(name)) => {
+                    let prefix = format!("{}.", name.text);
+                    let begins = |one: &String| one.starts_with(&prefix);
+                    !self.scope.imports_used.iter().any(begins)
+                        && !self.scope.used.iter().any(begins)
+                        && !self.scope.templates_used.iter().any(begins)
+                }
                 (BlockKind::Plugin, Some(name)) => {
                     self.plugins.iter().any(|loaded| loaded.name == name.text && !loaded.used)
                 }
@@ -530,7 +550,7 @@ impl Resolver<'_, '_, '_> {
             };
             idle.extend(file.blocks.iter().filter(is_idle));
         }
-        for block in idle {
+        for block in idle.into_iter().filter(|block| block.sound) {
             let message = format!("{} is never used", block.title());
             self.reports.warning(Code::Unused, block.place(), message, "").help("use it or remove it");
         }

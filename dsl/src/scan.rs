@@ -4,12 +4,18 @@
 //! bracket that is never closed ends, at the latest, at the next line that looks like the head of a block.
 //! One walk over the text, no recursion.
 
+use std::ops::Range;
+
 use crate::diagnostic::{Code, Reports};
 use crate::source::Span;
 use crate::syntax::BlockKind;
+use crate::text::{Unclosed, end_of_text};
 
 /// Brackets within brackets, at most. Everything that walks the syntax tree may recurse this far.
 pub(crate) const DEEPEST: usize = 64;
+
+/// What some editors write before the first character of a file.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// One statement: a setting, an edge, or a block with what stands before its `{` as its head.
 #[derive(Debug)]
@@ -31,11 +37,13 @@ pub(crate) struct PieceBody {
     pub closed: bool,
 }
 
-/// Splits the text; reports what is wrong with its brackets and quotes.
-pub(crate) fn scan(text: &str, reports: &mut Reports) -> Vec<Piece> {
+/// Splits the text of one file among others; reports what is wrong with its brackets and quotes.
+pub(crate) fn scan(text: &str, file: Range<usize>, reports: &mut Reports) -> Vec<Piece> {
+    let text = text.get(..file.end).unwrap_or_default();
+    let marked = text.get(file.start..).is_some_and(|own| own.starts_with(BYTE_ORDER_MARK));
     let scanner = Scanner {
         text,
-        at: 0,
+        at: file.start + if marked { BYTE_ORDER_MARK.len_utf8() } else { 0 },
         frames: Vec::new(),
         done: Vec::new(),
         head: None,
@@ -118,33 +126,58 @@ impl Scanner<'_, '_, '_> {
 
     fn quoted(&mut self) {
         let start = self.at;
-        let bytes = self.text.as_bytes();
-        self.at += 1;
-        loop {
-            match bytes.get(self.at) {
-                Some(b'"') => {
-                    self.at += 1;
-                    break;
-                }
-                Some(b'\\') if bytes.get(self.at + 1).is_some_and(|next| *next != b'\n') => self.at += 2,
-                Some(b'\n') | None => {
-                    self.reports
-                        .error(
-                            Code::Unclosed,
-                            Span::new(start, start + 1),
-                            "this text is never closed",
-                            "no `\"` follows on this line",
-                        )
-                        .help("close it with `\"`; write a newline inside a text as `\\n`");
-                    self.sound = false;
-                    self.at = self.end_of_unclosed(start);
-                    break;
-                }
-                Some(_) => self.at += 1,
+        let (quote, label, help) = match end_of_text(self.text, start) {
+            Ok(end) => {
+                self.at = end;
+                return self.extend(start, end);
             }
-        }
+            Err(Unclosed::Line(at)) => {
+                self.at = at;
+                (
+                    1,
+                    "no `\"` follows on this line",
+                    "close it with `\"`; text over several lines stands between `\"\"\"`",
+                )
+            }
+            Err(Unclosed::Block) => {
+                self.at = start + 3;
+                (3, "no `\"\"\"` follows", "close it with `\"\"\"`")
+            }
+            Err(Unclosed::Deep(at)) => {
+                self.at = at;
+                (
+                    1,
+                    "texts are nested too deeply in it",
+                    "give the inner ones a name: `param NAME: string = …`",
+                )
+            }
+        };
+        let opening = Span::new(start, start + quote);
+        self.reports.error(Code::Unclosed, opening, "this text is never closed", label).help(help);
+        self.sound = false;
+        self.at = self.end_of_unclosed(start);
         let end = self.at;
         self.extend(start, end);
+        if quote == 3 {
+            // Whatever closes the blocks around it went with the text.
+            self.brackets.clear();
+            self.end_statement();
+            self.skip_to_block();
+            while !self.frames.is_empty() {
+                self.pop(false);
+            }
+        }
+    }
+
+    /// Passes over everything up to the next line that looks like a block's head.
+    fn skip_to_block(&mut self) {
+        loop {
+            self.at = self.line_end();
+            if self.at >= self.text.len() || self.text.get(self.at + 1..).is_some_and(is_block_head) {
+                return;
+            }
+            self.at += 1;
+        }
     }
 
     /// Where a text without its second quote ends: with the line, but before closing braces that are not
@@ -196,21 +229,25 @@ impl Scanner<'_, '_, '_> {
         }
         self.close_brackets();
         let brace = Span::new(self.at, self.at + 1);
-        let head = self.head.take().unwrap_or_else(|| {
-            self.reports
-                .error(
-                    Code::Syntax,
-                    brace,
-                    "this `{` belongs to nothing",
-                    "expected a block's name before it",
-                )
-                .help("write the `{` on the line of the block's name");
-            self.sound = false;
-            Span::new(brace.start, brace.start)
-        });
+        let head = self.head.take().unwrap_or_else(|| self.head_before(brace));
         self.frames.push(Frame { head, sound: self.sound, open: self.at, pieces: Vec::new() });
         self.sound = true;
         self.at += 1;
+    }
+
+    /// The head of a `{` that stands alone: the statement before it, as if they stood on one line.
+    fn head_before(&mut self, brace: Span) -> Span {
+        let pieces = self.frames.last_mut().map_or(&mut self.done, |frame| &mut frame.pieces);
+        let above = pieces.pop_if(|piece| {
+            let between = Span::new(piece.head.end, brace.start).of(self.text);
+            piece.body.is_none() && piece.sound && between.trim().is_empty()
+        });
+        let label = "expected a block's name before it";
+        self.reports
+            .error(Code::Syntax, brace, "this `{` belongs to nothing", label)
+            .help("write the `{` on the line of the block's name");
+        self.sound = above.is_some();
+        above.map_or(Span::new(brace.start, brace.start), |piece| piece.head)
     }
 
     fn close_block(&mut self) {
@@ -285,16 +322,7 @@ impl Scanner<'_, '_, '_> {
         self.brackets.clear();
         self.head = None;
         self.sound = true;
-        loop {
-            self.at = self.line_end();
-            if self.at >= self.text.len() {
-                break;
-            }
-            self.at += 1;
-            if self.text.get(self.at..).is_some_and(is_block_head) {
-                break;
-            }
-        }
+        self.skip_to_block();
         while !self.frames.is_empty() {
             self.pop(false);
         }
@@ -310,12 +338,15 @@ fn is_block_head(rest: &str) -> bool {
     let (word, after) = split_word(trimmed);
     let Some(kind) = BlockKind::from_keyword(word) else { return false };
     let after = after.trim_start_matches([' ', '\t']);
+    if kind.is_of_file() {
+        return after.starts_with('"');
+    }
     if !kind.is_named() {
         return after.starts_with('{') && trimmed.len() == line.len();
     }
     let (name, after) = split_word(after);
     let after = after.trim_start_matches([' ', '\t']);
-    !name.is_empty() && (after.is_empty() || after.starts_with(['=', '{', ':', '#', '\r']))
+    !name.is_empty() && (after.is_empty() || after.starts_with(['=', '{', ':', '#', '(', '\r']))
 }
 
 /// The name that the text begins with, and the rest.

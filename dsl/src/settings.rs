@@ -3,9 +3,12 @@
 //! The check reads it, and so does whatever explains the language. A key that is not here, and not declared
 //! by a plugin's item, does not exist.
 
+mod show;
 mod table;
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 pub use table::{LAYOUTS, SETTINGS, TARGETS};
@@ -129,7 +132,15 @@ pub fn in_head(block: BlockKind) -> Option<&'static Setting> {
 
 /// The settings between a block's braces.
 pub fn of(block: BlockKind) -> impl Iterator<Item = &'static Setting> {
-    SETTINGS.iter().filter(move |setting| setting.block == block && !setting.in_head)
+    // Asked for at every block of a file.
+    static BY_BLOCK: LazyLock<BTreeMap<BlockKind, Vec<&'static Setting>>> = LazyLock::new(|| {
+        let mut by_block: BTreeMap<BlockKind, Vec<&'static Setting>> = BTreeMap::new();
+        for setting in SETTINGS.iter().filter(|setting| !setting.in_head) {
+            by_block.entry(setting.block).or_default().push(setting);
+        }
+        by_block
+    });
+    BY_BLOCK.get(&block).map(Vec::as_slice).unwrap_or_default().iter().copied()
 }
 
 /// One setting between a block's braces.

@@ -34,15 +34,24 @@ pub enum BlockKind {
     Evaluate,
     /// `lora { … }`, inside a policy.
     Lora,
+    /// `include "FILE"`
+    Include,
+    /// `use "FILE" as NAME`
+    Use,
+    /// `template NAME(…) = agent PLUGIN.ITEM { … }`
+    Template,
 }
 
 impl BlockKind {
     /// The blocks that stand on their own, in the order in which a file has them.
     pub const TOP: &'static [BlockKind] = &[
         BlockKind::Workflow,
+        BlockKind::Include,
+        BlockKind::Use,
         BlockKind::Param,
         BlockKind::Plugin,
         BlockKind::Model,
+        BlockKind::Template,
         BlockKind::Policy,
         BlockKind::Environment,
         BlockKind::Agent,
@@ -71,6 +80,9 @@ impl BlockKind {
             BlockKind::Train => "train",
             BlockKind::Evaluate => "evaluate",
             BlockKind::Lora => "lora",
+            BlockKind::Include => "include",
+            BlockKind::Use => "use",
+            BlockKind::Template => "template",
         }
     }
 
@@ -82,8 +94,23 @@ impl BlockKind {
     pub(crate) fn is_named(self) -> bool {
         !matches!(
             self,
-            BlockKind::Turns | BlockKind::Sandbox | BlockKind::Inference | BlockKind::Train | BlockKind::Lora
+            BlockKind::Turns
+                | BlockKind::Sandbox
+                | BlockKind::Inference
+                | BlockKind::Train
+                | BlockKind::Lora
+                | BlockKind::Include
         )
+    }
+
+    /// Whether a file's path follows the keyword.
+    pub(crate) fn is_of_file(self) -> bool {
+        matches!(self, BlockKind::Include | BlockKind::Use)
+    }
+
+    /// Whether a template can be made of it.
+    pub(crate) fn is_template_kind(self) -> bool {
+        matches!(self, BlockKind::Policy | BlockKind::Agent)
     }
 
     /// Whether the block is there, with its defaults, where it is not written.
@@ -93,11 +120,11 @@ impl BlockKind {
 
     /// Whether the block may have a `{ … }`.
     pub(crate) fn has_body(self) -> bool {
-        !matches!(self, BlockKind::Workflow | BlockKind::Param)
+        !matches!(self, BlockKind::Workflow | BlockKind::Param) && !self.is_of_file()
     }
 
     /// How the block's head is written.
-    pub(crate) fn form(self) -> &'static str {
+    pub fn form(self) -> &'static str {
         match self {
             BlockKind::Workflow => "workflow NAME",
             BlockKind::Param => "param NAME: int = 4",
@@ -113,6 +140,9 @@ impl BlockKind {
             BlockKind::Train => "train { … }",
             BlockKind::Evaluate => "evaluate NAME { … }",
             BlockKind::Lora => "lora { … }",
+            BlockKind::Include => "include \"FILE.mas\"",
+            BlockKind::Use => "use \"FILE.mas\" as NAME",
+            BlockKind::Template => "template NAME(topic: string) = agent PLUGIN.ITEM { … }",
         }
     }
 }
@@ -124,26 +154,74 @@ pub(crate) struct Name {
     pub place: Place,
 }
 
-#[derive(Debug)]
+/// What names mean in a part of the tree: which file's they are, and what a template was given. An index into the
+/// scope's surroundings; 0 is the workflow file itself.
+pub(crate) type SpaceId = usize;
+
+#[derive(Debug, Default)]
 pub(crate) struct File {
     pub blocks: Vec<Block>,
     /// `layout = …`, as often as it stands.
     pub layouts: Vec<(Name, Value)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Block {
     pub kind: BlockKind,
     pub keyword: Span,
+    /// The whole line of the head, for the wider context of a message.
+    pub head: Span,
     /// None in a nameless block, and where the head could not be read.
     pub name: Option<Name>,
-    /// The `int` of `param samples: int`.
-    pub of_type: Option<Name>,
-    /// What stands behind the head's `=`.
+    /// What stands behind the head's `=`, or behind `include` and `use`.
     pub value: Option<Value>,
+    /// What a param or a template has besides.
+    pub more: Option<Box<More>>,
     pub body: Body,
     /// False: the head could not be read, which is reported already.
     pub sound: bool,
+    /// What the names in its head mean.
+    pub space: SpaceId,
+    /// It is of a file that this one uses: only if something needs it does it count.
+    pub imported: bool,
+}
+
+/// Parts of heads that few blocks have.
+#[derive(Debug, Clone)]
+pub(crate) enum More {
+    Param {
+        of_type: Type,
+        range: Option<Range>,
+    },
+    Template {
+        /// The word behind the `=`: what is made of it.
+        made: Name,
+        parameters: Vec<Parameter>,
+    },
+}
+
+/// The `int` of `param samples: int`, and the two words of `list(int)`.
+#[derive(Debug, Clone)]
+pub(crate) struct Type {
+    pub name: Name,
+    pub of: Option<Name>,
+}
+
+/// Behind `in`.
+#[derive(Debug, Clone)]
+pub(crate) enum Range {
+    /// `2..64`, both included.
+    Between(Value, Value),
+    /// A list of what is allowed.
+    Among(Value),
+}
+
+/// `topic: string = "sums"` in a template's head.
+#[derive(Debug, Clone)]
+pub(crate) struct Parameter {
+    pub name: Name,
+    pub of_type: Type,
+    pub default: Option<Value>,
 }
 
 impl Block {
@@ -162,7 +240,7 @@ impl Block {
 }
 
 /// What stands between a block's braces; empty where there are none.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Body {
     pub entries: Vec<Entry>,
     /// False: something in it could not be read (and is reported already), so that what seems to be missing
@@ -170,7 +248,14 @@ pub(crate) struct Body {
     pub complete: bool,
 }
 
-#[derive(Debug)]
+impl Body {
+    /// Without anything, as where no braces are written.
+    pub fn empty() -> Self {
+        Body { entries: Vec::new(), complete: true }
+    }
+}
+
+#[derive(Debug, Clone)]
 pub(crate) enum Entry {
     Setting(Setting),
     /// `lora { … }`
@@ -182,28 +267,31 @@ pub(crate) enum Entry {
 }
 
 /// `key = value`
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Setting {
     pub key: Name,
     pub value: Value,
     /// The braces of `async { staleness = 2 }`.
     pub body: Option<Span>,
+    /// What the names in the value mean: a template's settings are not of the file where it is used.
+    pub space: SpaceId,
 }
 
 /// `a -> [b, c] -> end when condition`
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct EdgeLine {
     /// Two or more.
     pub stops: Vec<Stop>,
-    pub when: Option<Expression>,
+    pub when: Option<Value>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Stop {
     pub names: Vec<Name>,
     pub span: Span,
 }
 
+/// An expression.
 #[derive(Debug, Clone)]
 pub(crate) struct Value {
     pub kind: ValueKind,
@@ -214,30 +302,113 @@ pub(crate) struct Value {
 pub(crate) enum ValueKind {
     /// Unescaped.
     Text(String),
+    /// `"a ${b} c"`: its parts in order, texts among them.
+    Joined(Vec<Value>),
     Boolean(bool),
     /// As written, its unit included.
     Number(String),
     List(Vec<Value>),
     /// One or more names with dots between them.
     Path(Vec<String>),
-    /// From `--set`: read as soon as it is known what is wanted.
+    /// `max(a, b)`, `expert(topic = "sums")`
+    Call(Box<Call>),
+    /// `topics[0]`: the list and the position.
+    Index(Box<(Value, Value)>),
+    Negative(Box<Value>),
+    Not(Box<Value>),
+    /// Two or more.
+    All(Vec<Value>),
+    /// Two or more.
+    Any(Vec<Value>),
+    Compare(crate::workflow::Comparison, Box<(Value, Value)>),
+    /// `a + b - c`, `a * b / c`, from left to right.
+    Row(Box<Value>, Vec<(Operator, Value)>),
+    Choice(Box<Choice>),
+    /// From outside: read as soon as it is known what is wanted.
     Raw(String),
 }
 
-/// The right-hand side of `when`.
-#[derive(Debug)]
-pub(crate) struct Expression {
-    pub kind: ExpressionKind,
-    pub span: Span,
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub name: Name,
+    pub arguments: Vec<Argument>,
 }
 
-#[derive(Debug)]
-pub(crate) enum ExpressionKind {
-    Value(Value),
-    Not(Box<Expression>),
-    /// Two or more.
-    All(Vec<Expression>),
-    /// Two or more.
-    Any(Vec<Expression>),
-    Compare(crate::workflow::Comparison, Box<(Expression, Expression)>),
+#[derive(Debug, Clone)]
+pub(crate) struct Argument {
+    pub name: Option<Name>,
+    pub value: Value,
+}
+
+/// `if a then b else if c then d else e`
+#[derive(Debug, Clone)]
+pub(crate) struct Choice {
+    /// Condition and what holds under it; one or more.
+    pub branches: Vec<(Value, Value)>,
+    pub otherwise: Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Plus,
+    Minus,
+    Times,
+    Divided,
+    Remainder,
+}
+
+impl Operator {
+    pub fn sign(self) -> &'static str {
+        match self {
+            Operator::Plus => "+",
+            Operator::Minus => "-",
+            Operator::Times => "*",
+            Operator::Divided => "/",
+            Operator::Remainder => "%",
+        }
+    }
+}
+
+impl Value {
+    /// Calls `visit` with every path in the value.
+    pub fn paths<'v>(&'v self, visit: &mut impl FnMut(&'v [String], Place)) {
+        self.each(&mut |value| match &value.kind {
+            ValueKind::Path(names) => visit(names, value.place),
+            ValueKind::Call(call) => visit(std::slice::from_ref(&call.name.text), call.name.place),
+            _ => {}
+        });
+    }
+
+    /// Calls `visit` with the value and every value in it.
+    pub fn each<'v>(&'v self, visit: &mut impl FnMut(&'v Value)) {
+        // A stack of its own: the tree is as wide as the text allows.
+        let mut waiting = vec![self];
+        while let Some(value) = waiting.pop() {
+            visit(value);
+            match &value.kind {
+                ValueKind::Path(_)
+                | ValueKind::Text(_)
+                | ValueKind::Boolean(_)
+                | ValueKind::Number(_)
+                | ValueKind::Raw(_) => {}
+                ValueKind::Joined(values)
+                | ValueKind::List(values)
+                | ValueKind::All(values)
+                | ValueKind::Any(values) => waiting.extend(values),
+                ValueKind::Call(call) => {
+                    waiting.extend(call.arguments.iter().map(|argument| &argument.value));
+                }
+                ValueKind::Negative(inner) | ValueKind::Not(inner) => waiting.push(inner),
+                ValueKind::Index(two) | ValueKind::Compare(_, two) => waiting.extend([&two.0, &two.1]),
+                ValueKind::Row(first, rest) => {
+                    waiting.push(first);
+                    waiting.extend(rest.iter().map(|(_, value)| value));
+                }
+                ValueKind::Choice(choice) => {
+                    waiting.extend(choice.branches.iter().flat_map(|(when, then)| [when, then]));
+                    waiting.push(&choice.otherwise);
+                }
+            }
+        }
+    }
 }

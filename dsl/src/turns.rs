@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
-use crate::condition::{Surroundings, condition, is_constant};
+use crate::catalog::Fact;
+use crate::condition::{Surroundings, condition, has_switch, is_constant};
 use crate::diagnostic::{Code, Place, Reports, suggest};
+use crate::logic::{Finding, findings};
+use crate::scope::Scope;
 use crate::source::Span;
 use crate::syntax::{Block, EdgeLine, Entry, Stop};
-use crate::values::Scope;
-use crate::workflow::{Edge, Node, Target, Turns};
+use crate::workflow::{Condition, Edge, Node, Target, Turns};
 
 /// Where an edge line can stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +82,9 @@ pub(crate) fn turns(
         return None;
     }
     let sound = graph.shape(agents, reports);
+    if let (true, Some(facts), Some(max)) = (sound, around.facts, max) {
+        graph.doubts(facts, max, reports);
+    }
     (sound && max.is_some()).then(|| Turns { max: max.unwrap_or(1), start: graph.start, nodes: graph.nodes })
 }
 
@@ -127,7 +132,7 @@ impl Graph {
                 reports
                     .error(
                         Code::BadEdge,
-                        expression.span,
+                        expression.place,
                         "a condition stands behind a line of several arrows",
                         "of which edge?",
                     )
@@ -259,7 +264,7 @@ impl Graph {
         }
         for ((name, place), placed) in agents.iter().zip(placed) {
             // An agent of a reserved name can have no place, and has its own message.
-            if !placed && !matches!(*name, "start" | "end") {
+            if !placed && !matches!(*name, "start" | "end" | "team" | "success") {
                 reports
                     .error(Code::AgentNotReached, *place, format!("no edge reaches agent `{name}`"), "")
                     .help("give it a place in `turns`, or remove it");
@@ -267,6 +272,41 @@ impl Graph {
             }
         }
         sound & self.ends(&reached, title, reports)
+    }
+
+    /// Says which conditions can't be what was meant.
+    fn doubts(&self, facts: &[Fact], max: u32, reports: &mut Reports) {
+        for (node, lines) in self.nodes.iter().zip(&self.lines) {
+            // A param may well switch an edge on or off; that is no mistake.
+            let edges: Vec<(&Condition, Span)> = node
+                .edges
+                .iter()
+                .zip(lines)
+                .filter_map(|(edge, line)| Some((edge.when.as_ref()?, *line)))
+                .filter(|(when, _)| !has_switch(when))
+                .collect();
+            let conditions: Vec<&Condition> = edges.iter().map(|(when, _)| *when).collect();
+            for (at, finding) in findings(&conditions, facts, max).into_iter().enumerate() {
+                let place = edges[at].1;
+                let (code, message) = match finding {
+                    Finding::Fine => continue,
+                    Finding::Never => (Code::NeverHolds, "this condition can never hold"),
+                    Finding::Always => (Code::NeverHolds, "this condition always holds"),
+                    Finding::CoveredBy(_) | Finding::Covered => {
+                        (Code::Covered, "this edge is never taken: an edge before it holds whenever it does")
+                    }
+                };
+                let diagnostic = reports.warning(code, place, message, "");
+                if let Finding::CoveredBy(first) = finding {
+                    diagnostic.also(edges[first].1.into(), "taken first");
+                }
+                diagnostic.help(match finding {
+                    Finding::Always => "leave `when …` out, or ask for something else",
+                    Finding::Never => "remove the edge, or ask for something else",
+                    _ => "edges are tried in order: put the narrower one first",
+                });
+            }
+        }
     }
 
     /// The nodes that edges lead to, directly or not.

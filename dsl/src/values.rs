@@ -1,13 +1,14 @@
-//! From what was written to typed values: units, params, ranges.
+//! From expressions to values of a setting's type and within its range.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{self, Path};
 use std::time::Duration;
 
 use serde_json::Value as Json;
 
 use crate::diagnostic::{Code, Place, Reports, either, suggest};
+use crate::evaluate::{decided, evaluate};
 use crate::overrides::{as_text, cooked};
+use crate::scope::{Found, Scope};
 use crate::settings::{Choice, Kind, show_bytes, show_duration, supported};
 use crate::syntax::{Value, ValueKind};
 
@@ -49,164 +50,61 @@ impl Scalar {
             Scalar::List(values) => values.iter().map(Scalar::json).collect(),
         }
     }
-}
 
-/// The types of params.
-pub(crate) const PARAM_TYPES: &[(&str, Kind)] = &[
-    ("int", Kind::Integer { min: i64::MIN, max: i64::MAX }),
-    ("float", Kind::Number { min: f64::MIN, max: f64::MAX, above: false }),
-    ("bool", Kind::Boolean),
-    ("string", Kind::Text),
-    ("size", Kind::Bytes { min: 0, max: u64::MAX }),
-    ("duration", Kind::Duration { min: Duration::ZERO, max: Duration::MAX }),
-];
-
-/// The params in reach of an expression.
-#[derive(Debug, Default)]
-pub(crate) struct Scope {
-    /// None: declared, but its value is amiss, which is reported already.
-    pub params: BTreeMap<String, Option<Scalar>>,
-    pub used: BTreeSet<String>,
-}
-
-impl Scope {
-    /// A param's value. The outer None: there is no such param.
-    pub fn param(&mut self, name: &str) -> Option<Option<Scalar>> {
-        let value = self.params.get(name)?.clone();
-        self.used.insert(name.to_owned());
-        Some(value)
-    }
-}
-
-/// The value of an expression. None: reported.
-pub(crate) fn evaluate(value: &Value, scope: &mut Scope, reports: &mut Reports) -> Option<Scalar> {
-    Some(match &value.kind {
-        ValueKind::Text(text) => Scalar::Text(text.clone()),
-        ValueKind::Boolean(truth) => Scalar::Boolean(*truth),
-        ValueKind::Number(text) => number(text, value.place, reports)?,
-        ValueKind::List(values) => {
-            let values: Vec<Option<Scalar>> =
-                values.iter().map(|one| evaluate(one, scope, reports)).collect();
-            Scalar::List(values.into_iter().collect::<Option<_>>()?)
+    /// As it stands in a text that it is inserted into.
+    pub fn as_inserted(&self) -> String {
+        match self {
+            Scalar::Text(text) => text.clone(),
+            other => other.shown(),
         }
-        ValueKind::Path(names) => match names.as_slice() {
-            [name] => match scope.param(name) {
-                Some(param) => param?,
-                None => {
-                    let hint = suggest(name, "the params are", scope.params.keys().map(String::as_str));
-                    reports
-                        .error(Code::UnknownName, value.place, format!("there is no param `{name}`"), "")
-                        .help(hint.unwrap_or_else(|| {
-                            format!(
-                                "declare it: `param {name}: int = …`; text stands in quotes: `\"{name}\"`"
-                            )
-                        }));
-                    return None;
+    }
+
+    /// As it would be written, shortened where it is long.
+    pub fn shown(&self) -> String {
+        const MOST: usize = 40;
+        match self {
+            Scalar::Integer(whole) => whole.to_string(),
+            Scalar::Number(number) => number.to_string(),
+            Scalar::Boolean(truth) => truth.to_string(),
+            Scalar::Text(text) if text.chars().count() > MOST => {
+                format!("{:?}…", text.chars().take(MOST).collect::<String>())
+            }
+            Scalar::Text(text) => format!("{text:?}"),
+            Scalar::Bytes(bytes) => show_bytes(*bytes),
+            Scalar::Duration(duration) => show_duration(*duration),
+            Scalar::List(values) => match values.get(..MOST.min(values.len())) {
+                Some(first) => {
+                    let first: Vec<String> = first.iter().map(Scalar::shown).collect();
+                    let more = if values.len() > MOST { ", …" } else { "" };
+                    format!("[{}{more}]", first.join(", "))
                 }
+                None => String::new(),
             },
-            _ => {
-                let message = format!("`{}` is no value", names.join("."));
-                reports
-                    .error(Code::WrongType, value.place, message, "")
-                    .help("a value is a number, a text in quotes, `true`, `false` or the name of a param");
-                return None;
-            }
-        },
-        ValueKind::Raw(raw) => match cooked(raw, value.place) {
-            // A word that is no param is text: the quotes are the shell's to lose.
-            Value { kind: ValueKind::Path(names), .. } if names.len() != 1 || scope.param(raw).is_none() => {
-                Scalar::Text(raw.clone())
-            }
-            cooked => return evaluate(&cooked, scope, reports),
-        },
-    })
-}
+        }
+    }
 
-/// A number with its unit, if it has one.
-fn number(text: &str, place: Place, reports: &mut Reports) -> Option<Scalar> {
-    let digits = digits_of(text);
-    let (number, unit) = text.split_at(digits);
-    let wrong = |reports: &mut Reports, help: &str| {
-        reports.error(Code::WrongType, place, format!("there is no unit `{unit}`"), "").help(help);
-        None
-    };
-    const UNITS: &str = "sizes have KiB, MiB and GiB, durations have ms, s, m and h";
-    let Ok(float) = number.parse::<f64>() else { return wrong(reports, UNITS) };
-    let size = match unit {
-        "" => {
-            if let Ok(whole) = number.parse::<i64>() {
-                return Some(Scalar::Integer(whole));
-            }
-            if !float.is_finite() || number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
-                reports.error(Code::OutOfRange, place, format!("`{number}` is too large"), "");
-                return None;
-            }
-            return Some(Scalar::Number(float));
-        }
-        "KiB" => Some(1_u64 << 10),
-        "MiB" => Some(1 << 20),
-        "GiB" => Some(1 << 30),
-        _ => None,
-    };
-    if let Some(size) = size {
-        let bytes = float * size as f64;
-        if !(0.0..=i64::MAX as f64).contains(&bytes) {
-            reports.error(Code::OutOfRange, place, format!("`{text}` is not a possible size"), "");
-            return None;
-        }
-        return Some(Scalar::Bytes(bytes as u64));
-    }
-    let seconds = match unit {
-        "ms" => float / 1000.0,
-        "s" => float,
-        "m" => float * 60.0,
-        "h" => float * 3600.0,
-        _ => {
-            let same = ["KiB", "MiB", "GiB", "ms", "s", "m", "h"].into_iter().find(|known| {
-                known.eq_ignore_ascii_case(unit) || known.replace('i', "") == unit.to_uppercase()
-            });
-            let same = same.or(match unit {
-                "kB" | "K" | "k" | "KB" => Some("KiB"),
-                "MB" | "M" => Some("MiB"),
-                "GB" | "G" => Some("GiB"),
-                "sec" | "secs" | "second" | "seconds" => Some("s"),
-                "min" | "mins" | "minute" | "minutes" => Some("m"),
-                "hour" | "hours" => Some("h"),
-                _ => None,
-            });
-            let help = same.map(|same| format!("write `{number}{same}`"));
-            return wrong(reports, help.as_deref().unwrap_or(UNITS));
-        }
-    };
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) => Some(Scalar::Duration(duration)),
-        Err(_) => {
-            reports.error(Code::OutOfRange, place, format!("`{text}` is not a possible duration"), "");
-            None
+    /// Whole or not.
+    pub fn as_number(&self) -> Option<f64> {
+        match self {
+            Scalar::Integer(whole) => Some(*whole as f64),
+            Scalar::Number(number) => Some(*number),
+            _ => None,
         }
     }
-}
 
-/// How many bytes of the text are the number itself.
-fn digits_of(text: &str) -> usize {
-    let bytes = text.as_bytes();
-    let digits = |mut at: usize| {
-        while bytes.get(at).is_some_and(u8::is_ascii_digit) {
-            at += 1;
-        }
-        at
-    };
-    let mut end = digits(usize::from(text.starts_with('-')));
-    if bytes.get(end) == Some(&b'.') {
-        end = digits(end + 1);
+    /// Whether it is more or less than others of its kind.
+    pub fn has_order(&self) -> bool {
+        matches!(self, Scalar::Integer(_) | Scalar::Number(_) | Scalar::Bytes(_) | Scalar::Duration(_))
     }
-    if bytes.get(end).is_some_and(|byte| matches!(byte, b'e' | b'E')) {
-        let sign = usize::from(bytes.get(end + 1).is_some_and(|byte| matches!(byte, b'+' | b'-')));
-        if bytes.get(end + 1 + sign).is_some_and(u8::is_ascii_digit) {
-            end = digits(end + 1 + sign);
+
+    /// Bytes of text and elements of lists that it holds.
+    pub fn size(&self) -> usize {
+        match self {
+            Scalar::Text(text) => text.len(),
+            Scalar::List(values) => values.iter().map(|one| 32 + one.size()).sum(),
+            _ => 0,
         }
     }
-    end
 }
 
 /// The value of a setting, of the setting's type and within its range. `key` is for messages. None: reported.
@@ -217,6 +115,15 @@ pub(crate) fn typed(
     scope: &mut Scope,
     reports: &mut Reports,
 ) -> Option<Scalar> {
+    let before = reports.count();
+    let found = decided(value, scope, reports).and_then(|value| of_kind(key, kind, value, scope, reports));
+    if found.is_none() && reports.count() > before {
+        reports.add_values(before, scope.in_play(value));
+    }
+    found
+}
+
+fn of_kind(key: &str, kind: Kind, value: &Value, scope: &mut Scope, reports: &mut Reports) -> Option<Scalar> {
     let text = match &value.kind {
         ValueKind::Raw(raw) => Some(as_text(raw, value.place)),
         _ => None,
@@ -232,10 +139,17 @@ pub(crate) fn typed(
             if let Some(text) = text {
                 return Some(Scalar::Text(text));
             }
-            if let ValueKind::Path(names) = &value.kind
-                && let [name] = names.as_slice()
-            {
-                return Some(Scalar::Text(name.clone()));
+            if let ValueKind::Path(names) = &value.kind {
+                let local = match names.as_slice() {
+                    [name] => scope.local(name),
+                    _ => None,
+                };
+                // What a template was given is already what the name is called in the whole workflow.
+                return match local {
+                    Some(Some(Scalar::Text(text))) => Some(Scalar::Text(text.clone())),
+                    Some(None) => None,
+                    Some(Some(_)) | None => Some(Scalar::Text(scope.full(names))),
+                };
             }
             let found = evaluate(value, scope, reports)?;
             let mut help = format!("write `{key} = NAME`");
@@ -251,7 +165,16 @@ pub(crate) fn typed(
         },
         Kind::Path | Kind::Source => match text {
             Some(text) => Some(Scalar::Text(from_here(text, kind))),
-            None => fitting(key, kind, evaluate(value, scope, reports)?, value.place, reports),
+            None => {
+                let found = fitting(key, kind, evaluate(value, scope, reports)?, value.place, reports)?;
+                Some(match found {
+                    Scalar::Text(text) if is_path(&text, kind) => {
+                        let path = scope.path_from(value.place, &text);
+                        Scalar::Text(path.to_string_lossy().into_owned())
+                    }
+                    other => other,
+                })
+            }
         },
         _ => fitting(key, kind, evaluate(value, scope, reports)?, value.place, reports),
     }
@@ -259,18 +182,27 @@ pub(crate) fn typed(
 
 /// A path that came with `--set` is relative to the working folder, and no longer once it is absolute.
 fn from_here(text: String, kind: Kind) -> String {
-    let file = Path::new(&text).extension().is_some_and(|extension| extension == "gguf");
-    let local = !text.starts_with("hf:") && (file || text.starts_with('.') || text.contains('/'));
-    let is_path = kind == Kind::Path || local;
     match path::absolute(&text) {
-        Ok(absolute) if is_path => absolute.to_string_lossy().into_owned(),
+        Ok(absolute) if is_path(&text, kind) => absolute.to_string_lossy().into_owned(),
         _ => text,
     }
 }
 
+/// Whether a text names something on this machine.
+fn is_path(text: &str, kind: Kind) -> bool {
+    let file = Path::new(text).extension().is_some_and(|extension| extension == "gguf");
+    kind == Kind::Path || !text.starts_with("hf:") && (file || text.starts_with('.') || text.contains('/'))
+}
+
 /// The value where it is of the kind and within its range; whole numbers are numbers, and numbers without a
 /// fraction (`2e9`) are whole.
-fn fitting(key: &str, kind: Kind, found: Scalar, place: Place, reports: &mut Reports) -> Option<Scalar> {
+pub(crate) fn fitting(
+    key: &str,
+    kind: Kind,
+    found: Scalar,
+    place: Place,
+    reports: &mut Reports,
+) -> Option<Scalar> {
     // Up to here every whole number is exact as a float.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let mut outside = |shown: String, range: String| {
@@ -363,30 +295,34 @@ fn word(
     let known = |word: &str| choices.iter().find(|choice| choice.word == word);
     let written = match &value.kind {
         ValueKind::Raw(raw) => as_text(raw, value.place),
-        ValueKind::Path(names) => match names.as_slice() {
-            [name] if known(name).is_none() => match scope.param(name) {
-                Some(param) => match param? {
-                    Scalar::Text(text) => text,
-                    other => {
-                        mismatch(key, kind, &other, value.place, reports);
-                        return None;
-                    }
-                },
-                None => name.clone(),
-            },
-            names => names.join("."),
-        },
-        _ => {
-            let found = evaluate(value, scope, reports)?;
-            let help = match &found {
-                Scalar::Text(text) if known(text).is_some() => {
-                    Some(format!("write it without quotes: `{text}`"))
+        ValueKind::Path(names) if known(&names.join(".")).is_some() => names.join("."),
+        ValueKind::Path(names) => match scope.look_up(names) {
+            Found::Value(param) => match param? {
+                Scalar::Text(text) => text,
+                other => {
+                    mismatch(key, kind, &other, value.place, reports);
+                    return None;
                 }
-                _ => None,
-            };
-            mismatch(key, kind, &found, value.place, reports).maybe_help(help);
-            return None;
-        }
+            },
+            Found::Later => {
+                evaluate(value, scope, reports)?;
+                return None;
+            }
+            Found::Nothing => names.join("."),
+        },
+        literal => match evaluate(value, scope, reports)? {
+            Scalar::Text(text) if !matches!(literal, ValueKind::Text(_)) => text,
+            found => {
+                let help = match &found {
+                    Scalar::Text(text) if known(text).is_some() => {
+                        Some(format!("write it without quotes: `{text}`"))
+                    }
+                    _ => None,
+                };
+                mismatch(key, kind, &found, value.place, reports).maybe_help(help);
+                return None;
+            }
+        },
     };
     match known(&written) {
         Some(choice) if choice.supported => Some(written),
@@ -413,12 +349,20 @@ fn words(
     scope: &mut Scope,
     reports: &mut Reports,
 ) -> Option<Scalar> {
-    let values = elements(key, kind, value, reports)?;
+    let mut values = elements(key, kind, value, scope, reports)?;
+    if !matches!(value.kind, ValueKind::List(_)) {
+        // What a param holds are texts, and here each of them is a word.
+        for one in &mut values {
+            if let ValueKind::Text(text) = &one.kind {
+                one.kind = ValueKind::Path(vec![text.clone()]);
+            }
+        }
+    }
     each(key, &values, reports, |one, reports| word(key, kind, one, choices, scope, reports))
 }
 
 fn texts(key: &str, value: &Value, scope: &mut Scope, reports: &mut Reports) -> Option<Scalar> {
-    let values = elements(key, Kind::Texts, value, reports)?;
+    let values = elements(key, Kind::Texts, value, scope, reports)?;
     each(key, &values, reports, |one, reports| match evaluate(one, scope, reports)? {
         Scalar::Text(text) if text.is_empty() => {
             let message = format!("`{key}` holds an empty text");
@@ -434,11 +378,18 @@ fn texts(key: &str, value: &Value, scope: &mut Scope, reports: &mut Reports) -> 
 }
 
 /// What stands in a list that holds at least one.
-fn elements(key: &str, kind: Kind, value: &Value, reports: &mut Reports) -> Option<Vec<Value>> {
+fn elements(
+    key: &str,
+    kind: Kind,
+    value: &Value,
+    scope: &mut Scope,
+    reports: &mut Reports,
+) -> Option<Vec<Value>> {
     let cooked = match &value.kind {
         ValueKind::Raw(raw) => cooked(raw, value.place),
         _ => value.clone(),
     };
+    let cooked = as_list(cooked, scope, reports)?;
     let ValueKind::List(values) = cooked.kind else {
         let help = match &cooked.kind {
             ValueKind::Path(names) => Some(format!("write `{key} = [{}]`", names.join("."))),
@@ -457,6 +408,31 @@ fn elements(key: &str, kind: Kind, value: &Value, reports: &mut Reports) -> Opti
         return None;
     }
     Some(values)
+}
+
+/// The list that a param or a calculation stands for; the value itself where it is neither.
+fn as_list(value: Value, scope: &mut Scope, reports: &mut Reports) -> Option<Value> {
+    let calculated = match &value.kind {
+        ValueKind::Path(names) => scope.knows(names),
+        ValueKind::Call(_) | ValueKind::Row(..) | ValueKind::Index(_) => true,
+        _ => false,
+    };
+    if !calculated {
+        return Some(value);
+    }
+    Some(match evaluate(&value, scope, reports)? {
+        Scalar::List(values) => {
+            let texts = values.into_iter().map(|one| {
+                let kind = match one {
+                    Scalar::Text(text) => ValueKind::Text(text),
+                    other => ValueKind::Number(other.shown()),
+                };
+                Value { kind, place: value.place }
+            });
+            Value { kind: ValueKind::List(texts.collect()), place: value.place }
+        }
+        _ => value,
+    })
 }
 
 /// A list of what `read` makes of the elements, each of which may be there once.

@@ -47,11 +47,11 @@ fn every_case_has_its_messages() {
     let mut seen = BTreeSet::new();
     snapshots().bind(|| {
         for source in cases {
-            let Checked { workflow, diagnostics } = check(&source, &[], &Shelf);
+            let Checked { workflow, diagnostics, sources } = check(&source, &[], &Shelf);
             let shown = if diagnostics.is_empty() {
                 "nothing to say\n".to_owned()
             } else {
-                render::human(&diagnostics, &source, false)
+                render::human(&diagnostics, &sources, false)
             };
             let failed = diagnostics.iter().any(|one| one.severity == mas_dsl::Severity::Error);
             assert_eq!(workflow.is_none(), failed, "{}", source.name);
@@ -79,10 +79,31 @@ fn examples_are_clean_and_have_their_layout() {
     let examples = workflows(&folder("../examples"));
     for (name, layout) in layouts {
         let source = examples.iter().find(|source| source.name == name).unwrap();
-        let Checked { workflow, diagnostics } = check(source, &[], &Shelf);
-        assert_eq!(render::short(&diagnostics, source), "");
+        let Checked { workflow, diagnostics, sources } = check(source, &[], &Shelf);
+        assert_eq!(render::short(&diagnostics, &sources), "");
         assert_eq!(workflow.unwrap().layout, layout, "{name}");
     }
+}
+
+/// One workflow with one mistake in each of these files: it is found, said once, and nothing else is said.
+#[test]
+fn every_mistake_is_one_message() {
+    let mistakes = workflows(&folder("tests/mistakes"));
+    assert!(mistakes.len() >= 60, "only {} were found", mistakes.len());
+    let mut settings = snapshots();
+    settings.set_snapshot_path(folder("tests/mistakes"));
+    let mut several = Vec::new();
+    settings.bind(|| {
+        for source in mistakes {
+            let Checked { diagnostics, sources, .. } = check(&source, &[], &Shelf);
+            if diagnostics.len() != 1 {
+                several.push(format!("{}: {}", source.name, render::short(&diagnostics, &sources)));
+            }
+            let shown = render::human(&diagnostics, &sources, false);
+            insta::assert_snapshot!(source.name.trim_end_matches(".mas"), shown);
+        }
+    });
+    assert!(several.is_empty(), "{}", several.join("\n"));
 }
 
 /// The example of the language's design, resolved: names to positions, defaults filled in.
@@ -122,10 +143,10 @@ fn side_by_side_resolves() {
 fn short_and_json_forms() {
     let sources = workflows(&folder("tests/cases"));
     let source = sources.iter().find(|source| source.name == "duplicates.mas").unwrap();
-    let diagnostics = check(source, &[], &Shelf).diagnostics;
+    let Checked { diagnostics, sources, .. } = check(source, &[], &Shelf);
     snapshots().bind(|| {
-        insta::assert_snapshot!("forms.short", render::short(&diagnostics, source));
-        insta::assert_json_snapshot!("forms.json", render::json(&diagnostics[..1], source));
+        insta::assert_snapshot!("forms.short", render::short(&diagnostics, &sources));
+        insta::assert_json_snapshot!("forms.json", render::json(&diagnostics[..1], &sources));
     });
 }
 
@@ -133,8 +154,20 @@ fn short_and_json_forms() {
 fn human_form_ends_after_a_hundred() {
     let text = "nonsense\n".repeat(150);
     let source = Source { name: "x.mas".to_owned(), text };
-    let diagnostics = check(&source, &[], &Shelf).diagnostics;
-    let shown = render::human(&diagnostics, &source, false);
+    let Checked { diagnostics, sources, .. } = check(&source, &[], &Shelf);
+    let shown = render::human(&diagnostics, &sources, false);
     assert!(shown.ends_with(&format!("… and {} more\n", diagnostics.len() - 100)));
     assert_eq!(shown.matches("there is no block `nonsense`").count(), 93);
+}
+
+/// Params, templates, included and used files, and all that an expression can do.
+#[test]
+fn building_blocks_resolve() {
+    let sources = workflows(&folder("tests/cases"));
+    let source = sources.iter().find(|source| source.name == "building_blocks.mas").unwrap();
+    let checked = check(source, &[], &Shelf);
+    let workflow = checked
+        .workflow
+        .unwrap_or_else(|| panic!("{}", render::short(&checked.diagnostics, &checked.sources)));
+    snapshots().bind(|| insta::assert_json_snapshot!("building_blocks.workflow", workflow));
 }

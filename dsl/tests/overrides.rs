@@ -23,7 +23,7 @@ fn set(given: &[&str]) -> Checked {
 
 fn works(given: &[&str]) -> Workflow {
     let checked = set(given);
-    let messages = render::short(&checked.diagnostics, &source());
+    let messages = render::short(&checked.diagnostics, &checked.sources);
     checked.workflow.unwrap_or_else(|| panic!("{messages}"))
 }
 
@@ -31,7 +31,7 @@ fn works(given: &[&str]) -> Workflow {
 fn fails(given: &[&str]) -> String {
     let checked = set(given);
     assert!(checked.workflow.is_none());
-    render::short(&checked.diagnostics, &source())
+    render::short(&checked.diagnostics, &checked.sources)
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_keyword_tells_blocks_of_one_name_apart() {
     let source = Source { name: "x.mas".to_owned(), text };
     let clash = check(&source, &["tool.temperature=0.5".parse().unwrap()], &Shelf);
     assert_eq!(
-        render::short(&clash.diagnostics, &source),
+        render::short(&clash.diagnostics, &clash.sources),
         "x.mas: MAS0031 error: --set tool.temperature=0.5: `tool` is the name of several blocks (write `agent \
          tool` or `reward tool` before the dot)\n"
     );
@@ -165,7 +165,7 @@ fn what_an_override_replaces_is_not_looked_at() {
 
 #[test]
 fn an_override_needs_a_path_and_a_value() {
-    assert!("train.steps".parse::<Override>().unwrap_err().to_string().contains("--set NAME=VALUE"));
+    assert!("train.steps".parse::<Override>().unwrap_err().to_string().contains("`NAME=VALUE`"));
     assert!("=3".parse::<Override>().is_err());
     let equals = "chat.template=a=b".parse::<Override>().unwrap();
     assert_eq!((equals.path.as_str(), equals.value.as_str()), ("chat.template", "a=b"));

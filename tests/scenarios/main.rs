@@ -9,6 +9,7 @@ mod bad_input;
 mod commands;
 mod determinism;
 mod device;
+mod foresight;
 mod kill;
 mod smollm;
 mod support;

@@ -17,7 +17,7 @@ impl Resolver<'_, '_, '_> {
         if let Some(block) = self.single(file, kind, false) {
             return settings(block, &Guest::None, &mut self.scope, self.reports);
         }
-        let nothing = Body { entries: Vec::new(), complete: true };
+        let nothing = Body::empty();
         let (title, place) = (format!("`{}`", kind.keyword()), Place::At(Span::new(0, 0)));
         body(kind, &title, place, &nothing, &Guest::None, &mut self.scope, self.reports)
     }
@@ -74,6 +74,17 @@ impl Resolver<'_, '_, '_> {
             self.reports
                 .error(Code::TooFewSamples, place, message, "must be at least 2")
                 .help("4 is a good start");
+        }
+        let (tasks, parts): (u32, u32) = (own.integer("tasks_per_step")?, own.integer("mini_batches")?);
+        // Every task is played, and every turn of it brings one completion a sample: so many there are at least.
+        let least = u64::from(tasks) * u64::from(samples);
+        if u64::from(parts) > least {
+            let place = own.place("mini_batches").unwrap_or(block.place());
+            let message =
+                format!("`mini_batches` is {parts}, and a step may bring no more than {least} completions");
+            self.reports
+                .error(Code::Uneven, place, message, format!("can't be divided into {parts}"))
+                .help("make it smaller, or play more tasks or samples in a step");
         }
         Some(Train {
             algorithm,

@@ -1,5 +1,7 @@
 //! A catalog with the items that the examples use, so that the check can be tested without a plugin.
 
+use std::path::Path;
+
 use mas_dsl::workflow::Plugin;
 use mas_dsl::{Catalog, Fact, FactKind, Item, ItemKind};
 use serde_json::{Value, json};
@@ -20,6 +22,11 @@ fn none() -> Value {
 }
 
 impl Catalog for Shelf {
+    fn text(&self, path: &Path) -> Result<String, String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+        std::fs::read_to_string(folder.join(path)).map_err(|_| "there is no such file".to_owned())
+    }
+
     fn items(&self, plugin: &Plugin) -> Result<Vec<Item>, String> {
         let Some(path) = &plugin.path else {
             // As schemars writes it: options are a list of types.

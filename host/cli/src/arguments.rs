@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mas_dsl::Override;
 
+use crate::exit::Stop;
+
 #[derive(Parser)]
 #[command(name = "pl-host", version, about = "Builds and trains teams of language-model agents")]
 pub struct Arguments {
@@ -16,6 +18,12 @@ pub struct Arguments {
 pub enum Command {
     /// Check a workflow and say what it is
     Check(Check),
+    /// Write workflow files the one way: indentation, alignment, line breaks
+    Fmt(Fmt),
+    /// Say what a run would do: models, memory, tasks, completions, checkpoints
+    Plan(Plan),
+    /// Draw a workflow: agents, policies, the graph of turns
+    Graph(Graph),
     /// Train the policies of a workflow
     Run(Run),
     /// Measure a team on tasks kept apart
@@ -25,6 +33,13 @@ pub enum Command {
     /// Grade answers: one JSON object {"gold", "pred"}, or {"task", "pred"} with a whole record, per line of standard
     /// input
     Grade(Grade),
+    /// The language server of workflow files: for editors, over standard input and output
+    Lsp,
+    /// Plugins
+    Plugin {
+        #[command(subcommand)]
+        command: Plugin,
+    },
     /// Untrusted code
     Sandbox {
         #[command(subcommand)]
@@ -37,9 +52,36 @@ pub enum Command {
 pub struct Source {
     /// The workflow (.mas)
     pub file: PathBuf,
+    #[command(flatten)]
+    pub given: Given,
+}
+
+/// Params and settings from outside. What comes later wins: the environment (`PL_HOST_PARAM_NAME`), files, `--set`.
+#[derive(Args, Clone)]
+pub struct Given {
     /// Replace a param (NAME=VALUE) or a setting (BLOCK.KEY=VALUE)
     #[arg(long = "set", value_name = "PATH=VALUE")]
-    pub overrides: Vec<Override>,
+    pub set: Vec<Override>,
+    /// Replace what the lines of a file say, each NAME = VALUE or BLOCK.KEY = VALUE
+    #[arg(long = "params", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+impl Given {
+    /// Everything in order.
+    pub fn all(&self) -> Result<Vec<Override>, Stop> {
+        let mut all: Vec<Override> = std::env::vars_os()
+            .filter_map(|(name, value)| Override::from_variable(name.to_str()?, value.to_str()?))
+            .collect();
+        for file in &self.files {
+            let text = std::fs::read_to_string(file)
+                .map_err(|e| Stop::input(format!("cannot read {}: {e}", file.display())))?;
+            let source = mas_dsl::Source { name: file.display().to_string(), text };
+            all.extend(Override::from_file(&source).map_err(Stop::input)?);
+        }
+        all.extend(self.set.iter().cloned());
+        Ok(all)
+    }
 }
 
 /// Where and from which seed.
@@ -81,18 +123,71 @@ pub struct Check {
 }
 
 #[derive(Args)]
+pub struct Fmt {
+    /// Workflows (.mas) to rewrite, or folders with such; `-` reads standard input and writes standard output
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Write nothing, but show what differs; exit code 1 if anything does
+    #[arg(long)]
+    pub check: bool,
+}
+
+#[derive(Args)]
+pub struct Plan {
+    #[command(flatten)]
+    pub source: Source,
+    /// Where tensors would live
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub device: DeviceChoice,
+    /// The plan as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Graph {
+    #[command(flatten)]
+    pub source: Source,
+    #[arg(long, value_enum, default_value_t = Picture::Terminal)]
+    pub format: Picture,
+    /// Write to this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Columns of the terminal form [default: the terminal's, or 100]
+    #[arg(long, value_name = "COLUMNS")]
+    pub width: Option<usize>,
+    /// Draw the terminal form with ASCII alone
+    #[arg(long)]
+    pub ascii: bool,
+}
+
+/// How a workflow is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Picture {
+    /// Boxes and lines of text
+    Terminal,
+    /// A Mermaid flowchart
+    Mermaid,
+    /// Graphviz
+    Dot,
+    /// Nodes and edges for programs
+    Json,
+    /// A drawing on its own
+    Svg,
+}
+
+#[derive(Args)]
 pub struct Run {
     /// The workflow (.mas); with --resume the run folder has it
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]
     pub file: Option<PathBuf>,
-    /// Replace a param (NAME=VALUE) or a setting (BLOCK.KEY=VALUE)
-    #[arg(long = "set", value_name = "PATH=VALUE", conflicts_with = "resume")]
-    pub overrides: Vec<Override>,
+    #[command(flatten)]
+    pub given: Given,
     /// The run folder [default: runs/NAME, or the first of runs/NAME-2, … that is free]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub out: Option<PathBuf>,
     /// Go on with the run in this folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["set", "files"])]
     pub resume: Option<PathBuf>,
     /// Where tensors live
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
@@ -142,6 +237,25 @@ pub struct Grade {
     pub agent: Option<String>,
     /// One JSON object per line: {"correct": true}
     #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum Plugin {
+    /// Say what plugins offer: items, settings, facts
+    Describe(PluginDescribe),
+}
+
+#[derive(Args)]
+pub struct PluginDescribe {
+    /// Components (.wasm)
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Write it into each file, so that a check need not compile it
+    #[arg(long)]
+    pub embed: bool,
+    /// As JSON
+    #[arg(long, conflicts_with = "embed")]
     pub json: bool,
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use mas_dsl::workflow::Plugin as Wanted;
@@ -55,18 +56,32 @@ impl Plugins {
             fuel: wanted.fuel,
             timeout: wanted.timeout,
         };
-        let bytes = match &wanted.path {
-            None => Cow::Borrowed(STD_CHAT),
-            Some(path) => {
-                let path = places::plugin(&self.folder, path)?;
-                Cow::Owned(std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?)
-            }
-        };
+        let bytes = self.bytes(wanted)?;
         self.runtime.block_on(Plugin::load(&self.engine, spec, &bytes)).map_err(|error| match error {
             // Whoever asks names the plugin.
             pl_plugin::Error::Load { source, .. } => source.to_string(),
             other => other.to_string(),
         })
+    }
+
+    fn bytes(&self, wanted: &Wanted) -> Result<Cow<'static, [u8]>, String> {
+        match &wanted.path {
+            None => Ok(Cow::Borrowed(STD_CHAT)),
+            Some(path) => {
+                let path = places::plugin(&self.folder, path)?;
+                Ok(Cow::Owned(std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?))
+            }
+        }
+    }
+
+    /// Whether loading a plugin takes no time of the compiler.
+    pub fn is_cached(&self, wanted: &Wanted) -> bool {
+        self.bytes(wanted).is_ok_and(|bytes| self.engine.is_cached(&bytes))
+    }
+
+    /// Where a plugin lies; none for the built-in one.
+    pub fn place(&self, wanted: &Wanted) -> Option<PathBuf> {
+        wanted.path.as_ref().and_then(|path| places::plugin(&self.folder, path).ok())
     }
 
     /// Hash of each loaded plugin by name.
@@ -76,8 +91,29 @@ impl Plugins {
 }
 
 impl Catalog for Plugins {
+    fn text(&self, path: &Path) -> Result<String, String> {
+        // Prompts and parts of workflows are written by people; what is larger is something else.
+        const LARGEST: u64 = 16 << 20;
+        let path = self.folder.join(path);
+        // Opening a pipe would wait for whoever writes to it.
+        if !path.metadata().map_err(|e| e.to_string())?.is_file() {
+            return Err("it is no file".to_owned());
+        }
+        let file = std::fs::File::open(&path).map_err(|e| e.to_string())?;
+        let mut text = String::new();
+        let read = file.take(LARGEST + 1).read_to_string(&mut text).map_err(|e| e.to_string())?;
+        match read as u64 > LARGEST {
+            true => Err(format!("it is larger than {} MiB", LARGEST >> 20)),
+            false => Ok(text),
+        }
+    }
+
     fn items(&self, wanted: &Wanted) -> Result<Vec<Item>, String> {
-        Ok(self.get(wanted)?.items().iter().map(item).collect())
+        // Known without compiling, as a rule.
+        match pl_plugin::known_items(&self.engine, &self.bytes(wanted)?) {
+            Some(items) => Ok(items.iter().map(item).collect()),
+            None => Ok(self.get(wanted)?.items().iter().map(item).collect()),
+        }
     }
 }
 

@@ -2,7 +2,12 @@
 
 pub mod check;
 pub mod evaluate;
+pub mod fmt;
 pub mod grade;
+pub mod graph;
+pub mod lsp;
+pub mod plan;
 pub mod play;
+pub mod plugin;
 pub mod run;
 pub mod sandbox;

@@ -13,6 +13,7 @@ mod interrupt;
 mod machine;
 mod memory;
 mod places;
+mod plan;
 mod progress;
 mod sampling;
 mod session;
@@ -38,10 +39,15 @@ fn main() -> ExitCode {
         .init();
     let result = match arguments.command {
         Command::Check(options) => commands::check::run(&options),
+        Command::Fmt(options) => commands::fmt::run(&options),
+        Command::Plan(options) => commands::plan::run(&options),
+        Command::Graph(options) => commands::graph::run(&options),
         Command::Run(options) => commands::run::run(&options),
         Command::Evaluate(options) => commands::evaluate::run(&options),
         Command::Play(options) => commands::play::run(&options),
         Command::Grade(options) => commands::grade::run(&options),
+        Command::Lsp => commands::lsp::run(),
+        Command::Plugin { command } => commands::plugin::run(&command),
         Command::Sandbox { command } => commands::sandbox::run(&command),
     };
     exit::report(result)

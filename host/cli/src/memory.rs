@@ -13,7 +13,7 @@ use pl_trainer::memory::{self as sums, Row};
 use tch::Device;
 
 use crate::machine::Memory;
-use crate::session;
+use crate::{places, session};
 
 /// The process apart from its models: libtorch's and the plugins' code, tokenizers, what generation computes in.
 /// Measured: 230 MiB, and 330 MiB with the embedded Python at work. What sandboxed programs allocate comes on top.
@@ -64,6 +64,27 @@ impl Estimate {
         })
     }
 
+    /// What a checked workflow will take, as far as its models are here; nothing is fetched.
+    ///
+    /// # Errors
+    /// Why it can't be known, in words that fit behind `unknown: `.
+    pub fn here(workflow: &Workflow, folder: &Path, device: Device) -> Result<Estimate, String> {
+        let paths = workflow
+            .models
+            .iter()
+            .map(|model| {
+                places::model_here(folder, &model.source)
+                    .map_err(|why| format!("model {}: {why}", model.name))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        Estimate::new(workflow, folder, &paths, device).map_err(|e| e.to_string())
+    }
+
+    /// What it is made of, in bytes.
+    pub fn parts(&self) -> &[(&'static str, u64)] {
+        &self.parts
+    }
+
     /// All of it.
     pub fn total(&self) -> u64 {
         self.parts.iter().map(|(_, bytes)| bytes).sum()
@@ -79,7 +100,7 @@ impl Estimate {
         let help = "fewer bytes go to `inference.kv_cache`, `train.token_budget`, `lora` instead of a whole model, \
                     `train.gradient_checkpointing`, or `dtype = f16` in `model`";
         let (code, severity) = (Code::Memory, Severity::Warning);
-        vec![Diagnostic { code, severity, message, labels: Vec::new(), help: Some(help.to_owned()) }]
+        vec![Diagnostic::about_file(code, severity, message, help)]
     }
 }
 
@@ -99,7 +120,7 @@ impl fmt::Display for Estimate {
 }
 
 /// A size for people.
-struct Bytes(u64);
+pub struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

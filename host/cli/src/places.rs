@@ -21,7 +21,9 @@ pub fn plugin(folder: &Path, path: &str) -> Result<PathBuf, String> {
     if beside.is_file() {
         return Ok(beside);
     }
-    let shipped = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("plugins").join(path)));
+    // A file that another one includes may lie in a folder of its own; what is shipped lies in one.
+    let name = Path::new(path).file_name().unwrap_or_default();
+    let shipped = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("plugins").join(name)));
     match shipped {
         Some(shipped) if shipped.is_file() => Ok(shipped),
         Some(shipped) => Err(format!("it is neither {} nor {}", beside.display(), shipped.display())),

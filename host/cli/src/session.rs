@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mas_dsl::workflow::{self, Evaluation, Tasks, Workflow};
-use mas_dsl::{Diagnostic, Override, Source};
+use mas_dsl::{Diagnostic, Override, Source, Sources};
 use pl_inference::{Base, Engine, EngineConfig, PolicyWeights};
 use pl_kernels::cuda::device::{self, ThisMachine, Wish};
 use pl_kernels::cuda::{self, Settings};
@@ -60,7 +60,7 @@ impl Loaded {
         if let Some(workflow) = &checked.workflow {
             checked.diagnostics.extend(more(workflow, &folder));
         }
-        show(&checked.diagnostics, &source, format);
+        show(&checked.diagnostics, &checked.sources, format);
         let workflow = checked.workflow.ok_or(Stop::Diagnosed)?;
         for model in &workflow.models {
             places::check_model(&model.source)
@@ -147,14 +147,14 @@ impl Loaded {
 }
 
 /// Writes diagnostics to stderr.
-fn show(diagnostics: &[Diagnostic], source: &Source, format: Format) {
+pub fn show(diagnostics: &[Diagnostic], sources: &Sources, format: Format) {
     if diagnostics.is_empty() {
         return;
     }
     let rendered = match format {
-        Format::Human => mas_dsl::render::human(diagnostics, source, std::io::stderr().is_terminal()),
-        Format::Short => mas_dsl::render::short(diagnostics, source),
-        Format::Json => format!("{:#}\n", mas_dsl::render::json(diagnostics, source)),
+        Format::Human => mas_dsl::render::human(diagnostics, sources, std::io::stderr().is_terminal()),
+        Format::Short => mas_dsl::render::short(diagnostics, sources),
+        Format::Json => format!("{:#}\n", mas_dsl::render::json(diagnostics, sources)),
     };
     eprint!("{rendered}");
 }
@@ -183,7 +183,7 @@ impl Located {
         let paths: Vec<PathBuf> = places.iter().map(|place| place.path.clone()).collect();
         let memory = Estimate::new(&loaded.workflow, &loaded.folder, &paths, device).map_err(Stop::input)?;
         let source = Source { name: loaded.workflow.name.clone(), text: loaded.text.clone() };
-        show(&memory.doubts(), &source, Format::Human);
+        show(&memory.doubts(), &source.into(), Format::Human);
         Ok(Located { places, device, memory })
     }
 }
@@ -319,7 +319,7 @@ pub fn open(
     machine: &Machine,
     checkpoint: Option<&Path>,
 ) -> Result<(Loaded, Team), Stop> {
-    let mut loaded = Loaded::open(runtime, &source.file, &source.overrides)?;
+    let mut loaded = Loaded::open(runtime, &source.file, &source.given.all()?)?;
     let located = Located::find(&loaded, device(machine.device)?)?;
     let team = match checkpoint {
         Some(checkpoint) => {

@@ -18,6 +18,16 @@ use crate::{places, progress};
 /// CPython with the standard library and sympy.
 const PYTHON: &[u8] = include_bytes!(concat!(env!("PL_HOST_PLUGINS"), "/python.wasm"));
 
+fn engine() -> Result<Engine, String> {
+    let cache = places::cache().map_err(|_| "there is no cache folder".to_owned())?.join("compiled");
+    Engine::new(EngineConfig::workers().cache_dir(cache)).map_err(|e| e.to_string())
+}
+
+/// Whether the Python worker is in the compile cache.
+pub fn python_is_cached() -> bool {
+    engine().is_ok_and(|engine| engine.is_cached(PYTHON))
+}
+
 /// Workers that are started when the first job comes: a workflow that runs no code never waits for them.
 pub struct LazyWorkers {
     kind: Kind,
@@ -104,9 +114,8 @@ fn check(settings: &DockerSettings) -> Result<(), String> {
 
 async fn start_python(limits: SandboxLimits) -> Result<Box<dyn Sandbox>, String> {
     let load = move || -> Result<Box<dyn Sandbox>, String> {
-        let cache = places::cache().map_err(|_| "there is no cache folder".to_owned())?.join("compiled");
+        let engine = engine()?;
         let spinner = progress::spinner("loading the Python worker (compiled once, then cached)");
-        let engine = Engine::new(EngineConfig::workers().cache_dir(cache)).map_err(|e| e.to_string())?;
         let workers = PythonWorkers::new(&engine, PYTHON, limits).map_err(|e| e.to_string());
         spinner.finish_and_clear();
         Ok(Box::new(workers?))

@@ -35,6 +35,11 @@ impl Cache {
         self.folder.join(format!("{component}-{}.{extension}", self.engine))
     }
 
+    /// Whether there is an entry; it may still turn out to be damaged.
+    pub(crate) fn has(&self, component: &blake3::Hash) -> bool {
+        ["cwasm", "sum"].into_iter().all(|part| self.path(component, part).is_file())
+    }
+
     /// The entry, or none where there is none or it is damaged.
     pub(crate) fn get(
         &self,

@@ -184,11 +184,22 @@ impl Engine {
         Ok(Component::new(compiled, hash))
     }
 
+    /// Whether the cache has a component's code, so that loading it takes no time of the compiler.
+    pub fn is_cached(&self, bytes: &[u8]) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.has(&blake3::hash(bytes)))
+    }
+
     /// A note kept beside a component's compiled code, such as what it said of itself. None where there is no
     /// cache or no such note.
     pub fn note(&self, component: &Component, kind: &str) -> Option<Vec<u8>> {
         let cache = self.cache.as_ref()?;
         std::fs::read(cache.path(&component.raw_hash(), kind)).ok()
+    }
+
+    /// The same of a component that is not loaded.
+    pub fn note_of(&self, bytes: &[u8], kind: &str) -> Option<Vec<u8>> {
+        let cache = self.cache.as_ref()?;
+        std::fs::read(cache.path(&blake3::hash(bytes), kind)).ok()
     }
 
     /// Keeps a note beside a component's compiled code, where there is a cache.

@@ -57,7 +57,9 @@ fn written_anew(folder: &Path, code: &[u8]) -> bool {
 #[test]
 fn an_entry_is_used_and_a_damaged_one_is_compiled_anew() {
     let folder = tempfile::tempdir().unwrap();
+    assert!(!engine(folder.path()).is_cached(&component()));
     engine(folder.path()).load("math.wasm", &component()).unwrap();
+    assert!(engine(folder.path()).is_cached(&component()));
     let code = std::fs::read(entry(folder.path(), "cwasm")).unwrap();
     let made = entry(folder.path(), "cwasm").metadata().unwrap().modified().unwrap();
     engine(folder.path()).load("math.wasm", &component()).unwrap();

@@ -1,24 +1,19 @@
 //! `pl-host check`: all mistakes of a workflow, or what it is.
 
 use std::io::Write;
-use std::path::Path;
-
-use mas_dsl::workflow::Workflow;
-use tch::Device;
 
 use crate::arguments::{Check, DeviceChoice, Source};
 use crate::exit::{Outcome, Stop};
 use crate::memory::Estimate;
-use crate::places;
 use crate::session::{self, Loaded};
 
 pub fn run(options: &Check) -> Outcome {
     let runtime = tokio::runtime::Runtime::new().map_err(Stop::failed)?;
-    let Source { file, overrides } = &options.source;
+    let Source { file, given } = &options.source;
     let device = session::device(DeviceChoice::Auto)?;
     let mut memory = Err(String::new());
-    let loaded = Loaded::check(&runtime, file, overrides, options.format, |workflow, folder| {
-        memory = estimate(workflow, folder, device);
+    let loaded = Loaded::check(&runtime, file, &given.all()?, options.format, |workflow, folder| {
+        memory = Estimate::here(workflow, folder, device);
         memory.as_ref().map(Estimate::doubts).unwrap_or_default()
     })?;
     let workflow = &loaded.workflow;
@@ -37,16 +32,4 @@ pub fn run(options: &Check) -> Outcome {
         Err(why) => writeln!(out, "  memory    unknown: {why}")?,
     }
     Ok(())
-}
-
-/// What the workflow will take, as far as its models are here; nothing is fetched.
-fn estimate(workflow: &Workflow, folder: &Path, device: Device) -> Result<Estimate, String> {
-    let paths = workflow
-        .models
-        .iter()
-        .map(|model| {
-            places::model_here(folder, &model.source).map_err(|why| format!("model {}: {why}", model.name))
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    Estimate::new(workflow, folder, &paths, device).map_err(|e| e.to_string())
 }

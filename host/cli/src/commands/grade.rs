@@ -39,7 +39,7 @@ struct Grader {
 
 pub fn run(options: &Grade) -> Outcome {
     let runtime = tokio::runtime::Runtime::new().map_err(Stop::failed)?;
-    let loaded = Loaded::open(&runtime, &options.source.file, &options.source.overrides)?;
+    let loaded = Loaded::open(&runtime, &options.source.file, &options.source.given.all()?)?;
     let index = agent_index(&loaded, options.agent.as_deref())?;
     let grader = Arc::new(Grader {
         environment: loaded.environment()?,

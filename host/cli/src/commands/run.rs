@@ -80,7 +80,7 @@ fn begin<'a>(
     device: Device,
     interrupt: Interrupt,
 ) -> Result<Prepared<'a>, Stop> {
-    let loaded = Loaded::open(runtime, file, &options.overrides)?;
+    let loaded = Loaded::open(runtime, file, &options.given.all()?)?;
     let train = train(&loaded.workflow)?.clone();
     let root = match &options.out {
         Some(out) if out.join("workflow.json").exists() => {
@@ -159,7 +159,7 @@ impl Stored {
 }
 
 /// runs/NAME, or the first of runs/NAME-2, runs/NAME-3, … that is free.
-fn free_folder(name: &str) -> PathBuf {
+pub fn free_folder(name: &str) -> PathBuf {
     let numbered = (2u32..).map(|n| PathBuf::from(format!("runs/{name}-{n}")));
     std::iter::once(PathBuf::from(format!("runs/{name}")))
         .chain(numbered)

@@ -1,0 +1,15 @@
+//! What is formatted once is formatted, and no token or comment is lost on the way.
+
+#![no_main]
+
+#[path = "../../tests/common/tokens.rs"]
+mod tokens;
+
+use libfuzzer_sys::fuzz_target;
+use tokens::essence;
+
+fuzz_target!(|text: &str| {
+    let Ok(once) = mas_dsl::format(text) else { return };
+    assert_eq!(mas_dsl::format(&once).as_ref(), Ok(&once));
+    assert_eq!(essence(&once), essence(text));
+});

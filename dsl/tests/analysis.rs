@@ -1,0 +1,119 @@
+//! What editors ask: the outline, and where the cursor stands. `|` marks the position.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use mas_dsl::analysis::{Block, Cursor, Place, outline};
+use mas_dsl::{BlockKind, Span};
+use proptest::prelude::*;
+
+fn of(text: &str, span: Span) -> &str {
+    text.get(span.start..span.end).unwrap()
+}
+
+/// The marked place: the kinds of the blocks around, the part of the statement, and the path before.
+fn at(marked: &str) -> String {
+    let position = marked.find('|').unwrap();
+    let text = marked.replacen('|', "", 1);
+    let cursor = Cursor::at(&text, position);
+    let around: Vec<String> = cursor
+        .blocks
+        .iter()
+        .map(|block| {
+            let name = block.name.map(|name| format!(" {}", of(&text, name))).unwrap_or_default();
+            format!("{}{name}", block.kind.map_or("?", BlockKind::keyword))
+        })
+        .collect();
+    let place = match cursor.place {
+        Place::Value { key } => format!("value of {}", of(&text, key)),
+        Place::Head { keyword } => format!("head of {}", of(&text, keyword)),
+        Place::Made { kind } => format!("made {}", kind.map_or("?", BlockKind::keyword)),
+        other => format!("{other:?}").to_lowercase(),
+    };
+    format!("{}: {place}: {}", around.join(" > "), of(&text, cursor.path))
+}
+
+#[test]
+fn a_cursor_knows_its_block_and_statement() {
+    for (marked, expected) in [
+        ("|", ": start: "),
+        ("pol|icy p {}", ": start: policy"),
+        ("policy p|", ": head of policy: p"),
+        ("policy p { | }", "policy p: start: "),
+        ("policy p { mod|el = base }", "policy p: start: model"),
+        ("policy p { model = | }", "policy p: value of model: "),
+        ("policy p { model = ba|se; train = true }", "policy p: value of model: base"),
+        ("policy p { model = base; | }", "policy p: start: "),
+        ("policy p { model = base\n  lora { ra|nk = 3 } }", "policy p > lora: start: rank"),
+        ("policy p { lora { rank = 3 } | }", "policy p: start: "),
+        ("policy p { } |", ": start: "),
+        ("agent a = maths.to|ol {}", ": made agent: maths.tool"),
+        ("agent a = |", ": made agent: "),
+        ("turns {\n  start -> |\n}", "turns: edge: "),
+        ("turns {\n  start -> a|\n}", "turns: edge: a"),
+        ("turns {\n  start -> a when env.|\n}", "turns: condition: env."),
+        ("turns {\n  max = |\n}", "turns: value of max: "),
+        ("train { schedule = async { stale|ness = 1 } }", "train > ?: start: staleness"),
+        ("layout = |", ": value of layout: "),
+        ("agent a = std.chat { system = \"x | y\" }", "agent a: text: "),
+        ("agent a = std.chat { system = \"|\" }", "agent a: text: "),
+        ("agent a = std.chat { system = \"x\"| }", "agent a: value of system: "),
+        ("agent a = std.chat { system = \"${to|pic}\" }", "agent a: value of system: topic"),
+        ("policy p # a | comment\n", ": comment: "),
+        ("# a comment|", ": comment: comment"),
+        ("# a comment\n|", ": start: "),
+        // What is being written.
+        ("agent a = std.chat { temperature = |\nagent b = std.chat", "agent a: value of temperature: "),
+        ("train {\n  st|\n\nevaluate test { }", "train: start: st"),
+        ("param n: int = |", ": made param: "),
+    ] {
+        assert_eq!(at(marked), expected, "{marked}");
+    }
+}
+
+#[test]
+fn a_block_knows_what_is_given_in_it() {
+    let text = "policy p { model = base; lora { rank = 3 }\n  x }";
+    let cursor = Cursor::at(text, text.len() - 2);
+    let keys: Vec<&str> = cursor.blocks[0].keys.iter().map(|key| of(text, *key)).collect();
+    assert_eq!(keys, ["model", "lora"]);
+}
+
+#[test]
+fn the_outline_names_every_block() {
+    let text = "workflow w\nplugin m = \"m.wasm\"\npolicy p { model = b; lora { rank = 3 } }\n\
+                agent a = m.tool { policy = p }\nturns { start -> a -> end }\nlayout = L0\npolicy q {";
+    fn show(text: &str, blocks: &[Block], depth: usize, out: &mut String) {
+        for block in blocks {
+            let name = block.name.map(|name| of(text, name)).unwrap_or("-");
+            let value = block.value.map(|value| of(text, value)).unwrap_or("-");
+            *out += &format!("{}{} {name} = {value}\n", "  ".repeat(depth), of(text, block.keyword));
+            show(text, &block.blocks, depth + 1, out);
+        }
+    }
+    let mut shown = String::new();
+    show(text, &outline(text), 0, &mut shown);
+    insta::assert_snapshot!(shown);
+}
+
+proptest! {
+    /// Wherever the cursor is, in whatever text: an answer whose places are in the text.
+    #[test]
+    fn any_text_and_position_has_an_answer(
+        words in prop::collection::vec(
+            prop::sample::select(vec![
+                "policy", "agent", "turns", "template", "use", "when", "=", "{", "}", "(", ")", "[", "\"", "\"\"\"",
+                "${", "->", "#", "\n", ";", ".", "a", "ü", "\u{1F600}", " ", "\\", "1",
+            ]),
+            0..60,
+        ),
+        at in 0..120_usize,
+    ) {
+        let text = words.concat();
+        let cursor = Cursor::at(&text, at);
+        prop_assert!(text.get(cursor.path.start..cursor.path.end).is_some());
+        prop_assert!(cursor.path.start <= cursor.word.start && cursor.word.end == cursor.path.end);
+        for block in outline(&text) {
+            prop_assert!(text.get(block.span.start..block.span.end).is_some());
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The formatter: every file in `tests/format` against its formatted form beside it, and what holds for any file.
+
+// clippy.toml excuses test functions, but not what they call.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+#[path = "common/generate.rs"]
+mod generate;
+#[path = "common/tokens.rs"]
+mod tokens;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mas_dsl::{Source, format, render};
+use proptest::prelude::*;
+use tokens::essence;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// The workflow files of a folder, in order of name.
+fn workflows(folder: &Path) -> Vec<Source> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "mas"))
+        .collect();
+    files.sort();
+    let read = |path: &PathBuf| Source {
+        name: path.file_name().unwrap().to_string_lossy().into_owned(),
+        text: fs::read_to_string(path).unwrap(),
+    };
+    files.iter().map(read).collect()
+}
+
+#[test]
+fn every_case_has_its_form() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(folder("tests/format"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| {
+        for source in workflows(&folder("tests/format")) {
+            let shown = match format(&source.text) {
+                Ok(formatted) => formatted,
+                Err(diagnostics) => render::human(&diagnostics, &source.clone().into(), false),
+            };
+            insta::assert_snapshot!(source.name.trim_end_matches(".mas"), shown);
+        }
+    });
+}
+
+#[test]
+fn examples_are_formatted() {
+    for source in workflows(&folder("../examples")) {
+        assert_eq!(format(&source.text).unwrap(), source.text, "{}", source.name);
+    }
+}
+
+/// What holds for every file that can be formatted: once is enough, and nothing is lost.
+fn holds(text: &str) {
+    let Ok(once) = format(text) else { return };
+    assert_eq!(format(&once).unwrap(), once, "twice is not once, of:\n{text}");
+    assert_eq!(essence(&once), essence(text), "of:\n{text}\nformatted:\n{once}");
+    assert!(once.is_empty() || once.ends_with('\n'), "{once}");
+    // The syntax trees before and after, without their spans, are to be compared here.
+}
+
+/// Words, signs and whatever else a file may be made of.
+const TOKENS: &[&str] = &[
+    "agent", "a", "policy", "turns", "when", "and", "in", "if", "1", "0.5", "1e", "e5", "\"x\"", "\"",
+    "\"\"\"", "\"${a}\"", "${", "\\", "=", "==", "!", "<", ">", "->", "-", "+", ".", "..", ",", ":", ";",
+    "(", ")", "[", "]", "{", "}", "{}", "[]", "#", "# c\n", "\n", "\n\n", " ", "\t", "\r\n", "é", "@",
+    "\u{feff}",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2048, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_file(seed: u64, statements in 0_usize..24) {
+        let text = generate::file(seed, statements);
+        prop_assert!(format(&text).is_ok(), "{:?} of:\n{text}", format(&text));
+        holds(&text);
+    }
+
+    #[test]
+    fn any_tokens(tokens in proptest::collection::vec(proptest::sample::select(TOKENS), 0..60), glue in " ?") {
+        holds(&tokens.join(&glue));
+    }
+
+    #[test]
+    fn any_text(text in "\\PC*|(?s).*") {
+        holds(&text);
+    }
+}
+
+/// A hundred thousand lines, of whatever shape, are no work.
+#[test]
+fn large_files_are_fine() {
+    let many = |line: &str| line.repeat(1_000_000 / line.len());
+    for text in [
+        many("agent a = b.c { policy = p; heat = 0.7; max = 20 }  # one\n"),
+        many("x"),
+        many("-"),
+        many("a\n"),
+        many("\n"),
+        many("# c\n"),
+        many("é."),
+        many("a -> "),
+        many("\"${"),
+        many("a { "),
+        many("a = [ "),
+        format!("a {{ {} }}", many("b = 1; ")),
+        format!("a {{\n{} }}", many("b { c = 1; d = [2, 3] }; ")),
+        format!("a = [{}]", many("f(1), ")),
+        format!("a = {}{}{}", "[".repeat(60), many("1, \n"), "]".repeat(60)),
+        format!("a = {}{}{}", "[".repeat(60), many("[]\n\n\n"), "]".repeat(60)),
+        format!("a = f({}{})", many("1 # c\n"), many(", 1")),
+    ] {
+        let begun = std::time::Instant::now();
+        holds(&text);
+        let head: String = text.chars().take(20).collect();
+        assert!(begun.elapsed().as_secs() < 10, "{head:?} took {:?}", begun.elapsed());
+        println!("{head:?}: {:?}", begun.elapsed());
+    }
+}
+
+/// What looks like the beginning of something that the next line ends belongs to its own line.
+#[test]
+fn a_line_ends_what_it_began() {
+    for text in ["a . ; b c", "a .\nb c", "a = 1 ..\n2", "a = -\n1", "a = [1 .. # c\n2]", "a = (b . # c\nc)"]
+    {
+        assert!(format(text).is_ok());
+        holds(text);
+    }
+}

@@ -1,0 +1,62 @@
+//! The TextMate grammar, read by an engine that gives what VS Code gives.
+
+use giallo::{HighlightOptions, Registry, ThemeVariant};
+use serde_json::json;
+
+use crate::classes::{CLASSES, Classified};
+use crate::files;
+
+/// A theme in which each class has a colour of its own, so that a colour tells the class.
+fn theme() -> serde_json::Value {
+    let colour = |index: usize| format!("#0000{:02x}", index + 1);
+    let rules: Vec<_> = CLASSES
+        .iter()
+        .enumerate()
+        .map(|(index, class)| json!({ "scope": class.scope, "settings": { "foreground": colour(index) } }))
+        // Inside a text a value is no text.
+        .chain([json!({ "scope": "meta.embedded", "settings": { "foreground": "#000000" } })])
+        .collect();
+    json!({
+        "name": "classes", "type": "dark",
+        "colors": { "editor.foreground": "#000000", "editor.background": "#ffffff" },
+        "tokenColors": rules,
+    })
+}
+
+fn registry() -> Registry {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("classes.json");
+    std::fs::write(&path, theme().to_string()).unwrap();
+    let mut registry = Registry::default();
+    let grammar = files::repository("editors/vscode/syntaxes/mas.tmLanguage.json");
+    registry.add_grammar_from_path(grammar).unwrap();
+    registry.add_theme_from_path(&path).unwrap();
+    registry.link_grammars();
+    registry
+}
+
+/// The text as VS Code sees it.
+pub fn classify(text: &str) -> Classified<'_> {
+    let registry = registry();
+    let options = HighlightOptions::new("pl-host workflow", ThemeVariant::Single("classes"))
+        .merge_whitespace(false)
+        .merge_same_style_tokens(false);
+    let code = registry.highlight(text, &options).unwrap();
+    let mut out = Classified::nothing(text);
+    let mut at = 0;
+    for (line, tokens) in text.split_inclusive('\n').zip(&code.tokens) {
+        let mut start = at;
+        for token in tokens {
+            let ThemeVariant::Single(style) = &token.style else { panic!("one theme was asked for") };
+            let blue = style.foreground.as_hex();
+            let index = usize::from_str_radix(&blue[5..7], 16).unwrap();
+            let end = (start + token.text.len()).min(at + line.len());
+            if let Some(class) = index.checked_sub(1).and_then(|index| CLASSES.get(index)) {
+                out.set(start, end, class);
+            }
+            start = end;
+        }
+        at += line.len();
+    }
+    out
+}

@@ -1,0 +1,44 @@
+//! The tree-sitter grammar: trees, and the classes that its query gives.
+
+use tree_sitter::{Language, Parser, Tree};
+use tree_sitter_highlight::{Highlight, HighlightConfiguration, HighlightEvent, Highlighter};
+use tree_sitter_language::LanguageFn;
+
+use crate::classes::{CLASSES, Classified};
+use crate::files;
+
+pub fn language() -> Language {
+    // SAFETY: the function is the one that tree-sitter generated for this.
+    Language::new(unsafe { LanguageFn::from_raw(mas_editors_tests::PARSER) })
+}
+
+pub fn parse(text: &str) -> Tree {
+    let mut parser = Parser::new();
+    parser.set_language(&language()).unwrap();
+    parser.parse(text, None).unwrap()
+}
+
+/// The text as `queries/highlights.scm` sees it.
+pub fn classify(text: &str) -> Classified<'_> {
+    let query = files::read(&files::repository("editors/tree-sitter-mas/queries/highlights.scm"));
+    let mut configuration = HighlightConfiguration::new(language(), "mas", &query, "", "").unwrap();
+    let names: Vec<&str> = CLASSES.iter().map(|class| class.capture).collect();
+    configuration.configure(&names);
+    let mut out = Classified::nothing(text);
+    let mut inside: Vec<Highlight> = Vec::new();
+    let mut highlighter = Highlighter::new();
+    for event in highlighter.highlight(&configuration, text.as_bytes(), None, None, |_| None).unwrap() {
+        match event.unwrap() {
+            HighlightEvent::HighlightStart(class) => inside.push(class),
+            HighlightEvent::HighlightEnd => {
+                inside.pop();
+            }
+            HighlightEvent::Source { start, end } => {
+                if let Some(class) = inside.last() {
+                    out.set(start, end, &CLASSES[class.0]);
+                }
+            }
+        }
+    }
+    out
+}

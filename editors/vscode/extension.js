@@ -1,0 +1,61 @@
+// Starts `pl-host lsp` and connects the editor with it. All that the editor knows of workflows beyond their
+// highlighting comes from there.
+
+const vscode = require('vscode');
+const { LanguageClient, TransportKind } = require('vscode-languageclient/node');
+
+/** @type {LanguageClient | undefined} */
+let client;
+
+async function start() {
+  const settings = vscode.workspace.getConfiguration('pl-host');
+  const server = {
+    command: settings.get('path') || 'pl-host',
+    args: ['lsp'],
+    transport: TransportKind.stdio,
+  };
+  client = new LanguageClient('pl-host', 'pl-host', server, {
+    documentSelector: [{ language: 'mas' }],
+  });
+  try {
+    await client.start();
+  } catch (error) {
+    client = undefined;
+    const choice = await vscode.window.showErrorMessage(
+      `\`${server.command} lsp\` does not start: ${error.message}. Set "pl-host.path" to the pl-host program.`,
+      'Open settings',
+    );
+    if (choice) {
+      await vscode.commands.executeCommand('workbench.action.openSettings', 'pl-host.path');
+    }
+  }
+}
+
+async function stop() {
+  const running = client;
+  client = undefined;
+  await running?.stop();
+}
+
+async function restart() {
+  await stop();
+  await start();
+}
+
+/** @param {vscode.ExtensionContext} context */
+async function activate(context) {
+  context.subscriptions.push(
+    vscode.commands.registerCommand('pl-host.restart', restart),
+    vscode.workspace.onDidChangeConfiguration((change) => {
+      if (change.affectsConfiguration('pl-host.path')) void restart();
+    }),
+  );
+  // The server loads the plugins that a workflow names: not in a folder that nobody trusts.
+  if (vscode.workspace.isTrusted) {
+    await start();
+  } else {
+    context.subscriptions.push(vscode.workspace.onDidGrantWorkspaceTrust(() => void start()));
+  }
+}
+
+module.exports = { activate, deactivate: stop };

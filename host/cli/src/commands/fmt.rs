@@ -1,0 +1,199 @@
+//! `pl-host fmt`: workflow files written the one way.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::path::{Path, PathBuf};
+
+use mas_dsl::Source;
+use similar::TextDiff;
+
+use crate::arguments::{Fmt, Format};
+use crate::exit::{Outcome, Stop};
+use crate::session;
+
+/// Lines around a difference. Whoever wants more formats the file and looks.
+const CONTEXT: usize = 1;
+
+/// Lines that are shown of how a file differs.
+const LONGEST_DIFF: usize = 60;
+
+/// Files with unmatched brackets are passed over, and the command fails in the end; the others are formatted.
+pub fn run(options: &Fmt) -> Outcome {
+    let mut refused = false;
+    let mut differing = 0;
+    for file in expanded(&options.files)? {
+        let source = read(&file)?;
+        let formatted = match mas_dsl::format(&source.text) {
+            Ok(formatted) => formatted,
+            Err(diagnostics) => {
+                session::show(&diagnostics, &source.into(), Format::Human);
+                refused = true;
+                continue;
+            }
+        };
+        let differs = formatted != source.text;
+        if options.check {
+            if differs {
+                differing += 1;
+                print(&diff(&source, &formatted))?;
+            }
+        } else if is_stdin(&file) {
+            print(&formatted)?;
+        } else if differs {
+            replace(&file, &formatted)?;
+            eprintln!("{}", source.name);
+        }
+    }
+    match differing {
+        _ if refused => Err(Stop::Diagnosed),
+        0 => Ok(()),
+        1 => Err(Stop::Failed("1 file is not formatted: `pl-host fmt` does it".to_owned())),
+        many => Err(Stop::Failed(format!("{many} files are not formatted: `pl-host fmt` does it"))),
+    }
+}
+
+fn is_stdin(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// The files, and for each folder the workflows right in it. Those further below may belong to runs, which go on
+/// only with the very text that they began with.
+fn expanded(given: &[PathBuf]) -> Result<Vec<PathBuf>, Stop> {
+    let mut files = Vec::new();
+    for path in given {
+        if is_stdin(path) || !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let cannot = |e: std::io::Error| Stop::input(format!("cannot read {}: {e}", path.display()));
+        let mut inside = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(cannot)? {
+            let file = entry.map_err(cannot)?.path();
+            if file.is_file() && file.extension().is_some_and(|extension| extension == "mas") {
+                inside.push(file);
+            }
+        }
+        inside.sort();
+        files.extend(inside);
+    }
+    Ok(files)
+}
+
+fn read(file: &Path) -> Result<Source, Stop> {
+    let (name, text) = if is_stdin(file) {
+        let mut text = String::new();
+        ("<stdin>".to_owned(), std::io::stdin().read_to_string(&mut text).map(|_| text))
+    } else {
+        (file.display().to_string(), std::fs::read_to_string(file))
+    };
+    match text {
+        Ok(text) => Ok(Source { name, text }),
+        Err(e) => Err(Stop::input(format!("cannot read {name}: {e}"))),
+    }
+}
+
+/// Writes the new text in the place of the old one, or leaves that as it is. A link stays a link.
+fn replace(file: &Path, text: &str) -> Outcome {
+    let cannot = |e: std::io::Error| Stop::failed(format!("cannot write {}: {e}", file.display()));
+    let file = std::fs::canonicalize(file).map_err(cannot)?;
+    let permissions = std::fs::metadata(&file).map_err(cannot)?.permissions();
+    pl_record::write_atomically(&file, text.as_bytes())?;
+    std::fs::set_permissions(&file, permissions).map_err(cannot)
+}
+
+fn print(text: &str) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// How a file differs from its formatted text, in the form of `diff -u`.
+fn diff(source: &Source, formatted: &str) -> String {
+    let diff = TextDiff::from_lines(source.text.as_str(), formatted);
+    let name = source.name.as_str();
+    let unified = diff.unified_diff().context_radius(CONTEXT).header(name, "formatted").to_string();
+    let mut shown = String::new();
+    let mut lines = unified.lines();
+    for line in lines.by_ref().take(LONGEST_DIFF) {
+        // Writing to a string never fails.
+        let _ = writeln!(shown, "{line}");
+    }
+    let more = lines.count();
+    if more > 0 {
+        let _ = writeln!(shown, "… and {more} more lines");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNTIDY: &str = "workflow  x\ntrain{steps=3}\n";
+    const TIDY: &str = "workflow x\ntrain { steps = 3 }\n";
+
+    fn fmt(files: &[&Path], check: bool) -> Outcome {
+        run(&Fmt { files: files.iter().map(|file| file.to_path_buf()).collect(), check })
+    }
+
+    #[test]
+    fn files_and_folders_are_rewritten_where_they_differ() {
+        let folder = tempfile::tempdir().unwrap();
+        let [a, b, other, below] =
+            ["a.mas", "b.mas", "c.txt", "runs/d.mas"].map(|name| folder.path().join(name));
+        std::fs::create_dir(folder.path().join("runs")).unwrap();
+        for file in [&a, &b, &other, &below] {
+            std::fs::write(file, UNTIDY).unwrap();
+        }
+        assert!(matches!(fmt(&[folder.path()], true), Err(Stop::Failed(why)) if why.starts_with("2 files")));
+        assert_eq!(std::fs::read_to_string(&a).unwrap(), UNTIDY, "a check writes nothing");
+        fmt(&[folder.path()], false).unwrap();
+        let read = |file: &Path| std::fs::read_to_string(file).unwrap();
+        assert_eq!([read(&a), read(&b)], [TIDY, TIDY]);
+        assert_eq!([read(&other), read(&below)], [UNTIDY, UNTIDY]);
+        fmt(&[folder.path()], true).unwrap();
+    }
+
+    #[test]
+    fn what_can_not_be_formatted_stays_and_hinders_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let [broken, fine] = ["a.mas", "b.mas"].map(|name| folder.path().join(name));
+        std::fs::write(&broken, "train {").unwrap();
+        std::fs::write(&fine, UNTIDY).unwrap();
+        assert!(matches!(fmt(&[&broken, &fine], false), Err(Stop::Diagnosed)));
+        assert_eq!(std::fs::read_to_string(&broken).unwrap(), "train {");
+        assert_eq!(std::fs::read_to_string(&fine).unwrap(), TIDY);
+        let missing = folder.path().join("c.mas");
+        assert!(matches!(fmt(&[&missing], false), Err(Stop::Input(_))));
+    }
+
+    /// A file that others may read, or a link to it, is the same afterwards.
+    #[cfg(unix)]
+    #[test]
+    fn permissions_and_links_stay() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link] = ["a.mas", "link.mas"].map(|name| folder.path().join(name));
+        std::fs::write(&file, UNTIDY).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o664)).unwrap();
+        symlink(&file, &link).unwrap();
+        fmt(&[&link], false).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), TIDY);
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o664);
+    }
+
+    #[test]
+    fn a_difference_is_shown_in_short() {
+        let source = Source { name: "x.mas".to_owned(), text: UNTIDY.to_owned() };
+        let shown = diff(&source, TIDY);
+        assert_eq!(
+            shown,
+            "--- x.mas\n+++ formatted\n@@ -1,2 +1,2 @@\n-workflow  x\n-train{steps=3}\n+workflow x\n+train { steps = 3 }\n"
+        );
+        let source = Source { text: UNTIDY.repeat(100), ..source };
+        let long = diff(&source, &TIDY.repeat(100));
+        assert_eq!(long.lines().count(), LONGEST_DIFF + 1);
+        assert!(long.ends_with("more lines\n"), "{long}");
+    }
+}

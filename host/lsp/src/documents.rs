@@ -1,0 +1,150 @@
+//! Open documents: their texts, kept in step with the editor's.
+
+use std::path::PathBuf;
+
+use lsp_types::{TextDocumentContentChangeEvent, Uri};
+
+use crate::checker::Report;
+use crate::position::Lines;
+
+/// A text that is open in the editor.
+#[derive(Debug)]
+pub struct Document {
+    pub text: String,
+    /// Of the text.
+    pub lines: Lines,
+    /// The editor's number of the text.
+    pub version: i32,
+    /// What the last check found, perhaps of an earlier text.
+    pub report: Option<Report>,
+}
+
+impl Document {
+    pub fn new(text: String, version: i32) -> Document {
+        let lines = Lines::of(&text);
+        Document { text, lines, version, report: None }
+    }
+
+    /// Makes the editor's changes, one after the other.
+    pub fn change(&mut self, changes: Vec<TextDocumentContentChangeEvent>, version: i32) {
+        for change in changes {
+            match change.range {
+                Some(range) => self.text.replace_range(self.lines.bytes(&self.text, range), &change.text),
+                None => self.text = change.text,
+            }
+            self.lines = Lines::of(&self.text);
+        }
+        self.version = version;
+    }
+
+    /// What the last check found, where it was of this very text.
+    pub fn checked(&self) -> Option<&Report> {
+        self.report.as_ref().filter(|report| report.version == self.version)
+    }
+}
+
+/// The path of a `file:` address.
+pub fn path(uri: &Uri) -> Option<PathBuf> {
+    let rest = uri.as_str().strip_prefix("file://")?;
+    // A host may stand before the path; only this machine's files can be read.
+    let encoded = rest.strip_prefix("localhost").unwrap_or(rest);
+    let mut parts = encoded.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (digits, plain) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend_from_slice(plain.as_bytes());
+    }
+    String::from_utf8(bytes).ok().map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+#[cfg(test)]
+mod tests {
+    use lsp_types::{Position, Range};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A text as an editor holds it: lines of UTF-16 units, and what ends each.
+    fn edit(text: &str, range: Range, new: &str) -> String {
+        let mut lines: Vec<(Vec<u16>, Vec<u16>)> = Vec::new();
+        let units: Vec<u16> = text.encode_utf16().collect();
+        let (mut line, mut at) = (Vec::new(), 0);
+        while at < units.len() {
+            let ending = match (units[at], units.get(at + 1)) {
+                (13, Some(10)) => 2,
+                (13 | 10, _) => 1,
+                _ => 0,
+            };
+            if ending == 0 {
+                line.push(units[at]);
+                at += 1;
+            } else {
+                lines.push((std::mem::take(&mut line), units[at..at + ending].to_vec()));
+                at += ending;
+            }
+        }
+        lines.push((line, Vec::new()));
+        let index = |position: Position| {
+            let before = lines.iter().take(position.line as usize);
+            let start: usize = before.map(|(line, ending)| line.len() + ending.len()).sum();
+            let length = lines.get(position.line as usize).map_or(0, |(line, _)| line.len());
+            start + length.min(position.character as usize)
+        };
+        let (start, end) = (index(range.start), index(range.end));
+        let new: Vec<u16> = new.encode_utf16().collect();
+        let all = [&units[..start.min(end)], &new, &units[start.max(end)..]].concat();
+        String::from_utf16(&all).expect("no half characters in these tests")
+    }
+
+    fn texts() -> impl Strategy<Value = String> {
+        let parts = vec!["a", "ü", "漢", "{", "\"", "\n", "\r\n", "\r", " ", "policy p"];
+        prop::collection::vec(prop::sample::select(parts), 0..30).prop_map(|parts| parts.concat())
+    }
+
+    fn ranges() -> impl Strategy<Value = Range> {
+        let positions = || (0..12_u32, 0..20_u32).prop_map(|(line, character)| Position { line, character });
+        (positions(), positions()).prop_map(|(start, end)| Range { start, end })
+    }
+
+    #[test]
+    fn addresses_of_files_have_paths() {
+        for (address, expected) in [
+            ("file:///a/b%20c/%C3%BC.mas", Some("/a/b c/ü.mas")),
+            ("file://localhost/a.mas", Some("/a.mas")),
+            ("file://elsewhere/a.mas", None),
+            ("untitled:Untitled-1", None),
+            ("file:///a%FF.mas", None),
+        ] {
+            let uri: Uri = address.parse().unwrap();
+            assert_eq!(path(&uri), expected.map(PathBuf::from), "{address}");
+        }
+    }
+
+    proptest! {
+        /// Any row of edits leaves the text that an editor would have.
+        #[test]
+        fn edits_keep_step_with_the_editor(
+            first in texts(),
+            edits in prop::collection::vec((ranges(), texts()), 1..12),
+        ) {
+            let mut document = Document::new(first.clone(), 0);
+            let mut plain = first;
+            for (version, (range, text)) in (1..).zip(edits) {
+                plain = edit(&plain, range, &text);
+                let change = TextDocumentContentChangeEvent { range: Some(range), range_length: None, text };
+                document.change(vec![change], version);
+                prop_assert_eq!(&document.text, &plain);
+            }
+        }
+
+        /// Every byte of a text has a position, which leads back to it.
+        #[test]
+        fn positions_lead_back(text in texts()) {
+            let lines = Lines::of(&text);
+            for (at, character) in text.char_indices().filter(|(_, one)| !matches!(one, '\r' | '\n')) {
+                prop_assert_eq!(lines.offset(&text, lines.position(&text, at)), at, "{}", character);
+            }
+        }
+    }
+}
