@@ -70,6 +70,7 @@ fn every_case_has_its_messages() {
 fn examples_are_clean_and_have_their_layout() {
     let layouts = [
         ("chat.mas", Layout::L2),
+        ("experts.mas", Layout::L2),
         ("math-l0.mas", Layout::L0),
         ("math-l1.mas", Layout::L1),
         ("math-l3.mas", Layout::L3),
