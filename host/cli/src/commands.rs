@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod evaluate;
+pub mod explain;
 pub mod fmt;
 pub mod grade;
 pub mod graph;
@@ -10,3 +11,4 @@ pub mod plan;
 pub mod play;
 pub mod run;
 pub mod sandbox;
+pub mod schema;
