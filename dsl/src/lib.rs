@@ -16,6 +16,9 @@ mod expand;
 pub mod explain;
 mod format;
 pub mod functions;
+#[cfg(test)]
+#[path = "../tests/common/generate.rs"]
+mod generate;
 pub mod graph;
 mod layout;
 mod logic;

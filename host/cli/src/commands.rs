@@ -9,6 +9,7 @@ pub mod graph;
 pub mod lsp;
 pub mod plan;
 pub mod play;
+pub mod plugin;
 pub mod run;
 pub mod sandbox;
 pub mod schema;
