@@ -29,6 +29,11 @@ macro_rules! codes {
             pub fn title(self) -> &'static str {
                 match self { $(Code::$name => $title,)+ }
             }
+
+            /// What it means at length, with an example wrong and right, in Markdown: a file of `explain/` for each.
+            pub fn page(self) -> &'static str {
+                match self { $(Code::$name => include_str!(concat!("explain/", $text, ".md")),)+ }
+            }
         }
     };
 }
@@ -283,15 +288,20 @@ impl<'a> Reports<'a> {
 
 /// The one of `names` that `wrong` was probably meant to be.
 pub(crate) fn nearest<'n>(wrong: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    near(wrong, names).into_iter().next()
+}
+
+/// Those of `names` that `wrong` may have been meant to be, the likeliest first.
+pub(crate) fn near<'n>(wrong: &str, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
     // Long names are never typing mistakes of short ones, and the distance costs the product of the lengths.
     const LONGEST: usize = 64;
     // A file of ten thousand names with ten thousand mistakes should not take a minute.
     const MOST: usize = 256;
     if wrong.len() > LONGEST {
-        return None;
+        return Vec::new();
     }
     let lower = wrong.to_lowercase();
-    names
+    let mut near: Vec<(usize, &str)> = names
         .into_iter()
         .filter(|name| name.len() <= LONGEST)
         .take(MOST)
@@ -301,8 +311,9 @@ pub(crate) fn nearest<'n>(wrong: &str, names: impl IntoIterator<Item = &'n str>)
             let shorter = name.len().min(wrong.len());
             *distance <= (shorter / 3).max(1) && *distance < shorter
         })
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
+        .collect();
+    near.sort_by_key(|(distance, _)| *distance);
+    near.into_iter().map(|(_, name)| name).collect()
 }
 
 /// `did you mean …?`, or else the list of what there is.

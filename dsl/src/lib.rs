@@ -13,6 +13,7 @@ mod condition;
 mod diagnostic;
 mod evaluate;
 mod expand;
+pub mod explain;
 mod format;
 pub mod functions;
 #[cfg(test)]

@@ -26,8 +26,10 @@ pub struct Setting {
     pub kind: Kind,
     /// What holds where it is not written.
     pub default: Default,
-    /// Purpose, cost, and the reason of the default.
+    /// Purpose, cost, the reason of the default, and when not to use it.
     pub doc: &'static str,
+    /// The version of the language that has it first.
+    pub since: &'static str,
     /// False: part of the language, but not supported yet.
     pub supported: bool,
     /// True: it stands in the block's head, behind the `=`. `--set` reaches it under its key.

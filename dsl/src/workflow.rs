@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// A whole checked file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Workflow {
     pub name: String,
     /// Parameters after `--set`.
@@ -29,8 +31,19 @@ pub struct Workflow {
     pub layout: Layout,
 }
 
+impl Workflow {
+    /// The JSON Schema (draft 2020-12) of a serialised workflow.
+    pub fn json_schema() -> Value {
+        SchemaSettings::draft2020_12()
+            .for_serialize()
+            .into_generator()
+            .into_root_schema_for::<Workflow>()
+            .to_value()
+    }
+}
+
 /// `plugin maths = "math.wasm" { memory = 64MiB }`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plugin {
     pub name: String,
     /// As written; `std` is the built-in one and has no path.
@@ -44,7 +57,7 @@ pub struct Plugin {
 }
 
 /// `model base = "smollm2-135m" { dtype = f16 }`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Model {
     pub name: String,
     pub source: String,
@@ -53,7 +66,7 @@ pub struct Model {
 }
 
 /// A number format of a model's matrices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Dtype {
     F32,
@@ -62,10 +75,10 @@ pub enum Dtype {
 }
 
 /// `policy coder { model = base; lora { rank = 16; alpha = 32 } }`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Policy {
     pub name: String,
-    /// Index into [`Workflow::models`].
+    /// Position in the workflow's `models`.
     pub model: usize,
     /// None: the policy owns a trained copy of the whole model.
     pub lora: Option<Lora>,
@@ -76,7 +89,7 @@ pub struct Policy {
 }
 
 /// Low-rank adaptation (Hu et al. 2021): `W x + (alpha / rank) B A x`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lora {
     pub rank: u32,
     pub alpha: f64,
@@ -85,13 +98,13 @@ pub struct Lora {
 }
 
 /// `agent tool = maths.tool { policy = coder; temperature = 1.0; max_tokens = 256 }`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Agent {
     pub name: String,
-    /// Index into [`Workflow::plugins`].
+    /// Position in the workflow's `plugins`.
     pub plugin: usize,
     pub item: String,
-    /// Index into [`Workflow::policies`].
+    /// Position in the workflow's `policies`.
     pub policy: usize,
     #[serde(flatten)]
     pub sampling: Sampling,
@@ -106,7 +119,7 @@ pub struct Agent {
 
 /// How tokens are drawn. In this order: penalties change logits, the temperature divides them, then top-k, top-p
 /// and min-p each leave out tokens.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampling {
     /// 0 is greedy.
     pub temperature: f64,
@@ -125,7 +138,7 @@ pub struct Sampling {
 }
 
 /// What an evaluation samples otherwise than the agents do by themselves.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Resampling {
     pub temperature: Option<f64>,
     pub top_k: Option<u32>,
@@ -137,7 +150,7 @@ pub struct Resampling {
 }
 
 /// An environment, the turns played in it, and its reward.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Scenario {
     pub environment: Environment,
     pub turns: Turns,
@@ -145,7 +158,7 @@ pub struct Scenario {
 }
 
 /// `environment problems = maths.problems { tasks = "gsm8k.jsonl" }`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     pub name: String,
     pub plugin: usize,
@@ -155,7 +168,7 @@ pub struct Environment {
 }
 
 /// Where tasks come from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tasks {
     /// A JSONL file, path relative to the workflow file (or to the working folder when from `--set`).
@@ -165,7 +178,7 @@ pub enum Tasks {
 }
 
 /// The turn graph. Node 0 is always the first that `start` leads to or a branch over `start`'s edges.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Turns {
     /// Most visits of one agent in an episode; past it the episode is truncated.
     pub max: u32,
@@ -175,30 +188,30 @@ pub struct Turns {
 }
 
 /// One stop of the turn cursor: agents that act on one view side by side.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Node {
-    /// Indices into [`Workflow::agents`], in order of writing; one, or several for `[a, b]`.
+    /// Positions in the workflow's `agents`, in order of writing; one, or several for `[a, b]`.
     pub agents: Vec<usize>,
     /// The first edge whose condition holds is taken; an edge without one always holds.
     pub edges: Vec<Edge>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Edge {
     pub to: Target,
     pub when: Option<Condition>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// Index into [`Turns::nodes`].
+    /// Position in the turns' `nodes`.
     Node(usize),
     End,
 }
 
 /// A checked `when` expression. Evaluates over JSON scalars.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
     /// A boolean, number or string.
@@ -215,7 +228,7 @@ pub enum Condition {
     Compare(Comparison, Box<Condition>, Box<Condition>),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Comparison {
     Equal,
@@ -227,7 +240,7 @@ pub enum Comparison {
 }
 
 /// `reward score = maths.score { team = 1.0; local = 1.0 }`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reward {
     pub name: String,
     pub plugin: usize,
@@ -240,7 +253,7 @@ pub struct Reward {
 }
 
 /// `sandbox { backend = wasm; timeout = 20s; memory = 256MiB }`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sandbox {
     pub backend: SandboxBackend,
     /// Of one job.
@@ -256,7 +269,7 @@ pub struct Sandbox {
     pub docker: Option<Docker>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxBackend {
     Wasm,
@@ -264,7 +277,7 @@ pub enum SandboxBackend {
 }
 
 /// `sandbox { backend = docker; image = "python:3.11-slim"; pids = 64; endpoints = ["unix:///var/run/docker.sock"] }`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Docker {
     /// None: the default image.
     pub image: Option<String>,
@@ -285,7 +298,7 @@ pub struct Docker {
 }
 
 /// `inference { kv_cache = 1GiB; slots = 64 }`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Inference {
     /// Bytes of keys and values, shared evenly by the models' weights.
     pub kv_cache: u64,
@@ -296,7 +309,7 @@ pub struct Inference {
 }
 
 /// `train { … }`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Train {
     pub algorithm: Algorithm,
     pub rollout: Rollout,
@@ -338,27 +351,27 @@ pub struct Train {
     pub episodes: u32,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
     /// Agent- and turn-wise grouped advantages.
     AtGrpo,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rollout {
     Tree,
     Flat,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
     Sync,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LrSchedule {
     Constant,
@@ -366,7 +379,7 @@ pub enum LrSchedule {
 }
 
 /// `evaluate test { every = 10; tasks = "gsm8k-test.jsonl"; limit = 200; samples = 1 }`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evaluation {
     pub name: String,
     /// Training steps between evaluations; 0: only by `pl-host evaluate`.
@@ -381,7 +394,7 @@ pub struct Evaluation {
 }
 
 /// How agents share models, derived from policies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Layout {
     /// One agent.
     L0,

@@ -281,6 +281,25 @@ fn a_run_folder_is_not_used_twice() {
 }
 
 #[test]
+fn what_is_asked_for_is_explained() {
+    let output = succeed(pl_host().args(["explain", "MAS0007,", "top_p"]));
+    let said = stdout(&output);
+    assert!(said.starts_with("MAS0007: ") && said.contains("\nagent.top_p: "), "{said}");
+    let listed = stdout(&succeed(pl_host().arg("explain")));
+    assert!(listed.contains("\n- MAS0041: "), "{listed}");
+    let unknown = pl_host().args(["explain", "temprature"]).output().unwrap();
+    assert_eq!((unknown.status.code(), stdout(&unknown)), (Some(2), String::new()));
+    assert!(stderr(&unknown).contains("did you mean `temperature`?"), "{}", stderr(&unknown));
+}
+
+#[test]
+fn the_schema_is_json() {
+    let output = succeed(pl_host().arg("schema"));
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(schema["title"], "Workflow");
+}
+
+#[test]
 fn a_closed_pipe_is_no_error() {
     let check = pl_host().arg("check").arg(example("math.mas")).stdout(Stdio::piped()).spawn().unwrap();
     // Nobody reads.

@@ -1,13 +1,68 @@
-//! Defaults and ranges in words, as they would be written in a file.
+//! A setting in words: for hovers, `pl-host explain` and the reference page alike.
 
 use std::fmt;
 
-use super::{Default, Kind, show_bytes, show_duration};
+use super::{Choice, Default, Kind, Setting, show_bytes, show_duration};
 
 /// Bounds from here on are there to keep arithmetic safe, and mean nothing to a reader.
 const LARGE: f64 = 1e9;
 
+impl Setting {
+    /// `agent.temperature`.
+    pub fn path(&self) -> String {
+        format!("{}.{}", self.block.keyword(), self.key)
+    }
+
+    /// What it may be given and what holds without it, in a line of Markdown.
+    pub fn line(&self) -> String {
+        let range = self.kind.range().map(|range| format!(", {range}")).unwrap_or_default();
+        let later = if self.supported { "" } else { " (not supported yet)" };
+        format!("`{}`: {}{range}; default: {}{later}", self.key, self.kind, self.default)
+    }
+
+    /// Everything about it, in Markdown.
+    pub fn page(&self) -> String {
+        let Setting { kind, default, doc, since, .. } = self;
+        let range = kind.range().map(|range| format!(", {range}")).unwrap_or_default();
+        let units = kind.units().map(|units| format!("Units: {units}. ")).unwrap_or_default();
+        let mut out =
+            format!("**{}**: {kind}{range}  \nDefault: {default}. {units}Since {since}.", self.path());
+        if self.in_head {
+            out.push_str(" Stands in the block's head, behind the `=`.");
+        }
+        out.push_str("\n\n");
+        out.push_str(doc);
+        if let Kind::Choice(choices) | Kind::Choices(choices) = kind {
+            out.push('\n');
+            for choice in choices.iter() {
+                out.push_str(&format!("\n- {}", choice.line()));
+            }
+        }
+        if !self.supported {
+            out.push_str("\n\nNot supported yet.");
+        }
+        out
+    }
+}
+
+impl Choice {
+    /// What the word means, in a line of Markdown.
+    pub fn line(&self) -> String {
+        let later = if self.supported { "" } else { " (not supported yet)" };
+        format!("`{}`: {}{later}", self.word, self.doc)
+    }
+}
+
 impl Kind {
+    /// What a number must be followed by, where it needs a unit.
+    pub fn units(&self) -> Option<&'static str> {
+        match self {
+            Kind::Bytes { .. } => Some("KiB, MiB, GiB"),
+            Kind::Duration { .. } => Some("ms, s, m, h"),
+            _ => None,
+        }
+    }
+
     /// What range a value must be in: `1 to 64`, `0 or more`. None where any value of the kind will do.
     pub fn range(&self) -> Option<String> {
         match *self {

@@ -7,6 +7,9 @@ use crate::syntax::BlockKind;
 
 const MOST: i64 = u32::MAX as i64;
 
+/// The first version of the language.
+const FIRST: &str = "0.1";
+
 const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
@@ -30,16 +33,25 @@ const fn row(
     default: Default,
     doc: &'static str,
 ) -> Setting {
-    Setting { block, key, kind, default, doc, supported: true, in_head: false }
+    Setting { block, key, kind, default, doc, since: FIRST, supported: true, in_head: false }
 }
 
 const fn later(block: BlockKind, key: &'static str, kind: Kind, doc: &'static str) -> Setting {
     let default = Default::Absent("not set");
-    Setting { block, key, kind, default, doc, supported: false, in_head: false }
+    Setting { block, key, kind, default, doc, since: FIRST, supported: false, in_head: false }
 }
 
 const fn head(block: BlockKind, key: &'static str, kind: Kind, doc: &'static str) -> Setting {
-    Setting { block, key, kind, default: Default::Required, doc, supported: true, in_head: true }
+    Setting {
+        block,
+        key,
+        kind,
+        default: Default::Required,
+        doc,
+        since: FIRST,
+        supported: true,
+        in_head: true,
+    }
 }
 
 const fn word(word: &'static str, doc: &'static str) -> Choice {
@@ -149,7 +161,14 @@ pub const SETTINGS: &[Setting] = &[
         "Wall-clock backstop of one call, in case that fuel does not end it. 10s is several times what the \
          default fuel takes. When it fires, the run is not reproducible and says so.",
     ),
-    row(B::Policy, "model", Kind::Model, Default::Required, "The model that the policy starts from."),
+    row(
+        B::Policy,
+        "model",
+        Kind::Model,
+        Default::Required,
+        "The model that the policy starts from. Policies with `lora` on one model share its weights; each without \
+         `lora` takes the memory of the whole model again.",
+    ),
     row(
         B::Policy,
         "train",
@@ -163,7 +182,8 @@ pub const SETTINGS: &[Setting] = &[
         "from",
         Kind::Path,
         Default::Absent("the model as it is, and a fresh adapter"),
-        "An adapter folder (PEFT) to start from, or a model folder for a policy without `lora`.",
+        "An adapter folder (PEFT) to start from, or a model folder for a policy without `lora`. For building on an \
+         earlier run; to go on with one there is `run --resume`.",
     ),
     later(B::Policy, "server", Kind::Text, "Address of an OpenAI-compatible server that serves the policy."),
     row(
@@ -194,7 +214,8 @@ pub const SETTINGS: &[Setting] = &[
         "tasks",
         Kind::Path,
         Default::Absent("tasks from the environment's own generator"),
-        "A JSONL file with one task per line.",
+        "A JSONL file with one task per line. It is read and checked whole before the run starts. Not together with \
+         `level`.",
     ),
     row(
         B::Environment,
@@ -209,15 +230,16 @@ pub const SETTINGS: &[Setting] = &[
         "policy",
         Kind::Policy,
         Default::Required,
-        "The policy that speaks for the agent. Agents may share one.",
+        "The policy that speaks for the agent. Agents may share one: they then learn from each other's tokens, and \
+         take the memory of one.",
     ),
     row(
         B::Agent,
         "temperature",
         number(0.0, 10.0),
         Default::Number(1.0),
-        "Divides the logits before sampling; 0 takes the likeliest token. 1 by default: training wants \
-         samples of exactly the policy's own distribution.",
+        "Divides the logits before sampling; 0 takes the likeliest token. 1 by default: training wants samples of \
+         exactly the policy's own distribution. Not 0 where the policy is trained: equal completions teach nothing.",
     ),
     row(
         B::Agent,
@@ -225,7 +247,8 @@ pub const SETTINGS: &[Setting] = &[
         count(0),
         Default::Integer(0),
         "Draws among so many likeliest tokens (Fan et al. 2018). 0 by default: among all. Training divides by the \
-         same tokens' probabilities, so that what was sampled is what is trained on.",
+         same tokens' probabilities, so that what was sampled is what is trained on. What is left out is never \
+         explored, so not without need in training.",
     ),
     row(
         B::Agent,
@@ -272,7 +295,8 @@ pub const SETTINGS: &[Setting] = &[
         "stop",
         Kind::Texts,
         Default::Absent("the strings that the agent's item asks for alone"),
-        "Strings that end a completion and are no part of its text, beside those that the agent's item asks for.",
+        "Strings that end a completion and are no part of its text, beside those that the agent's item asks for. Not \
+         what a good answer may hold.",
     ),
     row(
         B::Agent,
@@ -280,15 +304,15 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Boolean,
         Default::Absent("what the model's chat template does by itself"),
         "Whether the model may think before it answers, for models whose chat template has the switch (Qwen3). \
-         Thoughts count towards `max_tokens`.",
+         Thoughts count towards `max_tokens`: not with a small one.",
     ),
     row(
         B::Agent,
         "max_tokens",
         count(1),
         Default::Integer(256),
-        "Tokens of one completion, at most. 256 is room for a short program or a few steps of reasoning; time \
-         and memory grow with it.",
+        "Tokens of one completion, at most; a longer one is cut. 256 is room for a short program or a few steps of \
+         reasoning; time and memory grow with it.",
     ),
     row(
         B::Turns,
@@ -303,21 +327,24 @@ pub const SETTINGS: &[Setting] = &[
         "team",
         number(-1000.0, 1000.0),
         Default::Number(1.0),
-        "Weight of the part that all agents share. 1 by default, as `local`: both count alike.",
+        "Weight of the part that all agents share. 1 by default, as `local`: both count alike. 0 leaves it out; \
+         alone, it can't tell who in the team did well.",
     ),
     row(
         B::Reward,
         "local",
         number(-1000.0, 1000.0),
         Default::Number(1.0),
-        "Weight of each agent's own part. 1 by default, as `team`: both count alike.",
+        "Weight of each agent's own part. 1 by default, as `team`: both count alike. 0 leaves it out; alone, it \
+         rewards nobody for the team's success.",
     ),
     row(
         B::Sandbox,
         "backend",
         Kind::Choice(BACKENDS),
         Default::Word("wasm"),
-        "What runs untrusted code. `wasm` by default, as it needs nothing installed.",
+        "What runs untrusted code. `wasm` by default, as it needs nothing installed and starts a job in \
+         milliseconds; `docker` for other languages and for packages that Python in WebAssembly does not have.",
     ),
     row(
         B::Sandbox,
@@ -454,7 +481,8 @@ pub const SETTINGS: &[Setting] = &[
         "samples",
         Kind::Integer { min: 1, max: 1024 },
         Default::Integer(4),
-        "Completions per group. 4 is the fewest with a useful mean and spread; cost grows with it.",
+        "Completions per group. 4 is the fewest with a useful mean and spread; cost grows with it. Not 1: there is \
+         nothing to compare then.",
     ),
     row(
         B::Train,
@@ -491,7 +519,8 @@ pub const SETTINGS: &[Setting] = &[
         "lr_schedule",
         Kind::Choice(LR_SCHEDULES),
         Default::Word("constant"),
-        "How the learning rate changes over the steps. `constant` by default: a run can then be prolonged.",
+        "How the learning rate changes over the steps. `constant` by default: a run can then be prolonged. `cosine` \
+         for a run whose length is settled.",
     ),
     row(
         B::Train,
@@ -520,14 +549,16 @@ pub const SETTINGS: &[Setting] = &[
         "epochs",
         Kind::Integer { min: 1, max: 100 },
         Default::Integer(1),
-        "Passes over a step's transitions. 1 by default, which is strictly on-policy.",
+        "Passes over a step's transitions. 1 by default, which is strictly on-policy; more draw more from each \
+         sample, take as many times longer to train, and lean on the clip.",
     ),
     row(
         B::Train,
         "mini_batches",
         Kind::Integer { min: 1, max: 4096 },
         Default::Integer(1),
-        "Optimiser steps per pass. 1 by default, which is strictly on-policy.",
+        "Optimiser steps per pass. 1 by default, which is strictly on-policy; more go further with each step's \
+         samples, the later ones on samples of an older policy.",
     ),
     row(
         B::Train,
@@ -627,7 +658,7 @@ pub const SETTINGS: &[Setting] = &[
         "level",
         Kind::Integer { min: 0, max: 100 },
         Default::Absent("the environment's level"),
-        "Difficulty of generated tasks. Not together with `tasks`.",
+        "Difficulty of generated tasks; to measure on harder tasks than are trained on. Not together with `tasks`.",
     ),
     row(
         B::Evaluate,
@@ -641,7 +672,8 @@ pub const SETTINGS: &[Setting] = &[
         "samples",
         Kind::Integer { min: 1, max: 1024 },
         Default::Integer(1),
-        "Episodes per task; with more than one, pass@k is reported too.",
+        "Episodes per task; with more than one, pass@k is reported too. 1 by default: cost grows with it, and more \
+         tasks tell more than more samples.",
     ),
     row(
         B::Evaluate,

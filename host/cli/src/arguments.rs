@@ -20,6 +20,10 @@ pub enum Command {
     Check(Check),
     /// Write workflow files the one way: indentation, alignment, line breaks
     Fmt(Fmt),
+    /// Explain a code (MAS0012), a block, a setting (KEY or BLOCK.KEY) or a function; without one, list them
+    Explain(Explain),
+    /// The JSON Schema of a checked workflow, as workflow.json of a run folder holds it
+    Schema,
     /// Say what a run would do: models, memory, tasks, completions, checkpoints
     Plan(Plan),
     /// Draw a workflow: agents, policies, the graph of turns
@@ -130,6 +134,13 @@ pub struct Fmt {
     /// Write nothing, but show what differs; exit code 1 if anything does
     #[arg(long)]
     pub check: bool,
+}
+
+#[derive(Args)]
+pub struct Explain {
+    /// Codes, blocks, settings, functions
+    #[arg(value_name = "TOPIC")]
+    pub topics: Vec<String>,
 }
 
 #[derive(Args)]

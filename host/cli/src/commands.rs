@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod evaluate;
+pub mod explain;
 pub mod fmt;
 pub mod grade;
 pub mod graph;
@@ -11,3 +12,4 @@ pub mod play;
 pub mod plugin;
 pub mod run;
 pub mod sandbox;
+pub mod schema;

@@ -40,6 +40,8 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Check(options) => commands::check::run(&options),
         Command::Fmt(options) => commands::fmt::run(&options),
+        Command::Explain(options) => commands::explain::run(&options),
+        Command::Schema => commands::schema::run(),
         Command::Plan(options) => commands::plan::run(&options),
         Command::Graph(options) => commands::graph::run(&options),
         Command::Run(options) => commands::run::run(&options),

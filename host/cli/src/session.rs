@@ -157,6 +157,9 @@ pub fn show(diagnostics: &[Diagnostic], sources: &Sources, format: Format) {
         Format::Json => format!("{:#}\n", mas_dsl::render::json(diagnostics, sources)),
     };
     eprint!("{rendered}");
+    if let (Format::Human, Some(more)) = (format, mas_dsl::explain::more(diagnostics)) {
+        eprintln!("{more}");
+    }
 }
 
 /// A loaded workflow whose models are at hand, on their way to a device.

@@ -92,7 +92,7 @@ impl<'d> Offers<'d> {
         let settings = block.kind.into_iter().flat_map(settings::of).filter(|setting| setting.supported);
         for setting in settings.filter(|setting| !given.contains(&setting.key)) {
             let kind = setting.kind.to_string();
-            let words = text::setting(setting);
+            let words = setting.page();
             self.add(setting.key, Icon::PROPERTY, &kind, Some(words)).insert_text =
                 Some(format!("{} = ", setting.key));
         }

@@ -1,9 +1,9 @@
 //! Hovers: what the word under the pointer means.
 
 use lsp_types::{Hover, HoverContents, MarkupContent, MarkupKind};
-use mas_dsl::BlockKind;
 use mas_dsl::analysis::{Cursor, Enclosing, Place};
-use mas_dsl::settings::{self, Choice, Kind, LAYOUTS};
+use mas_dsl::settings::{self, Choice, Kind, LAYOUTS, Setting};
+use mas_dsl::{BlockKind, explain};
 
 use crate::documents::Document;
 use crate::{around, names, text};
@@ -34,7 +34,7 @@ fn words(document: &Document, cursor: &Cursor, word: &str) -> Option<String> {
             choices(block.and_then(|block| block.kind), text::of(&document.text, key))?
                 .iter()
                 .find(|choice| choice.word == word)
-                .map(text::choice)
+                .map(Choice::line)
         }
         Place::Made { .. } => around::item(document, path).map(text::item),
         Place::Condition => {
@@ -47,18 +47,14 @@ fn words(document: &Document, cursor: &Cursor, word: &str) -> Option<String> {
 
 fn keyword(word: &str) -> Option<String> {
     if word == "layout" {
-        let choices: Vec<String> = LAYOUTS.iter().map(|one| format!("- {}", text::choice(one))).collect();
-        return Some(format!(
-            "How the agents share models; asserted, since it follows from the file.\n\n{}",
-            choices.join("\n")
-        ));
+        return Some(explain::layout());
     }
-    BlockKind::TOP.iter().find(|kind| kind.keyword() == word).map(|kind| text::block(*kind))
+    BlockKind::TOP.iter().find(|kind| kind.keyword() == word).map(|kind| explain::head(*kind))
 }
 
 fn key(document: &Document, block: &Enclosing, word: &str) -> Option<String> {
-    let known = block.kind.and_then(|kind| settings::find(kind, word)).map(text::setting);
-    let nested = || (word == BlockKind::Lora.keyword()).then(|| text::block(BlockKind::Lora));
+    let known = block.kind.and_then(|kind| settings::find(kind, word)).map(Setting::page);
+    let nested = || (word == BlockKind::Lora.keyword()).then(|| explain::head(BlockKind::Lora));
     let declared = || {
         let schema = around::properties(document, block)?.get(word)?;
         Some(text::property(word, schema))

@@ -1,0 +1,81 @@
+//! The JSON Schema of a workflow describes every workflow that a run folder may hold, and little else.
+
+// clippy.toml excuses test functions, but not what they call.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::Shelf;
+use jsonschema::Validator;
+use mas_dsl::workflow::Workflow;
+use mas_dsl::{Source, check};
+use serde_json::{Value, json};
+
+/// Every workflow of a folder that is right, as a run folder holds it.
+fn resolved(folder: &str) -> Vec<(String, Value)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut out = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "mas") {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let source = Source { name: name.clone(), text: fs::read_to_string(&path).unwrap() };
+            let workflow = check(&source, &[], &Shelf).workflow;
+            out.extend(workflow.map(|workflow| (name, serde_json::to_value(workflow).unwrap())));
+        }
+    }
+    out
+}
+
+fn validator() -> Validator {
+    jsonschema::draft202012::new(&Workflow::json_schema()).unwrap()
+}
+
+#[test]
+fn workflows_are_valid() {
+    let validator = validator();
+    for (folder, least) in [("../examples", 6), ("tests/cases", 8), ("tests/mistakes", 3)] {
+        let workflows = resolved(folder);
+        assert!(workflows.len() >= least, "only {} in {folder}", workflows.len());
+        for (name, workflow) in workflows {
+            let errors: Vec<String> =
+                validator.iter_errors(&workflow).map(|e| format!("{}: {e}", e.instance_path())).collect();
+            assert!(errors.is_empty(), "{name}: {}", errors.join("\n"));
+        }
+    }
+}
+
+/// What reads a workflow may rely on what the schema says.
+#[test]
+fn what_is_no_workflow_is_not_valid() {
+    let validator = validator();
+    let (_, workflow) = resolved("../examples").into_iter().find(|(name, _)| name == "math.mas").unwrap();
+    for (pointer, value) in [
+        ("/agents/0/policy", json!("coder")),
+        ("/agents/0/temperature", json!("warm")),
+        ("/train/rollout", json!("forest")),
+        ("/layout", json!("L4")),
+        ("/scenarios/0/turns/nodes/0/edges/0/to", json!("start")),
+        ("/sandbox/timeout", json!(20)),
+    ] {
+        let mut changed = workflow.clone();
+        *changed.pointer_mut(pointer).unwrap() = value;
+        assert!(!validator.is_valid(&changed), "{pointer}");
+    }
+    for key in ["name", "agents", "layout", "train"] {
+        let mut changed = workflow.clone();
+        changed.as_object_mut().unwrap().remove(key);
+        assert!(!validator.is_valid(&changed), "without {key}");
+    }
+}
+
+#[test]
+fn the_schema_has_words_for_people() {
+    let schema = Workflow::json_schema();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(schema["properties"]["params"]["description"], "Parameters after `--set`.");
+    assert!(!schema.to_string().contains("[`"), "links are for Rust's documentation alone");
+}
