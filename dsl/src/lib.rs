@@ -15,6 +15,9 @@ mod evaluate;
 mod expand;
 mod format;
 pub mod functions;
+#[cfg(test)]
+#[path = "../tests/common/generate.rs"]
+mod generate;
 pub mod graph;
 mod layout;
 mod logic;

@@ -59,14 +59,14 @@ impl Walk {
         if let Some(value) = &block.value {
             self.value(value, block.space, scope);
         }
-        self.body(&block.body, block.space, scope);
+        self.body(&block.body, scope);
     }
 
-    fn body(&mut self, body: &Body, space: SpaceId, scope: &Scope) {
+    fn body(&mut self, body: &Body, scope: &Scope) {
         for entry in &body.entries {
             match entry {
                 Entry::Setting(setting) => self.value(&setting.value, setting.space, scope),
-                Entry::Nested { body, .. } => self.body(body, space, scope),
+                Entry::Nested { body, .. } => self.body(body, scope),
                 Entry::Edge(line) => {
                     for name in line.stops.iter().flat_map(|stop| &stop.names) {
                         self.name(&name.text);

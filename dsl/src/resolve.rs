@@ -3,13 +3,14 @@
 //! All that can be checked is, whatever else is wrong: a block that is amiss keeps its place and name, so that
 //! those who use it are not reported as well.
 
+mod plugins;
 mod run;
 
 use std::collections::{BTreeSet, HashMap};
-use std::rc::Rc;
 
+use self::plugins::{BUILT_IN, LoadedPlugin};
 use crate::block::{Guest, Settings, body, settings};
-use crate::catalog::{Catalog, Item, ItemKind};
+use crate::catalog::{Catalog, ItemKind};
 use crate::condition::Surroundings;
 use crate::diagnostic::{Code, Place, Reports, suggest};
 use crate::expand::expand;
@@ -19,16 +20,12 @@ use crate::prune::prune;
 use crate::scope::{Param, Scope, Space};
 use crate::settings::{self as table, Kind};
 use crate::source::Sources;
-use crate::syntax::{Block, BlockKind, Body, Entry, File, Value, ValueKind};
+use crate::syntax::{Block, BlockKind, Entry, File};
 use crate::turns::turns;
 use crate::values::{Scalar, typed};
 use crate::workflow::{
-    Agent, Dtype, Environment, Layout, Lora, Model, Plugin, Policy, Reward, Sampling, Scenario, Tasks,
-    Workflow,
+    Agent, Dtype, Environment, Layout, Lora, Model, Policy, Reward, Sampling, Scenario, Tasks, Workflow,
 };
-
-/// The plugin that is always there.
-const BUILT_IN: &str = "std";
 
 /// Checks the whole tree. None: something is amiss, and reported.
 pub(crate) fn resolve(
@@ -59,14 +56,6 @@ impl<'f> Named<'f> {
     fn names(&self) -> impl Iterator<Item = &'f str> + '_ {
         (0..self.blocks.len()).map(|at| self.name(at))
     }
-}
-
-struct LoadedPlugin {
-    plugin: Option<Plugin>,
-    name: String,
-    /// None: it can't be loaded, which is reported already.
-    items: Option<Vec<Rc<Item>>>,
-    used: bool,
 }
 
 /// An agent, and where those of its settings are written that training has something to say about.
@@ -248,49 +237,6 @@ impl Resolver<'_, '_, '_> {
         out
     }
 
-    fn load_plugins(&mut self, file: &File) {
-        let plugins = self.named(file, BlockKind::Plugin);
-        for (at, block) in plugins.blocks.iter().enumerate() {
-            let name = plugins.name(at).to_owned();
-            let own = settings(block, &Guest::None, &mut self.scope, self.reports);
-            let path = self.in_head(block);
-            let plugin = path.and_then(|path| plugin(&name, Some(path), &own));
-            let mut items = None;
-            if let Some(plugin) = plugin.as_ref().filter(|_| name != BUILT_IN) {
-                items = self.items(plugin, block.value.as_ref().map_or(block.place(), |value| value.place));
-            }
-            self.plugins.push(LoadedPlugin { plugin, name, items, used: false });
-        }
-    }
-
-    fn items(&mut self, plugin: &Plugin, place: Place) -> Option<Vec<Rc<Item>>> {
-        match self.catalog.items(plugin) {
-            Ok(items) => Some(items.into_iter().map(Rc::new).collect()),
-            Err(why) => {
-                let message = format!("plugin `{}` can't be loaded: {why}", plugin.name);
-                self.reports.error(Code::PluginFailed, place, message, "");
-                None
-            }
-        }
-    }
-
-    /// The position of a plugin; the built-in one is loaded when it is first used.
-    fn plugin(&mut self, name: &str, place: Place) -> Option<usize> {
-        if let Some(at) = self.plugins.iter().position(|loaded| loaded.name == name) {
-            return Some(at);
-        }
-        if name != BUILT_IN {
-            return None;
-        }
-        let nothing = Body::empty();
-        let kind = BlockKind::Plugin;
-        let own = body(kind, name, place, &nothing, &Guest::None, &mut self.scope, self.reports);
-        let plugin = plugin(name, None, &own);
-        let items = plugin.as_ref().and_then(|plugin| self.items(plugin, place));
-        self.plugins.push(LoadedPlugin { plugin, name: name.to_owned(), items, used: true });
-        Some(self.plugins.len() - 1)
-    }
-
     /// The text behind the `=` of a block's head.
     fn in_head(&mut self, block: &Block) -> Option<String> {
         let (own, value) = (table::in_head(block.kind)?, block.value.as_ref()?);
@@ -366,66 +312,6 @@ impl Resolver<'_, '_, '_> {
             train: own.boolean("train")?,
             from: own.text("from").map(str::to_owned),
         })
-    }
-
-    /// The item of `agent tool = maths.tool`: the plugin's position, and the item where it is known.
-    fn item(&mut self, block: &Block, kind: ItemKind) -> (Option<(usize, String)>, Option<Rc<Item>>) {
-        let Some(Value { kind: value, place }) = &block.value else { return (None, None) };
-        let (plugin, item) = match value {
-            ValueKind::Path(names) if names.len() == 2 && names[0] == BUILT_IN => {
-                (BUILT_IN.to_owned(), names[1].as_str())
-            }
-            ValueKind::Path(names) if names.len() >= 2 => {
-                let (item, plugin) = (&names[names.len() - 1], &names[..names.len() - 1]);
-                (self.scope.full_in(block.space, plugin), item.as_str())
-            }
-            _ => {
-                let message = format!("{} is not made from a plugin's item", block.title());
-                self.reports
-                    .error(Code::WrongType, *place, message, "expected `PLUGIN.ITEM`")
-                    .help(format!("write `{}`", block.kind.form()));
-                return (None, None);
-            }
-        };
-        let plugin = plugin.as_str();
-        let Some(at) = self.plugin(plugin, *place) else {
-            let names = self.plugins.iter().map(|loaded| loaded.name.as_str()).chain([BUILT_IN]);
-            let hint = suggest(plugin, "the plugins are", names);
-            let message = format!("there is no plugin `{plugin}`");
-            self.reports.error(Code::UnknownName, *place, message, "").maybe_help(hint);
-            return (None, None);
-        };
-        self.plugins[at].used = true;
-        let Some(items) = &self.plugins[at].items else { return (None, None) };
-        let Some(found) = items.iter().find(|one| one.name == item && one.kind == kind) else {
-            if let Some(other) = items.iter().find(|one| one.name == item) {
-                let message = format!("`{plugin}.{item}` is of kind {}, not {kind}", other.kind);
-                self.reports
-                    .error(Code::WrongItemKind, *place, message, "")
-                    .help(format!("of kind {kind} are: {}", of_kind(items, kind)));
-            } else {
-                let names = items.iter().filter(|one| one.kind == kind).map(|one| one.name.as_str());
-                let hint = suggest(item, &format!("of kind {kind} it has"), names);
-                let message = format!("plugin `{plugin}` offers no {kind} `{item}`");
-                self.reports.error(Code::UnknownItem, *place, message, "").maybe_help(hint);
-            }
-            return (None, None);
-        };
-        (Some((at, item.to_owned())), Some(Rc::clone(found)))
-    }
-
-    fn with_item(
-        &mut self,
-        block: &Block,
-        kind: ItemKind,
-    ) -> (Option<(usize, String)>, Option<Rc<Item>>, Settings) {
-        let (at, item) = self.item(block, kind);
-        let guest = match &item {
-            Some(item) => Guest::Item(item),
-            None => Guest::Unknown,
-        };
-        let own = settings(block, &guest, &mut self.scope, self.reports);
-        (at, item, own)
     }
 
     fn agents(&mut self, agents: &Named, policies: &Named) -> Vec<Written> {
@@ -592,19 +478,4 @@ fn sampling(own: &Settings) -> Option<Sampling> {
         presence_penalty: own.number("presence_penalty")?,
         frequency_penalty: own.number("frequency_penalty")?,
     })
-}
-
-fn plugin(name: &str, path: Option<String>, own: &Settings) -> Option<Plugin> {
-    Some(Plugin {
-        name: name.to_owned(),
-        path,
-        memory: own.bytes("memory")?,
-        fuel: own.integer("fuel")?,
-        timeout: own.duration("timeout")?,
-    })
-}
-
-fn of_kind(items: &[Rc<Item>], kind: ItemKind) -> String {
-    let names: Vec<&str> = items.iter().filter(|one| one.kind == kind).map(|one| one.name.as_str()).collect();
-    if names.is_empty() { "none".to_owned() } else { crate::diagnostic::list(&names) }
 }

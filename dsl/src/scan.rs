@@ -276,7 +276,10 @@ impl Scanner<'_, '_, '_> {
     /// Ends the innermost block.
     fn pop(&mut self, closed: bool) {
         if let Some(Frame { head, sound, open, pieces }) = self.frames.pop() {
-            let body = PieceBody { pieces, span: Span::new(open, self.at), closed };
+            // What was never closed ends with the last thing in it.
+            let inside = Span::new(open, self.at).of(self.text);
+            let length = if closed { inside.len() } else { inside.trim_end().len() };
+            let body = PieceBody { pieces, span: Span::new(open, open + length), closed };
             self.push(Piece { head, body: Some(body), sound });
         }
     }

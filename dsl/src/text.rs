@@ -115,11 +115,12 @@ pub(crate) fn dedent(pieces: &[&str]) -> Vec<String> {
     // The indentation of every line that holds something, and of the closing quotes.
     let mut margin: Option<&str> = None;
     for (at, piece) in pieces.iter().enumerate() {
-        let lines = match (at, body) {
-            (0, Some(body)) => body.split('\n').skip(0),
-            _ => piece.split('\n').skip(1),
+        // What stands before the first newline is on the line of the quotes, or of an inserted value.
+        let (text, skipped) = match (at, body) {
+            (0, Some(body)) => (body, 0),
+            _ => (*piece, 1),
         };
-        let mut lines = lines.peekable();
+        let mut lines = text.split('\n').skip(skipped).peekable();
         while let Some(line) = lines.next() {
             let blank = line.trim_matches([' ', '\t', '\r']).is_empty();
             // The last line of a piece goes on with an inserted value or the closing quotes.

@@ -64,7 +64,6 @@ fn holds(text: &str) {
     assert_eq!(format(&once).unwrap(), once, "twice is not once, of:\n{text}");
     assert_eq!(essence(&once), essence(text), "of:\n{text}\nformatted:\n{once}");
     assert!(once.is_empty() || once.ends_with('\n'), "{once}");
-    // The syntax trees before and after, without their spans, are to be compared here.
 }
 
 /// Words, signs and whatever else a file may be made of.

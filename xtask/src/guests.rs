@@ -64,6 +64,12 @@ pub fn build(workspace_root: &Path, out_dir: &Path) -> Result<(), String> {
     fs::write(&stamp, key).map_err(|e| failed("write", &stamp, &e))
 }
 
+/// The components that lie beside the program; `std` is inside of it.
+pub fn shipped(out_dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let beside = GUESTS.iter().filter(|guest| guest.package != "std-chat");
+    beside.map(|guest| out_dir.join(guest.component))
+}
+
 /// Hash over everything that a guest is made of.
 fn source_hash(root: &Path) -> Result<String, String> {
     let mut files = vec![root.join("Cargo.toml"), root.join("Cargo.lock")];

@@ -57,7 +57,7 @@ pub fn with(root: &Path, wanted: Libtorch) -> Result<PathBuf> {
     stage(2, "the model SmolLM2-135M-Instruct", || smollm2(&cache))?;
     stage(3, "the Python worker", || python_worker(root, &cache, &plugins))?;
     stage(4, "the plugins", || guests::build(root, &plugins))?;
-    stage(5, "pl-host", || host(root))?;
+    stage(5, "pl-host", || host(root).and_then(|()| described(root, &plugins)))?;
     Ok(root.join("target/release/pl-host"))
 }
 
@@ -129,6 +129,17 @@ fn python_worker(root: &Path, cache: &Path, plugins: &Path) -> Result<()> {
         .status()
         .map_err(|e| format!("cannot start python3 ({e}): install Python 3 with pip"))?;
     if status.success() { Ok(()) } else { Err("the Python worker could not be built: see above".into()) }
+}
+
+/// Writes into the shipped plugins what they offer, so that `check` never waits for the compiler.
+fn described(root: &Path, plugins: &Path) -> Result<()> {
+    let status = Command::new(root.join("target/release/pl-host"))
+        .args(["plugin", "describe", "--embed"])
+        .args(guests::shipped(plugins))
+        .stdout(std::io::stderr())
+        .status()
+        .map_err(|e| format!("cannot start pl-host: {e}"))?;
+    if status.success() { Ok(()) } else { Err("the plugins could not be described: see above".into()) }
 }
 
 fn host(root: &Path) -> Result<()> {

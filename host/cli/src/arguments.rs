@@ -35,6 +35,11 @@ pub enum Command {
     Grade(Grade),
     /// The language server of workflow files: for editors, over standard input and output
     Lsp,
+    /// Plugins
+    Plugin {
+        #[command(subcommand)]
+        command: Plugin,
+    },
     /// Untrusted code
     Sandbox {
         #[command(subcommand)]
@@ -232,6 +237,25 @@ pub struct Grade {
     pub agent: Option<String>,
     /// One JSON object per line: {"correct": true}
     #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum Plugin {
+    /// Say what plugins offer: items, settings, facts
+    Describe(PluginDescribe),
+}
+
+#[derive(Args)]
+pub struct PluginDescribe {
+    /// Components (.wasm)
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Write it into each file, so that a check need not compile it
+    #[arg(long)]
+    pub embed: bool,
+    /// As JSON
+    #[arg(long, conflicts_with = "embed")]
     pub json: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -25,8 +25,6 @@ pub struct Plugins {
     /// Where paths in the workflow start from.
     folder: PathBuf,
     loaded: RefCell<BTreeMap<String, Plugin>>,
-    /// Those that had to be compiled first.
-    compiled: RefCell<BTreeSet<String>>,
 }
 
 impl Plugins {
@@ -38,7 +36,6 @@ impl Plugins {
             runtime: runtime.clone(),
             folder: folder.to_path_buf(),
             loaded: RefCell::default(),
-            compiled: RefCell::default(),
         })
     }
 
@@ -59,16 +56,7 @@ impl Plugins {
             fuel: wanted.fuel,
             timeout: wanted.timeout,
         };
-        let bytes = match &wanted.path {
-            None => Cow::Borrowed(STD_CHAT),
-            Some(path) => {
-                let path = places::plugin(&self.folder, path)?;
-                Cow::Owned(std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?)
-            }
-        };
-        if !self.engine.is_cached(&bytes) {
-            self.compiled.borrow_mut().insert(wanted.name.clone());
-        }
+        let bytes = self.bytes(wanted)?;
         self.runtime.block_on(Plugin::load(&self.engine, spec, &bytes)).map_err(|error| match error {
             // Whoever asks names the plugin.
             pl_plugin::Error::Load { source, .. } => source.to_string(),
@@ -76,9 +64,19 @@ impl Plugins {
         })
     }
 
-    /// Whether a loaded plugin came from the compile cache.
-    pub fn was_cached(&self, name: &str) -> bool {
-        !self.compiled.borrow().contains(name)
+    fn bytes(&self, wanted: &Wanted) -> Result<Cow<'static, [u8]>, String> {
+        match &wanted.path {
+            None => Ok(Cow::Borrowed(STD_CHAT)),
+            Some(path) => {
+                let path = places::plugin(&self.folder, path)?;
+                Ok(Cow::Owned(std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?))
+            }
+        }
+    }
+
+    /// Whether loading a plugin takes no time of the compiler.
+    pub fn is_cached(&self, wanted: &Wanted) -> bool {
+        self.bytes(wanted).is_ok_and(|bytes| self.engine.is_cached(&bytes))
     }
 
     /// Where a plugin lies; none for the built-in one.
@@ -111,7 +109,11 @@ impl Catalog for Plugins {
     }
 
     fn items(&self, wanted: &Wanted) -> Result<Vec<Item>, String> {
-        Ok(self.get(wanted)?.items().iter().map(item).collect())
+        // Known without compiling, as a rule.
+        match pl_plugin::known_items(&self.engine, &self.bytes(wanted)?) {
+            Some(items) => Ok(items.iter().map(item).collect()),
+            None => Ok(self.get(wanted)?.items().iter().map(item).collect()),
+        }
     }
 }
 

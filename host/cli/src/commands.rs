@@ -8,5 +8,6 @@ pub mod graph;
 pub mod lsp;
 pub mod plan;
 pub mod play;
+pub mod plugin;
 pub mod run;
 pub mod sandbox;

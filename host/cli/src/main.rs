@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Command::Play(options) => commands::play::run(&options),
         Command::Grade(options) => commands::grade::run(&options),
         Command::Lsp => commands::lsp::run(),
+        Command::Plugin { command } => commands::plugin::run(&command),
         Command::Sandbox { command } => commands::sandbox::run(&command),
     };
     exit::report(result)

@@ -174,7 +174,7 @@ impl Plan {
                 .map(|plugin| Plugin {
                     name: plugin.name.clone(),
                     path: loaded.plugins.place(plugin),
-                    cached: loaded.plugins.was_cached(&plugin.name),
+                    cached: loaded.plugins.is_cached(plugin),
                 })
                 .collect(),
             sandbox: Sandbox {

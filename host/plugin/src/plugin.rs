@@ -15,7 +15,7 @@ use crate::bindings::reward::RewardPre;
 use crate::bindings::{agent, base, environment, reward, types};
 use crate::pool::Pool;
 use crate::services::Context;
-use crate::{CallError, Cause, Error, Item, ItemKind, RefusalKind, Stream, item};
+use crate::{CallError, Cause, Error, Item, ItemKind, RefusalKind, Stream, item, section};
 
 /// A `plugin` block of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,7 +114,13 @@ impl Plugin {
                 items
             }
         };
-        inner.check_worlds(&ready).map_err(contract)?;
+        inner.check_worlds(&ready).map_err(&contract)?;
+        if section::items(bytes).is_some_and(|copy| copy != inner.items) {
+            let section = section::NAME;
+            return Err(contract(format!(
+                "its section {section} differs from what it describes: build the plugin anew"
+            )));
+        }
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -239,6 +245,12 @@ async fn compile(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Component,
 
 fn remembered(engine: &Engine, component: &Component) -> Option<Vec<Item>> {
     serde_json::from_slice(&engine.note(component, NOTE)?).ok()
+}
+
+/// What a component offers, as far as that is known without compiling it: by its own section, or from when it was loaded
+/// before.
+pub fn known_items(engine: &Engine, bytes: &[u8]) -> Option<Vec<Item>> {
+    section::items(bytes).or_else(|| serde_json::from_slice(&engine.note_of(bytes, NOTE)?).ok())
 }
 
 /// The first digits of the component's hash, as messages name a version.

@@ -10,6 +10,8 @@ import builtins
 import gc
 import io
 import linecache
+import os
+import posix
 import random
 import sys
 import traceback
@@ -18,6 +20,7 @@ import types
 import componentize_py_types  # noqa: F401  (the bindings, which must be in the snapshot)
 from wit_world import exports
 from wit_world.exports import interpreter
+from wit_world.imports import host
 
 import archive
 import warm
@@ -47,7 +50,13 @@ def prepare():
     sys.stderr = io.open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     sys.argv = [PROGRAM]
+    os._exit = posix._exit = leave
     random.seed()
+
+
+def leave(status):
+    """`os._exit`: nothing is flushed, nothing is run any more."""
+    host.leave(status & 0xFF)
 
 
 def execute(source):

@@ -5,5 +5,6 @@
 wasmtime::component::bindgen!({
     path: "python/worker.wit",
     world: "worker",
+    imports: { default: trappable },
     exports: { default: async },
 });

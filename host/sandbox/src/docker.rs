@@ -130,7 +130,9 @@ impl DockerWorkers {
     pub async fn run(&self, job: Job) -> Verdict {
         let (errand, verdict) = match Errand::new(&job, self.pool.settings()) {
             Ok(errand) => errand,
-            Err(verdict) => return verdict,
+            Err(reason) => {
+                return Verdict::of_sandbox(Ending::Error, format!("sandbox: {reason}\n"), true);
+            }
         };
         self.pool.take(errand);
         verdict

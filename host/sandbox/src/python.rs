@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use pl_wasm::{Captured, Engine, FUEL_PER_SECOND, Fault, Guest, Limits, Output, Stay};
+use pl_wasm::{Captured, Engine, Exit, FUEL_PER_SECOND, Fault, Guest, Limits, Output, Stay};
 use tokio::sync::Semaphore;
+use wasmtime::component::HasSelf;
 
-use crate::bindings::WorkerPre;
 use crate::bindings::exports::pl_host::worker::interpreter::Ended;
+use crate::bindings::pl_host::worker::host;
+use crate::bindings::{Worker, WorkerPre};
 use crate::job::printed;
 use crate::{Ending, Error, Job, Sandbox, Usage, Verdict};
 
@@ -80,7 +82,8 @@ impl PythonWorkers {
         let contract =
             |error: wasmtime::Error| Error::Contract { language: LANGUAGE, reason: format!("{error:#}") };
         let component = engine.load("the Python worker", component).map_err(worker)?;
-        let linker = engine.linker::<()>().map_err(worker)?;
+        let mut linker = engine.linker::<()>().map_err(worker)?;
+        Worker::add_to_linker::<_, HasSelf<Guest<()>>>(&mut linker, |guest| guest).map_err(contract)?;
         let ready = linker.instantiate_pre(component.inner()).map_err(contract)?;
         let inner = Inner {
             engine: engine.clone(),
@@ -120,6 +123,12 @@ impl PythonWorkers {
                 Verdict::of_sandbox(Ending::LostWorker, message, false)
             }
         }
+    }
+}
+
+impl host::Host for Guest<()> {
+    fn leave(&mut self, code: i32) -> wasmtime::Result<()> {
+        Err(Exit(code).into())
     }
 }
 
@@ -195,7 +204,7 @@ fn verdict(
         Ok(Ended { exit: 0, .. }) => (Ending::Ok, Some(0), None),
         Ok(Ended { out_of_memory: true, exit }) if memory_refused => (Ending::Memory, Some(exit), None),
         Ok(Ended { exit, .. }) => (Ending::Error, Some(exit), None),
-        // `os._exit` leaves through WASI.
+        // `os._exit`, or an exit through WASI.
         Err(Fault::Exit(0)) => (Ending::Ok, Some(0), None),
         Err(Fault::Exit(code)) => (Ending::Error, Some(code), None),
         Err(fault @ Fault::OutOfFuel { .. }) => {

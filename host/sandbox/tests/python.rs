@@ -58,8 +58,8 @@ async fn the_exit_code_is_that_of_a_process() {
         ("import sys; sys.exit()", 0, ""),
         ("import sys; sys.exit('bad input')", 1, "bad input\n"),
         ("import sys; sys.exit(256 + 7)", 7, ""),
-        // WASI 0.2 knows success and failure, no more.
-        ("import os, sys; sys.stdout.write('lost'); os._exit(5)", 1, ""),
+        ("import os, sys; sys.stdout.write('lost'); os._exit(5)", 5, ""),
+        ("import os\ntry:\n    os._exit(0)\nfinally:\n    print('never')", 0, ""),
     ] {
         let verdict = run(source).await;
         assert_eq!(verdict.exit, Some(exit), "{source}: {verdict:?}");

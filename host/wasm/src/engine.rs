@@ -196,6 +196,12 @@ impl Engine {
         std::fs::read(cache.path(&component.raw_hash(), kind)).ok()
     }
 
+    /// The same of a component that is not loaded.
+    pub fn note_of(&self, bytes: &[u8], kind: &str) -> Option<Vec<u8>> {
+        let cache = self.cache.as_ref()?;
+        std::fs::read(cache.path(&blake3::hash(bytes), kind)).ok()
+    }
+
     /// Keeps a note beside a component's compiled code, where there is a cache.
     pub fn keep_note(&self, component: &Component, kind: &str, note: &[u8]) {
         if let Some(cache) = &self.cache

@@ -35,3 +35,5 @@ pub use error::{Error, Fault, HostError};
 pub use guest::{Guest, Store, call};
 pub use limits::{FUEL_PER_SECOND, Limits};
 pub use output::{Captured, Output};
+/// What a host function returns as an error to end its guest with an exit code: [`Fault::Exit`].
+pub use wasmtime_wasi::I32Exit as Exit;

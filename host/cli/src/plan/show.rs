@@ -96,7 +96,7 @@ impl Plan {
             let place =
                 plugin.path.as_ref().map_or_else(|| "built in".into(), |path| path.display().to_string());
             let cached =
-                if plugin.cached { "from the compile cache" } else { "compiled for this plan, cached now" };
+                if plugin.cached { "from the compile cache" } else { "to be compiled (once, then cached)" };
             plugins.line(format_args!("{:<wide$}  {place}, {cached}", plugin.name))?;
         }
         let python = match self.sandbox.python_cached {

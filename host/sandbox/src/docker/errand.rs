@@ -4,7 +4,7 @@ use pl_supervisor::{Entry, Task};
 use tokio::sync::oneshot;
 
 use super::DockerSettings;
-use crate::{Ending, Job, Verdict};
+use crate::{Job, Verdict};
 
 /// Bytes of the files that a case hands back: a compiler's listing or a plot, not a data set.
 const KEPT: u64 = 8 << 20;
@@ -20,11 +20,10 @@ pub struct Errand {
 }
 
 impl Errand {
-    /// The errand and where its verdict will come; or the verdict at once, where the job can't be run.
-    pub fn new(job: &Job, settings: &DockerSettings) -> Result<(Self, oneshot::Receiver<Verdict>), Verdict> {
+    /// The errand and where its verdict will come; or why the job can't be run.
+    pub fn new(job: &Job, settings: &DockerSettings) -> Result<(Self, oneshot::Receiver<Verdict>), String> {
         let (verdict, receiver) = oneshot::channel();
-        let task = task(job, settings)
-            .map_err(|reason| Verdict::of_sandbox(Ending::Error, format!("sandbox: {reason}\n"), true))?;
+        let task = task(job, settings)?;
         Ok((Self { task, many: !job.cases.is_empty(), lost: None, verdict }, receiver))
     }
 

@@ -28,7 +28,7 @@ pub async fn remove(engine: &Engine) {
     let Ok(containers) = docker.list_containers(Some(options)).await else { return };
     let left = containers.into_iter().filter_map(|container| {
         let owner = container.labels?.remove(LABEL)?;
-        is_dead(&owner, &machine(), &boot(), |pid| started(pid)).then_some(container.id?)
+        is_dead(&owner, &machine(), &boot(), started).then_some(container.id?)
     });
     let removals = left.map(|id| async move {
         tracing::info!(endpoint = engine.endpoint(), container = id, "removing what a killed pl-host left");

@@ -203,7 +203,7 @@ mod tests {
         }
         fill(&work, &[file(".moved-1"), file(".moved-2/full")]).unwrap();
         symlink("/etc", work.join("link")).unwrap();
-        fs::set_permissions(work.join("d".repeat(30)), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(work.join("d".repeat(30)), Permissions::from_mode(0o000)).unwrap();
         wipe(&work).unwrap();
         assert_eq!(fs::read_dir(&work).unwrap().count(), 0);
         assert!(Path::new("/etc").is_dir());

@@ -48,10 +48,9 @@ pub fn run(
     let files = files.as_ref().unwrap_or(&task.files);
     for (at, stdin) in task.cases.iter().enumerate() {
         // The last one's traces are removed after it was reported.
-        if at > 0 || !task.compile.is_empty() {
-            if let Err(left) = clean() {
-                return say(&Message::Clean(Some(left)));
-            }
+        let first = at == 0 && task.compile.is_empty();
+        if !first && let Err(left) = clean() {
+            return say(&Message::Clean(Some(left)));
         }
         let mut run = start(&task.run, stdin, files)?;
         run.files = folder::read_named(work, &task.keep, task.kept);

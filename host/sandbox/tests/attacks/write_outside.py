@@ -2,7 +2,9 @@
 # docker: ok
 # wasm: ok
 import os
-for place in ("/", "/etc", "/usr/bin", "/usr/lib/python3", "/var/tmp", "/home", "/root", "/opt", "/dev", "/run"):
+# In WebAssembly the root is the job's own folder, and there is nothing else.
+own = os.getcwd()
+for place in {"/", "/etc", "/usr/bin", "/usr/lib/python3", "/var/tmp", "/home", "/root", "/opt", "/dev", "/run"} - {own}:
     try:
         with open(place + "/left", "w") as file:
             file.write("x")

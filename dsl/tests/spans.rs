@@ -1,0 +1,116 @@
+//! Places are exact to the byte, however a file is written: line ends, byte order marks, tabs, letters of several bytes,
+//! no newline at the end.
+
+// clippy.toml excuses test functions, but not what they call.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::Shelf;
+use mas_dsl::{Checked, Source, check};
+
+/// Code, message, and the text at each place with its line.
+type Found = Vec<(String, String, Vec<(usize, String)>)>;
+
+fn found(text: &str) -> Found {
+    let source = Source { name: "x.mas".to_owned(), text: text.to_owned() };
+    let Checked { diagnostics, sources, .. } = check(&source, &[], &Shelf);
+    let one = |span| {
+        let (file, span): (_, mas_dsl::Span) = sources.find(span).unwrap();
+        let text = sources.text_of(file);
+        // A place in another file does not change with this one.
+        let line = if file.name == "x.mas" { text[..span.start].matches('\n').count() } else { 0 };
+        (line, text[span.start..span.end].replace("\r\n", "\n"))
+    };
+    let mut out: Found = diagnostics
+        .iter()
+        .map(|diagnostic| {
+            let labels = diagnostic.labels.iter().map(|label| one(label.span)).collect();
+            (diagnostic.code.to_string(), diagnostic.message.clone(), labels)
+        })
+        .collect();
+    out.sort();
+    out
+}
+
+fn texts() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let mut out = Vec::new();
+    for name in ["mistakes", "cases"] {
+        for entry in fs::read_dir(folder.join(name)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "mas") {
+                out.push((path.display().to_string(), fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(out.len() > 120);
+    out
+}
+
+#[test]
+fn line_ends_do_not_matter() {
+    for (name, text) in texts() {
+        // What is said of a tab or a newline itself shows it.
+        let plain = found(&text);
+        assert_eq!(found(&text.replace('\n', "\r\n")), plain, "{name}");
+    }
+}
+
+#[test]
+fn a_byte_order_mark_does_not_matter() {
+    for (name, text) in texts() {
+        assert_eq!(found(&format!("\u{feff}{text}")), found(&text), "{name}");
+    }
+}
+
+#[test]
+fn the_last_newline_does_not_matter() {
+    for (name, text) in texts() {
+        assert_eq!(found(text.trim_end()), found(&text), "{name}");
+    }
+}
+
+#[test]
+fn tabs_and_long_letters_before_a_place_do_not_matter() {
+    for (name, text) in texts() {
+        // Comments of letters of two, three and four bytes, and tabs for the indentation, on lines outside of texts.
+        let mut changed = String::from("# é 漢 \u{1F600}\n");
+        for line in text.split_inclusive('\n') {
+            let rest = line.trim_start_matches("  ");
+            let depth = (line.len() - rest.len()) / 2;
+            if text.contains("\"\"\"") {
+                changed.push_str(line);
+            } else {
+                changed.push_str(&"\t".repeat(depth));
+                changed.push_str(rest);
+            }
+        }
+        let moved = |found: Found| -> Found {
+            found
+                .into_iter()
+                .map(|(code, message, labels)| {
+                    let labels = labels.into_iter().map(|(line, text)| (line + 1, text.replace('\t', "  ")));
+                    (code, message, labels.collect())
+                })
+                .collect()
+        };
+        let shown: Found = found(&changed)
+            .into_iter()
+            .map(|(code, message, labels)| {
+                (
+                    code,
+                    message,
+                    labels.into_iter().map(|(line, text)| (line, text.replace('\t', "  "))).collect(),
+                )
+            })
+            .collect();
+        let elsewhere = text.contains("include") || text.contains("use ");
+        if !elsewhere {
+            assert_eq!(shown, moved(found(&text)), "{name}");
+        }
+    }
+}
