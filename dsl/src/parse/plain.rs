@@ -257,8 +257,10 @@ mod tests {
 
     use super::*;
     use crate::diagnostic::Reports;
+    use crate::generate;
     use crate::parse::Reader;
     use crate::parse::grammar::Rule;
+    use crate::scan::{Piece, scan, split_word};
 
     /// Reads a statement in both ways, where it can be read here at all.
     fn both<T: std::fmt::Debug>(
@@ -316,6 +318,10 @@ mod tests {
         })
     }
 
+    fn every_way(text: &str) -> impl Iterator<Item = (String, String)> {
+        [assignments(text), edges(text), names(text), params(text)].into_iter().flatten()
+    }
+
     #[test]
     fn the_usual_lines_need_no_grammar() {
         for text in [
@@ -353,6 +359,17 @@ mod tests {
         }
     }
 
+    /// The statements of a file and those in its blocks, and what stands behind the keywords of heads.
+    fn parts<'t>(pieces: &[Piece], text: &'t str, out: &mut Vec<&'t str>) {
+        for piece in pieces {
+            let head = piece.head.of(text);
+            out.extend([head, split_word(head).1]);
+            if let Some(body) = &piece.body {
+                parts(&body.pieces, text, out);
+            }
+        }
+    }
+
     /// Rows of what statements are made of, mostly well-formed by their beginning.
     fn statements(beginnings: &'static [&'static str]) -> impl Strategy<Value = String> {
         const PARTS: &[&str] = &[
@@ -376,7 +393,18 @@ mod tests {
             name in statements(&["", "a", " b"]),
             param in statements(&["a: int = ", "a: ", "a:int", "", "a: int = 1"]),
         ) {
-            for (here, there) in [assignments(&assignment), edges(&edge), names(&name), params(&param)].into_iter().flatten() {
+            for (here, there) in [assignment, edge, name, param].iter().flat_map(|text| every_way(text)) {
+                prop_assert_eq!(here, there);
+            }
+        }
+
+        #[test]
+        fn both_read_files_the_same(seed: u64, statements in 0_usize..12) {
+            let text = generate::file(seed, statements);
+            let mut reports = Reports::new(&[]);
+            let mut all = Vec::new();
+            parts(&scan(&text, 0..text.len(), &mut reports), &text, &mut all);
+            for (here, there) in all.into_iter().flat_map(every_way) {
                 prop_assert_eq!(here, there);
             }
         }
