@@ -26,44 +26,61 @@ pub(crate) enum Guest<'i> {
 
 /// The settings of a block, checked. What is asked for and not there was amiss, and reported.
 pub(crate) struct Settings {
-    values: BTreeMap<&'static str, Scalar>,
-    /// Where each written setting's value stands, sound or not.
-    places: BTreeMap<&'static str, Place>,
+    // In rows and not in maps: a block has few settings of the language's, and files have many blocks.
+    values: Vec<(&'static str, Scalar)>,
+    written: Vec<Written>,
     /// The item's own.
     pub item: Map<String, Json>,
 }
 
+/// A setting of the language's that stands in a block.
+struct Written {
+    key: &'static str,
+    /// Where the key stands.
+    name: Place,
+    /// Where its value stands, sound or not. None: it has braces in place of one.
+    value: Option<Place>,
+}
+
 impl Settings {
+    fn get(&self, key: &str) -> Option<&Scalar> {
+        self.values.iter().find(|(known, _)| *known == key).map(|(_, value)| value)
+    }
+
+    fn written(&self, key: &str) -> Option<&Written> {
+        self.written.iter().find(|written| written.key == key)
+    }
+
     pub fn integer<T: TryFrom<i64>>(&self, key: &str) -> Option<T> {
-        match self.values.get(key)? {
+        match self.get(key)? {
             Scalar::Integer(whole) => T::try_from(*whole).ok(),
             _ => None,
         }
     }
 
     pub fn number(&self, key: &str) -> Option<f64> {
-        match self.values.get(key)? {
+        match self.get(key)? {
             Scalar::Number(number) => Some(*number),
             _ => None,
         }
     }
 
     pub fn boolean(&self, key: &str) -> Option<bool> {
-        match self.values.get(key)? {
+        match self.get(key)? {
             Scalar::Boolean(truth) => Some(*truth),
             _ => None,
         }
     }
 
     pub fn bytes(&self, key: &str) -> Option<u64> {
-        match self.values.get(key)? {
+        match self.get(key)? {
             Scalar::Bytes(bytes) => Some(*bytes),
             _ => None,
         }
     }
 
     pub fn duration(&self, key: &str) -> Option<Duration> {
-        match self.values.get(key)? {
+        match self.get(key)? {
             Scalar::Duration(duration) => Some(*duration),
             _ => None,
         }
@@ -71,7 +88,7 @@ impl Settings {
 
     /// Text, a word or a name.
     pub fn text(&self, key: &str) -> Option<&str> {
-        match self.values.get(key)? {
+        match self.get(key)? {
             Scalar::Text(text) => Some(text),
             _ => None,
         }
@@ -79,7 +96,7 @@ impl Settings {
 
     /// A list of words or texts.
     pub fn words(&self, key: &str) -> Option<Vec<String>> {
-        match self.values.get(key)? {
+        match self.get(key)? {
             Scalar::List(words) => words
                 .iter()
                 .map(|word| match word {
@@ -93,7 +110,7 @@ impl Settings {
 
     /// Where the setting's value was written; none: it is the default.
     pub fn place(&self, key: &str) -> Option<Place> {
-        self.places.get(key).copied()
+        self.written(key)?.value
     }
 }
 
@@ -116,10 +133,10 @@ pub(crate) fn body(
     scope: &mut Scope,
     reports: &mut Reports,
 ) -> Settings {
-    let mut out = Settings { values: BTreeMap::new(), places: BTreeMap::new(), item: Map::new() };
-    let mut seen: BTreeMap<&str, Place> = BTreeMap::new();
-    // Keys of the item that are there, and required keys that a misspelt one was probably meant to be.
-    let mut item_keys = BTreeSet::new();
+    let mut out = Settings { values: Vec::new(), written: Vec::new(), item: Map::new() };
+    // What is not the language's own, of which there may be any number.
+    let mut others: BTreeMap<&str, Place> = BTreeMap::new();
+    // Required keys that a misspelt one was probably meant to be.
     let mut meant = BTreeSet::new();
     let outer_via = reports.via;
     for entry in &body.entries {
@@ -132,24 +149,35 @@ pub(crate) fn body(
             Entry::Nested { name, .. } => name,
             Entry::Edge(_) => continue,
         };
-        if let Some(first) = seen.get(name.text.as_str()) {
+        let own = settings::find(kind, &name.text);
+        let first = match own {
+            Some(own) => out.written(own.key).map(|first| first.name),
+            None => others.get(name.text.as_str()).copied(),
+        };
+        if let Some(first) = first {
             let message = format!("`{}` stands twice in {title}", name.text);
             reports
                 .error(Code::SettingTwice, name.place, message, "again here")
-                .also(*first, "first here")
+                .also(first, "first here")
                 .help("remove one of them");
             continue;
         }
-        seen.insert(&name.text, name.place);
-        let own = settings::find(kind, &name.text);
+        if own.is_none() {
+            others.insert(&name.text, name.place);
+        }
         match (entry, own, guest) {
             (Entry::Setting(written), Some(own), _) => {
-                out.places.insert(own.key, written.value.place);
+                out.written.push(Written {
+                    key: own.key,
+                    name: name.place,
+                    value: Some(written.value.place),
+                });
                 if let Some(value) = language_setting(own, written, scope, reports) {
-                    out.values.insert(own.key, value);
+                    out.values.push((own.key, value));
                 }
             }
             (Entry::Nested { name, .. }, Some(own), _) => {
+                out.written.push(Written { key: own.key, name: name.place, value: None });
                 let message = format!("`{}` is a setting and no block", own.key);
                 reports
                     .error(Code::WrongType, name.place, message, "")
@@ -164,7 +192,6 @@ pub(crate) fn body(
             (Entry::Edge(_), ..) | (_, None, Guest::Unknown) => {}
             (_, None, Guest::None) => meant.extend(unknown(kind, title, name, None, reports)),
             (_, None, Guest::Item(item)) => {
-                item_keys.insert(name.text.clone());
                 let schema = Schema::new(&item.settings_schema);
                 if matches!(schema.property(&name.text), Property::Unknown) {
                     meant.extend(unknown(kind, title, name, Some(schema), reports));
@@ -182,7 +209,7 @@ pub(crate) fn body(
         let missing: Vec<&str> = Schema::new(&item.settings_schema)
             .required()
             .into_iter()
-            .filter(|key| !item_keys.contains(*key) && !meant.contains(key))
+            .filter(|key| !others.contains_key(key) && !meant.contains(key))
             .collect();
         if !missing.is_empty() {
             let message = format!("{title} lacks {}", list(&missing));
@@ -260,7 +287,10 @@ fn defaults(
     out: &mut Settings,
     reports: &mut Reports,
 ) {
-    for own in settings::of(kind).filter(|own| !out.places.contains_key(own.key)) {
+    for own in settings::of(kind) {
+        if out.place(own.key).is_some() {
+            continue;
+        }
         let value = match own.default {
             Default::Absent(_) => continue,
             Default::Required => {
@@ -285,7 +315,7 @@ fn defaults(
                 _ => continue,
             },
         };
-        out.values.insert(own.key, value);
+        out.values.push((own.key, value));
     }
 }
 

@@ -14,6 +14,7 @@ use crate::syntax::{
 };
 
 mod expression;
+mod plain;
 mod words;
 
 mod grammar {
@@ -93,10 +94,8 @@ impl<'t> Reader<'t, '_, '_> {
     fn layout(&mut self, piece: &Piece, file: &mut File) {
         if let Some(body) = &piece.body {
             self.reports.error(Code::Syntax, body.span, "`layout` is a setting and has no `{ … }`", "");
-        } else if piece.sound
-            && let Some(pair) = self.read(piece.head, Rule::assignment)
-        {
-            file.layouts.extend(self.assignment(pair));
+        } else if piece.sound {
+            file.layouts.extend(self.assignment(piece.head));
         }
     }
 
@@ -164,8 +163,11 @@ impl<'t> Reader<'t, '_, '_> {
             | BlockKind::Agent
             | BlockKind::Reward => Rule::assignment,
         };
-        let help = format!("write `{}`", kind.form());
-        let read = if piece.sound { self.read_or(rest, rule, Some(help)) } else { None };
+        if piece.sound && self.plain_head(rest, rule, &mut block).is_some() {
+            return block;
+        }
+        let help = || format!("write `{}`", kind.form());
+        let read = if piece.sound { self.read_or(rest, rule, Some(&help)) } else { None };
         let Some(pair) = read else {
             block.sound = false;
             block.body.complete = false;
@@ -182,6 +184,25 @@ impl<'t> Reader<'t, '_, '_> {
         };
         self.parts_of_head(pair, &mut block);
         block
+    }
+
+    /// A head that can be read without the grammar. None: the grammar has to look.
+    fn plain_head(&self, rest: Span, rule: Rule, block: &mut Block) -> Option<()> {
+        match rule {
+            Rule::bare_head if rest.of(self.text).is_empty() => {}
+            Rule::named_head | Rule::either_head => block.name = Some(plain::name(self.text, rest)?),
+            Rule::assignment => {
+                let (name, value) = plain::assignment(self.text, rest)?;
+                (block.name, block.value) = (Some(name), Some(value));
+            }
+            Rule::param_head => {
+                let (name, of_type, value) = plain::param(self.text, rest)?;
+                (block.name, block.value) = (Some(name), value);
+                block.more = Some(Box::new(More::Param { of_type, range: None }));
+            }
+            _ => return None,
+        }
+        Some(())
     }
 
     fn parts_of_head(&mut self, pair: Pair<'t, Rule>, block: &mut Block) {
@@ -280,8 +301,7 @@ impl<'t> Reader<'t, '_, '_> {
                 return None;
             }
             if is_setting {
-                let pair = self.read(piece.head, Rule::assignment)?;
-                let (key, value) = self.assignment(pair)?;
+                let (key, value) = self.assignment(piece.head)?;
                 return Some(Entry::Setting(Setting {
                     key,
                     value,
@@ -289,9 +309,14 @@ impl<'t> Reader<'t, '_, '_> {
                     space: self.space,
                 }));
             }
-            let pair = self.read(piece.head, Rule::named_head)?;
-            let word = pair.into_inner().find(|inner| inner.as_rule() == Rule::name)?;
-            return Some(Entry::Nested { name: self.name(&word), body: inside? });
+            let name = match plain::name(self.text, piece.head) {
+                Some(name) => name,
+                None => {
+                    let pair = self.read(piece.head, Rule::named_head)?;
+                    self.name(&pair.into_inner().find(|inner| inner.as_rule() == Rule::name)?)
+                }
+            };
+            return Some(Entry::Nested { name, body: inside? });
         }
         if !piece.sound {
             return None;
@@ -305,12 +330,19 @@ impl<'t> Reader<'t, '_, '_> {
                 .help("edges stand inside `turns { … }`");
             return None;
         }
-        let pair = self.read(piece.head, Rule::assignment)?;
-        let (key, value) = self.assignment(pair)?;
+        let (key, value) = self.assignment(piece.head)?;
         Some(Entry::Setting(Setting { key, value, body: None, space: self.space }))
     }
 
-    fn assignment(&mut self, pair: Pair<'t, Rule>) -> Option<(Name, Value)> {
+    fn assignment(&mut self, piece: Span) -> Option<(Name, Value)> {
+        if let Some(plain) = plain::assignment(self.text, piece) {
+            return Some(plain);
+        }
+        let pair = self.read(piece, Rule::assignment)?;
+        self.parts_of_assignment(pair)
+    }
+
+    fn parts_of_assignment(&mut self, pair: Pair<'t, Rule>) -> Option<(Name, Value)> {
         let (mut key, mut value) = (None, None);
         for inner in pair.into_inner() {
             match inner.as_rule() {
@@ -322,9 +354,17 @@ impl<'t> Reader<'t, '_, '_> {
         Some((key?, value?))
     }
 
-    fn edge(&mut self, head: Span) -> Option<EdgeLine> {
+    fn edge(&mut self, piece: Span) -> Option<EdgeLine> {
+        if let Some(plain) = plain::edge(self.text, piece) {
+            return Some(plain);
+        }
+        let pair = self.read(piece, Rule::edge)?;
+        self.parts_of_edge(pair)
+    }
+
+    fn parts_of_edge(&mut self, pair: Pair<'t, Rule>) -> Option<EdgeLine> {
         let mut line = EdgeLine { stops: Vec::new(), when: None };
-        for inner in self.read(head, Rule::edge)?.into_inner() {
+        for inner in pair.into_inner() {
             match inner.as_rule() {
                 Rule::stop => {
                     let span = self.span(&inner);
@@ -347,7 +387,12 @@ impl<'t> Reader<'t, '_, '_> {
         self.read_or(piece, rule, None)
     }
 
-    fn read_or(&mut self, piece: Span, rule: Rule, help: Option<String>) -> Option<Pair<'t, Rule>> {
+    fn read_or(
+        &mut self,
+        piece: Span,
+        rule: Rule,
+        help: Option<&dyn Fn() -> String>,
+    ) -> Option<Pair<'t, Rule>> {
         self.from = piece.start;
         let error = match Grammar::parse(rule, piece.of(self.text)) {
             Ok(mut pairs) => return pairs.next(),
@@ -367,8 +412,10 @@ impl<'t> Reader<'t, '_, '_> {
         } else {
             format!("expected {expected}, found `{found}`")
         };
-        let help =
-            help.or_else(|| (rule == Rule::edge && found == "=").then(|| "compare with `==`".to_owned()));
+        let help = match help {
+            Some(help) => Some(help()),
+            None => (rule == Rule::edge && found == "=").then(|| "compare with `==`".to_owned()),
+        };
         self.reports.error(Code::Syntax, place, message, format!("expected {expected}")).maybe_help(help);
         None
     }

@@ -361,7 +361,7 @@ impl Resolver<'_, '_, '_> {
                 settings: own.item,
             })
         };
-        (environment(), item.map(|item| item.facts))
+        (environment(), item.map(|item| item.facts.clone()))
     }
 
     /// Where tasks come from: a file, or else the generator.

@@ -54,6 +54,14 @@ pub(crate) fn scan(text: &str, file: Range<usize>, reports: &mut Reports) -> Vec
     scanner.run()
 }
 
+/// Whether a byte ends a run of bytes that only belong to their statement.
+fn means_something(byte: &u8) -> bool {
+    matches!(
+        byte,
+        b'\n' | b' ' | b'\t' | b'\r' | b'#' | b'"' | b';' | b'{' | b'}' | b'(' | b'[' | b')' | b']'
+    )
+}
+
 struct Scanner<'t, 'r, 'o> {
     text: &'t str,
     at: usize,
@@ -93,8 +101,11 @@ impl Scanner<'_, '_, '_> {
                 b'(' | b'[' => self.open_bracket(byte),
                 b')' | b']' => self.close_bracket(byte),
                 _ => {
-                    self.extend(self.at, self.at + 1);
-                    self.at += 1;
+                    // With all that follows it and means nothing here.
+                    let rest = bytes.get(self.at..).unwrap_or_default();
+                    let end = self.at + rest.iter().position(means_something).unwrap_or(rest.len());
+                    self.extend(self.at, end);
+                    self.at = end;
                 }
             }
         }

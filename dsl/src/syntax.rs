@@ -87,7 +87,11 @@ impl BlockKind {
     }
 
     pub(crate) fn from_keyword(word: &str) -> Option<Self> {
-        BlockKind::TOP.iter().copied().find(|kind| kind.keyword() == word)
+        // Asked at the beginning of every line: what can't be one is told by its first letter.
+        let first = *word.as_bytes().first()?;
+        let same =
+            |kind: &BlockKind| kind.keyword().as_bytes().first() == Some(&first) && kind.keyword() == word;
+        BlockKind::TOP.iter().copied().find(same)
     }
 
     /// Whether a name follows the keyword.

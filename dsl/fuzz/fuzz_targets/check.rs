@@ -13,6 +13,6 @@ fuzz_target!(|text: &str| {
     let checked = check(&source, &[], &common::Shelf);
     let failed = checked.diagnostics.iter().any(|one| one.severity == Severity::Error);
     assert_eq!(checked.workflow.is_none(), failed);
-    render::human(&checked.diagnostics, &source, false);
-    render::json(&checked.diagnostics, &source);
+    render::human(&checked.diagnostics, &checked.sources, false);
+    render::json(&checked.diagnostics, &checked.sources);
 });

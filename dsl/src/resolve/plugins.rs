@@ -1,5 +1,7 @@
 //! Plugins and the items that blocks are made from.
 
+use std::rc::Rc;
+
 use super::Resolver;
 use crate::block::{Guest, Settings, body, settings};
 use crate::catalog::{Item, ItemKind};
@@ -14,7 +16,7 @@ pub(super) struct LoadedPlugin {
     pub plugin: Option<Plugin>,
     pub name: String,
     /// None: it can't be loaded, which is reported already.
-    items: Option<Vec<Item>>,
+    items: Option<Vec<Rc<Item>>>,
     pub used: bool,
 }
 
@@ -34,9 +36,9 @@ impl Resolver<'_, '_, '_> {
         }
     }
 
-    fn items(&mut self, plugin: &Plugin, place: Place) -> Option<Vec<Item>> {
+    fn items(&mut self, plugin: &Plugin, place: Place) -> Option<Vec<Rc<Item>>> {
         match self.catalog.items(plugin) {
-            Ok(items) => Some(items),
+            Ok(items) => Some(items.into_iter().map(Rc::new).collect()),
             Err(why) => {
                 let message = format!("plugin `{}` can't be loaded: {why}", plugin.name);
                 self.reports.error(Code::PluginFailed, place, message, "");
@@ -63,7 +65,7 @@ impl Resolver<'_, '_, '_> {
     }
 
     /// The item of `agent tool = maths.tool`: the plugin's position, and the item where it is known.
-    fn item(&mut self, block: &Block, kind: ItemKind) -> (Option<(usize, String)>, Option<Item>) {
+    fn item(&mut self, block: &Block, kind: ItemKind) -> (Option<(usize, String)>, Option<Rc<Item>>) {
         let Some(Value { kind: value, place }) = &block.value else { return (None, None) };
         let (plugin, item) = match value {
             ValueKind::Path(names) if names.len() == 2 && names[0] == BUILT_IN => {
@@ -105,14 +107,14 @@ impl Resolver<'_, '_, '_> {
             }
             return (None, None);
         };
-        (Some((at, item.to_owned())), Some(found.clone()))
+        (Some((at, item.to_owned())), Some(Rc::clone(found)))
     }
 
     pub(super) fn with_item(
         &mut self,
         block: &Block,
         kind: ItemKind,
-    ) -> (Option<(usize, String)>, Option<Item>, Settings) {
+    ) -> (Option<(usize, String)>, Option<Rc<Item>>, Settings) {
         let (at, item) = self.item(block, kind);
         let guest = match &item {
             Some(item) => Guest::Item(item),
@@ -133,7 +135,7 @@ fn plugin(name: &str, path: Option<String>, own: &Settings) -> Option<Plugin> {
     })
 }
 
-fn of_kind(items: &[Item], kind: ItemKind) -> String {
+fn of_kind(items: &[Rc<Item>], kind: ItemKind) -> String {
     let names: Vec<&str> = items.iter().filter(|one| one.kind == kind).map(|one| one.name.as_str()).collect();
     if names.is_empty() { "none".to_owned() } else { crate::diagnostic::list(&names) }
 }
