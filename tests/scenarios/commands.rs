@@ -36,7 +36,16 @@ fn every_example_is_right() {
         .collect();
     assert_eq!(
         layouts,
-        ["chat L2", "code L0", "math L2", "math-l0 L0", "math-l1 L1", "math-l3 L3", "math-mixed Mixed"]
+        [
+            "chat L2",
+            "code L0",
+            "experts L2",
+            "math L2",
+            "math-l0 L0",
+            "math-l1 L1",
+            "math-l3 L3",
+            "math-mixed Mixed"
+        ]
     );
 }
 

@@ -136,12 +136,12 @@ fn daemon(folder: &Path) -> Child {
 fn root_fs() -> PathBuf {
     let archive = archive();
     if !archive.is_file() {
-        let folder = archive.with_extension("partial");
+        let folder = archive.with_extension(format!("{}.partial", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         run(Command::new("debootstrap")
             .args(["--variant=minbase", "--include=python3", "bookworm"])
             .arg(&folder));
-        let partial = archive.with_extension("partial.tar");
+        let partial = archive.with_extension(format!("{}.partial.tar", std::process::id()));
         run(Command::new("tar").arg("-C").arg(&folder).arg("-cf").arg(&partial).arg("."));
         std::fs::rename(partial, &archive).unwrap();
         std::fs::remove_dir_all(folder).unwrap();
