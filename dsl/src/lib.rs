@@ -20,6 +20,7 @@ pub mod functions;
 #[path = "../tests/common/generate.rs"]
 mod generate;
 pub mod graph;
+mod holds;
 mod layout;
 mod logic;
 pub mod names;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use crate::catalog::{Fact, FactKind};
-use crate::workflow::{Comparison, Condition};
+use crate::workflow::Condition;
 
 /// Ways to try, at most, and steps in all.
 const MOST: usize = 20_000;
@@ -171,34 +171,5 @@ fn points(numbers: &[f64], several: usize) -> Vec<Json> {
 }
 
 fn holds(condition: &Condition, way: &BTreeMap<String, Json>) -> bool {
-    value(condition, way) == Json::Bool(true)
-}
-
-fn value(condition: &Condition, way: &BTreeMap<String, Json>) -> Json {
-    match condition {
-        Condition::Literal(value) => value.clone(),
-        Condition::Not(inner) => Json::Bool(!holds(inner, way)),
-        Condition::And(left, right) => Json::Bool(holds(left, way) && holds(right, way)),
-        Condition::Or(left, right) => Json::Bool(holds(left, way) || holds(right, way)),
-        Condition::Compare(how, left, right) => {
-            Json::Bool(compare(*how, &value(left, way), &value(right, way)))
-        }
-        Condition::Fact(_) | Condition::Turn | Condition::Reward(_) => {
-            subject(condition).and_then(|name| way.get(&name).cloned()).unwrap_or(Json::Null)
-        }
-    }
-}
-
-fn compare(how: Comparison, left: &Json, right: &Json) -> bool {
-    match (how, left.as_f64(), right.as_f64()) {
-        (Comparison::Equal, Some(left), Some(right)) => left == right,
-        (Comparison::NotEqual, Some(left), Some(right)) => left != right,
-        (Comparison::Less, Some(left), Some(right)) => left < right,
-        (Comparison::LessOrEqual, Some(left), Some(right)) => left <= right,
-        (Comparison::Greater, Some(left), Some(right)) => left > right,
-        (Comparison::GreaterOrEqual, Some(left), Some(right)) => left >= right,
-        (Comparison::Equal, ..) => left == right,
-        (Comparison::NotEqual, ..) => left != right,
-        _ => false,
-    }
+    condition.holds(&|one| subject(one).and_then(|name| way.get(&name).cloned()).unwrap_or(Json::Null))
 }

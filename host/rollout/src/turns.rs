@@ -1,6 +1,6 @@
 //! The turn cursor: which node of the graph comes next.
 
-use mas_dsl::workflow::{Comparison, Condition, Edge, Node, Target, Turns};
+use mas_dsl::workflow::{Condition, Edge, Node, Target, Turns};
 use serde_json::{Map, Value};
 
 /// What `reward.*` means in a condition: the last step's scores.
@@ -86,13 +86,12 @@ struct Scope<'a> {
 
 impl Scope<'_> {
     fn holds(&self, condition: &Condition) -> bool {
-        self.value(condition) == Value::Bool(true)
+        condition.holds(&|subject| self.value(subject))
     }
 
-    /// A fact or reward that is not there yet is null, which equals nothing and holds nowhere.
-    fn value(&self, condition: &Condition) -> Value {
-        match condition {
-            Condition::Literal(value) => value.clone(),
+    /// A fact or reward that is not there yet is null.
+    fn value(&self, subject: &Condition) -> Value {
+        match subject {
             Condition::Fact(name) => self.facts.get(name).cloned().unwrap_or(Value::Null),
             Condition::Turn => self.turn.into(),
             Condition::Reward(name) => match name.as_str() {
@@ -100,36 +99,15 @@ impl Scope<'_> {
                 "success" => self.reward.success.into(),
                 agent => self.reward.agents.get(agent).cloned().unwrap_or(Value::Null),
             },
-            Condition::Not(inner) => (!self.holds(inner)).into(),
-            Condition::And(left, right) => (self.holds(left) && self.holds(right)).into(),
-            Condition::Or(left, right) => (self.holds(left) || self.holds(right)).into(),
-            Condition::Compare(how, left, right) => {
-                compare(*how, &self.value(left), &self.value(right)).into()
-            }
+            _ => Value::Null,
         }
-    }
-}
-
-fn compare(how: Comparison, left: &Value, right: &Value) -> bool {
-    use std::cmp::Ordering::{Equal, Greater, Less};
-    let order = match (left, right) {
-        (Value::Number(l), Value::Number(r)) => l.as_f64().partial_cmp(&r.as_f64()),
-        (Value::String(l), Value::String(r)) => Some(l.cmp(r)),
-        (Value::Bool(l), Value::Bool(r)) => Some(l.cmp(r)),
-        _ => None,
-    };
-    match how {
-        Comparison::Equal => order == Some(Equal),
-        Comparison::NotEqual => order != Some(Equal),
-        Comparison::Less => order == Some(Less),
-        Comparison::LessOrEqual => matches!(order, Some(Less | Equal)),
-        Comparison::Greater => order == Some(Greater),
-        Comparison::GreaterOrEqual => matches!(order, Some(Greater | Equal)),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use mas_dsl::workflow::Comparison;
+
     use super::*;
     use serde_json::json;
 
