@@ -4,33 +4,15 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod common;
+#[path = "common/files.rs"]
+mod files;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 use common::Shelf;
+use files::{folder, workflows};
 use mas_dsl::workflow::Layout;
 use mas_dsl::{Checked, Code, Source, check, render};
-
-fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
-}
-
-/// The workflow files of a folder, in order of name.
-fn workflows(folder: &Path) -> Vec<Source> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "mas"))
-        .collect();
-    files.sort();
-    let read = |path: &PathBuf| Source {
-        name: path.file_name().unwrap().to_string_lossy().into_owned(),
-        text: fs::read_to_string(path).unwrap(),
-    };
-    files.iter().map(read).collect()
-}
 
 fn snapshots() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();

@@ -3,36 +3,17 @@
 // clippy.toml excuses test functions, but not what they call.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
+#[path = "common/files.rs"]
+mod files;
 #[path = "common/generate.rs"]
 mod generate;
 #[path = "common/tokens.rs"]
 mod tokens;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use mas_dsl::{Source, format, render};
+use files::{folder, workflows};
+use mas_dsl::{format, render};
 use proptest::prelude::*;
 use tokens::essence;
-
-fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
-}
-
-/// The workflow files of a folder, in order of name.
-fn workflows(folder: &Path) -> Vec<Source> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "mas"))
-        .collect();
-    files.sort();
-    let read = |path: &PathBuf| Source {
-        name: path.file_name().unwrap().to_string_lossy().into_owned(),
-        text: fs::read_to_string(path).unwrap(),
-    };
-    files.iter().map(read).collect()
-}
 
 #[test]
 fn every_case_has_its_form() {

@@ -4,11 +4,11 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod common;
-
-use std::fs;
-use std::path::Path;
+#[path = "common/files.rs"]
+mod files;
 
 use common::Shelf;
+use files::workflows;
 use jsonschema::Validator;
 use mas_dsl::workflow::Workflow;
 use mas_dsl::{Source, check};
@@ -16,18 +16,11 @@ use serde_json::{Value, json};
 
 /// Every workflow of a folder that is right, as a run folder holds it.
 fn resolved(folder: &str) -> Vec<(String, Value)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let mut out = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "mas") {
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            let source = Source { name: name.clone(), text: fs::read_to_string(&path).unwrap() };
-            let workflow = check(&source, &[], &Shelf).workflow;
-            out.extend(workflow.map(|workflow| (name, serde_json::to_value(workflow).unwrap())));
-        }
-    }
-    out
+    let resolved = |source: Source| {
+        let workflow = check(&source, &[], &Shelf).workflow?;
+        Some((source.name, serde_json::to_value(workflow).unwrap()))
+    };
+    workflows(&files::folder(folder)).into_iter().filter_map(resolved).collect()
 }
 
 fn validator() -> Validator {

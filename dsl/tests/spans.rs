@@ -5,11 +5,11 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod common;
-
-use std::fs;
-use std::path::Path;
+#[path = "common/files.rs"]
+mod files;
 
 use common::Shelf;
+use files::{folder, workflows};
 use mas_dsl::{Checked, Source, check};
 
 /// Code, message, and the text at each place with its line.
@@ -37,16 +37,8 @@ fn found(text: &str) -> Found {
 }
 
 fn texts() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let mut out = Vec::new();
-    for name in ["mistakes", "cases"] {
-        for entry in fs::read_dir(folder.join(name)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.extension().is_some_and(|extension| extension == "mas") {
-                out.push((path.display().to_string(), fs::read_to_string(&path).unwrap()));
-            }
-        }
-    }
+    let sources = ["tests/mistakes", "tests/cases"].into_iter().flat_map(|name| workflows(&folder(name)));
+    let out: Vec<(String, String)> = sources.map(|source| (source.name, source.text)).collect();
     assert!(out.len() > 120);
     out
 }

@@ -48,6 +48,7 @@ pub(super) fn expected(rules: &[Rule], in_edge: bool) -> String {
             {
                 continue;
             }
+            Rule::path if in_edge && !value => "an agent",
             Rule::string
             | Rule::block
             | Rule::boolean
@@ -56,22 +57,11 @@ pub(super) fn expected(rules: &[Rule], in_edge: bool) -> String {
             | Rule::value
             | Rule::part
             | Rule::argument
-            | Rule::range
-                if in_edge && value =>
-            {
-                "a condition such as `env.done` or `turn < 2`"
-            }
+            | Rule::range => match in_edge && value {
+                true => "a condition such as `env.done` or `turn < 2`",
+                false => "a value such as `4`, `\"text\"` or a name",
+            },
             Rule::name if value => continue,
-            Rule::path if in_edge => "an agent",
-            Rule::string
-            | Rule::block
-            | Rule::boolean
-            | Rule::number
-            | Rule::path
-            | Rule::value
-            | Rule::part
-            | Rule::argument
-            | Rule::range => "a value such as `4`, `\"text\"` or a name",
             Rule::name => "a name",
             Rule::type_ => "a type such as `int`",
             Rule::parameter => "a parameter such as `topic: string`",

@@ -14,7 +14,6 @@ pub fn run() -> Outcome {
     let handle = runtime.handle().clone();
     let host = Host {
         catalog: Box::new(move |folder| open(folder, &handle)),
-        // Comes with the formatter.
         format: |text| mas_dsl::format(text).ok(),
     };
     match serve(std::io::stdin(), std::io::stdout().lock(), host) {
