@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 
 use crate::bindings::agent::exports::pl_host::plugin::agents;
 use crate::environment::world_of;
+use crate::error::Failed;
 use crate::plugin::{Inner, refused};
 use crate::services::Context;
 use crate::{
-    Cause, Completion, Error, Finish, ItemKind, Message, Part, Plugin, PromptRequest, Role, Stream, Tool,
+    Completion, Error, Finish, ItemKind, Message, Part, Plugin, PromptRequest, Role, Stream, Tool,
     Turn, check,
 };
 
@@ -50,8 +51,8 @@ impl Agent {
             })
             .await
             .and_then(|request| request.map_err(refused))
-            .and_then(|request| request.map(request_of).transpose().map_err(Cause::Invalid));
-        asked.map_err(|cause| self.inner().error(&self.item, "prompt", cause))
+            .and_then(|request| request.map(request_of).transpose().map_err(Failed::invalid));
+        asked.map_err(|failed| self.inner().error(&self.item, "prompt", failed))
     }
 
     /// The action (JSON) that a completion means.
@@ -69,17 +70,17 @@ impl Agent {
             .await
             .and_then(|action| action.map_err(refused))
             .and_then(|action| {
-                check::json("the action", &action).map_err(Cause::Invalid)?;
+                check::json("the action", &action).map_err(Failed::invalid)?;
                 Ok(action)
             });
-        meant.map_err(|cause| self.inner().error(&self.item, "parse", cause))
+        meant.map_err(|failed| self.inner().error(&self.item, "parse", failed))
     }
 
     async fn call<R>(
         &self,
         stream: Stream,
         work: impl AsyncFnOnce(&agents::Guest, &mut Store<Context>) -> wasmtime::Result<R>,
-    ) -> Result<R, Cause> {
+    ) -> Result<R, Failed> {
         let world = world_of(&self.inner().agents)?;
         let returned = world.pool.call(
             self.inner(),
@@ -88,7 +89,7 @@ impl Agent {
             async |store| world.ready.instantiate_async(&mut *store).await,
             async |bindings, store| work(bindings.pl_host_plugin_agents(), store).await,
         );
-        Ok(returned.await?)
+        returned.await
     }
 
     /// A stateless call draws what its arguments alone decide.

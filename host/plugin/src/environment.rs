@@ -10,6 +10,7 @@ use crate::bindings::environment::EnvironmentPre;
 use crate::bindings::environment::exports::pl_host::plugin::environments::GuestEpisode;
 use crate::bindings::{environment, types};
 use crate::plugin::{Inner, World, refused};
+use crate::error::Failed;
 use crate::services::Context;
 use crate::{Cause, Error, Fact, ItemKind, Outcome, Plugin, Services, Snapshot, Stream, Task, check};
 
@@ -67,7 +68,7 @@ impl Environment {
         ]);
         self.try_tasks(stream, split, start, count, level)
             .await
-            .map_err(|cause| self.inner().error(&self.item, "tasks", cause))
+            .map_err(|failed| self.inner().error(&self.item, "tasks", failed))
     }
 
     async fn try_tasks(
@@ -77,7 +78,7 @@ impl Environment {
         start: u64,
         count: u32,
         level: u32,
-    ) -> Result<Vec<Task>, Cause> {
+    ) -> Result<Vec<Task>, Failed> {
         let world = self.world()?;
         let made = world
             .pool
@@ -96,12 +97,12 @@ impl Environment {
             .await?;
         let tasks = made.map_err(refused)?;
         if tasks.len() != count as usize {
-            return Err(Cause::Invalid(format!("{count} tasks were asked for and {} came", tasks.len())));
+            return Err(Failed::invalid(format!("{count} tasks were asked for and {} came", tasks.len())));
         }
         tasks
             .into_iter()
             .map(|task| {
-                check::json("a task", &task.data).map_err(Cause::Invalid)?;
+                check::json("a task", &task.data).map_err(Failed::invalid)?;
                 Ok(Task { id: task.id, data: task.data })
             })
             .collect()
@@ -157,13 +158,13 @@ impl Environment {
                 Ok((bindings, handle))
             })
             .await;
-            let (bindings, handle) = made?;
+            let (bindings, handle) = made.map_err(|fault| Failed::fault(fault, &mut store))?;
             let handle = handle.map_err(refused)?;
-            Ok(Live { bindings, handle, store, _seat: seat })
+            Ok::<_, Failed>(Live { bindings, handle, store, _seat: seat })
         };
         match opened.await {
             Ok(live) => Ok(Episode { environment: self.clone(), live: Some(live), reproducible: true }),
-            Err(cause) => Err(self.inner().error(&self.item, function, cause)),
+            Err(failed) => Err(self.inner().error(&self.item, function, failed)),
         }
     }
 
@@ -223,7 +224,7 @@ impl Episode {
             .call(async |episode, handle, store| episode.call_apply(store, handle, &actions).await)
             .await
             .and_then(|outcome| outcome.map_err(refused))
-            .and_then(|outcome| self.checked_outcome(outcome).map_err(Cause::Invalid));
+            .and_then(|outcome| self.checked_outcome(outcome).map_err(Failed::invalid));
         self.named("apply", outcome)
     }
 
@@ -252,7 +253,7 @@ impl Episode {
     async fn call<R>(
         &mut self,
         work: impl AsyncFnOnce(&GuestEpisode<'_>, ResourceAny, &mut Store<Context>) -> wasmtime::Result<R>,
-    ) -> Result<R, Cause> {
+    ) -> Result<R, Failed> {
         let live = self.live.as_mut().ok_or(Cause::Lost)?;
         let (bindings, handle) = (&live.bindings, live.handle);
         let returned = pl_wasm::call(&mut live.store, async |store| {
@@ -262,8 +263,9 @@ impl Episode {
         self.reproducible &= !live.store.data().data.irreproducible;
         returned.map_err(|fault| {
             self.reproducible &= fault.reproducible();
+            let failed = Failed::fault(fault, &mut live.store);
             self.live = None;
-            Cause::Fault(fault)
+            failed
         })
     }
 
@@ -277,12 +279,12 @@ impl Episode {
         })
     }
 
-    fn named<R>(&self, function: &'static str, result: Result<R, Cause>) -> Result<R, Error> {
-        result.map_err(|cause| self.environment.inner().error(&self.environment.item, function, cause))
+    fn named<R>(&self, function: &'static str, result: Result<R, Failed>) -> Result<R, Error> {
+        result.map_err(|failed| self.environment.inner().error(&self.environment.item, function, failed))
     }
 }
 
-fn checked_json(what: &str, text: String) -> Result<String, Cause> {
-    check::json(what, &text).map_err(Cause::Invalid)?;
+fn checked_json(what: &str, text: String) -> Result<String, Failed> {
+    check::json(what, &text).map_err(Failed::invalid)?;
     Ok(text)
 }

@@ -13,6 +13,7 @@ use crate::bindings::base::BasePre;
 use crate::bindings::environment::EnvironmentPre;
 use crate::bindings::reward::RewardPre;
 use crate::bindings::{agent, base, environment, reward, types};
+use crate::error::Failed;
 use crate::pool::Pool;
 use crate::services::Context;
 use crate::{CallError, Cause, Error, Item, ItemKind, RefusalKind, Stream, item, section};
@@ -67,6 +68,9 @@ impl<P, B> World<P, B> {
         ready.ok().map(|ready| Self { ready, pool: Pool::default() })
     }
 }
+
+/// Bytes of stdout and of stderr of one call that are kept: more than a traceback, less than a dump.
+const KEPT_OUTPUT: u64 = 64 << 10;
 
 /// Kind of the note that holds a plugin's items beside its compiled code.
 const NOTE: &str = "items-0.1.json";
@@ -173,9 +177,9 @@ impl Inner {
         })
         .await;
         described
-            .map_err(Cause::Fault)
-            .and_then(|items| item::read(items).map_err(Cause::Invalid))
-            .map_err(|cause| self.error("", "describe", cause))
+            .map_err(|fault| Failed::fault(fault, &mut store))
+            .and_then(|items| item::read(items).map_err(Failed::invalid))
+            .map_err(|failed| self.error("", "describe", failed))
     }
 
     /// Every kind of item that is described has its interface.
@@ -209,16 +213,20 @@ impl Inner {
             stream,
             irreproducible: false,
         };
-        self.engine.store(context, &self.limits)
+        let mut store = self.engine.store(context, &self.limits);
+        store.data_mut().keep_output(KEPT_OUTPUT);
+        store
     }
 
-    pub(crate) fn error(&self, item: &str, function: &'static str, cause: Cause) -> Error {
+    pub(crate) fn error(&self, item: &str, function: &'static str, failed: Failed) -> Error {
         Error::Call(Box::new(CallError {
             plugin: self.name.to_string(),
             version: version(&self.component),
             item: item.to_owned(),
             function,
-            cause,
+            cause: failed.cause,
+            stack: failed.stack,
+            said: failed.said,
         }))
     }
 
@@ -259,11 +267,11 @@ fn version(component: &Component) -> String {
 }
 
 /// The contract's refusal as a cause.
-pub(crate) fn refused(error: types::Error) -> Cause {
+pub(crate) fn refused(error: types::Error) -> Failed {
     let kind = match error.kind {
         types::ErrorKind::Settings => RefusalKind::Settings,
         types::ErrorKind::Task => RefusalKind::Task,
         types::ErrorKind::Internal => RefusalKind::Internal,
     };
-    Cause::Refused { kind, message: error.message }
+    Cause::Refused { kind, message: error.message }.into()
 }

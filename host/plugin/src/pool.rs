@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pl_wasm::{Fault, Seat, Stay, Store};
+use pl_wasm::{Seat, Stay, Store};
 
 use crate::Stream;
+use crate::error::Failed;
 use crate::plugin::Inner;
 use crate::services::Context;
 
@@ -43,13 +44,14 @@ impl<B> Pool<B> {
         stream: Stream,
         make: impl AsyncFnOnce(&mut Store<Context>) -> wasmtime::Result<B>,
         work: impl AsyncFnOnce(&B, &mut Store<Context>) -> wasmtime::Result<R>,
-    ) -> Result<R, Fault> {
+    ) -> Result<R, Failed> {
         let mut instance = match self.take() {
             Some(instance) => instance,
             None => {
                 let seat = plugin.engine.seat(Stay::Call).await;
                 let mut store = plugin.store(item, None, Stream::new([0; 32]));
-                let bindings = pl_wasm::call(&mut store, make).await?;
+                let made = pl_wasm::call(&mut store, make).await;
+                let bindings = made.map_err(|fault| Failed::fault(fault, &mut store))?;
                 Instance { bindings, store, calls: 0, _seat: seat }
             }
         };
@@ -58,7 +60,8 @@ impl<B> Pool<B> {
         guest.data.item = Arc::clone(item);
         guest.data.stream = stream;
         let bindings = &instance.bindings;
-        let returned = pl_wasm::call(&mut instance.store, async |store| work(bindings, store).await).await?;
+        let returned = pl_wasm::call(&mut instance.store, async |store| work(bindings, store).await).await;
+        let returned = returned.map_err(|fault| Failed::fault(fault, &mut instance.store))?;
         self.give_back(instance, plugin.crowded());
         Ok(returned)
     }

@@ -8,7 +8,8 @@ use crate::bindings::reward::exports::pl_host::plugin::rewards;
 use crate::bindings::types;
 use crate::environment::world_of;
 use crate::plugin::{Inner, refused};
-use crate::{AgentScore, Cause, Error, ItemKind, Outcome, Plugin, Scores, Stream, Task, check};
+use crate::error::Failed;
+use crate::{AgentScore, Error, ItemKind, Outcome, Plugin, Scores, Stream, Task, check};
 
 /// A reward with its settings. Keeps nothing between calls; cheap to clone.
 #[derive(Clone)]
@@ -44,7 +45,7 @@ impl Reward {
     ) -> Result<Scores, Error> {
         self.try_score(task, actions, outcome)
             .await
-            .map_err(|cause| self.inner().error(&self.item, "score", cause))
+            .map_err(|failed| self.inner().error(&self.item, "score", failed))
     }
 
     async fn try_score(
@@ -52,7 +53,7 @@ impl Reward {
         task: &Task,
         actions: &[(String, String)],
         outcome: &Outcome,
-    ) -> Result<Scores, Cause> {
+    ) -> Result<Scores, Failed> {
         let world = world_of(&self.inner().rewards)?;
         let transition = transition(task, actions, outcome);
         let mut parts =
@@ -76,7 +77,7 @@ impl Reward {
             success: score.success,
         });
         let scores = Scores { team: scores.team, local: local.collect(), success: scores.success };
-        check::scores(scores, actions).map_err(Cause::Invalid)
+        check::scores(scores, actions).map_err(Failed::invalid)
     }
 
     fn inner(&self) -> &Inner {

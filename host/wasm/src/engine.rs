@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::component::Linker;
-use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
 use crate::cache::Cache;
 use crate::component::{Component, check_header};
@@ -38,6 +38,8 @@ pub struct EngineConfig {
     /// Bytes of a freed memory that are cleared in place instead of given back: makes small guests quick to
     /// instantiate again, and holds that much per idle slot.
     pub keep_resident: usize,
+    /// Keeps what a component says of its source, so that a fault's [`crate::Stack`] has files and lines.
+    pub source_lines: bool,
 }
 
 impl EngineConfig {
@@ -51,6 +53,7 @@ impl EngineConfig {
             table: 20_000,
             parts: 8,
             keep_resident: 256 << 10,
+            source_lines: true,
         }
     }
 
@@ -65,6 +68,7 @@ impl EngineConfig {
             table: 100_000,
             parts: 64,
             keep_resident: 0,
+            source_lines: false,
         }
     }
 
@@ -94,8 +98,11 @@ impl EngineConfig {
             .table_keep_resident(self.keep_resident.min(64 << 10))
             .async_stack_keep_resident(self.keep_resident.min(64 << 10));
 
+        let lines =
+            if self.source_lines { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable };
         let mut config = Config::new();
         config
+            .wasm_backtrace_details(lines)
             .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
             .memory_reservation(RESERVATION)
             .memory_init_cow(true)

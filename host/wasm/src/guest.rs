@@ -12,7 +12,8 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use crate::error::{Circumstances, Late, classify};
 use crate::files::Node;
 use crate::limits::Limiter;
-use crate::{Fault, Limits, Output};
+use crate::output::Captured;
+use crate::{Fault, Limits, Output, Stack};
 
 /// A store of a guest.
 pub type Store<T> = wasmtime::Store<Guest<T>>;
@@ -31,6 +32,10 @@ pub struct Guest<T> {
     deadline: Instant,
     /// Made when first asked for: most guests never do.
     wasi: Option<Box<World>>,
+    /// Bytes of stdout and of stderr that are kept for [`Guest::take_output`].
+    kept_output: u64,
+    /// Where it stood when its last call faulted.
+    stack: Stack,
     /// The root of its files; none has no file system at all.
     files: Option<Node>,
     /// What WASI's randomness draws from.
@@ -40,6 +45,9 @@ pub struct Guest<T> {
 struct World {
     context: WasiCtx,
     table: ResourceTable,
+    /// What the guest writes, unless someone else reads it.
+    stdout: Output,
+    stderr: Output,
 }
 
 impl<T: Send + 'static> Guest<T> {
@@ -53,6 +61,8 @@ impl<T: Send + 'static> Guest<T> {
             used_before: 0,
             deadline: Instant::now(),
             wasi: None,
+            kept_output: 0,
+            stack: Stack::default(),
             files: None,
             rng: ChaCha8Rng::seed_from_u64(0),
         };
@@ -69,11 +79,29 @@ impl<T: Send + 'static> Guest<T> {
         store
     }
 
-    /// Gives the guest input and output. Without it stdin is empty and output is dropped.
+    /// Gives the guest input and output. Without it stdin is empty, and output goes where [`Guest::keep_output`]
+    /// says.
     pub fn set_streams(&mut self, stdin: impl Into<bytes::Bytes>, stdout: Output, stderr: Output) {
-        let mut builder = world();
-        builder.stdin(MemoryInputPipe::new(stdin)).stdout(stdout).stderr(stderr);
-        self.wasi = Some(Box::new(World::new(builder)));
+        self.wasi = Some(Box::new(World::new(stdin.into(), stdout, stderr)));
+    }
+
+    /// Keeps the first `limit` bytes of stdout and of stderr for [`Guest::take_output`], and drops what is beyond.
+    /// To be called before the guest runs.
+    pub fn keep_output(&mut self, limit: u64) {
+        self.kept_output = limit;
+    }
+
+    /// What the guest has written to stdout and to stderr since it was last asked for.
+    pub fn take_output(&mut self) -> (Captured, Captured) {
+        match &self.wasi {
+            Some(world) => (world.stdout.take(), world.stderr.take()),
+            None => Default::default(),
+        }
+    }
+
+    /// Where the guest stood when its last call faulted.
+    pub fn take_stack(&mut self) -> Stack {
+        std::mem::take(&mut self.stack)
     }
 
     /// Gives the guest a file system in memory, of at most `limit` bytes, with these files (path and bytes). It
@@ -126,21 +154,21 @@ impl<T: Send + 'static> Guest<T> {
     }
 
     fn world(&mut self) -> &mut World {
-        self.wasi.get_or_insert_with(|| Box::new(World::new(world())))
+        let limit = self.kept_output;
+        self.wasi.get_or_insert_with(|| {
+            Box::new(World::new(bytes::Bytes::new(), Output::first(limit), Output::first(limit)))
+        })
     }
 }
 
 impl World {
-    fn new(mut builder: WasiCtxBuilder) -> Self {
-        Self { context: builder.build(), table: ResourceTable::new() }
+    /// Nothing but its streams. Clocks and randomness are replaced in the linker; the context's own are never asked.
+    fn new(stdin: bytes::Bytes, stdout: Output, stderr: Output) -> Self {
+        let mut builder = WasiCtxBuilder::new();
+        builder.allow_tcp(false).allow_udp(false);
+        builder.stdin(MemoryInputPipe::new(stdin)).stdout(stdout.clone()).stderr(stderr.clone());
+        Self { context: builder.build(), table: ResourceTable::new(), stdout, stderr }
     }
-}
-
-/// Nothing at all. Clocks and randomness are replaced in the linker; the context's own are never asked.
-fn world() -> WasiCtxBuilder {
-    let mut builder = WasiCtxBuilder::new();
-    builder.allow_tcp(false).allow_udp(false);
-    builder
 }
 
 impl<T: Send + 'static> WasiView for Guest<T> {
@@ -166,6 +194,7 @@ pub async fn call<T: Send + 'static, R>(
     let guest = store.data_mut();
     guest.used_before += guest.fuel.saturating_sub(left);
     outcome.map_err(|error| {
+        guest.stack = Stack::of(&error);
         classify(
             &error,
             &Circumstances {

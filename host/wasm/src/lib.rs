@@ -28,6 +28,7 @@ mod guest;
 mod limits;
 mod output;
 mod randomness;
+mod stack;
 
 pub use component::Component;
 pub use engine::{Engine, EngineConfig, Seat, Stay};
@@ -35,5 +36,6 @@ pub use error::{Error, Fault, HostError};
 pub use guest::{Guest, Store, call};
 pub use limits::{FUEL_PER_SECOND, Limits};
 pub use output::{Captured, Output};
+pub use stack::{Frame, Stack};
 /// What a host function returns as an error to end its guest with an exit code: [`Fault::Exit`].
 pub use wasmtime_wasi::I32Exit as Exit;
