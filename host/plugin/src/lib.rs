@@ -14,6 +14,7 @@ mod check;
 mod environment;
 mod error;
 mod item;
+pub mod journal;
 mod plugin;
 mod pool;
 mod random;
