@@ -117,7 +117,9 @@ impl<'t> Reader<'t, '_, '_> {
                 .help("settings stand inside the braces of a block; only `layout` stands alone");
             return None;
         }
-        if let Some(outer) = BlockKind::TOP.iter().find(|kind| kind.inner().is_some_and(|i| i.keyword() == word)) {
+        if let Some(outer) =
+            BlockKind::TOP.iter().find(|kind| kind.inner().is_some_and(|i| i.keyword() == word))
+        {
             let outer = outer.keyword();
             self.reports
                 .error(Code::UnknownBlock, keyword, format!("`{word}` stands outside of a {outer}"), "")

@@ -8,11 +8,12 @@ use serde_json::{Map, Value};
 use crate::bindings::agent::exports::pl_host::plugin::agents;
 use crate::environment::world_of;
 use crate::error::Failed;
+use crate::journal::Journal;
 use crate::plugin::{Inner, refused};
 use crate::services::Context;
 use crate::{
-    Completion, Error, Finish, ItemKind, Message, Part, Plugin, PromptRequest, Role, Stream, Tool,
-    Turn, check,
+    Completion, Error, Finish, ItemKind, Message, Part, Plugin, PromptRequest, Role, Stream, Tool, Turn,
+    check,
 };
 
 /// An agent with its settings. Keeps nothing between calls; cheap to clone.
@@ -21,6 +22,7 @@ pub struct Agent {
     plugin: Plugin,
     item: Arc<str>,
     settings: Arc<String>,
+    journal: Option<Journal>,
 }
 
 impl Agent {
@@ -34,7 +36,14 @@ impl Agent {
             plugin: plugin.clone(),
             item: item.into(),
             settings: Arc::new(Value::Object(settings).to_string()),
+            journal: None,
         })
+    }
+
+    /// The same, with what its calls do noted in a journal.
+    #[must_use]
+    pub fn with_journal(&self, journal: &Journal) -> Self {
+        Self { journal: Some(journal.clone()), ..self.clone() }
     }
 
     /// What to ask the model on this view (JSON); none skips the turn.
@@ -86,6 +95,7 @@ impl Agent {
             self.inner(),
             &self.item,
             stream,
+            self.journal.as_ref(),
             async |store| world.ready.instantiate_async(&mut *store).await,
             async |bindings, store| work(bindings.pl_host_plugin_agents(), store).await,
         );

@@ -9,9 +9,10 @@ use wasmtime::component::ResourceAny;
 use crate::bindings::environment::EnvironmentPre;
 use crate::bindings::environment::exports::pl_host::plugin::environments::GuestEpisode;
 use crate::bindings::{environment, types};
-use crate::plugin::{Inner, World, refused};
 use crate::error::Failed;
-use crate::services::Context;
+use crate::journal::Journal;
+use crate::plugin::{Inner, World, refused};
+use crate::services::{Context, settle};
 use crate::{Cause, Error, Fact, ItemKind, Outcome, Plugin, Services, Snapshot, Stream, Task, check};
 
 type Bindings = environment::Environment;
@@ -24,6 +25,7 @@ pub struct Environment {
     settings: Arc<String>,
     facts: Arc<[Fact]>,
     services: Services,
+    journal: Option<Journal>,
 }
 
 impl Environment {
@@ -45,7 +47,15 @@ impl Environment {
             settings: Arc::new(Value::Object(settings).to_string()),
             facts: described.facts.clone().into(),
             services,
+            journal: None,
         })
+    }
+
+    /// The same, with what its calls and those of its episodes do noted in a journal, which may also answer the
+    /// sandbox's calls with what was recorded.
+    #[must_use]
+    pub fn with_journal(&self, journal: &Journal) -> Self {
+        Self { journal: Some(journal.clone()), ..self.clone() }
     }
 
     /// The facts that every outcome has.
@@ -86,6 +96,7 @@ impl Environment {
                 self.inner(),
                 &self.item,
                 stream,
+                self.journal.as_ref(),
                 async |store| world.ready.instantiate_async(&mut *store).await,
                 async |bindings, store| {
                     let environments = bindings.pl_host_plugin_environments();
@@ -151,7 +162,7 @@ impl Environment {
             let world = self.world()?;
             let seat = self.inner().engine.seat(Stay::Long).await;
             let sandbox = Some(Arc::clone(&self.services.sandbox));
-            let mut store = self.inner().store(&self.item, sandbox, stream);
+            let mut store = self.inner().store(&self.item, sandbox, stream, self.journal.clone());
             let made = pl_wasm::call(&mut store, async |store| {
                 let bindings = world.ready.instantiate_async(&mut *store).await?;
                 let handle = make(&bindings, store).await?;
@@ -159,6 +170,7 @@ impl Environment {
             })
             .await;
             let (bindings, handle) = made.map_err(|fault| Failed::fault(fault, &mut store))?;
+            settle(&mut store);
             let handle = handle.map_err(refused)?;
             Ok::<_, Failed>(Live { bindings, handle, store, _seat: seat })
         };
@@ -260,13 +272,21 @@ impl Episode {
             work(&bindings.pl_host_plugin_environments().episode(), handle, store).await
         })
         .await;
+        let ended = match returned {
+            Ok(answer) => {
+                settle(&mut live.store);
+                Ok(answer)
+            }
+            Err(fault) => {
+                self.reproducible &= fault.reproducible();
+                Err(Failed::fault(fault, &mut live.store))
+            }
+        };
         self.reproducible &= !live.store.data().data.irreproducible;
-        returned.map_err(|fault| {
-            self.reproducible &= fault.reproducible();
-            let failed = Failed::fault(fault, &mut live.store);
+        if ended.is_err() {
             self.live = None;
-            failed
-        })
+        }
+        ended
     }
 
     fn checked_outcome(&self, outcome: types::Outcome) -> Result<Outcome, String> {

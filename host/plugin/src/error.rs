@@ -4,7 +4,7 @@ use pl_wasm::{Fault, Stack, Store};
 use thiserror::Error;
 
 use crate::ItemKind;
-use crate::services::Context;
+use crate::services::{Context, settle};
 
 /// A plugin that can't be used, or a call into one that failed.
 #[derive(Debug, Error)]
@@ -88,8 +88,8 @@ impl Failed {
 
     /// The call into `store` ended with `fault`.
     pub(crate) fn fault(fault: Fault, store: &mut Store<Context>) -> Self {
-        let guest = store.data_mut();
-        Self { cause: fault.into(), stack: guest.take_stack(), said: guest.data.last_words() }
+        let said = settle(store);
+        Self { cause: fault.into(), stack: store.data_mut().take_stack(), said }
     }
 }
 

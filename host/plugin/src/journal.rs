@@ -53,6 +53,23 @@ pub enum Event {
     },
 }
 
+/// What calls took, at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Fuel of one call.
+    pub fuel: u64,
+    /// Bytes of linear memory of the instance.
+    pub memory: u64,
+}
+
+impl Spent {
+    /// The larger of each.
+    #[must_use]
+    pub fn most(self, other: Self) -> Self {
+        Self { fuel: self.fuel.max(other.fuel), memory: self.memory.max(other.memory) }
+    }
+}
+
 /// How much a line of the log matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -126,6 +143,8 @@ struct Notes {
     kept: (usize, usize),
     /// The same of what was left out.
     cut: (u64, u64),
+    /// Of the calls since the last take.
+    spent: Spent,
     /// Verdicts to answer with, a call of the sandbox each. None: the sandbox itself answers.
     recorded: Option<VecDeque<Vec<Judged>>>,
 }
@@ -175,6 +194,16 @@ impl Journal {
         let event = Event::Sandbox { jobs: hash, verdicts: verdicts.iter().map(Judged::from).collect() };
         self.notes().events.push(Noted::Event(event));
         verdicts
+    }
+
+    pub(crate) fn spend(&self, spent: Spent) {
+        let mut notes = self.notes();
+        notes.spent = notes.spent.most(spent);
+    }
+
+    /// The most that a call took since this was last asked.
+    pub fn take_spent(&self) -> Spent {
+        std::mem::take(&mut self.notes().spent)
     }
 
     /// Everything noted since the last take, in order.

@@ -11,6 +11,7 @@
 mod agent;
 mod bindings;
 mod check;
+pub mod conformance;
 mod environment;
 mod error;
 mod item;

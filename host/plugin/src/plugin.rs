@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pl_sandbox::Sandbox;
-use pl_wasm::{Component, Engine, Guest, Limits, Stay, Store};
-use serde::{Deserialize, Serialize};
+use pl_wasm::{Component, Engine, Folders, Guest, Host, Limits, Stay, Store};
 use wasmtime::component::{HasSelf, InstancePre};
 
 use crate::bindings::agent::AgentPre;
@@ -14,12 +13,13 @@ use crate::bindings::environment::EnvironmentPre;
 use crate::bindings::reward::RewardPre;
 use crate::bindings::{agent, base, environment, reward, types};
 use crate::error::Failed;
+use crate::journal::Journal;
 use crate::pool::Pool;
 use crate::services::Context;
 use crate::{CallError, Cause, Error, Item, ItemKind, RefusalKind, Stream, item, section};
 
 /// A `plugin` block of a workflow.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct PluginSpec {
     /// Its name in the workflow.
     pub name: String,
@@ -29,13 +29,17 @@ pub struct PluginSpec {
     pub fuel: u64,
     /// Wall-clock backstop of one call.
     pub timeout: Duration,
+    /// Folders that it may read.
+    pub folders: Option<Folders>,
+    /// Hosts that it may ask over HTTP.
+    pub hosts: Arc<[Host]>,
 }
 
 impl PluginSpec {
     /// With the engine's default limits.
     pub fn new(name: impl Into<String>) -> Self {
         let Limits { memory, fuel, timeout, .. } = Limits::default();
-        Self { name: name.into(), memory, fuel, timeout }
+        Self { name: name.into(), memory, fuel, timeout, folders: None, hosts: Arc::default() }
     }
 }
 
@@ -49,6 +53,8 @@ pub(crate) struct Inner {
     pub name: Arc<str>,
     pub engine: Engine,
     pub limits: Limits,
+    folders: Option<Folders>,
+    hosts: Arc<[Host]>,
     component: Component,
     items: Vec<Item>,
     pub environments: Option<World<EnvironmentPre<Guest<Context>>, environment::Environment>>,
@@ -102,6 +108,8 @@ impl Plugin {
             name: Arc::clone(&name),
             engine: engine.clone(),
             limits,
+            folders: spec.folders,
+            hosts: spec.hosts,
             component: component.clone(),
             items: Vec::new(),
             environments: World::new(EnvironmentPre::new(ready.clone())),
@@ -138,6 +146,11 @@ impl Plugin {
         &self.inner.items
     }
 
+    /// Hash of each folder that it may read, by the folder's name.
+    pub fn folders(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.inner.folders.iter().flat_map(|folders| folders.hashes())
+    }
+
     /// BLAKE3 of the component, in hexadecimal.
     pub fn hash(&self) -> String {
         self.inner.component.hash()
@@ -170,7 +183,7 @@ impl Inner {
     async fn describe(&self, catalog: &BasePre<Guest<Context>>) -> Result<Vec<Item>, Error> {
         let item: Arc<str> = "".into();
         let _seat = self.engine.seat(Stay::Call).await;
-        let mut store = self.store(&item, None, Stream::of(&[]));
+        let mut store = self.store(&item, None, Stream::of(&[]), None);
         let described = pl_wasm::call(&mut store, async |store| {
             let instance = catalog.instantiate_async(&mut *store).await?;
             instance.pl_host_plugin_catalog().call_describe(&mut *store).await
@@ -205,6 +218,7 @@ impl Inner {
         item: &Arc<str>,
         sandbox: Option<Arc<dyn Sandbox>>,
         stream: Stream,
+        journal: Option<Journal>,
     ) -> Store<Context> {
         let context = Context {
             plugin: Arc::clone(&self.name),
@@ -212,9 +226,16 @@ impl Inner {
             sandbox,
             stream,
             irreproducible: false,
+            journal,
+            warned: String::new(),
         };
         let mut store = self.engine.store(context, &self.limits);
-        store.data_mut().keep_output(KEPT_OUTPUT);
+        let guest = store.data_mut();
+        guest.keep_output(KEPT_OUTPUT);
+        guest.admit(Arc::clone(&self.hosts));
+        if let Some(folders) = &self.folders {
+            guest.mount(folders);
+        }
         store
     }
 

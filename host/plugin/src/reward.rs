@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 use crate::bindings::reward::exports::pl_host::plugin::rewards;
 use crate::bindings::types;
 use crate::environment::world_of;
-use crate::plugin::{Inner, refused};
 use crate::error::Failed;
+use crate::journal::Journal;
+use crate::plugin::{Inner, refused};
 use crate::{AgentScore, Error, ItemKind, Outcome, Plugin, Scores, Stream, Task, check};
 
 /// A reward with its settings. Keeps nothing between calls; cheap to clone.
@@ -17,6 +18,7 @@ pub struct Reward {
     plugin: Plugin,
     item: Arc<str>,
     settings: Arc<String>,
+    journal: Option<Journal>,
 }
 
 impl Reward {
@@ -30,7 +32,14 @@ impl Reward {
             plugin: plugin.clone(),
             item: item.into(),
             settings: Arc::new(Value::Object(settings).to_string()),
+            journal: None,
         })
+    }
+
+    /// The same, with what its calls do noted in a journal.
+    #[must_use]
+    pub fn with_journal(&self, journal: &Journal) -> Self {
+        Self { journal: Some(journal.clone()), ..self.clone() }
     }
 
     /// Scores the step that `actions` (agent and JSON action each) made and `outcome` came of.
@@ -64,6 +73,7 @@ impl Reward {
             self.inner(),
             &self.item,
             stream,
+            self.journal.as_ref(),
             async |store| world.ready.instantiate_async(&mut *store).await,
             async |bindings, store| {
                 let rewards = bindings.pl_host_plugin_rewards();

@@ -218,7 +218,8 @@ impl Engine {
         }
     }
 
-    /// A linker that offers all of WASI 0.2 with nothing behind it.
+    /// A linker that offers all of WASI 0.2 with nothing behind it but what its store grants ([`Guest::mount`],
+    /// [`Guest::admit`]).
     ///
     /// # Errors
     /// [`Error::Engine`]; not seen in practice.
@@ -227,6 +228,7 @@ impl Engine {
         let mut linker = Linker::new(&self.inner);
         linker.allow_shadowing(true);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(fail)?;
+        wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker).map_err(fail)?;
         clock::link(&mut linker).map_err(fail)?;
         randomness::link(&mut linker).map_err(fail)?;
         filesystem::link(&mut linker).map_err(fail)?;

@@ -1,5 +1,6 @@
 //! What a store holds beside its user's data, and how calls are made under limits.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
@@ -8,12 +9,14 @@ use wasmtime::UpdateDeadline;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::error::{Circumstances, Late, classify};
 use crate::files::Node;
+use crate::folders::Folders;
+use crate::http::{Door, Host};
 use crate::limits::Limiter;
-use crate::output::Captured;
-use crate::{Fault, Limits, Output, Stack};
+use crate::{Captured, Fault, Limits, Output, Stack};
 
 /// A store of a guest.
 pub type Store<T> = wasmtime::Store<Guest<T>>;
@@ -29,6 +32,8 @@ pub struct Guest<T> {
     pub(crate) fuel: u64,
     /// Fuel of the calls before this one: the guest's clock goes on between calls.
     pub(crate) used_before: u64,
+    /// Fuel of the last call.
+    used_last: u64,
     deadline: Instant,
     /// Made when first asked for: most guests never do.
     wasi: Option<Box<World>>,
@@ -36,6 +41,8 @@ pub struct Guest<T> {
     kept_output: u64,
     /// Where it stood when its last call faulted.
     stack: Stack,
+    /// Whom it may ask over HTTP.
+    hosts: Arc<[Host]>,
     /// The root of its files; none has no file system at all.
     files: Option<Node>,
     /// What WASI's randomness draws from.
@@ -48,6 +55,8 @@ struct World {
     /// What the guest writes, unless someone else reads it.
     stdout: Output,
     stderr: Output,
+    http: WasiHttpCtx,
+    door: Door,
 }
 
 impl<T: Send + 'static> Guest<T> {
@@ -59,10 +68,12 @@ impl<T: Send + 'static> Guest<T> {
             returned: limits.returned,
             fuel: limits.fuel,
             used_before: 0,
+            used_last: 0,
             deadline: Instant::now(),
             wasi: None,
             kept_output: 0,
             stack: Stack::default(),
+            hosts: Arc::default(),
             files: None,
             rng: ChaCha8Rng::seed_from_u64(0),
         };
@@ -82,7 +93,7 @@ impl<T: Send + 'static> Guest<T> {
     /// Gives the guest input and output. Without it stdin is empty, and output goes where [`Guest::keep_output`]
     /// says.
     pub fn set_streams(&mut self, stdin: impl Into<bytes::Bytes>, stdout: Output, stderr: Output) {
-        self.wasi = Some(Box::new(World::new(stdin.into(), stdout, stderr)));
+        self.wasi = Some(Box::new(World::new(stdin.into(), stdout, stderr, Arc::clone(&self.hosts))));
     }
 
     /// Keeps the first `limit` bytes of stdout and of stderr for [`Guest::take_output`], and drops what is beyond.
@@ -138,6 +149,26 @@ impl<T: Send + 'static> Guest<T> {
         self.deadline += spent;
     }
 
+    /// Lets the guest read these folders, and nothing else. To be called before the guest runs.
+    pub fn mount(&mut self, folders: &Folders) {
+        self.files = Some(folders.root().clone());
+    }
+
+    /// Lets the guest ask these hosts over HTTP. To be called before the guest runs.
+    pub fn admit(&mut self, hosts: Arc<[Host]>) {
+        self.hosts = hosts;
+    }
+
+    /// Whether the guest has asked a host: what it does since then depends on the world.
+    pub fn asked(&self) -> bool {
+        self.wasi.as_ref().is_some_and(|world| world.door.passed)
+    }
+
+    /// Fuel that the last call used.
+    pub fn fuel_used(&self) -> u64 {
+        self.used_last
+    }
+
     /// Bytes of linear memory of all its instances. It never shrinks.
     pub fn memory_held(&self) -> u64 {
         self.limiter.used
@@ -154,27 +185,42 @@ impl<T: Send + 'static> Guest<T> {
     }
 
     fn world(&mut self) -> &mut World {
-        let limit = self.kept_output;
+        let (limit, hosts) = (self.kept_output, &self.hosts);
         self.wasi.get_or_insert_with(|| {
-            Box::new(World::new(bytes::Bytes::new(), Output::first(limit), Output::first(limit)))
+            let output = || Output::first(limit);
+            Box::new(World::new(bytes::Bytes::new(), output(), output(), Arc::clone(hosts)))
         })
     }
 }
 
 impl World {
     /// Nothing but its streams. Clocks and randomness are replaced in the linker; the context's own are never asked.
-    fn new(stdin: bytes::Bytes, stdout: Output, stderr: Output) -> Self {
+    fn new(stdin: bytes::Bytes, stdout: Output, stderr: Output, hosts: Arc<[Host]>) -> Self {
         let mut builder = WasiCtxBuilder::new();
         builder.allow_tcp(false).allow_udp(false);
         builder.stdin(MemoryInputPipe::new(stdin)).stdout(stdout.clone()).stderr(stderr.clone());
-        Self { context: builder.build(), table: ResourceTable::new(), stdout, stderr }
+        Self {
+            context: builder.build(),
+            table: ResourceTable::new(),
+            stdout,
+            stderr,
+            http: WasiHttpCtx::new(),
+            door: Door { hosts, passed: false },
+        }
     }
 }
 
 impl<T: Send + 'static> WasiView for Guest<T> {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let World { context, table } = self.world();
+        let World { context, table, .. } = self.world();
         WasiCtxView { ctx: context, table }
+    }
+}
+
+impl<T: Send + 'static> WasiHttpView for Guest<T> {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        let World { http, table, door, .. } = self.world();
+        WasiHttpCtxView { hooks: door, table, ctx: http }
     }
 }
 
@@ -192,7 +238,8 @@ pub async fn call<T: Send + 'static, R>(
     let outcome = work(store).await;
     let left = store.get_fuel().unwrap_or(0);
     let guest = store.data_mut();
-    guest.used_before += guest.fuel.saturating_sub(left);
+    guest.used_last = guest.fuel.saturating_sub(left);
+    guest.used_before += guest.used_last;
     outcome.map_err(|error| {
         guest.stack = Stack::of(&error);
         classify(

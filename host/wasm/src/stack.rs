@@ -42,9 +42,8 @@ impl Stack {
 
 /// The functions of one frame: several where calls were inlined.
 fn frames(info: &FrameInfo) -> Vec<Frame> {
-    let name = |mangled: Option<&str>| {
-        mangled.map_or_else(|| format!("function {}", info.func_index()), demangled)
-    };
+    let name =
+        |mangled: Option<&str>| mangled.map_or_else(|| format!("function {}", info.func_index()), demangled);
     if info.symbols().is_empty() {
         return vec![Frame { function: name(info.func_name()), place: None }];
     }
