@@ -11,7 +11,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
 use crate::error::{Circumstances, Late, classify};
 use crate::files::Node;
-use crate::limits::Limiter;
+use crate::limits::{self, Limiter, Refused};
 use crate::{Fault, Limits, Output};
 
 /// A store of a guest.
@@ -28,6 +28,10 @@ pub struct Guest<T> {
     pub(crate) fuel: u64,
     /// Fuel of the calls before this one: the guest's clock goes on between calls.
     pub(crate) used_before: u64,
+    /// Fuel to be taken when the call of the host returns that it is charged for.
+    pub(crate) owed: u64,
+    /// The host was called by the engine's look at the clock.
+    pub(crate) interrupted: bool,
     deadline: Instant,
     /// Made when first asked for: most guests never do.
     wasi: Option<Box<World>>,
@@ -51,6 +55,8 @@ impl<T: Send + 'static> Guest<T> {
             returned: limits.returned,
             fuel: limits.fuel,
             used_before: 0,
+            owed: 0,
+            interrupted: false,
             deadline: Instant::now(),
             wasi: None,
             files: None,
@@ -58,8 +64,10 @@ impl<T: Send + 'static> Guest<T> {
         };
         let mut store = Store::new(engine, guest);
         store.limiter(|guest| &mut guest.limiter);
+        store.call_hook(limits::collect);
         store.set_hostcall_fuel(usize::try_from(limits.returned).unwrap_or(usize::MAX));
-        store.epoch_deadline_callback(|context| {
+        store.epoch_deadline_callback(|mut context| {
+            context.data_mut().interrupted = true;
             if Instant::now() >= context.data().deadline {
                 return Err(Late.into());
             }
@@ -110,6 +118,12 @@ impl<T: Send + 'static> Guest<T> {
         self.deadline += spent;
     }
 
+    /// Charges the guest for what a function of the host did for it, beyond the price of any call: fuel, at
+    /// [`crate::FUEL_PER_SECOND`] per second that it takes on a modest core. A byte copied or looked at is one.
+    pub fn charge(&mut self, fuel: u64) {
+        self.owed = self.owed.saturating_add(fuel);
+    }
+
     /// Bytes of linear memory of all its instances. It never shrinks.
     pub fn memory_held(&self) -> u64 {
         self.limiter.used
@@ -117,7 +131,7 @@ impl<T: Send + 'static> Guest<T> {
 
     /// Whether a growth of memory was refused since the last call began. The guest may have coped with it.
     pub fn memory_refused(&self) -> bool {
-        self.limiter.denied
+        self.limiter.refused == Some(Refused::Memory)
     }
 
     /// The table of WASI's resources.
@@ -172,8 +186,9 @@ pub async fn call<T: Send + 'static, R>(
                 fuel: guest.fuel,
                 timeout: guest.timeout,
                 memory: guest.limiter.memory,
+                table: guest.limiter.table,
                 returned: guest.returned,
-                denied: guest.limiter.denied,
+                refused: guest.limiter.refused,
             },
         )
     })
@@ -181,7 +196,7 @@ pub async fn call<T: Send + 'static, R>(
 
 fn begin<T: Send + 'static>(store: &mut Store<T>) -> wasmtime::Result<()> {
     let guest = store.data_mut();
-    guest.limiter.denied = false;
+    guest.limiter.refused = None;
     guest.deadline = Instant::now() + guest.timeout;
     let fuel = guest.fuel;
     store.set_fuel(fuel)?;
