@@ -11,6 +11,7 @@
 mod agent;
 mod bindings;
 mod check;
+mod contract;
 mod environment;
 mod error;
 mod item;
@@ -24,6 +25,7 @@ mod snapshot;
 mod values;
 
 pub use agent::Agent;
+pub use contract::{Contract, Surface};
 pub use environment::{Environment, Episode};
 pub use error::{CallError, Cause, Error, RefusalKind};
 pub use item::{Fact, FactKind, Item, ItemKind};
