@@ -123,7 +123,7 @@ fn request_of(request: agents::Request) -> Result<PromptRequest, String> {
     }
     for tool in &request.tools {
         serde_json::from_str::<Map<String, Value>>(&tool.parameters).map_err(|error| {
-            format!("the parameters of the tool {} are not a JSON object: {error}", tool.name)
+            check::not(&format!("the parameters of the tool {}", tool.name), "a JSON object", &error)
         })?;
     }
     let messages = request.messages.into_iter().map(|message| Message {

@@ -63,6 +63,11 @@ impl Environment {
         &self.facts
     }
 
+    /// Episodes that may have an instance at a time. Others wait, or rest.
+    pub fn seats(&self) -> usize {
+        self.inner().engine.capacity(Stay::Long)
+    }
+
     /// Makes `count` tasks from index `start` on. Equal arguments give equal tasks; splits share none.
     ///
     /// # Errors
@@ -121,7 +126,8 @@ impl Environment {
 
     /// Starts an episode. Equal arguments give an equal episode.
     ///
-    /// Waits where the engine's pool is full: hold no episode that you do not step.
+    /// Waits where the engine's pool is full: hold no more episodes than [`Environment::seats`] that neither step nor
+    /// [rest](Episode::rest).
     ///
     /// # Errors
     /// [`Error::Call`]; a task that the environment can't read is a [`Cause::Refused`] about the task.
@@ -175,7 +181,9 @@ impl Environment {
             Ok::<_, Failed>(Live { bindings, handle, store, _seat: seat })
         };
         match opened.await {
-            Ok(live) => Ok(Episode { environment: self.clone(), live: Some(live), reproducible: true }),
+            Ok(live) => {
+                Ok(Episode { environment: self.clone(), live: Some(live), resting: None, reproducible: true })
+            }
             Err(failed) => Err(self.inner().error(&self.item, function, failed)),
         }
     }
@@ -200,6 +208,8 @@ pub(crate) fn world_of<T>(world: &Option<T>) -> Result<&T, Cause> {
 pub struct Episode {
     environment: Environment,
     live: Option<Live>,
+    /// In place of the instance, between [`Episode::rest`] and the next call.
+    resting: Option<Snapshot>,
     reproducible: bool,
 }
 
@@ -217,6 +227,7 @@ impl Episode {
     /// # Errors
     /// [`Error::Call`].
     pub async fn view(&mut self, agent: &str) -> Result<String, Error> {
+        self.wake().await?;
         let view = self
             .call(async |episode, handle, store| episode.call_view(store, handle, agent).await)
             .await
@@ -230,6 +241,7 @@ impl Episode {
     /// # Errors
     /// [`Error::Call`].
     pub async fn apply(&mut self, actions: Vec<(String, String)>) -> Result<Outcome, Error> {
+        self.wake().await?;
         let actions: Vec<types::AgentAction> =
             actions.into_iter().map(|(agent, action)| types::AgentAction { agent, action }).collect();
         let outcome = self
@@ -245,6 +257,9 @@ impl Episode {
     /// # Errors
     /// [`Error::Call`].
     pub async fn snapshot(&mut self) -> Result<Snapshot, Error> {
+        if let Some(snapshot) = &self.resting {
+            return Ok(snapshot.clone());
+        }
         let taken = self
             .call(async |episode, handle, store| episode.call_snapshot(store, handle).await)
             .await
@@ -254,6 +269,27 @@ impl Episode {
                 Ok(Snapshot { bytes: bytes.into(), stream })
             });
         self.named("snapshot", taken)
+    }
+
+    /// Puts the episode aside as its snapshot and gives up its instance and its seat, so that others may have them
+    /// while this one waits, for a model say. The next call restores it, and waits where the pool is full.
+    ///
+    /// # Errors
+    /// [`Error::Call`], where no snapshot can be taken.
+    pub async fn rest(&mut self) -> Result<(), Error> {
+        if self.live.is_some() {
+            self.resting = Some(self.snapshot().await?);
+            self.live = None;
+        }
+        Ok(())
+    }
+
+    /// Restores an episode that rests.
+    async fn wake(&mut self) -> Result<(), Error> {
+        if let Some(snapshot) = self.resting.take() {
+            self.live = self.environment.restore(&snapshot).await?.live;
+        }
+        Ok(())
     }
 
     /// False once a wall clock, not the code, decided something that the environment has seen.

@@ -17,16 +17,14 @@ pub enum Error {
         /// Why.
         source: pl_wasm::Error,
     },
-    /// The component loads, but does not have the contract's imports and exports.
-    #[error(
-        "plugin {plugin} ({version}) does not fit the plugin contract 0.1: {reason}; build it against `wit/v0.1`"
-    )]
+    /// The component does not have the imports and exports of a contract that this host speaks.
+    #[error("plugin {plugin} ({version}) does not fit the plugin contract: {reason}")]
     Contract {
         /// The plugin's name in the workflow.
         plugin: String,
         /// The first digits of the component's hash.
         version: String,
-        /// What does not fit.
+        /// What does not fit, and what to do.
         reason: String,
     },
     /// The plugin has no such item.

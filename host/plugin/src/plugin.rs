@@ -16,7 +16,7 @@ use crate::error::Failed;
 use crate::journal::Journal;
 use crate::pool::Pool;
 use crate::services::Context;
-use crate::{CallError, Cause, Error, Item, ItemKind, RefusalKind, Stream, item, section};
+use crate::{CallError, Cause, Contract, Error, Item, ItemKind, RefusalKind, Stream, Surface, item, section};
 
 /// A `plugin` block of a workflow.
 #[derive(Debug, Clone)]
@@ -88,12 +88,17 @@ impl Plugin {
     /// [`Error::Load`] where the bytes are no component, [`Error::Contract`] where it does not fit the contract,
     /// [`Error::Call`] where it can't describe itself.
     pub async fn load(engine: &Engine, spec: PluginSpec, bytes: &[u8]) -> Result<Self, Error> {
+        speaks(bytes).map_err(|reason| Error::Contract {
+            plugin: spec.name.clone(),
+            version: version(&blake3::hash(bytes).to_hex()),
+            reason,
+        })?;
         let component = compile(engine, &spec.name, bytes).await?;
         let name: Arc<str> = spec.name.into();
         let contract = |reason: String| Error::Contract {
             plugin: name.to_string(),
-            version: version(&component),
-            reason,
+            version: version(&component.hash()),
+            reason: format!("{reason}; build it against `wit/v{}`", Contract::NEWEST),
         };
         let limits =
             Limits { memory: spec.memory, fuel: spec.fuel, timeout: spec.timeout, ..Limits::default() };
@@ -129,9 +134,7 @@ impl Plugin {
         inner.check_worlds(&ready).map_err(&contract)?;
         if section::items(bytes).is_some_and(|copy| copy != inner.items) {
             let section = section::NAME;
-            return Err(contract(format!(
-                "its section {section} differs from what it describes: build the plugin anew"
-            )));
+            return Err(contract(format!("its section {section} differs from what it describes")));
         }
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -170,7 +173,7 @@ impl Plugin {
             };
             Error::UnknownItem {
                 plugin: self.name().to_owned(),
-                version: version(&self.inner.component),
+                version: version(&self.inner.component.hash()),
                 kind,
                 item: name.to_owned(),
                 offered,
@@ -242,7 +245,7 @@ impl Inner {
     pub(crate) fn error(&self, item: &str, function: &'static str, failed: Failed) -> Error {
         Error::Call(Box::new(CallError {
             plugin: self.name.to_string(),
-            version: version(&self.component),
+            version: version(&self.component.hash()),
             item: item.to_owned(),
             function,
             cause: failed.cause,
@@ -260,8 +263,11 @@ impl Inner {
 /// Free seats below which idle instances are given up.
 const CROWDED: usize = 32;
 
-/// Compiles on a thread that may block.
+/// Takes the component from the cache, or compiles it on a thread that may block.
 async fn compile(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Component, Error> {
+    if let Some(found) = engine.find(bytes) {
+        return Ok(found);
+    }
     let work = {
         let (engine, name, bytes) = (engine.clone(), name.to_owned(), bytes.to_vec());
         move || engine.load(&name, &bytes)
@@ -283,8 +289,23 @@ pub fn known_items(engine: &Engine, bytes: &[u8]) -> Option<Vec<Item>> {
 }
 
 /// The first digits of the component's hash, as messages name a version.
-fn version(component: &Component) -> String {
-    component.hash()[..12].to_owned()
+fn version(hash: &str) -> String {
+    hash[..12].to_owned()
+}
+
+/// That a component speaks a contract of ours and imports nothing else, as far as its names tell. What can't be read
+/// is left to the compiler, which says why.
+fn speaks(bytes: &[u8]) -> Result<(), String> {
+    let Some(surface) = Surface::read(bytes) else { return Ok(()) };
+    match surface.contract()? {
+        // The newest: nothing stands between it and the host.
+        Contract::V0_1 => {}
+    }
+    let unknown = surface.unknown_imports();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    Err(format!("nothing here offers what it imports: {}; build it without", unknown.join(", ")))
 }
 
 /// The contract's refusal as a cause.

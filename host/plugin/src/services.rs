@@ -16,6 +16,14 @@ const MOST_JOBS: usize = 256;
 /// Most characters of a log line that are kept.
 const LONGEST_LINE: usize = 4096;
 
+/// Fuel that a log line costs beside its bytes: what formatting and writing it takes. A call with the default fuel
+/// may write ten thousand lines.
+const LINE: u64 = 100_000;
+
+/// Fuel that a job for the sandbox costs: enough that a call ends which hands over jobs for ever, little enough for
+/// [`MOST_JOBS`] of them under the default fuel.
+const JOB: u64 = 3_000_000;
+
 /// What the host offers to environments. Agents and rewards get a sandbox that refuses.
 #[derive(Clone)]
 pub struct Services {
@@ -68,6 +76,7 @@ impl types::Host for Guest<Context> {}
 
 impl log::Host for Guest<Context> {
     fn write(&mut self, level: log::Level, message: String) {
+        self.charge(LINE + message.len() as u64);
         let Context { plugin, item, journal, .. } = &self.data;
         let line = shorten(&message);
         let noted = match level {
@@ -114,6 +123,7 @@ impl sandbox::Host for Guest<Context> {
             return Err(HostError(words).into());
         }
         let count = jobs.len();
+        self.charge(JOB * count as u64);
         let started = Instant::now();
         let jobs = jobs.into_iter().map(job).collect();
         let verdicts = match &self.data.journal {

@@ -15,7 +15,7 @@ use crate::error::{Circumstances, Late, classify};
 use crate::files::Node;
 use crate::folders::Folders;
 use crate::http::{Door, Host};
-use crate::limits::Limiter;
+use crate::limits::{self, Limiter, Refused};
 use crate::{Captured, Fault, Limits, Output, Stack};
 
 /// A store of a guest.
@@ -34,6 +34,10 @@ pub struct Guest<T> {
     pub(crate) used_before: u64,
     /// Fuel of the last call.
     used_last: u64,
+    /// Fuel to be taken when the call of the host returns that it is charged for.
+    pub(crate) owed: u64,
+    /// The host was called by the engine's look at the clock.
+    pub(crate) interrupted: bool,
     deadline: Instant,
     /// Made when first asked for: most guests never do.
     wasi: Option<Box<World>>,
@@ -69,6 +73,8 @@ impl<T: Send + 'static> Guest<T> {
             fuel: limits.fuel,
             used_before: 0,
             used_last: 0,
+            owed: 0,
+            interrupted: false,
             deadline: Instant::now(),
             wasi: None,
             kept_output: 0,
@@ -79,8 +85,10 @@ impl<T: Send + 'static> Guest<T> {
         };
         let mut store = Store::new(engine, guest);
         store.limiter(|guest| &mut guest.limiter);
+        store.call_hook(limits::collect);
         store.set_hostcall_fuel(usize::try_from(limits.returned).unwrap_or(usize::MAX));
-        store.epoch_deadline_callback(|context| {
+        store.epoch_deadline_callback(|mut context| {
+            context.data_mut().interrupted = true;
             if Instant::now() >= context.data().deadline {
                 return Err(Late.into());
             }
@@ -169,6 +177,12 @@ impl<T: Send + 'static> Guest<T> {
         self.used_last
     }
 
+    /// Charges the guest for what a function of the host did for it, beyond the price of any call: fuel, at
+    /// [`crate::FUEL_PER_SECOND`] per second that it takes on a modest core. A byte copied or looked at is one.
+    pub fn charge(&mut self, fuel: u64) {
+        self.owed = self.owed.saturating_add(fuel);
+    }
+
     /// Bytes of linear memory of all its instances. It never shrinks.
     pub fn memory_held(&self) -> u64 {
         self.limiter.used
@@ -176,7 +190,7 @@ impl<T: Send + 'static> Guest<T> {
 
     /// Whether a growth of memory was refused since the last call began. The guest may have coped with it.
     pub fn memory_refused(&self) -> bool {
-        self.limiter.denied
+        self.limiter.refused == Some(Refused::Memory)
     }
 
     /// The table of WASI's resources.
@@ -248,8 +262,9 @@ pub async fn call<T: Send + 'static, R>(
                 fuel: guest.fuel,
                 timeout: guest.timeout,
                 memory: guest.limiter.memory,
+                table: guest.limiter.table,
                 returned: guest.returned,
-                denied: guest.limiter.denied,
+                refused: guest.limiter.refused,
             },
         )
     })
@@ -257,7 +272,7 @@ pub async fn call<T: Send + 'static, R>(
 
 fn begin<T: Send + 'static>(store: &mut Store<T>) -> wasmtime::Result<()> {
     let guest = store.data_mut();
-    guest.limiter.denied = false;
+    guest.limiter.refused = None;
     guest.deadline = Instant::now() + guest.timeout;
     let fuel = guest.fuel;
     store.set_fuel(fuel)?;
