@@ -192,7 +192,7 @@ async fn limits_are_those_of_the_settings(engine: &Engine) {
                   {{.HostConfig.SecurityOpt}} {{.HostConfig.Privileged}} {{.HostConfig.LogConfig.Type}}";
     assert_eq!(
         engine.docker(&["inspect", "--format", format, &containers[0]]),
-        "21 500000000 none true [ALL] [no-new-privileges] false none"
+        "22 500000000 none true [ALL] [no-new-privileges] false none"
     );
     let users: Vec<String> =
         containers.iter().map(|id| engine.docker(&["inspect", "--format", "{{.Config.User}}", id])).collect();
