@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
+use crate::c::Zig;
+use crate::js::ComponentizeJs;
+use crate::python::ComponentizePy;
 use crate::rust::{Crate, Toolchain};
 use crate::{Language, Project, Result, Say, component, embedded};
 
-/// How a project is built.
+/// How a project is built. Python's and JavaScript's tools know one way, which keeps source lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     /// In a moment, with the source lines that a trap's stack names.
@@ -31,9 +34,28 @@ pub fn build(project: &Project, profile: Profile, say: Say) -> Result<Built> {
         say(&format!("writing the SDK to {}", project.sdk.display()));
         embedded::write_sdk(project.language, &project.sdk)?;
     }
+    let start = |tool: &str| say(&format!("building {} with {tool}", project.name));
     let bytes = match project.language {
-        Language::Rust => rust(project, profile)?,
-        Language::Python | Language::Js | Language::C => todo!(),
+        Language::Rust => {
+            let toolchain = Toolchain::find(&project.folder)?;
+            start(toolchain.describe());
+            rust(&toolchain, project, profile)?
+        }
+        Language::Python => {
+            let tool = ComponentizePy::find(&project.folder)?;
+            start(&tool.describe());
+            tool.build(project)?
+        }
+        Language::Js => {
+            let tool = ComponentizeJs::find(&project.folder)?;
+            start(&tool.describe());
+            tool.build(project)?
+        }
+        Language::C => {
+            let tool = Zig::find()?;
+            start(&tool.describe());
+            tool.build(project, profile)?
+        }
     };
     Ok(Built { component: project.out.clone(), bytes })
 }
@@ -45,12 +67,13 @@ pub fn build(project: &Project, profile: Profile, say: Say) -> Result<Built> {
 pub fn fetch(language: Language, say: Say) -> Result<()> {
     match language {
         Language::Rust => Toolchain::find_or_fetch(&std::env::temp_dir(), say).map(|_| ()),
-        Language::Python | Language::Js | Language::C => todo!(),
+        Language::Python => ComponentizePy::fetch(say),
+        Language::Js => ComponentizeJs::fetch(say),
+        Language::C => Zig::fetch(say),
     }
 }
 
-fn rust(project: &Project, profile: Profile) -> Result<u64> {
-    let toolchain = Toolchain::find(&project.folder)?;
+fn rust(toolchain: &Toolchain, project: &Project, profile: Profile) -> Result<u64> {
     let profile = match profile {
         Profile::Dev => "dev",
         Profile::Release => "release",

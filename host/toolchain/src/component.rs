@@ -1,8 +1,11 @@
 //! From a core module to a component.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use wasi_preview1_component_adapter_provider::{
+    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
+};
 use wit_component::ComponentEncoder;
 
 use crate::{Error, Result};
@@ -18,6 +21,8 @@ pub fn encode(module: &Path, component: &Path) -> Result<u64> {
     let encoded = ComponentEncoder::default()
         .validate(true)
         .module(&bytes)
+        // C's `printf` imports WASI's first preview; a module that does not is left as it is.
+        .and_then(|e| e.adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER))
         .and_then(|encoder| encoder.encode())
         .map_err(|e| Error::failed(format!("{} does not make a component: {e:#}", module.display())))?;
     replace(component, &encoded)?;
@@ -32,7 +37,7 @@ fn replace(component: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Gives a component that a tool wrote its place. Gives back its size in bytes.
-pub(crate) fn place(made: &Path, component: &PathBuf) -> Result<u64> {
+pub(crate) fn place(made: &Path, component: &Path) -> Result<u64> {
     let bytes = fs::read(made).map_err(Error::io("read", made))?;
     replace(component, &bytes)?;
     Ok(bytes.len() as u64)

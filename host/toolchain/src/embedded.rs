@@ -76,6 +76,7 @@ fn inherit(value: &mut Value, ours: &Value) {
         };
         let mut features = table.get("features").and_then(Value::as_array).cloned().unwrap_or_default();
         features.extend(added);
+        features.dedup();
         table.insert("features".to_owned(), Value::Array(features));
         ours = Value::Table(table);
     }

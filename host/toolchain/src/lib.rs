@@ -6,12 +6,16 @@
 //! [`fetch`] is asked for it. The same code builds this repository's own guests.
 
 mod builder;
+mod c;
 pub mod cache;
 mod component;
 mod embedded;
 mod error;
+mod fetch;
+mod js;
 mod process;
 pub mod project;
+mod python;
 pub mod rust;
 mod scaffold;
 
