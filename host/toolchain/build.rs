@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// Folders whose files go along, by the names they have inside.
-const FOLDERS: [(&str, &str); 3] = [
+const FOLDERS: [(&str, &str); 6] = [
     ("sdk/rust", "plugins/sdk/rust"),
+    ("sdk/python", "plugins/sdk/python"),
+    ("sdk/js", "plugins/sdk/js"),
+    ("sdk/c", "plugins/sdk/c"),
     ("wit", "wit/v0.1"),
     ("templates", "plugins/templates"),
 ];

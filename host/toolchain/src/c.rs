@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use wit_bindgen_core::wit_parser::Resolve;
-use wit_bindgen_core::{Files, WorldGenerator};
+use wit_bindgen_core::Files;
 
 use crate::fetch::{self, Wheel};
 use crate::process::{capture, on_path, run};

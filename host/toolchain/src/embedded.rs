@@ -74,9 +74,9 @@ fn inherit(value: &mut Value, ours: &Value) {
             Value::Table(table) => table,
             version => Table::from_iter([("version".to_owned(), version)]),
         };
-        let mut features = table.get("features").and_then(Value::as_array).cloned().unwrap_or_default();
-        features.extend(added);
-        features.dedup();
+        let has = table.get("features").and_then(Value::as_array).cloned().unwrap_or_default();
+        let mut features = has.clone();
+        features.extend(added.into_iter().filter(|feature| !has.contains(feature)));
         table.insert("features".to_owned(), Value::Array(features));
         ours = Value::Table(table);
     }
