@@ -1,0 +1,11 @@
+import { writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+const [tools, project, wit, world, out] = process.argv.slice(2);
+const require = createRequire(`${tools}/package.json`);
+const { build } = require("esbuild");
+const { componentize } = await import(pathToFileURL(`${tools}/node_modules/@bytecodealliance/componentize-js/src/componentize.js`));
+const bundle = `${project}/target/build/bundle.js`;
+await build({ entryPoints: [`${project}/target/build/pl_app.js`], outfile: bundle, bundle: true, format: "esm", platform: "neutral", target: "es2022", conditions: ["pl-host"], external: ["pl-host:*"], logLevel: "error" });
+const { component } = await componentize({ sourcePath: bundle, witPath: wit, worldName: world, disableFeatures: ["stdio", "random", "clocks", "http", "fetch-event"] });
+await writeFile(out, component);
