@@ -90,19 +90,20 @@ impl Zig {
         let folders = [&project.sdk, &yyjson, &bindings];
         let what = format!("{} does not compile; the compiler's messages are above", project.source.display());
         let mut link = self.compiler("cc", project, profile, &folders);
-        link.arg("-std=c11");
-        let extension = project.source.extension().unwrap_or_default();
-        if extension == "c" {
-            link.arg(&project.source);
-        } else {
-            let object = scratch.join("main.o");
+        link.args(["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-mexec-model=reactor"]);
+        let (c, cpp) = sources(&project.source)?;
+        link.args(c);
+        for file in &cpp {
+            let object = scratch.join(file.file_name().unwrap_or_default()).with_extension("o");
             let mut command = self.compiler("c++", project, profile, &folders);
             command.args(["-std=c++20", "-fno-exceptions", "-Wall", "-Wextra", "-Wno-unused-parameter", "-c"]);
-            run(command.arg(&project.source).arg("-o").arg(&object), &what)?;
-            link.arg(object).arg("-lc++");
+            run(command.arg(file).arg("-o").arg(&object), &what)?;
+            link.arg(object);
+        }
+        if !cpp.is_empty() {
+            link.arg("-lc++");
         }
         let module = scratch.join("module.wasm");
-        link.args(["-mexec-model=reactor", "-Wall", "-Wextra", "-Wno-unused-parameter"]);
         link.args(sdk_sources(&project.sdk, project.world)?).arg(yyjson.join("yyjson.c"));
         link.arg(bindings.join("pl_world.c")).arg(bindings.join("pl_world_component_type.o"));
         run(link.arg("-o").arg(&module), &what)?;
@@ -179,21 +180,57 @@ fn write_bindings(wit: &Path, world: World, folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The author's files: all C and all C++ files beside the main one.
+fn sources(main: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    let files = beside(main.parent().unwrap_or(main))?;
+    let of = |extensions: &[&str]| {
+        let files = files.iter().filter(|file| extensions.iter().any(|own| file.extension().is_some_and(|e| e == *own)));
+        files.cloned().collect()
+    };
+    Ok((of(&["c"]), of(&["cpp", "cc", "cxx"])))
+}
+
 /// The SDK's files that a world needs.
 fn sdk_sources(sdk: &Path, world: World) -> Result<Vec<PathBuf>> {
-    let mut sources = Vec::new();
-    for entry in fs::read_dir(sdk).map_err(Error::io("read", sdk))? {
-        let path = entry.map_err(Error::io("read", sdk))?.path();
-        let part = PARTS.iter().find(|(name, _)| path.ends_with(name)).map(|(_, own)| *own);
-        let needed = match part {
-            None => true,
-            Some(own) => own.is_some_and(|own| world == World::Domain || world == own),
-        };
-        if needed && path.extension().is_some_and(|extension| extension == "c") {
-            sources.push(path);
+    let needed = |file: &PathBuf| match PARTS.iter().find(|(name, _)| file.ends_with(name)) {
+        None => true,
+        Some((_, own)) => own.is_some_and(|own| world == World::Domain || world == own),
+    };
+    let files = beside(sdk)?.into_iter().filter(|file| file.extension().is_some_and(|e| e == "c"));
+    Ok(files.filter(needed).collect())
+}
+
+/// A folder's files in the order of their names: equal sources make equal components.
+fn beside(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).map_err(Error::io("read", folder))?;
+    let mut files =
+        entries.map(|entry| Ok(entry.map_err(Error::io("read", folder))?.path())).collect::<Result<Vec<_>>>()?;
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_sources_beside_the_main_one_are_the_plugin() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.c", "a.c", "a.h", "c.cpp", "notes.txt"] {
+            fs::write(folder.path().join(name), "").unwrap();
         }
+        let (c, cpp) = sources(&folder.path().join("b.c")).unwrap();
+        assert_eq!(c, [folder.path().join("a.c"), folder.path().join("b.c")]);
+        assert_eq!(cpp, [folder.path().join("c.cpp")]);
     }
-    // A folder lists its files in any order; equal sources make equal components.
-    sources.sort();
-    Ok(sources)
+
+    #[test]
+    fn an_agent_is_compiled_without_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["pl_agents.c", "pl_json.c", "pl_rewards.c", "pl_sdk.h", "pl_testing.c"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let names = ["pl_agents.c", "pl_json.c"].map(|name| folder.path().join(name));
+        assert_eq!(sdk_sources(folder.path(), World::Agent).unwrap(), names);
+    }
 }

@@ -81,7 +81,7 @@ impl ComponentizeJs {
             embedded::write(&partial.join("package.json"), PACKAGE)?;
             embedded::write(&partial.join("package-lock.json"), LOCK)?;
             let mut command = Command::new(node);
-            command.arg(npm).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(partial);
+            command.arg(npm).args(["install", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(partial);
             run(&mut command, "npm could not fetch them; is its registry reachable?")
         })
     }
