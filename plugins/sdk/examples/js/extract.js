@@ -10,6 +10,13 @@ const LONGEST_TEXT = 1 << 16;
 // White space as Unicode has it (JavaScript's own lacks U+0085 and has U+FEFF).
 const SPACES = "\\t-\\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 
+// Letters of the scripts that models write in, and signs that are numbers. (The engine of a component has no Unicode tables,
+// so that `\p{Alphabetic}` is an error there.)
+const LETTERS =
+  "A-Za-z\\xaa\\xb5\\xba\\xc0-\\xd6\\xd8-\\xf6\\xf8-\\u02c1\\u0370-\\u037d\\u037f-\\u0386\\u0388-\\u1fff" +
+  "\\u3041-\\u3096\\u30a1-\\u30fa\\u3400-\\u9fff\\uac00-\\ud7a3";
+const NUMERALS = "0-9\\xb2\\xb3\\xb9\\xbc-\\xbe\\u2070-\\u2089\\u2150-\\u2189";
+
 // Announcements, in lower case. The last one in the text counts.
 const ANNOUNCEMENTS = [
   "final answer is",
@@ -90,7 +97,7 @@ function braced(text, from) {
 /** Whether the text between two boxes makes one answer of them. */
 function joins(between) {
   if (new TextEncoder().encode(between).length > 60 || between.includes("\n\n")) return false;
-  const words = between.match(/\p{Alphabetic}+/gu) ?? [];
+  const words = between.match(new RegExp(`[${LETTERS}]+`, "g")) ?? [];
   return words.length === 0 || words.includes("and") || words.includes("or");
 }
 
@@ -129,8 +136,8 @@ function stated(text) {
 /** Whether the text begins as a sentence does: letters side by side would read as a product. */
 function opensWithWords(text) {
   for (const word of wordsOf(text)) {
-    if (!/^\p{Alphabetic}+$/u.test(word)) return false;
-    if ([...word].length > 1) return text.includes(" ");
+    if (!new RegExp(`^[${LETTERS}]+$`).test(word)) return false;
+    if (word.length > 1) return text.includes(" ");
   }
   return false;
 }
@@ -173,9 +180,9 @@ function lastNumber(text) {
   for (const found of text.matchAll(/(?:[0-9]|\.(?=[0-9]))(?:[0-9]|[,./](?=[0-9]))*/g)) {
     const start = found.index;
     const end = start + found[0].length;
-    const front = text.slice(Math.max(start - 4, 0), start);
-    if (/[\p{Alphabetic}\p{N}_]$/u.test(front)) continue;
-    const signed = front.endsWith("-") && !/[\p{Alphabetic}\p{N})}]-$/u.test(front);
+    const front = text.slice(Math.max(start - 2, 0), start);
+    if (new RegExp(`[${LETTERS}${NUMERALS}_]$`).test(front)) continue;
+    const signed = front.endsWith("-") && !new RegExp(`[${LETTERS}${NUMERALS})}]-$`).test(front);
     last = { start: start - (signed ? 1 : 0), end: end + (text[end] === "%" ? 1 : 0) };
   }
   return last;
@@ -195,7 +202,7 @@ const PIECES = new RegExp(
     String.raw`(?<text>\\(?:text|mathrm|mbox)\{[^{}]*\})`,
     String.raw`(?<join>\\(?:cdot|times|div|pm|leq?|geq?|neq?|approx)(?![a-zA-Z]))`,
     String.raw`(?<value>\\[a-zA-Z]+)`,
-    String.raw`(?<word>\p{Alphabetic}+)`,
+    `(?<word>[${LETTERS}]+)`,
     String.raw`(?<open>\\?[({\[])`,
     String.raw`(?<close>\\?[)}\]])`,
     String.raw`(?<sign>[-+−±])`,
@@ -203,7 +210,7 @@ const PIECES = new RegExp(
     String.raw`(?<comma>[,;:])`,
     String.raw`(?<after>[%!|])`,
   ].join("|"),
-  "uy",
+  "y",
 );
 
 /** Whether the text is nothing but an answer: values, joined by signs, in brackets that match, with a unit behind. */
@@ -246,8 +253,7 @@ function readsAsAnswer(text) {
 
 /** Whether letters are a unit or a word: long ones are, two or three are behind a value, else they are a product. */
 function isUnit(word, behind) {
-  const length = [...word].length;
-  return length > 3 || (length > 1 && behind);
+  return word.length > 3 || (word.length > 1 && behind);
 }
 
 function first(ways, find) {
