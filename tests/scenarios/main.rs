@@ -11,5 +11,6 @@ mod determinism;
 mod device;
 mod foresight;
 mod kill;
+mod languages;
 mod smollm;
 mod support;

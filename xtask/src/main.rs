@@ -14,7 +14,6 @@
 //! ```
 
 mod bench;
-mod cache;
 mod cuda;
 mod fetch;
 mod guests;

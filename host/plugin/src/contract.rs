@@ -42,8 +42,15 @@ impl fmt::Display for Contract {
 const PACKAGE: &str = "pl-host:plugin/";
 
 /// The interfaces of WASI 0.2 that every component is offered, by package.
-const WASI: [&str; 7] =
-    ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:http/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+const WASI: [&str; 7] = [
+    "wasi:cli/",
+    "wasi:clocks/",
+    "wasi:filesystem/",
+    "wasi:http/",
+    "wasi:io/",
+    "wasi:random/",
+    "wasi:sockets/",
+];
 
 /// What stands on a component's outside.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -3,13 +3,14 @@
 //! Debian 12 keeps a recent rustc (`rustc-web`) with the standard library's sources (`rust-web-src`, its
 //! dependencies vendored) for building browsers. cargo's `-Zbuild-std` compiles the library for the guests'
 //! target from them; the linker is the rust-lld that rustup's own toolchain carries. Where the packages are not
-//! installed they are fetched and unpacked into the cache, which needs apt's lists but no root.
+//! installed they can be fetched and unpacked into the cache, which needs apt's lists but no root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{capture, failed};
+use crate::process::capture;
+use crate::{Error, Result, Say, cache};
 
 /// The compiler, its library, the host's standard library (for procedural macros) and the sources.
 const PACKAGES: [&str; 4] = ["rustc-web", "libstd-rust-web-dev", "rust-web-src", "libstd-rust-web"];
@@ -18,6 +19,7 @@ const PACKAGES: [&str; 4] = ["rustc-web", "libstd-rust-web-dev", "rust-web-src",
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 /// A Debian compiler with the sources of its standard library.
+#[derive(Debug)]
 pub struct WebToolchain {
     rustc: PathBuf,
     linker: PathBuf,
@@ -26,21 +28,24 @@ pub struct WebToolchain {
 }
 
 impl WebToolchain {
-    /// Finds the toolchain on the system or in the cache, or fetches it into the cache.
+    /// The toolchain on the system or in the cache, if there is one.
     ///
     /// `rustup_library` is `lib/rustlib` of the active rustup toolchain.
-    pub fn find(rustup_library: &Path) -> Result<Self, String> {
-        let linker = find_linker(rustup_library)?;
-        if let Some(found) = Self::under(Path::new("/"), &linker) {
-            return Ok(found);
-        }
-        let unpacked = cache_folder()?.join("guest-toolchain");
-        if let Some(found) = Self::under(&unpacked, &linker) {
-            return Ok(found);
-        }
-        fetch(&unpacked)?;
-        Self::under(&unpacked, &linker)
-            .ok_or_else(|| format!("what was unpacked into {} does not start", unpacked.display()))
+    pub(super) fn find(rustup_library: &Path) -> Result<Option<Self>> {
+        let Some(linker) = find_linker(rustup_library) else { return Ok(None) };
+        let unpacked = unpacked()?;
+        Ok(Self::under(Path::new("/"), &linker).or_else(|| Self::under(&unpacked, &linker)))
+    }
+
+    /// Fetches the toolchain into the cache.
+    pub(super) fn fetch(rustup_library: &Path, say: Say) -> Result<Self> {
+        let linker = find_linker(rustup_library)
+            .ok_or_else(|| Error::failed(format!("no rust-lld below {}", rustup_library.display())))?;
+        let unpacked = unpacked()?;
+        cache::folder(&unpacked, |partial| fetch(partial, say))?;
+        Self::under(&unpacked, &linker).ok_or_else(|| {
+            Error::failed(format!("what was unpacked into {} does not start", unpacked.display()))
+        })
     }
 
     /// The toolchain below `root`, if it is there, has its sources, and starts.
@@ -58,7 +63,7 @@ impl WebToolchain {
     }
 
     /// Makes `cargo` build for `target` with this toolchain.
-    pub fn configure(&self, cargo: &mut Command, target: &str) {
+    pub(super) fn configure(&self, cargo: &mut Command, target: &str) {
         self.expose_libraries(cargo);
         let linker = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
         cargo.env("RUSTC", &self.rustc).env(linker, &self.linker);
@@ -77,60 +82,41 @@ impl WebToolchain {
 }
 
 /// rust-lld stands in the folder of the host's triple.
-fn find_linker(rustup_library: &Path) -> Result<PathBuf, String> {
-    let triples = fs::read_dir(rustup_library).map_err(|e| failed("read", rustup_library, &e))?;
+fn find_linker(rustup_library: &Path) -> Option<PathBuf> {
+    let triples = fs::read_dir(rustup_library).ok()?;
     triples
-        .filter_map(Result::ok)
+        .filter_map(|entry| entry.ok())
         .map(|triple| triple.path().join("bin/rust-lld"))
         .find(|path| path.is_file())
-        .ok_or_else(|| format!("no rust-lld below {}", rustup_library.display()))
 }
 
-/// `PL_HOST_CACHE`, else the user's cache folder.
-fn cache_folder() -> Result<PathBuf, String> {
-    let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    var("PL_HOST_CACHE")
-        .or_else(|| var("XDG_CACHE_HOME").map(|cache| cache.join("pl-host")))
-        .or_else(|| var("HOME").map(|home| home.join(".cache/pl-host")))
-        .ok_or_else(|| "neither PL_HOST_CACHE nor HOME is set, so there is no cache folder".to_owned())
+fn unpacked() -> Result<PathBuf> {
+    Ok(cache::root()?.join("guest-toolchain"))
 }
 
 /// Downloads the packages and what they need beyond a bare system, and unpacks them to `folder`.
-fn fetch(folder: &Path) -> Result<(), String> {
+fn fetch(folder: &Path, say: Say) -> Result<()> {
     let packages = missing_packages()?;
-    eprintln!(
-        "guests: fetching {} packages (about 140 MB) from Debian: {}",
-        packages.len(),
-        packages.join(" ")
-    );
-    // Unpacked aside and renamed, so that a broken-off download is never taken for a toolchain.
-    let aside = folder.with_extension("part");
-    if aside.exists() {
-        fs::remove_dir_all(&aside).map_err(|e| failed("remove", &aside, &e))?;
-    }
-    let archives = aside.join("archives");
-    fs::create_dir_all(&archives).map_err(|e| failed("create", &archives, &e))?;
+    say(&format!("fetching {} packages (about 140 MB) from Debian: {}", packages.len(), packages.join(" ")));
+    let archives = folder.join("archives");
+    fs::create_dir_all(&archives).map_err(Error::io("create", &archives))?;
     capture(Command::new("apt-get").arg("download").args(&packages).current_dir(&archives))
-        .map_err(|e| format!("apt-get download failed: {e}"))?;
-    eprintln!("guests: unpacking to {}", folder.display());
-    for entry in fs::read_dir(&archives).map_err(|e| failed("read", &archives, &e))? {
-        let archive = entry.map_err(|e| failed("read", &archives, &e))?.path();
-        capture(Command::new("dpkg").arg("-x").arg(&archive).arg(&aside))
-            .map_err(|e| format!("cannot unpack {}: {e}", archive.display()))?;
+        .map_err(|e| Error::failed(format!("apt-get download failed: {e}")))?;
+    for entry in fs::read_dir(&archives).map_err(Error::io("read", &archives))? {
+        let archive = entry.map_err(Error::io("read", &archives))?.path();
+        capture(Command::new("dpkg").arg("-x").arg(&archive).arg(folder))
+            .map_err(|e| Error::failed(format!("cannot unpack {}: {e}", archive.display())))?;
     }
-    fs::remove_dir_all(&archives).map_err(|e| failed("remove", &archives, &e))?;
-    if folder.exists() {
-        fs::remove_dir_all(folder).map_err(|e| failed("remove", folder, &e))?;
-    }
-    fs::rename(&aside, folder).map_err(|e| failed("write", folder, &e))
+    fs::remove_dir_all(&archives).map_err(Error::io("remove", &archives))
 }
 
 /// The toolchain's packages, and of the libraries that they need those that the system lacks.
-fn missing_packages() -> Result<Vec<String>, String> {
+fn missing_packages() -> Result<Vec<String>> {
     let mut query = Command::new("apt-cache");
     query.args(["depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks"]);
     query.args(["--no-replaces", "--no-enhances"]).args(&PACKAGES[..3]);
-    let closure = capture(&mut query).map_err(|e| format!("apt-cache knows no rustc-web ({e})"))?;
+    let closure =
+        capture(&mut query).map_err(|e| Error::failed(format!("apt-cache knows no rustc-web ({e})")))?;
     let names = closure.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
     let mut wanted: Vec<String> = names
         .filter(|name| {
@@ -145,7 +131,7 @@ fn missing_packages() -> Result<Vec<String>, String> {
     if wanted.iter().any(|name| name == "rustc-web") {
         Ok(wanted)
     } else {
-        Err("apt-cache lists no package rustc-web (refresh its lists with `apt-get update`)".to_owned())
+        Err(Error::failed("apt-cache lists no package rustc-web (refresh its lists with `apt-get update`)"))
     }
 }
 
