@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use common::{component, engine, services};
 use pl_plugin::{
-    Agent, Completion, Contract, Environment, Error, Finish, Plugin, PluginSpec, Reward, Stream, Surface,
-    Turn,
+    Agent, Completion, Contract, Environment, Error, Finish, Outcome, Part, Plugin, PluginSpec, Reward,
+    Stream, Surface, Turn,
 };
 use serde_json::Map;
 
