@@ -92,7 +92,9 @@ async fn a_snapshot_goes_on_in_any_language() {
         for to in &guests {
             for (at, step) in Trace::of(from, seed).await.steps.iter().enumerate() {
                 let rest = Trace::from(to, &step.snapshot, at + 1).await;
-                expected.behind(at).assert_equal(&rest, &format!("{} after step {at} of {}", to.language, from.language));
+                expected
+                    .behind(at)
+                    .assert_equal(&rest, &format!("{} after step {at} of {}", to.language, from.language));
             }
         }
     }
@@ -145,7 +147,8 @@ fn a_workflow_mixes_all_four() {
     std::fs::write(&file, mixed.replace("../../data/tiny", model.to_str().unwrap())).unwrap();
     std::fs::copy(scenario("languages/tasks.jsonl"), folder.path().join("tasks.jsonl")).unwrap();
     succeed(crate::support::pl_host().arg("check").arg(&file));
-    let played = succeed(crate::support::pl_host().arg("play").arg(&file).args(["--device", "cpu", "--seed", "3"]));
+    let played =
+        succeed(crate::support::pl_host().arg("play").arg(&file).args(["--device", "cpu", "--seed", "3"]));
     let said = stdout(&played);
     for agent in ["first", "second", "third", "fourth"] {
         assert!(said.contains(agent), "{agent} did not act:\n{said}");

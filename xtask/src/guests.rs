@@ -16,11 +16,12 @@ struct Guest {
     component: &'static str,
 }
 
-const GUESTS: [Guest; 4] = [
+const GUESTS: [Guest; 5] = [
     Guest { package: "maths", component: "math.wasm" },
     Guest { package: "code", component: "code.wasm" },
     Guest { package: "std-chat", component: "std_chat.wasm" },
     Guest { package: "letters", component: "letters.wasm" },
+    Guest { package: "visitor", component: "visitor.wasm" },
 ];
 
 /// Builds all guests into `out_dir`, unless they are there and nothing they are made of
@@ -40,8 +41,12 @@ pub fn build(workspace_root: &Path, out_dir: &Path) -> Result<(), String> {
     let target_dir = workspace_root.join("target/guests");
     for Guest { package, component } in &GUESTS {
         eprintln!("guests: compiling {package} ({})", toolchain.describe());
-        let what =
-            Crate { folder: workspace_root, package: Some(package), profile: "guest", target_dir: &target_dir };
+        let what = Crate {
+            folder: workspace_root,
+            package: Some(package),
+            profile: "guest",
+            target_dir: &target_dir,
+        };
         let module = toolchain.compile(&what)?;
         let component = out_dir.join(component);
         let size = pl_toolchain::encode(&module, &component)?;
@@ -60,8 +65,15 @@ pub fn shipped(out_dir: &Path) -> impl Iterator<Item = PathBuf> {
 fn source_hash(root: &Path) -> Result<String, String> {
     let mut files = vec![root.join("Cargo.toml"), root.join("Cargo.lock")];
     collect(&root.join("wit"), &mut files)?;
-    for plugin in ["plugins/sdk/rust", "plugins/math", "plugins/code", "plugins/chat", "tests/guests/letters"]
-    {
+    const SOURCES: [&str; 6] = [
+        "plugins/sdk/rust",
+        "plugins/math",
+        "plugins/code",
+        "plugins/chat",
+        "tests/guests/letters",
+        "tests/guests/visitor",
+    ];
+    for plugin in SOURCES {
         files.push(root.join(plugin).join("Cargo.toml"));
         collect(&root.join(plugin).join("src"), &mut files)?;
     }

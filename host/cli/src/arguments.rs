@@ -255,6 +255,46 @@ pub struct Grade {
 pub enum Plugin {
     /// Say what plugins offer: items, settings, facts
     Describe(PluginDescribe),
+    /// Say what a component is: contract, imports, exports, what it would be allowed
+    Inspect(PluginInspect),
+    /// Try what the contract promises: no memory, equal futures, an honest schema
+    Test(PluginTest),
+}
+
+#[derive(Args)]
+pub struct PluginInspect {
+    /// The component (.wasm)
+    pub file: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct PluginTest {
+    /// The component (.wasm)
+    pub file: PathBuf,
+    /// Another component whose items stand in: an environment for agents, agents for an environment
+    #[arg(long, value_name = "FILE")]
+    pub beside: Vec<PathBuf>,
+    /// Settings of items, as JSON: {"ITEM": {"KEY": VALUE}}
+    #[arg(long, value_name = "JSON")]
+    pub settings: Option<String>,
+    /// Tasks for environments, one JSON record per line
+    #[arg(long, value_name = "FILE")]
+    pub tasks: Option<PathBuf>,
+    /// Views for agents, one JSON document per line
+    #[arg(long, value_name = "FILE")]
+    pub views: Option<PathBuf>,
+    /// Actions for environments, one JSON document per line
+    #[arg(long, value_name = "FILE")]
+    pub actions: Option<PathBuf>,
+    /// Difficulty of generated tasks
+    #[arg(long, default_value_t = 1)]
+    pub level: u32,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

@@ -1,57 +1,8 @@
-//! The contract's bindings, generated from `wit/v0.1`.
+//! The contract's bindings: a module per version that this host speaks ([`crate::Contract`]).
 //!
-//! One module per world, since a plugin exports one or more of them; what they import is generated once.
+//! What the rest of the crate calls is the newest. A version that is no longer the newest keeps its module, which then
+//! only turns its calls into the newest's.
 
-#![allow(missing_docs, reason = "generated; documented in the WIT files")]
+mod v0_1;
 
-/// The services that every plugin may import, and `catalog`, which every plugin exports.
-pub mod base {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1",
-        inline: "
-            package pl-host:base;
-            world base {
-                include pl-host:plugin/services@0.1.0;
-                import pl-host:plugin/types@0.1.0;
-                export pl-host:plugin/catalog@0.1.0;
-            }
-        ",
-        world: "pl-host:base/base",
-        imports: {
-            "pl-host:plugin/sandbox.execute": async | trappable,
-        },
-        exports: { default: async },
-    });
-}
-
-/// Plugins with environments.
-pub mod environment {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1",
-        world: "pl-host:plugin/environment",
-        with: { "pl-host:plugin": crate::bindings::base::pl_host::plugin },
-        exports: { default: async },
-    });
-}
-
-/// Plugins with agents.
-pub mod agent {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1",
-        world: "pl-host:plugin/agent",
-        with: { "pl-host:plugin": crate::bindings::base::pl_host::plugin },
-        exports: { default: async },
-    });
-}
-
-/// Plugins with rewards.
-pub mod reward {
-    wasmtime::component::bindgen!({
-        path: "../../wit/v0.1",
-        world: "pl-host:plugin/reward",
-        with: { "pl-host:plugin": crate::bindings::base::pl_host::plugin },
-        exports: { default: async },
-    });
-}
-
-pub use base::pl_host::plugin::{log, random, retrieval, sandbox, types};
+pub use v0_1::{agent, base, environment, log, random, retrieval, reward, sandbox, types};

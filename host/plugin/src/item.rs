@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bindings::base::exports::pl_host::plugin::catalog;
+use crate::check;
 
 /// What an item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -97,7 +98,7 @@ fn item(described: catalog::Item) -> Result<Item, String> {
         return Err(format!("{name:?} can't name an item: use letters, digits and _"));
     }
     let settings_schema: Value = serde_json::from_str(&described.settings_schema)
-        .map_err(|error| format!("the settings schema of {name} is not JSON: {error}"))?;
+        .map_err(|error| check::not(&format!("the settings schema of {name}"), "JSON", &error))?;
     if !settings_schema.is_object() {
         return Err(format!("the settings schema of {name} is not a JSON object"));
     }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pl_sandbox::Sandbox;
-use pl_wasm::{Component, Engine, Guest, Limits, Stay, Store};
-use serde::{Deserialize, Serialize};
+use pl_wasm::{Component, Engine, Folders, Guest, Host, Limits, Stay, Store};
 use wasmtime::component::{HasSelf, InstancePre};
 
 use crate::bindings::agent::AgentPre;
@@ -13,12 +12,14 @@ use crate::bindings::base::BasePre;
 use crate::bindings::environment::EnvironmentPre;
 use crate::bindings::reward::RewardPre;
 use crate::bindings::{agent, base, environment, reward, types};
+use crate::error::Failed;
+use crate::journal::Journal;
 use crate::pool::Pool;
 use crate::services::Context;
-use crate::{CallError, Cause, Error, Item, ItemKind, RefusalKind, Stream, item, section};
+use crate::{CallError, Cause, Contract, Error, Item, ItemKind, RefusalKind, Stream, Surface, item, section};
 
 /// A `plugin` block of a workflow.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct PluginSpec {
     /// Its name in the workflow.
     pub name: String,
@@ -28,13 +29,17 @@ pub struct PluginSpec {
     pub fuel: u64,
     /// Wall-clock backstop of one call.
     pub timeout: Duration,
+    /// Folders that it may read.
+    pub folders: Option<Folders>,
+    /// Hosts that it may ask over HTTP.
+    pub hosts: Arc<[Host]>,
 }
 
 impl PluginSpec {
     /// With the engine's default limits.
     pub fn new(name: impl Into<String>) -> Self {
         let Limits { memory, fuel, timeout, .. } = Limits::default();
-        Self { name: name.into(), memory, fuel, timeout }
+        Self { name: name.into(), memory, fuel, timeout, folders: None, hosts: Arc::default() }
     }
 }
 
@@ -48,6 +53,8 @@ pub(crate) struct Inner {
     pub name: Arc<str>,
     pub engine: Engine,
     pub limits: Limits,
+    folders: Option<Folders>,
+    hosts: Arc<[Host]>,
     component: Component,
     items: Vec<Item>,
     pub environments: Option<World<EnvironmentPre<Guest<Context>>, environment::Environment>>,
@@ -68,6 +75,9 @@ impl<P, B> World<P, B> {
     }
 }
 
+/// Bytes of stdout and of stderr of one call that are kept: more than a traceback, less than a dump.
+const KEPT_OUTPUT: u64 = 64 << 10;
+
 /// Kind of the note that holds a plugin's items beside its compiled code.
 const NOTE: &str = "items-0.1.json";
 
@@ -78,12 +88,17 @@ impl Plugin {
     /// [`Error::Load`] where the bytes are no component, [`Error::Contract`] where it does not fit the contract,
     /// [`Error::Call`] where it can't describe itself.
     pub async fn load(engine: &Engine, spec: PluginSpec, bytes: &[u8]) -> Result<Self, Error> {
+        speaks(bytes).map_err(|reason| Error::Contract {
+            plugin: spec.name.clone(),
+            version: version(&blake3::hash(bytes).to_hex()),
+            reason,
+        })?;
         let component = compile(engine, &spec.name, bytes).await?;
         let name: Arc<str> = spec.name.into();
         let contract = |reason: String| Error::Contract {
             plugin: name.to_string(),
-            version: version(&component),
-            reason,
+            version: version(&component.hash()),
+            reason: format!("{reason}; build it against `wit/v{}`", Contract::NEWEST),
         };
         let limits =
             Limits { memory: spec.memory, fuel: spec.fuel, timeout: spec.timeout, ..Limits::default() };
@@ -98,6 +113,8 @@ impl Plugin {
             name: Arc::clone(&name),
             engine: engine.clone(),
             limits,
+            folders: spec.folders,
+            hosts: spec.hosts,
             component: component.clone(),
             items: Vec::new(),
             environments: World::new(EnvironmentPre::new(ready.clone())),
@@ -117,9 +134,7 @@ impl Plugin {
         inner.check_worlds(&ready).map_err(&contract)?;
         if section::items(bytes).is_some_and(|copy| copy != inner.items) {
             let section = section::NAME;
-            return Err(contract(format!(
-                "its section {section} differs from what it describes: build the plugin anew"
-            )));
+            return Err(contract(format!("its section {section} differs from what it describes")));
         }
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -132,6 +147,11 @@ impl Plugin {
     /// What it offers.
     pub fn items(&self) -> &[Item] {
         &self.inner.items
+    }
+
+    /// Hash of each folder that it may read, by the folder's name.
+    pub fn folders(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.inner.folders.iter().flat_map(|folders| folders.hashes())
     }
 
     /// BLAKE3 of the component, in hexadecimal.
@@ -153,7 +173,7 @@ impl Plugin {
             };
             Error::UnknownItem {
                 plugin: self.name().to_owned(),
-                version: version(&self.inner.component),
+                version: version(&self.inner.component.hash()),
                 kind,
                 item: name.to_owned(),
                 offered,
@@ -166,16 +186,16 @@ impl Inner {
     async fn describe(&self, catalog: &BasePre<Guest<Context>>) -> Result<Vec<Item>, Error> {
         let item: Arc<str> = "".into();
         let _seat = self.engine.seat(Stay::Call).await;
-        let mut store = self.store(&item, None, Stream::of(&[]));
+        let mut store = self.store(&item, None, Stream::of(&[]), None);
         let described = pl_wasm::call(&mut store, async |store| {
             let instance = catalog.instantiate_async(&mut *store).await?;
             instance.pl_host_plugin_catalog().call_describe(&mut *store).await
         })
         .await;
         described
-            .map_err(Cause::Fault)
-            .and_then(|items| item::read(items).map_err(Cause::Invalid))
-            .map_err(|cause| self.error("", "describe", cause))
+            .map_err(|fault| Failed::fault(fault, &mut store))
+            .and_then(|items| item::read(items).map_err(Failed::invalid))
+            .map_err(|failed| self.error("", "describe", failed))
     }
 
     /// Every kind of item that is described has its interface.
@@ -201,6 +221,7 @@ impl Inner {
         item: &Arc<str>,
         sandbox: Option<Arc<dyn Sandbox>>,
         stream: Stream,
+        journal: Option<Journal>,
     ) -> Store<Context> {
         let context = Context {
             plugin: Arc::clone(&self.name),
@@ -208,17 +229,28 @@ impl Inner {
             sandbox,
             stream,
             irreproducible: false,
+            journal,
+            warned: String::new(),
         };
-        self.engine.store(context, &self.limits)
+        let mut store = self.engine.store(context, &self.limits);
+        let guest = store.data_mut();
+        guest.keep_output(KEPT_OUTPUT);
+        guest.admit(Arc::clone(&self.hosts));
+        if let Some(folders) = &self.folders {
+            guest.mount(folders);
+        }
+        store
     }
 
-    pub(crate) fn error(&self, item: &str, function: &'static str, cause: Cause) -> Error {
+    pub(crate) fn error(&self, item: &str, function: &'static str, failed: Failed) -> Error {
         Error::Call(Box::new(CallError {
             plugin: self.name.to_string(),
-            version: version(&self.component),
+            version: version(&self.component.hash()),
             item: item.to_owned(),
             function,
-            cause,
+            cause: failed.cause,
+            stack: failed.stack,
+            said: failed.said,
         }))
     }
 
@@ -231,8 +263,11 @@ impl Inner {
 /// Free seats below which idle instances are given up.
 const CROWDED: usize = 32;
 
-/// Compiles on a thread that may block.
+/// Takes the component from the cache, or compiles it on a thread that may block.
 async fn compile(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Component, Error> {
+    if let Some(found) = engine.find(bytes) {
+        return Ok(found);
+    }
     let work = {
         let (engine, name, bytes) = (engine.clone(), name.to_owned(), bytes.to_vec());
         move || engine.load(&name, &bytes)
@@ -254,16 +289,31 @@ pub fn known_items(engine: &Engine, bytes: &[u8]) -> Option<Vec<Item>> {
 }
 
 /// The first digits of the component's hash, as messages name a version.
-fn version(component: &Component) -> String {
-    component.hash()[..12].to_owned()
+fn version(hash: &str) -> String {
+    hash[..12].to_owned()
+}
+
+/// That a component speaks a contract of ours and imports nothing else, as far as its names tell. What can't be read
+/// is left to the compiler, which says why.
+fn speaks(bytes: &[u8]) -> Result<(), String> {
+    let Some(surface) = Surface::read(bytes) else { return Ok(()) };
+    match surface.contract()? {
+        // The newest: nothing stands between it and the host.
+        Contract::V0_1 => {}
+    }
+    let unknown = surface.unknown_imports();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    Err(format!("nothing here offers what it imports: {}; build it without", unknown.join(", ")))
 }
 
 /// The contract's refusal as a cause.
-pub(crate) fn refused(error: types::Error) -> Cause {
+pub(crate) fn refused(error: types::Error) -> Failed {
     let kind = match error.kind {
         types::ErrorKind::Settings => RefusalKind::Settings,
         types::ErrorKind::Task => RefusalKind::Task,
         types::ErrorKind::Internal => RefusalKind::Internal,
     };
-    Cause::Refused { kind, message: error.message }
+    Cause::Refused { kind, message: error.message }.into()
 }

@@ -4,16 +4,25 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-use pl_wasm::{Guest, HostError};
+use pl_wasm::{Guest, HostError, Store};
 
 use crate::Stream;
 use crate::bindings::{log, random, retrieval, sandbox, types};
+use crate::journal::{self, Channel, Journal, Spent};
 
 /// Most jobs of one call: more than a test suite has cases, fewer than would fill the host's memory.
 const MOST_JOBS: usize = 256;
 
 /// Most characters of a log line that are kept.
 const LONGEST_LINE: usize = 4096;
+
+/// Fuel that a log line costs beside its bytes: what formatting and writing it takes. A call with the default fuel
+/// may write ten thousand lines.
+const LINE: u64 = 100_000;
+
+/// Fuel that a job for the sandbox costs: enough that a call ends which hands over jobs for ever, little enough for
+/// [`MOST_JOBS`] of them under the default fuel.
+const JOB: u64 = 3_000_000;
 
 /// What the host offers to environments. Agents and rewards get a sandbox that refuses.
 #[derive(Clone)]
@@ -30,18 +39,61 @@ pub(crate) struct Context {
     pub stream: Stream,
     /// A wall clock decided a verdict that the plugin has seen.
     pub irreproducible: bool,
+    /// Where what it does is noted.
+    pub journal: Option<Journal>,
+    /// What it logged last as a warning in this call.
+    pub warned: String,
+}
+
+/// Most characters of a plugin's last words in an error.
+const LAST_WORDS: usize = 2000;
+
+/// To be called when a call has ended, in whatever way: notes what it printed. Returns what it said last: its last
+/// warning (of a panic, say) and the end of its stderr.
+pub(crate) fn settle(store: &mut Store<Context>) -> String {
+    let guest = store.data_mut();
+    let (stdout, stderr) = guest.take_output();
+    if let Some(journal) = &guest.data.journal {
+        journal.spend(Spent { fuel: guest.fuel_used(), memory: guest.memory_held() });
+        for (channel, captured) in [(Channel::Stdout, &stdout), (Channel::Stderr, &stderr)] {
+            if !captured.bytes.is_empty() {
+                journal.print(channel, &captured.bytes);
+            }
+        }
+    }
+    guest.data.irreproducible |= guest.asked();
+    let mut said = std::mem::take(&mut guest.data.warned);
+    if !stderr.bytes.is_empty() {
+        said.push('\n');
+        said.push_str(&String::from_utf8_lossy(&stderr.bytes));
+    }
+    let said = said.trim();
+    let skipped = said.chars().count().saturating_sub(LAST_WORDS);
+    said.chars().skip(skipped).collect()
 }
 
 impl types::Host for Guest<Context> {}
 
 impl log::Host for Guest<Context> {
     fn write(&mut self, level: log::Level, message: String) {
-        let Context { plugin, item, .. } = &self.data;
+        self.charge(LINE + message.len() as u64);
+        let Context { plugin, item, journal, .. } = &self.data;
         let line = shorten(&message);
+        let noted = match level {
+            log::Level::Debug => journal::Level::Debug,
+            log::Level::Info => journal::Level::Info,
+            log::Level::Warn => journal::Level::Warn,
+        };
+        if let Some(journal) = journal {
+            journal.log(noted, line);
+        }
         match level {
             log::Level::Debug => tracing::debug!(target: "plugin", %plugin, %item, "{line}"),
             log::Level::Info => tracing::info!(target: "plugin", %plugin, %item, "{line}"),
-            log::Level::Warn => tracing::warn!(target: "plugin", %plugin, %item, "{line}"),
+            log::Level::Warn => {
+                tracing::warn!(target: "plugin", %plugin, %item, "{line}");
+                self.data.warned = line.to_owned();
+            }
         }
     }
 }
@@ -71,8 +123,13 @@ impl sandbox::Host for Guest<Context> {
             return Err(HostError(words).into());
         }
         let count = jobs.len();
+        self.charge(JOB * count as u64);
         let started = Instant::now();
-        let verdicts = place.execute(jobs.into_iter().map(job).collect()).await;
+        let jobs = jobs.into_iter().map(job).collect();
+        let verdicts = match &self.data.journal {
+            Some(journal) => journal.execute(place.as_ref(), jobs).await,
+            None => place.execute(jobs).await,
+        };
         self.excuse(started.elapsed());
         if verdicts.len() != count {
             let words = format!("the sandbox gave {} verdicts on {count} jobs", verdicts.len());

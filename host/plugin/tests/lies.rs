@@ -93,8 +93,8 @@ async fn an_outcome_has_exactly_the_declared_facts() {
     assert_eq!((good.done, good.truncated, good.evidence.as_str()), (false, false, r#"{"gold": 4}"#));
     assert_eq!(good.facts["steps"], 3.5);
     for (facts, evidence, words) in [
-        ("[]", "{}", "the facts are not a JSON object"),
-        ("{", "{}", "the facts are not a JSON object"),
+        ("[]", "{}", "the list of facts is not a JSON object"),
+        ("{", "{}", "the list of facts is not a JSON object"),
         ("{}", "{}", "the declared fact steps is missing"),
         (r#"{"steps": "3"}"#, "{}", "the fact steps is declared as number and is \"3\""),
         (r#"{"steps": 1, "gold": 4}"#, "{}", "the fact gold is not declared"),
@@ -162,18 +162,6 @@ async fn a_reward_that_is_no_number_or_leaves_an_agent_out_is_refused() {
 async fn tasks_come_in_the_number_asked_for() {
     let found = cause(environment(&liar().await).tasks("train", 0, 3, 1).await.unwrap_err());
     assert_eq!(found, Cause::Invalid("3 tasks were asked for and 0 came".to_owned()));
-}
-
-#[tokio::test]
-async fn a_component_of_another_contract_is_refused() {
-    let alien = wat::parse_str("(component)").unwrap();
-    let error = Plugin::load(&engine(), PluginSpec::new("alien"), &alien).await.err().unwrap();
-    assert!(matches!(error, Error::Contract { .. }), "{error}");
-    assert!(error.to_string().contains("pl-host:plugin/catalog"), "{error}");
-    let importing =
-        wat::parse_str(r#"(component (import "their:api/thing" (instance (export "f" (func)))))"#).unwrap();
-    let error = Plugin::load(&engine(), PluginSpec::new("alien"), &importing).await.err().unwrap();
-    assert!(error.to_string().contains("their:api/thing"), "{error}");
 }
 
 #[tokio::test]

@@ -31,6 +31,18 @@ pub struct Plan {
     pub versions: Arc<[u64]>,
 }
 
+impl Plan {
+    /// Episodes, or trees, of a task.
+    fn per_task(&self) -> u32 {
+        if self.mode == Rollout::Flat { self.samples } else { 1 }
+    }
+
+    /// Episodes, or trees, in all.
+    fn episodes(&self) -> usize {
+        self.tasks.len().saturating_mul(self.per_task() as usize)
+    }
+}
+
 /// What was played.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
@@ -60,9 +72,8 @@ pub async fn play_batch(
     plan: &Plan,
     mut progress: impl FnMut(Progress),
 ) -> Result<Batch, Error> {
-    let samples = if plan.mode == Rollout::Flat { plan.samples } else { 1 };
     let places: Vec<(u32, u32)> = (0..plan.tasks.len() as u32)
-        .flat_map(|task| (0..samples).map(move |sample| (task, sample)))
+        .flat_map(|task| (0..plan.per_task()).map(move |sample| (task, sample)))
         .collect();
     let total = places.len();
     let shared = Arc::new(plan.clone());
@@ -120,6 +131,8 @@ async fn play_stubbornly(cast: &Cast, plan: &Plan, task: u32, sample: u32) -> (O
             task: Arc::clone(&plan.tasks[task as usize]),
             versions: Arc::clone(&plan.versions),
             candidates: plan.samples,
+            // Decided by the plan, never by who happens to come first: a run does not depend on timing.
+            rests: plan.in_flight.min(plan.episodes()) > cast.environment.seats(),
         };
         let result = match plan.mode {
             Rollout::Flat => play_flat(cast, &context).await,

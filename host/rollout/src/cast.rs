@@ -19,6 +19,10 @@ pub trait Environment: Send + Sync {
     /// `seed` fixes the start, `stream` (a ChaCha key) all later randomness.
     async fn start(&self, task: &Task, seed: u64, stream: [u8; 32]) -> Result<Box<dyn Episode>, Fault>;
     async fn restore(&self, snapshot: &Snapshot) -> Result<Box<dyn Episode>, Fault>;
+    /// Copies that can be held at a time. More than that have to rest while they wait for a model.
+    fn seats(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// One copy of an environment.
@@ -28,6 +32,10 @@ pub trait Episode: Send {
     /// Pairs of agent and action, applied together.
     async fn apply(&mut self, actions: &[(String, String)]) -> Result<Outcome, Fault>;
     async fn snapshot(&mut self) -> Result<Snapshot, Fault>;
+    /// Makes room for others until the next call. What follows is the same as without.
+    async fn rest(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
     /// False once a wall clock, not the code, decided something that the environment has seen.
     fn reproducible(&self) -> bool {
         true

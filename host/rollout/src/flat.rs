@@ -35,6 +35,9 @@ pub async fn play_flat(cast: &Cast, context: &Context) -> Result<Played, Failure
         let failed = |fault| context.failure(&fault, stop, None);
         let node = &cast.turns.nodes[index];
         let questions = cast.ask(episode.as_mut(), node, &cursor).await.map_err(failed)?;
+        if context.rests && !questions.is_empty() {
+            episode.rest().await.map_err(failed)?;
+        }
         let answers = try_join_all(questions.iter().map(async |question| {
             let seed = place.completion(stop, question.agent as u32, 0, 0);
             let completions = cast.complete(question, vec![seed]).await?;

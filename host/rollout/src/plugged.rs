@@ -28,6 +28,10 @@ impl Environment for pl_plugin::Environment {
     async fn restore(&self, snapshot: &Snapshot) -> Result<Box<dyn Episode>, Fault> {
         Ok(Box::new(self.restore(snapshot).await.map_err(fault("restore"))?))
     }
+
+    fn seats(&self) -> usize {
+        self.seats()
+    }
 }
 
 #[async_trait]
@@ -49,6 +53,10 @@ impl Episode for pl_plugin::Episode {
 
     async fn snapshot(&mut self) -> Result<Snapshot, Fault> {
         self.snapshot().await.map_err(fault("snapshot"))
+    }
+
+    async fn rest(&mut self) -> Result<(), Fault> {
+        self.rest().await.map_err(fault("rest"))
     }
 
     fn reproducible(&self) -> bool {

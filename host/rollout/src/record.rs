@@ -74,6 +74,9 @@ pub struct Context {
     pub versions: Arc<[u64]>,
     /// Tree: candidates per node. Flat: ignored.
     pub candidates: u32,
+    /// Flat: the environment makes room for others while a model is asked. Tree: ignored, since states are snapshots
+    /// between calls.
+    pub rests: bool,
 }
 
 /// Where in the episode a transition stands.

@@ -121,6 +121,7 @@ async fn a_tree_by_itself_reports_the_candidates_that_failed() {
         task: Arc::clone(&plan.tasks[0]),
         versions: Arc::clone(&plan.versions),
         candidates: 2,
+        rests: false,
     };
     let played = play_tree(&world.cast(1, line(1, &[&[0]], Target::End)), &context).await.unwrap();
     assert_eq!(places(&played.failures), [(0, 0, 0, 0, Some(0))]);

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use wit_bindgen_core::wit_parser::Resolve;
 use wit_bindgen_core::Files;
+use wit_bindgen_core::wit_parser::Resolve;
 
 use crate::fetch::{self, Wheel};
 use crate::process::{capture, on_path, run};
@@ -20,7 +20,8 @@ const ZIG: Wheel = Wheel {
 };
 
 /// yyjson 0.10.0, the SDK's JSON reader, in the sources of the Python package that wraps it.
-const YYJSON: &str = "yyjson==4.0.6 --hash=sha256:fcd4dc15c1e39a30bf9fa85d56903029111506860fc3080ab0d81c6c6dacaa8c\n";
+const YYJSON: &str =
+    "yyjson==4.0.6 --hash=sha256:fcd4dc15c1e39a30bf9fa85d56903029111506860fc3080ab0d81c6c6dacaa8c\n";
 
 /// Files of the SDK that only one interface needs, and that only tests need.
 const PARTS: [(&str, Option<World>); 4] = [
@@ -72,7 +73,10 @@ impl Zig {
             pip.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
             pip.args(["--no-binary", ":all:", "--require-hashes", "--dest"]).arg(partial);
             pip.arg("--requirement").arg(&requirements);
-            run(&mut pip, "pip could not fetch yyjson; `python3 -m pip --version` must work, and the package index be reachable")?;
+            run(
+                &mut pip,
+                "pip could not fetch yyjson; `python3 -m pip --version` must work, and the package index be reachable",
+            )?;
             let mut tar = Command::new("tar");
             tar.current_dir(partial).args(["-xzf", "yyjson-4.0.6.tar.gz", "--strip-components=2"]);
             tar.args(["yyjson-4.0.6/yyjson/yyjson.c", "yyjson-4.0.6/yyjson/yyjson.h"]);
@@ -88,21 +92,30 @@ impl Zig {
         let yyjson = scratch.join("yyjson");
         self.lend_yyjson(&yyjson)?;
         let folders = [&project.sdk, &yyjson, &bindings];
-        let what = format!("{} does not compile; the compiler's messages are above", project.source.display());
+        let what =
+            format!("{} does not compile; the compiler's messages are above", project.source.display());
         let mut link = self.compiler("cc", project, profile, &folders);
-        link.arg("-std=c11");
-        let extension = project.source.extension().unwrap_or_default();
-        if extension == "c" {
-            link.arg(&project.source);
-        } else {
-            let object = scratch.join("main.o");
+        link.args(["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-mexec-model=reactor"]);
+        let (c, cpp) = sources(&project.source)?;
+        link.args(c);
+        for file in &cpp {
+            let object = scratch.join(file.file_name().unwrap_or_default()).with_extension("o");
             let mut command = self.compiler("c++", project, profile, &folders);
-            command.args(["-std=c++20", "-fno-exceptions", "-Wall", "-Wextra", "-Wno-unused-parameter", "-c"]);
-            run(command.arg(&project.source).arg("-o").arg(&object), &what)?;
-            link.arg(object).arg("-lc++");
+            command.args([
+                "-std=c++20",
+                "-fno-exceptions",
+                "-Wall",
+                "-Wextra",
+                "-Wno-unused-parameter",
+                "-c",
+            ]);
+            run(command.arg(file).arg("-o").arg(&object), &what)?;
+            link.arg(object);
+        }
+        if !cpp.is_empty() {
+            link.arg("-lc++");
         }
         let module = scratch.join("module.wasm");
-        link.args(["-mexec-model=reactor", "-Wall", "-Wextra", "-Wno-unused-parameter"]);
         link.args(sdk_sources(&project.sdk, project.world)?).arg(yyjson.join("yyjson.c"));
         link.arg(bindings.join("pl_world.c")).arg(bindings.join("pl_world_component_type.o"));
         run(link.arg("-o").arg(&module), &what)?;
@@ -140,7 +153,8 @@ impl Zig {
 
     /// Its name and version, for people.
     pub(crate) fn describe(&self) -> String {
-        let version = capture(Command::new(&self.program).args(&self.first).arg("version")).unwrap_or_default();
+        let version =
+            capture(Command::new(&self.program).args(&self.first).arg("version")).unwrap_or_default();
         format!("zig {}", version.trim())
     }
 }
@@ -164,7 +178,8 @@ fn yyjson() -> Result<PathBuf> {
 
 /// The contract in C, under names that do not change with the world.
 fn write_bindings(wit: &Path, world: World, folder: &Path) -> Result<()> {
-    let broken = |e: &dyn std::fmt::Display| Error::project(wit, format!("the contract can't be read: {e:#}"));
+    let broken =
+        |e: &dyn std::fmt::Display| Error::project(wit, format!("the contract can't be read: {e:#}"));
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_path(wit).map_err(|e| broken(&e))?;
     let world = resolve.select_world(&[package], Some(world.name())).map_err(|e| broken(&e))?;
@@ -179,21 +194,60 @@ fn write_bindings(wit: &Path, world: World, folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The author's files: all C and all C++ files beside the main one.
+fn sources(main: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    let files = beside(main.parent().unwrap_or(main))?;
+    let of = |extensions: &[&str]| {
+        let files = files
+            .iter()
+            .filter(|file| extensions.iter().any(|own| file.extension().is_some_and(|e| e == *own)));
+        files.cloned().collect()
+    };
+    Ok((of(&["c"]), of(&["cpp", "cc", "cxx"])))
+}
+
 /// The SDK's files that a world needs.
 fn sdk_sources(sdk: &Path, world: World) -> Result<Vec<PathBuf>> {
-    let mut sources = Vec::new();
-    for entry in fs::read_dir(sdk).map_err(Error::io("read", sdk))? {
-        let path = entry.map_err(Error::io("read", sdk))?.path();
-        let part = PARTS.iter().find(|(name, _)| path.ends_with(name)).map(|(_, own)| *own);
-        let needed = match part {
-            None => true,
-            Some(own) => own.is_some_and(|own| world == World::Domain || world == own),
-        };
-        if needed && path.extension().is_some_and(|extension| extension == "c") {
-            sources.push(path);
+    let needed = |file: &PathBuf| match PARTS.iter().find(|(name, _)| file.ends_with(name)) {
+        None => true,
+        Some((_, own)) => own.is_some_and(|own| world == World::Domain || world == own),
+    };
+    let files = beside(sdk)?.into_iter().filter(|file| file.extension().is_some_and(|e| e == "c"));
+    Ok(files.filter(needed).collect())
+}
+
+/// A folder's files in the order of their names: equal sources make equal components.
+fn beside(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).map_err(Error::io("read", folder))?;
+    let mut files = entries
+        .map(|entry| Ok(entry.map_err(Error::io("read", folder))?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_sources_beside_the_main_one_are_the_plugin() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.c", "a.c", "a.h", "c.cpp", "notes.txt"] {
+            fs::write(folder.path().join(name), "").unwrap();
         }
+        let (c, cpp) = sources(&folder.path().join("b.c")).unwrap();
+        assert_eq!(c, [folder.path().join("a.c"), folder.path().join("b.c")]);
+        assert_eq!(cpp, [folder.path().join("c.cpp")]);
     }
-    // A folder lists its files in any order; equal sources make equal components.
-    sources.sort();
-    Ok(sources)
+
+    #[test]
+    fn an_agent_is_compiled_without_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["pl_agents.c", "pl_json.c", "pl_rewards.c", "pl_sdk.h", "pl_testing.c"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let names = ["pl_agents.c", "pl_json.c"].map(|name| folder.path().join(name));
+        assert_eq!(sdk_sources(folder.path(), World::Agent).unwrap(), names);
+    }
 }

@@ -104,8 +104,12 @@ mod tests {
 
     #[test]
     fn features_add_up() {
-        let mut value: Value = toml::from_str::<Table>("a = { workspace = true, features = [\"x\"] }").unwrap()["a"].clone();
+        let mut value: Value =
+            toml::from_str::<Table>("a = { workspace = true, features = [\"x\"] }").unwrap()["a"].clone();
         inherit(&mut value, &Value::String("1.0".to_owned()));
-        assert_eq!(value, toml::from_str::<Table>("a = { version = \"1.0\", features = [\"x\"] }").unwrap()["a"]);
+        assert_eq!(
+            value,
+            toml::from_str::<Table>("a = { version = \"1.0\", features = [\"x\"] }").unwrap()["a"]
+        );
     }
 }

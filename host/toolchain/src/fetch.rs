@@ -34,7 +34,15 @@ pub(crate) fn wheel(wheel: &Wheel, size: &str, say: Say) -> Result<PathBuf> {
         let line = format!("{}=={} --hash=sha256:{}\n", wheel.name, wheel.version, wheel.sha256);
         std::fs::write(&requirements, line).map_err(Error::io("write", &requirements))?;
         let mut pip = Command::new("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile"]);
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--no-compile",
+        ]);
         pip.args(["--only-binary", ":all:", "--require-hashes", "--target"]).arg(partial);
         pip.arg("--requirement").arg(&requirements);
         let what = format!(

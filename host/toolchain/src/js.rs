@@ -39,9 +39,12 @@ impl ComponentizeJs {
     /// Looks for Node.js on the `PATH` and in the cache, for the tools in the project and in the cache.
     pub(crate) fn find(project: &Path) -> Result<Self> {
         let node = node()?.ok_or_else(|| Error::NoTool {
-            missing: format!("Node.js {OLDEST_NODE} or newer builds JavaScript plugins, and there is none on the PATH"),
+            missing: format!(
+                "Node.js {OLDEST_NODE} or newer builds JavaScript plugins, and there is none on the PATH"
+            ),
             ways: vec![
-                "install it: `apt-get install nodejs npm`, or https://nodejs.org where that is too old".to_owned(),
+                "install it: `apt-get install nodejs npm`, or https://nodejs.org where that is too old"
+                    .to_owned(),
                 "`pl-host plugin build --fetch` fetches one into the cache folder".to_owned(),
             ],
         })?;
@@ -77,11 +80,17 @@ impl ComponentizeJs {
         };
         let home = home()?;
         crate::cache::folder(&home, |partial| {
-            say(&format!("fetching componentize-js {VERSION} and esbuild (400 MB on disk) to {}", home.display()));
+            say(&format!(
+                "fetching componentize-js {VERSION} and esbuild (400 MB on disk) to {}",
+                home.display()
+            ));
             embedded::write(&partial.join("package.json"), PACKAGE)?;
             embedded::write(&partial.join("package-lock.json"), LOCK)?;
             let mut command = Command::new(node);
-            command.arg(npm).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(partial);
+            command
+                .arg(npm)
+                .args(["install", "--ignore-scripts", "--no-audit", "--no-fund"])
+                .current_dir(partial);
             run(&mut command, "npm could not fetch them; is its registry reachable?")
         })
     }
@@ -96,10 +105,15 @@ impl ComponentizeJs {
         embedded::write(&entry, &app(&project.source, project.world))?;
         let mut command = Command::new(&self.node);
         command.current_dir(&project.folder).arg(&script).arg(&self.tools).arg(&project.sdk).arg(&entry);
-        command.arg(scratch.join("bundle.js")).arg(project.sdk.join("wit")).arg(project.world.name()).arg(&out);
+        command
+            .arg(scratch.join("bundle.js"))
+            .arg(project.sdk.join("wit"))
+            .arg(project.world.name())
+            .arg(&out);
         // Node's warnings are about the tools, not about the plugin.
         command.env("NODE_NO_WARNINGS", "1").env_remove("NODE_OPTIONS");
-        let what = format!("{} does not make a plugin; what the tools say is above", project.source.display());
+        let what =
+            format!("{} does not make a plugin; what the tools say is above", project.source.display());
         run(&mut command, &what)?;
         component::place(&out, &project.out)
     }
@@ -128,7 +142,8 @@ fn node() -> Result<Option<PathBuf>> {
     let cached = in_wheel(&fetch::home(&NODE)?);
     let found = on_path("node").into_iter().chain([cached]).find(|node| {
         let version = capture(Command::new(node).arg("--version")).unwrap_or_default();
-        let major = version.trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
+        let major =
+            version.trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
         major.is_some_and(|major| major >= OLDEST_NODE)
     });
     Ok(found)
@@ -142,7 +157,10 @@ fn app(source: &Path, world: World) -> String {
         World::Reward => "catalog, rewards",
         World::Domain => "catalog, environments, agents, rewards",
     };
-    format!("import plugin from {:?};\nexport const {{ {interfaces} }} = plugin;\n", source.display().to_string())
+    format!(
+        "import plugin from {:?};\nexport const {{ {interfaces} }} = plugin;\n",
+        source.display().to_string()
+    )
 }
 
 #[cfg(test)]

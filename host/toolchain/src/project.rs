@@ -144,7 +144,10 @@ impl Project {
         let Table { name, language, world, source, out, sdk } = plugin;
         let source = folder.join(source.unwrap_or_else(|| main_file(language, &name)));
         if !source.is_file() {
-            return Err(Error::project(&file, format!("`source` is {}, which is not there", source.display())));
+            return Err(Error::project(
+                &file,
+                format!("`source` is {}, which is not there", source.display()),
+            ));
         }
         let out = folder.join(out.unwrap_or_else(|| format!("{name}.wasm").into()));
         let sdk = folder.join(sdk.unwrap_or_else(|| "sdk".into()));
@@ -172,11 +175,62 @@ pub(crate) fn main_file(language: Language, name: &str) -> PathBuf {
 pub(crate) fn check_name(name: &str) -> std::result::Result<(), String> {
     /// Names that a workflow, Rust, Python, JavaScript or C keep for themselves and that people may well choose.
     const RESERVED: [&str; 56] = [
-        "abstract", "agent", "alloc", "and", "as", "async", "await", "break", "case", "catch", "class", "const",
-        "continue", "core", "crate", "def", "default", "delete", "do", "dyn", "else", "end", "enum", "env",
-        "environment", "extern", "false", "final", "fn", "for", "from", "if", "import", "in", "is", "let", "loop",
-        "match", "mod", "move", "new", "not", "or", "pub", "ref", "return", "self", "static", "std", "struct", "super",
-        "test", "true", "type", "use", "while",
+        "abstract",
+        "agent",
+        "alloc",
+        "and",
+        "as",
+        "async",
+        "await",
+        "break",
+        "case",
+        "catch",
+        "class",
+        "const",
+        "continue",
+        "core",
+        "crate",
+        "def",
+        "default",
+        "delete",
+        "do",
+        "dyn",
+        "else",
+        "end",
+        "enum",
+        "env",
+        "environment",
+        "extern",
+        "false",
+        "final",
+        "fn",
+        "for",
+        "from",
+        "if",
+        "import",
+        "in",
+        "is",
+        "let",
+        "loop",
+        "match",
+        "mod",
+        "move",
+        "new",
+        "not",
+        "or",
+        "pub",
+        "ref",
+        "return",
+        "self",
+        "static",
+        "std",
+        "struct",
+        "super",
+        "test",
+        "true",
+        "type",
+        "use",
+        "while",
     ];
     let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(letters) {
@@ -211,7 +265,10 @@ mod tests {
             open("[plugin]\nname = \"guess\"\nlanguage = \"python\"\nworld = \"domain\"\n").unwrap();
         assert_eq!((project.language, project.world), (Language::Python, World::Domain));
         let names = [&project.source, &project.out, &project.sdk];
-        assert_eq!(names.map(PathBuf::clone), ["guess.py", "guess.wasm", "sdk"].map(|name| project.folder.join(name)));
+        assert_eq!(
+            names.map(PathBuf::clone),
+            ["guess.py", "guess.wasm", "sdk"].map(|name| project.folder.join(name))
+        );
     }
 
     #[test]
@@ -234,7 +291,20 @@ mod tests {
         for name in ["guess", "g2", "my_game"] {
             check_name(name).unwrap();
         }
-        for name in ["", "Guess", "2g", "my-game", "über", "a b", "../x", "class", "std", "env", "pl_sdk", &"a".repeat(65)] {
+        for name in [
+            "",
+            "Guess",
+            "2g",
+            "my-game",
+            "über",
+            "a b",
+            "../x",
+            "class",
+            "std",
+            "env",
+            "pl_sdk",
+            &"a".repeat(65),
+        ] {
             check_name(name).unwrap_err();
         }
     }

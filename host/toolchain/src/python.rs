@@ -76,7 +76,10 @@ impl ComponentizePy {
     pub(crate) fn build(&self, project: &Project) -> Result<u64> {
         let module = project.source.file_stem().and_then(OsStr::to_str).unwrap_or_default();
         if TAKEN.contains(&module) {
-            return Err(Error::project(&project.source, "a plugin's main file can't be called that; rename it"));
+            return Err(Error::project(
+                &project.source,
+                "a plugin's main file can't be called that; rename it",
+            ));
         }
         let scratch = project.scratch();
         let entry = scratch.join("python");
@@ -90,7 +93,11 @@ impl ComponentizePy {
         let sources = project.source.parent().unwrap_or(&project.folder);
         let mut command = Command::new(&self.program);
         command.current_dir(&project.folder).args(&self.first);
-        command.arg("-q").arg("-d").arg(project.sdk.join("wit")).args(["-w", project.world.name(), "componentize"]);
+        command.arg("-q").arg("-d").arg(project.sdk.join("wit")).args([
+            "-w",
+            project.world.name(),
+            "componentize",
+        ]);
         command.arg("pl_app").arg("-p").arg(&entry).arg("-p").arg(sources).arg("-p").arg(&project.sdk);
         let own = project.folder.join("packages");
         if own.is_dir() {
@@ -124,7 +131,11 @@ impl ComponentizePy {
 
 /// The module that the component starts with: it serves the author's `plugin` as the world has it.
 fn app(module: &str, world: World) -> String {
-    let parts = [("environments", "Environments", World::Environment), ("agents", "Agents", World::Agent), ("rewards", "Rewards", World::Reward)];
+    let parts = [
+        ("environments", "Environments", World::Environment),
+        ("agents", "Agents", World::Agent),
+        ("rewards", "Rewards", World::Reward),
+    ];
     let mut text = format!(
         "import {module}\nfrom pl_sdk.component import serve\nfrom pl_sdk.component.catalog import Catalog\n"
     );
@@ -140,7 +151,9 @@ fn app(module: &str, world: World) -> String {
 /// componentize-py looks for a resource in a module with its interface's name.
 fn environments(world: World) -> String {
     match world {
-        World::Environment | World::Domain => "from pl_sdk.component.environments import Episode\n".to_owned(),
+        World::Environment | World::Domain => {
+            "from pl_sdk.component.environments import Episode\n".to_owned()
+        }
         World::Agent | World::Reward => String::new(),
     }
 }
@@ -163,7 +176,10 @@ mod tests {
     #[test]
     fn the_component_serves_what_its_world_has() {
         let whole = app("guess", World::Domain);
-        assert!(whole.contains("Environments") && whole.contains("Agents") && whole.contains("Rewards"), "{whole}");
+        assert!(
+            whole.contains("Environments") && whole.contains("Agents") && whole.contains("Rewards"),
+            "{whole}"
+        );
         let agent = app("guess", World::Agent);
         assert!(!agent.contains("Environments") && agent.contains("import Agents"), "{agent}");
         assert!(agent.ends_with("serve(guess.plugin)\n"), "{agent}");

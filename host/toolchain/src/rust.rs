@@ -114,6 +114,7 @@ impl Toolchain {
         for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"] {
             cargo.env_remove(name);
         }
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", same_paths(what.folder));
         // One crate type: link-time optimisation is refused to a crate that is an rlib too.
         cargo.args(["rustc", "--quiet", "--lib", "--crate-type", "cdylib", "--profile", what.profile]);
         cargo.args(["--target", TARGET, "--message-format", "json-render-diagnostics", "--target-dir"]);
@@ -124,19 +125,31 @@ impl Toolchain {
         if let Self::FromSource(web) = self {
             web.configure(&mut cargo, TARGET);
         }
-        let output = cargo
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .map_err(|e| Error::failed(format!("cargo does not start ({e}): install Rust from https://rustup.rs")))?;
+        let output = cargo.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|e| {
+            Error::failed(format!("cargo does not start ({e}): install Rust from https://rustup.rs"))
+        })?;
         let name = what.package.map_or_else(|| what.folder.display().to_string(), str::to_owned);
         if !output.status.success() {
             return Err(Error::failed(format!("{name} does not compile; the compiler's messages are above")));
         }
         module(&output.stdout).ok_or_else(|| {
-            Error::failed(format!("{name} makes no {TARGET} module: its Cargo.toml needs `[lib] crate-type = [\"cdylib\"]`"))
+            Error::failed(format!(
+                "{name} makes no {TARGET} module: its Cargo.toml needs `[lib] crate-type = [\"cdylib\"]`"
+            ))
         })
     }
+}
+
+/// Flags under which a component says the same paths, and so has the same hash, wherever it is built: sources of the
+/// project are relative, those of its dependencies stand below `/cargo`.
+fn same_paths(folder: &Path) -> String {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
+    let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
+    let flags = home.iter().map(|home| remap(home, "/cargo")).chain([remap(&folder, ".")]);
+    // What cargo splits the variable at.
+    flags.collect::<Vec<_>>().join("\x1f")
 }
 
 /// The module among the files that cargo says it made; the crate itself is the last.
@@ -155,10 +168,11 @@ fn module(messages: &[u8]) -> Option<PathBuf> {
 /// `lib/rustlib` of the toolchain that builds in `folder`.
 fn library(folder: &Path) -> Result<PathBuf> {
     let mut rustc = Command::new(sibling("rustc"));
-    let sysroot = capture(rustc.args(["--print", "sysroot"]).current_dir(folder)).map_err(|e| Error::NoTool {
-        missing: format!("Rust is needed to build Rust plugins, and rustc does not start: {e}"),
-        ways: vec![format!("install Rust from https://rustup.rs, then `rustup target add {TARGET}`")],
-    })?;
+    let sysroot =
+        capture(rustc.args(["--print", "sysroot"]).current_dir(folder)).map_err(|e| Error::NoTool {
+            missing: format!("Rust is needed to build Rust plugins, and rustc does not start: {e}"),
+            ways: vec![format!("install Rust from https://rustup.rs, then `rustup target add {TARGET}`")],
+        })?;
     Ok(Path::new(sysroot.trim()).join("lib/rustlib"))
 }
 

@@ -69,7 +69,12 @@ mod tests {
                 let name = format!("{language}_{world}");
                 let project = create(&name, language, world, folder.path()).unwrap();
                 assert_eq!((project.language, project.world), (language, world));
-                for file in [format!("{name}.mas"), ".gitignore".into(), "README.md".into(), "sdk/wit/plugin.wit".into()] {
+                for file in [
+                    format!("{name}.mas"),
+                    ".gitignore".into(),
+                    "README.md".into(),
+                    "sdk/wit/plugin.wit".into(),
+                ] {
                     assert!(project.folder.join(&file).is_file(), "{name} lacks {file}");
                 }
                 for file in ["pl-plugin.toml".to_owned(), format!("{name}.mas"), "README.md".to_owned()] {

@@ -1,7 +1,9 @@
 //! What the engine's safeguards cost: a call and an instantiation under limits, beside the bare engine's on the
-//! same bytes.
+//! same bytes with the same settings; and how long a large component takes from the cache.
 
 #![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]
+
+use std::path::Path;
 
 use divan::Bencher;
 use pl_wasm::{Engine, EngineConfig, Limits, Stay, call};
@@ -47,14 +49,62 @@ fn instantiate_under_limits(bencher: Bencher<'_, '_>) {
     });
 }
 
+/// The same engine and component, without stores of ours: sync and async.
+fn bare() -> (Engine, wasmtime::component::InstancePre<()>) {
+    let engine = Engine::new(EngineConfig::plugins()).expect("an engine");
+    let component = engine.load("guest", &wat::parse_str(GUEST).expect("text")).expect("a component");
+    let linker = wasmtime::component::Linker::<()>::new(engine.inner());
+    let ready = linker.instantiate_pre(component.inner()).expect("linked");
+    (engine, ready)
+}
+
+fn bare_store(engine: &Engine) -> wasmtime::Store<()> {
+    let mut store = wasmtime::Store::new(engine.inner(), ());
+    store.set_fuel(u64::MAX / 4).expect("fuel");
+    store.set_epoch_deadline(u64::MAX / 4);
+    store
+}
+
 #[divan::bench]
 fn peer_bare_call(bencher: Bencher<'_, '_>) {
-    let engine = wasmtime::Engine::default();
-    let component =
-        wasmtime::component::Component::new(&engine, wat::parse_str(GUEST).expect("text")).expect("compiled");
-    let linker = wasmtime::component::Linker::<()>::new(&engine);
-    let mut store = wasmtime::Store::new(&engine, ());
-    let instance = linker.instantiate(&mut store, &component).expect("ready");
+    let (engine, ready) = bare();
+    let mut store = bare_store(&engine);
+    let instance = ready.instantiate(&mut store).expect("ready");
     let add = instance.get_typed_func::<(u32, u32), (u32,)>(&mut store, "add").expect("add");
     bencher.bench_local(|| add.call(&mut store, (1, 2)).expect("a sum"));
+}
+
+#[divan::bench]
+fn peer_bare_call_async(bencher: Bencher<'_, '_>) {
+    let runtime = runtime();
+    let (engine, ready) = bare();
+    let mut store = bare_store(&engine);
+    let instance = runtime.block_on(ready.instantiate_async(&mut store)).expect("ready");
+    let add = instance.get_typed_func::<(u32, u32), (u32,)>(&mut store, "add").expect("add");
+    bencher.bench_local(|| runtime.block_on(add.call_async(&mut store, (1, 2))).expect("a sum"));
+}
+
+#[divan::bench]
+fn peer_bare_instantiate_async(bencher: Bencher<'_, '_>) {
+    let runtime = runtime();
+    let (engine, ready) = bare();
+    bencher.bench_local(|| {
+        runtime.block_on(async {
+            let mut store = bare_store(&engine);
+            ready.instantiate_async(&mut store).await.expect("ready");
+        });
+    });
+}
+
+/// A component of 69 MB with an interpreter in it, its code in the cache: the first load of a process.
+#[divan::bench(sample_count = 20)]
+fn load_python_from_the_cache(bencher: Bencher<'_, '_>) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm");
+    let bytes = std::fs::read(path).expect("`cargo xtask setup` builds it");
+    let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/python");
+    let engine = || Engine::new(EngineConfig::workers().cache_dir(folder)).expect("an engine");
+    engine().load("python", &bytes).expect("a component");
+    bencher
+        .with_inputs(engine)
+        .bench_local_values(|engine| engine.load("python", &bytes).expect("a component"));
 }

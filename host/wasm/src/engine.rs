@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::component::Linker;
-use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
-use crate::cache::Cache;
+use crate::cache::{self, Cache};
 use crate::component::{Component, check_header};
 use crate::guest::{Guest, Store};
-use crate::{Error, Limits, clock, filesystem, randomness};
+use crate::{Error, Limits, clock, filesystem, limits, randomness};
 
 /// How often guests are looked at for the wall clock, and give way to other tasks of their thread. Shorter
 /// costs wake-ups; longer lets one guest hold a thread.
@@ -19,6 +19,9 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// Address space of one linear memory: all that 32 bits reach, so that compiled code needs no bounds checks.
 const RESERVATION: u64 = 4 << 30;
+
+/// Linear memories per component instance: one, and one more where an adapter brings its own.
+const MEMORIES: u32 = 2;
 
 /// What an engine is made for.
 #[derive(Debug, Clone)]
@@ -38,6 +41,8 @@ pub struct EngineConfig {
     /// Bytes of a freed memory that are cleared in place instead of given back: makes small guests quick to
     /// instantiate again, and holds that much per idle slot.
     pub keep_resident: usize,
+    /// Keeps what a component says of its source, so that a fault's [`crate::Stack`] has files and lines.
+    pub source_lines: bool,
 }
 
 impl EngineConfig {
@@ -51,6 +56,7 @@ impl EngineConfig {
             table: 20_000,
             parts: 8,
             keep_resident: 256 << 10,
+            source_lines: true,
         }
     }
 
@@ -65,6 +71,7 @@ impl EngineConfig {
             table: 100_000,
             parts: 64,
             keep_resident: 0,
+            source_lines: false,
         }
     }
 
@@ -81,11 +88,14 @@ impl EngineConfig {
         let parts = instances.saturating_mul(self.parts);
         pool.total_component_instances(instances)
             .max_component_instance_size(16 << 20)
+            // No instance takes more than its share, or one that is made of many parts would leave no room for others.
+            .max_core_instances_per_component(self.parts)
+            .max_memories_per_component(MEMORIES)
+            .max_tables_per_component(self.tables())
             .total_core_instances(parts)
             .max_core_instance_size(16 << 20)
-            .total_memories(instances.saturating_mul(2))
-            // Most guests have two tables, and interpreters a few more than that.
-            .total_tables(instances.saturating_mul(self.parts.min(8)))
+            .total_memories(instances.saturating_mul(MEMORIES))
+            .total_tables(instances.saturating_mul(self.tables()))
             .max_tables_per_module(4)
             .table_elements(self.table as usize)
             .total_stacks(instances)
@@ -94,12 +104,16 @@ impl EngineConfig {
             .table_keep_resident(self.keep_resident.min(64 << 10))
             .async_stack_keep_resident(self.keep_resident.min(64 << 10));
 
+        let lines =
+            if self.source_lines { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable };
         let mut config = Config::new();
         config
+            .wasm_backtrace_details(lines)
             .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
             .memory_reservation(RESERVATION)
             .memory_init_cow(true)
             .consume_fuel(true)
+            .operator_cost(limits::costs())
             .epoch_interruption(true)
             .max_wasm_stack(self.stack)
             // Host functions run on the same stack, above the guest's frames.
@@ -110,6 +124,11 @@ impl EngineConfig {
             .parallel_compilation(true);
         config
     }
+
+    /// Tables per component instance: most guests have two, and interpreters a few more than that.
+    fn tables(&self) -> u32 {
+        self.parts.min(8)
+    }
 }
 
 /// Compiles components and makes stores for them. Cheap to clone.
@@ -119,6 +138,8 @@ pub struct Engine {
     cache: Option<Cache>,
     long: Arc<Semaphore>,
     calls: Arc<Semaphore>,
+    /// Seats of each kind in all.
+    capacity: (usize, usize),
 }
 
 /// How long an instance is wanted. Two separate supplies, so that those who hold one for long and wait for a
@@ -155,9 +176,10 @@ impl Engine {
                 }
             })
             .map_err(|error| Error::Engine(error.to_string()))?;
-        let long = Arc::new(Semaphore::new(config.instances as usize));
-        let calls = Arc::new(Semaphore::new(config.calls as usize));
-        Ok(Self { inner, cache, long, calls })
+        let capacity = (config.instances as usize, config.calls as usize);
+        let long = Arc::new(Semaphore::new(capacity.0));
+        let calls = Arc::new(Semaphore::new(capacity.1));
+        Ok(Self { inner, cache, long, calls, capacity })
     }
 
     /// The engine underneath.
@@ -172,9 +194,9 @@ impl Engine {
     /// [`Error::NotAComponent`] or [`Error::Damaged`], each with what to do.
     pub fn load(&self, name: &str, bytes: &[u8]) -> Result<Component, Error> {
         check_header(name, bytes)?;
-        let hash = blake3::hash(bytes);
-        if let Some(cached) = self.cache.as_ref().and_then(|cache| cache.get(&self.inner, &hash)) {
-            return Ok(Component::new(cached, hash));
+        let hash = cache::hash(bytes);
+        if let Some(cached) = self.cached(hash) {
+            return Ok(cached);
         }
         let compiled = wasmtime::component::Component::from_binary(&self.inner, bytes)
             .map_err(|error| Error::Damaged { name: name.to_owned(), reason: format!("{error:#}") })?;
@@ -184,9 +206,19 @@ impl Engine {
         Ok(Component::new(compiled, hash))
     }
 
+    /// The component, where the cache has its code: in tens of milliseconds for a large one.
+    pub fn find(&self, bytes: &[u8]) -> Option<Component> {
+        self.cached(cache::hash(bytes))
+    }
+
+    fn cached(&self, hash: blake3::Hash) -> Option<Component> {
+        let code = self.cache.as_ref()?.get(&self.inner, &hash)?;
+        Some(Component::new(code, hash))
+    }
+
     /// Whether the cache has a component's code, so that loading it takes no time of the compiler.
     pub fn is_cached(&self, bytes: &[u8]) -> bool {
-        self.cache.as_ref().is_some_and(|cache| cache.has(&blake3::hash(bytes)))
+        self.cache.as_ref().is_some_and(|cache| cache.has(&cache::hash(bytes)))
     }
 
     /// A note kept beside a component's compiled code, such as what it said of itself. None where there is no
@@ -199,7 +231,7 @@ impl Engine {
     /// The same of a component that is not loaded.
     pub fn note_of(&self, bytes: &[u8], kind: &str) -> Option<Vec<u8>> {
         let cache = self.cache.as_ref()?;
-        std::fs::read(cache.path(&blake3::hash(bytes), kind)).ok()
+        std::fs::read(cache.path(&cache::hash(bytes), kind)).ok()
     }
 
     /// Keeps a note beside a component's compiled code, where there is a cache.
@@ -211,7 +243,8 @@ impl Engine {
         }
     }
 
-    /// A linker that offers all of WASI 0.2 with nothing behind it.
+    /// A linker that offers all of WASI 0.2 with nothing behind it but what its store grants ([`Guest::mount`],
+    /// [`Guest::admit`]).
     ///
     /// # Errors
     /// [`Error::Engine`]; not seen in practice.
@@ -220,6 +253,7 @@ impl Engine {
         let mut linker = Linker::new(&self.inner);
         linker.allow_shadowing(true);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(fail)?;
+        wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker).map_err(fail)?;
         clock::link(&mut linker).map_err(fail)?;
         randomness::link(&mut linker).map_err(fail)?;
         filesystem::link(&mut linker).map_err(fail)?;
@@ -237,6 +271,14 @@ impl Engine {
         match Arc::clone(self.seats(stay)).acquire_owned().await {
             Ok(permit) => Seat(permit),
             Err(_) => unreachable!("the semaphore is never closed"),
+        }
+    }
+
+    /// Seats in all.
+    pub fn capacity(&self, stay: Stay) -> usize {
+        match stay {
+            Stay::Long => self.capacity.0,
+            Stay::Call => self.capacity.1,
         }
     }
 

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
-use wasmtime::Trap;
+use wasmtime::{PoolConcurrencyLimitError, Trap};
+
+use crate::limits::{Refused, Short};
 
 /// An engine or a component that can't be had.
 #[derive(Debug, Error)]
@@ -59,12 +61,21 @@ pub enum Fault {
         /// The limit.
         after: Duration,
     },
-    /// It asked for more linear memory or table space than its limit and could not go on without.
+    /// It asked for more linear memory than its limit and could not go on without.
     #[error("it needs more than its {limit} bytes of memory: raise `memory`")]
     Memory {
         /// Bytes of linear memory allowed.
         limit: u64,
     },
+    /// It asked for a larger table than its limit and could not go on without.
+    #[error("it needs a table of more than {limit} elements")]
+    Table {
+        /// Elements allowed.
+        limit: u32,
+    },
+    /// The machine has less memory left than the guest's limit. Depends on the machine.
+    #[error("{0}: run fewer episodes at a time, or lower `memory` (this ending is not reproducible)")]
+    Short(String),
     /// Calls nested too deeply.
     #[error("its calls nest too deeply: the stack is full")]
     Stack,
@@ -74,6 +85,10 @@ pub enum Fault {
         /// Bytes allowed.
         limit: u64,
     },
+    /// It did what the component model forbids: handed over a text that is not UTF-8, a list outside of its memory, a
+    /// variant without such a case, a handle that is none, or took more handles than there are.
+    #[error("it broke the rules of the component model: {0}")]
+    Rules(String),
     /// Any other trap: a panic, a division by zero, an access out of bounds.
     #[error("it trapped: {0}")]
     Trap(String),
@@ -83,7 +98,7 @@ pub enum Fault {
     /// A function of the host refused; see [`HostError`].
     #[error("{0}")]
     Host(String),
-    /// The host's own side of the call failed, for example because exports have other types than expected.
+    /// The host's own side of the call failed: the pool of instances has no room.
     #[error("the call could not be made: {0}")]
     Call(String),
 }
@@ -91,7 +106,7 @@ pub enum Fault {
 impl Fault {
     /// Whether the same call ends in the same way on every machine.
     pub fn reproducible(&self) -> bool {
-        !matches!(self, Self::Timeout { .. })
+        !matches!(self, Self::Timeout { .. } | Self::Short(_))
     }
 }
 
@@ -110,9 +125,10 @@ pub(crate) struct Circumstances {
     pub fuel: u64,
     pub timeout: Duration,
     pub memory: u64,
+    pub table: u32,
     pub returned: u64,
-    /// The limiter has refused a growth during the call.
-    pub denied: bool,
+    /// What the limiter has refused during the call.
+    pub refused: Option<Refused>,
 }
 
 /// Turns the engine's error into a fault.
@@ -126,19 +142,26 @@ pub(crate) fn classify(error: &wasmtime::Error, at: &Circumstances) -> Fault {
     if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
         return Fault::Exit(exit.0);
     }
+    if let Some(short) = error.downcast_ref::<Short>() {
+        return Fault::Short(short.to_string());
+    }
     match error.downcast_ref::<Trap>() {
         Some(Trap::OutOfFuel) => Fault::OutOfFuel { fuel: at.fuel },
         Some(Trap::Interrupt) => Fault::Timeout { after: at.timeout },
         Some(Trap::StackOverflow) => Fault::Stack,
         // A guest whose allocation failed aborts, which is a trap like any other.
-        _ if at.denied => Fault::Memory { limit: at.memory },
+        _ if at.refused == Some(Refused::Memory) => Fault::Memory { limit: at.memory },
+        _ if at.refused == Some(Refused::Table) => Fault::Table { limit: at.table },
         Some(trap) => Fault::Trap(trap.to_string()),
         None => {
             let words = format!("{error:#}");
             if words.contains("fuel allocated for hostcalls has been exhausted") {
                 Fault::Returned { limit: at.returned }
-            } else {
+            } else if error.is::<PoolConcurrencyLimitError>() {
                 Fault::Call(words)
+            } else {
+                // What is left the engine refused to read or to do.
+                Fault::Rules(words)
             }
         }
     }

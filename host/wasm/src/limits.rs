@@ -1,8 +1,11 @@
-//! What one call may use, and who says no.
+//! What one call may use, what it pays for, and who says no.
 
 use std::time::Duration;
 
-use wasmtime::ResourceLimiter;
+use thiserror::Error;
+use wasmtime::{CallHook, OperatorCost, ResourceLimiter, StoreContextMut, Trap};
+
+use crate::Guest;
 
 /// Fuel that stands for one second of work: what a modest core executes of compiled code. (Measured on a current
 /// server core: 6 to 13 times 10^9 for the Python worker.)
@@ -42,14 +45,62 @@ impl Default for Limits {
     }
 }
 
+/// Fuel that any call of the host costs a guest: about what passing from one to the other takes, so that a loop of
+/// calls that do little ends when a loop that does nothing would. What a call does beyond that is charged by
+/// [`Guest::charge`].
+pub(crate) const HOST_CALL: u64 = 500;
+
+/// What instructions cost: one unit each (and one per byte or element that they move), but for those that leave the
+/// guest's own code to ask for space, which take a hundred times as long whether they are granted it or not.
+pub(crate) fn costs() -> OperatorCost {
+    let mut costs = OperatorCost { MemoryGrow: u8::MAX, TableGrow: u8::MAX, ..OperatorCost::new() };
+    costs.variable.memory_grow_per_page = u8::MAX;
+    costs
+}
+
+/// Takes the price of a call of the host from the guest's fuel as the call returns.
+///
+/// # Errors
+/// The trap of a guest that can't pay.
+pub(crate) fn collect<T>(mut store: StoreContextMut<'_, Guest<T>>, hook: CallHook) -> wasmtime::Result<()> {
+    if !matches!(hook, CallHook::ReturningFromHost) {
+        return Ok(());
+    }
+    let guest = store.data_mut();
+    let owed = std::mem::take(&mut guest.owed);
+    // The engine's own looks at the clock come at moments that no two runs share. They are free, or fuel would not
+    // be deterministic.
+    if std::mem::take(&mut guest.interrupted) {
+        return Ok(());
+    }
+    let left = store.get_fuel()?.checked_sub(HOST_CALL.saturating_add(owed));
+    store.set_fuel(left.unwrap_or(0))?;
+    if left.is_none() {
+        return Err(Trap::OutOfFuel.into());
+    }
+    Ok(())
+}
+
+/// What was refused to a guest since its call began. It may have coped with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Memory,
+    Table,
+}
+
+/// The machine could not give memory that the limits allow. A guest that went on without would do so on this machine
+/// alone, so it does not get to.
+#[derive(Debug, Error)]
+#[error("the machine has no memory left: {0}")]
+pub(crate) struct Short(String);
+
 /// Counts the linear memory of all memories of a store and refuses what goes over.
 #[derive(Debug, Default)]
 pub(crate) struct Limiter {
     pub memory: u64,
     pub table: u32,
     pub used: u64,
-    /// A growth was refused since the call began.
-    pub denied: bool,
+    pub refused: Option<Refused>,
 }
 
 impl Limiter {
@@ -63,16 +114,29 @@ impl ResourceLimiter for Limiter {
         &mut self,
         current: usize,
         desired: usize,
-        _maximum: Option<usize>,
+        maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
+        // What the memory's own type forbids was never the limit's to allow.
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
         let used = self.used + desired.saturating_sub(current) as u64;
         let allowed = used <= self.memory;
         if allowed {
             self.used = used;
         } else {
-            self.denied = true;
+            self.refused = Some(Refused::Memory);
         }
         Ok(allowed)
+    }
+
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        let words = format!("{error:#}");
+        // More than the memory's addresses reach: every machine says no.
+        if words.contains("exceeds memory type's limits") {
+            return Ok(());
+        }
+        Err(Short(words).into())
     }
 
     fn table_growing(
@@ -82,7 +146,9 @@ impl ResourceLimiter for Limiter {
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         let allowed = desired <= self.table as usize;
-        self.denied |= !allowed;
+        if !allowed {
+            self.refused = Some(Refused::Table);
+        }
         Ok(allowed)
     }
 }

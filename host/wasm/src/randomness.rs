@@ -26,7 +26,9 @@ pub(crate) fn link<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> wasmtime
                 return Err(HostError(words).into());
             }
             let mut drawn = vec![0_u8; length as usize];
-            store.data_mut().rng.fill_bytes(&mut drawn);
+            let guest = store.data_mut();
+            guest.charge(length);
+            guest.rng.fill_bytes(&mut drawn);
             Ok((drawn,))
         })?;
         instance.func_wrap(number, |mut store: StoreContextMut<'_, Guest<T>>, (): ()| {

@@ -100,6 +100,68 @@ async fn memory_that_is_refused_is_named_as_the_cause() {
 async fn tables_have_a_limit() {
     let mut guest = temper(Limits { table: 1000, ..Limits::default() }).await;
     assert_eq!(guest.call::<_, i32>("widen", ()).await, Ok(-1));
+    assert!(!guest.store.data().memory_refused());
+}
+
+#[tokio::test]
+async fn what_a_memorys_own_type_forbids_is_no_fault() {
+    let mut guest = temper(Limits::default()).await;
+    // Beyond all addresses, and beyond a maximum of its own that the limit would allow.
+    assert_eq!(guest.call::<_, i32>("overreach", ()).await, Ok(-1));
+    assert_eq!(guest.call::<_, i32>("outgrow", ()).await, Ok(-1));
+    assert!(!guest.store.data().memory_refused());
+}
+
+#[tokio::test]
+async fn asking_for_memory_costs_fuel_whether_it_is_given_or_not() {
+    let mut guest = temper(Limits { fuel: 10_000, ..Limits::default() }).await;
+    let fault = guest.fault("beg").await;
+    assert_eq!(fault, Fault::OutOfFuel { fuel: 10_000 });
+}
+
+#[tokio::test]
+async fn calls_of_the_host_cost_fuel() {
+    // A hundred would be free of charge but for their price; the clock tells it.
+    let mut guest = start(WORLD, &Limits::default()).await;
+    let one = guest.call::<_, u64>("apart", (1_u32,)).await.unwrap();
+    let hundred = guest.call::<_, u64>("apart", (101_u32,)).await.unwrap();
+    assert!((hundred - one) / 100 >= 100, "a call takes {} ns of a guest's time", (hundred - one) / 100);
+    // Without it, a loop of calls would last as long as the clock lets it.
+    let mut guest = start(WORLD, &Limits { fuel: 1_000_000, ..Limits::default() }).await;
+    assert_eq!(guest.call::<_, u64>("apart", (10_000_u32,)).await, Err(Fault::OutOfFuel { fuel: 1_000_000 }));
+}
+
+#[tokio::test]
+async fn looks_at_the_clock_cost_no_fuel() {
+    // Long enough that the engine looks at the clock a few times, in one run more often than in another.
+    let limits = Limits { fuel: u64::MAX / 4, ..Limits::default() };
+    let mut first = start(WORLD, &limits).await;
+    let mut second = start(WORLD, &limits).await;
+    let work = async |guest: &mut Running| guest.call::<_, u64>("work", (100_000_000_u32,)).await.unwrap();
+    let took = work(&mut first).await;
+    let busy = std::thread::spawn(|| {
+        let until = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < until {}
+    });
+    assert_eq!(work(&mut second).await, took);
+    busy.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_component_of_too_many_parts_leaves_the_others_their_room() {
+    let instances = "(core instance (instantiate $m))".repeat(3);
+    let text = format!("(component (core module $m (memory 1)) {instances})");
+    let engine = Engine::new(EngineConfig { instances: 4, ..EngineConfig::plugins() }).unwrap();
+    let error = engine.load("greedy", &wat::parse_str(&text).unwrap()).err().unwrap().to_string();
+    assert!(error.contains("3 Wasm linear memories"), "{error}");
+}
+
+#[tokio::test]
+async fn threads_and_shared_memory_are_refused() {
+    let engine = Engine::new(EngineConfig { instances: 4, ..EngineConfig::plugins() }).unwrap();
+    let shared = "(component (core module (memory 1 2 shared)))";
+    let error = engine.load("shared", &wat::parse_str(shared).unwrap()).err().unwrap().to_string();
+    assert!(error.contains("threads must be enabled"), "{error}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 
 use pl_wasm::{Engine, EngineConfig, Stay};
 
@@ -36,7 +37,7 @@ fn what_is_no_component_is_told_apart() {
         assert!(message.contains(words), "{message}");
     }
     let whole = component();
-    let message = refusal(&whole[..whole.len() / 2]);
+    let message = refusal(&whole[..whole.len() - 3]);
     assert!(
         message.starts_with("math.wasm does not compile: ") && message.contains("cut short"),
         "{message}"
@@ -73,8 +74,105 @@ fn an_entry_is_used_and_a_damaged_one_is_compiled_anew() {
         std::fs::write(entry(folder.path(), "cwasm"), damaged).unwrap();
         assert!(written_anew(folder.path(), &code));
     }
-    std::fs::write(entry(folder.path(), "sum"), "nonsense").unwrap();
+    for sum in ["nonsense", ""] {
+        std::fs::write(entry(folder.path(), "sum"), sum).unwrap();
+        assert!(written_anew(folder.path(), &code));
+    }
+}
+
+#[test]
+fn another_engines_entry_is_compiled_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    engine(folder.path()).load("math.wasm", &component()).unwrap();
+    let code = std::fs::read(entry(folder.path(), "cwasm")).unwrap();
+    let foreign = wasmtime::Engine::default();
+    // Code of an engine without fuel, with a sum that fits, where ours would be.
+    let foreign =
+        wasmtime::component::Component::from_binary(&foreign, &component()).unwrap().serialize().unwrap();
+    std::fs::write(entry(folder.path(), "cwasm"), &foreign).unwrap();
+    std::fs::write(entry(folder.path(), "sum"), blake3::hash(&foreign).to_hex().as_str()).unwrap();
     assert!(written_anew(folder.path(), &code));
+}
+
+/// The component's answer to 2 + 3, from an engine of its own with the cache in `folder`.
+fn sum_of(folder: &Path) -> u32 {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let engine = engine(folder);
+    let component = engine.load("math.wasm", &component()).unwrap();
+    runtime.block_on(async {
+        let ready = engine.linker::<()>().unwrap().instantiate_pre(component.inner()).unwrap();
+        let mut store = engine.store((), &pl_wasm::Limits::default());
+        pl_wasm::call(&mut store, async |store| {
+            let instance = ready.instantiate_async(&mut *store).await?;
+            let add = instance.get_typed_func::<(u32, u32), (u32,)>(&mut *store, "add")?;
+            Ok(add.call_async(store, (2, 3)).await?.0)
+        })
+        .await
+        .unwrap()
+    })
+}
+
+#[test]
+fn what_is_mapped_outlives_its_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    sum_of(folder.path());
+    let engine = engine(folder.path());
+    let mapped = engine.find(&component()).unwrap();
+    // Replaced as another process would, by renaming.
+    let code = entry(folder.path(), "cwasm");
+    std::fs::write(folder.path().join("aside"), b"something else").unwrap();
+    std::fs::rename(folder.path().join("aside"), &code).unwrap();
+    assert!(engine.linker::<()>().unwrap().instantiate_pre(mapped.inner()).is_ok());
+    assert!(engine.find(&component()).is_none());
+    assert_eq!(sum_of(folder.path()), 5);
+    std::fs::remove_file(&code).unwrap();
+    assert_eq!(sum_of(folder.path()), 5);
+}
+
+/// Runs one of the tests below in a process of its own, in a shell that has first done `setting`.
+fn spawn(test: &str, folder: &Path, setting: &str) -> Child {
+    let me = std::env::current_exe().unwrap();
+    Command::new("sh")
+        .args(["-c", &format!("{setting} exec \"$0\" --exact {test} --ignored --nocapture")])
+        .arg(me)
+        .env("PL_TEST_CACHE", folder)
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "one of the processes that other tests start"]
+fn a_process_that_fills_the_cache() {
+    let folder = std::env::var("PL_TEST_CACHE").unwrap();
+    assert_eq!(sum_of(Path::new(&folder)), 5);
+}
+
+#[test]
+fn processes_may_fill_the_cache_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let running: Vec<Child> =
+        (0..4).map(|_| spawn("a_process_that_fills_the_cache", folder.path(), "")).collect();
+    for mut child in running {
+        assert!(child.wait().unwrap().success());
+    }
+    assert!(engine(folder.path()).find(&component()).is_some(), "no whole entry was left");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "something else was left");
+}
+
+#[test]
+fn a_full_disk_costs_the_entry_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    // A process that may write 4 KiB per file and is told so by an error.
+    let setting = "trap '' XFSZ; ulimit -f 8;";
+    let mut child = spawn("a_process_that_fills_the_cache", folder.path(), setting);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a part of the entry was left");
+}
+
+#[test]
+fn a_folder_that_can_not_be_written_costs_the_entry_and_nothing_else() {
+    // Nobody can write there, the superuser included.
+    assert_eq!(sum_of(Path::new("/proc/self/task")), 5);
 }
 
 #[test]

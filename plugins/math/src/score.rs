@@ -18,7 +18,10 @@ impl Reward for Score {
     type Facts = IgnoredAny;
     type Evidence = Evidence;
 
-    fn score(_settings: &NoSettings, transition: &Transition<Action, IgnoredAny, Evidence>) -> Result<Scores> {
+    fn score(
+        _settings: &NoSettings,
+        transition: &Transition<Action, IgnoredAny, Evidence>,
+    ) -> Result<Scores> {
         let evidence = &transition.evidence;
         let right =
             |answer: Option<&String>| answer.is_some_and(|answer| grader::grade(&evidence.gold, answer));

@@ -51,7 +51,8 @@ pub fn components() -> Option<Vec<(Language, PathBuf)>> {
 pub async fn load(language: Language) -> Option<Loaded> {
     let plugin = plugin_of(&component(language)?, language.name()).await;
     let maths = repository().join("target/release/plugins/math.wasm");
-    let reasoners = if language == Language::Rust { plugin_of(&maths, "maths").await } else { plugin.clone() };
+    let reasoners =
+        if language == Language::Rust { plugin_of(&maths, "maths").await } else { plugin.clone() };
     Some(Loaded {
         language,
         sums: Environment::new(&plugin, "sums", settings(), services()).unwrap(),

@@ -59,7 +59,8 @@ impl Trace {
                 let view = episode.view(agent).await.unwrap();
                 let turn = Turn { agent: agent.to_owned(), visit };
                 let request = guest.reasoner.prompt(&view, &turn).await.unwrap();
-                let text = if *text == "GOLD" { format!("\\boxed{{{}}}", sum(&view)) } else { (*text).to_owned() };
+                let text =
+                    if *text == "GOLD" { format!("\\boxed{{{}}}", sum(&view)) } else { (*text).to_owned() };
                 let action = guest.reasoner.parse(&view, &Completion::new(text, Finish::Stop)).await.unwrap();
                 seen.push(json!([view, request, action]));
                 actions.push((agent.to_owned(), action));

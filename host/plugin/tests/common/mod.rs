@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod hostile;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -41,4 +43,10 @@ pub fn built(name: &str) -> Vec<u8> {
 
 pub async fn load(bytes: &[u8], spec: PluginSpec) -> Plugin {
     Plugin::load(&engine(), spec, bytes).await.unwrap()
+}
+
+/// Bytes of this process that are in memory.
+pub fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }

@@ -43,8 +43,9 @@ impl WebToolchain {
             .ok_or_else(|| Error::failed(format!("no rust-lld below {}", rustup_library.display())))?;
         let unpacked = unpacked()?;
         cache::folder(&unpacked, |partial| fetch(partial, say))?;
-        Self::under(&unpacked, &linker)
-            .ok_or_else(|| Error::failed(format!("what was unpacked into {} does not start", unpacked.display())))
+        Self::under(&unpacked, &linker).ok_or_else(|| {
+            Error::failed(format!("what was unpacked into {} does not start", unpacked.display()))
+        })
     }
 
     /// The toolchain below `root`, if it is there, has its sources, and starts.
@@ -114,8 +115,8 @@ fn missing_packages() -> Result<Vec<String>> {
     let mut query = Command::new("apt-cache");
     query.args(["depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks"]);
     query.args(["--no-replaces", "--no-enhances"]).args(&PACKAGES[..3]);
-    let closure = capture(&mut query)
-        .map_err(|e| Error::failed(format!("apt-cache knows no rustc-web ({e})")))?;
+    let closure =
+        capture(&mut query).map_err(|e| Error::failed(format!("apt-cache knows no rustc-web ({e})")))?;
     let names = closure.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
     let mut wanted: Vec<String> = names
         .filter(|name| {

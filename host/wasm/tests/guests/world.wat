@@ -18,8 +18,27 @@
         (local.set $n (i32.add (local.get $n) (i32.const 1)))
         (br_if $again (i32.lt_u (local.get $n) (i32.const 1000))))
       (i64.sub (call $now) (local.get $start)))
+    ;; How long so many calls of the host take.
+    (func (export "apart") (param $calls i32) (result i64)
+      (local $start i64)
+      (local.set $start (call $now))
+      (loop $again
+        (drop (call $draw))
+        (local.set $calls (i32.sub (local.get $calls) (i32.const 1)))
+        (br_if $again (local.get $calls)))
+      (i64.sub (call $now) (local.get $start)))
+    ;; How long so many turns of a loop take.
+    (func (export "work") (param $turns i32) (result i64)
+      (local $start i64)
+      (local.set $start (call $now))
+      (loop $again
+        (local.set $turns (i32.sub (local.get $turns) (i32.const 1)))
+        (br_if $again (local.get $turns)))
+      (i64.sub (call $now) (local.get $start)))
     (func (export "draw") (result i64) (call $draw)))
   (core instance $i (instantiate $m
     (with "host" (instance (export "now" (func $core_now)) (export "draw" (func $core_draw))))))
   (func (export "took") (result u64) (canon lift (core func $i "took")))
+  (func (export "apart") (param "calls" u32) (result u64) (canon lift (core func $i "apart")))
+  (func (export "work") (param "turns" u32) (result u64) (canon lift (core func $i "work")))
   (func (export "draw") (result u64) (canon lift (core func $i "draw"))))

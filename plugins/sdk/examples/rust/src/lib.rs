@@ -84,7 +84,8 @@ struct Latest {
 
 impl Environment for Sums {
     const NAME: &'static str = "sums";
-    const DOC: &'static str = "A sum of numbers from the episode's stream, with a hint after each wrong answer.";
+    const DOC: &'static str =
+        "A sum of numbers from the episode's stream, with a hint after each wrong answer.";
     type Settings = Settings;
     type View = View;
     type Action = Move;
@@ -173,7 +174,8 @@ impl Default for Terms {
 
 impl Reward for Score {
     const NAME: &'static str = "score";
-    const DOC: &'static str = "Up to 1 for the team's right answer, less for each miss; 1 for each agent's own.";
+    const DOC: &'static str =
+        "Up to 1 for the team's right answer, less for each miss; 1 for each agent's own.";
     type Settings = Terms;
     type Action = Move;
     type Facts = Facts;
