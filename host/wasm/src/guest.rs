@@ -1,6 +1,6 @@
 //! What a store holds beside its user's data, and how calls are made under limits.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -9,6 +9,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
+use crate::backstop::Backstop;
 use crate::error::{Circumstances, Late, classify};
 use crate::files::Node;
 use crate::limits::{self, Limiter, Refused};
@@ -32,7 +33,7 @@ pub struct Guest<T> {
     pub(crate) owed: u64,
     /// The host was called by the engine's look at the clock.
     pub(crate) interrupted: bool,
-    deadline: Instant,
+    backstop: Backstop,
     /// Made when first asked for: most guests never do.
     wasi: Option<Box<World>>,
     /// The root of its files; none has no file system at all.
@@ -57,7 +58,7 @@ impl<T: Send + 'static> Guest<T> {
             used_before: 0,
             owed: 0,
             interrupted: false,
-            deadline: Instant::now(),
+            backstop: Backstop::default(),
             wasi: None,
             files: None,
             rng: ChaCha8Rng::seed_from_u64(0),
@@ -67,8 +68,9 @@ impl<T: Send + 'static> Guest<T> {
         store.call_hook(limits::collect);
         store.set_hostcall_fuel(usize::try_from(limits.returned).unwrap_or(usize::MAX));
         store.epoch_deadline_callback(|mut context| {
-            context.data_mut().interrupted = true;
-            if Instant::now() >= context.data().deadline {
+            let guest = context.data_mut();
+            guest.interrupted = true;
+            if guest.backstop.look() >= guest.timeout {
                 return Err(Late.into());
             }
             // Gives way, so that one busy guest does not hold a thread that others wait for.
@@ -111,11 +113,6 @@ impl<T: Send + 'static> Guest<T> {
     pub fn rewind(&mut self, seed: u64) {
         self.used_before = 0;
         self.rng = ChaCha8Rng::seed_from_u64(seed);
-    }
-
-    /// Time spent in the host on the guest's behalf, which its wall-clock backstop shall not count.
-    pub fn excuse(&mut self, spent: Duration) {
-        self.deadline += spent;
     }
 
     /// Charges the guest for what a function of the host did for it, beyond the price of any call: fuel, at
@@ -197,7 +194,7 @@ pub async fn call<T: Send + 'static, R>(
 fn begin<T: Send + 'static>(store: &mut Store<T>) -> wasmtime::Result<()> {
     let guest = store.data_mut();
     guest.limiter.refused = None;
-    guest.deadline = Instant::now() + guest.timeout;
+    guest.backstop = Backstop::default();
     let fuel = guest.fuel;
     store.set_fuel(fuel)?;
     store.set_epoch_deadline(1);
