@@ -183,11 +183,12 @@ pub(crate) fn body(
                     .error(Code::WrongType, name.place, message, "")
                     .help(format!("write `{} = …`: {}", own.key, own.kind));
             }
-            (Entry::Nested { name, .. }, None, _) if is_lora(kind, name) => {}
-            (Entry::Setting(Setting { key, .. }), None, _) if is_lora(kind, key) => {
+            (Entry::Nested { name, .. }, None, _) if inner(kind, name).is_some() => {}
+            (Entry::Setting(Setting { key, .. }), None, _) if let Some(inner) = inner(kind, key) => {
+                let message = format!("`{}` is a block", inner.keyword());
                 reports
-                    .error(Code::WrongType, key.place, "`lora` is a block", "")
-                    .help("write `lora { rank = 16 }`");
+                    .error(Code::WrongType, key.place, message, "")
+                    .help(format!("write `{}`", inner.form()));
             }
             (Entry::Edge(_), ..) | (_, None, Guest::Unknown) => {}
             (_, None, Guest::None) => meant.extend(unknown(kind, title, name, None, reports)),
@@ -220,8 +221,9 @@ pub(crate) fn body(
     out
 }
 
-fn is_lora(kind: BlockKind, name: &Name) -> bool {
-    kind == BlockKind::Policy && name.text == BlockKind::Lora.keyword()
+/// The block of this name that may stand inside one of this kind.
+fn inner(kind: BlockKind, name: &Name) -> Option<BlockKind> {
+    kind.inner().filter(|inner| inner.keyword() == name.text)
 }
 
 /// What the item's author says about its keys.
@@ -268,9 +270,7 @@ fn unknown<'s>(
 ) -> Option<&'s str> {
     let mut keys: Vec<&'s str> =
         settings::of(kind).filter(|own| own.supported).map(|setting| setting.key).collect();
-    if kind == BlockKind::Policy {
-        keys.push(BlockKind::Lora.keyword());
-    }
+    keys.extend(kind.inner().map(BlockKind::keyword));
     keys.extend(item.map(Schema::keys).unwrap_or_default());
     let message = format!("{title} has no setting `{}`", name.text);
     let hint = suggest(&name.text, "it has", keys.iter().copied());

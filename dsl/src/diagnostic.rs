@@ -80,6 +80,7 @@ codes! {
     NeverHolds = "MAS0039", "A condition can never hold, or always does.";
     Covered = "MAS0040", "An edge is never taken, since one before it holds whenever it does.";
     Uneven = "MAS0041", "A batch can't be divided as it is asked for.";
+    BadGrant = "MAS0042", "A door that is to be opened to a plugin is none.";
 }
 
 impl fmt::Display for Code {

@@ -96,7 +96,7 @@ fn unknown(topic: &str) -> UnknownTopic {
 
 /// Every block, those inside others last.
 pub fn blocks() -> impl Iterator<Item = BlockKind> {
-    BlockKind::TOP.iter().copied().chain([BlockKind::Lora])
+    BlockKind::TOP.iter().chain(BlockKind::INNER).copied()
 }
 
 /// What a code means, with an example wrong and right.
@@ -117,8 +117,8 @@ pub fn block(kind: BlockKind) -> String {
         // Writing to a string never fails.
         let _ = write!(out, "{before}- {}", setting.line());
     }
-    if kind == BlockKind::Policy {
-        let _ = write!(out, "\n- `lora {{ … }}`: an adapter; without it the whole model is trained");
+    if let Some(inner) = kind.inner() {
+        let _ = write!(out, "\n- `{}`: {}", inner.form(), inner.purpose());
     }
     out
 }

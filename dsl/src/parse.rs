@@ -117,10 +117,13 @@ impl<'t> Reader<'t, '_, '_> {
                 .help("settings stand inside the braces of a block; only `layout` stands alone");
             return None;
         }
-        if word == BlockKind::Lora.keyword() {
+        if let Some(outer) =
+            BlockKind::TOP.iter().find(|kind| kind.inner().is_some_and(|i| i.keyword() == word))
+        {
+            let outer = outer.keyword();
             self.reports
-                .error(Code::UnknownBlock, keyword, "`lora` stands outside of a policy", "")
-                .help("write it inside: `policy NAME { model = …; lora { … } }`");
+                .error(Code::UnknownBlock, keyword, format!("`{word}` stands outside of a {outer}"), "")
+                .help(format!("write it between the braces of a {outer}: `{word} {{ … }}`"));
             return None;
         }
         let words = || BlockKind::TOP.iter().map(|kind| kind.keyword());
@@ -150,7 +153,8 @@ impl<'t> Reader<'t, '_, '_> {
             | BlockKind::Sandbox
             | BlockKind::Inference
             | BlockKind::Train
-            | BlockKind::Lora => Rule::bare_head,
+            | BlockKind::Lora
+            | BlockKind::Grant => Rule::bare_head,
             BlockKind::Workflow | BlockKind::Evaluate => Rule::named_head,
             BlockKind::Policy => Rule::either_head,
             BlockKind::Param => Rule::param_head,

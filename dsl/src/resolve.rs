@@ -284,26 +284,27 @@ impl Resolver<'_, '_, '_> {
         blocks.map(|(at, block)| self.policy(policies.name(at), block, models)).collect()
     }
 
+    /// The settings of the block inside this one, where it is written.
+    fn inner(&mut self, block: &Block) -> Option<Settings> {
+        let kind = block.kind.inner()?;
+        let (name, inside) = block.body.entries.iter().find_map(|entry| match entry {
+            Entry::Nested { name, body } if name.text == kind.keyword() => Some((name, body)),
+            _ => None,
+        })?;
+        let title = format!("`{}` of {}", kind.keyword(), block.title());
+        Some(body(kind, &title, name.place, inside, &Guest::None, &mut self.scope, self.reports))
+    }
+
     fn policy(&mut self, name: &str, block: &Block, models: &Named) -> Option<Policy> {
         let own = settings(block, &Guest::None, &mut self.scope, self.reports);
         let model = self.reference(&own, "model", models, "model");
-        let nested = block.body.entries.iter().find_map(|entry| match entry {
-            Entry::Nested { name, body } if name.text == BlockKind::Lora.keyword() => Some((name, body)),
-            _ => None,
-        });
-        let lora = match nested {
+        let lora = match self.inner(block) {
             None => None,
-            Some((lora, inside)) => {
-                let title = format!("`lora` of policy `{name}`");
-                let guest = Guest::None;
-                let kind = BlockKind::Lora;
-                let own = body(kind, &title, lora.place, inside, &guest, &mut self.scope, self.reports);
-                Some(Lora {
-                    rank: own.integer("rank")?,
-                    alpha: own.number("alpha")?,
-                    targets: own.words("targets")?,
-                })
-            }
+            Some(own) => Some(Lora {
+                rank: own.integer("rank")?,
+                alpha: own.number("alpha")?,
+                targets: own.words("targets")?,
+            }),
         };
         Some(Policy {
             name: name.to_owned(),

@@ -34,6 +34,8 @@ pub enum BlockKind {
     Evaluate,
     /// `lora { … }`, inside a policy.
     Lora,
+    /// `grant { … }`, inside a plugin.
+    Grant,
     /// `include "FILE"`
     Include,
     /// `use "FILE" as NAME`
@@ -80,6 +82,7 @@ impl BlockKind {
             BlockKind::Train => "train",
             BlockKind::Evaluate => "evaluate",
             BlockKind::Lora => "lora",
+            BlockKind::Grant => "grant",
             BlockKind::Include => "include",
             BlockKind::Use => "use",
             BlockKind::Template => "template",
@@ -94,6 +97,22 @@ impl BlockKind {
         BlockKind::TOP.iter().copied().find(same)
     }
 
+    /// The blocks that stand inside others.
+    pub const INNER: &'static [BlockKind] = &[BlockKind::Lora, BlockKind::Grant];
+
+    /// The block that may stand inside this one.
+    pub fn inner(self) -> Option<BlockKind> {
+        match self {
+            BlockKind::Policy => Some(BlockKind::Lora),
+            BlockKind::Plugin => Some(BlockKind::Grant),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn inner_from_keyword(word: &str) -> Option<Self> {
+        BlockKind::INNER.iter().copied().find(|kind| kind.keyword() == word)
+    }
+
     /// Whether a name follows the keyword.
     pub(crate) fn is_named(self) -> bool {
         !matches!(
@@ -103,6 +122,7 @@ impl BlockKind {
                 | BlockKind::Inference
                 | BlockKind::Train
                 | BlockKind::Lora
+                | BlockKind::Grant
                 | BlockKind::Include
         )
     }
@@ -144,6 +164,7 @@ impl BlockKind {
             BlockKind::Train => "train { … }",
             BlockKind::Evaluate => "evaluate NAME { … }",
             BlockKind::Lora => "lora { … }",
+            BlockKind::Grant => "grant { … }",
             BlockKind::Include => "include \"FILE.mas\"",
             BlockKind::Use => "use \"FILE.mas\" as NAME",
             BlockKind::Template => "template NAME(topic: string) = agent PLUGIN.ITEM { … }",

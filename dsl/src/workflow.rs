@@ -54,6 +54,25 @@ pub struct Plugin {
     pub fuel: u64,
     /// Wall-clock backstop of one call.
     pub timeout: Duration,
+    /// What is open to it; nothing by default.
+    #[serde(default, skip_serializing_if = "Grant::is_empty")]
+    pub grant: Grant,
+}
+
+/// `plugin maths = "math.wasm" { grant { read = ["tables"]; http = ["api.example.org"] } }`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Grant {
+    /// Folders, as written: the plugin reads what is in them, below `/` and the folder's own name.
+    pub read: Vec<String>,
+    /// `HOST` for HTTPS, or `HOST:PORT`.
+    pub http: Vec<String>,
+}
+
+impl Grant {
+    /// Whether all doors are closed.
+    pub fn is_empty(&self) -> bool {
+        self.read.is_empty() && self.http.is_empty()
+    }
 }
 
 /// `model base = "smollm2-135m" { dtype = f16 }`

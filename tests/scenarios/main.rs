@@ -11,5 +11,7 @@ mod determinism;
 mod device;
 mod foresight;
 mod kill;
+mod languages;
+mod plugins;
 mod smollm;
 mod support;

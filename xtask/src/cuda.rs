@@ -5,8 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
+use pl_toolchain::cache;
+
 use crate::fetch::Wheel;
-use crate::{Result, cache, fetch};
+use crate::{Result, fetch};
 
 /// NVRTC: kernels are compiled with it, in the tests too.
 const NVRTC: Wheel = Wheel {

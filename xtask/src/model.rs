@@ -7,8 +7,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pl_toolchain::cache;
+
 use crate::fetch::Wheel;
-use crate::{Result, cache, fetch};
+use crate::{Result, fetch};
 
 /// Qwen2.5-Coder-1.5B-Instruct, Q4_K_M.
 const QWEN: &str = "qwen2.5-coder-1.5b";

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pl_toolchain::cache;
+
 use crate::fetch::Wheel;
-use crate::{Result, cache, cuda, fetch, guests};
+use crate::{Result, cuda, fetch, guests};
 
 /// libtorch as the PyPI wheel carries it: the version that tch 0.24 is made for.
 const LIBTORCH: [Wheel; 3] = [

@@ -154,8 +154,7 @@ fn part(text: &str, statement: Span, before: &[Token], at: usize, blocks: &[Encl
 }
 
 fn kind(word: &str) -> Option<BlockKind> {
-    let inner = (word == BlockKind::Lora.keyword()).then_some(BlockKind::Lora);
-    BlockKind::from_keyword(word).or(inner)
+    BlockKind::from_keyword(word).or_else(|| BlockKind::inner_from_keyword(word))
 }
 
 fn enclosing(text: &str, piece: &Piece) -> Enclosing {

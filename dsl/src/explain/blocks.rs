@@ -3,6 +3,15 @@
 use crate::syntax::BlockKind;
 
 impl BlockKind {
+    /// What a block that stands inside another is, in a few words.
+    pub fn purpose(self) -> &'static str {
+        match self {
+            BlockKind::Lora => "an adapter; without it the whole model is trained",
+            BlockKind::Grant => "what the plugin may reach; nothing without it",
+            _ => "",
+        }
+    }
+
     /// What the block is for, in a few sentences.
     pub fn doc(self) -> &'static str {
         match self {
@@ -72,6 +81,10 @@ impl BlockKind {
             BlockKind::Lora => {
                 "Stands inside a policy: it trains a small adapter (low-rank adaptation, Hu et al. 2021) instead of the \
                  whole model, which takes far less memory and lets policies share one model."
+            }
+            BlockKind::Grant => {
+                "Stands inside a plugin and opens single doors to it, which are all closed without: folders to read, \
+                 and hosts to ask over HTTP. `plan` shows what is open, and the run's `lock.json` keeps it."
             }
         }
     }

@@ -1,5 +1,8 @@
 //! Plugins and the items that blocks are made from.
 
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+use std::path::Path;
 use std::rc::Rc;
 
 use super::Resolver;
@@ -7,7 +10,7 @@ use crate::block::{Guest, Settings, body, settings};
 use crate::catalog::{Item, ItemKind};
 use crate::diagnostic::{Code, Place, suggest};
 use crate::syntax::{Block, BlockKind, Body, File, Value, ValueKind};
-use crate::workflow::Plugin;
+use crate::workflow::{Grant, Plugin};
 
 /// The plugin that is always there.
 pub(super) const BUILT_IN: &str = "std";
@@ -27,13 +30,50 @@ impl Resolver<'_, '_, '_> {
             let name = plugins.name(at).to_owned();
             let own = settings(block, &Guest::None, &mut self.scope, self.reports);
             let path = self.in_head(block);
-            let plugin = path.and_then(|path| plugin(&name, Some(path), &own));
+            let grant = self.grant(block);
+            let plugin = path.and_then(|path| plugin(&name, Some(path), &own, grant?));
             let mut items = None;
             if let Some(plugin) = plugin.as_ref().filter(|_| name != BUILT_IN) {
                 items = self.items(plugin, block.value.as_ref().map_or(block.place(), |value| value.place));
             }
             self.plugins.push(LoadedPlugin { plugin, name, items, used: false });
         }
+    }
+
+    /// What a plugin block opens. None: it is not written as it must be, which is reported.
+    fn grant(&mut self, block: &Block) -> Option<Grant> {
+        let Some(own) = self.inner(block) else { return Some(Grant::default()) };
+        let grant = Grant {
+            read: own.words("read").unwrap_or_default(),
+            http: own.words("http").unwrap_or_default(),
+        };
+        let mut fine = true;
+        let mut refuse = |key: &str, message: String, help: &str| {
+            let place = own.place(key).unwrap_or(block.place());
+            self.reports.error(Code::BadGrant, place, message, "").help(help);
+            fine = false;
+        };
+        for host in grant.http.iter().filter(|host| !is_authority(host)) {
+            let message = format!("`{host}` is no host");
+            refuse("http", message, "write `api.example.org`, or `localhost:8080` with a port");
+        }
+        let mut mounts = BTreeSet::new();
+        for folder in &grant.read {
+            match mount(folder) {
+                None => refuse(
+                    "read",
+                    format!("the folder `{folder}` has no name of its own"),
+                    "the plugin finds a folder under its own name: write one that has a name",
+                ),
+                Some(name) if !mounts.insert(name) => refuse(
+                    "read",
+                    format!("two folders are named `{name}`"),
+                    "the plugin finds a folder under its own name: rename one of them",
+                ),
+                Some(_) => {}
+            }
+        }
+        fine.then_some(grant)
     }
 
     fn items(&mut self, plugin: &Plugin, place: Place) -> Option<Vec<Rc<Item>>> {
@@ -58,7 +98,7 @@ impl Resolver<'_, '_, '_> {
         let nothing = Body::empty();
         let kind = BlockKind::Plugin;
         let own = body(kind, name, place, &nothing, &Guest::None, &mut self.scope, self.reports);
-        let plugin = plugin(name, None, &own);
+        let plugin = plugin(name, None, &own, Grant::default());
         let items = plugin.as_ref().and_then(|plugin| self.items(plugin, place));
         self.plugins.push(LoadedPlugin { plugin, name: name.to_owned(), items, used: true });
         Some(self.plugins.len() - 1)
@@ -125,13 +165,34 @@ impl Resolver<'_, '_, '_> {
     }
 }
 
-fn plugin(name: &str, path: Option<String>, own: &Settings) -> Option<Plugin> {
+/// The name under which a plugin finds a folder that it may read.
+fn mount(folder: &str) -> Option<&str> {
+    Path::new(folder).file_name()?.to_str()
+}
+
+/// A host's name or address, and a port where one is written.
+fn is_authority(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        // An address of version 6 stands in brackets.
+        Some((host, port)) if !text.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let named = match bracketed {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-')),
+    };
+    named && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+}
+
+fn plugin(name: &str, path: Option<String>, own: &Settings, grant: Grant) -> Option<Plugin> {
     Some(Plugin {
         name: name.to_owned(),
         path,
         memory: own.bytes("memory")?,
         fuel: own.integer("fuel")?,
         timeout: own.duration("timeout")?,
+        grant,
     })
 }
 

@@ -162,6 +162,22 @@ pub const SETTINGS: &[Setting] = &[
          default fuel takes. When it fires, the run is not reproducible and says so.",
     ),
     row(
+        B::Grant,
+        "read",
+        Kind::Texts,
+        Default::Absent("no folder"),
+        "Folders that the plugin may read, relative to the workflow file; it finds the folder `data/tables` as `/tables`. \
+         What they hold is read once, when the plugin is loaded, and is part of what the run was made of.",
+    ),
+    row(
+        B::Grant,
+        "http",
+        Kind::Texts,
+        Default::Absent("no host"),
+        "Hosts that the plugin may ask over HTTP: `api.example.org` (HTTPS on port 443), or `localhost:8080` for that \
+         port, encrypted or not. An episode that asks one is not reproducible, and the run says so.",
+    ),
+    row(
         B::Policy,
         "model",
         Kind::Model,

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use mas_dsl::workflow::Plugin as Wanted;
+use mas_dsl::workflow::{Grant, Plugin as Wanted};
 use mas_dsl::{Catalog, Fact, FactKind, Item, ItemKind};
 use pl_plugin::{Plugin, PluginSpec};
-use pl_wasm::{Engine, EngineConfig};
+use pl_wasm::{Engine, EngineConfig, Folders, Host};
 use tokio::runtime::Handle;
 
 use crate::exit::Stop;
@@ -55,6 +55,8 @@ impl Plugins {
             memory: wanted.memory,
             fuel: wanted.fuel,
             timeout: wanted.timeout,
+            folders: self.folders(&wanted.grant)?,
+            hosts: wanted.grant.http.iter().filter_map(|host| Host::parse(host)).collect(),
         };
         let bytes = self.bytes(wanted)?;
         self.runtime.block_on(Plugin::load(&self.engine, spec, &bytes)).map_err(|error| match error {
@@ -62,6 +64,33 @@ impl Plugins {
             pl_plugin::Error::Load { source, .. } => source.to_string(),
             other => other.to_string(),
         })
+    }
+
+    /// The folders that a plugin may read, taken in as they are now.
+    fn folders(&self, grant: &Grant) -> Result<Option<Folders>, String> {
+        if grant.read.is_empty() {
+            return Ok(None);
+        }
+        let places: Vec<(&str, PathBuf)> =
+            grant.read.iter().map(|path| (mount(path), self.folder.join(path))).collect();
+        let folders = places.iter().map(|(name, place)| (*name, place.as_path()));
+        Folders::read(folders).map(Some).map_err(|error| format!("grant read: {error}"))
+    }
+
+    /// What is open to the loaded plugins: `PLUGIN read /NAME` with the hash of what was read, `PLUGIN http HOST`.
+    pub fn grants(&self, wanted: &[Wanted]) -> BTreeMap<String, String> {
+        let loaded = self.loaded.borrow();
+        let mut open = BTreeMap::new();
+        for plugin in wanted {
+            let name = &plugin.name;
+            for (folder, hash) in loaded.get(name).into_iter().flat_map(Plugin::folders) {
+                open.insert(format!("{name} read /{folder}"), hash.clone());
+            }
+            for host in &plugin.grant.http {
+                open.insert(format!("{name} http {host}"), "open".to_owned());
+            }
+        }
+        open
     }
 
     fn bytes(&self, wanted: &Wanted) -> Result<Cow<'static, [u8]>, String> {
@@ -109,12 +138,22 @@ impl Catalog for Plugins {
     }
 
     fn items(&self, wanted: &Wanted) -> Result<Vec<Item>, String> {
+        for folder in wanted.grant.read.iter().map(|path| self.folder.join(path)) {
+            if !folder.is_dir() {
+                return Err(format!("it is granted the folder {}, which is not there", folder.display()));
+            }
+        }
         // Known without compiling, as a rule.
         match pl_plugin::known_items(&self.engine, &self.bytes(wanted)?) {
             Some(items) => Ok(items.iter().map(item).collect()),
             None => Ok(self.get(wanted)?.items().iter().map(item).collect()),
         }
     }
+}
+
+/// The name under which a plugin finds a folder; the check has seen that it has one.
+fn mount(path: &str) -> &str {
+    Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path)
 }
 
 fn item(item: &pl_plugin::Item) -> Item {

@@ -8,7 +8,7 @@ mod show;
 use std::path::PathBuf;
 
 use mas_dsl::graph::Graph;
-use mas_dsl::workflow::{self, Lora, Rollout, SandboxBackend, Train, Workflow};
+use mas_dsl::workflow::{self, Grant, Lora, Rollout, SandboxBackend, Train, Workflow};
 use pl_model::{Config, Projection};
 use pl_trainer::memory as sums;
 use serde::Serialize;
@@ -77,6 +77,7 @@ struct Plugin {
     path: Option<PathBuf>,
     /// Whether the compile cache had it before this plan asked it for its items.
     cached: bool,
+    grant: Grant,
 }
 
 #[derive(Serialize)]
@@ -175,6 +176,7 @@ impl Plan {
                     name: plugin.name.clone(),
                     path: loaded.plugins.place(plugin),
                     cached: loaded.plugins.is_cached(plugin),
+                    grant: plugin.grant.clone(),
                 })
                 .collect(),
             sandbox: Sandbox {

@@ -63,6 +63,11 @@ impl LazyWorkers {
         Ok(Arc::new(LazyWorkers::new(kind)))
     }
 
+    /// The embedded Python, under the usual limits.
+    pub fn embedded() -> Arc<dyn Sandbox> {
+        Arc::new(LazyWorkers::new(Kind::Python(SandboxLimits::default())))
+    }
+
     fn new(kind: Kind) -> LazyWorkers {
         LazyWorkers { kind, workers: OnceCell::new() }
     }

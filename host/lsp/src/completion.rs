@@ -103,10 +103,10 @@ impl<'d> Offers<'d> {
                     Some(format!("{key} = "));
             }
         }
-        let lora = BlockKind::Lora;
-        if block.kind == Some(BlockKind::Policy) && !given.contains(&lora.keyword()) {
-            self.add(lora.keyword(), Icon::KEYWORD, lora.form(), None).insert_text =
-                Some("lora { ".to_owned());
+        let inner = block.kind.and_then(BlockKind::inner).filter(|inner| !given.contains(&inner.keyword()));
+        if let Some(inner) = inner {
+            let word = inner.keyword();
+            self.add(word, Icon::KEYWORD, inner.form(), None).insert_text = Some(format!("{word} {{ "));
         }
         if block.kind == Some(BlockKind::Turns) {
             self.add("start", Icon::KEYWORD, "where an episode begins", None);

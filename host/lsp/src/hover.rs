@@ -54,7 +54,8 @@ fn keyword(word: &str) -> Option<String> {
 
 fn key(document: &Document, block: &Enclosing, word: &str) -> Option<String> {
     let known = block.kind.and_then(|kind| settings::find(kind, word)).map(Setting::page);
-    let nested = || (word == BlockKind::Lora.keyword()).then(|| explain::head(BlockKind::Lora));
+    let nested =
+        || BlockKind::INNER.iter().find(|kind| kind.keyword() == word).map(|kind| explain::head(*kind));
     let declared = || {
         let schema = around::properties(document, block)?.get(word)?;
         Some(text::property(word, schema))

@@ -7,11 +7,13 @@ use serde_json::{Map, Value};
 
 use crate::bindings::agent::exports::pl_host::plugin::agents;
 use crate::environment::world_of;
+use crate::error::Failed;
+use crate::journal::Journal;
 use crate::plugin::{Inner, refused};
 use crate::services::Context;
 use crate::{
-    Cause, Completion, Error, Finish, ItemKind, Message, Part, Plugin, PromptRequest, Role, Stream, Tool,
-    Turn, check,
+    Completion, Error, Finish, ItemKind, Message, Part, Plugin, PromptRequest, Role, Stream, Tool, Turn,
+    check,
 };
 
 /// An agent with its settings. Keeps nothing between calls; cheap to clone.
@@ -20,6 +22,7 @@ pub struct Agent {
     plugin: Plugin,
     item: Arc<str>,
     settings: Arc<String>,
+    journal: Option<Journal>,
 }
 
 impl Agent {
@@ -33,7 +36,14 @@ impl Agent {
             plugin: plugin.clone(),
             item: item.into(),
             settings: Arc::new(Value::Object(settings).to_string()),
+            journal: None,
         })
+    }
+
+    /// The same, with what its calls do noted in a journal.
+    #[must_use]
+    pub fn with_journal(&self, journal: &Journal) -> Self {
+        Self { journal: Some(journal.clone()), ..self.clone() }
     }
 
     /// What to ask the model on this view (JSON); none skips the turn.
@@ -50,8 +60,8 @@ impl Agent {
             })
             .await
             .and_then(|request| request.map_err(refused))
-            .and_then(|request| request.map(request_of).transpose().map_err(Cause::Invalid));
-        asked.map_err(|cause| self.inner().error(&self.item, "prompt", cause))
+            .and_then(|request| request.map(request_of).transpose().map_err(Failed::invalid));
+        asked.map_err(|failed| self.inner().error(&self.item, "prompt", failed))
     }
 
     /// The action (JSON) that a completion means.
@@ -69,26 +79,27 @@ impl Agent {
             .await
             .and_then(|action| action.map_err(refused))
             .and_then(|action| {
-                check::json("the action", &action).map_err(Cause::Invalid)?;
+                check::json("the action", &action).map_err(Failed::invalid)?;
                 Ok(action)
             });
-        meant.map_err(|cause| self.inner().error(&self.item, "parse", cause))
+        meant.map_err(|failed| self.inner().error(&self.item, "parse", failed))
     }
 
     async fn call<R>(
         &self,
         stream: Stream,
         work: impl AsyncFnOnce(&agents::Guest, &mut Store<Context>) -> wasmtime::Result<R>,
-    ) -> Result<R, Cause> {
+    ) -> Result<R, Failed> {
         let world = world_of(&self.inner().agents)?;
         let returned = world.pool.call(
             self.inner(),
             &self.item,
             stream,
+            self.journal.as_ref(),
             async |store| world.ready.instantiate_async(&mut *store).await,
             async |bindings, store| work(bindings.pl_host_plugin_agents(), store).await,
         );
-        Ok(returned.await?)
+        returned.await
     }
 
     /// A stateless call draws what its arguments alone decide.

@@ -42,8 +42,15 @@ impl fmt::Display for Contract {
 const PACKAGE: &str = "pl-host:plugin/";
 
 /// The interfaces of WASI 0.2 that every component is offered, by package.
-const WASI: [&str; 6] =
-    ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+const WASI: [&str; 7] = [
+    "wasi:cli/",
+    "wasi:clocks/",
+    "wasi:filesystem/",
+    "wasi:http/",
+    "wasi:io/",
+    "wasi:random/",
+    "wasi:sockets/",
+];
 
 /// What stands on a component's outside.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -136,6 +143,40 @@ impl Surface {
         let known =
             |name: &str| name.starts_with(PACKAGE) || WASI.iter().any(|package| name.starts_with(package));
         self.imports.iter().map(String::as_str).filter(|name| !known(name)).collect()
+    }
+}
+
+/// What a component carries of its source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Names of its functions.
+    pub names: bool,
+    /// Files and lines (DWARF).
+    pub lines: bool,
+}
+
+impl Carried {
+    /// Looks through all modules of a component.
+    pub fn read(component: &[u8]) -> Self {
+        let mut carried = Self::default();
+        let sections = Parser::new(0).parse_all(component).map_while(Result::ok);
+        for payload in sections {
+            if let Payload::CustomSection(section) = payload {
+                carried.names |= section.name() == "name";
+                carried.lines |= section.name() == ".debug_line";
+            }
+        }
+        carried
+    }
+}
+
+impl fmt::Display for Carried {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match (self.names, self.lines) {
+            (_, true) => "functions, files and lines: a trap tells where it happened",
+            (true, false) => "names of functions, no lines",
+            (false, false) => "nothing: a trap tells no more than numbers",
+        })
     }
 }
 

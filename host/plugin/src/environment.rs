@@ -9,8 +9,10 @@ use wasmtime::component::ResourceAny;
 use crate::bindings::environment::EnvironmentPre;
 use crate::bindings::environment::exports::pl_host::plugin::environments::GuestEpisode;
 use crate::bindings::{environment, types};
+use crate::error::Failed;
+use crate::journal::Journal;
 use crate::plugin::{Inner, World, refused};
-use crate::services::Context;
+use crate::services::{Context, settle};
 use crate::{Cause, Error, Fact, ItemKind, Outcome, Plugin, Services, Snapshot, Stream, Task, check};
 
 type Bindings = environment::Environment;
@@ -23,6 +25,7 @@ pub struct Environment {
     settings: Arc<String>,
     facts: Arc<[Fact]>,
     services: Services,
+    journal: Option<Journal>,
 }
 
 impl Environment {
@@ -44,7 +47,15 @@ impl Environment {
             settings: Arc::new(Value::Object(settings).to_string()),
             facts: described.facts.clone().into(),
             services,
+            journal: None,
         })
+    }
+
+    /// The same, with what its calls and those of its episodes do noted in a journal, which may also answer the
+    /// sandbox's calls with what was recorded.
+    #[must_use]
+    pub fn with_journal(&self, journal: &Journal) -> Self {
+        Self { journal: Some(journal.clone()), ..self.clone() }
     }
 
     /// The facts that every outcome has.
@@ -72,7 +83,7 @@ impl Environment {
         ]);
         self.try_tasks(stream, split, start, count, level)
             .await
-            .map_err(|cause| self.inner().error(&self.item, "tasks", cause))
+            .map_err(|failed| self.inner().error(&self.item, "tasks", failed))
     }
 
     async fn try_tasks(
@@ -82,7 +93,7 @@ impl Environment {
         start: u64,
         count: u32,
         level: u32,
-    ) -> Result<Vec<Task>, Cause> {
+    ) -> Result<Vec<Task>, Failed> {
         let world = self.world()?;
         let made = world
             .pool
@@ -90,6 +101,7 @@ impl Environment {
                 self.inner(),
                 &self.item,
                 stream,
+                self.journal.as_ref(),
                 async |store| world.ready.instantiate_async(&mut *store).await,
                 async |bindings, store| {
                     let environments = bindings.pl_host_plugin_environments();
@@ -101,12 +113,12 @@ impl Environment {
             .await?;
         let tasks = made.map_err(refused)?;
         if tasks.len() != count as usize {
-            return Err(Cause::Invalid(format!("{count} tasks were asked for and {} came", tasks.len())));
+            return Err(Failed::invalid(format!("{count} tasks were asked for and {} came", tasks.len())));
         }
         tasks
             .into_iter()
             .map(|task| {
-                check::json("a task", &task.data).map_err(Cause::Invalid)?;
+                check::json("a task", &task.data).map_err(Failed::invalid)?;
                 Ok(Task { id: task.id, data: task.data })
             })
             .collect()
@@ -156,22 +168,23 @@ impl Environment {
             let world = self.world()?;
             let seat = self.inner().engine.seat(Stay::Long).await;
             let sandbox = Some(Arc::clone(&self.services.sandbox));
-            let mut store = self.inner().store(&self.item, sandbox, stream);
+            let mut store = self.inner().store(&self.item, sandbox, stream, self.journal.clone());
             let made = pl_wasm::call(&mut store, async |store| {
                 let bindings = world.ready.instantiate_async(&mut *store).await?;
                 let handle = make(&bindings, store).await?;
                 Ok((bindings, handle))
             })
             .await;
-            let (bindings, handle) = made?;
+            let (bindings, handle) = made.map_err(|fault| Failed::fault(fault, &mut store))?;
+            settle(&mut store);
             let handle = handle.map_err(refused)?;
-            Ok(Live { bindings, handle, store, _seat: seat })
+            Ok::<_, Failed>(Live { bindings, handle, store, _seat: seat })
         };
         match opened.await {
             Ok(live) => {
                 Ok(Episode { environment: self.clone(), live: Some(live), resting: None, reproducible: true })
             }
-            Err(cause) => Err(self.inner().error(&self.item, function, cause)),
+            Err(failed) => Err(self.inner().error(&self.item, function, failed)),
         }
     }
 
@@ -235,7 +248,7 @@ impl Episode {
             .call(async |episode, handle, store| episode.call_apply(store, handle, &actions).await)
             .await
             .and_then(|outcome| outcome.map_err(refused))
-            .and_then(|outcome| self.checked_outcome(outcome).map_err(Cause::Invalid));
+            .and_then(|outcome| self.checked_outcome(outcome).map_err(Failed::invalid));
         self.named("apply", outcome)
     }
 
@@ -288,19 +301,28 @@ impl Episode {
     async fn call<R>(
         &mut self,
         work: impl AsyncFnOnce(&GuestEpisode<'_>, ResourceAny, &mut Store<Context>) -> wasmtime::Result<R>,
-    ) -> Result<R, Cause> {
+    ) -> Result<R, Failed> {
         let live = self.live.as_mut().ok_or(Cause::Lost)?;
         let (bindings, handle) = (&live.bindings, live.handle);
         let returned = pl_wasm::call(&mut live.store, async |store| {
             work(&bindings.pl_host_plugin_environments().episode(), handle, store).await
         })
         .await;
+        let ended = match returned {
+            Ok(answer) => {
+                settle(&mut live.store);
+                Ok(answer)
+            }
+            Err(fault) => {
+                self.reproducible &= fault.reproducible();
+                Err(Failed::fault(fault, &mut live.store))
+            }
+        };
         self.reproducible &= !live.store.data().data.irreproducible;
-        returned.map_err(|fault| {
-            self.reproducible &= fault.reproducible();
+        if ended.is_err() {
             self.live = None;
-            Cause::Fault(fault)
-        })
+        }
+        ended
     }
 
     fn checked_outcome(&self, outcome: types::Outcome) -> Result<Outcome, String> {
@@ -313,12 +335,12 @@ impl Episode {
         })
     }
 
-    fn named<R>(&self, function: &'static str, result: Result<R, Cause>) -> Result<R, Error> {
-        result.map_err(|cause| self.environment.inner().error(&self.environment.item, function, cause))
+    fn named<R>(&self, function: &'static str, result: Result<R, Failed>) -> Result<R, Error> {
+        result.map_err(|failed| self.environment.inner().error(&self.environment.item, function, failed))
     }
 }
 
-fn checked_json(what: &str, text: String) -> Result<String, Cause> {
-    check::json(what, &text).map_err(Cause::Invalid)?;
+fn checked_json(what: &str, text: String) -> Result<String, Failed> {
+    check::json(what, &text).map_err(Failed::invalid)?;
     Ok(text)
 }

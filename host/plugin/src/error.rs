@@ -1,9 +1,10 @@
 //! What can go wrong with a plugin, in words for the person whose workflow uses it.
 
-use pl_wasm::Fault;
+use pl_wasm::{Fault, Stack, Store};
 use thiserror::Error;
 
 use crate::ItemKind;
+use crate::services::{Context, settle};
 
 /// A plugin that can't be used, or a call into one that failed.
 #[derive(Debug, Error)]
@@ -47,7 +48,7 @@ pub enum Error {
 
 /// A call into a plugin that failed, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{plugin}{}{item} ({version}), {function}: {cause}", if item.is_empty() { "" } else { "." })]
+#[error("{plugin}{}{item} ({version}), {function}: {cause}{stack}{}", if item.is_empty() { "" } else { "." }, last_words(said))]
 pub struct CallError {
     /// The plugin's name in the workflow.
     pub plugin: String,
@@ -59,6 +60,41 @@ pub struct CallError {
     pub function: &'static str,
     /// What happened.
     pub cause: Cause,
+    /// Where the plugin stood; empty unless it trapped.
+    pub stack: Stack,
+    /// What it wrote last, to stderr or as a warning, in the call that failed.
+    pub said: String,
+}
+
+fn last_words(said: &str) -> String {
+    said.lines().map(|line| format!("\n  it said: {line}")).collect()
+}
+
+/// A cause with what is known of the guest, on its way to a [`CallError`].
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub cause: Cause,
+    pub stack: Stack,
+    pub said: String,
+}
+
+impl Failed {
+    /// What the contract forbids was returned.
+    pub(crate) fn invalid(words: String) -> Self {
+        Cause::Invalid(words).into()
+    }
+
+    /// The call into `store` ended with `fault`.
+    pub(crate) fn fault(fault: Fault, store: &mut Store<Context>) -> Self {
+        let said = settle(store);
+        Self { cause: fault.into(), stack: store.data_mut().take_stack(), said }
+    }
+}
+
+impl From<Cause> for Failed {
+    fn from(cause: Cause) -> Self {
+        Self { cause, stack: Stack::default(), said: String::new() }
+    }
 }
 
 impl Error {

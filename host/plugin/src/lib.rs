@@ -11,10 +11,12 @@
 mod agent;
 mod bindings;
 mod check;
+pub mod conformance;
 mod contract;
 mod environment;
 mod error;
 mod item;
+pub mod journal;
 mod plugin;
 mod pool;
 mod random;
@@ -25,7 +27,7 @@ mod snapshot;
 mod values;
 
 pub use agent::Agent;
-pub use contract::{Contract, Surface};
+pub use contract::{Carried, Contract, Surface};
 pub use environment::{Environment, Episode};
 pub use error::{CallError, Cause, Error, RefusalKind};
 pub use item::{Fact, FactKind, Item, ItemKind};

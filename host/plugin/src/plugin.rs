@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pl_sandbox::Sandbox;
-use pl_wasm::{Component, Engine, Guest, Limits, Stay, Store};
-use serde::{Deserialize, Serialize};
+use pl_wasm::{Component, Engine, Folders, Guest, Host, Limits, Stay, Store};
 use wasmtime::component::{HasSelf, InstancePre};
 
 use crate::bindings::agent::AgentPre;
@@ -13,12 +12,14 @@ use crate::bindings::base::BasePre;
 use crate::bindings::environment::EnvironmentPre;
 use crate::bindings::reward::RewardPre;
 use crate::bindings::{agent, base, environment, reward, types};
+use crate::error::Failed;
+use crate::journal::Journal;
 use crate::pool::Pool;
 use crate::services::Context;
 use crate::{CallError, Cause, Contract, Error, Item, ItemKind, RefusalKind, Stream, Surface, item, section};
 
 /// A `plugin` block of a workflow.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct PluginSpec {
     /// Its name in the workflow.
     pub name: String,
@@ -28,13 +29,17 @@ pub struct PluginSpec {
     pub fuel: u64,
     /// Wall-clock backstop of one call.
     pub timeout: Duration,
+    /// Folders that it may read.
+    pub folders: Option<Folders>,
+    /// Hosts that it may ask over HTTP.
+    pub hosts: Arc<[Host]>,
 }
 
 impl PluginSpec {
     /// With the engine's default limits.
     pub fn new(name: impl Into<String>) -> Self {
         let Limits { memory, fuel, timeout, .. } = Limits::default();
-        Self { name: name.into(), memory, fuel, timeout }
+        Self { name: name.into(), memory, fuel, timeout, folders: None, hosts: Arc::default() }
     }
 }
 
@@ -48,6 +53,8 @@ pub(crate) struct Inner {
     pub name: Arc<str>,
     pub engine: Engine,
     pub limits: Limits,
+    folders: Option<Folders>,
+    hosts: Arc<[Host]>,
     component: Component,
     items: Vec<Item>,
     pub environments: Option<World<EnvironmentPre<Guest<Context>>, environment::Environment>>,
@@ -67,6 +74,9 @@ impl<P, B> World<P, B> {
         ready.ok().map(|ready| Self { ready, pool: Pool::default() })
     }
 }
+
+/// Bytes of stdout and of stderr of one call that are kept: more than a traceback, less than a dump.
+const KEPT_OUTPUT: u64 = 64 << 10;
 
 /// Kind of the note that holds a plugin's items beside its compiled code.
 const NOTE: &str = "items-0.1.json";
@@ -103,6 +113,8 @@ impl Plugin {
             name: Arc::clone(&name),
             engine: engine.clone(),
             limits,
+            folders: spec.folders,
+            hosts: spec.hosts,
             component: component.clone(),
             items: Vec::new(),
             environments: World::new(EnvironmentPre::new(ready.clone())),
@@ -137,6 +149,11 @@ impl Plugin {
         &self.inner.items
     }
 
+    /// Hash of each folder that it may read, by the folder's name.
+    pub fn folders(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.inner.folders.iter().flat_map(|folders| folders.hashes())
+    }
+
     /// BLAKE3 of the component, in hexadecimal.
     pub fn hash(&self) -> String {
         self.inner.component.hash()
@@ -169,16 +186,16 @@ impl Inner {
     async fn describe(&self, catalog: &BasePre<Guest<Context>>) -> Result<Vec<Item>, Error> {
         let item: Arc<str> = "".into();
         let _seat = self.engine.seat(Stay::Call).await;
-        let mut store = self.store(&item, None, Stream::of(&[]));
+        let mut store = self.store(&item, None, Stream::of(&[]), None);
         let described = pl_wasm::call(&mut store, async |store| {
             let instance = catalog.instantiate_async(&mut *store).await?;
             instance.pl_host_plugin_catalog().call_describe(&mut *store).await
         })
         .await;
         described
-            .map_err(Cause::Fault)
-            .and_then(|items| item::read(items).map_err(Cause::Invalid))
-            .map_err(|cause| self.error("", "describe", cause))
+            .map_err(|fault| Failed::fault(fault, &mut store))
+            .and_then(|items| item::read(items).map_err(Failed::invalid))
+            .map_err(|failed| self.error("", "describe", failed))
     }
 
     /// Every kind of item that is described has its interface.
@@ -204,6 +221,7 @@ impl Inner {
         item: &Arc<str>,
         sandbox: Option<Arc<dyn Sandbox>>,
         stream: Stream,
+        journal: Option<Journal>,
     ) -> Store<Context> {
         let context = Context {
             plugin: Arc::clone(&self.name),
@@ -211,17 +229,28 @@ impl Inner {
             sandbox,
             stream,
             irreproducible: false,
+            journal,
+            warned: String::new(),
         };
-        self.engine.store(context, &self.limits)
+        let mut store = self.engine.store(context, &self.limits);
+        let guest = store.data_mut();
+        guest.keep_output(KEPT_OUTPUT);
+        guest.admit(Arc::clone(&self.hosts));
+        if let Some(folders) = &self.folders {
+            guest.mount(folders);
+        }
+        store
     }
 
-    pub(crate) fn error(&self, item: &str, function: &'static str, cause: Cause) -> Error {
+    pub(crate) fn error(&self, item: &str, function: &'static str, failed: Failed) -> Error {
         Error::Call(Box::new(CallError {
             plugin: self.name.to_string(),
             version: version(&self.component.hash()),
             item: item.to_owned(),
             function,
-            cause,
+            cause: failed.cause,
+            stack: failed.stack,
+            said: failed.said,
         }))
     }
 
@@ -280,11 +309,11 @@ fn speaks(bytes: &[u8]) -> Result<(), String> {
 }
 
 /// The contract's refusal as a cause.
-pub(crate) fn refused(error: types::Error) -> Cause {
+pub(crate) fn refused(error: types::Error) -> Failed {
     let kind = match error.kind {
         types::ErrorKind::Settings => RefusalKind::Settings,
         types::ErrorKind::Task => RefusalKind::Task,
         types::ErrorKind::Internal => RefusalKind::Internal,
     };
-    Cause::Refused { kind, message: error.message }
+    Cause::Refused { kind, message: error.message }.into()
 }

@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pl_wasm::{Fault, Seat, Stay, Store};
+use pl_wasm::{Seat, Stay, Store};
 
 use crate::Stream;
+use crate::error::Failed;
+use crate::journal::Journal;
 use crate::plugin::Inner;
-use crate::services::Context;
+use crate::services::{Context, settle};
 
 /// Calls that one instance serves before it is replaced, so that a slow leak never becomes an error.
 const CALLS: u32 = 10_000;
@@ -41,15 +43,17 @@ impl<B> Pool<B> {
         plugin: &Inner,
         item: &Arc<str>,
         stream: Stream,
+        journal: Option<&Journal>,
         make: impl AsyncFnOnce(&mut Store<Context>) -> wasmtime::Result<B>,
         work: impl AsyncFnOnce(&B, &mut Store<Context>) -> wasmtime::Result<R>,
-    ) -> Result<R, Fault> {
+    ) -> Result<R, Failed> {
         let mut instance = match self.take() {
             Some(instance) => instance,
             None => {
                 let seat = plugin.engine.seat(Stay::Call).await;
-                let mut store = plugin.store(item, None, Stream::new([0; 32]));
-                let bindings = pl_wasm::call(&mut store, make).await?;
+                let mut store = plugin.store(item, None, Stream::new([0; 32]), None);
+                let made = pl_wasm::call(&mut store, make).await;
+                let bindings = made.map_err(|fault| Failed::fault(fault, &mut store))?;
                 Instance { bindings, store, calls: 0, _seat: seat }
             }
         };
@@ -57,8 +61,11 @@ impl<B> Pool<B> {
         guest.rewind(0);
         guest.data.item = Arc::clone(item);
         guest.data.stream = stream;
+        guest.data.journal = journal.cloned();
         let bindings = &instance.bindings;
-        let returned = pl_wasm::call(&mut instance.store, async |store| work(bindings, store).await).await?;
+        let returned = pl_wasm::call(&mut instance.store, async |store| work(bindings, store).await).await;
+        let returned = returned.map_err(|fault| Failed::fault(fault, &mut instance.store))?;
+        settle(&mut instance.store);
         self.give_back(instance, plugin.crowded());
         Ok(returned)
     }

@@ -7,8 +7,10 @@ use serde_json::{Map, Value};
 use crate::bindings::reward::exports::pl_host::plugin::rewards;
 use crate::bindings::types;
 use crate::environment::world_of;
+use crate::error::Failed;
+use crate::journal::Journal;
 use crate::plugin::{Inner, refused};
-use crate::{AgentScore, Cause, Error, ItemKind, Outcome, Plugin, Scores, Stream, Task, check};
+use crate::{AgentScore, Error, ItemKind, Outcome, Plugin, Scores, Stream, Task, check};
 
 /// A reward with its settings. Keeps nothing between calls; cheap to clone.
 #[derive(Clone)]
@@ -16,6 +18,7 @@ pub struct Reward {
     plugin: Plugin,
     item: Arc<str>,
     settings: Arc<String>,
+    journal: Option<Journal>,
 }
 
 impl Reward {
@@ -29,7 +32,14 @@ impl Reward {
             plugin: plugin.clone(),
             item: item.into(),
             settings: Arc::new(Value::Object(settings).to_string()),
+            journal: None,
         })
+    }
+
+    /// The same, with what its calls do noted in a journal.
+    #[must_use]
+    pub fn with_journal(&self, journal: &Journal) -> Self {
+        Self { journal: Some(journal.clone()), ..self.clone() }
     }
 
     /// Scores the step that `actions` (agent and JSON action each) made and `outcome` came of.
@@ -44,7 +54,7 @@ impl Reward {
     ) -> Result<Scores, Error> {
         self.try_score(task, actions, outcome)
             .await
-            .map_err(|cause| self.inner().error(&self.item, "score", cause))
+            .map_err(|failed| self.inner().error(&self.item, "score", failed))
     }
 
     async fn try_score(
@@ -52,7 +62,7 @@ impl Reward {
         task: &Task,
         actions: &[(String, String)],
         outcome: &Outcome,
-    ) -> Result<Scores, Cause> {
+    ) -> Result<Scores, Failed> {
         let world = world_of(&self.inner().rewards)?;
         let transition = transition(task, actions, outcome);
         let mut parts =
@@ -63,6 +73,7 @@ impl Reward {
             self.inner(),
             &self.item,
             stream,
+            self.journal.as_ref(),
             async |store| world.ready.instantiate_async(&mut *store).await,
             async |bindings, store| {
                 let rewards = bindings.pl_host_plugin_rewards();
@@ -76,7 +87,7 @@ impl Reward {
             success: score.success,
         });
         let scores = Scores { team: scores.team, local: local.collect(), success: scores.success };
-        check::scores(scores, actions).map_err(Cause::Invalid)
+        check::scores(scores, actions).map_err(Failed::invalid)
     }
 
     fn inner(&self) -> &Inner {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-use pl_wasm::{Guest, HostError};
+use pl_wasm::{Guest, HostError, Store};
 
 use crate::Stream;
 use crate::bindings::{log, random, retrieval, sandbox, types};
+use crate::journal::{self, Channel, Journal, Spent};
 
 /// Most jobs of one call: more than a test suite has cases, fewer than would fill the host's memory.
 const MOST_JOBS: usize = 256;
@@ -37,6 +38,37 @@ pub(crate) struct Context {
     pub stream: Stream,
     /// A wall clock decided a verdict that the plugin has seen.
     pub irreproducible: bool,
+    /// Where what it does is noted.
+    pub journal: Option<Journal>,
+    /// What it logged last as a warning in this call.
+    pub warned: String,
+}
+
+/// Most characters of a plugin's last words in an error.
+const LAST_WORDS: usize = 2000;
+
+/// To be called when a call has ended, in whatever way: notes what it printed. Returns what it said last: its last
+/// warning (of a panic, say) and the end of its stderr.
+pub(crate) fn settle(store: &mut Store<Context>) -> String {
+    let guest = store.data_mut();
+    let (stdout, stderr) = guest.take_output();
+    if let Some(journal) = &guest.data.journal {
+        journal.spend(Spent { fuel: guest.fuel_used(), memory: guest.memory_held() });
+        for (channel, captured) in [(Channel::Stdout, &stdout), (Channel::Stderr, &stderr)] {
+            if !captured.bytes.is_empty() {
+                journal.print(channel, &captured.bytes);
+            }
+        }
+    }
+    guest.data.irreproducible |= guest.asked();
+    let mut said = std::mem::take(&mut guest.data.warned);
+    if !stderr.bytes.is_empty() {
+        said.push('\n');
+        said.push_str(&String::from_utf8_lossy(&stderr.bytes));
+    }
+    let said = said.trim();
+    let skipped = said.chars().count().saturating_sub(LAST_WORDS);
+    said.chars().skip(skipped).collect()
 }
 
 impl types::Host for Guest<Context> {}
@@ -44,12 +76,23 @@ impl types::Host for Guest<Context> {}
 impl log::Host for Guest<Context> {
     fn write(&mut self, level: log::Level, message: String) {
         self.charge(LINE + message.len() as u64);
-        let Context { plugin, item, .. } = &self.data;
+        let Context { plugin, item, journal, .. } = &self.data;
         let line = shorten(&message);
+        let noted = match level {
+            log::Level::Debug => journal::Level::Debug,
+            log::Level::Info => journal::Level::Info,
+            log::Level::Warn => journal::Level::Warn,
+        };
+        if let Some(journal) = journal {
+            journal.log(noted, line);
+        }
         match level {
             log::Level::Debug => tracing::debug!(target: "plugin", %plugin, %item, "{line}"),
             log::Level::Info => tracing::info!(target: "plugin", %plugin, %item, "{line}"),
-            log::Level::Warn => tracing::warn!(target: "plugin", %plugin, %item, "{line}"),
+            log::Level::Warn => {
+                tracing::warn!(target: "plugin", %plugin, %item, "{line}");
+                self.data.warned = line.to_owned();
+            }
         }
     }
 }
@@ -80,7 +123,11 @@ impl sandbox::Host for Guest<Context> {
         }
         let count = jobs.len();
         self.charge(JOB * count as u64);
-        let verdicts = place.execute(jobs.into_iter().map(job).collect()).await;
+        let jobs = jobs.into_iter().map(job).collect();
+        let verdicts = match &self.data.journal {
+            Some(journal) => journal.execute(place.as_ref(), jobs).await,
+            None => place.execute(jobs).await,
+        };
         if verdicts.len() != count {
             let words = format!("the sandbox gave {} verdicts on {count} jobs", verdicts.len());
             return Err(HostError(words).into());

@@ -21,6 +21,9 @@ pub struct Lock {
     pub threads: i32,
     /// Name to component hash.
     pub plugins: BTreeMap<String, String>,
+    /// What is open to plugins: `PLUGIN read /FOLDER` to the hash of what was read, `PLUGIN http HOST`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub grants: BTreeMap<String, String>,
     /// Name to hash of the model's files.
     pub models: BTreeMap<String, String>,
     /// Name to the number format that the model's matrices are in.
@@ -45,6 +48,7 @@ impl Lock {
         compare("threads", &self.threads.to_string(), &other.threads.to_string());
         for (kind, ours, theirs) in [
             ("plugin", &self.plugins, &other.plugins),
+            ("grant", &self.grants, &other.grants),
             ("model", &self.models, &other.models),
             ("number format of model", &self.dtypes, &other.dtypes),
             ("data", &self.data, &other.data),

@@ -1,5 +1,5 @@
 //! HumanEval's and MBPP's own solutions under their tests on both backends, and a broken variant of each that must
-//! fail; and a problem with stdin and stdout as one job of many cases.
+//! fail; and the problems of CodeContests and Codeforces, each with its tests as one job of many cases.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use engine::{Engine, python};
 use flate2::read::GzDecoder;
 use pl_sandbox::{
-    DockerSettings, DockerWorkers, Ending, Job, PythonWorkers, Sandbox, SandboxLimits, Verdict,
+    DockerSettings, DockerWorkers, Ending, File, Job, PythonWorkers, Sandbox, SandboxLimits, Verdict,
 };
 use pl_wasm::EngineConfig;
 use serde_json::Value;
@@ -90,9 +90,9 @@ fn last(verdict: &Verdict) -> &str {
     verdict.stderr.lines().last().unwrap_or_default()
 }
 
-/// A machine that is busy takes its time; the programs themselves are quick.
+/// Some problems ask for more than is usually kept.
 fn limits() -> SandboxLimits {
-    SandboxLimits { workers: 2, ..SandboxLimits::default() }
+    SandboxLimits { workers: 2, output: 1 << 20, ..SandboxLimits::default() }
 }
 
 async fn all_hold(backend: &impl Sandbox) {
@@ -101,19 +101,95 @@ async fn all_hold(backend: &impl Sandbox) {
         assert_eq!(programs.len(), count);
         assert_eq!(wrong(backend, &programs).await, (Vec::new(), Vec::new()));
     }
-    let Some(path) = data("code_contests/codeforces_test.json") else { return };
-    let problems: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    // The first one: the smaller and the larger of two numbers.
-    let tests = problems[0]["tests"].as_array().cloned();
-    let tests =
-        tests.unwrap_or_else(|| serde_json::from_str(problems[0]["tests"].as_str().unwrap()).unwrap());
-    let cases = tests.iter().map(|test| test["input"].as_str().unwrap().to_owned()).collect();
-    let source = "for _ in range(int(input())):\n    print(*sorted(map(int, input().split())))";
-    let verdict = backend.execute(vec![Job { cases, ..python(source) }]).await.remove(0);
-    assert_eq!(verdict.ending, Ending::Ok, "{verdict:?}");
-    for (test, case) in tests.iter().zip(&verdict.cases) {
-        assert_eq!(case.stdout.trim(), test["output"].as_str().unwrap().trim());
+    contests_hold(backend).await;
+}
+
+/// A problem's inputs and outputs.
+type Tests = Vec<(String, String)>;
+
+/// The problems of a set, in its order.
+fn contest(set: &str) -> Option<Vec<Tests>> {
+    let text = std::fs::read(data(&format!("code_contests/{set}_test.json"))?).unwrap();
+    let problems: Vec<Value> = serde_json::from_slice(&text).unwrap();
+    let part = |value: &Value| value.as_str().unwrap().to_owned();
+    let tests = problems.iter().map(|problem| match &problem["tests"] {
+        Value::String(list) => {
+            let list: Vec<Value> = serde_json::from_str(list).unwrap();
+            list.iter().map(|test| (part(&test["input"]), part(&test["output"]))).collect()
+        }
+        lists => {
+            let list = |key: &str| lists[key].as_array().unwrap().iter().map(part).collect::<Vec<_>>();
+            list("inputs").into_iter().zip(list("outputs")).collect()
+        }
+    });
+    Some(tests.collect())
+}
+
+/// Answers with what stands in a file of the job: what a solution would print, whatever the problem.
+const ANSWER: &str = "import json, sys\nprint(json.load(open('answers.json'))[sys.stdin.read()])";
+/// Leaves out the last word.
+const SPOILT: &str =
+    "import json, sys\nprint(*json.load(open('answers.json'))[sys.stdin.read()].split()[:-1])";
+
+fn by_the_book(source: &str, tests: &Tests) -> Job {
+    let answers: Value = tests.iter().cloned().map(|(input, output)| (input, Value::from(output))).collect();
+    let file = File { path: "answers.json".to_owned(), bytes: answers.to_string().into_bytes() };
+    Job { files: vec![file], ..with_cases(source, tests) }
+}
+
+fn with_cases(source: &str, tests: &Tests) -> Job {
+    Job { cases: tests.iter().map(|(input, _)| input.clone()).collect(), ..python(source) }
+}
+
+/// How many cases printed the right words.
+fn right(verdict: &Verdict, tests: &Tests) -> usize {
+    assert_eq!(verdict.cases.len(), tests.len(), "{verdict:?}");
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let right =
+        |case: &Verdict, output: &str| case.ending == Ending::Ok && words(&case.stdout) == words(output);
+    verdict.cases.iter().zip(tests).filter(|(case, (_, output))| right(case, output)).count()
+}
+
+async fn contests_hold(backend: &impl Sandbox) {
+    for (set, problems, cases) in [("code_contests", 165, 1837), ("codeforces", 408, 468)] {
+        let Some(contest) = contest(set) else { continue };
+        let count: usize = contest.iter().map(Vec::len).sum();
+        assert_eq!((contest.len(), count), (problems, cases));
+        // The sets hold no solutions: these go through every problem's tests with a book of answers.
+        let mut sums = Vec::new();
+        for source in [ANSWER, SPOILT] {
+            let jobs = contest.iter().map(|tests| by_the_book(source, tests)).collect();
+            let verdicts = backend.execute(jobs).await;
+            sums.push(
+                verdicts.iter().zip(&contest).map(|(verdict, tests)| right(verdict, tests)).sum::<usize>(),
+            );
+        }
+        assert_eq!(sums, [cases, 0], "{set}");
+        for (name, source) in solutions(set) {
+            let tests = &contest[name];
+            let jobs = vec![
+                with_cases(&source, tests),
+                with_cases(&source.replace("print(", "print(0, "), tests),
+                // Right, but it reads on after the end.
+                with_cases(&format!("{source}\ninput()"), tests),
+            ];
+            let verdicts = backend.execute(jobs).await;
+            assert_eq!(right(&verdicts[0], tests), tests.len(), "{set} {name}: {:?}", verdicts[0]);
+            assert_eq!(right(&verdicts[1], tests), 0, "{set} {name}");
+            assert!(verdicts[2].cases.iter().all(|case| case.ending == Ending::Error), "{set} {name}");
+        }
     }
+}
+
+/// Solutions in Python, by the number of their problem.
+fn solutions(set: &str) -> Vec<(usize, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/problems");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let of_set = files.filter_map(|path| {
+        let (of, number) = path.file_stem()?.to_str()?.split_once('-')?;
+        (of == set).then(|| (number.parse().unwrap(), std::fs::read_to_string(&path).unwrap()))
+    });
+    of_set.collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::component::Linker;
-use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
 use crate::backstop::TICK;
 use crate::cache::{self, Cache};
@@ -37,6 +37,8 @@ pub struct EngineConfig {
     /// Bytes of a freed memory that are cleared in place instead of given back: makes small guests quick to
     /// instantiate again, and holds that much per idle slot.
     pub keep_resident: usize,
+    /// Keeps what a component says of its source, so that a fault's [`crate::Stack`] has files and lines.
+    pub source_lines: bool,
 }
 
 impl EngineConfig {
@@ -51,6 +53,7 @@ impl EngineConfig {
             // A plugin in Python is an interpreter too.
             parts: 64,
             keep_resident: 256 << 10,
+            source_lines: true,
         }
     }
 
@@ -65,6 +68,7 @@ impl EngineConfig {
             table: 100_000,
             parts: 64,
             keep_resident: 0,
+            source_lines: false,
         }
     }
 
@@ -99,8 +103,11 @@ impl EngineConfig {
             .table_keep_resident(self.keep_resident.min(64 << 10))
             .async_stack_keep_resident(self.keep_resident.min(64 << 10));
 
+        let lines =
+            if self.source_lines { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable };
         let mut config = Config::new();
         config
+            .wasm_backtrace_details(lines)
             .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
             .memory_reservation(RESERVATION)
             .memory_init_cow(true)
@@ -235,7 +242,8 @@ impl Engine {
         }
     }
 
-    /// A linker that offers all of WASI 0.2 with nothing behind it.
+    /// A linker that offers all of WASI 0.2 with nothing behind it but what its store grants ([`Guest::mount`],
+    /// [`Guest::admit`]).
     ///
     /// # Errors
     /// [`Error::Engine`]; not seen in practice.
@@ -244,6 +252,7 @@ impl Engine {
         let mut linker = Linker::new(&self.inner);
         linker.allow_shadowing(true);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(fail)?;
+        wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker).map_err(fail)?;
         clock::link(&mut linker).map_err(fail)?;
         randomness::link(&mut linker).map_err(fail)?;
         filesystem::link(&mut linker).map_err(fail)?;

@@ -4,7 +4,7 @@
 //! are listed in order and numbers are handed out in order, so that equal programs see equal file systems.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
@@ -28,6 +28,8 @@ pub(crate) enum Failure {
     NotEmpty,
     #[error("the path leads out of its folder")]
     Outside,
+    #[error("it may only be read")]
+    ReadOnly,
 }
 
 /// Most files and folders: each takes memory of the host beside what it holds.
@@ -41,6 +43,8 @@ struct Budget {
     used: AtomicU64,
     nodes: AtomicU64,
     next_id: AtomicU64,
+    /// Nothing may be changed any more.
+    frozen: AtomicBool,
 }
 
 /// A file or folder. Clones are the same node.
@@ -65,6 +69,10 @@ pub(crate) struct Folder {
 }
 
 impl Budget {
+    fn writable(&self) -> Result<(), Failure> {
+        if self.frozen.load(Ordering::Relaxed) { Err(Failure::ReadOnly) } else { Ok(()) }
+    }
+
     fn id(&self) -> Result<u64, Failure> {
         if self.nodes.fetch_add(1, Ordering::Relaxed) >= MOST_NODES {
             self.nodes.fetch_sub(1, Ordering::Relaxed);
@@ -104,9 +112,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Node {
     /// The root of an empty file system of at most `limit` bytes.
     pub(crate) fn root(limit: u64) -> Self {
-        let budget =
-            Budget { limit, used: AtomicU64::new(0), nodes: AtomicU64::new(1), next_id: AtomicU64::new(1) };
+        let budget = Budget {
+            limit,
+            used: AtomicU64::new(0),
+            nodes: AtomicU64::new(1),
+            next_id: AtomicU64::new(1),
+            frozen: AtomicBool::new(false),
+        };
         Self::Folder(Arc::new(Folder { id: 0, entries: Mutex::default(), budget: Arc::new(budget) }))
+    }
+
+    /// Lets the file system be read and nothing else, from now on.
+    pub(crate) fn freeze(&self) {
+        self.budget().frozen.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.budget().writable().is_err()
+    }
+
+    fn budget(&self) -> &Budget {
+        match self {
+            Self::File(file) => &file.budget,
+            Self::Folder(folder) => &folder.budget,
+        }
     }
 
     /// A number that no other node of the file system ever has.
@@ -175,6 +204,7 @@ impl Node {
         if let Some(existing) = entries.get(name) {
             return if exclusive { Err(Failure::Exists) } else { Ok(existing.clone()) };
         }
+        folder.budget.writable()?;
         let budget = Arc::clone(&folder.budget);
         let file = Self::File(Arc::new(File { id: budget.id()?, bytes: Mutex::default(), budget }));
         entries.insert(name.to_owned(), file.clone());
@@ -187,6 +217,7 @@ impl Node {
         if entries.contains_key(name) {
             return Err(Failure::Exists);
         }
+        folder.budget.writable()?;
         let budget = Arc::clone(&folder.budget);
         let made = Folder { id: budget.id()?, entries: Mutex::default(), budget };
         entries.insert(name.to_owned(), Self::Folder(Arc::new(made)));
@@ -211,6 +242,7 @@ impl Node {
         let (folder, name) = self.parent(path)?;
         let mut entries = lock(&folder.entries);
         entries.get(name).ok_or(Failure::NoEntry)?.file()?;
+        folder.budget.writable()?;
         entries.remove(name);
         Ok(())
     }
@@ -222,6 +254,7 @@ impl Node {
         if !lock(&node.folder()?.entries).is_empty() {
             return Err(Failure::NotEmpty);
         }
+        folder.budget.writable()?;
         entries.remove(name);
         Ok(())
     }
@@ -231,6 +264,8 @@ impl Node {
         let node = self.find(from)?;
         let (old, old_name) = self.parent(from)?;
         let (new, new_name) = target.parent(to)?;
+        old.budget.writable()?;
+        new.budget.writable()?;
         if let Self::Folder(moved) = &node
             && moved.contains(new.id)
         {
@@ -291,6 +326,7 @@ impl File {
 
     /// Writes at `offset`; what lies between the end and there is zeros.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<(), Failure> {
+        self.budget.writable()?;
         let end = offset.checked_add(data.len() as u64).ok_or(Failure::NoSpace)?;
         if end > self.len() {
             self.resize(end)?;
@@ -309,6 +345,7 @@ impl File {
     }
 
     pub(crate) fn resize(&self, size: u64) -> Result<(), Failure> {
+        self.budget.writable()?;
         let mut bytes = lock(&self.bytes);
         let before = bytes.len() as u64;
         let others = self.budget.used.load(Ordering::Relaxed) - before;

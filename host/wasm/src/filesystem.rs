@@ -114,6 +114,7 @@ impl From<Failure> for Code {
             Failure::NotFolder => Self::NotDirectory,
             Failure::NotEmpty => Self::NotEmpty,
             Failure::Outside => Self::NotPermitted,
+            Failure::ReadOnly => Self::ReadOnly,
         }
     }
 }
@@ -277,7 +278,10 @@ pub(crate) fn link<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> wasmtime
         |mut store: Store<'_, T>, (): ()| {
             let guest = store.data_mut();
             let Some(root) = guest.files().cloned() else { return Ok((Vec::new(),)) };
-            let flags = DescriptorFlags::READ | DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY;
+            let mut flags = DescriptorFlags::READ;
+            if !root.is_frozen() {
+                flags |= DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY;
+            }
             let root = guest.table().push(Descriptor { node: root, flags })?;
             Ok((vec![(root, "/".to_owned())],))
         },

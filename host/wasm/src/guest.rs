@@ -1,5 +1,6 @@
 //! What a store holds beside its user's data, and how calls are made under limits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::SeedableRng;
@@ -8,12 +9,15 @@ use wasmtime::UpdateDeadline;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::backstop::Backstop;
 use crate::error::{Circumstances, Late, classify};
 use crate::files::Node;
+use crate::folders::Folders;
+use crate::http::{Door, Host};
 use crate::limits::{self, Limiter, Refused};
-use crate::{Fault, Limits, Output};
+use crate::{Captured, Fault, Limits, Output, Stack};
 
 /// A store of a guest.
 pub type Store<T> = wasmtime::Store<Guest<T>>;
@@ -29,6 +33,8 @@ pub struct Guest<T> {
     pub(crate) fuel: u64,
     /// Fuel of the calls before this one: the guest's clock goes on between calls.
     pub(crate) used_before: u64,
+    /// Fuel of the last call.
+    used_last: u64,
     /// Fuel to be taken when the call of the host returns that it is charged for.
     pub(crate) owed: u64,
     /// The host was called by the engine's look at the clock.
@@ -36,6 +42,12 @@ pub struct Guest<T> {
     backstop: Backstop,
     /// Made when first asked for: most guests never do.
     wasi: Option<Box<World>>,
+    /// Bytes of stdout and of stderr that are kept for [`Guest::take_output`].
+    kept_output: u64,
+    /// Where it stood when its last call faulted.
+    stack: Stack,
+    /// Whom it may ask over HTTP.
+    hosts: Arc<[Host]>,
     /// The root of its files; none has no file system at all.
     files: Option<Node>,
     /// What WASI's randomness draws from.
@@ -45,6 +57,11 @@ pub struct Guest<T> {
 struct World {
     context: WasiCtx,
     table: ResourceTable,
+    /// What the guest writes, unless someone else reads it.
+    stdout: Output,
+    stderr: Output,
+    http: WasiHttpCtx,
+    door: Door,
 }
 
 impl<T: Send + 'static> Guest<T> {
@@ -56,10 +73,14 @@ impl<T: Send + 'static> Guest<T> {
             returned: limits.returned,
             fuel: limits.fuel,
             used_before: 0,
+            used_last: 0,
             owed: 0,
             interrupted: false,
             backstop: Backstop::default(),
             wasi: None,
+            kept_output: 0,
+            stack: Stack::default(),
+            hosts: Arc::default(),
             files: None,
             rng: ChaCha8Rng::seed_from_u64(0),
         };
@@ -79,11 +100,29 @@ impl<T: Send + 'static> Guest<T> {
         store
     }
 
-    /// Gives the guest input and output. Without it stdin is empty and output is dropped.
+    /// Gives the guest input and output. Without it stdin is empty, and output goes where [`Guest::keep_output`]
+    /// says.
     pub fn set_streams(&mut self, stdin: impl Into<bytes::Bytes>, stdout: Output, stderr: Output) {
-        let mut builder = world();
-        builder.stdin(MemoryInputPipe::new(stdin)).stdout(stdout).stderr(stderr);
-        self.wasi = Some(Box::new(World::new(builder)));
+        self.wasi = Some(Box::new(World::new(stdin.into(), stdout, stderr, Arc::clone(&self.hosts))));
+    }
+
+    /// Keeps the first `limit` bytes of stdout and of stderr for [`Guest::take_output`], and drops what is beyond.
+    /// To be called before the guest runs.
+    pub fn keep_output(&mut self, limit: u64) {
+        self.kept_output = limit;
+    }
+
+    /// What the guest has written to stdout and to stderr since it was last asked for.
+    pub fn take_output(&mut self) -> (Captured, Captured) {
+        match &self.wasi {
+            Some(world) => (world.stdout.take(), world.stderr.take()),
+            None => Default::default(),
+        }
+    }
+
+    /// Where the guest stood when its last call faulted.
+    pub fn take_stack(&mut self) -> Stack {
+        std::mem::take(&mut self.stack)
     }
 
     /// Gives the guest a file system in memory, of at most `limit` bytes, with these files (path and bytes). It
@@ -115,6 +154,26 @@ impl<T: Send + 'static> Guest<T> {
         self.rng = ChaCha8Rng::seed_from_u64(seed);
     }
 
+    /// Lets the guest read these folders, and nothing else. To be called before the guest runs.
+    pub fn mount(&mut self, folders: &Folders) {
+        self.files = Some(folders.root().clone());
+    }
+
+    /// Lets the guest ask these hosts over HTTP. To be called before the guest runs.
+    pub fn admit(&mut self, hosts: Arc<[Host]>) {
+        self.hosts = hosts;
+    }
+
+    /// Whether the guest has asked a host: what it does since then depends on the world.
+    pub fn asked(&self) -> bool {
+        self.wasi.as_ref().is_some_and(|world| world.door.passed)
+    }
+
+    /// Fuel that the last call used.
+    pub fn fuel_used(&self) -> u64 {
+        self.used_last
+    }
+
     /// Charges the guest for what a function of the host did for it, beyond the price of any call: fuel, at
     /// [`crate::FUEL_PER_SECOND`] per second that it takes on a modest core. A byte copied or looked at is one.
     pub fn charge(&mut self, fuel: u64) {
@@ -137,31 +196,46 @@ impl<T: Send + 'static> Guest<T> {
     }
 
     fn world(&mut self) -> &mut World {
-        self.wasi.get_or_insert_with(|| Box::new(World::new(world())))
+        let (limit, hosts) = (self.kept_output, &self.hosts);
+        self.wasi.get_or_insert_with(|| {
+            let output = || Output::first(limit);
+            Box::new(World::new(bytes::Bytes::new(), output(), output(), Arc::clone(hosts)))
+        })
     }
 }
 
 impl World {
-    fn new(mut builder: WasiCtxBuilder) -> Self {
-        Self { context: builder.build(), table: ResourceTable::new() }
+    /// Nothing but its streams. Clocks and randomness are replaced in the linker; the context's own are never asked.
+    fn new(stdin: bytes::Bytes, stdout: Output, stderr: Output, hosts: Arc<[Host]>) -> Self {
+        let mut builder = WasiCtxBuilder::new();
+        builder.allow_tcp(false).allow_udp(false);
+        builder.stdin(MemoryInputPipe::new(stdin)).stdout(stdout.clone()).stderr(stderr.clone());
+        Self {
+            context: builder.build(),
+            table: ResourceTable::new(),
+            stdout,
+            stderr,
+            http: WasiHttpCtx::new(),
+            door: Door { hosts, passed: false },
+        }
     }
-}
-
-/// Nothing at all. Clocks and randomness are replaced in the linker; the context's own are never asked.
-fn world() -> WasiCtxBuilder {
-    let mut builder = WasiCtxBuilder::new();
-    builder.allow_tcp(false).allow_udp(false);
-    builder
 }
 
 impl<T: Send + 'static> WasiView for Guest<T> {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let World { context, table } = self.world();
+        let World { context, table, .. } = self.world();
         WasiCtxView { ctx: context, table }
     }
 }
 
-/// Makes a call (or an instantiation) with full fuel, a fresh deadline, and the store's limits.
+impl<T: Send + 'static> WasiHttpView for Guest<T> {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        let World { http, table, door, .. } = self.world();
+        WasiHttpCtxView { hooks: door, table, ctx: http }
+    }
+}
+
+/// Makes a call (or an instantiation) with full fuel, a fresh backstop, and the store's limits.
 ///
 /// After a fault the instance is in an unknown state: drop the store.
 ///
@@ -175,8 +249,10 @@ pub async fn call<T: Send + 'static, R>(
     let outcome = work(store).await;
     let left = store.get_fuel().unwrap_or(0);
     let guest = store.data_mut();
-    guest.used_before += guest.fuel.saturating_sub(left);
+    guest.used_last = guest.fuel.saturating_sub(left);
+    guest.used_before += guest.used_last;
     outcome.map_err(|error| {
+        guest.stack = Stack::of(&error);
         classify(
             &error,
             &Circumstances {

@@ -25,16 +25,22 @@ mod engine;
 mod error;
 mod files;
 mod filesystem;
+mod folders;
 mod guest;
+mod http;
 mod limits;
 mod output;
 mod randomness;
+mod stack;
 
 pub use component::Component;
 pub use engine::{Engine, EngineConfig, Seat, Stay};
 pub use error::{Error, Fault, HostError};
+pub use folders::{Folders, FoldersError};
 pub use guest::{Guest, Store, call};
+pub use http::Host;
 pub use limits::{FUEL_PER_SECOND, Limits};
 pub use output::{Captured, Output};
+pub use stack::{Frame, Stack};
 /// What a host function returns as an error to end its guest with an exit code: [`Fault::Exit`].
 pub use wasmtime_wasi::I32Exit as Exit;

@@ -8,12 +8,13 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
 use crate::HostError;
 
-/// A stream of a guest, kept up to a limit. Writing past it ends the guest's call. Cheap to clone; clones share
-/// the buffer.
+/// A stream of a guest, kept up to a limit. Cheap to clone; clones share the buffer.
 #[derive(Debug, Clone)]
 pub struct Output {
     shared: Arc<Mutex<Captured>>,
     limit: usize,
+    /// Writing past the limit ends the guest's call.
+    strict: bool,
 }
 
 /// What a guest has written so far.
@@ -29,9 +30,15 @@ pub struct Captured {
 const PERMIT: usize = 64 << 10;
 
 impl Output {
-    /// A buffer of at most `limit` bytes.
+    /// A buffer of at most `limit` bytes. Writing more ends the guest's call.
     pub fn new(limit: u64) -> Self {
-        Self { shared: Arc::default(), limit: usize::try_from(limit).unwrap_or(usize::MAX) }
+        Self { strict: true, ..Self::first(limit) }
+    }
+
+    /// A buffer of the first `limit` bytes. The guest may write more, and nobody reads it.
+    pub fn first(limit: u64) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Self { shared: Arc::default(), limit, strict: false }
     }
 
     /// Takes what has been written.
@@ -65,6 +72,9 @@ impl OutputStream for Output {
         captured.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
         if bytes.len() > room {
             captured.overflowed = true;
+            if !self.strict {
+                return Ok(());
+            }
             return Err(StreamError::Trap(HostError("it wrote more output than is kept".to_owned()).into()));
         }
         Ok(())

@@ -1,11 +1,13 @@
 //! The reward: right or not, for each agent and for the team.
 
 use pl_sdk::prelude::*;
+use serde::de::IgnoredAny;
 
 use crate::grader;
-use crate::problems::{Action, Evidence, Facts};
+use crate::problems::{Action, Evidence};
 
-/// 1 for what is right, 0 for the rest.
+/// 1 for what is right, 0 for the rest. It grades the answers of any environment whose evidence has `gold`, `answer`
+/// and `latest`, whatever its facts are.
 pub struct Score;
 
 impl Reward for Score {
@@ -13,10 +15,13 @@ impl Reward for Score {
     const DOC: &'static str = "1 for a right answer: each agent's own, and the team's as things stand.";
     type Settings = NoSettings;
     type Action = Action;
-    type Facts = Facts;
+    type Facts = IgnoredAny;
     type Evidence = Evidence;
 
-    fn score(_settings: &NoSettings, transition: &Transition<Action, Facts, Evidence>) -> Result<Scores> {
+    fn score(
+        _settings: &NoSettings,
+        transition: &Transition<Action, IgnoredAny, Evidence>,
+    ) -> Result<Scores> {
         let evidence = &transition.evidence;
         let right =
             |answer: Option<&String>| answer.is_some_and(|answer| grader::grade(&evidence.gold, answer));
@@ -61,7 +66,7 @@ mod tests {
             actions: vec![pl_sdk::Action { agent: "a".to_owned(), action }],
             done: false,
             truncated: false,
-            facts: Facts { agreed: false, answered: false, computed: false },
+            facts: IgnoredAny,
             evidence,
         };
         let scores = Score::score(&NoSettings {}, &transition).unwrap();

@@ -10,7 +10,7 @@ use std::{env, fs};
 use wit_component_of_bindgen::{StringEncoding, metadata};
 use wit_parser::Resolve;
 
-const WIT: &str = "../../../wit/v0.1";
+const WIT: &str = "wit";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={WIT}");

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::{Result, cache, setup};
+use crate::{Result, setup};
 
 /// What the peers need, from the Python package index. About 3 GB with what torch brings along.
 const PEERS: [&str; 6] = [

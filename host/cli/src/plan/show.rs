@@ -98,6 +98,12 @@ impl Plan {
             let cached =
                 if plugin.cached { "from the compile cache" } else { "to be compiled (once, then cached)" };
             plugins.line(format_args!("{:<wide$}  {place}, {cached}", plugin.name))?;
+            for folder in &plugin.grant.read {
+                plugins.line(format_args!("{:<wide$}  may read {folder}", ""))?;
+            }
+            for host in &plugin.grant.http {
+                plugins.line(format_args!("{:<wide$}  may ask {host} over HTTP: not reproducible", ""))?;
+            }
         }
         let python = match self.sandbox.python_cached {
             Some(true) => ", its Python from the compile cache",

@@ -21,8 +21,8 @@ const PATIENCE: u64 = 60;
 const LEFT_OUT: Duration = Duration::from_millis(500);
 const LEFT_OUT_AT_MOST: Duration = Duration::from_secs(15);
 
-/// The supervisor's own needs beside what a job may take.
-const OVERHEAD: u64 = 16 << 20;
+/// What the supervisor and an interpreter that waits need beside what a job may take.
+const OVERHEAD: u64 = 24 << 20;
 
 /// Folders that jobs may write to, the working folder first.
 const FOLDERS: [&str; 4] = ["/work", "/tmp", "/dev/shm", "/dev/mqueue"];
@@ -217,8 +217,8 @@ impl Engine {
         let host = HostConfig {
             memory: Some(memory),
             memory_swap: Some(memory),
-            // The supervisor is one.
-            pids_limit: Some(i64::from(*pids) + 1),
+            // The supervisor is one, and an interpreter that waits another.
+            pids_limit: Some(i64::from(*pids) + 2),
             nano_cpus: Some((cpus * 1e9) as i64),
             network_mode: Some("none".to_owned()),
             ipc_mode: Some("private".to_owned()),

@@ -13,6 +13,7 @@ use bollard::query_parameters::{
 };
 use bytes::Bytes;
 use futures::StreamExt;
+use pl_supervisor::PYTHON_FOLDER;
 
 use super::engine::Engine;
 use super::{DockerSettings, ImageSource, leftovers};
@@ -22,6 +23,9 @@ use crate::Error;
 pub const SUPERVISOR_PATH: &str = "/pl-supervisor";
 
 const SUPERVISOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pl-supervisor"));
+
+/// The module that makes an interpreter wait, in [`PYTHON_FOLDER`].
+const PYTHON_MODULE: &[u8] = include_bytes!("../../supervisor/python/usercustomize.py");
 
 /// The repository of images with the supervisor.
 const REPOSITORY: &str = "pl-host-worker";
@@ -65,7 +69,7 @@ pub async fn with_supervisor(
         other => other.map_err(said)?,
     };
     let mut hasher = blake3::Hasher::new();
-    hasher.update(base.id.unwrap_or_default().as_bytes()).update(SUPERVISOR);
+    hasher.update(base.id.unwrap_or_default().as_bytes()).update(SUPERVISOR).update(PYTHON_MODULE);
     let tag = hasher.finalize().to_hex()[..16].to_owned();
     let name = format!("{REPOSITORY}:{tag}");
     if docker.inspect_image(&name).await.is_ok() {
@@ -88,8 +92,7 @@ pub async fn with_supervisor(
 
 async fn commit(docker: &Docker, container: &str, base: &str, tag: &str) -> Result<(), Fault> {
     let upload = UploadToContainerOptionsBuilder::default().path("/").build();
-    let archive = archive(SUPERVISOR_PATH.trim_start_matches('/'), SUPERVISOR)?;
-    docker.upload_to_container(container, Some(upload), bollard::body_full(archive.into())).await?;
+    docker.upload_to_container(container, Some(upload), bollard::body_full(archive()?.into())).await?;
     let options =
         CommitContainerOptionsBuilder::default().container(container).repo(REPOSITORY).tag(tag).build();
     // Without the label of the container, so that the image's containers are not taken for it.
@@ -101,13 +104,16 @@ async fn commit(docker: &Docker, container: &str, base: &str, tag: &str) -> Resu
     Ok(())
 }
 
-/// A tar archive of one program.
-fn archive(name: &str, program: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut header = tar::Header::new_gnu();
-    header.set_size(program.len() as u64);
-    header.set_mode(0o755);
+/// What is laid on top of the user's image, as a tar archive.
+fn archive() -> std::io::Result<Vec<u8>> {
+    let module = format!("{PYTHON_FOLDER}/usercustomize.py");
     let mut archive = tar::Builder::new(Vec::new());
-    archive.append_data(&mut header, name, program)?;
+    for (path, mode, bytes) in [(SUPERVISOR_PATH, 0o755, SUPERVISOR), (&module, 0o644, PYTHON_MODULE)] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(mode);
+        archive.append_data(&mut header, path.trim_start_matches('/'), bytes)?;
+    }
     archive.into_inner()
 }
 

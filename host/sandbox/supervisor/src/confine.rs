@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::confine::filter::Filter;
 
-mod filter;
+pub mod filter;
 
 /// Closes this process to others of its user and takes from itself, and so from all jobs, what no job needs.
 ///

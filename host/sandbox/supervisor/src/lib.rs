@@ -9,6 +9,9 @@ mod wire;
 use wire::{Reader, Writer};
 pub use wire::{read_frame, write_frame};
 
+/// The folder of a container with the module that makes a Python interpreter wait to be forked.
+pub const PYTHON_FOLDER: &str = "/pl-python";
+
 /// What a container is asked to do: one program, run once per case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Task {

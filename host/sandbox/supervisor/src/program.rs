@@ -1,15 +1,17 @@
 //! One program from its start to its end, with its time and its output bounded.
 
-use std::io::{Read, Result, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::io::{PipeReader, PipeWriter, Read, Result, Write, pipe};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use pl_supervisor::{End, Run};
 
-use crate::reap::Children;
+use crate::confine::filter::Filter;
+use crate::reap::{Children, Ended};
+use crate::zygote::Keeper;
 
 /// A program to run.
 pub struct Program<'a> {
@@ -25,19 +27,28 @@ pub struct Program<'a> {
 
 /// What a program prints to one stream.
 struct Printed {
-    from: Option<Box<dyn Stream>>,
+    from: Option<PipeReader>,
     bytes: Vec<u8>,
     most: usize,
 }
 
-trait Stream: Read + AsRawFd {}
-impl<T: Read + AsRawFd> Stream for T {}
+/// Whose child a program is, and so who hears of its end.
+#[derive(Clone, Copy)]
+enum Parent {
+    /// This process: the program has this number.
+    Supervisor(i32),
+    /// The interpreter that was forked for it.
+    Zygote,
+}
 
 /// Runs a program, and ends what it leaves running. Its processes are gone when this returns.
-pub fn run(program: &Program<'_>, children: &Children) -> Result<Run> {
+pub fn run(program: &Program<'_>, children: &Children, keeper: &mut Keeper) -> Result<Run> {
     let started = Instant::now();
-    let mut child = match spawn(program) {
-        Ok(child) => child,
+    let (input, to) = pipe()?;
+    let (from_out, out) = pipe()?;
+    let (from_err, err) = pipe()?;
+    let parent = match start(program, keeper, [input.into(), out.into(), err.into()]) {
+        Ok(parent) => parent,
         Err(error) => {
             let name = program.command.first().map_or("", String::as_str);
             return Ok(Run {
@@ -46,13 +57,10 @@ pub fn run(program: &Program<'_>, children: &Children) -> Result<Run> {
             });
         }
     };
-    let pid = child.id().cast_signed();
-    let mut stdin = child.stdin.take().map(|pipe| (pipe, program.stdin));
-    let mut stdout = Printed::new(child.stdout.take().map(|pipe| Box::new(pipe) as _), program.output)?;
-    let mut stderr = Printed::new(child.stderr.take().map(|pipe| Box::new(pipe) as _), program.output)?;
-    if let Some((pipe, _)) = &stdin {
-        nonblocking(pipe.as_raw_fd())?;
-    }
+    nonblocking(to.as_raw_fd())?;
+    let mut stdin = Some((to, program.stdin));
+    let mut stdout = Printed::new(from_out, program.output)?;
+    let mut stderr = Printed::new(from_err, program.output)?;
     let deadline = started + Duration::from_millis(program.timeout);
     let mut peak = 0;
     let end = loop {
@@ -60,57 +68,57 @@ pub fn run(program: &Program<'_>, children: &Children) -> Result<Run> {
         if !stdout.read() || !stderr.read() {
             break End::Flooded;
         }
-        children.acknowledge();
-        let mut ended = None;
-        while let Some(one) = children.next().ok().flatten() {
-            peak = peak.max(one.peak);
-            if one.pid == pid {
-                ended = Some(end(one.status));
-            }
-        }
-        if let Some(end) = ended {
-            break end;
+        if let Some(ended) = ended(parent, children, keeper, &mut peak) {
+            break end(ended.status);
         }
         let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
         else {
             break End::TimedOut;
         };
-        wait(children, stdin.as_ref().map(|(pipe, _)| pipe), [&stdout, &stderr], left);
+        let watched =
+            [stdin.as_ref().map(|(pipe, _)| pipe.as_raw_fd()), stdout.fd(), stderr.fd(), keeper.fd()];
+        wait(children, watched, left);
     };
     let took = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     // What is left running prints no more; the pipes are then at their end.
-    let _ = children.end_all();
+    let _ = keeper.end_programs(children);
     let flooded = !stdout.read() || !stderr.read();
     let end = if flooded && end != End::TimedOut { End::Flooded } else { end };
     Ok(Run { end, stdout: stdout.bytes, stderr: stderr.bytes, took, peak, ..Run::default() })
 }
 
-fn spawn(program: &Program<'_>) -> Result<std::process::Child> {
-    let Some((name, arguments)) = program.command.split_first() else {
+/// Starts a program: a fork of the interpreter that waits for it, or a process of its own.
+fn start(program: &Program<'_>, keeper: &mut Keeper, streams: [OwnedFd; 3]) -> Result<Parent> {
+    if keeper.fork(program.command, &streams) {
+        return Ok(Parent::Zygote);
+    }
+    let [stdin, stdout, stderr] = streams;
+    let mut command = command(program.command, program.work)?;
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    let neighbour = keeper.process();
+    // SAFETY: this process has one thread, so that its child may do anything.
+    unsafe { command.pre_exec(move || become_a_job(neighbour)) };
+    Ok(Parent::Supervisor(command.spawn()?.id().cast_signed()))
+}
+
+/// A command line in the working folder, with the environment of programs.
+pub fn command(line: &[String], work: &Path) -> Result<Command> {
+    let Some((name, arguments)) = line.split_first() else {
         return Err(std::io::Error::other("no command line is given"));
     };
     let mut command = Command::new(name);
-    command
-        .args(arguments)
-        .current_dir(program.work)
-        .env_remove("HOSTNAME")
-        .env("HOME", program.work)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    // SAFETY: between fork and exec only calls that are safe there.
-    unsafe { command.pre_exec(become_a_job) };
-    command.spawn()
+    command.args(arguments).current_dir(work).env_remove("HOSTNAME").env("HOME", work);
+    Ok(command)
 }
 
 /// What differs between a job's process and the supervisor's.
-fn become_a_job() -> Result<()> {
-    // SAFETY: all of these are async-signal-safe; the set is initialised by sigemptyset.
+fn become_a_job(neighbour: Option<i32>) -> Result<()> {
+    no_signal_is_blocked();
+    // SAFETY: no memory is involved but the texts.
     unsafe {
-        let mut none = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
         libc::setsid();
+        // The files of a process that is closed to its user are not its user's.
+        libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
         // Where memory is short, the kernel takes a job and not the supervisor.
         let score = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
         if score >= 0 {
@@ -118,7 +126,38 @@ fn become_a_job() -> Result<()> {
             libc::close(score);
         }
     }
-    Ok(())
+    neighbour.map_or(Ok(()), |pid| Filter::of_neighbours(pid).install())
+}
+
+/// The supervisor blocks the signal of its children's ends, and its children start like it.
+pub fn no_signal_is_blocked() {
+    // SAFETY: the set is initialised by sigemptyset.
+    unsafe {
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+}
+
+/// The program's end, where it has come. `peak` grows to that of the largest process that has ended.
+fn ended(parent: Parent, children: &Children, keeper: &mut Keeper, peak: &mut u64) -> Option<Ended> {
+    children.acknowledge();
+    let mut found = None;
+    while let Some(one) = children.next().ok().flatten() {
+        if keeper.process() == Some(one.pid) {
+            keeper.lose();
+            continue;
+        }
+        *peak = (*peak).max(one.peak);
+        if matches!(parent, Parent::Supervisor(pid) if pid == one.pid) {
+            found = Some(one);
+        }
+    }
+    if matches!(parent, Parent::Zygote) {
+        found = keeper.ended();
+        *peak = found.as_ref().map_or(*peak, |one| one.peak.max(*peak));
+    }
+    found
 }
 
 fn end(status: i32) -> End {
@@ -130,7 +169,7 @@ fn end(status: i32) -> End {
 }
 
 /// Writes what the program takes of its input. None when there is no more, or nobody who reads it.
-fn feed((mut pipe, mut left): (ChildStdin, &[u8])) -> Option<(ChildStdin, &[u8])> {
+fn feed((mut pipe, mut left): (PipeWriter, &[u8])) -> Option<(PipeWriter, &[u8])> {
     while !left.is_empty() {
         match pipe.write(left) {
             Ok(written) => left = left.get(written..).unwrap_or_default(),
@@ -142,17 +181,17 @@ fn feed((mut pipe, mut left): (ChildStdin, &[u8])) -> Option<(ChildStdin, &[u8])
     None
 }
 
-/// Waits until something happens or the time is over. Where the host is gone, this process ends.
-fn wait(children: &Children, stdin: Option<&ChildStdin>, printed: [&Printed; 2], left: Duration) {
+/// Waits until something happens or the time is over: stdin can be written, stdout, stderr or the waiting interpreter
+/// can be read. Where the host is gone, this process ends.
+fn wait(children: &Children, [stdin, stdout, stderr, zygote]: [Option<RawFd>; 4], left: Duration) {
     let watch = |fd: Option<RawFd>, events| libc::pollfd { fd: fd.unwrap_or(-1), events, revents: 0 };
-    let [stdout, stderr] =
-        printed.map(|one| watch(one.from.as_ref().map(|pipe| pipe.as_raw_fd()), libc::POLLIN));
     let mut watched = [
         watch(Some(libc::STDIN_FILENO), 0),
         watch(Some(children.fd()), libc::POLLIN),
-        watch(stdin.map(AsRawFd::as_raw_fd), libc::POLLOUT),
-        stdout,
-        stderr,
+        watch(stdin, libc::POLLOUT),
+        watch(stdout, libc::POLLIN),
+        watch(stderr, libc::POLLIN),
+        watch(zygote, libc::POLLIN),
     ];
     // Rounded up, so that a deadline has passed when the time is over.
     let left = libc::c_int::try_from(left.as_millis() + 1).unwrap_or(libc::c_int::MAX);
@@ -164,11 +203,13 @@ fn wait(children: &Children, stdin: Option<&ChildStdin>, printed: [&Printed; 2],
 }
 
 impl Printed {
-    fn new(from: Option<Box<dyn Stream>>, most: u64) -> Result<Self> {
-        if let Some(pipe) = &from {
-            nonblocking(pipe.as_raw_fd())?;
-        }
-        Ok(Self { from, bytes: Vec::new(), most: usize::try_from(most).unwrap_or(usize::MAX) })
+    fn new(from: PipeReader, most: u64) -> Result<Self> {
+        nonblocking(from.as_raw_fd())?;
+        Ok(Self { from: Some(from), bytes: Vec::new(), most: usize::try_from(most).unwrap_or(usize::MAX) })
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        self.from.as_ref().map(AsRawFd::as_raw_fd)
     }
 
     /// Takes what is there. False where it is more than is kept.

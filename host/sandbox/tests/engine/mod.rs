@@ -15,32 +15,47 @@ pub const IMAGE: &str = "pl-host-test:1";
 pub struct Engine {
     daemon: Child,
     folder: PathBuf,
+    arguments: Vec<String>,
 }
 
 impl Engine {
     /// Starts an engine, or says why not.
     pub async fn start(name: &str) -> Option<Engine> {
+        Engine::start_with(name, &[]).await
+    }
+
+    /// Starts an engine with more arguments.
+    pub async fn start_with(name: &str, arguments: &[String]) -> Option<Engine> {
+        match Engine::try_start(name, arguments).await {
+            Ok(engine) => Some(engine),
+            Err(reason) => {
+                skipped(&reason);
+                None
+            }
+        }
+    }
+
+    async fn try_start(name: &str, arguments: &[String]) -> Result<Engine, String> {
         // SAFETY: no memory is involved.
-        let root = unsafe { libc::geteuid() } == 0;
-        let reason = if !root {
-            "an engine needs root"
-        } else if !on_path("dockerd") {
-            "dockerd is not installed"
-        } else if !on_path("debootstrap") && !archive().is_file() {
-            "debootstrap is not installed"
-        } else {
-            let folder = std::env::temp_dir().join(format!("pl-host-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&folder).unwrap();
-            let engine = Engine { daemon: daemon(&folder), folder };
-            engine.wait();
-            let image = ImageSource::Archive(root_fs());
-            DockerWorkers::make_image(&engine.settings(), image, &|_| ()).await.unwrap();
-            return Some(engine);
-        };
-        // Where an engine is promised, its absence is a failure.
-        assert!(std::env::var_os("PL_HOST_NEEDS_DOCKER").is_none(), "no Docker: {reason}");
-        eprintln!("skipped: no Docker ({reason})");
-        None
+        if unsafe { libc::geteuid() } != 0 {
+            return Err("an engine needs root".to_owned());
+        }
+        for program in ["dockerd", "docker", "debootstrap"] {
+            if !on_path(program) {
+                return Err(format!("{program} is not installed"));
+            }
+        }
+        let folder = std::env::temp_dir().join(format!("pl-host-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut engine = Engine { daemon: daemon(&folder, arguments), folder, arguments: arguments.to_vec() };
+        engine.wait()?;
+        let image = ImageSource::Archive(root_fs());
+        DockerWorkers::make_image(&engine.settings(), image, &|_| ()).await.unwrap();
+        // An engine may answer and still not be allowed to make containers.
+        match engine.docker(&["run", "--rm", "--network=none", IMAGE, "echo", "runs"]).as_str() {
+            "runs" => Ok(engine),
+            _ => Err("the engine runs no containers".to_owned()),
+        }
     }
 
     pub fn endpoint(&self) -> String {
@@ -79,31 +94,28 @@ impl Engine {
     /// Stops the daemon and starts it again. Its containers die.
     pub fn restart(&mut self) {
         self.stop();
-        self.daemon = daemon(&self.folder);
-        self.wait();
+        self.daemon = daemon(&self.folder, &self.arguments);
+        self.wait().unwrap();
     }
 
-    /// Stops the daemon.
-    pub fn stop(&mut self) {
+    fn stop(&mut self) {
         // SAFETY: no memory is involved, and the child is ours.
         unsafe { libc::kill(self.daemon.id().cast_signed(), libc::SIGTERM) };
         self.daemon.wait().unwrap();
     }
 
-    /// Starts the daemon again.
-    pub fn start_again(&mut self) {
-        self.daemon = daemon(&self.folder);
-        self.wait();
-    }
-
-    fn wait(&self) {
+    fn wait(&mut self) -> Result<(), String> {
         let started = Instant::now();
         while std::os::unix::net::UnixStream::connect(self.socket()).is_err()
             || self.docker(&["version"]).is_empty()
         {
-            assert!(started.elapsed() < Duration::from_secs(60), "dockerd: see {}", self.folder.display());
+            if self.daemon.try_wait().unwrap().is_some() || started.elapsed() > Duration::from_secs(60) {
+                let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+                return Err(format!("dockerd does not start: {}", log.lines().last().unwrap_or_default()));
+            }
             std::thread::sleep(Duration::from_millis(100));
         }
+        Ok(())
     }
 }
 
@@ -115,7 +127,7 @@ impl Drop for Engine {
     }
 }
 
-fn daemon(folder: &Path) -> Child {
+fn daemon(folder: &Path, arguments: &[String]) -> Child {
     let log = std::fs::File::create(folder.join("log")).unwrap();
     Command::new("dockerd")
         .args(["--iptables=false", "--ip6tables=false", "--bridge=none"])
@@ -126,23 +138,32 @@ fn daemon(folder: &Path) -> Child {
         .arg("--pidfile")
         .arg(folder.join("pid"))
         .arg(format!("--host=unix://{}", folder.join("docker.sock").display()))
+        .args(arguments)
         .stdout(Stdio::null())
         .stderr(log)
         .spawn()
         .unwrap()
 }
 
-/// Debian with Python, as an archive that is made once.
-fn root_fs() -> PathBuf {
+/// Debian with Python, as an archive that is made once: in `$PL_HOST_CACHE`, else beside the tests.
+pub fn root_fs() -> PathBuf {
     let archive = archive();
+    // Others that start meanwhile wait for the one that makes it.
+    let lock = std::fs::File::create(archive.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
     if !archive.is_file() {
-        let folder = archive.with_extension(format!("{}.partial", std::process::id()));
+        let folder = archive.with_extension("partial");
+        let partial = archive.with_extension("partial.tar");
         let _ = std::fs::remove_dir_all(&folder);
         run(Command::new("debootstrap")
             .args(["--variant=minbase", "--include=python3", "bookworm"])
             .arg(&folder));
-        let partial = archive.with_extension(format!("{}.partial.tar", std::process::id()));
-        run(Command::new("tar").arg("-C").arg(&folder).arg("-cf").arg(&partial).arg("."));
+        // Half of it is what no program here reads, and each engine unpacks it.
+        let left_out =
+            ["var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man"];
+        let mut tar = Command::new("tar");
+        tar.args(left_out.map(|place| format!("--exclude=./{place}/*")));
+        run(tar.arg("-C").arg(&folder).arg("-cf").arg(&partial).arg("."));
         std::fs::rename(partial, &archive).unwrap();
         std::fs::remove_dir_all(folder).unwrap();
     }
@@ -150,7 +171,10 @@ fn root_fs() -> PathBuf {
 }
 
 fn archive() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("debian-python.tar")
+    let folder = std::env::var_os("PL_HOST_CACHE")
+        .map_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).to_path_buf(), PathBuf::from);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.join("debian-python.tar")
 }
 
 fn run(command: &mut Command) {
@@ -158,7 +182,13 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn on_path(program: &str) -> bool {
+/// Says so; where an engine is promised, it is a failure.
+pub fn skipped(reason: &str) {
+    assert!(std::env::var_os("PL_HOST_NEEDS_DOCKER").is_none(), "no Docker: {reason}");
+    eprintln!("skipped: no Docker ({reason})");
+}
+
+pub fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

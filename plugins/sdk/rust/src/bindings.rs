@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::all, clippy::pedantic)]
 
 wit_bindgen::generate!({
-    path: "../../../wit/v0.1",
+    path: "wit",
     world: "domain",
     pub_export_macro: true,
     generate_all,

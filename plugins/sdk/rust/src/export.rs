@@ -2,28 +2,41 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::panic;
+use std::sync::Once;
 
 use crate::agent::{Completion, Request, Turn};
 use crate::bindings::exports::pl_host::plugin::{agents, catalog, environments, rewards};
 use crate::bindings::pl_host::plugin::types::{AgentAction, Error, Outcome, Task};
 use crate::environment::TaskRequest;
 use crate::registry::{self, BoxedEpisode, Registry};
+use crate::services;
 
 /// The exports of a plugin.
 pub struct Exports<R>(PhantomData<R>);
 
+/// Sends the words of a panic to the host's log before the panic traps. Called wherever an instance may be called
+/// first.
+fn tell_panics() {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| panic::set_hook(Box::new(|info| services::log::warn(&info.to_string()))));
+}
+
 impl<R: Registry> catalog::Guest for Exports<R> {
     fn describe() -> Vec<catalog::Item> {
+        tell_panics();
         registry::items::<R>()
     }
 }
 
 impl<R: Registry> agents::Guest for Exports<R> {
     fn prompt(item: String, settings: String, view: String, turn: Turn) -> Result<Option<Request>, Error> {
+        tell_panics();
         registry::prompt::<R>(&item, &settings, &view, &turn)
     }
 
     fn parse(item: String, settings: String, view: String, completion: Completion) -> Result<String, Error> {
+        tell_panics();
         registry::parse::<R>(&item, &settings, &view, &completion)
     }
 }
@@ -34,6 +47,7 @@ impl<R: Registry> rewards::Guest for Exports<R> {
         settings: String,
         transition: rewards::Transition,
     ) -> Result<rewards::Scores, Error> {
+        tell_panics();
         registry::score::<R>(&item, &settings, transition)
     }
 }
@@ -49,6 +63,7 @@ impl<R: Registry> environments::Guest for Exports<R> {
         count: u32,
         level: u32,
     ) -> Result<Vec<Task>, Error> {
+        tell_panics();
         registry::tasks::<R>(&item, &settings, &TaskRequest { split, start, count, level })
     }
 }
@@ -68,10 +83,12 @@ impl<R: Registry> ExportedEpisode<R> {
 
 impl<R: Registry> environments::GuestEpisode for ExportedEpisode<R> {
     fn start(item: String, settings: String, task: Task, seed: u64) -> Result<environments::Episode, Error> {
+        tell_panics();
         registry::start::<R>(&item, &settings, &task, seed).map(Self::exported)
     }
 
     fn restore(item: String, settings: String, snapshot: Vec<u8>) -> Result<environments::Episode, Error> {
+        tell_panics();
         registry::restore::<R>(&item, &settings, &snapshot).map(Self::exported)
     }
 

@@ -80,6 +80,20 @@ const OF_THE_CALLER: &[libc::c_long] = &[
     libc::SYS_sched_setattr,
 ];
 
+/// Calls that signal the process, thread or group of their first argument.
+const SIGNALS: &[libc::c_long] = &[
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+];
+
+/// Of the kernel's headers: `fcntl.h`, `ioctls.h` and `sockios.h`.
+const F_SETOWN_EX: i32 = 15;
+const FIOSETOWN: u32 = 0x8901;
+const SIOCSPGRP: u32 = 0x8902;
+
 impl Filter {
     /// The filter that jobs run under.
     pub fn of_jobs() -> Self {
@@ -112,6 +126,32 @@ impl Filter {
         // A machine's own sockets (AF_VSOCK) and others know no network namespace.
         let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(i32::cast_unsigned);
         filter.on(libc::SYS_socket, |body| body.only(0, &families).refuse(libc::EAFNOSUPPORT));
+        filter.allow();
+        filter
+    }
+
+    /// The filter of programs that run beside a process of ours: no call of theirs signals it.
+    pub fn of_neighbours(pid: i32) -> Self {
+        let mut filter = Filter { code: Vec::new() };
+        // Numbers of another architecture are refused by the filter above, which goes on holding.
+        filter.load(NUMBER_AT);
+        // Itself, its group, and everybody.
+        let reached = [pid, -pid, -1].map(i32::cast_unsigned);
+        for call in SIGNALS {
+            filter.on(*call, |body| body.all_but(0, &reached, libc::EPERM));
+        }
+        // A descriptor of a process may be its folder in /proc.
+        filter.on(libc::SYS_pidfd_send_signal, |body| body.refuse(libc::ENOSYS));
+        // Who is signalled when a file has news.
+        let owners = [libc::F_SETOWN, F_SETOWN_EX].map(i32::cast_unsigned);
+        filter.on(libc::SYS_fcntl, |body| body.all_but(1, &owners, libc::EPERM));
+        filter.on(libc::SYS_ioctl, |body| body.all_but(1, &[FIOSETOWN, SIOCSPGRP], libc::EPERM));
+        // A sister's end is signalled to the process that would be its parent.
+        filter.on(libc::SYS_clone, |body| {
+            body.load(ARGUMENTS_AT);
+            body.when(libc::BPF_JSET, libc::CLONE_PARENT.cast_unsigned(), |inner| inner.refuse(libc::EPERM));
+            body.allow()
+        });
         filter.allow();
         filter
     }
@@ -178,6 +218,15 @@ impl Filter {
         let before = self.code.len();
         body(self);
         (self.code.len() - before) as u8
+    }
+
+    /// Refuses these values of an argument and allows all others.
+    fn all_but(&mut self, argument: u32, values: &[u32], error: i32) -> &mut Self {
+        self.load(ARGUMENTS_AT + 8 * argument);
+        for value in values {
+            self.when(libc::BPF_JEQ, *value, |body| body.refuse(error));
+        }
+        self.allow()
     }
 
     /// Allows these values of an argument.

@@ -1,0 +1,346 @@
+//! What a plugin does beside answering its calls: lines that it logs, what it prints, code that it has run.
+//!
+//! Whoever wants to know gives a handle a journal (`with_journal` of [`crate::Environment`], [`crate::Agent`],
+//! [`crate::Reward`]) and takes the events out after each call, also after one that trapped. A journal that
+//! [replays](Journal::replaying) answers the sandbox with what was recorded, and no code runs.
+//!
+//! What is logged and printed is bounded between two takes, so that a plugin that never stops talking costs the host
+//! no memory. Verdicts are always kept: a replay needs every one.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pl_sandbox::{Ending, Job, Sandbox, Verdict};
+use serde::{Deserialize, Serialize};
+
+/// Most bytes of lines and output that are kept between two takes.
+const MOST_BYTES: usize = 64 << 10;
+
+/// Most lines and pieces of output that are kept between two takes.
+const MOST_EVENTS: usize = 1000;
+
+/// Something that a plugin did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// It logged a line.
+    Log {
+        /// How much it matters.
+        level: Level,
+        /// The line.
+        message: String,
+    },
+    /// It printed. What comes piece by piece is one event as long as nothing comes between.
+    Output {
+        /// Where.
+        stream: Channel,
+        /// Bytes that are not UTF-8 are replaced.
+        text: String,
+    },
+    /// It had code run.
+    Sandbox {
+        /// BLAKE3 of the jobs, in hexadecimal.
+        jobs: String,
+        /// One per job. Fewer: a replay had none recorded.
+        verdicts: Vec<Judged>,
+    },
+    /// It logged or printed more than is kept.
+    Cut {
+        /// Lines and pieces of output left out, in whole or in part.
+        events: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+}
+
+/// What calls took, at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Fuel of one call.
+    pub fuel: u64,
+    /// Bytes of linear memory of the instance.
+    pub memory: u64,
+}
+
+impl Spent {
+    /// The larger of each.
+    #[must_use]
+    pub fn most(self, other: Self) -> Self {
+        Self { fuel: self.fuel.max(other.fuel), memory: self.memory.max(other.memory) }
+    }
+}
+
+/// How much a line of the log matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// To the plugin's author.
+    Debug,
+    /// To whoever reads along.
+    Info,
+    /// To whoever runs it.
+    Warn,
+}
+
+/// Where a plugin prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// A verdict as plugins see it: nothing in it was measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judged {
+    /// How the job ended.
+    pub ending: Ending,
+    /// None where it was ended from outside.
+    pub exit: Option<i32>,
+    /// What it printed.
+    pub stdout: String,
+    /// What it printed there.
+    pub stderr: String,
+    /// False where a wall clock decided.
+    pub reproducible: bool,
+}
+
+impl From<&Verdict> for Judged {
+    fn from(verdict: &Verdict) -> Self {
+        Self {
+            ending: verdict.ending,
+            exit: verdict.exit,
+            stdout: verdict.stdout.clone(),
+            stderr: verdict.stderr.clone(),
+            reproducible: verdict.reproducible,
+        }
+    }
+}
+
+impl From<Judged> for Verdict {
+    fn from(judged: Judged) -> Self {
+        Self {
+            ending: judged.ending,
+            exit: judged.exit,
+            stdout: judged.stdout,
+            stderr: judged.stderr,
+            reproducible: judged.reproducible,
+            ..Self::default()
+        }
+    }
+}
+
+/// Where events are noted. Clones share one list.
+#[derive(Debug, Clone, Default)]
+pub struct Journal(Arc<Mutex<Notes>>);
+
+#[derive(Debug, Default)]
+struct Notes {
+    events: Vec<Noted>,
+    /// Lines and pieces of output in `events`, and their bytes.
+    kept: (usize, usize),
+    /// The same of what was left out.
+    cut: (u64, u64),
+    /// Of the calls since the last take.
+    spent: Spent,
+    /// Verdicts to answer with, a call of the sandbox each. None: the sandbox itself answers.
+    recorded: Option<VecDeque<Vec<Judged>>>,
+}
+
+/// An event in the making: output comes in pieces that may end within a character.
+#[derive(Debug)]
+enum Noted {
+    Event(Event),
+    Output(Channel, Vec<u8>),
+}
+
+impl Journal {
+    /// A journal under which the sandbox's calls, in their order, get the verdicts given here and run nothing.
+    pub fn replaying(verdicts: impl IntoIterator<Item = Vec<Judged>>) -> Self {
+        let recorded = Some(verdicts.into_iter().collect());
+        Self(Arc::new(Mutex::new(Notes { recorded, ..Notes::default() })))
+    }
+
+    /// Notes a line of the log.
+    pub fn log(&self, level: Level, message: &str) {
+        let mut notes = self.notes();
+        let Some(room) = notes.room(message.len(), 1) else { return };
+        let message = message[..message.floor_char_boundary(room)].to_owned();
+        notes.events.push(Noted::Event(Event::Log { level, message }));
+    }
+
+    /// Notes what was printed.
+    pub fn print(&self, channel: Channel, bytes: &[u8]) {
+        let mut notes = self.notes();
+        let goes_on = matches!(notes.events.last(), Some(Noted::Output(last, _)) if *last == channel);
+        let Some(room) = notes.room(bytes.len(), usize::from(!goes_on)) else { return };
+        let bytes = &bytes[..room];
+        match notes.events.last_mut() {
+            Some(Noted::Output(_, printed)) if goes_on => printed.extend_from_slice(bytes),
+            _ => notes.events.push(Noted::Output(channel, bytes.to_vec())),
+        }
+    }
+
+    /// Runs jobs at `place`, or answers as it was recorded, and notes the verdicts. What was never recorded has none.
+    pub async fn execute(&self, place: &dyn Sandbox, jobs: Vec<Job>) -> Vec<Verdict> {
+        let hash = hash(&jobs);
+        let recorded = self.notes().recorded.as_mut().map(|calls| calls.pop_front().unwrap_or_default());
+        let verdicts = match recorded {
+            Some(judged) => judged.into_iter().map(Verdict::from).collect(),
+            None => place.execute(jobs).await,
+        };
+        let event = Event::Sandbox { jobs: hash, verdicts: verdicts.iter().map(Judged::from).collect() };
+        self.notes().events.push(Noted::Event(event));
+        verdicts
+    }
+
+    pub(crate) fn spend(&self, spent: Spent) {
+        let mut notes = self.notes();
+        notes.spent = notes.spent.most(spent);
+    }
+
+    /// The most that a call took since this was last asked.
+    pub fn take_spent(&self) -> Spent {
+        std::mem::take(&mut self.notes().spent)
+    }
+
+    /// Everything noted since the last take, in order.
+    pub fn take(&self) -> Vec<Event> {
+        let mut notes = self.notes();
+        let cut = std::mem::take(&mut notes.cut);
+        notes.kept = (0, 0);
+        let mut events: Vec<Event> = std::mem::take(&mut notes.events)
+            .into_iter()
+            .map(|noted| match noted {
+                Noted::Event(event) => event,
+                Noted::Output(stream, bytes) => {
+                    Event::Output { stream, text: String::from_utf8_lossy(&bytes).into_owned() }
+                }
+            })
+            .collect();
+        if cut.0 > 0 {
+            events.push(Event::Cut { events: cut.0, bytes: cut.1 });
+        }
+        events
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Notes {
+    /// How many of `bytes` may be kept, which begin `events` new events; what may not counts as cut. None: nothing.
+    fn room(&mut self, bytes: usize, events: usize) -> Option<usize> {
+        let (noted, held) = self.kept;
+        let full = noted + events > MOST_EVENTS;
+        let room = if full { 0 } else { bytes.min(MOST_BYTES - held) };
+        let left_out = full || (room == 0 && bytes > 0);
+        if left_out || room < bytes {
+            self.cut.0 += 1;
+            self.cut.1 += (bytes - room) as u64;
+        }
+        if left_out {
+            return None;
+        }
+        self.kept = (noted + events, held + room);
+        Some(room)
+    }
+}
+
+/// BLAKE3 over all that tells jobs apart.
+fn hash(jobs: &[Job]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut put = |part: &[u8]| {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    };
+    let count = |number: usize| (number as u64).to_le_bytes();
+    for job in jobs {
+        let texts = [&job.language, &job.source, &job.stdin];
+        texts.into_iter().for_each(|text| put(text.as_bytes()));
+        put(&count(job.files.len()));
+        for file in &job.files {
+            put(file.path.as_bytes());
+            put(&file.bytes);
+        }
+        for list in [&job.cases, &job.compile, &job.run, &job.keep] {
+            put(&count(list.len()));
+            list.iter().for_each(|text| put(text.as_bytes()));
+        }
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_sandbox::Refuse;
+
+    use super::*;
+
+    #[test]
+    fn output_in_pieces_is_one_event_even_where_a_piece_ends_within_a_character() {
+        let journal = Journal::default();
+        let crab = "🦀".as_bytes();
+        journal.print(Channel::Stdout, b"a ");
+        journal.print(Channel::Stdout, &crab[..1]);
+        journal.print(Channel::Stdout, &crab[1..]);
+        journal.log(Level::Warn, "");
+        journal.print(Channel::Stderr, b"\xff");
+        let output = |stream, text: &str| Event::Output { stream, text: text.to_owned() };
+        let expected = [
+            output(Channel::Stdout, "a 🦀"),
+            Event::Log { level: Level::Warn, message: String::new() },
+            output(Channel::Stderr, "\u{fffd}"),
+        ];
+        assert_eq!(journal.clone().take(), expected);
+        assert_eq!(journal.take(), []);
+    }
+
+    #[test]
+    fn what_is_logged_without_end_is_cut_and_counted() {
+        let journal = Journal::default();
+        (0..5000).for_each(|_| journal.log(Level::Info, "ten bytes!"));
+        let events = journal.take();
+        assert_eq!(events.len(), MOST_EVENTS + 1);
+        assert_eq!(events.last(), Some(&Event::Cut { events: 4000, bytes: 40_000 }));
+
+        journal.log(Level::Info, &"ö".repeat(MOST_BYTES));
+        journal.print(Channel::Stdout, b"more");
+        let events = journal.take();
+        let [Event::Log { message, .. }, cut] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!(message.len(), MOST_BYTES);
+        assert_eq!(cut, &Event::Cut { events: 2, bytes: MOST_BYTES as u64 + 4 });
+    }
+
+    #[test]
+    fn a_replay_answers_in_order_and_runs_nothing() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let judged = |stdout: &str| Judged {
+            ending: Ending::Ok,
+            exit: Some(0),
+            stdout: stdout.to_owned(),
+            stderr: String::new(),
+            reproducible: true,
+        };
+        let jobs = |source: &str| vec![Job { source: source.to_owned(), ..Job::default() }];
+        let journal = Journal::replaying([vec![judged("1")], vec![judged("2")]]);
+        let said: Vec<Vec<Verdict>> = ["a", "b", "a"]
+            .map(|source| runtime.block_on(journal.execute(&Refuse(String::new()), jobs(source))))
+            .into();
+        assert_eq!(said[0][0].stdout, "1");
+        assert_eq!(said[1][0].stdout, "2");
+        assert!(said[2].is_empty());
+        let hashes: Vec<String> = journal
+            .take()
+            .into_iter()
+            .map(|event| match event {
+                Event::Sandbox { jobs, .. } => jobs,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_ne!(hashes[0], hashes[1]);
+        assert_eq!(hashes[0], hashes[2]);
+    }
+}

@@ -1,0 +1,15 @@
+# More time than a job may have, with all streams closed.
+# docker: timeout
+# wasm: timeout error
+import os, time
+for fd in (0, 1, 2):
+    os.close(fd)
+started = time.monotonic()
+while time.monotonic() - started < 3:
+    pass
+open("/tmp/late", "w").close()
+# --- next job ---
+import os
+if os.path.exists("/tmp/late"):
+    os.remove("/tmp/late")
+    print("THROUGH")

@@ -1,0 +1,115 @@
+//! What travels inside of the program: the SDKs, the contract, the templates.
+
+use std::fs;
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use crate::{Error, Language, Result};
+
+include!(concat!(env!("OUT_DIR"), "/files.rs"));
+
+/// Files below `folder`, by the rest of their path, and their texts.
+pub(crate) fn below(folder: &str) -> impl Iterator<Item = (&'static str, &'static str)> + use<'_> {
+    FILES.iter().filter_map(move |(path, text)| Some((path.strip_prefix(folder)?.strip_prefix('/')?, *text)))
+}
+
+/// Writes the SDK of `language` with its contract to `folder`.
+pub(crate) fn write_sdk(language: Language, folder: &Path) -> Result<()> {
+    let contract = below("wit").map(|(path, text)| (format!("wit/{path}"), text.to_owned()));
+    let own = format!("sdk/{language}");
+    for (path, text) in below(&own) {
+        // Cargo's manifest leans on this workspace, which the author does not have.
+        let text = if path == "Cargo.toml" { standalone(text)? } else { text.to_owned() };
+        write(&folder.join(path), &text)?;
+    }
+    contract.into_iter().try_for_each(|(path, text)| write(&folder.join(path), &text))
+}
+
+/// Writes a file and the folders above it.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+    }
+    fs::write(path, text).map_err(Error::io("write", path))
+}
+
+/// A manifest of this workspace as it reads without the workspace: what it inherits stands in it.
+fn standalone(manifest: &str) -> Result<String> {
+    let broken = |e: toml::de::Error| Error::failed(format!("this pl-host carries a broken SDK: {e}"));
+    let workspace: Table = FILES
+        .iter()
+        .find(|(path, _)| *path == "Cargo.toml")
+        .map_or(Ok(Table::new()), |(_, text)| text.parse())
+        .map_err(broken)?;
+    let mut table: Table = manifest.parse().map_err(broken)?;
+    table.remove("lints");
+    let inherited = |section: &str| workspace.get("workspace").and_then(|all| all.get(section));
+    for (section, source) in [
+        ("package", "package"),
+        ("dependencies", "dependencies"),
+        ("build-dependencies", "dependencies"),
+        ("dev-dependencies", "dependencies"),
+    ] {
+        let Some(Value::Table(keys)) = table.get_mut(section) else { continue };
+        for (key, value) in keys {
+            if let Some(ours) = inherited(source).and_then(|all| all.get(key)) {
+                inherit(value, ours);
+            }
+        }
+    }
+    Ok(table.to_string())
+}
+
+/// Puts what the workspace says in the place of `workspace = true`; features add up.
+fn inherit(value: &mut Value, ours: &Value) {
+    let Value::Table(asked) = &*value else { return };
+    if asked.get("workspace").and_then(Value::as_bool) != Some(true) {
+        return;
+    }
+    let added = asked.get("features").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut ours = ours.clone();
+    if !added.is_empty() {
+        let mut table = match ours {
+            Value::Table(table) => table,
+            version => Table::from_iter([("version".to_owned(), version)]),
+        };
+        let has = table.get("features").and_then(Value::as_array).cloned().unwrap_or_default();
+        let mut features = has.clone();
+        features.extend(added.into_iter().filter(|feature| !has.contains(feature)));
+        table.insert("features".to_owned(), Value::Array(features));
+        ours = Value::Table(table);
+    }
+    *value = ours;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_sdk_needs_no_workspace() {
+        let folder = tempfile::tempdir().unwrap();
+        write_sdk(Language::Rust, folder.path()).unwrap();
+        let manifest = fs::read_to_string(folder.path().join("Cargo.toml")).unwrap();
+        assert!(!manifest.contains("workspace"), "{manifest}");
+        let table: Table = manifest.parse().unwrap();
+        assert_eq!(table["package"]["edition"].as_str(), Some("2024"));
+        let json = table["dependencies"]["serde_json"]["features"].as_array().unwrap();
+        assert!(json.iter().any(|feature| feature.as_str() == Some("float_roundtrip")));
+        assert!(folder.path().join("wit/plugin.wit").is_file());
+        assert!(folder.path().join("src/lib.rs").is_file());
+        assert!(!folder.path().join("tests").exists());
+    }
+
+    #[test]
+    fn features_add_up() {
+        let mut value: Value =
+            toml::from_str::<Table>("a = { workspace = true, features = [\"x\"] }").unwrap()["a"].clone();
+        inherit(&mut value, &Value::String("1.0".to_owned()));
+        assert_eq!(
+            value,
+            toml::from_str::<Table>("a = { version = \"1.0\", features = [\"x\"] }").unwrap()["a"]
+        );
+    }
+}

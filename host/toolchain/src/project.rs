@@ -1,0 +1,264 @@
+//! A plugin project: a folder with a `pl-plugin.toml`.
+//!
+//! ```toml
+//! [plugin]
+//! name     = "guess"        # of the component and in workflows
+//! language = "python"       # rust, python, js or c
+//! world    = "domain"       # what it exports: agent, environment, reward, or domain (all three)
+//! source   = "guess.py"     # the main file; cargo knows Rust's
+//! out      = "guess.wasm"   # what `pl-host plugin build` writes
+//! sdk      = "sdk"          # the SDK and the contract
+//! ```
+//!
+//! The last three have these defaults, and a project can leave them out.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::{Error, Result};
+
+/// The file that makes a folder a project.
+pub const FILE: &str = "pl-plugin.toml";
+
+/// A language with an SDK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Language {
+    Rust,
+    Python,
+    /// JavaScript and TypeScript.
+    Js,
+    /// C and C++.
+    C,
+}
+
+impl Language {
+    /// All of them.
+    pub const ALL: [Language; 4] = [Language::Rust, Language::Python, Language::Js, Language::C];
+
+    /// As `pl-plugin.toml` and `--lang` write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rust => "rust",
+            Self::Python => "python",
+            Self::Js => "js",
+            Self::C => "c",
+        }
+    }
+}
+
+impl fmt::Display for Language {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// A world of the contract: what a plugin exports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum World {
+    Agent,
+    Environment,
+    Reward,
+    /// All three.
+    Domain,
+}
+
+impl World {
+    /// All of them.
+    pub const ALL: [World; 4] = [World::Agent, World::Environment, World::Reward, World::Domain];
+
+    /// As `pl-plugin.toml`, `--kind` and the contract write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Environment => "environment",
+            Self::Reward => "reward",
+            Self::Domain => "domain",
+        }
+    }
+}
+
+impl fmt::Display for World {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// A project as its file describes it. All paths are whole.
+#[derive(Debug, Clone)]
+pub struct Project {
+    pub folder: PathBuf,
+    pub name: String,
+    pub language: Language,
+    pub world: World,
+    /// The main file.
+    pub source: PathBuf,
+    /// The component.
+    pub out: PathBuf,
+    /// The language's SDK; its `wit` is the contract.
+    pub sdk: PathBuf,
+}
+
+/// `pl-plugin.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    plugin: Table,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    name: String,
+    language: Language,
+    world: World,
+    source: Option<PathBuf>,
+    out: Option<PathBuf>,
+    sdk: Option<PathBuf>,
+}
+
+impl Project {
+    /// Reads the project in `folder`.
+    ///
+    /// # Errors
+    /// When there is none, or its file says what can't be.
+    pub fn open(folder: &Path) -> Result<Project> {
+        let file = folder.join(FILE);
+        if !file.is_file() {
+            return Err(Error::project(
+                &file,
+                "there is no such file, so this is no plugin project; `pl-host plugin new NAME` makes one",
+            ));
+        }
+        let text = std::fs::read_to_string(&file).map_err(Error::io("read", &file))?;
+        let Document { plugin } =
+            toml::from_str(&text).map_err(|e| Error::project(&file, e.to_string().trim_end()))?;
+        check_name(&plugin.name).map_err(|e| Error::project(&file, e))?;
+        // Tools are started in the project's folder: relative paths would lead elsewhere.
+        let folder = folder.canonicalize().map_err(Error::io("find", folder))?;
+        let Table { name, language, world, source, out, sdk } = plugin;
+        let source = folder.join(source.unwrap_or_else(|| main_file(language, &name)));
+        if !source.is_file() {
+            return Err(Error::project(
+                &file,
+                format!("`source` is {}, which is not there", source.display()),
+            ));
+        }
+        let out = folder.join(out.unwrap_or_else(|| format!("{name}.wasm").into()));
+        let sdk = folder.join(sdk.unwrap_or_else(|| "sdk".into()));
+        Ok(Project { folder, name, language, world, source, out, sdk })
+    }
+
+    /// Where tools put what they make on the way: deleting it costs the next build time and nothing else.
+    #[must_use]
+    pub fn scratch(&self) -> PathBuf {
+        self.folder.join("target/plugin")
+    }
+}
+
+/// The main file of a project that does not name it.
+pub(crate) fn main_file(language: Language, name: &str) -> PathBuf {
+    match language {
+        Language::Rust => "src/lib.rs".into(),
+        Language::Python => format!("{name}.py").into(),
+        Language::Js => format!("{name}.js").into(),
+        Language::C => format!("{name}.c").into(),
+    }
+}
+
+/// Whether a plugin can be called `name`: in a workflow, and as a crate, a module and a file. The error says why not.
+pub(crate) fn check_name(name: &str) -> std::result::Result<(), String> {
+    /// Names that a workflow, Rust, Python, JavaScript or C keep for themselves, that pl-host's own plugins and Python's
+    /// modules have, and that people may well choose.
+    const TAKEN: &str = "abstract agent alloc and as assert async await break case catch chat class code const \
+        continue core crate def default del delete do dyn elif else end enum env environment except export extern \
+        false final finally fn for from function global goto if impl import in int is lambda let loop match math \
+        maths mod move mut new nonlocal not null or package pass plugin pub python raise ref register return reward \
+        self short signed sizeof start static std struct super switch test then this throw trait true try turn turns \
+        type typedef union unsafe use var void volatile when where while with yield \
+        array ast calendar collections copy csv dataclasses datetime email fractions functools glob graphlib html http \
+        inspect io itertools json keyword locale logging numbers operator os platform profile queue random re sched \
+        secrets select shelve signal site socket statistics string symtable sys tests time token tokenize trace types \
+        typing unittest uuid warnings";
+    let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(letters) {
+        return Err(format!(
+            "a plugin can't be called {name:?}: a name begins with a lower-case letter and goes on with such letters, \
+             digits and `_`"
+        ));
+    }
+    if name.len() > 64 {
+        return Err(format!("a plugin can't be called {name:?}: a name has at most 64 letters"));
+    }
+    if TAKEN.split_whitespace().any(|taken| taken == name) || name.starts_with("pl_") {
+        return Err(format!("a plugin can't be called {name:?}: the name is taken; choose another one"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(text: &str) -> Result<Project> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(FILE), text).unwrap();
+        std::fs::write(folder.path().join("guess.py"), "").unwrap();
+        Project::open(folder.path())
+    }
+
+    #[test]
+    fn what_is_left_out_has_defaults() {
+        let project =
+            open("[plugin]\nname = \"guess\"\nlanguage = \"python\"\nworld = \"domain\"\n").unwrap();
+        assert_eq!((project.language, project.world), (Language::Python, World::Domain));
+        let names = [&project.source, &project.out, &project.sdk];
+        assert_eq!(
+            names.map(PathBuf::clone),
+            ["guess.py", "guess.wasm", "sdk"].map(|name| project.folder.join(name))
+        );
+    }
+
+    #[test]
+    fn mistakes_name_the_file_and_the_place() {
+        let said = |text: &str| open(text).unwrap_err().to_string();
+        let plugin = "[plugin]\nname = \"guess\"\nworld = \"domain\"\n";
+        let language = said(&format!("{plugin}language = \"ruby\"\n"));
+        assert!(language.contains("pl-plugin.toml: ") && language.contains("line 4"), "{language}");
+        assert!(language.contains("`rust`, `python`, `js`, `c`"), "{language}");
+        let key = said(&format!("{plugin}language = \"python\"\nsauce = 1\n"));
+        assert!(key.contains("sauce") && key.contains("`source`"), "{key}");
+        let source = said(&format!("{plugin}language = \"rust\"\n"));
+        assert!(source.contains("src/lib.rs, which is not there"), "{source}");
+        let none = Project::open(Path::new("/nowhere")).unwrap_err().to_string();
+        assert!(none.contains("/nowhere/pl-plugin.toml") && none.contains("plugin new"), "{none}");
+    }
+
+    #[test]
+    fn names_are_identifiers_everywhere() {
+        for name in ["guess", "g2", "my_game"] {
+            check_name(name).unwrap();
+        }
+        for name in [
+            "",
+            "Guess",
+            "2g",
+            "my-game",
+            "über",
+            "a b",
+            "../x",
+            "class",
+            "std",
+            "env",
+            "pl_sdk",
+            &"a".repeat(65),
+        ] {
+            check_name(name).unwrap_err();
+        }
+    }
+}

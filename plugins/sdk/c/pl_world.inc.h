@@ -1,0 +1,41 @@
+/* What the files behind the contract's interfaces share: copies between the call's memory and the bindings'.
+ *
+ * The bindings free what an export returns and leave its arguments to us, so results are copied out and arguments are
+ * freed here; everything in between is the call's. */
+#ifndef PL_WORLD_INC_H
+#define PL_WORLD_INC_H
+
+#include <stdlib.h>
+
+#include "pl_internal.h"
+#include "pl_world.h"
+
+static inline void *out_bytes(const void *ptr, size_t len) {
+  /* An empty list's pointer is never followed, and never freed. */
+  if (len == 0) return NULL;
+  void *made = malloc(len);
+  if (!made) __builtin_trap();
+  return memcpy(made, ptr, len);
+}
+
+static inline void *out_room(size_t count, size_t size) {
+  if (count == 0) return NULL;
+  void *made = calloc(count, size);
+  if (!made) __builtin_trap();
+  return made;
+}
+
+static inline pl_world_string_t out(pl_text text) {
+  return (pl_world_string_t){out_bytes(text.ptr, text.len), text.len};
+}
+
+static inline pl_text in(pl_world_string_t text) { return (pl_text){(const char *)text.ptr, text.len}; }
+
+/* The call's refusal as the contract's error. */
+static inline bool out_error(pl_host_plugin_types_error_t *error) {
+  error->kind = (pl_host_plugin_types_error_kind_t)pl_refused.about;
+  error->message = out(pl_refused.message);
+  return false;
+}
+
+#endif

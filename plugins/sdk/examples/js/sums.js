@@ -1,0 +1,136 @@
+// Sums to guess, in JavaScript: the environment, the maths reasoner and the reward.
+
+import { SettingsError, TaskError, log, plugin, random, request } from "pl-sdk";
+
+import { answer } from "./extract.js";
+
+const sums = {
+  doc: "A sum of numbers from the episode's stream, with a hint after each wrong answer.",
+  settings: {
+    terms: { type: "integer", default: 2, minimum: 2, maximum: 5, description: "How many numbers are added." },
+    tries: {
+      type: "integer",
+      default: 3,
+      minimum: 1,
+      maximum: 100,
+      description: "Tries after which the episode is cut short.",
+    },
+  },
+  facts: {
+    right: { type: "boolean", description: "The newest answer is right." },
+    tries: { type: "integer", description: "Tries so far." },
+    last: { type: "string", description: "The newest answer." },
+  },
+
+  start({ terms }, task) {
+    const { number, largest } = task.data ?? {};
+    for (const [name, value] of Object.entries({ number, largest })) {
+      if (!Number.isSafeInteger(value)) throw new TaskError(`task ${task.id}: \`${name}\` is no whole number`);
+    }
+    if (largest <= 0) throw new TaskError(`task ${task.id}: \`largest\` is ${largest}`);
+    const draws = Array.from({ length: terms }, () => 1 + random.below(largest));
+    return { number, terms: draws, hints: [], answers: [], tries: 0 };
+  },
+
+  // In the form of the maths domain's view, so that its reasoner can read it.
+  view({ number, terms, hints, answers, tries }) {
+    const question = [`Problem ${number}: what is ${terms.join(" + ")}?`, ...hints].join(" ");
+    return { question, round: tries, tool: null, answers };
+  },
+
+  apply(state, settings, actions) {
+    state.tries += 1;
+    const latest = actions.map(({ agent, action }) => ({ agent, answer: action.answer ?? null }));
+    state.answers.push(...latest.filter(({ answer }) => answer !== null));
+    const gold = state.terms.reduce((sum, term) => sum + term);
+    const last = state.answers.at(-1)?.answer ?? "";
+    const right = last === String(gold);
+    if (!right) state.hints.push(`It is more than ${random.below(gold)}.`);
+    log.debug(`try ${state.tries}: ${last}`);
+    const truncated = !right && state.tries >= settings.tries;
+    return { done: right, truncated, facts: { right, tries: state.tries, last }, evidence: { gold, latest } };
+  },
+
+  tasks(_settings, { split, start, count, level }) {
+    if (level === 0) throw new SettingsError("sums are generated from level 1 on, not 0");
+    // Numbers of one split are never those of another: they share no question.
+    const share = ["train", "validation", "test"].indexOf(split);
+    if (share < 0) {
+      throw new SettingsError(`sums are generated in the splits train, validation and test, not \`${split}\``);
+    }
+    return Array.from({ length: count }, (_, at) => {
+      const index = start + at;
+      return { id: `${split}-${level}-${index}`, data: { number: index * 3 + share, largest: 10 * level } };
+    });
+  },
+};
+
+const EXAMPLES = [
+  ["Sam has 2 pens. He buys 3 more. How many pens does Sam have now?", "2 + 3", "5"],
+  ["Kim has 9 cups and breaks 4. How many cups does Kim have left?", "9 - 4", "5"],
+  ["There are 6 hats on one shelf and 8 hats on another. How many hats are there in all?", "6 + 8", "14"],
+  ["Max has 12 fish. Pia has 7 fish. How many more fish does Max have than Pia?", "12 - 7", "5"],
+];
+
+// Bytes of an answer: more is no answer.
+const LONGEST_ANSWER = 4000;
+
+const reasoner = {
+  doc: "Reasons in words and puts the final answer in a box.",
+  settings: {
+    instruction: {
+      type: ["string", "null"],
+      default: null,
+      description: "Replaces the instruction in the system message. An empty one sends no system message.",
+    },
+    examples: {
+      type: "integer",
+      default: 4,
+      minimum: 0,
+      maximum: 4,
+      description: "Worked examples before the question, at most 4. Small models need them, large ones do without.",
+    },
+  },
+
+  prompt({ instruction, examples }, { question, tool, answers }) {
+    let text = question;
+    if (tool?.answer != null) text += `\nA program printed ${tool.answer}, which may be wrong.`;
+    if (answers.length > 0) text += `\nAn earlier answer was ${answers.at(-1).answer}, which may be wrong.`;
+    const boxed = EXAMPLES.slice(0, examples).map(([asked, sum, result]) => [asked, `${sum} = \\boxed{${result}}`]);
+    const system = instruction ?? "Put the final answer in \\boxed{}.";
+    return request(text, { system: system || undefined, examples: boxed });
+  },
+
+  parse(_settings, _view, { text }) {
+    const found = answer(text);
+    if (found === undefined) return { none: "no answer" };
+    if (new TextEncoder().encode(found).length > LONGEST_ANSWER) return { none: "the answer is too long" };
+    return { answer: found };
+  },
+};
+
+const score = {
+  doc: "Up to 1 for the team's right answer, less for each miss; 1 for each agent's own.",
+  settings: {
+    miss: {
+      type: "number",
+      default: 0.25,
+      minimum: 0,
+      maximum: 1,
+      description: "What each try before the right one costs the team.",
+    },
+  },
+
+  score({ miss }, { facts, evidence }) {
+    const gold = String(evidence.gold);
+    const local = evidence.latest.map(({ agent, answer }) => ({
+      agent,
+      reward: answer === gold ? 1 : 0,
+      success: answer === gold,
+    }));
+    const team = facts.right ? Math.max(1 - miss * Math.max(facts.tries - 1, 0), 0) : 0;
+    return { team, local, success: facts.right };
+  },
+};
+
+export default plugin({ environments: { sums }, agents: { reasoner }, rewards: { score } });

@@ -1,0 +1,193 @@
+// From items as plain objects to the contract's functions over JSON: what a component exports.
+
+import { Refusal, SettingsError, TaskError } from "./errors.js";
+import { readSettings, settingsSchema } from "./settings.js";
+
+/** Makes the plugin of these items: the main file's default export. */
+export function plugin({ environments = {}, agents = {}, rewards = {} }) {
+  const items = { environment: environments, agent: agents, reward: rewards };
+
+  function find(kind, name) {
+    if (!Object.hasOwn(items[kind], name)) throw contractError(new Refusal(`this plugin has no ${kind} \`${name}\``));
+    return items[kind][name];
+  }
+
+  const described = Object.entries(items).flatMap(([kind, of]) => Object.entries(of).map((entry) => describe(kind, ...entry)));
+
+  const settingsOf = (item, name, text) => readSettings(name, item.settings, text);
+
+  /** The contract's resource: a state and the settings that it runs under. */
+  class Episode {
+    constructor(item, name, settings, state) {
+      Object.assign(this, { item, name, settings, state });
+    }
+
+    static start(name, settings, task, seed) {
+      const item = find("environment", name);
+      return guarded(`${name}.start`, () => {
+        const read = settingsOf(item, name, settings);
+        return new Episode(item, name, read, item.start(read, record(task), seed));
+      });
+    }
+
+    static restore(name, settings, snapshot) {
+      const item = find("environment", name);
+      return guarded(`${name}.restore`, () => {
+        const read = settingsOf(item, name, settings);
+        return new Episode(item, name, read, JSON.parse(new TextDecoder().decode(snapshot)));
+      });
+    }
+
+    snapshot() {
+      return new TextEncoder().encode(json(this.state, `the state of ${this.name}`));
+    }
+
+    view(agent) {
+      return guarded(`${this.name}.view`, () =>
+        json(this.item.view(this.state, this.settings, agent), `the view of ${this.name}`),
+      );
+    }
+
+    apply(actions) {
+      return guarded(`${this.name}.apply`, () => {
+        const outcome = this.item.apply(this.state, this.settings, actions.map(readAction));
+        const { done = false, truncated = false, facts = {}, evidence = null } = outcome;
+        return {
+          done,
+          truncated,
+          facts: json(facts, `the facts of ${this.name}`),
+          evidence: json(evidence, `the evidence of ${this.name}`),
+        };
+      });
+    }
+  }
+
+  return {
+    catalog: { describe: () => described },
+
+    environments: {
+      Episode,
+      tasks(name, settings, split, start, count, level) {
+        const item = find("environment", name);
+        return guarded(`${name}.tasks`, () => {
+          if (!item.tasks) throw new SettingsError(`${name} makes no tasks of its own: set \`tasks\` to a file`);
+          const made = item.tasks(settingsOf(item, name, settings), { split, start: Number(start), count, level });
+          return made.map(({ id, data }) => ({ id, data: json(data, `a task of ${name}`) }));
+        });
+      },
+    },
+
+    agents: {
+      prompt(name, settings, view, turn) {
+        const item = find("agent", name);
+        return guarded(`${name}.prompt`, () => {
+          const asked = item.prompt(settingsOf(item, name, settings), JSON.parse(view), turn);
+          return asked ? wireRequest(asked, name) : undefined;
+        });
+      },
+
+      parse(name, settings, view, { text, toolCalls, finish }) {
+        const item = find("agent", name);
+        return guarded(`${name}.parse`, () => {
+          const calls = toolCalls.map((call) => ({ name: call.name, arguments: JSON.parse(call.arguments) }));
+          const completion = { text, toolCalls: calls, finish };
+          const action = item.parse(settingsOf(item, name, settings), JSON.parse(view), completion);
+          return json(action, `the action of ${name}`);
+        });
+      },
+    },
+
+    rewards: {
+      score(name, settings, { task, actions, outcome }) {
+        const item = find("reward", name);
+        return guarded(`${name}.score`, () => {
+          const { done, truncated, facts, evidence } = outcome;
+          const transition = {
+            task: record(task),
+            actions: actions.map(readAction),
+            done,
+            truncated,
+            facts: JSON.parse(facts),
+            evidence: JSON.parse(evidence),
+          };
+          return item.score(settingsOf(item, name, settings), transition);
+        });
+      },
+    },
+  };
+}
+
+const FACT_KINDS = { boolean: "boolean", number: "number", integer: "number", string: "text" };
+
+/** An item as the host sees it. Mistakes are found here, which is while the component is built. */
+function describe(kind, name, { doc = "", settings, facts = {} }) {
+  const described = Object.entries(facts).map(([fact, { type, description = "" }]) => {
+    if (!Object.hasOwn(FACT_KINDS, type)) {
+      throw new TypeError(`fact \`${fact}\` of ${name}: its type is one of ${Object.keys(FACT_KINDS).join(", ")}`);
+    }
+    return { name: fact, kind: FACT_KINDS[type], doc: description };
+  });
+  return { kind, name, doc, settingsSchema: JSON.stringify(settingsSchema(settings)), facts: described };
+}
+
+function readAction({ agent, action }) {
+  return { agent, action: JSON.parse(action) };
+}
+
+/** A task whose record is read when it is asked for: a task without one is no error as long as nobody asks. */
+function record({ id, data }) {
+  return {
+    id,
+    get data() {
+      try {
+        return JSON.parse(data);
+      } catch (error) {
+        throw new TaskError(`task ${id}: ${error.message}`);
+      }
+    },
+  };
+}
+
+function wireRequest({ messages, tools = [], stop = [] }, name) {
+  return {
+    messages: messages.map(({ role, parts }) => ({ role, parts: [parts].flat().map(wirePart) })),
+    tools: tools.map((tool) => ({ ...tool, parameters: json(tool.parameters, `a tool of ${name}`) })),
+    stop,
+  };
+}
+
+/** A part is a text, { text }, { image: { mime, bytes } } or { data: { mime, bytes } }. */
+function wirePart(part) {
+  if (typeof part === "string") return { tag: "text", val: part };
+  const [[tag, val]] = Object.entries(part);
+  return { tag, val };
+}
+
+function json(value, what) {
+  const text = JSON.stringify(value, (key, inner) => {
+    // JSON.stringify would write null, and the number would be lost without a word.
+    if (typeof inner === "number" && !Number.isFinite(inner)) throw new Refusal(`${what} has no JSON form: ${key || "it"} is ${inner}`);
+    return inner;
+  });
+  if (text === undefined) throw new Refusal(`${what} has no JSON form: it is ${typeof value}`);
+  return text;
+}
+
+/** The function's result; what it throws becomes the contract's error, with the place in the source. */
+function guarded(what, work) {
+  try {
+    return work();
+  } catch (error) {
+    throw contractError(error instanceof Refusal ? error : new Refusal(`${what}: ${error} (${place(error)})`));
+  }
+}
+
+function place(error) {
+  const lines = String(error?.stack ?? "").split("\n").map((line) => line.trim());
+  return lines.filter((line) => line && !line.startsWith(String(error))).slice(0, 3).join(" < ") || "no stack";
+}
+
+/** In a component an exception with a payload is the error of a result; anything else would trap. */
+function contractError(refusal) {
+  return Object.assign(refusal, { payload: { kind: refusal.kind, message: refusal.message } });
+}

@@ -1,0 +1,81 @@
+// Stand-ins for the host in a plugin's own tests, and a way to play an episode without one.
+
+import { Refusal } from "./errors.js";
+
+const MASK = (1n << 64n) - 1n;
+let state = 0n;
+let runJob;
+let corpus;
+
+/** Starts the random stream anew. */
+export function setRandom(seed) {
+  state = BigInt(seed) & MASK;
+}
+
+/** Answers sandbox jobs from now on. */
+export function setSandbox(run) {
+  runJob = run;
+}
+
+/** Answers retrieval from now on. */
+export function setCorpus(find) {
+  corpus = find;
+}
+
+/** A verdict of a program that ended well after printing `stdout`. */
+export function printed(stdout) {
+  return { ending: "ok", exit: 0, stdout, stderr: "" };
+}
+
+// SplitMix64 (Steele, Lea and Flood 2014).
+export function nextRandom() {
+  state = (state + 0x9e3779b97f4a7c15n) & MASK;
+  let z = state;
+  z = ((z ^ (z >> 30n)) * 0xbf58476d1ce4e5b9n) & MASK;
+  z = ((z ^ (z >> 27n)) * 0x94d049bb133111ebn) & MASK;
+  return z ^ (z >> 31n);
+}
+
+export function writeLog(level, message) {
+  console.error(`${level}: ${message}`);
+}
+
+export function runJobs(jobs) {
+  const none = {
+    ending: "lost-worker",
+    exit: undefined,
+    stdout: "",
+    stderr: "no sandbox here: a test sets one with setSandbox of pl-sdk/testing",
+  };
+  return jobs.map((job) => (runJob ? runJob(job) : none));
+}
+
+export function findPassages(query, k) {
+  if (!corpus) throw new Refusal("no corpus here: a test sets one with setCorpus of pl-sdk/testing");
+  return corpus(query, k);
+}
+
+/**
+ * Plays an episode as the host plays it: settings, views, actions and snapshots cross as JSON. Every step goes through
+ * a snapshot, so that state which JSON does not keep shows as a failing test.
+ */
+export function play(plugin, item, { task = {}, settings = {}, seed = 0 } = {}) {
+  const { Episode } = plugin.environments;
+  const given = JSON.stringify(settings);
+  let episode = Episode.start(item, given, { id: "test", data: JSON.stringify(task) }, BigInt(seed));
+  return {
+    view: (agent) => JSON.parse(episode.view(agent)),
+    act(actions) {
+      episode = Episode.restore(item, given, episode.snapshot());
+      const entries = Object.entries(actions).map(([agent, action]) => ({ agent, action: JSON.stringify(action) }));
+      const outcome = episode.apply(entries);
+      return { ...outcome, facts: JSON.parse(outcome.facts), evidence: JSON.parse(outcome.evidence) };
+    },
+  };
+}
+
+/** What an agent makes of a completion in front of a view: its action. */
+export function parse(plugin, agent, { view, text, settings = {} }) {
+  const completion = { text, toolCalls: [], finish: "stop" };
+  return JSON.parse(plugin.agents.parse(agent, JSON.stringify(settings), JSON.stringify(view), completion));
+}

@@ -1,0 +1,82 @@
+"""The contract's exports, over the bindings that componentize-py generates. Only a component can import this.
+
+A module for each of the contract's interfaces: a component imports those of its world.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from componentize_py_types import Err
+from wit_world.imports import log as host_log
+from wit_world.imports import random as host_random
+from wit_world.imports import retrieval as host_retrieval
+from wit_world.imports import sandbox as host_sandbox
+from wit_world.imports import types
+
+from .. import host, retrieval, sandbox
+from ..errors import Refusal, SettingsError, TaskError
+from ..items import Plugin
+from ..registry import Registry
+
+_registry: Registry
+
+
+def serve(plugin: Plugin) -> None:
+    """Makes the component answer for `plugin`."""
+    global _registry
+    _registry = Registry(plugin)
+    # A setting or fact of a type that the host can't know is found now, while the component is built.
+    _registry.describe()
+    host.current = _Host
+
+
+def registry() -> Registry:
+    """The plugin that is served."""
+    return _registry
+
+
+class _Host:
+    """The host behind the services."""
+
+    @staticmethod
+    def next_random() -> int:
+        return host_random.next()
+
+    @staticmethod
+    def write_log(level: str, message: str) -> None:
+        host_log.write(host_log.Level[level.upper()], message)
+
+    @staticmethod
+    def run_jobs(jobs: list[sandbox.Job]) -> list[sandbox.Verdict]:
+        asked = [
+            host_sandbox.Job(
+                job.language, job.source, job.stdin, [host_sandbox.File(file.path, file.bytes) for file in job.files]
+            )
+            for job in jobs
+        ]
+        return [
+            sandbox.Verdict(sandbox.Ending(verdict.ending.value), verdict.exit, verdict.stdout, verdict.stderr)
+            for verdict in host_sandbox.execute(asked)
+        ]
+
+    @staticmethod
+    def find_passages(query: str, k: int) -> list[retrieval.Passage]:
+        try:
+            passages = host_retrieval.retrieve(query, k)
+        except Err as error:
+            raise LookupError(error.value) from None
+        return [retrieval.Passage(passage.id, passage.text, passage.score) for passage in passages]
+
+
+def answer(function: Callable, *arguments: Any) -> Any:
+    """The function's result, a refusal as the contract's error."""
+    try:
+        return function(*arguments)
+    except SettingsError as refusal:
+        kind, message = types.ErrorKind.SETTINGS, str(refusal)
+    except TaskError as refusal:
+        kind, message = types.ErrorKind.TASK, str(refusal)
+    except Refusal as refusal:
+        kind, message = types.ErrorKind.INTERNAL, str(refusal)
+    raise Err(types.Error(kind, message))

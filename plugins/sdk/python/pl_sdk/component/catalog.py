@@ -1,0 +1,18 @@
+"""The contract's `catalog`."""
+
+from __future__ import annotations
+
+from wit_world.exports import catalog
+
+from . import registry
+
+
+class Catalog:
+    """See the contract."""
+
+    def describe(self) -> list:
+        items = []
+        for kind, name, doc, settings, facts in registry().describe():
+            facts = [catalog.Fact(fact, catalog.FactKind[of.upper()], says) for fact, of, says in facts]
+            items.append(catalog.Item(catalog.ItemKind[kind.upper()], name, doc, settings, facts))
+        return items

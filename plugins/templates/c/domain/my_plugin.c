@@ -1,0 +1,200 @@
+/* A guessing game: its environment, the agent that plays it, the reward that both are trained by. */
+#include <inttypes.h>
+
+#include "pl_sdk.h"
+
+/* ---- The environment ---- */
+
+typedef struct {
+  uint64_t size;
+} Rules;
+static const pl_field RULES_FIELDS[] = {
+    PL_SETTING_IN(Rules, size, pl_uint, "100", 1, 1e9, "Numbers run from 0 to this less one."),
+};
+PL_TYPE(RULES, Rules, RULES_FIELDS);
+
+/* The number to guess, and what was guessed: the fields are all that a snapshot keeps. */
+typedef struct {
+  uint64_t number;
+  pl_list guesses;
+} Game;
+static const pl_field GAME_FIELDS[] = {
+    PL_FIELD(Game, number, pl_uint, NULL),
+    PL_FIELD_LIST(Game, guesses, pl_uint, NULL),
+};
+PL_TYPE(GAME, Game, GAME_FIELDS);
+
+typedef struct {
+  uint64_t guess;
+  pl_text hint;
+} Hint;
+static const pl_field HINT_FIELDS[] = {
+    PL_FIELD(Hint, guess, pl_uint, NULL),
+    PL_FIELD(Hint, hint, pl_string, NULL),
+};
+PL_TYPE(HINT, Hint, HINT_FIELDS);
+
+/* What the player sees. */
+typedef struct {
+  uint64_t size;
+  pl_list hints;
+} View;
+static const pl_field VIEW_FIELDS[] = {
+    PL_FIELD(View, size, pl_uint, NULL),
+    PL_FIELD_LIST(View, hints, HINT, NULL),
+};
+PL_TYPE(VIEW, View, VIEW_FIELDS);
+
+/* What the player does: one of the two. */
+typedef struct {
+  uint64_t *guess;
+  pl_text none;
+} Move;
+static const pl_field MOVE_FIELDS[] = {
+    PL_FIELD_CASE(Move, guess, pl_uint, NULL),
+    PL_FIELD_CASE(Move, none, pl_string, NULL),
+};
+PL_TYPE(MOVE, Move, MOVE_FIELDS);
+
+/* What the workflow's `when` conditions read as `env.…`. */
+typedef struct {
+  bool found;
+} Facts;
+static const pl_field FACTS_FIELDS[] = {PL_FIELD(Facts, found, pl_bool, "The number was found.")};
+PL_TYPE(FACTS, Facts, FACTS_FIELDS);
+
+/* What the reward alone sees: how far the nearest guess is, as a share of all numbers. */
+typedef struct {
+  double distance;
+} Evidence;
+static const pl_field EVIDENCE_FIELDS[] = {PL_FIELD(Evidence, distance, pl_number, NULL)};
+PL_TYPE(EVIDENCE, Evidence, EVIDENCE_FIELDS);
+
+static bool start(const void *settings, const pl_task *task, uint64_t seed, void *state) {
+  const Rules *rules = settings;
+  Game *game = state;
+  /* The host's random stream: the same for all samples of a task, and it travels with snapshots. */
+  game->number = pl_random_below(rules->size);
+  return true;
+}
+
+static bool see(const void *settings, const void *state, pl_text agent, void *view) {
+  const Rules *rules = settings;
+  const Game *game = state;
+  View *seen = view;
+  seen->size = rules->size;
+  for (size_t at = 0; at < game->guesses.count; at++) {
+    uint64_t guess = PL_AT(uint64_t, game->guesses, at);
+    *PL_PUSH(Hint, &seen->hints) = (Hint){guess, pl_str(guess < game->number ? "too small" : "too large")};
+  }
+  return true;
+}
+
+static bool apply(const void *settings, void *state, const pl_action *actions, size_t count, pl_outcome *outcome) {
+  const Rules *rules = settings;
+  Game *game = state;
+  Facts *facts = outcome->facts;
+  Evidence *evidence = outcome->evidence;
+  for (size_t at = 0; at < count; at++) {
+    const Move *move = actions[at].action;
+    if (move->guess) *PL_PUSH(uint64_t, &game->guesses) = *move->guess;
+  }
+  uint64_t nearest = rules->size;
+  for (size_t at = 0; at < game->guesses.count; at++) {
+    uint64_t guess = PL_AT(uint64_t, game->guesses, at);
+    uint64_t distance = guess < game->number ? game->number - guess : guess - game->number;
+    if (distance < nearest) nearest = distance;
+  }
+  outcome->done = facts->found = nearest == 0;
+  evidence->distance = (double)nearest / (double)rules->size;
+  return true;
+}
+
+static bool tasks(const void *settings, const pl_task_request *request, pl_task *tasks) {
+  for (uint32_t at = 0; at < request->count; at++) {
+    tasks[at].id = pl_format("%.*s-%" PRIu64, PL_ARG(request->split), request->start + at);
+    tasks[at].data = pl_str("null");
+  }
+  return true;
+}
+
+static const pl_environment GAME_ITEM = {
+    .name = "game",
+    .doc = "A number to guess.",
+    .settings = &RULES,
+    .state = &GAME,
+    .view = &VIEW,
+    .action = &MOVE,
+    .facts = &FACTS,
+    .evidence = &EVIDENCE,
+    .start = start,
+    .see = see,
+    .apply = apply,
+    .tasks = tasks,
+};
+
+/* ---- The agent ---- */
+
+static bool prompt(const void *settings, const void *view, const pl_turn *turn, pl_request *request) {
+  const View *seen = view;
+  pl_text text = pl_format("Guess a number from 0 to %" PRIu64 ". Answer with the number alone.\n", seen->size - 1);
+  for (size_t at = 0; at < seen->hints.count; at++) {
+    const Hint *hint = &PL_AT(Hint, seen->hints, at);
+    text = pl_format("%.*s%" PRIu64 " is %.*s.\n", PL_ARG(text), hint->guess, PL_ARG(hint->hint));
+  }
+  pl_say(request, PL_USER, text);
+  pl_stop_at(request, pl_str("\n"));
+  return true;
+}
+
+static bool parse(const void *settings, const void *view, const pl_completion *completion, void *action) {
+  Move *move = action;
+  const char *at = completion->text.ptr, *end = at + completion->text.len;
+  while (at < end && *at == ' ') at++;
+  uint64_t number = 0;
+  const char *digits = at;
+  while (at < end && at - digits < 10 && *at >= '0' && *at <= '9') number = number * 10 + (uint64_t)(*at++ - '0');
+  bool any = at > digits;
+  while (at < end && (*at == ' ' || *at == '.')) at++;
+  if (any && at == end) {
+    move->guess = pl_alloc(sizeof *move->guess);
+    *move->guess = number;
+  } else {
+    /* What means nothing is an action too: the environment decides what follows. */
+    move->none = pl_str("not a number");
+  }
+  return true;
+}
+
+static const pl_agent PLAYER = {
+    .name = "player",
+    .doc = "Guesses a number.",
+    .view = &VIEW,
+    .action = &MOVE,
+    .prompt = prompt,
+    .parse = parse,
+};
+
+/* ---- The reward ---- */
+
+static bool score(const void *settings, const pl_transition *step, pl_scores *scores) {
+  const Facts *facts = step->facts;
+  const Evidence *evidence = step->evidence;
+  scores->team = facts->found ? 1 : 0.5 * (1 - evidence->distance);
+  scores->success = facts->found;
+  return true;
+}
+
+static const pl_reward FOUND = {
+    .name = "found",
+    .doc = "1 once the number is found, more than 0 the nearer a guess was.",
+    .action = &MOVE,
+    .facts = &FACTS,
+    .evidence = &EVIDENCE,
+    .score = score,
+};
+
+static const pl_environment *const ENVIRONMENTS[] = {&GAME_ITEM, NULL};
+static const pl_agent *const AGENTS[] = {&PLAYER, NULL};
+static const pl_reward *const REWARDS[] = {&FOUND, NULL};
+const pl_plugin pl_this_plugin = {ENVIRONMENTS, AGENTS, REWARDS};

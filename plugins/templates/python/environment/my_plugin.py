@@ -1,0 +1,60 @@
+"""An environment: a dataclass that holds everything, and what happens to it."""
+
+from dataclasses import dataclass
+
+from pl_sdk import Environment, Outcome, Plugin, SettingsError, Task, fact
+
+
+@dataclass
+class Problem:
+    """A task's record: what a line of a task file holds, and what `tasks` makes."""
+
+    question: str
+    answer: str
+
+
+@dataclass
+class Facts:
+    """What the workflow's `when` conditions read as `env.…`."""
+
+    right: bool = fact("The newest answer is right.")
+
+
+@dataclass
+class Sums(Environment, name="sums", facts=Facts):
+    """Sums of two numbers."""
+
+    # Fields are all that a snapshot keeps.
+    problem: Problem
+    #: Each agent's newest answer.
+    latest: dict[str, str]
+
+    @classmethod
+    def start(cls, settings, task, seed):
+        return cls(problem=task.read(Problem), latest={})
+
+    def view(self, settings, agent):
+        return {"question": self.problem.question}
+
+    def apply(self, settings, actions):
+        answer = None
+        for act in actions:
+            if "answer" in act.action:
+                answer = self.latest[act.agent] = act.action["answer"]
+        gold = self.problem.answer
+        # Evidence is for the reward alone: this is the form that `maths.score` grades.
+        return Outcome(Facts(answer == gold), {"gold": gold, "answer": answer, "latest": self.latest})
+
+    @classmethod
+    def tasks(cls, settings, request):
+        # Train and test share no task: the first number is even in one and odd in the other.
+        if request.split not in ("train", "test"):
+            raise SettingsError(f"sums has the splits train and test, and no {request.split}")
+        tasks = []
+        for index in range(request.start, request.start + request.count):
+            a, b = 2 * (index % 50) + (request.split == "test"), index // 50 % 100
+            tasks.append(Task.of(f"{request.split}-{index}", Problem(f"What is {a} + {b}?", str(a + b))))
+        return tasks
+
+
+plugin = Plugin(environments=[Sums])

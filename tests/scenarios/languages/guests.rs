@@ -1,0 +1,198 @@
+//! The plugin's components: built where something changed, loaded as a run loads them.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pl_plugin::{Agent, Cause, Environment, Error, Plugin, PluginSpec, Reward, Services, Task};
+use pl_sandbox::Refuse;
+use pl_toolchain::{Language, Profile, Project};
+use pl_wasm::{Engine, EngineConfig};
+use serde_json::{Map, Value, json};
+
+use super::stream;
+use crate::support::repository;
+
+/// The environment's settings in all episodes.
+fn settings() -> Map<String, Value> {
+    json!({"terms": 3, "tries": 6}).as_object().unwrap().clone()
+}
+
+/// The plugin in one language.
+pub struct Loaded {
+    pub language: Language,
+    pub sums: Environment,
+    pub reasoner: Agent,
+    pub score: Reward,
+    plugin: Plugin,
+}
+
+/// The plugin in every language whose tools are here, Rust's first; none where Rust's are missing.
+pub async fn all() -> Vec<Loaded> {
+    let mut loaded = Vec::new();
+    for language in Language::ALL {
+        match load(language).await {
+            Some(guest) => loaded.push(guest),
+            None if language == Language::Rust => break,
+            None => {}
+        }
+    }
+    loaded
+}
+
+/// All components, or none where a tool is missing.
+pub fn components() -> Option<Vec<(Language, PathBuf)>> {
+    Language::ALL.into_iter().map(|language| Some((language, component(language)?))).collect()
+}
+
+/// The plugin in `language`. Rust's reasoner is the maths domain's own.
+pub async fn load(language: Language) -> Option<Loaded> {
+    let plugin = plugin_of(&component(language)?, language.name()).await;
+    let maths = repository().join("target/release/plugins/math.wasm");
+    let reasoners =
+        if language == Language::Rust { plugin_of(&maths, "maths").await } else { plugin.clone() };
+    Some(Loaded {
+        language,
+        sums: Environment::new(&plugin, "sums", settings(), services()).unwrap(),
+        reasoner: Agent::new(&reasoners, "reasoner", Map::new()).unwrap(),
+        score: Reward::new(&plugin, "score", Map::new()).unwrap(),
+        plugin,
+    })
+}
+
+fn services() -> Services {
+    Services { sandbox: Arc::new(Refuse("no sandbox here".to_owned())) }
+}
+
+async fn plugin_of(component: &Path, name: &str) -> Plugin {
+    let config = EngineConfig { instances: 16, calls: 16, ..EngineConfig::plugins() };
+    let engine = Engine::new(config.cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let spec = PluginSpec { memory: 128 << 20, ..PluginSpec::new(name) };
+    Plugin::load(&engine, spec, &fs::read(component).unwrap()).await.unwrap()
+}
+
+/// The component of `language`, built where its sources or its SDK changed.
+fn component(language: Language) -> Option<PathBuf> {
+    let name = language.name();
+    let example = repository().join("plugins/sdk/examples").join(name);
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("languages").join(name);
+    fs::create_dir_all(&scratch).unwrap();
+    // Tests are processes of their own, and the first one builds for all.
+    let lock = fs::File::create(scratch.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let sources = [&example, &repository().join("plugins/sdk").join(name), &repository().join("wit")];
+    let key = sources.map(|folder| hash_of(folder).to_string()).join(" ");
+    let (stamp, component) = (scratch.join("stamp"), scratch.join("sums.wasm"));
+    if component.is_file() && fs::read_to_string(&stamp).is_ok_and(|old| old == key) {
+        return Some(component);
+    }
+    let folder = match language {
+        // Cargo finds the workspace from where the crate lies.
+        Language::Rust => example,
+        _ => fresh_copy(&example, &scratch.join("project")),
+    };
+    let project = Project::open(&folder).unwrap();
+    match pl_toolchain::build(&project, Profile::Release, &|line| eprintln!("{line}")) {
+        Ok(built) => {
+            fs::copy(built.component, &component).unwrap();
+            fs::write(stamp, key).unwrap();
+            Some(component)
+        }
+        Err(error @ pl_toolchain::Error::NoTool { .. }) => {
+            assert!(!all_needed(), "{error}");
+            eprintln!("skipped: no tools for {language}: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Whether a missing tool is a failure.
+pub fn all_needed() -> bool {
+    std::env::var_os("PL_HOST_NEEDS_TOOLCHAINS").is_some_and(|needed| needed == "1")
+}
+
+/// The folder of yyjson, where C's tools are.
+pub fn yyjson() -> Option<PathBuf> {
+    let folder = component(Language::C)?.with_file_name("project/target/plugin/yyjson");
+    assert!(folder.is_dir(), "{} is missing", folder.display());
+    Some(folder)
+}
+
+/// Made in builds, and no source.
+const MADE: [&str; 5] = ["target", "sdk", "node_modules", "__pycache__", "sums.wasm"];
+
+fn hash_of(folder: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for file in files(folder) {
+        (file.strip_prefix(folder).unwrap(), fs::read(&file).unwrap()).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn fresh_copy(from: &Path, to: &Path) -> PathBuf {
+    if to.exists() {
+        fs::remove_dir_all(to).unwrap();
+    }
+    for file in files(from) {
+        let copy = to.join(file.strip_prefix(from).unwrap());
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(file, copy).unwrap();
+    }
+    to.to_owned()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if MADE.iter().any(|made| path.ends_with(made)) {
+            continue;
+        }
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+impl Loaded {
+    /// What a refusal is about, and its words.
+    pub fn refusal(&self, error: Error) -> [String; 2] {
+        let Error::Call(call) = error else { panic!("{}: {error}", self.language) };
+        match call.cause {
+            Cause::Refused { kind, message } => [format!("{kind:?}"), message],
+            cause => panic!("{}: no refusal: {cause}", self.language),
+        }
+    }
+
+    /// What starting an episode with these settings is refused as.
+    pub async fn kind_of_refusal(&self, settings: &Value) -> String {
+        let settings = settings.as_object().unwrap().clone();
+        let sums = Environment::new(&self.plugin, "sums", settings, services()).unwrap();
+        let [kind, message] = self.refusal(start(&sums, r#"{"number": 1, "largest": 5}"#).await);
+        assert!(message.contains("sums"), "{}: {message}", self.language);
+        kind
+    }
+
+    /// What starting an episode of this task is refused as.
+    pub async fn kind_of_task_refusal(&self, data: &str) -> String {
+        let [kind, message] = self.refusal(start(&self.sums, data).await);
+        assert!(message.contains("task one"), "{}: {message}", self.language);
+        kind
+    }
+}
+
+/// The error that starting an episode gives.
+async fn start(sums: &Environment, data: &str) -> Error {
+    let task = Task { id: "one".to_owned(), data: data.to_owned() };
+    match sums.start(&task, 0, stream(0)).await {
+        Ok(_) => panic!("an episode of {data} started"),
+        Err(error) => error,
+    }
+}
