@@ -92,7 +92,7 @@ fn rust_projects_of_every_kind() {
 fn python_projects_of_every_kind() {
     every_kind("python", |project| {
         let mut python = command(&["python3", "-m", "unittest", "discover", "-s", "tests"]);
-        python.env("PYTHONPATH", std::env::join_paths([&project.join("sdk"), project]).unwrap());
+        python.env("PYTHONPATH", std::env::join_paths([project.join("sdk"), project.to_owned()]).unwrap());
         python
     });
 }
