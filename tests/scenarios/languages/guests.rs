@@ -132,7 +132,8 @@ fn hash_of(folder: &Path) -> u64 {
     hasher.finish()
 }
 
-fn fresh_copy(from: &Path, to: &Path) -> PathBuf {
+/// The sources of a project, elsewhere.
+pub fn fresh_copy(from: &Path, to: &Path) -> PathBuf {
     if to.exists() {
         fs::remove_dir_all(to).unwrap();
     }
