@@ -12,5 +12,6 @@ mod device;
 mod foresight;
 mod kill;
 mod languages;
+mod plugins;
 mod smollm;
 mod support;

@@ -7,6 +7,7 @@
 //! cargo xtask run FILE …      set up, then pl-host run FILE …
 //! cargo xtask host …          set up, then pl-host …
 //! cargo xtask test …          set up, then all tests (arguments go to the test runner)
+//! cargo xtask toolchains      fetch what builds plugins in Rust, Python, JavaScript and C, into the cache folder
 //! cargo xtask model NAME      fetch a model that set-up does not: qwen2.5-coder-1.5b
 //! cargo xtask bench           set up, then the main job as a whole, measured
 //! cargo xtask bench engine    set up, then generation and training beside their peers
@@ -29,7 +30,7 @@ use crate::setup::Libtorch;
 type Result<T> = std::result::Result<T, String>;
 
 const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | \
-     model NAME | bench [engine | sandbox]";
+     toolchains | model NAME | bench [engine | sandbox]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -51,6 +52,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("run", rest)) => host(&root, &[&["run".to_owned()], rest].concat()),
         Some(("host", rest)) => host(&root, rest),
         Some(("test", rest)) => test(&root, rest),
+        Some(("toolchains", [])) => toolchains().map(|()| 0),
         Some(("model", [name])) => model::fetch(name).map(|()| 0),
         Some(("bench", [])) => bench::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "engine" => bench::engine::run(&root).map(|()| 0),
@@ -74,6 +76,15 @@ fn host(root: &Path, arguments: &[String]) -> Result<u8> {
         .status()
         .map_err(|e| format!("cannot start {}: {e}", program.display()))?;
     Ok(exit_code(status))
+}
+
+/// The tools of all languages, as `pl-host plugin build --fetch` fetches those of one.
+fn toolchains() -> Result<()> {
+    for language in pl_toolchain::Language::ALL {
+        eprintln!("the tools of {language}");
+        pl_toolchain::fetch(language, &|line| eprintln!("      {line}"))?;
+    }
+    Ok(())
 }
 
 fn test(root: &Path, arguments: &[String]) -> Result<u8> {

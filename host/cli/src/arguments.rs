@@ -285,12 +285,68 @@ pub struct Grade {
 
 #[derive(Subcommand)]
 pub enum Plugin {
+    /// Make a project: sources, their tests, a workflow that uses them
+    New(PluginNew),
+    /// Build a project's component
+    Build(PluginBuild),
     /// Say what plugins offer: items, settings, facts
     Describe(PluginDescribe),
     /// Say what a component is: contract, imports, exports, what it would be allowed
     Inspect(PluginInspect),
     /// Try what the contract promises: no memory, equal futures, an honest schema
     Test(PluginTest),
+}
+
+#[derive(Args)]
+pub struct PluginNew {
+    /// What the plugin is called: lower-case letters, digits, `_`
+    pub name: String,
+    /// The language
+    #[arg(long, value_enum)]
+    pub lang: PluginLanguage,
+    /// What it offers
+    #[arg(long, value_enum, default_value_t = PluginKind::Agent)]
+    pub kind: PluginKind,
+    /// The folder in which the project's own folder is made
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub into: PathBuf,
+}
+
+/// A language with an SDK.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PluginLanguage {
+    Rust,
+    Python,
+    /// JavaScript or TypeScript
+    Js,
+    /// C or C++
+    C,
+}
+
+/// What a plugin offers.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PluginKind {
+    /// An agent, on the problems of pl-host's maths
+    Agent,
+    /// An environment, graded by pl-host's maths
+    Environment,
+    /// A reward, for the problems of pl-host's maths
+    Reward,
+    /// All three
+    Domain,
+}
+
+#[derive(Args)]
+pub struct PluginBuild {
+    /// The project: a folder with a pl-plugin.toml
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub folder: PathBuf,
+    /// Small and fast, instead of built in a moment and with source lines
+    #[arg(long)]
+    pub release: bool,
+    /// Fetch the tools that are missing, into the cache folder
+    #[arg(long)]
+    pub fetch: bool,
 }
 
 #[derive(Args)]

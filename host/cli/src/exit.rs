@@ -51,6 +51,16 @@ impl From<pl_record::Error> for Stop {
     }
 }
 
+impl From<pl_toolchain::Error> for Stop {
+    /// What an author wrote wrongly is input; a tool that is missing or fails is not.
+    fn from(error: pl_toolchain::Error) -> Stop {
+        match error {
+            pl_toolchain::Error::Input(_) | pl_toolchain::Error::Project { .. } => Stop::input(error),
+            _ => Stop::failed(error),
+        }
+    }
+}
+
 pub fn report(result: Outcome) -> ExitCode {
     match result {
         Ok(()) | Err(Stop::PipeClosed) => ExitCode::SUCCESS,

@@ -133,11 +133,12 @@ mod step {
             stage.runtime.block_on(stage.async_pre().instantiate_async(&mut store)).expect("an instance");
         let agents = domain.pl_host_plugin_agents();
         let turn = Turn { agent: "poet".to_owned(), visit: 0 };
+        let (settings, view) = ("{}".to_owned(), VIEW.to_owned());
         let said = Completion { text: SAID.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
         bencher.bench_local(|| {
             stage.runtime.block_on(async {
-                let asked = agents.call_prompt(&mut store, "writer", "{}", VIEW, &turn).await;
-                let meant = agents.call_parse(&mut store, "writer", "{}", VIEW, &said).await;
+                let asked = agents.call_prompt(&mut store, "writer", &settings, &view, &turn).await;
+                let meant = agents.call_parse(&mut store, "writer", &settings, &view, &said).await;
                 (asked.expect("a return").expect("a request"), meant.expect("a return").expect("an action"))
             })
         });
@@ -151,10 +152,11 @@ mod step {
         let domain = stage.sync_pre().instantiate(&mut store).expect("an instance");
         let agents = domain.pl_host_plugin_agents();
         let turn = Turn { agent: "poet".to_owned(), visit: 0 };
+        let (settings, view) = ("{}".to_owned(), VIEW.to_owned());
         let said = Completion { text: SAID.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
         bencher.bench_local(|| {
-            let asked = agents.call_prompt(&mut store, "writer", "{}", VIEW, &turn);
-            let meant = agents.call_parse(&mut store, "writer", "{}", VIEW, &said);
+            let asked = agents.call_prompt(&mut store, "writer", &settings, &view, &turn);
+            let meant = agents.call_parse(&mut store, "writer", &settings, &view, &said);
             (asked.expect("a return").expect("a request"), meant.expect("a return").expect("an action"))
         });
     }
@@ -175,13 +177,14 @@ mod start {
         use synchronous::pl_host::plugin::types::Task;
         let stage = stage();
         let pre = stage.async_pre();
+        let settings = "{}".to_owned();
         let task = Task { id: stage.task.id.clone(), data: stage.task.data.clone() };
         bencher.bench_local(|| {
             stage.runtime.block_on(async {
                 let mut store = stage.store();
                 let domain = pre.instantiate_async(&mut store).await.expect("an instance");
                 let episode = domain.pl_host_plugin_environments().episode();
-                let started = episode.call_start(&mut store, "board", "{}", &task, 0).await;
+                let started = episode.call_start(&mut store, "board", &settings, &task, 0).await;
                 started.expect("a return").expect("an episode")
             })
         });
@@ -192,12 +195,16 @@ mod start {
         use synchronous::pl_host::plugin::types::Task;
         let stage = stage();
         let pre = stage.sync_pre();
+        let settings = "{}".to_owned();
         let task = Task { id: stage.task.id.clone(), data: stage.task.data.clone() };
         bencher.bench_local(|| {
             let mut store = stage.store();
             let domain = pre.instantiate(&mut store).expect("an instance");
             let episode = domain.pl_host_plugin_environments().episode();
-            episode.call_start(&mut store, "board", "{}", &task, 0).expect("a return").expect("an episode")
+            episode
+                .call_start(&mut store, "board", &settings, &task, 0)
+                .expect("a return")
+                .expect("an episode")
         });
     }
 

@@ -5,7 +5,9 @@
 mod common;
 
 use common::{built, resident, services};
-use pl_plugin::{Cause, Environment, Episode, Error, Plugin, PluginSpec, RefusalKind, Stream, Task};
+use pl_plugin::{
+    Cause, Environment, Episode, Error, ItemKind, Plugin, PluginSpec, RefusalKind, Stream, Task,
+};
 use pl_wasm::{Engine, EngineConfig, Stay};
 use serde_json::Map;
 
@@ -106,6 +108,29 @@ async fn ten_thousand_episodes_are_in_flight_within_2_gib() {
     assert_eq!(engine.free_seats(Stay::Long), board.seats());
     println!("{} MiB before, {} MiB at most, {} MiB after", before >> 20, most >> 20, resident() >> 20);
     assert!(most < 2 << 30, "{most} bytes");
+}
+
+/// All of them awake: each with an interpreter of its own.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a domain in Python with generated tasks; give its path as PL_PYTHON_PLUGIN"]
+async fn two_hundred_episodes_in_python_are_in_flight_within_6_gib() {
+    let bytes = std::fs::read(std::env::var("PL_PYTHON_PLUGIN").unwrap()).unwrap();
+    let engine = Engine::new(EngineConfig::plugins().cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let spec = PluginSpec { memory: 256 << 20, fuel: 20_000_000_000, ..PluginSpec::new("python") };
+    let plugin = Plugin::load(&engine, spec, &bytes).await.unwrap();
+    let item = plugin.items().iter().find(|item| item.kind == ItemKind::Environment).unwrap();
+    let environment = Environment::new(&plugin, &item.name, Map::new(), services()).unwrap();
+    let task = environment.tasks("train", 0, 1, 1).await.unwrap().remove(0);
+    let (before, mut episodes) = (resident(), Vec::new());
+    for n in 0..200_u64 {
+        let mut episode = environment.start(&task, n, Stream::of(&[&n.to_le_bytes()])).await.unwrap();
+        episode.view("one").await.unwrap();
+        episodes.push(episode);
+    }
+    let most = resident();
+    drop(episodes);
+    println!("{} MiB before, {} MiB with all, {} MiB after", before >> 20, most >> 20, resident() >> 20);
+    assert!(most < 6 << 30, "{most} bytes");
 }
 
 #[tokio::test]

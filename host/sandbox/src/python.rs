@@ -215,11 +215,19 @@ fn verdict(
             (Ending::Timeout, None, Some(note))
         }
         Err(fault @ Fault::Timeout { .. }) => (Ending::Timeout, None, Some(fault.to_string())),
-        Err(fault @ Fault::Memory { .. }) => (Ending::Memory, None, Some(fault.to_string())),
-        Err(fault @ (Fault::Stack | Fault::Trap(_) | Fault::Returned { .. } | Fault::Host(_))) => {
-            (Ending::Error, None, Some(fault.to_string()))
+        Err(fault @ (Fault::Memory { .. } | Fault::Table { .. })) => {
+            (Ending::Memory, None, Some(fault.to_string()))
         }
-        Err(fault @ Fault::Call(_)) => (Ending::LostWorker, None, Some(fault.to_string())),
+        Err(
+            fault @ (Fault::Stack
+            | Fault::Rules(_)
+            | Fault::Trap(_)
+            | Fault::Returned { .. }
+            | Fault::Host(_)),
+        ) => (Ending::Error, None, Some(fault.to_string())),
+        Err(fault @ (Fault::Call(_) | Fault::Short(_))) => {
+            (Ending::LostWorker, None, Some(fault.to_string()))
+        }
     };
     let (stdout, stderr) =
         (printed(stdout.bytes, stdout.overflowed), printed(stderr.bytes, stderr.overflowed));

@@ -90,9 +90,9 @@ fn last(verdict: &Verdict) -> &str {
     verdict.stderr.lines().last().unwrap_or_default()
 }
 
-/// A machine that is busy takes its time; the programs themselves are quick.
+/// Some problems ask for more than is usually kept.
 fn limits() -> SandboxLimits {
-    SandboxLimits { workers: 2, ..SandboxLimits::default() }
+    SandboxLimits { workers: 2, output: 1 << 20, ..SandboxLimits::default() }
 }
 
 async fn all_hold(backend: &impl Sandbox) {

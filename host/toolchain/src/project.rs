@@ -173,65 +173,18 @@ pub(crate) fn main_file(language: Language, name: &str) -> PathBuf {
 
 /// Whether a plugin can be called `name`: in a workflow, and as a crate, a module and a file. The error says why not.
 pub(crate) fn check_name(name: &str) -> std::result::Result<(), String> {
-    /// Names that a workflow, Rust, Python, JavaScript or C keep for themselves and that people may well choose.
-    const RESERVED: [&str; 56] = [
-        "abstract",
-        "agent",
-        "alloc",
-        "and",
-        "as",
-        "async",
-        "await",
-        "break",
-        "case",
-        "catch",
-        "class",
-        "const",
-        "continue",
-        "core",
-        "crate",
-        "def",
-        "default",
-        "delete",
-        "do",
-        "dyn",
-        "else",
-        "end",
-        "enum",
-        "env",
-        "environment",
-        "extern",
-        "false",
-        "final",
-        "fn",
-        "for",
-        "from",
-        "if",
-        "import",
-        "in",
-        "is",
-        "let",
-        "loop",
-        "match",
-        "mod",
-        "move",
-        "new",
-        "not",
-        "or",
-        "pub",
-        "ref",
-        "return",
-        "self",
-        "static",
-        "std",
-        "struct",
-        "super",
-        "test",
-        "true",
-        "type",
-        "use",
-        "while",
-    ];
+    /// Names that a workflow, Rust, Python, JavaScript or C keep for themselves, that pl-host's own plugins and Python's
+    /// modules have, and that people may well choose.
+    const TAKEN: &str = "abstract agent alloc and as assert async await break case catch chat class code const \
+        continue core crate def default del delete do dyn elif else end enum env environment except export extern \
+        false final finally fn for from function global goto if impl import in int is lambda let loop match math \
+        maths mod move mut new nonlocal not null or package pass plugin pub python raise ref register return reward \
+        self short signed sizeof start static std struct super switch test then this throw trait true try turn turns \
+        type typedef union unsafe use var void volatile when where while with yield \
+        array ast calendar collections copy csv dataclasses datetime email fractions functools glob graphlib html http \
+        inspect io itertools json keyword locale logging numbers operator os platform profile queue random re sched \
+        secrets select shelve signal site socket statistics string symtable sys tests time token tokenize trace types \
+        typing unittest uuid warnings";
     let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(letters) {
         return Err(format!(
@@ -242,7 +195,7 @@ pub(crate) fn check_name(name: &str) -> std::result::Result<(), String> {
     if name.len() > 64 {
         return Err(format!("a plugin can't be called {name:?}: a name has at most 64 letters"));
     }
-    if RESERVED.contains(&name) || name.starts_with("pl_") {
+    if TAKEN.split_whitespace().any(|taken| taken == name) || name.starts_with("pl_") {
         return Err(format!("a plugin can't be called {name:?}: the name is taken; choose another one"));
     }
     Ok(())

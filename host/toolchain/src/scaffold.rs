@@ -5,11 +5,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::project::{check_name, main_file};
+use crate::project::check_name;
 use crate::{Error, Language, Project, Result, World, cache, embedded};
 
 /// What the templates' plugin is called.
 const NAME: &str = "my_plugin";
+
+/// How a workflow names its component.
+const COMPONENT: &str = "\"my_plugin.wasm\"";
 
 /// Makes the project `name` in a folder of that name below `parent`, whole or not at all.
 ///
@@ -36,12 +39,20 @@ fn fill(folder: &Path, name: &str, language: Language, world: World) -> Result<(
     }
     for (path, text) in embedded::below("templates/workflow") {
         if path == format!("{world}.mas") {
-            embedded::write(&folder.join(format!("{name}.mas")), &named(text, name, world))?;
+            let text = text.replace(COMPONENT, &format!("{COMPONENT}{}", settings(language)));
+            embedded::write(&folder.join(format!("{name}.mas")), &named(&text, name, world))?;
         }
     }
-    embedded::write_sdk(language, &folder.join("sdk"))?;
-    debug_assert!(folder.join(main_file(language, name)).is_file());
-    Ok(())
+    embedded::write_sdk(language, &folder.join("sdk"))
+}
+
+/// What a workflow gives a plugin of this language beyond the defaults.
+fn settings(language: Language) -> &'static str {
+    match language {
+        // The interpreter alone takes half of the default.
+        Language::Python => " { memory = 128MiB }",
+        Language::Rust | Language::Js | Language::C => "",
+    }
 }
 
 /// Where a template's file goes. Files that begin with a dot do so only here: in the templates' own folder they would

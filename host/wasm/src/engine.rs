@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::component::Linker;
-use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
 use crate::cache::{self, Cache};
 use crate::component::{Component, check_header};
@@ -54,7 +54,8 @@ impl EngineConfig {
             calls: 256,
             stack: 1 << 20,
             table: 20_000,
-            parts: 8,
+            // A plugin in Python is an interpreter too.
+            parts: 64,
             keep_resident: 256 << 10,
             source_lines: true,
         }
@@ -100,6 +101,8 @@ impl EngineConfig {
             .table_elements(self.table as usize)
             .total_stacks(instances)
             .max_memory_size(RESERVATION as usize)
+            // Where the kernel can tell which pages a guest wrote, those alone are cleared.
+            .pagemap_scan(Enabled::Auto)
             .linear_memory_keep_resident(self.keep_resident)
             .table_keep_resident(self.keep_resident.min(64 << 10))
             .async_stack_keep_resident(self.keep_resident.min(64 << 10));

@@ -1,9 +1,5 @@
 /* Between JSON and structs, by the table of a struct's fields. */
-#include "pl_internal.h"
-
-#include <math.h>
-
-#include "yyjson.h"
+#include "pl_yyjson.h"
 
 const pl_type pl_bool = {PL_KIND_BOOL, sizeof(bool), NULL, 0};
 const pl_type pl_int = {PL_KIND_INT, sizeof(int64_t), NULL, 0};
@@ -29,7 +25,7 @@ static void leave(void *context, void *ptr) {
   (void)ptr;
 }
 
-static const yyjson_alc CALL = {allocate, reallocate, leave, NULL};
+const yyjson_alc pl_call_memory = {allocate, reallocate, leave, NULL};
 
 void *pl_new(const pl_type *type) { return pl_alloc(type ? type->size : 1); }
 
@@ -46,7 +42,7 @@ static bool read_value(reader *reader, yyjson_val *json, const pl_type *type, vo
 
 static bool expected(reader *reader, const char *what, yyjson_val *json) {
   size_t len = 0;
-  const char *shown = yyjson_val_write_opts(json, YYJSON_WRITE_NOFLAG, &CALL, &len, NULL);
+  const char *shown = yyjson_val_write_opts(json, YYJSON_WRITE_NOFLAG, &pl_call_memory, &len, NULL);
   reader->why = pl_format("expected %s, found %.*s", what, (int)(len > 80 ? 80 : len), shown ? shown : "");
   return false;
 }
@@ -85,7 +81,7 @@ static bool within_bounds(reader *reader, const pl_field *field, yyjson_val *jso
 }
 
 static yyjson_val *fallback_of(const char *fallback) {
-  return yyjson_doc_get_root(yyjson_read_opts((char *)fallback, strlen(fallback), 0, &CALL, NULL));
+  return yyjson_doc_get_root(yyjson_read_opts((char *)fallback, strlen(fallback), 0, &pl_call_memory, NULL));
 }
 
 static bool read_field(reader *reader, yyjson_val *object, const pl_field *field, char *start) {
@@ -154,7 +150,7 @@ static bool read_value(reader *reader, yyjson_val *json, const pl_type *type, vo
       return read_text(json, value);
     case PL_KIND_JSON: {
       size_t len = 0;
-      const char *text = yyjson_val_write_opts(json, YYJSON_WRITE_NOFLAG, &CALL, &len, NULL);
+      const char *text = yyjson_val_write_opts(json, YYJSON_WRITE_NOFLAG, &pl_call_memory, &len, NULL);
       *(pl_text *)value = pl_copy(text, text ? len : 0);
       return text != NULL;
     }
@@ -168,7 +164,7 @@ bool pl_read_json(pl_text text, const pl_type *type, void *value, bool closed, p
   static const pl_type nothing = {PL_KIND_OBJECT, 0, NULL, 0};
   reader reader = {closed, pl_str(""), pl_str("")};
   yyjson_read_err error;
-  yyjson_doc *document = yyjson_read_opts((char *)text.ptr, text.len, YYJSON_READ_NOFLAG, &CALL, &error);
+  yyjson_doc *document = yyjson_read_opts((char *)text.ptr, text.len, YYJSON_READ_NOFLAG, &pl_call_memory, &error);
   if (!document) {
     *why = pl_format("%s at byte %zu", error.msg, error.pos);
     return false;
@@ -254,10 +250,10 @@ static void lower_escapes(char *json, size_t len) {
 bool pl_write_json(const pl_type *type, const void *value, pl_text *json) {
   *json = pl_str("null");
   if (!type) return true;
-  yyjson_mut_doc *document = yyjson_mut_doc_new(&CALL);
+  yyjson_mut_doc *document = yyjson_mut_doc_new(&pl_call_memory);
   yyjson_mut_doc_set_root(document, write_value(document, type, value));
   size_t len = 0;
-  char *made = yyjson_mut_write_opts(document, YYJSON_WRITE_NOFLAG, &CALL, &len, NULL);
+  char *made = yyjson_mut_write_opts(document, YYJSON_WRITE_NOFLAG, &pl_call_memory, &len, NULL);
   if (!made) return false;
   lower_escapes(made, len);
   json->ptr = made;
@@ -269,82 +265,4 @@ pl_text pl_write(const pl_type *type, const void *value) {
   pl_text json;
   if (!pl_write_json(type, value, &json)) __builtin_trap();
   return json;
-}
-
-/* ---- Schema ---- */
-
-static yyjson_mut_val *schema_of(yyjson_mut_doc *document, const pl_type *type);
-
-static const char *schema_type(const pl_type *type) {
-  switch (type->kind) {
-    case PL_KIND_BOOL:
-      return "boolean";
-    case PL_KIND_INT:
-    case PL_KIND_UINT:
-      return "integer";
-    case PL_KIND_NUMBER:
-      return "number";
-    case PL_KIND_TEXT:
-      return "string";
-    case PL_KIND_OBJECT:
-      return "object";
-    case PL_KIND_JSON:
-      break;
-  }
-  return NULL;
-}
-
-static yyjson_mut_val *schema_of_field(yyjson_mut_doc *document, const pl_field *field) {
-  yyjson_mut_val *made = yyjson_mut_obj(document);
-  if (field->form == PL_LIST) {
-    yyjson_mut_obj_add_str(document, made, "type", "array");
-    yyjson_mut_obj_add_val(document, made, "items", schema_of(document, field->type));
-  } else {
-    made = schema_of(document, field->type);
-  }
-  const char *type = schema_type(field->type);
-  if (field->form == PL_MAYBE && type) {
-    yyjson_mut_val *either = yyjson_mut_arr_with_str(document, (const char *[]){type, "null"}, 2);
-    yyjson_mut_obj_put(made, yyjson_mut_str(document, "type"), either);
-  }
-  if (field->doc) yyjson_mut_obj_add_str(document, made, "description", field->doc);
-  if (field->type->kind == PL_KIND_UINT && !field->bounded) yyjson_mut_obj_add_uint(document, made, "minimum", 0);
-  if (field->bounded) {
-    yyjson_mut_obj_add_real(document, made, "minimum", field->minimum);
-    yyjson_mut_obj_add_real(document, made, "maximum", field->maximum);
-  }
-  if (field->fallback) {
-    yyjson_mut_val *fallback = yyjson_mut_raw(document, field->fallback);
-    yyjson_mut_obj_add_val(document, made, "default", fallback);
-  }
-  return made;
-}
-
-static yyjson_mut_val *schema_of(yyjson_mut_doc *document, const pl_type *type) {
-  yyjson_mut_val *made = yyjson_mut_obj(document);
-  const char *name = schema_type(type);
-  if (name) yyjson_mut_obj_add_str(document, made, "type", name);
-  if (type->kind != PL_KIND_OBJECT) return made;
-  yyjson_mut_val *properties = yyjson_mut_obj_add_obj(document, made, "properties");
-  yyjson_mut_val *required = yyjson_mut_arr(document);
-  for (size_t at = 0; at < type->count; at++) {
-    const pl_field *field = &type->fields[at];
-    yyjson_mut_obj_add_val(document, properties, field->name, schema_of_field(document, field));
-    if (!field->fallback) yyjson_mut_arr_add_str(document, required, field->name);
-  }
-  yyjson_mut_obj_add_bool(document, made, "additionalProperties", false);
-  if (yyjson_mut_arr_size(required)) yyjson_mut_obj_add_val(document, made, "required", required);
-  return made;
-}
-
-pl_text pl_settings_schema(const pl_type *settings) {
-  static const pl_type nothing = {PL_KIND_OBJECT, 0, NULL, 0};
-  yyjson_mut_doc *document = yyjson_mut_doc_new(&CALL);
-  yyjson_mut_val *schema = schema_of(document, settings ? settings : &nothing);
-  yyjson_mut_doc_set_root(document, schema);
-  size_t len = 0;
-  char *made = yyjson_mut_write_opts(document, YYJSON_WRITE_NOFLAG, &CALL, &len, NULL);
-  if (!made) __builtin_trap();
-  pl_text text = {made, len};
-  return text;
 }

@@ -54,6 +54,25 @@ pl_text pl_copy(const char *ptr, size_t len) {
   return text;
 }
 
+pl_text pl_concat(size_t count, ...) {
+  va_list parts, again;
+  va_start(parts, count);
+  va_copy(again, parts);
+  size_t len = 0;
+  for (size_t at = 0; at < count; at++) len += va_arg(parts, pl_text).len;
+  char *made = pl_alloc(len + 1);
+  char *next = made;
+  for (size_t at = 0; at < count; at++) {
+    pl_text one = va_arg(again, pl_text);
+    if (one.len) memcpy(next, one.ptr, one.len);
+    next += one.len;
+  }
+  va_end(parts);
+  va_end(again);
+  pl_text text = {made, len};
+  return text;
+}
+
 pl_text pl_format_list(const char *format, va_list arguments) {
   va_list again;
   va_copy(again, arguments);

@@ -52,7 +52,9 @@ static inline bool pl_equal(pl_text one, pl_text other) {
 
 /* Zeroed memory that lives until the call returns. */
 void *pl_alloc(size_t size);
-/* printf into a new text. */
+/* Texts behind one another, `count` of them: pl_concat(2, one, other). */
+pl_text pl_concat(size_t count, ...);
+/* printf into a new text. Of a text that holds a zero, `%.*s` writes what stands before it: `pl_concat` writes all. */
 pl_text pl_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A copy of `len` bytes. */
 pl_text pl_copy(const char *ptr, size_t len);

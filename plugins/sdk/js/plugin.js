@@ -12,6 +12,8 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
     return items[kind][name];
   }
 
+  const described = Object.entries(items).flatMap(([kind, of]) => Object.entries(of).map((entry) => describe(kind, ...entry)));
+
   const settingsOf = (item, name, text) => readSettings(name, item.settings, text);
 
   /** The contract's resource: a state and the settings that it runs under. */
@@ -61,9 +63,7 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
   }
 
   return {
-    catalog: {
-      describe: () => Object.entries(items).flatMap(([kind, of]) => Object.entries(of).map((entry) => describe(kind, ...entry))),
-    },
+    catalog: { describe: () => described },
 
     environments: {
       Episode,
@@ -117,15 +117,17 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
   };
 }
 
+const FACT_KINDS = { boolean: "boolean", number: "number", integer: "number", string: "text" };
+
+/** An item as the host sees it. Mistakes are found here, which is while the component is built. */
 function describe(kind, name, { doc = "", settings, facts = {} }) {
-  const kinds = { boolean: "boolean", number: "number", integer: "number", string: "text" };
-  return {
-    kind,
-    name,
-    doc,
-    settingsSchema: JSON.stringify(settingsSchema(settings)),
-    facts: Object.entries(facts).map(([fact, { type, description = "" }]) => ({ name: fact, kind: kinds[type], doc: description })),
-  };
+  const described = Object.entries(facts).map(([fact, { type, description = "" }]) => {
+    if (!Object.hasOwn(FACT_KINDS, type)) {
+      throw new TypeError(`fact \`${fact}\` of ${name}: its type is one of ${Object.keys(FACT_KINDS).join(", ")}`);
+    }
+    return { name: fact, kind: FACT_KINDS[type], doc: description };
+  });
+  return { kind, name, doc, settingsSchema: JSON.stringify(settingsSchema(settings)), facts: described };
 }
 
 function readAction({ agent, action }) {

@@ -101,12 +101,24 @@ fn component(language: Language) -> Option<PathBuf> {
             Some(component)
         }
         Err(error @ pl_toolchain::Error::NoTool { .. }) => {
-            assert!(std::env::var_os("PL_HOST_NEEDS_TOOLCHAINS").is_none_or(|v| v != "1"), "{error}");
+            assert!(!all_needed(), "{error}");
             eprintln!("skipped: no tools for {language}: {error}");
             None
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+/// Whether a missing tool is a failure.
+pub fn all_needed() -> bool {
+    std::env::var_os("PL_HOST_NEEDS_TOOLCHAINS").is_some_and(|needed| needed == "1")
+}
+
+/// The folder of yyjson, where C's tools are.
+pub fn yyjson() -> Option<PathBuf> {
+    let folder = component(Language::C)?.with_file_name("project/target/plugin/yyjson");
+    assert!(folder.is_dir(), "{} is missing", folder.display());
+    Some(folder)
 }
 
 /// Made in builds, and no source.

@@ -73,6 +73,12 @@ impl Place {
         !matches!(self, Self::Start | Self::Restore | Self::Snapshot | Self::View | Self::Apply)
     }
 
+    /// Whether the component model lets nothing out of the guest there: the host is in the middle of handing something
+    /// over.
+    pub fn is_shut(self) -> bool {
+        matches!(self, Self::Allocate | Self::CleanUp)
+    }
+
     /// What an error says of a spoilt return; none where there is nothing to spoil.
     pub fn spoilt(self, deed: Deed) -> Option<&'static str> {
         use Place::{
@@ -84,7 +90,7 @@ impl Place {
             (Allocate, Deed::Nowhere) => Some("realloc return: beyond end of memory"),
             (Allocate, _) => None,
             (Snapshot, Deed::NoCase | Deed::NotUtf8) => None,
-            (_, Deed::NoCase) => Some("unexpected discriminant: 77"),
+            (_, Deed::NoCase) => Some("discriminant"),
             // What is spoilt is the handle.
             (Start | Restore, Deed::Nowhere) => Some("unknown handle index"),
             (Start | Restore, Deed::NotUtf8 | Deed::Deep) => None,
@@ -156,6 +162,11 @@ impl Deed {
 
     pub const ON_RETURN: [Self; 6] =
         [Self::NoCase, Self::Nowhere, Self::NotUtf8, Self::Deep, Self::Askew, Self::Beyond];
+
+    /// Whether it calls anything outside of the guest.
+    pub fn calls_out(self) -> bool {
+        self.shows_memory() || matches!(self, Self::Random | Self::Handles)
+    }
 
     /// Whether it calls a function of the host that reads the guest's memory. A component can't before its start
     /// function has run.

@@ -1,5 +1,5 @@
 # An archive of 50 kilobytes that holds more than a job may have.
-# docker: error memory
+# docker: error memory timeout
 # wasm: error memory timeout
 import io, shutil, zipfile
 archive = io.BytesIO()

@@ -29,9 +29,7 @@ impl Engine {
         match Engine::try_start(name, arguments).await {
             Ok(engine) => Some(engine),
             Err(reason) => {
-                // Where an engine is promised, its absence is a failure.
-                assert!(std::env::var_os("PL_HOST_NEEDS_DOCKER").is_none(), "no Docker: {reason}");
-                eprintln!("skipped: no Docker ({reason})");
+                skipped(&reason);
                 None
             }
         }
@@ -184,7 +182,13 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn on_path(program: &str) -> bool {
+/// Says so; where an engine is promised, it is a failure.
+pub fn skipped(reason: &str) {
+    assert!(std::env::var_os("PL_HOST_NEEDS_DOCKER").is_none(), "no Docker: {reason}");
+    eprintln!("skipped: no Docker ({reason})");
+}
+
+pub fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

@@ -107,12 +107,7 @@ static slice boxed(slice text) {
   }
   slice joined = PL_AT(slice, parts, parts.count - 1);
   for (size_t at = parts.count - 1; at-- > 0;) {
-    slice next = PL_AT(slice, parts, at);
-    char *made = pl_alloc(joined.len + next.len + 3);
-    memcpy(made, joined.ptr, joined.len);
-    memcpy(made + joined.len, ", ", 2);
-    memcpy(made + joined.len + 2, next.ptr, next.len);
-    joined = (slice){made, joined.len + next.len + 2};
+    joined = pl_concat(3, joined, pl_str(", "), PL_AT(slice, parts, at));
   }
   return joined.len > 0 ? joined : NONE;
 }
@@ -265,10 +260,7 @@ static slice candidate(slice after) {
 
 static slice announced(slice text) {
   /* The line feed in front lets an announcement stand at the very start. */
-  char *made = pl_alloc(text.len + 2);
-  made[0] = '\n';
-  memcpy(made + 1, text.ptr, text.len);
-  slice small = lower((slice){made, text.len + 1});
+  slice small = lower(pl_concat(2, pl_str("\n"), text));
   size_t behind = 0;
   for (size_t at = 0; at < COUNT(ANNOUNCEMENTS); at++) {
     size_t mark = find_last(small, ANNOUNCEMENTS[at]);

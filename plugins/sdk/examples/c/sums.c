@@ -118,12 +118,11 @@ static bool see(const void *settings, const void *state, pl_text agent, void *vi
   View *seen = view;
   pl_text text = pl_format("Problem %" PRIu64 ": what is ", sums->number);
   for (size_t at = 0; at < sums->terms.count; at++) {
-    const char *plus = at ? " + " : "";
-    text = pl_format("%.*s%s%" PRIu64, PL_ARG(text), plus, PL_AT(uint64_t, sums->terms, at));
+    text = pl_concat(2, text, pl_format("%s%" PRIu64, at ? " + " : "", PL_AT(uint64_t, sums->terms, at)));
   }
-  text = pl_format("%.*s?", PL_ARG(text));
+  text = pl_concat(2, text, pl_str("?"));
   for (size_t at = 0; at < sums->hints.count; at++) {
-    text = pl_format("%.*s %.*s", PL_ARG(text), PL_ARG(PL_AT(pl_text, sums->hints, at)));
+    text = pl_concat(3, text, pl_str(" "), PL_AT(pl_text, sums->hints, at));
   }
   seen->question = text;
   seen->round = sums->tries;
@@ -151,7 +150,7 @@ static bool apply(const void *settings, void *state, const pl_action *actions, s
   if (!facts->right) {
     *PL_PUSH(pl_text, &sums->hints) = pl_format("It is more than %" PRIu64 ".", pl_random_below(evidence->gold));
   }
-  pl_log(PL_DEBUG, pl_format("try %" PRIu64 ": %.*s", sums->tries, PL_ARG(facts->last)));
+  pl_log(PL_DEBUG, pl_concat(2, pl_format("try %" PRIu64 ": ", sums->tries), facts->last));
   outcome->done = facts->right;
   outcome->truncated = !facts->right && sums->tries >= given->tries;
   return true;
@@ -220,11 +219,11 @@ static bool prompt(const void *settings, const void *view, const pl_turn *turn, 
   const View *seen = view;
   pl_text text = seen->question;
   if (seen->tool && seen->tool->answer.ptr) {
-    text = pl_format("%.*s\nA program printed %.*s, which may be wrong.", PL_ARG(text), PL_ARG(seen->tool->answer));
+    text = pl_concat(4, text, pl_str("\nA program printed "), seen->tool->answer, pl_str(", which may be wrong."));
   }
   if (seen->answers.count) {
     pl_text last = PL_AT(Given, seen->answers, seen->answers.count - 1).answer;
-    text = pl_format("%.*s\nAn earlier answer was %.*s, which may be wrong.", PL_ARG(text), PL_ARG(last));
+    text = pl_concat(4, text, pl_str("\nAn earlier answer was "), last, pl_str(", which may be wrong."));
   }
   pl_text own = manner->instruction, instruction = own.ptr ? own : pl_str("Put the final answer in \\boxed{}.");
   if (instruction.len) pl_say(request, PL_SYSTEM, instruction);

@@ -31,7 +31,7 @@ pub fn run(options: &PluginDescribe) -> Outcome {
 }
 
 /// Writes what a plugin offers into its file, unless it stands there.
-fn embed(loader: &Loader, file: &Path, bytes: &[u8]) -> Outcome {
+pub(super) fn embed(loader: &Loader, file: &Path, bytes: &[u8]) -> Outcome {
     if section::items(bytes).is_some() {
         // It is held against what the plugin says of itself whenever it is loaded.
         return Ok(());

@@ -1,7 +1,9 @@
 //! `pl-host plugin`: what a plugin's author asks of the host.
 
+mod build;
 mod describe;
 mod inspect;
+mod new;
 mod test;
 
 use std::path::Path;
@@ -16,6 +18,8 @@ use crate::places;
 
 pub fn run(command: &Command) -> Outcome {
     match command {
+        Command::New(options) => new::run(options),
+        Command::Build(options) => build::run(options),
         Command::Describe(options) => describe::run(options),
         Command::Inspect(options) => inspect::run(options),
         Command::Test(options) => test::run(options),

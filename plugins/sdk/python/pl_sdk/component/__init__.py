@@ -26,6 +26,8 @@ def serve(plugin: Plugin) -> None:
     """Makes the component answer for `plugin`."""
     global _registry
     _registry = Registry(plugin)
+    # A setting or fact of a type that the host can't know is found now, while the component is built.
+    _registry.describe()
     host.current = _Host
 
 
