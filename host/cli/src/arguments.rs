@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mas_dsl::Override;
+use pl_rollout::EpisodeId;
 
 use crate::exit::Stop;
 
@@ -34,6 +35,8 @@ pub enum Command {
     Evaluate(Evaluate),
     /// Play one episode and show it as a conversation
     Play(Play),
+    /// Run the components of a run's episodes again, on what was recorded, and compare
+    Replay(Replay),
     /// Grade answers: one JSON object {"gold", "pred"}, or {"task", "pred"} with a whole record, per line of standard
     /// input
     Grade(Grade),
@@ -237,6 +240,35 @@ pub struct Play {
     /// A run folder (its newest checkpoint) or one of its checkpoints
     #[arg(long, value_name = "DIR")]
     pub checkpoint: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Replay {
+    /// The run folder
+    pub run: PathBuf,
+    /// STEP.TASK.SAMPLE, as in 12.3.0; test@10.3.0 of an evaluation, 12.3.0#1 for one attempt of several (the first is
+    /// 0) [default: list what there is]
+    #[arg(value_name = "EPISODE", conflicts_with = "all")]
+    pub episode: Option<EpisodeId>,
+    /// Every episode of the run
+    #[arg(long)]
+    pub all: bool,
+    /// Only attempts that failed, or in which a candidate did
+    #[arg(long, conflicts_with = "episode")]
+    pub failed: bool,
+    /// Show the episode as a conversation, with what plugins logged and printed
+    #[arg(long, requires = "episode")]
+    pub show: bool,
+    /// Try another build of a plugin
+    #[arg(long = "plugin", value_name = "NAME=FILE", value_parser = named_file)]
+    pub plugins: Vec<(String, PathBuf)>,
+}
+
+fn named_file(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok((name.to_owned(), file.into())),
+        _ => Err("write NAME=FILE, the plugin's name in the workflow and a component".to_owned()),
+    }
 }
 
 #[derive(Args)]
