@@ -33,16 +33,27 @@ pub fn run(options: &Replay) -> Outcome {
     let stored = Stored::read(&options.run)?;
     let files = traces.files()?;
     if files.is_empty() {
-        let run = options.run.display();
-        return Err(Stop::input(format!(
-            "{run} has no traces yet: its first step or evaluation is not over"
-        )));
+        return Err(none_yet(&options.run));
     }
     match &options.episode {
         Some(id) => one(options, stored, &find(&traces, &files, id)?),
         None if options.all => all(options, stored, &traces, &files),
         None => list(options, &traces, &files),
     }
+}
+
+/// The episode that a run recorded last.
+pub fn last(run: &Path) -> Result<EpisodeId, Stop> {
+    let traces = Traces::of(run);
+    let newest = traces.files()?.pop();
+    let newest = newest.map(|file| traces.read::<Trace>(&file)).transpose()?;
+    let trace = newest.and_then(Iterator::last).transpose()?;
+    trace.map(|trace| trace.place.id()).ok_or_else(|| none_yet(run))
+}
+
+fn none_yet(run: &Path) -> Stop {
+    let run = run.display();
+    Stop::input(format!("{run} has no traces yet: its first step or evaluation is not over"))
 }
 
 /// A line for each attempt.
@@ -298,7 +309,7 @@ impl Again {
     }
 }
 
-/// Refuses plugins that are not the run's, but for those that are to be tried.
+/// Refuses plugins, but for those that are to be tried, and folders granted to them that are not the run's.
 fn same_builds(loaded: &Loaded, lock: &Lock, options: &Replay) -> Outcome {
     for wanted in &loaded.workflow.plugins {
         let plugin =
@@ -321,7 +332,13 @@ fn same_builds(loaded: &Loaded, lock: &Lock, options: &Replay) -> Outcome {
             name = wanted.name
         )));
     }
-    Ok(())
+    let open = loaded.plugins.grants(&loaded.workflow.plugins);
+    match lock.grants.iter().find(|(door, content)| open.get(*door) != Some(content)) {
+        Some((door, _)) => Err(Stop::input(format!(
+            "{door}: the folder holds something else than when the run was played\nhint: put its files back"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Tokenizer and chat template of each policy's model.
