@@ -289,6 +289,8 @@ pub enum Plugin {
     New(PluginNew),
     /// Build a project's component
     Build(PluginBuild),
+    /// Build a project at every change and replay a recorded episode against the build
+    Dev(PluginDev),
     /// Say what plugins offer: items, settings, facts
     Describe(PluginDescribe),
     /// Say what a component is: contract, imports, exports, what it would be allowed
