@@ -1,6 +1,7 @@
 //! The door to HTTP: `wasi:http` is linked for every guest, and closed but to the hosts that are granted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::uri::Scheme;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
@@ -41,7 +42,15 @@ pub(crate) struct Door {
     pub hosts: Arc<[Host]>,
     /// A request was let through: what the guest does from here on depends on the world.
     pub passed: bool,
+    /// Fuel that requests have cost and that was not taken yet.
+    pub owed: u64,
 }
+
+/// Fuel of a request: a call with the default fuel may send twenty, and one that sends for ever ends.
+const REQUEST: u64 = 50_000_000;
+
+/// Longest wait for a connection, for an answer and between two pieces of it: while a guest waits, no clock runs.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 type Sent = Result<(http::Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>;
 
@@ -57,10 +66,18 @@ impl WasiHttpHooks for Door {
             return Box::new(std::future::ready(Err(Error::HttpRequestDenied)));
         }
         self.passed = true;
+        self.owed = self.owed.saturating_add(REQUEST);
+        let patient = |asked: Option<Duration>| Some(asked.map_or(PATIENCE, |asked| asked.min(PATIENCE)));
+        let options = options.unwrap_or_default();
+        let options = RequestOptions {
+            connect_timeout: patient(options.connect_timeout),
+            first_byte_timeout: patient(options.first_byte_timeout),
+            between_bytes_timeout: patient(options.between_bytes_timeout),
+        };
         Box::new(async move {
             use http_body_util::BodyExt;
 
-            let (response, connection) = wasmtime_wasi_http::default_send_request(request, options).await?;
+            let (response, connection) = wasmtime_wasi_http::default_send_request(request, Some(options)).await?;
             Ok((response.map(BodyExt::boxed_unsync), Box::new(connection) as Box<_>))
         })
     }

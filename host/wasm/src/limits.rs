@@ -67,7 +67,7 @@ pub(crate) fn collect<T>(mut store: StoreContextMut<'_, Guest<T>>, hook: CallHoo
         return Ok(());
     }
     let guest = store.data_mut();
-    let owed = std::mem::take(&mut guest.owed);
+    let owed = guest.take_owed();
     // The engine's own looks at the clock come at moments that no two runs share. They are free, or fuel would not
     // be deterministic.
     if std::mem::take(&mut guest.interrupted) {
