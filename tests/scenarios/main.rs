@@ -13,5 +13,6 @@ mod foresight;
 mod kill;
 mod languages;
 mod plugins;
+mod replay;
 mod smollm;
 mod support;

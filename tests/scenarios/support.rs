@@ -59,7 +59,9 @@ pub fn succeed(command: &mut Command) -> Output {
 /// Everything of a run folder that must be equal for equal runs: all but timings and the picture.
 pub fn content(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
-    for name in ["workflow.json", "lock.json", "metrics.jsonl", "failures.jsonl", "steps", "checkpoints"] {
+    let kept =
+        ["workflow.json", "lock.json", "metrics.jsonl", "failures.jsonl", "steps", "traces", "checkpoints"];
+    for name in kept {
         collect(root, &root.join(name), &mut files);
     }
     files

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mas_dsl::Override;
+use pl_rollout::EpisodeId;
 
 use crate::exit::Stop;
 
@@ -34,6 +35,8 @@ pub enum Command {
     Evaluate(Evaluate),
     /// Play one episode and show it as a conversation
     Play(Play),
+    /// Run the components of a run's episodes again, on what was recorded, and compare
+    Replay(Replay),
     /// Grade answers: one JSON object {"gold", "pred"}, or {"task", "pred"} with a whole record, per line of standard
     /// input
     Grade(Grade),
@@ -240,6 +243,35 @@ pub struct Play {
 }
 
 #[derive(Args)]
+pub struct Replay {
+    /// The run folder
+    pub run: PathBuf,
+    /// STEP.TASK.SAMPLE, as in 12.3.0; test@10.3.0 of an evaluation, 12.3.0#1 for one attempt of several (the first is
+    /// 0) [default: list what there is]
+    #[arg(value_name = "EPISODE", conflicts_with = "all")]
+    pub episode: Option<EpisodeId>,
+    /// Every episode of the run
+    #[arg(long)]
+    pub all: bool,
+    /// Only attempts that failed, or in which a candidate did
+    #[arg(long, conflicts_with = "episode")]
+    pub failed: bool,
+    /// Show the episode as a conversation, with what plugins logged and printed
+    #[arg(long, requires = "episode")]
+    pub show: bool,
+    /// Try another build of a plugin
+    #[arg(long = "plugin", value_name = "NAME=FILE", value_parser = named_file)]
+    pub plugins: Vec<(String, PathBuf)>,
+}
+
+fn named_file(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok((name.to_owned(), file.into())),
+        _ => Err("write NAME=FILE, the plugin's name in the workflow and a component".to_owned()),
+    }
+}
+
+#[derive(Args)]
 pub struct Grade {
     #[command(flatten)]
     pub source: Source,
@@ -257,6 +289,8 @@ pub enum Plugin {
     New(PluginNew),
     /// Build a project's component
     Build(PluginBuild),
+    /// Build a project at every change and replay a recorded episode against the build
+    Dev(PluginDev),
     /// Say what plugins offer: items, settings, facts
     Describe(PluginDescribe),
     /// Say what a component is: contract, imports, exports, what it would be allowed
@@ -315,6 +349,28 @@ pub struct PluginBuild {
     /// Fetch the tools that are missing, into the cache folder
     #[arg(long)]
     pub fetch: bool,
+}
+
+#[derive(Args)]
+pub struct PluginDev {
+    /// The project: a folder with a pl-plugin.toml
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub folder: PathBuf,
+    /// The run whose episode is replayed [default: the newest below runs/]
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<PathBuf>,
+    /// The episode, as `replay` names it [default: the run's last]
+    #[arg(long, value_name = "EPISODE")]
+    pub episode: Option<EpisodeId>,
+    /// The plugin's name in the workflow [default: the project's]
+    #[arg(long, value_name = "NAME")]
+    pub plugin: Option<String>,
+    /// Show the episode as a conversation
+    #[arg(long)]
+    pub show: bool,
+    /// Build and replay once, without waiting for changes
+    #[arg(long)]
+    pub once: bool,
 }
 
 #[derive(Args)]

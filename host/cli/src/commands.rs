@@ -10,6 +10,7 @@ pub mod lsp;
 pub mod plan;
 pub mod play;
 pub mod plugin;
+pub mod replay;
 pub mod run;
 pub mod sandbox;
 pub mod schema;

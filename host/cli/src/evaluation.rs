@@ -45,24 +45,14 @@ pub struct Round<'a> {
     pub in_flight: usize,
 }
 
-/// Plays an evaluation, of which only what it found is kept.
-pub async fn measure(
-    cast: &Arc<Cast>,
-    evaluation: &Evaluation,
-    source: &TaskSource,
-    round: &Round<'_>,
-    progress: impl FnMut(Progress),
-) -> Result<Report, Stop> {
-    play(cast, evaluation, source, round, progress).await.map(|(report, _)| report)
-}
-
-/// Plays an evaluation.
+/// Plays an evaluation. `keep` is handed what was played, whether or not any of it came to its end.
 pub async fn play(
     cast: &Arc<Cast>,
     evaluation: &Evaluation,
     source: &TaskSource,
     round: &Round<'_>,
     progress: impl FnMut(Progress),
+    keep: impl FnOnce(Result<Batch, pl_rollout::Error>) -> Result<Batch, Stop>,
 ) -> Result<(Report, Batch), Stop> {
     let available = source.size().unwrap_or(usize::MAX);
     let count = (evaluation.limit as usize).min(available) as u32;
@@ -81,7 +71,7 @@ pub async fn play(
         player.sampling = sampling::over(&player.sampling, &evaluation.sampling);
     }
     let cast = Arc::new(cast);
-    let batch = play_batch(Arc::clone(&cast), &plan, progress).await.map_err(Stop::failed)?;
+    let batch = keep(play_batch(Arc::clone(&cast), &plan, progress).await)?;
     let report = report(&evaluation.name, plan.tasks.len(), evaluation.samples, &cast, &batch);
     Ok((report, batch))
 }

@@ -7,6 +7,7 @@ mod arguments;
 mod catalog;
 mod checkpoints;
 mod commands;
+mod conversation;
 mod evaluation;
 mod exit;
 mod interrupt;
@@ -18,6 +19,7 @@ mod progress;
 mod sampling;
 mod session;
 mod stage;
+mod stored;
 mod text;
 mod threads;
 mod workers;
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Run(options) => commands::run::run(&options),
         Command::Evaluate(options) => commands::evaluate::run(&options),
         Command::Play(options) => commands::play::run(&options),
+        Command::Replay(options) => commands::replay::run(&options),
         Command::Grade(options) => commands::grade::run(&options),
         Command::Lsp => commands::lsp::run(),
         Command::Plugin { command } => commands::plugin::run(&command),

@@ -29,6 +29,14 @@ pub fn episodes(what: &str, engine: &Engine) -> ProgressBar {
     start(what, ProgressStyle::with_template(template).ok().map(|style| style.with_key("rate", rate)))
 }
 
+/// A bar over episodes that are played again.
+pub fn replays(count: usize) -> ProgressBar {
+    let bar =
+        start("replay", ProgressStyle::with_template("{prefix:>10} {bar:28} {pos}/{len} episodes").ok());
+    bar.set_length(count as u64);
+    bar
+}
+
 /// A bar over containers that are being started.
 pub fn containers(count: u32) -> ProgressBar {
     let bar =

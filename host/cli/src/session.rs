@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use mas_dsl::workflow::{self, Evaluation, Tasks, Workflow};
 use mas_dsl::{Diagnostic, Override, Source, Sources};
-use pl_inference::{Base, Engine, EngineConfig, PolicyWeights};
+use pl_inference::{Base, Engine, EngineConfig, Generate, PolicyWeights};
 use pl_kernels::cuda::device::{self, ThisMachine, Wish};
 use pl_kernels::cuda::{self, Settings};
-use pl_model::{Dtype, Model};
+use pl_model::{ChatTemplate, Dtype, Model, Tokenizer};
 use pl_plugin::Services;
 use pl_rollout::{Cast, Player, TaskFile, TaskSource};
+use pl_sandbox::Sandbox;
 use pl_trainer::{Served, Trainer};
 use tch::Device;
 use tokio::runtime::Runtime;
@@ -86,8 +87,12 @@ impl Loaded {
     }
 
     pub fn environment(&self) -> Result<pl_plugin::Environment, Stop> {
+        self.environment_on(LazyWorkers::find(&self.workflow.sandbox, &self.folder)?)
+    }
+
+    /// The environment on a sandbox of the caller's.
+    pub fn environment_on(&self, sandbox: Arc<dyn Sandbox>) -> Result<pl_plugin::Environment, Stop> {
         let wanted = &self.workflow.scenarios[0].environment;
-        let sandbox = LazyWorkers::find(&self.workflow.sandbox, &self.folder)?;
         pl_plugin::Environment::new(
             &self.plugin(wanted.plugin)?,
             &wanted.item,
@@ -229,7 +234,12 @@ impl Team {
         let engine = start_engine(&trainer, &workflow.inference)?;
         spinner.finish_and_clear();
         let environment = Arc::new(loaded.environment()?);
-        let cast = Arc::new(cast(loaded, &trainer, &engine, environment.clone())?);
+        let text = |served: Served| {
+            let model = &trainer.bases()[served.base];
+            (Arc::clone(&model.tokenizer), Arc::clone(&model.template))
+        };
+        let texts: Vec<Text> = trainer.policies().into_iter().map(text).collect();
+        let cast = Arc::new(cast(loaded, &texts, environment.clone(), Arc::new(engine.clone()))?);
         let model_sources = places.into_iter().map(|place| place.source).collect();
         Ok(Team { trainer, engine, environment, cast, memory, model_hashes, model_dtypes, model_sources })
     }
@@ -269,20 +279,23 @@ fn start_engine(trainer: &Trainer, inference: &workflow::Inference) -> Result<En
     Engine::start(bases, policies, config).map_err(Stop::failed)
 }
 
-fn cast(
+/// What a policy's model reads and writes.
+pub type Text = (Arc<Tokenizer>, Arc<ChatTemplate>);
+
+/// A workflow's cast: `texts` by policy, and what is asked for completions.
+pub fn cast(
     loaded: &Loaded,
-    trainer: &Trainer,
-    engine: &Engine,
+    texts: &[Text],
     environment: Arc<pl_plugin::Environment>,
+    generator: Arc<dyn Generate>,
 ) -> Result<Cast, Stop> {
     let scenario = &loaded.workflow.scenarios[0];
-    let bases: Vec<usize> = trainer.policies().iter().map(|served| served.base).collect();
     let mut players = Vec::new();
     for (index, agent) in loaded.workflow.agents.iter().enumerate() {
-        let model = &trainer.bases()[bases[agent.policy]];
+        let (tokenizer, template) = &texts[agent.policy];
         let text = ModelText {
-            tokenizer: Arc::clone(&model.tokenizer),
-            template: Arc::clone(&model.template),
+            tokenizer: Arc::clone(tokenizer),
+            template: Arc::clone(template),
             thinking: agent.thinking,
         };
         players.push(Player {
@@ -302,7 +315,7 @@ fn cast(
         team_weight: scenario.reward.team,
         local_weight: scenario.reward.local,
         turns: scenario.turns.clone(),
-        generator: Arc::new(engine.clone()),
+        generator,
         listener: None,
     })
 }

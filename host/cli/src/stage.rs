@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use indicatif::ProgressBar;
 use mas_dsl::workflow::{Evaluation, Train};
-use pl_rollout::{Batch, Cast, Phase, Plan, Player, TaskSource, play_batch};
+use pl_record::{TraceFile, Traces};
+use pl_rollout::{Batch, Cast, EpisodeId, Phase, Plan, Player, TaskSource, play_batch};
 use pl_trainer::schedule::{Evaluated, Played, Seconds, Stage};
 use pl_trainer::{Progress, Trainer};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Runtime;
 
 use crate::checkpoints::publish_to;
-use crate::evaluation::{Round, mean, measure};
+use crate::evaluation::{self, Round, mean};
 use crate::exit::Stop;
 use crate::interrupt::Interrupt;
 use crate::progress;
@@ -28,6 +29,7 @@ pub struct Players<'a> {
     interrupt: Interrupt,
     seed: u64,
     updating: Option<ProgressBar>,
+    traces: Option<Traces>,
 }
 
 impl<'a> Players<'a> {
@@ -63,7 +65,13 @@ impl<'a> Players<'a> {
             interrupt,
             seed,
             updating: None,
+            traces: None,
         })
+    }
+
+    /// From now on every episode's trace is kept.
+    pub fn keep_traces(&mut self, traces: Traces) {
+        self.traces = Some(traces);
     }
 }
 
@@ -84,9 +92,11 @@ impl Stage for Players<'_> {
                 in_flight: self.train.episodes as usize,
                 versions: versions.into(),
             };
-            play_batch(self.cast.clone(), &plan, |p| progress::follow(&bar, p)).await.map_err(Stop::failed)
+            Ok::<_, Stop>(play_batch(self.cast.clone(), &plan, |p| progress::follow(&bar, p)).await)
         })?;
         bar.finish_and_clear();
+        let file = TraceFile { step, evaluation: None };
+        let batch = self.keep(&file, batch)?;
         let failures = batch.failures.iter().map(|failure| json!(failure)).collect();
         let tokens = batch.episodes.iter().map(|e| e.tokens).sum();
         let metrics = self.metrics(&batch);
@@ -108,8 +118,13 @@ impl Stage for Players<'_> {
             let in_flight = self.train.episodes as usize;
             let round = Round { seed: self.seed, step, versions, in_flight };
             let follow = |p| progress::follow(&bar, p);
-            let report = self.runtime.block_on(measure(&self.cast, evaluation, source, &round, follow))?;
-            bar.finish_and_clear();
+            let file = TraceFile { step, evaluation: Some(evaluation.name.clone()) };
+            let keep = |played| {
+                bar.finish_and_clear();
+                self.keep(&file, played)
+            };
+            let playing = evaluation::play(&self.cast, evaluation, source, &round, follow, keep);
+            let (report, _) = self.runtime.block_on(playing)?;
             results.push(Evaluated {
                 name: report.name.clone(),
                 success: report.success,
@@ -149,6 +164,32 @@ impl Stage for Players<'_> {
 }
 
 impl Players<'_> {
+    /// Keeps the traces of what was played, also where none of it came to its end, and says what failed.
+    fn keep(&self, file: &TraceFile, played: Result<Batch, pl_rollout::Error>) -> Result<Batch, Stop> {
+        let Some(traces) = &self.traces else { return played.map_err(Stop::failed) };
+        let replay = |id: &EpisodeId| format!("pl-host replay {} {id}", traces.run().display());
+        match played {
+            Ok(batch) => {
+                traces.write(file, &batch.traces)?;
+                if let Some(first) = batch.failures.first() {
+                    let words = first.in_words();
+                    let (count, line) = (batch.failures.len(), words.lines().next().unwrap_or_default());
+                    let faults =
+                        if count == 1 { "1 fault".to_owned() } else { format!("{count} faults, first") };
+                    eprintln!("{faults}: {line}\n  see: {}", replay(&first.episode));
+                }
+                Ok(batch)
+            }
+            Err(pl_rollout::Error::NoEpisode { traces: failed, episodes, step, cause }) => {
+                traces.write(file, &failed)?;
+                let first = failed.first().map(|trace| format!("\n  see: {}", replay(&trace.place.id())));
+                let error = pl_rollout::Error::NoEpisode { traces: Vec::new(), episodes, step, cause };
+                Err(Stop::failed(format!("{error}{}", first.unwrap_or_default())))
+            }
+            Err(error) => Err(Stop::failed(error)),
+        }
+    }
+
     /// `success` is of the episodes (of the path that a tree took), `agents` of all samples.
     fn metrics(&self, batch: &Batch) -> Map<String, Value> {
         let episodes = &batch.episodes;

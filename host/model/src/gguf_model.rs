@@ -10,7 +10,9 @@ use tch::Tensor;
 use crate::gguf::{Header, Meta};
 use crate::mapped::Mapped;
 use crate::rope::mscale;
-use crate::{Config, Dtype, Error, Family, Model, RopeScaling, Weights, gguf_tokenizer};
+use crate::{
+    ChatTemplate, Config, Dtype, Error, Family, Model, RopeScaling, Tokenizer, Weights, gguf_tokenizer,
+};
 
 /// Divisors of the rotary frequencies, one each.
 const ROPE_FACTORS: &str = "rope_freqs.weight";
@@ -49,6 +51,14 @@ pub(crate) fn load(
         dtype,
         hash: hasher.finalize().to_hex().to_string(),
     })
+}
+
+/// A model's tokenizer and chat template, from the file's header alone.
+pub(crate) fn text(path: &Path) -> Result<(Tokenizer, ChatTemplate), Error> {
+    let bytes = Mapped::open(path)?;
+    let header = Header::parse(&bytes, path)?;
+    let config = Reader { header: &header, bytes: &bytes, path }.config()?;
+    gguf_tokenizer::build(&header.metadata, &config, &path.display().to_string(), path)
 }
 
 /// A model's measures, from the file's header alone.

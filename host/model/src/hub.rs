@@ -20,11 +20,38 @@ pub(crate) fn load(
     keep: impl Fn(&Tensor) -> Result<Tensor, Error>,
 ) -> Result<Model, Error> {
     let mut hasher = blake3::Hasher::new();
+    let (config, tokenizer, template) = text(folder, &mut hasher)?;
+    let shards = Shards::of_folder(folder)?;
+    for file in shards.files() {
+        let name = file.path().file_name().unwrap_or_default().to_string_lossy();
+        announce(&mut hasher, &name, file.len());
+        file.hash(&mut hasher)?;
+    }
+    let weights = Weights::build(&config, folder, |tensor| {
+        let missing = || Error::MissingTensor { path: folder.to_path_buf(), tensor: tensor.to_owned() };
+        shards.take(tensor, &keep)?.ok_or_else(missing)
+    })?;
+    refuse_others(folder, &config, &weights, &shards)?;
+    Ok(Model {
+        config,
+        weights,
+        tokenizer: Arc::new(tokenizer),
+        template: Arc::new(template),
+        dtype,
+        hash: hasher.finalize().to_hex().to_string(),
+    })
+}
+
+/// What a folder has beside its weights; `hasher` takes in the files.
+pub(crate) fn text(
+    folder: &Path,
+    hasher: &mut blake3::Hasher,
+) -> Result<(Config, Tokenizer, ChatTemplate), Error> {
     let mut read = |name: &str| -> Result<Option<Vec<u8>>, Error> {
         let path = folder.join(name);
         match fs::read(&path) {
             Ok(bytes) => {
-                absorb(&mut hasher, name, &bytes);
+                absorb(hasher, name, &bytes);
                 Ok(Some(bytes))
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -58,25 +85,7 @@ pub(crate) fn load(
         token_text(&settings["eos_token"]),
     )?;
 
-    let shards = Shards::of_folder(folder)?;
-    for file in shards.files() {
-        let name = file.path().file_name().unwrap_or_default().to_string_lossy();
-        announce(&mut hasher, &name, file.len());
-        file.hash(&mut hasher)?;
-    }
-    let weights = Weights::build(&config, folder, |tensor| {
-        let missing = || Error::MissingTensor { path: folder.to_path_buf(), tensor: tensor.to_owned() };
-        shards.take(tensor, &keep)?.ok_or_else(missing)
-    })?;
-    refuse_others(folder, &config, &weights, &shards)?;
-    Ok(Model {
-        config,
-        weights,
-        tokenizer: Arc::new(tokenizer),
-        template: Arc::new(template),
-        dtype,
-        hash: hasher.finalize().to_hex().to_string(),
-    })
+    Ok((config, tokenizer, template))
 }
 
 /// Refuses folders whose blocks hold tensors that would go unused: the model would not be what it was.

@@ -36,4 +36,16 @@ impl Model {
         let keep = |tensor: &Tensor| Ok(keep(tensor, dtype, device)?);
         if path.is_dir() { hub::load(path, dtype, keep) } else { gguf_model::load(path, dtype, keep) }
     }
+
+    /// What a model needs to read and write text, without its weights.
+    ///
+    /// # Errors
+    /// As of [`Model::load`], of the files that are read.
+    pub fn text(path: &Path) -> Result<(Tokenizer, ChatTemplate), Error> {
+        if !path.is_dir() {
+            return gguf_model::text(path);
+        }
+        let (_, tokenizer, template) = hub::text(path, &mut blake3::Hasher::new())?;
+        Ok((tokenizer, template))
+    }
 }

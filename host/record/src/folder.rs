@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AppendLog, Error, Lock, Transition, draw_curves, write_atomically, write_transitions};
+use crate::{
+    AppendLog, Error, Lock, TraceFile, Traces, Transition, draw_curves, write_atomically, write_transitions,
+};
 
 /// Lengths in bytes of the append-only files when a checkpoint was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +35,7 @@ impl RunFolder {
         if root.join("workflow.json").exists() {
             return Err(Error::Occupied { path: root.to_path_buf() });
         }
-        for folder in ["steps", "checkpoints"] {
+        for folder in ["steps", "traces", "checkpoints"] {
             let path = root.join(folder);
             fs::create_dir_all(&path).map_err(Error::io("make folder", &path))?;
         }
@@ -44,19 +46,13 @@ impl RunFolder {
         Self::open_logs(root, Lengths::default())
     }
 
-    /// Opens the folder as it was after step `step`: later lines and step files are cut off.
+    /// Opens the folder as it was after step `step`: later lines, step files and traces are cut off.
     pub fn resume(root: &Path, step: u64, lengths: Lengths) -> Result<Self, Error> {
         if !root.join("workflow.json").exists() {
             return Err(Error::NoRun { path: root.to_path_buf() });
         }
-        let steps = root.join("steps");
-        for entry in fs::read_dir(&steps).map_err(Error::io("read", &steps))? {
-            let path = entry.map_err(Error::io("read", &steps))?.path();
-            let number = path.file_stem().and_then(|s| s.to_str()).and_then(|s| s.parse::<u64>().ok());
-            if number.is_none_or(|n| n > step) {
-                fs::remove_file(&path).map_err(Error::io("remove", &path))?;
-            }
-        }
+        cut(&root.join("steps"), step, |path| path.file_stem()?.to_str()?.parse().ok())?;
+        cut(&Traces::of(root).folder(), step, |path| Some(TraceFile::at(path)?.step))?;
         Self::open_logs(root, lengths)
     }
 
@@ -93,6 +89,11 @@ impl RunFolder {
         write_transitions(&self.root.join(format!("steps/{step:06}.parquet")), transitions)
     }
 
+    /// Where the run's traces go.
+    pub fn traces(&self) -> Traces {
+        Traces::of(&self.root)
+    }
+
     /// Makes the append-only files durable and returns their lengths.
     pub fn sync(&mut self) -> Result<Lengths, Error> {
         Ok(Lengths {
@@ -106,6 +107,19 @@ impl RunFolder {
     pub fn draw(&self) -> Result<(), Error> {
         draw_curves(&self.root.join("metrics.jsonl"), &self.root.join("curves.png"))
     }
+}
+
+/// Removes the files of a folder that are of later steps than `step`, or none of ours. Makes the folder where it is
+/// missing.
+fn cut(folder: &Path, step: u64, step_of: impl Fn(&Path) -> Option<u64>) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(Error::io("make folder", folder))?;
+    for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
+        let path = entry.map_err(Error::io("read", folder))?.path();
+        if step_of(&path).is_none_or(|of| of > step) {
+            fs::remove_file(&path).map_err(Error::io("remove", &path))?;
+        }
+    }
+    Ok(())
 }
 
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {

@@ -8,6 +8,7 @@
 //!   timings.jsonl      seconds and rates: never equal
 //!   failures.jsonl     episodes that failed, with their cause
 //!   steps/000001.parquet   every transition of the step
+//!   traces/000001.jsonl.zst    every attempt at an episode, as `pl-host replay` reads it
 //!   checkpoints/000010/    everything needed to go on
 //!   curves.png
 //! ```
@@ -19,6 +20,7 @@ mod folder;
 mod jsonl;
 mod lock;
 mod table;
+mod traces;
 pub mod transition;
 
 pub use atomic::{sync_folder, write_atomically};
@@ -28,4 +30,5 @@ pub use folder::{Lengths, RunFolder};
 pub use jsonl::{AppendLog, read_jsonl};
 pub use lock::{Lock, hash_file};
 pub use table::{read_transitions, write_transitions};
+pub use traces::{TraceFile, Traces};
 pub use transition::{Group, Key, Transition};

@@ -11,6 +11,7 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use mas_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
 use pl_inference::{Completion, Finish, Generate, Request, Sampling};
+use pl_plugin::journal::Journal;
 use pl_plugin::{
     AgentScore, Message, Outcome, Part, Plugin, PluginSpec, PromptRequest, Role, Scores, Services, Snapshot,
     Stream, Task, Tool, Turn,
@@ -78,11 +79,11 @@ fn idle_snapshot() -> Snapshot {
 
 #[async_trait]
 impl Environment for Idle {
-    async fn start(&self, _: &Task, _: u64, _: [u8; 32]) -> Result<Box<dyn Episode>, Fault> {
+    async fn start(&self, _: &Task, _: u64, _: [u8; 32], _: &Journal) -> Result<Box<dyn Episode>, Fault> {
         Ok(Box::new(IdleEpisode))
     }
 
-    async fn restore(&self, _: &Snapshot) -> Result<Box<dyn Episode>, Fault> {
+    async fn restore(&self, _: &Snapshot, _: &Journal) -> Result<Box<dyn Episode>, Fault> {
         Ok(Box::new(IdleEpisode))
     }
 }
@@ -104,19 +105,25 @@ impl Episode for IdleEpisode {
 
 #[async_trait]
 impl Agent for Idle {
-    async fn prompt(&self, _: &str, _: &Turn) -> Result<Option<PromptRequest>, Fault> {
+    async fn prompt(&self, _: &str, _: &Turn, _: &Journal) -> Result<Option<PromptRequest>, Fault> {
         let messages = vec![Message { role: Role::User, parts: vec![Part::Text("What now?".to_owned())] }];
         Ok(Some(PromptRequest { messages, tools: Vec::new(), stop: Vec::new() }))
     }
 
-    async fn parse(&self, _: &str, _: &pl_plugin::Completion) -> Result<String, Fault> {
+    async fn parse(&self, _: &str, _: &pl_plugin::Completion, _: &Journal) -> Result<String, Fault> {
         Ok("{}".to_owned())
     }
 }
 
 #[async_trait]
 impl Reward for Idle {
-    async fn score(&self, _: &Task, actions: &[(String, String)], _: &Outcome) -> Result<Scores, Fault> {
+    async fn score(
+        &self,
+        _: &Task,
+        actions: &[(String, String)],
+        _: &Outcome,
+        _: &Journal,
+    ) -> Result<Scores, Fault> {
         let own =
             |(agent, _): &(String, String)| AgentScore { agent: agent.clone(), reward: 1.0, success: true };
         Ok(Scores { team: 1.0, local: actions.iter().map(own).collect(), success: true })

@@ -8,9 +8,10 @@ use mas_dsl::workflow::Rollout;
 use pl_plugin::Task;
 use pl_record::Transition;
 
-use crate::record::{Context, Played, Summary};
-use crate::tree::play_into;
-use crate::{Cast, Error, Failure, Phase, Place, play_flat};
+use crate::attempt::{Attempt, play};
+use crate::record::{Context, Summary};
+use crate::trace::Trace;
+use crate::{Cast, Error, Failure, Phase, Place};
 
 /// Tries at one episode before the batch does without it.
 const ATTEMPTS: u32 = 3;
@@ -54,6 +55,8 @@ pub struct Batch {
     pub failures: Vec<Failure>,
     /// Episodes given up after all tries.
     pub lost: usize,
+    /// Of every attempt. Sorted by task, sample and attempt.
+    pub traces: Vec<Trace>,
 }
 
 /// How far a batch is.
@@ -66,7 +69,7 @@ pub struct Progress {
 /// Plays all episodes of a plan. The result does not depend on `in_flight` or on timing.
 ///
 /// # Errors
-/// [`Error::NoEpisode`] where not a single one could be played.
+/// [`Error::NoEpisode`] where not a single one could be played; it has the traces.
 pub async fn play_batch(
     cast: Arc<Cast>,
     plan: &Plan,
@@ -82,42 +85,41 @@ pub async fn play_batch(
         tokio::spawn(async move { play_stubbornly(&cast, &plan, task, sample).await })
     }))
     .buffer_unordered(plan.in_flight.max(1));
-    let mut played: Vec<Played> = Vec::new();
+    let mut attempts: Vec<Attempt> = Vec::new();
     let mut batch = Batch::default();
     let mut state = Progress { done: 0, total };
     progress(state);
     while let Some(result) = running.next().await {
-        let (episode, failures) = result?;
-        batch.failures.extend(failures);
+        attempts.extend(result?);
         state.done += 1;
-        match episode {
-            Some(episode) => played.push(episode),
-            None => batch.lost += 1,
-        }
         progress(state);
     }
     drop(running);
-    played.sort_by_key(|p| (p.summary.task, p.summary.sample));
-    for episode in played {
-        batch.transitions.extend(episode.transitions);
-        batch.episodes.push(episode.summary);
-        batch.failures.extend(episode.failures);
+    attempts.sort_by_key(|a| (a.trace.place.task, a.trace.place.sample, a.trace.place.attempt));
+    for Attempt { played, failure, trace } in attempts {
+        batch.failures.extend(played.failures);
+        batch.traces.push(trace);
+        match failure {
+            Some(failure) => batch.failures.push(failure),
+            None => {
+                batch.transitions.extend(played.transitions);
+                batch.episodes.push(played.summary);
+            }
+        }
     }
+    batch.lost = total - batch.episodes.len();
     batch.transitions.sort_by(|a, b| a.key.cmp(&b.key));
     batch.failures.sort();
     if batch.episodes.is_empty() && total > 0 {
-        let cause = batch.failures.first().map_or_else(String::new, |f| {
-            let agent = f.agent.as_ref().map(|a| format!(", agent {a}")).unwrap_or_default();
-            format!("task {}{agent}, {}: {}", f.task_id, f.stage, f.cause)
-        });
-        return Err(Error::NoEpisode { episodes: total, step: plan.step, cause });
+        let cause = batch.failures.first().map_or_else(String::new, Failure::in_words);
+        return Err(Error::NoEpisode { episodes: total, step: plan.step, cause, traces: batch.traces });
     }
     Ok(batch)
 }
 
-/// Plays one episode, again under fresh streams where it fails.
-async fn play_stubbornly(cast: &Cast, plan: &Plan, task: u32, sample: u32) -> (Option<Played>, Vec<Failure>) {
-    let mut failures = Vec::new();
+/// Plays one episode, again under fresh streams where it fails. All attempts in order.
+async fn play_stubbornly(cast: &Cast, plan: &Plan, task: u32, sample: u32) -> Vec<Attempt> {
+    let mut attempts = Vec::new();
     for attempt in 0..ATTEMPTS {
         let context = Context {
             place: Place {
@@ -130,27 +132,18 @@ async fn play_stubbornly(cast: &Cast, plan: &Plan, task: u32, sample: u32) -> (O
             },
             task: Arc::clone(&plan.tasks[task as usize]),
             versions: Arc::clone(&plan.versions),
+            mode: plan.mode,
             candidates: plan.samples,
             // Decided by the plan, never by who happens to come first: a run does not depend on timing.
             rests: plan.in_flight.min(plan.episodes()) > cast.environment.seats(),
+            recorded: None,
         };
-        let result = match plan.mode {
-            Rollout::Flat => play_flat(cast, &context).await,
-            Rollout::Tree => {
-                let mut played = context.begin(cast);
-                match play_into(cast, &context, &mut played).await {
-                    Ok(()) => Ok(played),
-                    Err(failure) => {
-                        failures.append(&mut played.failures);
-                        Err(failure)
-                    }
-                }
-            }
-        };
-        match result {
-            Ok(played) => return (Some(played), failures),
-            Err(failure) => failures.push(failure),
+        let attempt = play(cast, &context).await;
+        let played = attempt.failure.is_none();
+        attempts.push(attempt);
+        if played {
+            break;
         }
     }
-    (None, failures)
+    attempts
 }

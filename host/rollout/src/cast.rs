@@ -8,6 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mas_dsl::workflow::Turns;
 use pl_inference::{Generate, Sampling};
+use pl_plugin::journal::Journal;
 use pl_plugin::{Completion, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Tool, Turn};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -16,9 +17,16 @@ use crate::{Fault, Heard};
 /// Makes episodes of one environment.
 #[async_trait]
 pub trait Environment: Send + Sync {
-    /// `seed` fixes the start, `stream` (a ChaCha key) all later randomness.
-    async fn start(&self, task: &Task, seed: u64, stream: [u8; 32]) -> Result<Box<dyn Episode>, Fault>;
-    async fn restore(&self, snapshot: &Snapshot) -> Result<Box<dyn Episode>, Fault>;
+    /// `seed` fixes the start, `stream` (a ChaCha key) all later randomness. All that the copy does goes into
+    /// `journal`, which may also answer in the sandbox's place.
+    async fn start(
+        &self,
+        task: &Task,
+        seed: u64,
+        stream: [u8; 32],
+        journal: &Journal,
+    ) -> Result<Box<dyn Episode>, Fault>;
+    async fn restore(&self, snapshot: &Snapshot, journal: &Journal) -> Result<Box<dyn Episode>, Fault>;
     /// Copies that can be held at a time. More than that have to rest while they wait for a model.
     fn seats(&self) -> usize {
         usize::MAX
@@ -45,8 +53,13 @@ pub trait Episode: Send {
 /// Asks and understands; keeps nothing.
 #[async_trait]
 pub trait Agent: Send + Sync {
-    async fn prompt(&self, view: &str, turn: &Turn) -> Result<Option<PromptRequest>, Fault>;
-    async fn parse(&self, view: &str, completion: &Completion) -> Result<String, Fault>;
+    async fn prompt(
+        &self,
+        view: &str,
+        turn: &Turn,
+        journal: &Journal,
+    ) -> Result<Option<PromptRequest>, Fault>;
+    async fn parse(&self, view: &str, completion: &Completion, journal: &Journal) -> Result<String, Fault>;
 }
 
 /// Scores what has just been applied.
@@ -57,6 +70,7 @@ pub trait Reward: Send + Sync {
         task: &Task,
         actions: &[(String, String)],
         outcome: &Outcome,
+        journal: &Journal,
     ) -> Result<Scores, Fault>;
 }
 

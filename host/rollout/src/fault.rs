@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::trace::{EpisodeId, Trace};
+
 /// A fault within an episode: it costs that episode (or that candidate) alone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{stage}: {cause}", agent.as_ref().map(|a| format!("agent {a}, ")).unwrap_or_default())]
@@ -28,6 +30,8 @@ impl Fault {
 /// A line of the run folder's `failures.jsonl`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Failure {
+    /// By which `pl-host replay` finds the attempt.
+    pub episode: EpisodeId,
     pub step: u64,
     pub task: u32,
     pub task_id: String,
@@ -44,11 +48,19 @@ pub struct Failure {
     pub reproducible: bool,
 }
 
+impl Failure {
+    /// For people: what was being played, and why it could not go on.
+    pub fn in_words(&self) -> String {
+        let agent = self.agent.as_ref().map(|agent| format!(", agent {agent}")).unwrap_or_default();
+        format!("task {}{agent}, {}: {}", self.task_id, self.stage, self.cause)
+    }
+}
+
 /// Why a whole batch could not be played.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("none of the {episodes} episodes of step {step} could be played; the first failed with: {cause}")]
-    NoEpisode { episodes: usize, step: u64, cause: String },
+    NoEpisode { episodes: usize, step: u64, cause: String, traces: Vec<Trace> },
     #[error("{}:{line}: {message}", path.display())]
     Record { path: std::path::PathBuf, line: usize, message: String },
     #[error("cannot read tasks from {}: {source}", path.display())]

@@ -1,27 +1,28 @@
 //! Flat sampling: an episode from start to end, one completion per agent and turn.
 
-use futures::future::try_join_all;
+use futures::future::join_all;
 use serde_json::Map;
 
 use crate::record::{Context, Played, Spot};
+use crate::stop::{Answer, Question};
+use crate::tape::Tape;
 use crate::turns::{Cursor, LastReward, Next};
-use crate::{Cast, Failure};
+use crate::{Cast, Fault};
 
-/// Plays one episode.
+/// Plays one episode into `played`.
 ///
 /// # Errors
-/// The failure that ended it, for the run's record.
-pub async fn play_flat(cast: &Cast, context: &Context) -> Result<Played, Failure> {
-    let place = &context.place;
+/// The fault that ended it, at the tape's stop.
+pub(crate) async fn play_flat(
+    cast: &Cast,
+    context: &Context,
+    played: &mut Played,
+    tape: &mut Tape,
+) -> Result<(), Fault> {
     let mut cursor = Cursor::new(cast.players.len());
-    let mut played = context.begin(cast);
     let mut reward = LastReward::default();
     let mut facts = Map::new();
-    let mut episode = cast
-        .environment
-        .start(&context.task, place.start_seed(), place.environment())
-        .await
-        .map_err(|fault| context.failure(&fault, 0, None))?;
+    let mut live = cast.start(context, tape).await?;
     loop {
         let index = match cursor.next(&cast.turns, &facts, &reward) {
             Next::Node(index) => index,
@@ -32,26 +33,19 @@ pub async fn play_flat(cast: &Cast, context: &Context) -> Result<Played, Failure
             }
         };
         let stop = cursor.stops();
-        let failed = |fault| context.failure(&fault, stop, None);
-        let node = &cast.turns.nodes[index];
-        let questions = cast.ask(episode.as_mut(), node, &cursor).await.map_err(failed)?;
+        tape.at(stop);
+        let questions = cast.ask(&mut live, &cast.turns.nodes[index], &cursor, tape).await?;
         if context.rests && !questions.is_empty() {
-            episode.rest().await.map_err(failed)?;
+            live.rest(tape).await?;
         }
-        let answers = try_join_all(questions.iter().map(async |question| {
-            let seed = place.completion(stop, question.agent as u32, 0, 0);
-            let completions = cast.complete(question, vec![seed]).await?;
-            try_join_all(completions.into_iter().map(|said| cast.parse(question, said))).await
-        }))
-        .await
-        .map_err(failed)?;
+        let answers = answers(cast, context, &questions, tape).await?;
         cursor.leave(index, &cast.turns);
-        let joint: Vec<_> = questions.iter().zip(answers.iter().flatten()).collect();
+        let joint: Vec<_> = questions.iter().zip(&answers).collect();
         if joint.is_empty() {
             continue;
         }
-        let step = cast.act(episode.as_mut(), &context.task, &joint).await.map_err(failed)?;
-        played.summary.reproducible &= episode.reproducible();
+        let step = cast.act(&mut live, &context.task, &joint, tape).await?;
+        played.summary.reproducible &= live.reproducible();
         let spot = Spot { node_visit: stop, branch: 0, state: None, chosen: true };
         for (question, answer) in &joint {
             played.summary.tokens += answer.completion.tokens.len() as u64;
@@ -65,5 +59,43 @@ pub async fn play_flat(cast: &Cast, context: &Context) -> Result<Played, Failure
         facts = step.outcome.facts;
     }
     played.summary.turns = cursor.stops();
-    Ok(played)
+    Ok(())
+}
+
+/// One answer per question. The agents answer side by side; each of them ends before a fault of another counts,
+/// so that the same fault counts whoever is fastest.
+async fn answers(
+    cast: &Cast,
+    context: &Context,
+    questions: &[Question],
+    tape: &mut Tape,
+) -> Result<Vec<Answer>, Fault> {
+    let (stop, shared) = (tape.stop(), &*tape);
+    let answering = questions.iter().map(async |question| {
+        let mut tape = shared.beside();
+        let answer = answer(cast, context, question, stop, &mut tape).await;
+        (tape, answer)
+    });
+    let answered = join_all(answering).await;
+    let (tapes, answers): (Vec<Tape>, Vec<_>) = answered.into_iter().unzip();
+    tapes.into_iter().for_each(|own| tape.append(own));
+    answers.into_iter().collect()
+}
+
+async fn answer(
+    cast: &Cast,
+    context: &Context,
+    question: &Question,
+    stop: u32,
+    tape: &mut Tape,
+) -> Result<Answer, Fault> {
+    let seed = context.place.completion(stop, question.agent as u32, 0, 0);
+    let said = cast.complete(question, vec![seed]).await?;
+    match said.into_iter().next() {
+        Some(completion) => {
+            cast.said(question, &completion, tape);
+            cast.parse(question, completion, tape).await
+        }
+        None => Err(Fault::of(&cast.players[question.agent].name, "generation", "no completion came")),
+    }
 }

@@ -1,6 +1,7 @@
 //! The plugin host's types in the interpreter's roles.
 
 use async_trait::async_trait;
+use pl_plugin::journal::Journal;
 use pl_plugin::{Completion, Outcome, PromptRequest, Scores, Snapshot, Stream, Task, Turn};
 
 use crate::tasks::Generator;
@@ -20,13 +21,20 @@ fn fault(stage: &'static str) -> impl FnOnce(pl_plugin::Error) -> Fault {
 
 #[async_trait]
 impl Environment for pl_plugin::Environment {
-    async fn start(&self, task: &Task, seed: u64, stream: [u8; 32]) -> Result<Box<dyn Episode>, Fault> {
-        let episode = self.start(task, seed, Stream::new(stream)).await.map_err(fault("start"))?;
+    async fn start(
+        &self,
+        task: &Task,
+        seed: u64,
+        stream: [u8; 32],
+        journal: &Journal,
+    ) -> Result<Box<dyn Episode>, Fault> {
+        let noted = self.with_journal(journal);
+        let episode = noted.start(task, seed, Stream::new(stream)).await.map_err(fault("start"))?;
         Ok(Box::new(episode))
     }
 
-    async fn restore(&self, snapshot: &Snapshot) -> Result<Box<dyn Episode>, Fault> {
-        Ok(Box::new(self.restore(snapshot).await.map_err(fault("restore"))?))
+    async fn restore(&self, snapshot: &Snapshot, journal: &Journal) -> Result<Box<dyn Episode>, Fault> {
+        Ok(Box::new(self.with_journal(journal).restore(snapshot).await.map_err(fault("restore"))?))
     }
 
     fn seats(&self) -> usize {
@@ -66,12 +74,17 @@ impl Episode for pl_plugin::Episode {
 
 #[async_trait]
 impl Agent for pl_plugin::Agent {
-    async fn prompt(&self, view: &str, turn: &Turn) -> Result<Option<PromptRequest>, Fault> {
-        self.prompt(view, turn).await.map_err(fault("prompt"))
+    async fn prompt(
+        &self,
+        view: &str,
+        turn: &Turn,
+        journal: &Journal,
+    ) -> Result<Option<PromptRequest>, Fault> {
+        self.with_journal(journal).prompt(view, turn).await.map_err(fault("prompt"))
     }
 
-    async fn parse(&self, view: &str, completion: &Completion) -> Result<String, Fault> {
-        self.parse(view, completion).await.map_err(fault("parse"))
+    async fn parse(&self, view: &str, completion: &Completion, journal: &Journal) -> Result<String, Fault> {
+        self.with_journal(journal).parse(view, completion).await.map_err(fault("parse"))
     }
 }
 
@@ -82,7 +95,8 @@ impl Reward for pl_plugin::Reward {
         task: &Task,
         actions: &[(String, String)],
         outcome: &Outcome,
+        journal: &Journal,
     ) -> Result<Scores, Fault> {
-        self.score(task, actions, outcome).await.map_err(fault("score"))
+        self.with_journal(journal).score(task, actions, outcome).await.map_err(fault("score"))
     }
 }

@@ -3,12 +3,15 @@
 
 use std::sync::Arc;
 
+use mas_dsl::workflow::Rollout;
 use pl_inference::Chunk;
+use pl_plugin::journal::Journal;
 use pl_plugin::{Message, Task};
 use pl_record::{Group, Key, Transition};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::stop::{Answer, Question, Step};
+use crate::tape::{CopyId, Verdicts};
 use crate::{Cast, Failure, Fault, Place};
 
 /// What became of an episode (flat) or of the path that a tree took.
@@ -56,7 +59,7 @@ pub enum Heard {
     Done(Said),
 }
 
-/// A played episode or tree.
+/// What was played of an episode or tree.
 #[derive(Debug, Clone)]
 pub struct Played {
     pub transitions: Vec<Transition>,
@@ -72,11 +75,14 @@ pub struct Context {
     pub task: Arc<Task>,
     /// Versions of all policies when the episode started.
     pub versions: Arc<[u64]>,
+    pub mode: Rollout,
     /// Tree: candidates per node. Flat: ignored.
     pub candidates: u32,
     /// Flat: the environment makes room for others while a model is asked. Tree: ignored, since states are snapshots
     /// between calls.
     pub rests: bool,
+    /// A replay: what the sandbox answers with.
+    pub recorded: Option<Arc<Verdicts>>,
 }
 
 /// Where in the episode a transition stands.
@@ -89,6 +95,11 @@ pub(crate) struct Spot<'a> {
 }
 
 impl Context {
+    /// The journal of a copy of the environment.
+    pub(crate) fn journal(&self, copy: CopyId) -> Journal {
+        self.recorded.as_ref().map_or_else(Journal::default, |verdicts| verdicts.journal(copy))
+    }
+
     pub(crate) fn transition(
         &self,
         cast: &Cast,
@@ -138,6 +149,7 @@ impl Context {
 
     pub(crate) fn failure(&self, fault: &Fault, node_visit: u32, branch: Option<u32>) -> Failure {
         Failure {
+            episode: self.place.id(),
             step: self.place.step,
             task: self.place.task,
             task_id: self.task.id.clone(),

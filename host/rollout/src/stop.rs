@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use mas_dsl::workflow::Node;
 use pl_inference::{Completion, Finish, Request};
+use pl_plugin::journal::Journal;
 use pl_plugin::{Message, Outcome, Scores, Task, Turn};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::unbounded_channel;
 
+use crate::tape::{Live, Tape};
+use crate::trace::What;
 use crate::turns::{Cursor, LastReward};
-use crate::{Cast, Episode, Fault, Heard};
+use crate::{Cast, Fault, Heard};
 
 /// A question put to one agent at this stop.
 #[derive(Debug, Clone)]
@@ -46,18 +49,27 @@ impl Cast {
     /// the turn has no question.
     pub(crate) async fn ask(
         &self,
-        episode: &mut dyn Episode,
+        live: &mut Live,
         node: &Node,
         cursor: &Cursor,
+        tape: &mut Tape,
     ) -> Result<Vec<Question>, Fault> {
         let mut questions = Vec::with_capacity(node.agents.len());
         for &index in &node.agents {
             let Some(player) = self.players.get(index) else { continue };
+            let name = Some(player.name.as_str());
             let named = |fault: Fault| Fault { agent: Some(player.name.clone()), ..fault };
-            let view = episode.view(&player.name).await.map_err(named)?;
+            let view = live.view(&player.name, tape).await.map_err(named)?;
             let turn = Turn { agent: player.name.clone(), visit: cursor.visits(index) };
-            let Some(request) = player.agent.prompt(&view, &turn).await.map_err(named)? else { continue };
+            let journal = Journal::default();
+            let request = player.agent.prompt(&view, &turn, &journal).await;
+            tape.did(name, "prompt", &journal);
+            let Some(request) = request.map_err(named)? else {
+                tape.note(name, What::Skipped);
+                continue;
+            };
             let prompt = player.encoder.encode(&request.messages, &request.tools).map_err(named)?;
+            tape.note(name, What::Asked { visit: turn.visit, prompt: prompt.clone() });
             let mut stop = request.stop;
             stop.extend(player.stop.iter().filter(|own| !stop.contains(own)).cloned().collect::<Vec<_>>());
             questions.push(Question {
@@ -107,36 +119,58 @@ impl Cast {
         Ok(completions)
     }
 
+    /// Notes what the model said.
+    pub(crate) fn said(&self, question: &Question, completion: &Completion, tape: &mut Tape) {
+        let Completion { text, tokens, .. } = completion;
+        let (text, finish, tokens) = (text.clone(), finish_of(completion), tokens.clone());
+        tape.note(Some(&self.players[question.agent].name), What::Said { text, finish, tokens });
+    }
+
     /// Asks the agent what a completion means.
-    pub(crate) async fn parse(&self, question: &Question, completion: Completion) -> Result<Answer, Fault> {
+    pub(crate) async fn parse(
+        &self,
+        question: &Question,
+        completion: Completion,
+        tape: &mut Tape,
+    ) -> Result<Answer, Fault> {
         let player = &self.players[question.agent];
-        let finish = match completion.finish {
-            Finish::Stop => pl_plugin::Finish::Stop,
-            Finish::Length => pl_plugin::Finish::Length,
-        };
-        let said = pl_plugin::Completion::new(completion.text.clone(), finish);
-        let action = player
-            .agent
-            .parse(&question.view, &said)
-            .await
-            .map_err(|fault| Fault { agent: Some(player.name.clone()), ..fault })?;
+        let name = Some(player.name.as_str());
+        let said = pl_plugin::Completion::new(completion.text.clone(), finish_of(&completion));
+        let journal = Journal::default();
+        let action = player.agent.parse(&question.view, &said, &journal).await;
+        tape.did(name, "parse", &journal);
+        let action = action.map_err(|fault| Fault { agent: Some(player.name.clone()), ..fault })?;
+        tape.note(name, What::Means(action.clone()));
         Ok(Answer { completion, action })
     }
 
     /// Applies the joint action and scores it at once, before anything else touches the environment.
     pub(crate) async fn act(
         &self,
-        episode: &mut dyn Episode,
+        live: &mut Live,
         task: &Task,
         joint: &[(&Question, &Answer)],
+        tape: &mut Tape,
     ) -> Result<Step, Fault> {
         let actions: Vec<(String, String)> = joint
             .iter()
             .map(|(question, answer)| (self.players[question.agent].name.clone(), answer.action.clone()))
             .collect();
-        let outcome = episode.apply(&actions).await?;
-        let scores = self.reward.score(task, &actions, &outcome).await?;
+        let outcome = live.apply(&actions, tape).await?;
+        tape.note(None, What::Outcome(outcome.clone()));
+        let journal = Journal::default();
+        let scores = self.reward.score(task, &actions, &outcome, &journal).await;
+        tape.did(None, "score", &journal);
+        let scores = scores?;
+        tape.note(None, What::Scores(scores.clone()));
         Ok(Step { outcome, scores })
+    }
+}
+
+fn finish_of(completion: &Completion) -> pl_plugin::Finish {
+    match completion.finish {
+        Finish::Stop => pl_plugin::Finish::Stop,
+        Finish::Length => pl_plugin::Finish::Length,
     }
 }
 

@@ -3,9 +3,11 @@
 //! A stream is a ChaCha key: the hash of the seed and of the place. Two places never share one.
 
 use blake3::Hasher;
+use serde::{Deserialize, Serialize};
 
 /// What an episode is played for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Phase {
     Train,
     /// By the name of the evaluation.
@@ -14,7 +16,7 @@ pub enum Phase {
 }
 
 /// Where an episode (flat) or a tree stands in a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub seed: u64,
     pub phase: Phase,

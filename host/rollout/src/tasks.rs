@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pl_plugin::Task;
+use pl_plugin::journal::Journal;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -82,7 +83,8 @@ impl TaskFile {
             let bad = |message: String| Error::Record { path: PathBuf::from(path), line: index + 1, message };
             serde_json::from_str::<serde::de::IgnoredAny>(line)
                 .map_err(|e| bad(format!("this is not JSON: {e}")))?;
-            environment.start(&task, 0, [0; 32]).await.map_err(|fault| bad(fault.cause))?;
+            let started = environment.start(&task, 0, [0; 32], &Journal::default()).await;
+            started.map_err(|fault| bad(fault.cause))?;
             tasks.push(task);
         }
         if tasks.is_empty() {

@@ -13,8 +13,10 @@ use serde_json::Map;
 
 use crate::record::{Context, Played, Spot};
 use crate::stop::{Answer, Question, Step};
+use crate::tape::Tape;
+use crate::trace::What;
 use crate::turns::{Cursor, LastReward, Next};
-use crate::{Cast, Failure, Fault};
+use crate::{Cast, Fault};
 
 /// Tries at one candidate before the group does without it.
 const TRIES: u32 = 3;
@@ -30,24 +32,22 @@ struct Candidate {
     reproducible: bool,
 }
 
-/// Plays one tree and keeps every candidate of every node.
+/// Plays one tree into `played` and keeps every candidate of every node, also those that failed alone.
 ///
 /// # Errors
-/// The failure that ended it: one at the trunk, or a node none of whose candidates could be played.
-pub async fn play_tree(cast: &Cast, context: &Context) -> Result<Played, Failure> {
-    let mut played = context.begin(cast);
-    play_into(cast, context, &mut played).await?;
-    Ok(played)
-}
-
-/// [`play_tree`] into `played`, which keeps the candidates that failed alone also where the tree then fails
-/// as a whole.
-pub(crate) async fn play_into(cast: &Cast, context: &Context, played: &mut Played) -> Result<(), Failure> {
+/// The fault that ended it, at the tape's stop: one at the trunk, or the last one of a node none of whose candidates
+/// could be played.
+pub(crate) async fn play_tree(
+    cast: &Cast,
+    context: &Context,
+    played: &mut Played,
+    tape: &mut Tape,
+) -> Result<(), Fault> {
     let place = &context.place;
     let mut cursor = Cursor::new(cast.players.len());
     let mut reward = LastReward::default();
     let mut facts = Map::new();
-    let mut state = start(cast, context).await.map_err(|fault| context.failure(&fault, 0, None))?;
+    let mut state = cast.start(context, tape).await?.snapshot(tape).await?;
     loop {
         let index = match cursor.next(&cast.turns, &facts, &reward) {
             Next::Node(index) => index,
@@ -58,17 +58,17 @@ pub(crate) async fn play_into(cast: &Cast, context: &Context, played: &mut Playe
             }
         };
         let stop = cursor.stops();
-        let failed = |fault| context.failure(&fault, stop, None);
-        let node = &cast.turns.nodes[index];
-        let mut trunk = cast.environment.restore(&state).await.map_err(failed)?;
-        let questions = cast.ask(trunk.as_mut(), node, &cursor).await.map_err(failed)?;
+        tape.at(stop);
+        let mut trunk = cast.restore(context, &state, tape).await?;
+        let questions = cast.ask(&mut trunk, &cast.turns.nodes[index], &cursor, tape).await?;
         drop(trunk);
         cursor.leave(index, &cast.turns);
         if questions.is_empty() {
             continue;
         }
-        let grown = grow(cast, context, &state, &questions, stop, played).await.map_err(failed)?;
+        let grown = grow(cast, context, &state, &questions, played, tape).await?;
         let best = choose(cast, &questions, &grown, place.tie(stop));
+        tape.note(None, What::Chosen(best));
         let hash = state.hash();
         for candidate in &grown {
             let spot = Spot {
@@ -95,12 +95,6 @@ pub(crate) async fn play_into(cast: &Cast, context: &Context, played: &mut Playe
     Ok(())
 }
 
-async fn start(cast: &Cast, context: &Context) -> Result<Snapshot, Fault> {
-    let place = &context.place;
-    let mut episode = cast.environment.start(&context.task, place.start_seed(), place.environment()).await?;
-    episode.snapshot().await
-}
-
 /// Samples, applies and scores the candidates of a node. One that fails is sampled anew; after
 /// [`TRIES`] tries the group does without it.
 async fn grow(
@@ -108,9 +102,10 @@ async fn grow(
     context: &Context,
     state: &Snapshot,
     questions: &[Question],
-    stop: u32,
     played: &mut Played,
+    tape: &mut Tape,
 ) -> Result<Vec<Candidate>, Fault> {
+    let stop = tape.stop();
     let mut grown = Vec::new();
     let mut wanted: Vec<u32> = (0..context.candidates).collect();
     let mut last_fault = None;
@@ -125,12 +120,15 @@ async fn grow(
         .await?;
         played.summary.tokens += completions.iter().flatten().map(|c| c.tokens.len() as u64).sum::<u64>();
         let joint = |at: usize| completions.iter().map(|said| said[at].clone()).collect::<Vec<_>>();
-        let tries = wanted
-            .iter()
-            .enumerate()
-            .map(|(at, &branch)| try_candidate(cast, context, state, questions, branch, joint(at)));
+        let tries = wanted.iter().enumerate().map(async |(at, &branch)| {
+            let mut own = tape.of_candidate(branch, retry);
+            let tried = try_candidate(cast, context, state, questions, branch, joint(at), &mut own).await;
+            (own, tried)
+        });
+        let tried = join_all(tries).await;
         let mut missing = Vec::new();
-        for (branch, result) in wanted.iter().copied().zip(join_all(tries).await) {
+        for (branch, (own, result)) in wanted.iter().copied().zip(tried) {
+            tape.append(own);
             match result {
                 Ok(candidate) => {
                     played.summary.reproducible &= candidate.reproducible;
@@ -161,14 +159,26 @@ async fn try_candidate(
     questions: &[Question],
     branch: u32,
     said: Vec<Completion>,
+    tape: &mut Tape,
 ) -> Result<Candidate, Fault> {
-    let parse = questions.iter().zip(said).map(|(question, completion)| cast.parse(question, completion));
-    let answers = try_join_all(parse).await?;
-    let mut episode = cast.environment.restore(state).await?;
-    let joint: Vec<_> = questions.iter().zip(&answers).collect();
-    let step = cast.act(episode.as_mut(), &context.task, &joint).await?;
-    let state = episode.snapshot().await?;
-    Ok(Candidate { branch, answers, step, state, reproducible: episode.reproducible() })
+    // All of it first: a replay needs what was said, also by those that an earlier fault kept from being understood.
+    questions.iter().zip(&said).for_each(|(question, completion)| cast.said(question, completion, tape));
+    let tried = async {
+        let mut answers = Vec::with_capacity(questions.len());
+        for (question, completion) in questions.iter().zip(said) {
+            answers.push(cast.parse(question, completion, tape).await?);
+        }
+        let mut live = cast.restore(context, state, tape).await?;
+        let joint: Vec<_> = questions.iter().zip(&answers).collect();
+        let step = cast.act(&mut live, &context.task, &joint, tape).await?;
+        let state = live.snapshot(tape).await?;
+        Ok(Candidate { branch, answers, step, state, reproducible: live.reproducible() })
+    }
+    .await;
+    if let Err(fault) = &tried {
+        tape.fault(fault);
+    }
+    tried
 }
 
 /// The branch with the highest mean reward of the agents that acted; ties are drawn.

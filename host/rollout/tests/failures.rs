@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::{Script, World, fail_first, groups, line, plan, play};
 use mas_dsl::workflow::{Rollout, Target};
-use pl_rollout::{Context, Error, Failure, Fault, Phase, Place, play_tree};
+use pl_rollout::{Context, Error, Failure, Fault, Phase, Place};
 
 fn places(failures: &[Failure]) -> Vec<(u32, u32, u32, u32, Option<u32>)> {
     failures.iter().map(|f| (f.task, f.sample, f.attempt, f.node_visit, f.branch)).collect()
@@ -120,10 +120,14 @@ async fn a_tree_by_itself_reports_the_candidates_that_failed() {
         place: Place { seed: 1, phase: Phase::Play, step: 0, task: 0, sample: 0, attempt: 0 },
         task: Arc::clone(&plan.tasks[0]),
         versions: Arc::clone(&plan.versions),
+        mode: Rollout::Tree,
         candidates: 2,
         rests: false,
+        recorded: None,
     };
-    let played = play_tree(&world.cast(1, line(1, &[&[0]], Target::End)), &context).await.unwrap();
+    let attempt = pl_rollout::play(&world.cast(1, line(1, &[&[0]], Target::End)), &context).await;
+    assert_eq!(attempt.failure, None);
+    let played = attempt.played;
     assert_eq!(places(&played.failures), [(0, 0, 0, 0, Some(0))]);
     assert_eq!(played.transitions.len(), 2);
 }
@@ -148,7 +152,7 @@ fn a_batch_of_which_nothing_can_be_played_names_the_first_cause() {
         };
         let cast = World::new(script).cast(2, line(1, &[&[0], &[1]], Target::End));
         let error = play(&cast, &plan(mode, 2, 2)).unwrap_err();
-        let Error::NoEpisode { episodes, step, ref cause } = error else { panic!("{error}") };
+        let Error::NoEpisode { episodes, step, ref cause, .. } = error else { panic!("{error}") };
         assert_eq!((episodes, step), (if mode == Rollout::Flat { 4 } else { 2 }, 3));
         assert_eq!(cause, "task task:0, agent agent0, parse:  ζ🦀 is no answer");
         assert!(error.to_string().contains(cause));

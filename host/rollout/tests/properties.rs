@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::{Script, World, digit, groups, line, plan, play, play_on_two, shown, when_odd};
 use mas_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
 use pl_record::Transition;
-use pl_rollout::{Batch, Fault, Plan};
+use pl_rollout::{Agreement, Batch, Error, Fault, Plan, Trace, replay};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -95,6 +95,7 @@ impl Shape {
             skip: Arc::new(move |turn| {
                 skips.as_ref().is_some_and(|(agent, visit)| turn.agent == *agent && turn.visit == *visit)
             }),
+            tells_copy: false,
             ..Script::default()
         };
         World::with_jitter(script, jitter)
@@ -175,6 +176,7 @@ fn same(left: &Batch, right: &Batch) {
     assert_eq!(left.episodes, right.episodes);
     assert_eq!(left.failures, right.failures);
     assert_eq!(left.lost, right.lost);
+    assert_eq!(left.traces, right.traces);
 }
 
 proptest! {
@@ -225,5 +227,29 @@ proptest! {
         if let (Some(one), Some(many)) = (one, many) {
             same(&one, &many);
         }
+    }
+
+    #[test]
+    fn every_attempt_is_played_again_as_it_was(shape in shape(false), traps in any::<bool>()) {
+        let shape = Shape { traps_at: traps.then_some(4), ..shape };
+        let world = shape.world(shape.jitter.max(1));
+        let played = play_on_two(&world.cast(shape.agents, shape.turns.clone()), &shape.plan(8));
+        let traces = match played {
+            Ok(batch) => batch.traces,
+            Err(Error::NoEpisode { traces, .. }) => traces,
+            Err(error) => panic!("{error}"),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        // A model that nobody asks: the world is another one.
+        let again = shape.world(0);
+        let cast = again.cast(shape.agents, shape.turns.clone());
+        for trace in traces {
+            let line = serde_json::to_string(&trace).unwrap();
+            let trace: Trace = serde_json::from_str(&line).unwrap();
+            let replayed = runtime.block_on(replay(&cast, &trace));
+            prop_assert_eq!(replayed.agreement, Agreement::Whole);
+            prop_assert_eq!(replayed.now.trace, trace);
+        }
+        prop_assert!(again.requests.lock().unwrap().is_empty());
     }
 }

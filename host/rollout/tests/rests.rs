@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use common::{Action, Script, World, line, plan, play_on_two};
 use mas_dsl::workflow::{Rollout, Target};
+use pl_plugin::journal::Journal;
 use pl_plugin::{Outcome, Snapshot, Task};
 use pl_rollout::{Cast, Environment, Episode, Fault, Plan};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -45,12 +46,18 @@ impl Seated {
 
 #[async_trait]
 impl Environment for Seated {
-    async fn start(&self, task: &Task, seed: u64, stream: [u8; 32]) -> Result<Box<dyn Episode>, Fault> {
-        self.seated(self.inner.start(task, seed, stream)).await
+    async fn start(
+        &self,
+        task: &Task,
+        seed: u64,
+        stream: [u8; 32],
+        journal: &Journal,
+    ) -> Result<Box<dyn Episode>, Fault> {
+        self.seated(self.inner.start(task, seed, stream, journal)).await
     }
 
-    async fn restore(&self, snapshot: &Snapshot) -> Result<Box<dyn Episode>, Fault> {
-        self.seated(self.inner.restore(snapshot)).await
+    async fn restore(&self, snapshot: &Snapshot, journal: &Journal) -> Result<Box<dyn Episode>, Fault> {
+        self.seated(self.inner.restore(snapshot, journal)).await
     }
 
     fn seats(&self) -> usize {

@@ -35,7 +35,9 @@ pub fn run(options: &Evaluate) -> Outcome {
         let started = Instant::now();
         let (report, batch) = runtime.block_on(async {
             let source = loaded.tasks(&evaluation.tasks, &team.environment, None).await?;
-            play(&team.cast, &evaluation, &source, &round, |p| progress::follow(&bar, p)).await
+            let follow = |p| progress::follow(&bar, p);
+            play(&team.cast, &evaluation, &source, &round, follow, |played| played.map_err(Stop::failed))
+                .await
         })?;
         bar.finish_and_clear();
         tell_speed(&report, &batch, started);

@@ -18,6 +18,7 @@ use crate::interrupt::Interrupt;
 use crate::memory::Estimate;
 use crate::session::{Loaded, Located, Team, device};
 use crate::stage::Players;
+use crate::stored::Stored;
 
 /// A run that is ready to begin or to go on.
 struct Prepared<'a> {
@@ -92,10 +93,11 @@ fn begin<'a>(
     let seed = options.seed.unwrap_or(0);
     let team = Team::assemble(&loaded, Located::find(&loaded, device)?, seed)?;
     let lock = lock(&loaded, &team, seed, device)?;
-    let players = Players::new(&loaded, &team, runtime, interrupt, seed)?;
+    let mut players = Players::new(&loaded, &team, runtime, interrupt, seed)?;
     // Everything that can be wrong with the input has been found by now: nothing is left half-written.
     let folder =
         RunFolder::create(&root, &loaded.text, &Stored::of(&loaded, &team), &lock).map_err(Stop::failed)?;
+    players.keep_traces(folder.traces());
     let (trainer, memory) = (team.trainer, team.memory);
     Ok(Prepared { train, trainer, players, folder, state: State::default(), seed, memory })
 }
@@ -106,10 +108,8 @@ fn resume<'a>(
     device: Device,
     interrupt: Interrupt,
 ) -> Result<Prepared<'a>, Stop> {
-    let stored: Stored = RunFolder::read_json(root, "workflow.json").map_err(Stop::input)?;
     let lock: Lock = RunFolder::read_json(root, "lock.json").map_err(Stop::input)?;
-    let text = std::fs::read_to_string(root.join("workflow.mas")).unwrap_or_default();
-    let loaded = Loaded::resolved(runtime, stored.workflow, text, stored.folder)?;
+    let loaded = Stored::read(root)?.load(runtime, root)?;
     let train = train(&loaded.workflow)?.clone();
     let mut team = Team::assemble(&loaded, Located::find(&loaded, device)?, lock.seed)?;
     let now = self::lock(&loaded, &team, lock.seed, device)?;
@@ -130,32 +130,12 @@ fn resume<'a>(
             })?
         }
     };
-    let players = Players::new(&loaded, &team, runtime, interrupt, lock.seed)?;
+    let mut players = Players::new(&loaded, &team, runtime, interrupt, lock.seed)?;
     let folder = RunFolder::resume(root, state.step, state.lengths).map_err(Stop::input)?;
+    players.keep_traces(folder.traces());
     eprintln!("going on after step {}", state.step);
     let (trainer, memory) = (team.trainer, team.memory);
     Ok(Prepared { train, trainer, players, folder, state, seed: lock.seed, memory })
-}
-
-/// What `workflow.json` holds: the resolved workflow, and where its relative paths start from.
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Stored {
-    folder: PathBuf,
-    workflow: Workflow,
-}
-
-impl Stored {
-    fn of(loaded: &Loaded, team: &Team) -> Stored {
-        // An empty path is the working folder, which `absolute` does not take.
-        let folder = std::path::absolute(Path::new(".").join(&loaded.folder));
-        let folder = folder.unwrap_or_else(|_| loaded.folder.clone());
-        let mut workflow = loaded.workflow.clone();
-        // A run goes on with the models that it began with, whatever a hub publishes meanwhile.
-        for (model, source) in workflow.models.iter_mut().zip(&team.model_sources) {
-            model.source.clone_from(source);
-        }
-        Stored { folder, workflow }
-    }
 }
 
 /// runs/NAME, or the first of runs/NAME-2, runs/NAME-3, … that is free.

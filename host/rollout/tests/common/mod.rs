@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use mas_dsl::workflow::{Condition, Edge, Node, Rollout, Target, Turns};
 use pl_inference::{Completion, Error as GenerateError, Finish, Generate, Request, Sampling};
+use pl_plugin::journal::{Journal, Level};
 use pl_plugin::{
     AgentScore, Message, Outcome, Part, PromptRequest, Role, Scores, Snapshot, Stream, Task, Tool, Turn,
 };
@@ -73,6 +74,8 @@ pub struct Script {
     pub parse: Rule<String, Result<(), Fault>>,
     /// What every agent offers to the model.
     pub tools: Vec<Tool>,
+    /// Whether the evidence names the copy that was played on: true, it differs from one playing to the next.
+    pub tells_copy: bool,
     /// Team part, by the state after the step. Each agent's own part is a tenth of its number.
     pub team: Rule<State, f64>,
 }
@@ -86,6 +89,7 @@ impl Default for Script {
             skip: Arc::new(|_| false),
             parse: Arc::new(|_| Ok(())),
             tools: Vec::new(),
+            tells_copy: true,
             team: Arc::new(|state| {
                 let last = state.did.last().map_or(&[][..], Vec::as_slice);
                 last.iter().map(|(_, action)| digit(action) as f64).sum()
@@ -112,6 +116,7 @@ struct Running {
     number: u32,
     state: State,
     stream: Stream,
+    journal: Journal,
 }
 
 pub fn name_of(agent: usize) -> String {
@@ -168,9 +173,9 @@ impl World {
         })
     }
 
-    fn copy(self: &Arc<World>, state: State, stream: Stream) -> Box<dyn Episode> {
+    fn copy(self: &Arc<World>, state: State, stream: Stream, journal: &Journal) -> Box<dyn Episode> {
         let number = self.copies.fetch_add(1, Ordering::Relaxed);
-        Box::new(Running { world: Arc::clone(self), number, state, stream })
+        Box::new(Running { world: Arc::clone(self), number, state, stream, journal: journal.clone() })
     }
 }
 
@@ -179,15 +184,21 @@ struct Shared(Arc<World>);
 
 #[async_trait]
 impl Environment for Shared {
-    async fn start(&self, task: &Task, _seed: u64, stream: [u8; 32]) -> Result<Box<dyn Episode>, Fault> {
+    async fn start(
+        &self,
+        task: &Task,
+        _seed: u64,
+        stream: [u8; 32],
+        journal: &Journal,
+    ) -> Result<Box<dyn Episode>, Fault> {
         (self.0.script.start)(task)?;
         let state = State { task: task.id.clone(), drawn: Vec::new(), did: Vec::new() };
-        Ok(self.0.copy(state, Stream::new(stream)))
+        Ok(self.0.copy(state, Stream::new(stream), journal))
     }
 
-    async fn restore(&self, snapshot: &Snapshot) -> Result<Box<dyn Episode>, Fault> {
+    async fn restore(&self, snapshot: &Snapshot, journal: &Journal) -> Result<Box<dyn Episode>, Fault> {
         let state = serde_json::from_slice(&snapshot.bytes).unwrap();
-        Ok(self.0.copy(state, Stream::at(&snapshot.stream)))
+        Ok(self.0.copy(state, Stream::at(&snapshot.stream), journal))
     }
 }
 
@@ -205,7 +216,8 @@ impl Episode for Running {
         self.world.events.lock().unwrap().push(applied);
         let (done, truncated) = (self.world.script.apply)(&self.state)?;
         let odd = actions.iter().map(|(_, action)| digit(action)).sum::<u64>() % 2 == 1;
-        let evidence = Evidence { copy: self.number, state: self.state.clone() };
+        let copy = if self.world.script.tells_copy { self.number } else { 0 };
+        let evidence = Evidence { copy, state: self.state.clone() };
         Ok(Outcome {
             done,
             truncated,
@@ -221,7 +233,13 @@ impl Episode for Running {
 
 #[async_trait]
 impl Agent for World {
-    async fn prompt(&self, view: &str, turn: &Turn) -> Result<Option<PromptRequest>, Fault> {
+    async fn prompt(
+        &self,
+        view: &str,
+        turn: &Turn,
+        journal: &Journal,
+    ) -> Result<Option<PromptRequest>, Fault> {
+        journal.log(Level::Info, &format!("asked on visit {}", turn.visit));
         if (self.script.skip)(turn) {
             return Ok(None);
         }
@@ -233,7 +251,12 @@ impl Agent for World {
         }))
     }
 
-    async fn parse(&self, _view: &str, completion: &pl_plugin::Completion) -> Result<String, Fault> {
+    async fn parse(
+        &self,
+        _view: &str,
+        completion: &pl_plugin::Completion,
+        _: &Journal,
+    ) -> Result<String, Fault> {
         (self.script.parse)(&completion.text)?;
         let said: u64 = completion.text.split(' ').next().unwrap().parse().unwrap();
         Ok(json!({ "says": said }).to_string())
@@ -242,7 +265,13 @@ impl Agent for World {
 
 #[async_trait]
 impl Reward for World {
-    async fn score(&self, _task: &Task, actions: &[Action], outcome: &Outcome) -> Result<Scores, Fault> {
+    async fn score(
+        &self,
+        _task: &Task,
+        actions: &[Action],
+        outcome: &Outcome,
+        _: &Journal,
+    ) -> Result<Scores, Fault> {
         let evidence: Evidence = serde_json::from_str(&outcome.evidence).unwrap();
         let team = (self.script.team)(&evidence.state);
         let scored = Event::Scored { actions: actions.to_vec(), evidence };
