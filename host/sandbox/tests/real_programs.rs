@@ -7,6 +7,7 @@ mod engine;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use engine::{Engine, python};
 use flate2::read::GzDecoder;
@@ -90,9 +91,14 @@ fn last(verdict: &Verdict) -> &str {
     verdict.stderr.lines().last().unwrap_or_default()
 }
 
-/// Some problems ask for more than is usually kept.
+/// Some problems ask for more output than is usually kept, and a machine that is busy takes its time.
 fn limits() -> SandboxLimits {
-    SandboxLimits { workers: 2, output: 1 << 20, ..SandboxLimits::default() }
+    SandboxLimits {
+        workers: 2,
+        timeout: Duration::from_secs(90),
+        output: 1 << 20,
+        ..SandboxLimits::default()
+    }
 }
 
 async fn all_hold(backend: &impl Sandbox) {
