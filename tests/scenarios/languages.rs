@@ -174,21 +174,44 @@ fn the_pages_show_what_works() {
     // yyjson comes with the tools that build the component.
     let Some(yyjson) = guests::yyjson() else { return };
     page(&sdk, "c", &[root.join("guess.c"), root.join("guess_test.c")]);
-    let (sdk, program) = (sdk.join("c"), root.join("guess"));
-    let mut cc = Command::new("cc");
-    cc.current_dir(root).args([
-        "-std=c11",
-        "-DYYJSON_DISABLE_NON_STANDARD=1",
-        "guess.c",
-        "guess_test.c",
-        "-o",
-        "guess",
-    ]);
-    cc.arg("-I").arg(&sdk).arg("-I").arg(&yyjson).arg(yyjson.join("yyjson.c"));
-    cc.args(["pl_memory.c", "pl_json.c", "pl_registry.c", "pl_testing.c"].map(|file| sdk.join(file)));
-    if tested(&mut cc) {
+    let program = root.join("guess");
+    if tested(native(&sdk, &yyjson, &program).args(["guess.c", "guess_test.c"]).current_dir(root)) {
         succeed(&mut Command::new(program));
     }
+}
+
+/// The SDKs' own tests and those of the plugin, without a host, by each language's own runner.
+#[test]
+fn own_tests_pass() {
+    let sdk = repository().join("plugins/sdk");
+    for folder in [sdk.join("python"), sdk.join("examples/python")] {
+        let mut python = Command::new("python3");
+        python.args(["-B", "-m", "unittest", "discover", "-s", "tests"]).current_dir(&folder);
+        let path = format!("{}:{}", sdk.join("python").display(), folder.display());
+        tested(python.env("PYTHONPATH", path));
+    }
+    tested(Command::new("node").arg("--test").current_dir(sdk.join("js")));
+    let scratch = tempfile::tempdir().unwrap();
+    let copy = guests::fresh_copy(&sdk.join("examples/js"), &scratch.path().join("js"));
+    std::fs::create_dir(copy.join("node_modules")).unwrap();
+    std::os::unix::fs::symlink(sdk.join("js"), copy.join("node_modules/pl-sdk")).unwrap();
+    tested(Command::new("node").arg("--test").current_dir(copy));
+    let Some(yyjson) = guests::yyjson() else { return };
+    let program = scratch.path().join("sums");
+    let own = ["sums.c", "extract.c", "test/sums_test.c"].map(|file| sdk.join("examples/c").join(file));
+    if tested(native(&sdk, &yyjson, &program).arg("-I").arg(sdk.join("examples/c")).args(own)) {
+        succeed(&mut Command::new(program));
+    }
+}
+
+/// The C compiler with the SDK, its stand-in for the host, and yyjson.
+fn native(sdk: &Path, yyjson: &Path, program: &Path) -> Command {
+    let sdk = sdk.join("c");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-DYYJSON_DISABLE_NON_STANDARD=1", "-o"]).arg(program);
+    cc.arg("-I").arg(&sdk).arg("-I").arg(yyjson).arg(yyjson.join("yyjson.c"));
+    cc.args(["pl_memory.c", "pl_json.c", "pl_registry.c", "pl_testing.c"].map(|file| sdk.join(file)));
+    cc
 }
 
 /// Writes the first blocks of code of an SDK's page.

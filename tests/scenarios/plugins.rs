@@ -92,14 +92,16 @@ fn rust_projects_of_every_kind() {
 fn python_projects_of_every_kind() {
     every_kind("python", |project| {
         let mut python = command(&["python3", "-m", "unittest", "discover", "-s", "tests"]);
-        python.env("PYTHONPATH", std::env::join_paths([&project.join("sdk"), project]).unwrap());
+        python.env("PYTHONPATH", std::env::join_paths([project.join("sdk"), project.to_owned()]).unwrap());
         python
     });
 }
 
 #[test]
 fn javascript_projects_of_every_kind() {
-    every_kind("js", |_| command(&["sh", "-c", "npm install --silent --no-audit --no-fund && npm test --silent"]));
+    every_kind("js", |_| {
+        command(&["sh", "-c", "npm install --silent --no-audit --no-fund && npm test --silent"])
+    });
 }
 
 #[test]
@@ -114,9 +116,12 @@ fn an_agent_of_ones_own_plays() {
     if !built(&project) {
         return;
     }
-    let output = succeed(
-        pl_host().arg("play").arg(project.join("rust_agent.mas")).args(["--device", "cpu", "--task", "What is 2 + 3?"]),
-    );
+    let output = succeed(pl_host().arg("play").arg(project.join("rust_agent.mas")).args([
+        "--device",
+        "cpu",
+        "--task",
+        "What is 2 + 3?",
+    ]));
     assert!(stdout(&output).contains("What is 2 + 3?"), "{}", stdout(&output));
 }
 

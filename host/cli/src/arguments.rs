@@ -289,6 +289,8 @@ pub enum Plugin {
     New(PluginNew),
     /// Build a project's component
     Build(PluginBuild),
+    /// Build a project at every change and replay a recorded episode against the build
+    Dev(PluginDev),
     /// Say what plugins offer: items, settings, facts
     Describe(PluginDescribe),
     /// Say what a component is: contract, imports, exports, what it would be allowed
@@ -347,6 +349,28 @@ pub struct PluginBuild {
     /// Fetch the tools that are missing, into the cache folder
     #[arg(long)]
     pub fetch: bool,
+}
+
+#[derive(Args)]
+pub struct PluginDev {
+    /// The project: a folder with a pl-plugin.toml
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub folder: PathBuf,
+    /// The run whose episode is replayed [default: the newest below runs/]
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<PathBuf>,
+    /// The episode, as `replay` names it [default: the run's last]
+    #[arg(long, value_name = "EPISODE")]
+    pub episode: Option<EpisodeId>,
+    /// The plugin's name in the workflow [default: the project's]
+    #[arg(long, value_name = "NAME")]
+    pub plugin: Option<String>,
+    /// Show the episode as a conversation
+    #[arg(long)]
+    pub show: bool,
+    /// Build and replay once, without waiting for changes
+    #[arg(long)]
+    pub once: bool,
 }
 
 #[derive(Args)]

@@ -113,10 +113,7 @@ fn contest(set: &str) -> Option<Vec<Tests>> {
     let problems: Vec<Value> = serde_json::from_slice(&text).unwrap();
     let part = |value: &Value| value.as_str().unwrap().to_owned();
     let tests = problems.iter().map(|problem| match &problem["tests"] {
-        Value::String(list) => {
-            let list: Vec<Value> = serde_json::from_str(list).unwrap();
-            list.iter().map(|test| (part(&test["input"]), part(&test["output"]))).collect()
-        }
+        Value::Array(list) => list.iter().map(|test| (part(&test["input"]), part(&test["output"]))).collect(),
         lists => {
             let list = |key: &str| lists[key].as_array().unwrap().iter().map(part).collect::<Vec<_>>();
             list("inputs").into_iter().zip(list("outputs")).collect()

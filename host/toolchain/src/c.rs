@@ -92,8 +92,7 @@ impl Zig {
         let yyjson = scratch.join("yyjson");
         self.lend_yyjson(&yyjson)?;
         let folders = [&project.sdk, &yyjson, &bindings];
-        let what =
-            format!("{} does not compile; the compiler's messages are above", project.source.display());
+        let what = format!("{} does not compile", project.source.display());
         let mut link = self.compiler("cc", project, profile, &folders);
         link.args(["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-mexec-model=reactor"]);
         let (c, cpp) = sources(&project.source)?;

@@ -29,7 +29,7 @@ pub enum Error {
     },
 
     /// A tool said no.
-    #[error("{}{what}", if log.is_empty() { String::new() } else { format!("{}\n", log.trim_end()) })]
+    #[error("{what}{}", if log.is_empty() { String::new() } else { format!(":\n{}", log.trim_end()) })]
     Failed {
         /// A sentence: which step failed and what to do.
         what: String,

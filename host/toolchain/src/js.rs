@@ -112,8 +112,7 @@ impl ComponentizeJs {
             .arg(&out);
         // Node's warnings are about the tools, not about the plugin.
         command.env("NODE_NO_WARNINGS", "1").env_remove("NODE_OPTIONS");
-        let what =
-            format!("{} does not make a plugin; what the tools say is above", project.source.display());
+        let what = format!("{} does not make a plugin", project.source.display());
         run(&mut command, &what)?;
         component::place(&out, &project.out)
     }

@@ -75,7 +75,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "echo one; echo two >&2; echo three; exit 3"]);
         let error = run(&mut command, "the tool failed").unwrap_err();
-        assert_eq!(error.to_string(), "one\ntwo\nthree\nthe tool failed");
+        assert_eq!(error.to_string(), "the tool failed:\none\ntwo\nthree");
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl ComponentizePy {
             None => command.env_remove("PYTHONPATH"),
         };
         let what = format!(
-            "{} does not make a plugin; what Python says is above (everything that a plugin imports is imported now)",
+            "{} does not make a plugin (everything that it imports is imported now)",
             project.source.display()
         );
         run(&mut command, &what).map_err(without_backtrace)?;
@@ -189,6 +189,6 @@ mod tests {
     fn an_author_sees_their_own_stack() {
         let log = "Traceback:\n  File \"guess.py\", line 3\n\nStack backtrace:\n   0: std::rt\n".to_owned();
         let error = without_backtrace(Error::Failed { what: "no".to_owned(), log });
-        assert_eq!(error.to_string(), "Traceback:\n  File \"guess.py\", line 3\nno");
+        assert_eq!(error.to_string(), "no:\nTraceback:\n  File \"guess.py\", line 3");
     }
 }

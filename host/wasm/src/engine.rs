@@ -2,20 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
+use crate::backstop::TICK;
 use crate::cache::{self, Cache};
 use crate::component::{Component, check_header};
 use crate::guest::{Guest, Store};
 use crate::{Error, Limits, clock, filesystem, limits, randomness};
-
-/// How often guests are looked at for the wall clock, and give way to other tasks of their thread. Shorter
-/// costs wake-ups; longer lets one guest hold a thread.
-const TICK: Duration = Duration::from_millis(10);
 
 /// Address space of one linear memory: all that 32 bits reach, so that compiled code needs no bounds checks.
 const RESERVATION: u64 = 4 << 30;

@@ -1,7 +1,7 @@
 //! What a store holds beside its user's data, and how calls are made under limits.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -11,6 +11,7 @@ use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
+use crate::backstop::Backstop;
 use crate::error::{Circumstances, Late, classify};
 use crate::files::Node;
 use crate::folders::Folders;
@@ -38,7 +39,7 @@ pub struct Guest<T> {
     pub(crate) owed: u64,
     /// The host was called by the engine's look at the clock.
     pub(crate) interrupted: bool,
-    deadline: Instant,
+    backstop: Backstop,
     /// Made when first asked for: most guests never do.
     wasi: Option<Box<World>>,
     /// Bytes of stdout and of stderr that are kept for [`Guest::take_output`].
@@ -75,7 +76,7 @@ impl<T: Send + 'static> Guest<T> {
             used_last: 0,
             owed: 0,
             interrupted: false,
-            deadline: Instant::now(),
+            backstop: Backstop::default(),
             wasi: None,
             kept_output: 0,
             stack: Stack::default(),
@@ -88,8 +89,9 @@ impl<T: Send + 'static> Guest<T> {
         store.call_hook(limits::collect);
         store.set_hostcall_fuel(usize::try_from(limits.returned).unwrap_or(usize::MAX));
         store.epoch_deadline_callback(|mut context| {
-            context.data_mut().interrupted = true;
-            if Instant::now() >= context.data().deadline {
+            let guest = context.data_mut();
+            guest.interrupted = true;
+            if guest.backstop.look() >= guest.timeout {
                 return Err(Late.into());
             }
             // Gives way, so that one busy guest does not hold a thread that others wait for.
@@ -150,11 +152,6 @@ impl<T: Send + 'static> Guest<T> {
     pub fn rewind(&mut self, seed: u64) {
         self.used_before = 0;
         self.rng = ChaCha8Rng::seed_from_u64(seed);
-    }
-
-    /// Time spent in the host on the guest's behalf, which its wall-clock backstop shall not count.
-    pub fn excuse(&mut self, spent: Duration) {
-        self.deadline += spent;
     }
 
     /// Lets the guest read these folders, and nothing else. To be called before the guest runs.
@@ -238,7 +235,7 @@ impl<T: Send + 'static> WasiHttpView for Guest<T> {
     }
 }
 
-/// Makes a call (or an instantiation) with full fuel, a fresh deadline, and the store's limits.
+/// Makes a call (or an instantiation) with full fuel, a fresh backstop, and the store's limits.
 ///
 /// After a fault the instance is in an unknown state: drop the store.
 ///
@@ -273,7 +270,7 @@ pub async fn call<T: Send + 'static, R>(
 fn begin<T: Send + 'static>(store: &mut Store<T>) -> wasmtime::Result<()> {
     let guest = store.data_mut();
     guest.limiter.refused = None;
-    guest.deadline = Instant::now() + guest.timeout;
+    guest.backstop = Backstop::default();
     let fuel = guest.fuel;
     store.set_fuel(fuel)?;
     store.set_epoch_deadline(1);

@@ -17,6 +17,7 @@
 //! # Ok(()) }
 //! ```
 
+mod backstop;
 mod cache;
 mod clock;
 mod component;

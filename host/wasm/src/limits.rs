@@ -23,8 +23,8 @@ pub struct Limits {
     pub table: u32,
     /// Units of fuel, about one per instruction. Decides deterministically.
     pub fuel: u64,
-    /// Wall-clock backstop, for when fuel runs much slower than [`FUEL_PER_SECOND`]. Time that the guest waits
-    /// for the host does not count.
+    /// Clock backstop, for when fuel runs much slower than [`FUEL_PER_SECOND`]: time that the guest itself runs.
+    /// What it waits for the host, and what the machine does for others, does not count.
     pub timeout: Duration,
     /// Bytes that the guest may hand to the host in one call or one return.
     pub returned: u64,

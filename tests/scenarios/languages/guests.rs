@@ -69,8 +69,7 @@ fn services() -> Services {
 async fn plugin_of(component: &Path, name: &str) -> Plugin {
     let config = EngineConfig { instances: 16, calls: 16, ..EngineConfig::plugins() };
     let engine = Engine::new(config.cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
-    let spec = PluginSpec { memory: 128 << 20, ..PluginSpec::new(name) };
-    Plugin::load(&engine, spec, &fs::read(component).unwrap()).await.unwrap()
+    Plugin::load(&engine, PluginSpec::new(name), &fs::read(component).unwrap()).await.unwrap()
 }
 
 /// The component of `language`, built where its sources or its SDK changed.
@@ -132,7 +131,8 @@ fn hash_of(folder: &Path) -> u64 {
     hasher.finish()
 }
 
-fn fresh_copy(from: &Path, to: &Path) -> PathBuf {
+/// The sources of a project, elsewhere.
+pub fn fresh_copy(from: &Path, to: &Path) -> PathBuf {
     if to.exists() {
         fs::remove_dir_all(to).unwrap();
     }

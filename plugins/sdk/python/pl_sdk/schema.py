@@ -27,8 +27,9 @@ def setting(
     """
     metadata = {"doc": doc, "minimum": minimum, "maximum": maximum}
     if isinstance(default, (list, dict)):
-        return dataclasses.field(default_factory=default.copy, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+        return dataclasses.field(default_factory=default.copy, metadata=metadata, kw_only=True)
+    # By keyword alone: a setting without a default may stand behind one that has one.
+    return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
 
 def fact(doc: str) -> Any:

@@ -10,7 +10,7 @@ use pl_toolchain::{Profile, Project};
 use super::build;
 use crate::arguments::{PluginDev, Replay};
 use crate::commands::replay;
-use crate::exit::{Outcome, Stop};
+use crate::exit::{Outcome, Stop, report};
 
 /// How long the sources must rest before they are built: editors write files in several steps.
 const REST: Duration = Duration::from_millis(80);
@@ -23,12 +23,12 @@ pub fn run(options: &PluginDev) -> Outcome {
     };
     let changes = watch(&project)?;
     loop {
-        match turn(&project, &run, options) {
-            Err(stop) if options.once => return Err(stop),
-            Err(stop) => eprintln!("{stop}"),
-            Ok(()) if options.once => return Ok(()),
-            Ok(()) => {}
+        let turned = turn(&project, &run, options);
+        if options.once {
+            return turned;
         }
+        // What went wrong is mended by the next change.
+        report(turned);
         eprintln!("waiting for changes of {} (Ctrl-C ends)", project.folder.display());
         if !changes.wait() {
             return Err(Stop::failed("the project's folder can't be watched any more"));
@@ -39,7 +39,7 @@ pub fn run(options: &PluginDev) -> Outcome {
 /// Builds, and replays against the build.
 fn turn(project: &Project, run: &Path, options: &PluginDev) -> Outcome {
     let begun = Instant::now();
-    let component = build::project(project, Profile::Dev)?;
+    let component = build::build(project, Profile::Dev)?.component;
     let replayed = replay::run(&Replay {
         run: run.to_owned(),
         episode: Some(match &options.episode {

@@ -2,6 +2,7 @@
 
 mod build;
 mod describe;
+mod dev;
 mod inspect;
 mod new;
 mod test;
@@ -21,6 +22,7 @@ pub fn run(command: &Command) -> Outcome {
         Command::New(options) => new::run(options),
         Command::Build(options) => build::run(options),
         Command::Describe(options) => describe::run(options),
+        Command::Dev(options) => dev::run(options),
         Command::Inspect(options) => inspect::run(options),
         Command::Test(options) => test::run(options),
     }

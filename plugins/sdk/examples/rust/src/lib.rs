@@ -121,7 +121,7 @@ impl Environment for Sums {
             }
             latest.push(Latest { agent: agent.clone(), answer });
         }
-        let gold = self.terms.iter().sum();
+        let gold: u64 = self.terms.iter().sum();
         let last = self.answers.last().map_or(String::new(), |given| given.answer.clone());
         let right = last == gold.to_string();
         if !right {
