@@ -275,7 +275,7 @@ mod tests {
             "episode 12.3.0#1, task train-3, stop 2, candidate 1 (try 2), agent bass: token 38 of the prompt differs
   recorded  opqrstuvwxyz\\n0123456789 then
   now       opqrstuvwxyz\\n0123456789 now
-                                      ^"
+                                     ^"
         );
     }
 

@@ -63,7 +63,8 @@ fn list(options: &Replay, traces: &Traces, files: &[TraceFile]) -> Outcome {
         for trace in traces.read::<Trace>(file)? {
             let trace = trace?;
             if !options.failed || failed(&trace) {
-                writeln!(out, "{:<16} {:<18} {}", trace.place.id(), trace.task.id, ending(&trace))?;
+                let id = trace.place.id().to_string();
+                writeln!(out, "{id:<16} {:<18} {}", trace.task.id, ending(&trace))?;
             }
         }
     }
@@ -156,7 +157,7 @@ async fn shown(cast: &Cast, trace: &Trace, out: &mut impl Write) -> Result<Repla
     let (sender, heard) = unbounded_channel();
     let cast = Cast { listener: Some(sender), ..cast.clone() };
     // The conversation ends when nobody is left who holds the sender.
-    let playing = async move { Ok(replay(&cast, trace).await) };
+    let playing = async move { Ok::<_, Stop>(replay(&cast, trace).await) };
     let (replayed, ()) = tokio::try_join!(playing, async { follow(out, heard).await.map_err(Stop::from) })?;
     Ok(replayed)
 }
@@ -346,7 +347,7 @@ fn texts(loaded: &Loaded) -> Result<Vec<Text>, Stop> {
     let text = |model: &mas_dsl::workflow::Model| -> Result<Text, Stop> {
         let named = |reason: String| Stop::input(format!("model {}: {reason}", model.name));
         let path = places::model_here(&loaded.folder, &model.source).map_err(named)?;
-        let (tokenizer, template) = Model::text(Path::new(&path)).map_err(|e| named(e.to_string()))?;
+        let (tokenizer, template) = Model::text(&path).map_err(|e| named(e.to_string()))?;
         Ok((Arc::new(tokenizer), Arc::new(template)))
     };
     let texts = loaded.workflow.models.iter().map(text).collect::<Result<Vec<Text>, Stop>>()?;
