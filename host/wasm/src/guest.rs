@@ -180,12 +180,6 @@ impl<T: Send + 'static> Guest<T> {
         self.owed = self.owed.saturating_add(fuel);
     }
 
-    /// What is to be paid for the call of the host that returns now.
-    pub(crate) fn take_owed(&mut self) -> u64 {
-        let asked = self.wasi.as_mut().map_or(0, |world| std::mem::take(&mut world.door.owed));
-        std::mem::take(&mut self.owed).saturating_add(asked)
-    }
-
     /// Bytes of linear memory of all its instances. It never shrinks.
     pub fn memory_held(&self) -> u64 {
         self.limiter.used
@@ -207,6 +201,14 @@ impl<T: Send + 'static> Guest<T> {
             let output = || Output::first(limit);
             Box::new(World::new(bytes::Bytes::new(), output(), output(), Arc::clone(hosts)))
         })
+    }
+}
+
+impl<T> Guest<T> {
+    /// What is to be paid for the call of the host that returns now.
+    pub(crate) fn take_owed(&mut self) -> u64 {
+        let asked = self.wasi.as_mut().map_or(0, |world| std::mem::take(&mut world.door.owed));
+        std::mem::take(&mut self.owed).saturating_add(asked)
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use pl_toolchain::cache;
 use serde_json::Value;
 
 use crate::{Result, setup};

@@ -35,7 +35,6 @@ pub struct Played {
 /// A turn.
 pub struct Step {
     pub agent: String,
-    pub visit: u32,
     pub view: String,
     pub action: String,
     pub outcome: Outcome,
@@ -138,7 +137,7 @@ async fn play(
         let outcome = episode.apply(vec![(agent.clone(), action.clone())]).await?;
         report.spend("apply", &journal);
         let over = outcome.done || outcome.truncated;
-        steps.push(Step { agent, visit, view, action, outcome });
+        steps.push(Step { agent, view, action, outcome });
         if over {
             break;
         }
