@@ -69,7 +69,8 @@ fn flat_and_tree_are_played_again_as_they_were_with_steps_that_trap() {
 fn an_episode_is_shown_as_a_conversation() {
     let played = Played::new("letters/tree-l2.mas", &["--set", "train.steps=1"]);
     let said = played.said(0, &["1.0.0", "--show"]);
-    for part in ["task train-", "── alto · turn 1 ──", "[alto says]", "[or says]", "[alto does]", "after"] {
+    for part in ["task train-", "── alto · turn 1 ──", "[alto says]", "[or says]", "[alto does]", "after"]
+    {
         assert!(said.contains(part), "no {part}: {said}");
     }
     let said = played.said(0, &["held_out@0.1.1", "--show"]);

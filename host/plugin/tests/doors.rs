@@ -7,6 +7,7 @@ mod common;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::path::Path;
 
 use common::{built, load};
 use pl_plugin::journal::{Channel, Event, Journal, Level};
@@ -60,10 +61,10 @@ async fn clocks_and_randomness_are_the_same_in_every_run() {
 
 #[tokio::test]
 async fn a_granted_folder_can_be_read_and_nothing_else() {
-    let disk = tempfile::tempdir().unwrap();
-    std::fs::create_dir(disk.path().join("deep")).unwrap();
-    std::fs::write(disk.path().join("deep/table.txt"), "7 8 9").unwrap();
-    let folders = Folders::read([("tables", disk.path())]).unwrap();
+    let disk = Path::new(env!("CARGO_TARGET_TMPDIR")).join("granted");
+    std::fs::create_dir_all(disk.join("deep")).unwrap();
+    std::fs::write(disk.join("deep/table.txt"), "7 8 9").unwrap();
+    let folders = Folders::read([("tables", disk.as_path())]).unwrap();
     let agent = visitor(PluginSpec { folders: Some(folders), ..closed() }).await;
     let said = async |errand| send(&agent, errand).await.unwrap();
     assert_eq!(said(json!({"read": "tables/deep/table.txt"})).await, "7 8 9");
@@ -73,7 +74,7 @@ async fn a_granted_folder_can_be_read_and_nothing_else() {
     for path in ["new", "tables/new", "tables/deep/table.txt/new"] {
         assert!(said(json!({"write": path})).await.starts_with("refused: "), "{path}");
     }
-    assert!(!disk.path().join("new").exists());
+    assert!(!disk.join("new").exists());
 }
 
 /// Answers every request with its first line.
@@ -149,8 +150,7 @@ async fn a_panic_is_told_with_its_words_and_its_place() {
     assert!(top.function.contains("fall"), "{error}");
     let (file, line) = top.place.clone().unwrap();
     assert!(file.ends_with("visitor/src/lib.rs"), "{file}");
-    let source =
-        std::fs::read_to_string(common::repository().join("tests/guests/visitor/src/lib.rs")).unwrap();
+    let source = std::fs::read_to_string("../../tests/guests/visitor/src/lib.rs").unwrap();
     assert!(source.lines().nth(line as usize - 1).unwrap().contains("panic!"), "{file}:{line}");
     assert!(error.to_string().contains("\n  at "), "{error}");
     let logged = journal.take();

@@ -77,7 +77,8 @@ impl WasiHttpHooks for Door {
         Box::new(async move {
             use http_body_util::BodyExt;
 
-            let (response, connection) = wasmtime_wasi_http::default_send_request(request, Some(options)).await?;
+            let (response, connection) =
+                wasmtime_wasi_http::default_send_request(request, Some(options)).await?;
             Ok((response.map(BodyExt::boxed_unsync), Box::new(connection) as Box<_>))
         })
     }

@@ -82,10 +82,17 @@ struct Changes {
 fn watch(project: &Project) -> Result<Changes, Stop> {
     let (sender, events) = channel();
     // What is made by building is no change.
-    let made = [project.folder.join("target"), project.folder.join("runs"), project.out.clone(), project.folder.join("sdk")];
+    let made = [
+        project.folder.join("target"),
+        project.folder.join("runs"),
+        project.out.clone(),
+        project.folder.join("sdk"),
+    ];
     let own = move |path: &Path| {
         let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        !hidden && !made.iter().any(|made| path.starts_with(made)) && path.extension().is_none_or(|e| e != "part" && e != "lock")
+        !hidden
+            && !made.iter().any(|made| path.starts_with(made))
+            && path.extension().is_none_or(|e| e != "part" && e != "lock")
     };
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         if event.is_ok_and(|event| !event.kind.is_access() && event.paths.iter().any(|path| own(path))) {
