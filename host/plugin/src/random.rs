@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Stream(State);
 
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "there is one per store, and a box costs every draw")]
 enum State {
     Running(ChaCha8Rng),
     /// What the key is the hash of. Most calls draw nothing, and hashing a view takes longer than copying it.
