@@ -1,5 +1,7 @@
 //! The plugin's components: built where something changed, loaded as a run loads them.
 
+#![allow(clippy::panic, reason = "a test crate: a panic is how a test fails")]
+
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::{Hash, Hasher};
