@@ -4,6 +4,7 @@
 //! is the `workflow.json` of a run folder.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -72,6 +73,11 @@ impl Grant {
     /// Whether all doors are closed.
     pub fn is_empty(&self) -> bool {
         self.read.is_empty() && self.http.is_empty()
+    }
+
+    /// The name under which a plugin finds a folder that it may read. None: the folder has no name of its own.
+    pub fn name_of(folder: &str) -> Option<&str> {
+        Path::new(folder).file_name()?.to_str()
     }
 }
 

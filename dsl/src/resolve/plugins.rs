@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
-use std::path::Path;
 use std::rc::Rc;
 
 use super::Resolver;
@@ -59,7 +58,7 @@ impl Resolver<'_, '_, '_> {
         }
         let mut mounts = BTreeSet::new();
         for folder in &grant.read {
-            match mount(folder) {
+            match Grant::name_of(folder) {
                 None => refuse(
                     "read",
                     format!("the folder `{folder}` has no name of its own"),
@@ -163,11 +162,6 @@ impl Resolver<'_, '_, '_> {
         let own = settings(block, &guest, &mut self.scope, self.reports);
         (at, item, own)
     }
-}
-
-/// The name under which a plugin finds a folder that it may read.
-fn mount(folder: &str) -> Option<&str> {
-    Path::new(folder).file_name()?.to_str()
 }
 
 /// A host's name or address, and a port where one is written.

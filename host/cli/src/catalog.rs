@@ -27,12 +27,16 @@ pub struct Plugins {
     loaded: RefCell<BTreeMap<String, Plugin>>,
 }
 
+/// The engine that plugins run in, with the compile cache.
+pub fn engine() -> Result<Engine, Stop> {
+    let config = EngineConfig::plugins().cache_dir(places::cache()?.join("compiled"));
+    Engine::new(config).map_err(Stop::failed)
+}
+
 impl Plugins {
     pub fn new(folder: &Path, runtime: &Handle) -> Result<Plugins, Stop> {
-        let config = EngineConfig::plugins().cache_dir(places::cache()?.join("compiled"));
-        let engine = Engine::new(config).map_err(Stop::failed)?;
         Ok(Plugins {
-            engine,
+            engine: engine()?,
             runtime: runtime.clone(),
             folder: folder.to_path_buf(),
             loaded: RefCell::default(),
@@ -71,8 +75,11 @@ impl Plugins {
         if grant.read.is_empty() {
             return Ok(None);
         }
-        let places: Vec<(&str, PathBuf)> =
-            grant.read.iter().map(|path| (mount(path), self.folder.join(path))).collect();
+        let places: Vec<(&str, PathBuf)> = grant
+            .read
+            .iter()
+            .filter_map(|path| Some((Grant::name_of(path)?, self.folder.join(path))))
+            .collect();
         let folders = places.iter().map(|(name, place)| (*name, place.as_path()));
         Folders::read(folders).map(Some).map_err(|error| format!("grant read: {error}"))
     }
@@ -149,11 +156,6 @@ impl Catalog for Plugins {
             None => Ok(self.get(wanted)?.items().iter().map(item).collect()),
         }
     }
-}
-
-/// The name under which a plugin finds a folder; the check has seen that it has one.
-fn mount(path: &str) -> &str {
-    Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path)
 }
 
 fn item(item: &pl_plugin::Item) -> Item {

@@ -6,13 +6,9 @@ use pl_model::{FetchProgress, Hub, HubModel};
 
 use crate::exit::Stop;
 
-/// `$PL_HOST_CACHE`, or `pl-host` in the user's cache folder.
+/// `$PL_HOST_CACHE`, or `pl-host` in the user's cache folder: the one that set-up fills.
 pub fn cache() -> Result<PathBuf, Stop> {
-    let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    of("PL_HOST_CACHE")
-        .or_else(|| of("XDG_CACHE_HOME").map(|p| p.join("pl-host")))
-        .or_else(|| of("HOME").map(|p| p.join(".cache/pl-host")))
-        .ok_or_else(|| Stop::input("there is no cache folder: set HOME or PL_HOST_CACHE"))
+    Ok(pl_toolchain::cache::root()?)
 }
 
 /// A plugin: beside the workflow, or in the folder `plugins` beside the program.

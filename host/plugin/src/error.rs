@@ -4,7 +4,7 @@ use pl_wasm::{Fault, Stack, Store};
 use thiserror::Error;
 
 use crate::ItemKind;
-use crate::services::{Context, settle};
+use crate::services::{self, Context, settle};
 
 /// A plugin that can't be used, or a call into one that failed.
 #[derive(Debug, Error)]
@@ -86,7 +86,7 @@ impl Failed {
 
     /// The call into `store` ended with `fault`.
     pub(crate) fn fault(fault: Fault, store: &mut Store<Context>) -> Self {
-        let said = settle(store);
+        let said = services::said_last(settle(store));
         Self { cause: fault.into(), stack: store.data_mut().take_stack(), said }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-use pl_wasm::{Guest, HostError, Store};
+use pl_wasm::{Captured, Guest, HostError, Store};
 
 use crate::Stream;
 use crate::bindings::{log, random, retrieval, sandbox, types};
@@ -47,9 +47,9 @@ pub(crate) struct Context {
 /// Most characters of a plugin's last words in an error.
 const LAST_WORDS: usize = 2000;
 
-/// To be called when a call has ended, in whatever way: notes what it printed. Returns what it said last: its last
-/// warning (of a panic, say) and the end of its stderr.
-pub(crate) fn settle(store: &mut Store<Context>) -> String {
+/// To be called when a call has ended, in whatever way: notes what it took and printed. Returns its last warning (of a
+/// panic, say) and its stderr.
+pub(crate) fn settle(store: &mut Store<Context>) -> (String, Captured) {
     let guest = store.data_mut();
     let (stdout, stderr) = guest.take_output();
     if let Some(journal) = &guest.data.journal {
@@ -61,11 +61,12 @@ pub(crate) fn settle(store: &mut Store<Context>) -> String {
         }
     }
     guest.data.irreproducible |= guest.asked();
-    let mut said = std::mem::take(&mut guest.data.warned);
-    if !stderr.bytes.is_empty() {
-        said.push('\n');
-        said.push_str(&String::from_utf8_lossy(&stderr.bytes));
-    }
+    (std::mem::take(&mut guest.data.warned), stderr)
+}
+
+/// What a plugin said last, for an error: its last warning and the end of its stderr.
+pub(crate) fn said_last((warned, stderr): (String, Captured)) -> String {
+    let said = format!("{warned}\n{}", String::from_utf8_lossy(&stderr.bytes));
     let said = said.trim();
     let skipped = said.chars().count().saturating_sub(LAST_WORDS);
     said.chars().skip(skipped).collect()

@@ -10,12 +10,12 @@ mod test;
 use std::path::Path;
 
 use pl_plugin::PluginSpec;
-use pl_wasm::{Engine, EngineConfig};
+use pl_wasm::Engine;
 use tokio::runtime::Runtime;
 
 use crate::arguments::Plugin as Command;
+use crate::catalog;
 use crate::exit::{Outcome, Stop};
-use crate::places;
 
 pub fn run(command: &Command) -> Outcome {
     match command {
@@ -36,9 +36,7 @@ struct Loader {
 
 impl Loader {
     fn new() -> Result<Self, Stop> {
-        let runtime = Runtime::new().map_err(Stop::failed)?;
-        let config = EngineConfig::plugins().cache_dir(places::cache()?.join("compiled"));
-        Ok(Self { runtime, engine: Engine::new(config).map_err(Stop::failed)? })
+        Ok(Self { runtime: Runtime::new().map_err(Stop::failed)?, engine: catalog::engine()? })
     }
 
     fn load(&self, file: &Path, bytes: &[u8]) -> Result<pl_plugin::Plugin, Stop> {
