@@ -147,7 +147,7 @@ fn described(root: &Path, plugins: &Path) -> Result<()> {
 fn host(root: &Path) -> Result<()> {
     let status = Command::new("cargo")
         .current_dir(root)
-        .args(["build", "--release", "--package", "pl-host"])
+        .args(["build", "--release", "--workspace", "--bin", "pl-host"])
         .stdout(std::io::stderr())
         .status()
         .map_err(|e| format!("cannot start cargo: {e}"))?;

@@ -1,8 +1,14 @@
 //! Holds the generated tree-sitter parser for the tests beside it.
 
+use tree_sitter::Language;
+use tree_sitter_language::LanguageFn;
+
 unsafe extern "C" {
     fn tree_sitter_mas() -> *const ();
 }
 
-/// What makes a tree-sitter language of it.
-pub const PARSER: unsafe extern "C" fn() -> *const () = tree_sitter_mas;
+/// The language as tree-sitter knows it.
+pub fn language() -> Language {
+    // SAFETY: the generated parser is made for the tree-sitter that it is linked with.
+    Language::new(unsafe { LanguageFn::from_raw(tree_sitter_mas) })
+}

@@ -55,7 +55,7 @@ impl Agent {
         let seen = view.to_owned();
         let turn = agents::Turn { agent: turn.agent.clone(), visit: turn.visit };
         let asked = self
-            .call(stream, async |agents, store| {
+            .call("prompt", stream, async |agents, store| {
                 agents.call_prompt(store, &self.item, &self.settings, &seen, &turn).await
             })
             .await
@@ -73,7 +73,7 @@ impl Agent {
         let seen = view.to_owned();
         let completion = completion_of(completion);
         let meant = self
-            .call(stream, async |agents, store| {
+            .call("parse", stream, async |agents, store| {
                 agents.call_parse(store, &self.item, &self.settings, &seen, &completion).await
             })
             .await
@@ -87,6 +87,7 @@ impl Agent {
 
     async fn call<R>(
         &self,
+        function: &'static str,
         stream: Stream,
         work: impl AsyncFnOnce(&agents::Guest, &mut Store<Context>) -> wasmtime::Result<R>,
     ) -> Result<R, Failed> {
@@ -94,6 +95,7 @@ impl Agent {
         let returned = world.pool.call(
             self.inner(),
             &self.item,
+            function,
             stream,
             self.journal.as_ref(),
             async |store| world.ready.instantiate_async(&mut *store).await,

@@ -12,7 +12,7 @@ use crate::bindings::{environment, types};
 use crate::error::Failed;
 use crate::journal::Journal;
 use crate::plugin::{Inner, World, refused};
-use crate::services::{Context, settle};
+use crate::services::{Context, begin, settle};
 use crate::{Cause, Error, Fact, ItemKind, Outcome, Plugin, Services, Snapshot, Stream, Task, check};
 
 type Bindings = environment::Environment;
@@ -100,6 +100,7 @@ impl Environment {
             .call(
                 self.inner(),
                 &self.item,
+                "tasks",
                 stream,
                 self.journal.as_ref(),
                 async |store| world.ready.instantiate_async(&mut *store).await,
@@ -133,7 +134,7 @@ impl Environment {
     /// [`Error::Call`]; a task that the environment can't read is a [`Cause::Refused`] about the task.
     pub async fn start(&self, task: &Task, seed: u64, stream: Stream) -> Result<Episode, Error> {
         let task = types::Task { id: task.id.clone(), data: task.data.clone() };
-        self.open("start", stream, async |bindings, store| {
+        self.open("start", stream, 0, async |bindings, store| {
             let environments = bindings.pl_host_plugin_environments();
             let episode = environments.episode();
             episode.call_start(&mut *store, &self.item, &self.settings, &task, seed).await
@@ -147,7 +148,7 @@ impl Environment {
     /// [`Error::Call`].
     pub async fn restore(&self, snapshot: &Snapshot) -> Result<Episode, Error> {
         let stream = Stream::at(&snapshot.stream);
-        self.open("restore", stream, async |bindings, store| {
+        self.open("restore", stream, snapshot.turns, async |bindings, store| {
             let environments = bindings.pl_host_plugin_environments();
             let episode = environments.episode();
             episode.call_restore(&mut *store, &self.item, &self.settings, &snapshot.bytes).await
@@ -159,6 +160,7 @@ impl Environment {
         &self,
         function: &'static str,
         stream: Stream,
+        turns: u32,
         make: impl AsyncFnOnce(
             &Bindings,
             &mut Store<Context>,
@@ -171,6 +173,8 @@ impl Environment {
             let mut store = self.inner().store(&self.item, sandbox, stream, self.journal.clone());
             let made = pl_wasm::call(&mut store, async |store| {
                 let bindings = world.ready.instantiate_async(&mut *store).await?;
+                store.data_mut().data.turns = turns;
+                begin(store, function, self.inner().limits.fuel);
                 let handle = make(&bindings, store).await?;
                 Ok((bindings, handle))
             })
@@ -229,7 +233,7 @@ impl Episode {
     pub async fn view(&mut self, agent: &str) -> Result<String, Error> {
         self.wake().await?;
         let view = self
-            .call(async |episode, handle, store| episode.call_view(store, handle, agent).await)
+            .call("view", async |episode, handle, store| episode.call_view(store, handle, agent).await)
             .await
             .and_then(|view| view.map_err(refused))
             .and_then(|view| checked_json("the view", view));
@@ -245,9 +249,10 @@ impl Episode {
         let actions: Vec<types::AgentAction> =
             actions.into_iter().map(|(agent, action)| types::AgentAction { agent, action }).collect();
         let outcome = self
-            .call(async |episode, handle, store| episode.call_apply(store, handle, &actions).await)
+            .call("apply", async |episode, handle, store| episode.call_apply(store, handle, &actions).await)
             .await
             .and_then(|outcome| outcome.map_err(refused))
+            .inspect(|_| self.turn_over())
             .and_then(|outcome| self.checked_outcome(outcome).map_err(Failed::invalid));
         self.named("apply", outcome)
     }
@@ -261,12 +266,12 @@ impl Episode {
             return Ok(snapshot.clone());
         }
         let taken = self
-            .call(async |episode, handle, store| episode.call_snapshot(store, handle).await)
+            .call("snapshot", async |episode, handle, store| episode.call_snapshot(store, handle).await)
             .await
             .and_then(|bytes| {
                 let live = self.live.as_ref().ok_or(Cause::Lost)?;
-                let stream = live.store.data().data.stream.mark();
-                Ok(Snapshot { bytes: bytes.into(), stream })
+                let Context { stream, turns, .. } = &live.store.data().data;
+                Ok(Snapshot { bytes: bytes.into(), stream: stream.mark(), turns: *turns })
             });
         self.named("snapshot", taken)
     }
@@ -300,10 +305,12 @@ impl Episode {
     /// Makes one call; a fault loses the instance.
     async fn call<R>(
         &mut self,
+        function: &'static str,
         work: impl AsyncFnOnce(&GuestEpisode<'_>, ResourceAny, &mut Store<Context>) -> wasmtime::Result<R>,
     ) -> Result<R, Failed> {
         let live = self.live.as_mut().ok_or(Cause::Lost)?;
         let (bindings, handle) = (&live.bindings, live.handle);
+        begin(&mut live.store, function, self.environment.inner().limits.fuel);
         let returned = pl_wasm::call(&mut live.store, async |store| {
             work(&bindings.pl_host_plugin_environments().episode(), handle, store).await
         })
@@ -323,6 +330,12 @@ impl Episode {
             self.live = None;
         }
         ended
+    }
+
+    fn turn_over(&mut self) {
+        if let Some(live) = &mut self.live {
+            live.store.data_mut().data.turns += 1;
+        }
     }
 
     fn checked_outcome(&self, outcome: types::Outcome) -> Result<Outcome, String> {

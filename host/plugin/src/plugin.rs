@@ -228,6 +228,8 @@ impl Inner {
             item: Arc::clone(item),
             sandbox,
             stream,
+            function: "",
+            turns: 0,
             irreproducible: false,
             journal,
             warned: String::new(),

@@ -8,7 +8,7 @@ use crate::Stream;
 use crate::error::Failed;
 use crate::journal::Journal;
 use crate::plugin::Inner;
-use crate::services::{Context, settle};
+use crate::services::{Context, begin, settle};
 
 /// Calls that one instance serves before it is replaced, so that a slow leak never becomes an error.
 const CALLS: u32 = 10_000;
@@ -42,6 +42,7 @@ impl<B> Pool<B> {
         &self,
         plugin: &Inner,
         item: &Arc<str>,
+        function: &'static str,
         stream: Stream,
         journal: Option<&Journal>,
         make: impl AsyncFnOnce(&mut Store<Context>) -> wasmtime::Result<B>,
@@ -58,10 +59,10 @@ impl<B> Pool<B> {
             }
         };
         let guest = instance.store.data_mut();
-        guest.rewind(0);
         guest.data.item = Arc::clone(item);
         guest.data.stream = stream;
         guest.data.journal = journal.cloned();
+        begin(&mut instance.store, function, plugin.limits.fuel);
         let bindings = &instance.bindings;
         let returned = pl_wasm::call(&mut instance.store, async |store| work(bindings, store).await).await;
         let returned = returned.map_err(|fault| Failed::fault(fault, &mut instance.store))?;

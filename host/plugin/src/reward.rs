@@ -72,6 +72,7 @@ impl Reward {
         let returned = world.pool.call(
             self.inner(),
             &self.item,
+            "score",
             stream,
             self.journal.as_ref(),
             async |store| world.ready.instantiate_async(&mut *store).await,

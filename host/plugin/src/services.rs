@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-use pl_wasm::{Captured, Guest, HostError, Store};
+use pl_wasm::{Captured, Guest, HostError, Seed, Store};
 
 use crate::Stream;
 use crate::bindings::{log, random, retrieval, sandbox, types};
@@ -36,12 +36,32 @@ pub(crate) struct Context {
     pub item: Arc<str>,
     pub sandbox: Option<Arc<dyn Sandbox>>,
     pub stream: Stream,
+    /// The function that is called.
+    pub function: &'static str,
+    /// Turns of its episode that are over.
+    pub turns: u32,
     /// A wall clock decided a verdict that the plugin has seen.
     pub irreproducible: bool,
     /// Where what it does is noted.
     pub journal: Option<Journal>,
     /// What it logged last as a warning in this call.
     pub warned: String,
+}
+
+/// To be called when a call begins: puts WASI's clock and randomness to where they stand then, in an instance that has
+/// served before and in a fresh one alike. Each turn of an episode is later than the one before by as long as a call
+/// may take; what is drawn follows from the episode's stream, the turn and the function.
+pub(crate) fn begin(store: &mut Store<Context>, function: &'static str, fuel: u64) {
+    let guest = store.data_mut();
+    guest.data.function = function;
+    let elapsed = fuel.saturating_mul(guest.data.turns.into());
+    guest.rewind(elapsed, Seed::Of(wasi_seed));
+}
+
+fn wasi_seed(Context { stream, turns, function, .. }: &Context) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key("pl-host 2026 WASI randomness");
+    hasher.update(&stream.mark().key).update(&turns.to_le_bytes()).update(function.as_bytes());
+    *hasher.finalize().as_bytes()
 }
 
 /// Most characters of a plugin's last words in an error.

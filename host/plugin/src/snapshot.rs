@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Mark;
 
-/// All that an episode is: what its environment keeps, and where its random stream stands. Cheap to clone; may
+/// All that an episode is: what its environment keeps, where its random stream stands, and what time it is there. Cheap to clone; may
 /// be written to disk and taken to another machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -15,13 +15,16 @@ pub struct Snapshot {
     pub bytes: Arc<[u8]>,
     /// The random stream.
     pub stream: Mark,
+    /// Turns that are over: the clock of WASI goes by them.
+    pub turns: u32,
 }
 
 impl Snapshot {
     /// BLAKE3 over everything, in hexadecimal: equal where episodes go on equally.
     pub fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.stream.key).update(&self.stream.words.to_le_bytes()).update(&self.bytes);
+        hasher.update(&self.stream.key).update(&self.stream.words.to_le_bytes());
+        hasher.update(&self.turns.to_le_bytes()).update(&self.bytes);
         hasher.finalize().to_hex().to_string()
     }
 }

@@ -74,7 +74,7 @@ struct Idle;
 struct IdleEpisode;
 
 fn idle_snapshot() -> Snapshot {
-    Snapshot { bytes: Arc::from(&b"idle"[..]), stream: Stream::new([0; 32]).mark() }
+    Snapshot { bytes: Arc::from(&b"idle"[..]), stream: Stream::new([0; 32]).mark(), turns: 0 }
 }
 
 #[async_trait]

@@ -3,7 +3,8 @@
 
 #![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]
 
-#[path = "../tests/engine/mod.rs"]
+#[path = "../tests/it/engine/mod.rs"]
+#[allow(dead_code, clippy::unwrap_used, clippy::panic, reason = "helpers of tests, not all used here")]
 mod engine;
 
 use std::path::Path;

@@ -54,7 +54,7 @@ pub(crate) fn link<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> wasmtime
 /// Time as the guest sees it, since its store was made.
 fn elapsed<T>(store: &StoreContextMut<'_, Guest<T>>) -> wasmtime::Result<Duration> {
     let guest = store.data();
-    let used = guest.used_before + guest.fuel.saturating_sub(store.get_fuel()?);
+    let used = guest.used_before.saturating_add(guest.fuel.saturating_sub(store.get_fuel()?));
     Ok(duration(used))
 }
 

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 use wasmtime::UpdateDeadline;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
@@ -17,6 +15,7 @@ use crate::files::Node;
 use crate::folders::Folders;
 use crate::http::{Door, Host};
 use crate::limits::{self, Limiter, Refused};
+use crate::randomness::{Chance, Seed};
 use crate::{Captured, Fault, Limits, Output, Stack};
 
 /// A store of a guest.
@@ -31,7 +30,7 @@ pub struct Guest<T> {
     returned: u64,
     /// Fuel of one call.
     pub(crate) fuel: u64,
-    /// Fuel of the calls before this one: the guest's clock goes on between calls.
+    /// Where the guest's clock stood when this call began, in fuel: it goes on between calls.
     pub(crate) used_before: u64,
     /// Fuel of the last call.
     used_last: u64,
@@ -51,7 +50,7 @@ pub struct Guest<T> {
     /// The root of its files; none has no file system at all.
     files: Option<Node>,
     /// What WASI's randomness draws from.
-    pub(crate) rng: ChaCha8Rng,
+    pub(crate) chance: Chance<T>,
 }
 
 struct World {
@@ -82,7 +81,7 @@ impl<T: Send + 'static> Guest<T> {
             stack: Stack::default(),
             hosts: Arc::default(),
             files: None,
-            rng: ChaCha8Rng::seed_from_u64(0),
+            chance: Chance::new(Seed::Number(0)),
         };
         let mut store = Store::new(engine, guest);
         store.limiter(|guest| &mut guest.limiter);
@@ -148,10 +147,11 @@ impl<T: Send + 'static> Guest<T> {
         self.files.as_ref()
     }
 
-    /// Puts the guest's clock to its start and its randomness to that of `seed` (0 for a new store).
-    pub fn rewind(&mut self, seed: u64) {
-        self.used_before = 0;
-        self.rng = ChaCha8Rng::seed_from_u64(seed);
+    /// Puts the guest's clock to where it stands after `fuel`, and its randomness to the start of a seed's. A new store
+    /// has 0 and [`Seed::Number`] 0.
+    pub fn rewind(&mut self, fuel: u64, seed: Seed<T>) {
+        self.used_before = fuel;
+        self.chance = Chance::new(seed);
     }
 
     /// Lets the guest read these folders, and nothing else. To be called before the guest runs.
@@ -258,7 +258,7 @@ pub async fn call<T: Send + 'static, R>(
     let left = store.get_fuel().unwrap_or(0);
     let guest = store.data_mut();
     guest.used_last = guest.fuel.saturating_sub(left);
-    guest.used_before += guest.used_last;
+    guest.used_before = guest.used_before.saturating_add(guest.used_last);
     outcome.map_err(|error| {
         guest.stack = Stack::of(&error);
         classify(

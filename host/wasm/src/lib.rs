@@ -41,6 +41,7 @@ pub use guest::{Guest, Store, call};
 pub use http::Host;
 pub use limits::{FUEL_PER_SECOND, Limits};
 pub use output::{Captured, Output};
+pub use randomness::Seed;
 pub use stack::{Frame, Stack};
 /// What a host function returns as an error to end its guest with an exit code: [`Fault::Exit`].
 pub use wasmtime_wasi::I32Exit as Exit;

@@ -1,9 +1,11 @@
 //! Randomness from a seed.
 //!
-//! All of WASI's random interfaces draw from one generator of the store, which can be put back to its start
-//! between calls, so that what a shared instance draws does not depend on who called it before.
+//! WASI's random interfaces draw from one generator of the store, which can be put back to its start between calls, so
+//! that what a shared instance draws does not depend on who called it before. What guests take for their hash tables
+//! (`insecure-seed`) is the same for all: an instance may keep it for longer than one call.
 
-use rand::Rng;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 
@@ -12,6 +14,37 @@ use crate::guest::Guest;
 
 /// Most bytes that a guest may ask for at once: more than any use, less than what would hurt.
 const MOST: u64 = 1 << 20;
+
+/// What hash tables begin with; any number serves.
+const FOR_TABLES: (u64, u64) = (0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03);
+
+/// What a guest's randomness begins with.
+#[derive(Debug)]
+pub enum Seed<T> {
+    /// A number.
+    Number(u64),
+    /// What a function makes of the store's data, when the guest first draws in a call. Most never do.
+    Of(fn(&T) -> [u8; 32]),
+}
+
+/// What a store draws from.
+pub(crate) struct Chance<T> {
+    seed: Seed<T>,
+    running: Option<ChaCha8Rng>,
+}
+
+impl<T> Chance<T> {
+    pub(crate) fn new(seed: Seed<T>) -> Self {
+        Self { seed, running: None }
+    }
+
+    fn of(&mut self, data: &T) -> &mut ChaCha8Rng {
+        self.running.get_or_insert_with(|| match self.seed {
+            Seed::Number(number) => ChaCha8Rng::seed_from_u64(number),
+            Seed::Of(seed) => ChaCha8Rng::from_seed(seed(data)),
+        })
+    }
+}
 
 /// Replaces the random interfaces of a linker that has WASI's.
 pub(crate) fn link<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> wasmtime::Result<()> {
@@ -28,19 +61,16 @@ pub(crate) fn link<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> wasmtime
             let mut drawn = vec![0_u8; length as usize];
             let guest = store.data_mut();
             guest.charge(length);
-            guest.rng.fill_bytes(&mut drawn);
+            guest.chance.of(&guest.data).fill_bytes(&mut drawn);
             Ok((drawn,))
         })?;
         instance.func_wrap(number, |mut store: StoreContextMut<'_, Guest<T>>, (): ()| {
-            Ok((store.data_mut().rng.next_u64(),))
+            let guest = store.data_mut();
+            Ok((guest.chance.of(&guest.data).next_u64(),))
         })?;
     }
-    linker.instance("wasi:random/insecure-seed@0.2.12")?.func_wrap(
-        "insecure-seed",
-        |mut store: StoreContextMut<'_, Guest<T>>, (): ()| {
-            let rng = &mut store.data_mut().rng;
-            Ok(((rng.next_u64(), rng.next_u64()),))
-        },
-    )?;
+    linker
+        .instance("wasi:random/insecure-seed@0.2.12")?
+        .func_wrap("insecure-seed", |_: StoreContextMut<'_, Guest<T>>, (): ()| Ok((FOR_TABLES,)))?;
     Ok(())
 }

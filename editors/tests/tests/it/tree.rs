@@ -1,16 +1,11 @@
 //! The tree-sitter grammar: trees, and the classes that its query gives.
 
-use tree_sitter::{Language, Parser, Tree};
+use mas_editors_tests::language;
+use tree_sitter::{Parser, Tree};
 use tree_sitter_highlight::{Highlight, HighlightConfiguration, HighlightEvent, Highlighter};
-use tree_sitter_language::LanguageFn;
 
 use crate::classes::{CLASSES, Classified};
 use crate::files;
-
-pub fn language() -> Language {
-    // SAFETY: the function is the one that tree-sitter generated for this.
-    Language::new(unsafe { LanguageFn::from_raw(mas_editors_tests::PARSER) })
-}
 
 pub fn parse(text: &str) -> Tree {
     let mut parser = Parser::new();

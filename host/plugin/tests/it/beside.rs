@@ -1,0 +1,104 @@
+//! Honest episodes beside hostile ones, in one process and one pool: they end as they do alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use pl_plugin::{Agent, Completion, Environment, Finish, Plugin, PluginSpec, Reward, Stream, Task, Turn};
+use pl_wasm::{Engine, EngineConfig};
+use serde_json::Map;
+
+use crate::common::hostile::{Deed, PLACES, component_of, play};
+use crate::common::{built, services};
+
+/// A board, whoever writes on it, and what that earns.
+#[derive(Clone)]
+struct Honest {
+    board: Environment,
+    writer: Agent,
+    vowels: Reward,
+}
+
+impl Honest {
+    async fn load(engine: &Engine) -> Self {
+        let plugin = Plugin::load(engine, PluginSpec::new("letters"), &built("letters.wasm")).await.unwrap();
+        Self {
+            board: Environment::new(&plugin, "board", Map::new(), services()).unwrap(),
+            writer: Agent::new(&plugin, "writer", Map::new()).unwrap(),
+            vowels: Reward::new(&plugin, "vowels", Map::new()).unwrap(),
+        }
+    }
+
+    /// The hash of everything that episode `n` shows.
+    async fn episode(&self, n: u64) -> blake3::Hash {
+        let task = Task { id: n.to_string(), data: format!(r#"{{"topic": "topic {n}"}}"#) };
+        let mut seen = blake3::Hasher::new();
+        let stream = Stream::of(&[&n.to_le_bytes()]);
+        let mut episode = self.board.start(&task, n, stream).await.unwrap();
+        for visit in 0..3 {
+            let view = episode.view("poet").await.unwrap();
+            let turn = Turn { agent: "poet".to_owned(), visit };
+            let asked = self.writer.prompt(&view, &turn).await.unwrap();
+            let said = Completion::new(format!("line {visit} of {n}, aeiou"), Finish::Stop);
+            let actions = vec![("poet".to_owned(), self.writer.parse(&view, &said).await.unwrap())];
+            let outcome = episode.apply(actions.clone()).await.unwrap();
+            let scores = self.vowels.score(&task, &actions, &outcome).await.unwrap();
+            let state = episode.snapshot().await.unwrap().hash();
+            seen.update(format!("{view} {asked:?} {actions:?} {outcome:?} {scores:?} {state}").as_bytes());
+        }
+        assert!(episode.reproducible());
+        seen.finalize()
+    }
+
+    async fn episodes(&self, count: u64) -> Vec<blake3::Hash> {
+        let running: Vec<_> = (0..count)
+            .map(|n| {
+                let honest = self.clone();
+                tokio::spawn(async move { honest.episode(n).await })
+            })
+            .collect();
+        let mut seen = Vec::with_capacity(running.len());
+        for episode in running {
+            seen.push(episode.await.unwrap());
+        }
+        seen
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_thousand_honest_episodes_end_as_they_do_alone() {
+    const EPISODES: u64 = 1000;
+    // Fewer seats than episodes and hostile guests want.
+    let config = EngineConfig { instances: 40, calls: 40, ..EngineConfig::plugins() };
+    let engine = Engine::new(config.cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let honest = Honest::load(&engine).await;
+    let alone = honest.episodes(EPISODES).await;
+    assert_eq!(honest.episodes(EPISODES).await, alone);
+
+    let (over, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let hostile: Vec<_> = (0..8)
+        .map(|worker| {
+            let (engine, over, ended) = (engine.clone(), Arc::clone(&over), Arc::clone(&ended));
+            tokio::spawn(async move {
+                let cases = PLACES.iter().flat_map(|place| Deed::ON_ENTRY.map(|deed| (*place, deed)));
+                for (place, deed) in cases.skip(worker).step_by(8).cycle() {
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let spec = PluginSpec { memory: 4 << 20, fuel: 50_000_000, ..PluginSpec::new("hostile") };
+                    // A start function whose host calls are not linked yet traps as well.
+                    assert!(play(&engine, &component_of(place, deed), spec).await.is_err());
+                    ended.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    // Until every deed has been done in every place beside them.
+    while ended.load(Ordering::Relaxed) < PLACES.len() * Deed::ON_ENTRY.len() {
+        assert_eq!(honest.episodes(EPISODES).await, alone);
+    }
+    over.store(true, Ordering::Relaxed);
+    for worker in hostile {
+        worker.await.unwrap();
+    }
+    assert_eq!(honest.episodes(EPISODES).await, alone);
+}

@@ -1,0 +1,168 @@
+//! WASI with nothing behind it, and the single doors that a grant opens; what a guest prints; where it stood when it
+//! trapped.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+
+use pl_plugin::journal::{Channel, Event, Journal, Level};
+use pl_plugin::{Agent, Cause, Error, Part, PluginSpec, Turn};
+use pl_wasm::{Fault, Folders, Host};
+use serde_json::{Map, json};
+
+use crate::common::{built, load};
+
+async fn visitor(spec: PluginSpec) -> Agent {
+    let plugin = load(&built("visitor.wasm"), spec).await;
+    Agent::new(&plugin, "visitor", Map::new()).unwrap()
+}
+
+fn closed() -> PluginSpec {
+    PluginSpec { fuel: 50_000_000, ..PluginSpec::new("doors") }
+}
+
+/// What the guest says of an errand.
+async fn send(agent: &Agent, errand: serde_json::Value) -> Result<String, Error> {
+    let turn = Turn { agent: "visitor".to_owned(), visit: 0 };
+    let asked = agent.prompt(&errand.to_string(), &turn).await?.unwrap();
+    match &asked.messages[0].parts[0] {
+        Part::Text(text) => Ok(text.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn without_a_grant_every_door_is_closed() {
+    let agent = visitor(closed()).await;
+    let said = async |errand| send(&agent, errand).await.unwrap();
+    assert_eq!(said(json!({"read": "etc/passwd"})).await, "refused: no folder");
+    assert_eq!(said(json!({"write": "x"})).await, "refused: no folder");
+    assert_eq!(
+        said(json!({"ask": ["localhost:1", "/", false]})).await,
+        "refused: ErrorCode::HttpRequestDenied"
+    );
+    let world = said(json!("world")).await;
+    assert!(world.starts_with("environment [], arguments [], "), "{world}");
+    assert!(world.contains("look-up permanent-resolver-failure, tcp access-denied"), "{world}");
+}
+
+#[tokio::test]
+async fn clocks_and_randomness_are_the_same_in_every_run() {
+    let (one, other) = (visitor(closed()).await, visitor(closed()).await);
+    let first = send(&one, json!("time")).await.unwrap();
+    assert_eq!(send(&other, json!("time")).await.unwrap(), first);
+    // And whoever was asked before.
+    send(&one, json!({"print": ["a", "b"]})).await.unwrap();
+    assert_eq!(send(&one, json!("time")).await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn a_granted_folder_can_be_read_and_nothing_else() {
+    let disk = Path::new(env!("CARGO_TARGET_TMPDIR")).join("granted");
+    std::fs::create_dir_all(disk.join("deep")).unwrap();
+    std::fs::write(disk.join("deep/table.txt"), "7 8 9").unwrap();
+    let folders = Folders::read([("tables", disk.as_path())]).unwrap();
+    let agent = visitor(PluginSpec { folders: Some(folders), ..closed() }).await;
+    let said = async |errand| send(&agent, errand).await.unwrap();
+    assert_eq!(said(json!({"read": "tables/deep/table.txt"})).await, "7 8 9");
+    assert_eq!(said(json!({"read": "tables/other.txt"})).await, "refused: no-entry");
+    assert_eq!(said(json!({"read": "../etc/passwd"})).await, "refused: not-permitted");
+    assert_eq!(said(json!({"read": "/etc/passwd"})).await, "refused: no-entry");
+    for path in ["new", "tables/new", "tables/deep/table.txt/new"] {
+        assert!(said(json!({"write": path})).await.starts_with("refused: "), "{path}");
+    }
+    assert!(!disk.join("new").exists());
+}
+
+/// Answers every request with its first line.
+fn server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut first = String::new();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            reader.read_line(&mut first).unwrap();
+            let mut line = String::new();
+            while reader.read_line(&mut line).unwrap() > 2 {
+                line.clear();
+            }
+            let body = first.trim();
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_granted_host_can_be_asked_and_no_other() {
+    let (port, other) = (server(), server());
+    let hosts: Arc<[Host]> = [Host::parse(&format!("127.0.0.1:{port}")).unwrap()].into();
+    let spec = |hosts| PluginSpec { hosts, fuel: 200_000_000, ..closed() };
+    let agent = visitor(spec(hosts)).await;
+    let ask = async |port: u16| {
+        send(&agent, json!({"ask": [format!("127.0.0.1:{port}"), "/v1?x=1", false]})).await.unwrap()
+    };
+    assert_eq!(ask(port).await, "200 GET /v1?x=1 HTTP/1.1");
+    assert_eq!(ask(other).await, "refused: ErrorCode::HttpRequestDenied");
+    // The control: the other server does answer.
+    let hosts: Arc<[Host]> = [Host::parse(&format!("127.0.0.1:{other}")).unwrap()].into();
+    let agent = visitor(spec(hosts)).await;
+    let said = send(&agent, json!({"ask": [format!("127.0.0.1:{other}"), "/", false]})).await.unwrap();
+    assert_eq!(said, "200 GET / HTTP/1.1");
+}
+
+#[tokio::test]
+async fn what_a_guest_prints_is_noted() {
+    let journal = Journal::default();
+    let agent = visitor(closed()).await.with_journal(&journal);
+    send(&agent, json!({"print": ["to out", "to err"]})).await.unwrap();
+    let printed = |stream, text: &str| Event::Output { stream, text: text.to_owned() };
+    assert_eq!(journal.take(), [printed(Channel::Stdout, "to out"), printed(Channel::Stderr, "to err")]);
+    // Much is printed in vain, and costs nothing but its place.
+    for _ in 0..20 {
+        send(&agent, json!({"print": ["x".repeat(4000), ""]})).await.unwrap();
+    }
+    let kept: usize = journal
+        .take()
+        .iter()
+        .map(|event| match event {
+            Event::Output { text, .. } => text.len(),
+            _ => 0,
+        })
+        .sum();
+    assert_eq!(kept, 64 << 10);
+}
+
+#[tokio::test]
+async fn a_panic_is_told_with_its_words_and_its_place() {
+    let journal = Journal::default();
+    let agent = visitor(closed()).await.with_journal(&journal);
+    let Error::Call(error) = send(&agent, json!({"panic": "no way out"})).await.unwrap_err() else {
+        panic!()
+    };
+    assert!(matches!(error.cause, Cause::Fault(Fault::Trap(_))), "{error}");
+    assert!(error.said.contains("no way out"), "{error}");
+    let top = error.stack.frames.first().unwrap();
+    assert!(top.function.contains("fall"), "{error}");
+    let (file, line) = top.place.clone().unwrap();
+    assert!(file.ends_with("visitor/src/lib.rs"), "{file}");
+    let source = std::fs::read_to_string("../../tests/guests/visitor/src/lib.rs").unwrap();
+    assert!(source.lines().nth(line as usize - 1).unwrap().contains("panic!"), "{file}:{line}");
+    assert!(error.to_string().contains("\n  at "), "{error}");
+    let logged = journal.take();
+    assert!(
+        matches!(&logged[..], [Event::Log { level: Level::Warn, message }] if message.contains("no way out")),
+        "{logged:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_loop_is_told_with_its_place() {
+    let agent = visitor(closed()).await;
+    let Error::Call(error) = send(&agent, json!("loop")).await.unwrap_err() else { panic!() };
+    assert_eq!(error.cause, Cause::Fault(Fault::OutOfFuel { fuel: 50_000_000 }));
+    assert!(error.stack.frames.iter().any(|frame| frame.function.contains("run_in_circles")), "{error}");
+}

@@ -1,0 +1,204 @@
+//! A plugin that loops, grows, traps or lies costs one call, and is named.
+
+use pl_plugin::{
+    Agent, Cause, Completion, Environment, Error, Finish, ItemKind, Outcome, Plugin, PluginSpec, RefusalKind,
+    Reward, Stream, Task,
+};
+use pl_wasm::Fault;
+use serde_json::Map;
+
+use crate::common::{component, engine, load, services};
+
+const LIAR: &str = include_str!("../guests/liar.wat");
+
+async fn liar() -> Plugin {
+    let spec = PluginSpec { memory: 8 << 20, fuel: 50_000_000, ..PluginSpec::new("maths") };
+    load(&component(LIAR, "domain"), spec).await
+}
+
+async fn parse(plugin: &Plugin, view: &str) -> Result<String, Error> {
+    let agent = Agent::new(plugin, "agent", Map::new()).unwrap();
+    agent.parse(view, &Completion::new("", Finish::Stop)).await
+}
+
+fn cause(error: Error) -> Cause {
+    error.cause().cloned().unwrap_or_else(|| panic!("{error}"))
+}
+
+#[tokio::test]
+async fn a_bad_call_is_an_error_of_its_own_and_the_next_call_works() {
+    let plugin = liar().await;
+    let bad = |view: &'static str| {
+        let plugin = plugin.clone();
+        async move {
+            let found = cause(parse(&plugin, view).await.unwrap_err());
+            assert_eq!(parse(&plugin, "[7]").await.unwrap(), "[7]", "after {view}");
+            found
+        }
+    };
+    assert_eq!(bad("0").await, Cause::Fault(Fault::OutOfFuel { fuel: 50_000_000 }));
+    assert!(matches!(bad("1").await, Cause::Fault(Fault::Trap(words)) if words.contains("unreachable")));
+    assert_eq!(bad("2").await, Cause::Fault(Fault::Memory { limit: 8 << 20 }));
+    assert!(
+        matches!(bad("3").await, Cause::Fault(Fault::Host(words)) if words.contains("only an environment"))
+    );
+    assert_eq!(
+        bad("4").await,
+        Cause::Refused { kind: RefusalKind::Settings, message: "no, thank you".to_owned() }
+    );
+    assert!(matches!(bad("6").await, Cause::Invalid(words) if words.starts_with("the action is not JSON")));
+}
+
+#[tokio::test]
+async fn too_much_returned_is_refused_before_it_is_copied() {
+    let spec = PluginSpec { memory: 64 << 20, ..PluginSpec::new("maths") };
+    let plugin = load(&component(LIAR, "domain"), spec).await;
+    let found = cause(parse(&plugin, "5").await.unwrap_err());
+    assert_eq!(found, Cause::Fault(Fault::Returned { limit: 16 << 20 }));
+}
+
+#[tokio::test]
+async fn an_error_names_plugin_version_item_and_function() {
+    let plugin = liar().await;
+    let message = parse(&plugin, "1").await.unwrap_err().to_string();
+    let expected = format!("maths.agent ({}), parse: it trapped: ", &plugin.hash()[..12]);
+    assert!(message.starts_with(&expected), "{message}");
+    let unknown = Agent::new(&plugin, "reasoner", Map::new()).err().unwrap().to_string();
+    assert!(unknown.contains("has no agent named reasoner; it has agent"), "{unknown}");
+}
+
+fn task(data: &str) -> Task {
+    Task { id: "t".to_owned(), data: data.to_owned() }
+}
+
+fn environment(plugin: &Plugin) -> Environment {
+    Environment::new(plugin, "problems", Map::new(), services()).unwrap()
+}
+
+#[tokio::test]
+async fn an_outcome_has_exactly_the_declared_facts() {
+    let plugin = liar().await;
+    let mut episode = environment(&plugin).start(&task("{}"), 0, Stream::new([0; 32])).await.unwrap();
+    let mut step = async |facts: &str, evidence: &str| {
+        let actions = vec![("a".to_owned(), facts.to_owned()), ("b".to_owned(), evidence.to_owned())];
+        episode.apply(actions).await.map_err(|error| match cause(error) {
+            Cause::Invalid(words) => words,
+            other => panic!("{other}"),
+        })
+    };
+    let good = step(r#"{"steps": 3.5}"#, r#"{"gold": 4}"#).await.unwrap();
+    assert_eq!((good.done, good.truncated, good.evidence.as_str()), (false, false, r#"{"gold": 4}"#));
+    assert_eq!(good.facts["steps"], 3.5);
+    for (facts, evidence, words) in [
+        ("[]", "{}", "the list of facts is not a JSON object"),
+        ("{", "{}", "the list of facts is not a JSON object"),
+        ("{}", "{}", "the declared fact steps is missing"),
+        (r#"{"steps": "3"}"#, "{}", "the fact steps is declared as number and is \"3\""),
+        (r#"{"steps": 1, "gold": 4}"#, "{}", "the fact gold is not declared"),
+        (r#"{"steps": 1}"#, "", "the evidence is not JSON"),
+    ] {
+        let found = step(facts, evidence).await.unwrap_err();
+        assert!(found.starts_with(words), "{found}");
+    }
+}
+
+#[tokio::test]
+async fn a_trap_loses_one_episode_and_no_other() {
+    let plugin = liar().await;
+    let environment = environment(&plugin);
+    let mut lost = environment.start(&task("{}"), 0, Stream::new([1; 32])).await.unwrap();
+    let mut other = environment.start(&task("{}"), 0, Stream::new([1; 32])).await.unwrap();
+    let saved = lost.snapshot().await.unwrap();
+    let trap = vec![("a".to_owned(), "1".to_owned())];
+    assert!(matches!(cause(lost.apply(trap).await.unwrap_err()), Cause::Fault(Fault::Trap(_))));
+    assert_eq!(cause(lost.view("a").await.unwrap_err()), Cause::Lost);
+    let seen = other.view("a").await.unwrap();
+    // Restored, it sees what it would have seen.
+    assert_eq!(environment.restore(&saved).await.unwrap().view("a").await.unwrap(), seen);
+}
+
+#[tokio::test]
+async fn a_refused_task_is_told_from_a_broken_plugin() {
+    let error = environment(&liar().await).start(&task("1"), 0, Stream::new([0; 32])).await.err().unwrap();
+    assert_eq!(error.refusal(), Some((RefusalKind::Task, "no, thank you")));
+}
+
+#[tokio::test]
+async fn the_random_stream_travels_with_the_snapshot() {
+    let environment = environment(&liar().await);
+    let mut episode = environment.start(&task("{}"), 0, Stream::of(&[b"a"])).await.unwrap();
+    let first = episode.view("a").await.unwrap();
+    let saved = episode.snapshot().await.unwrap();
+    let rest = [episode.view("a").await.unwrap(), episode.view("a").await.unwrap()];
+    assert_ne!(rest[0], first);
+    let text = serde_json::to_string(&saved).unwrap();
+    let read: pl_plugin::Snapshot = serde_json::from_str(&text).unwrap();
+    assert_eq!((&read, read.hash()), (&saved, saved.hash()));
+    let mut copy = environment.restore(&read).await.unwrap();
+    assert_eq!([copy.view("a").await.unwrap(), copy.view("a").await.unwrap()], rest);
+    assert_ne!(copy.snapshot().await.unwrap().hash(), saved.hash());
+    let mut other = environment.start(&task("{}"), 0, Stream::of(&[b"b"])).await.unwrap();
+    assert_ne!(other.view("a").await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn a_reward_that_is_no_number_or_leaves_an_agent_out_is_refused() {
+    let plugin = liar().await;
+    let reward = Reward::new(&plugin, "score", Map::new()).unwrap();
+    let outcome = |done| Outcome { done, truncated: false, facts: Map::new(), evidence: "{}".to_owned() };
+    let actions = [("solver".to_owned(), "{}".to_owned())];
+    let missing = cause(reward.score(&task("{}"), &actions, &outcome(false)).await.unwrap_err());
+    assert_eq!(missing, Cause::Invalid("solver acted and has no score".to_owned()));
+    let nan = cause(reward.score(&task("{}"), &actions, &outcome(true)).await.unwrap_err());
+    assert_eq!(nan, Cause::Invalid("the team's reward is NaN".to_owned()));
+    let nobody = reward.score(&task("{}"), &[], &outcome(false)).await.unwrap();
+    assert_eq!((nobody.team, nobody.local.len(), nobody.success), (0.0, 0, false));
+}
+
+#[tokio::test]
+async fn tasks_come_in_the_number_asked_for() {
+    let found = cause(environment(&liar().await).tasks("train", 0, 3, 1).await.unwrap_err());
+    assert_eq!(found, Cause::Invalid("3 tasks were asked for and 0 came".to_owned()));
+}
+
+#[tokio::test]
+async fn a_described_item_needs_its_interface() {
+    // The liar describes an environment; as a component of agents alone, it has none.
+    let alone: String = LIAR
+        .lines()
+        .filter(|line| !line.contains("[export]"))
+        .map(|line| line.replace("(call $new (i32.const 1))", "(i32.const 1)") + "\n")
+        .collect();
+    let alone = alone
+        .replace("(export \"pl-host:plugin/environments", "(export \"gone")
+        .replace("(export \"pl-host:plugin/rewards", "(export \"went");
+    let error =
+        Plugin::load(&engine(), PluginSpec::new("half"), &component(&alone, "agent")).await.err().unwrap();
+    assert!(matches!(error, Error::Contract { .. }), "{error}");
+    assert!(error.to_string().contains("it describes the environment problems"), "{error}");
+}
+
+#[tokio::test]
+async fn the_description_is_remembered_beside_the_code() {
+    let plugin = liar().await;
+    let kinds: Vec<_> = plugin.items().iter().map(|item| (item.kind, item.name.as_str())).collect();
+    let expected =
+        [(ItemKind::Agent, "agent"), (ItemKind::Environment, "problems"), (ItemKind::Reward, "score")];
+    assert_eq!(kinds, expected);
+    // The second load takes the items from the cache.
+    assert_eq!(liar().await.items(), plugin.items());
+}
+
+#[tokio::test]
+async fn many_calls_at_once_wait_for_their_turn() {
+    let plugin = liar().await;
+    let calls: Vec<_> = (0..200)
+        .map(|n| {
+            let plugin = plugin.clone();
+            tokio::spawn(async move { parse(&plugin, &format!("[{n}]")).await.unwrap() })
+        })
+        .collect();
+    for (n, call) in calls.into_iter().enumerate() {
+        assert_eq!(call.await.unwrap(), format!("[{n}]"));
+    }
+}

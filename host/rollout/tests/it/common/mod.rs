@@ -1,0 +1,397 @@
+//! A scripted cast: an environment, agents, a reward and a model that keep all their state in memory, answer
+//! what a test's script says, and note what they were asked.
+//!
+//! The environment remembers every action and shows all of them in its views; the model's tokens, log-probs
+//! and digit follow from the seed of the completion alone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use mas_dsl::workflow::{Condition, Edge, Node, Rollout, Target, Turns};
+use pl_inference::{Completion, Error as GenerateError, Finish, Generate, Request, Sampling};
+use pl_plugin::journal::{Journal, Level};
+use pl_plugin::{
+    AgentScore, Message, Outcome, Part, PromptRequest, Role, Scores, Snapshot, Stream, Task, Tool, Turn,
+};
+use pl_record::{Group, Transition};
+use pl_rollout::{
+    Agent, Batch, Cast, Encode, Environment, Episode, Error, Fault, Phase, Plan, Player, Reward, play_batch,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::task::yield_now;
+
+pub type Action = (String, String);
+
+/// All that the environment is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    pub task: String,
+    /// One number per step, drawn from the episode's random stream.
+    pub drawn: Vec<u64>,
+    /// Joint actions in order.
+    pub did: Vec<Vec<Action>>,
+}
+
+impl State {
+    /// The number that an agent has just said.
+    pub fn last(&self, agent: usize) -> Option<u64> {
+        let joint = self.did.last()?;
+        joint.iter().find(|(name, _)| *name == name_of(agent)).map(|(_, action)| digit(action))
+    }
+}
+
+/// What only the reward sees: the state after the step, and the copy that it was played on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    pub copy: u32,
+    pub state: State,
+}
+
+/// What the copies of the environment and the reward went through, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    Applied { copy: u32, before: State, actions: Vec<Action> },
+    Scored { actions: Vec<Action>, evidence: Evidence },
+}
+
+type Rule<In, Out> = Arc<dyn Fn(&In) -> Out + Send + Sync>;
+
+/// What a test decides.
+#[derive(Clone)]
+pub struct Script {
+    pub start: Rule<Task, Result<(), Fault>>,
+    /// After the actions are in the state: whether the episode is (done, truncated).
+    pub apply: Rule<State, Result<(bool, bool), Fault>>,
+    /// Whether an agent sits a turn out.
+    pub skip: Rule<Turn, bool>,
+    /// By the text of the completion.
+    pub parse: Rule<String, Result<(), Fault>>,
+    /// What every agent offers to the model.
+    pub tools: Vec<Tool>,
+    /// Whether the evidence names the copy that was played on: true, it differs from one playing to the next.
+    pub tells_copy: bool,
+    /// Team part, by the state after the step. Each agent's own part is a tenth of its number.
+    pub team: Rule<State, f64>,
+}
+
+impl Default for Script {
+    /// Nothing fails or ends, nobody skips, and the team earns the sum of the last joint action.
+    fn default() -> Script {
+        Script {
+            start: Arc::new(|_| Ok(())),
+            apply: Arc::new(|_| Ok((false, false))),
+            skip: Arc::new(|_| false),
+            parse: Arc::new(|_| Ok(())),
+            tools: Vec::new(),
+            tells_copy: true,
+            team: Arc::new(|state| {
+                let last = state.did.last().map_or(&[][..], Vec::as_slice);
+                last.iter().map(|(_, action)| digit(action) as f64).sum()
+            }),
+        }
+    }
+}
+
+/// A script's world, with what happened in it.
+pub struct World {
+    script: Script,
+    copies: AtomicU32,
+    pub events: Mutex<Vec<Event>>,
+    /// Every completion given out, by its seed.
+    pub given: Mutex<HashMap<[u8; 32], Completion>>,
+    /// The requests that brought them.
+    pub requests: Mutex<Vec<Request>>,
+    /// Decides how long each completion takes.
+    jitter: u8,
+}
+
+struct Running {
+    world: Arc<World>,
+    number: u32,
+    state: State,
+    stream: Stream,
+    journal: Journal,
+}
+
+pub fn name_of(agent: usize) -> String {
+    format!("agent{agent}")
+}
+
+/// The number that an action stands for.
+pub fn digit(action: &str) -> u64 {
+    serde_json::from_str::<serde_json::Value>(action).unwrap()["says"].as_u64().unwrap()
+}
+
+/// The state that a prompt shows.
+pub fn shown(prompt: &[u32]) -> State {
+    let bytes: Vec<u8> = prompt.iter().map(|&token| token as u8).collect();
+    let text = String::from_utf8(bytes).unwrap();
+    serde_json::from_str(text.split_once('\n').unwrap().1).unwrap()
+}
+
+impl World {
+    pub fn new(script: Script) -> Arc<World> {
+        World::with_jitter(script, 0)
+    }
+
+    pub fn with_jitter(script: Script, jitter: u8) -> Arc<World> {
+        Arc::new(World {
+            script,
+            copies: AtomicU32::new(0),
+            events: Mutex::default(),
+            given: Mutex::default(),
+            requests: Mutex::default(),
+            jitter,
+        })
+    }
+
+    pub fn cast(self: &Arc<World>, agents: usize, turns: Turns) -> Arc<Cast> {
+        let player = |at| Player {
+            name: name_of(at),
+            agent: Arc::clone(self) as Arc<dyn Agent>,
+            encoder: Arc::new(Bytes),
+            policy: at,
+            sampling: Sampling::at(0.5 + at as f64),
+            max_tokens: 8,
+            stop: Vec::new(),
+        };
+        Arc::new(Cast {
+            environment: Arc::new(Shared(Arc::clone(self))),
+            players: (0..agents).map(player).collect(),
+            reward: Arc::clone(self) as Arc<dyn Reward>,
+            team_weight: 1.0,
+            local_weight: 0.5,
+            turns,
+            generator: Arc::clone(self) as Arc<dyn Generate>,
+            listener: None,
+        })
+    }
+
+    fn copy(self: &Arc<World>, state: State, stream: Stream, journal: &Journal) -> Box<dyn Episode> {
+        let number = self.copies.fetch_add(1, Ordering::Relaxed);
+        Box::new(Running { world: Arc::clone(self), number, state, stream, journal: journal.clone() })
+    }
+}
+
+/// The environment's role: copies keep their world alive.
+struct Shared(Arc<World>);
+
+#[async_trait]
+impl Environment for Shared {
+    async fn start(
+        &self,
+        task: &Task,
+        _seed: u64,
+        stream: [u8; 32],
+        journal: &Journal,
+    ) -> Result<Box<dyn Episode>, Fault> {
+        (self.0.script.start)(task)?;
+        let state = State { task: task.id.clone(), drawn: Vec::new(), did: Vec::new() };
+        Ok(self.0.copy(state, Stream::new(stream), journal))
+    }
+
+    async fn restore(&self, snapshot: &Snapshot, journal: &Journal) -> Result<Box<dyn Episode>, Fault> {
+        let state = serde_json::from_slice(&snapshot.bytes).unwrap();
+        Ok(self.0.copy(state, Stream::at(&snapshot.stream), journal))
+    }
+}
+
+#[async_trait]
+impl Episode for Running {
+    async fn view(&mut self, _agent: &str) -> Result<String, Fault> {
+        Ok(serde_json::to_string(&self.state).unwrap())
+    }
+
+    async fn apply(&mut self, actions: &[Action]) -> Result<Outcome, Fault> {
+        let before = self.state.clone();
+        self.state.did.push(actions.to_vec());
+        self.state.drawn.push(self.stream.draw());
+        let applied = Event::Applied { copy: self.number, before, actions: actions.to_vec() };
+        self.world.events.lock().unwrap().push(applied);
+        let (done, truncated) = (self.world.script.apply)(&self.state)?;
+        let odd = actions.iter().map(|(_, action)| digit(action)).sum::<u64>() % 2 == 1;
+        let copy = if self.world.script.tells_copy { self.number } else { 0 };
+        let evidence = Evidence { copy, state: self.state.clone() };
+        Ok(Outcome {
+            done,
+            truncated,
+            facts: json!({ "odd": odd }).as_object().cloned().unwrap(),
+            evidence: serde_json::to_string(&evidence).unwrap(),
+        })
+    }
+
+    async fn snapshot(&mut self) -> Result<Snapshot, Fault> {
+        Ok(Snapshot {
+            bytes: serde_json::to_vec(&self.state).unwrap().into(),
+            stream: self.stream.mark(),
+            turns: 0,
+        })
+    }
+}
+
+#[async_trait]
+impl Agent for World {
+    async fn prompt(
+        &self,
+        view: &str,
+        turn: &Turn,
+        journal: &Journal,
+    ) -> Result<Option<PromptRequest>, Fault> {
+        journal.log(Level::Info, &format!("asked on visit {}", turn.visit));
+        if (self.script.skip)(turn) {
+            return Ok(None);
+        }
+        let parts = vec![Part::Text(format!("{} {}\n{view}", turn.agent, turn.visit))];
+        Ok(Some(PromptRequest {
+            messages: vec![Message { role: Role::User, parts }],
+            tools: self.script.tools.clone(),
+            stop: vec!["\n".to_owned()],
+        }))
+    }
+
+    async fn parse(
+        &self,
+        _view: &str,
+        completion: &pl_plugin::Completion,
+        _: &Journal,
+    ) -> Result<String, Fault> {
+        (self.script.parse)(&completion.text)?;
+        let said: u64 = completion.text.split(' ').next().unwrap().parse().unwrap();
+        Ok(json!({ "says": said }).to_string())
+    }
+}
+
+#[async_trait]
+impl Reward for World {
+    async fn score(
+        &self,
+        _task: &Task,
+        actions: &[Action],
+        outcome: &Outcome,
+        _: &Journal,
+    ) -> Result<Scores, Fault> {
+        let evidence: Evidence = serde_json::from_str(&outcome.evidence).unwrap();
+        let team = (self.script.team)(&evidence.state);
+        let scored = Event::Scored { actions: actions.to_vec(), evidence };
+        self.events.lock().unwrap().push(scored);
+        let local = actions.iter().map(|(agent, action)| AgentScore {
+            agent: agent.clone(),
+            reward: digit(action) as f64 / 10.0,
+            success: digit(action) > 4,
+        });
+        Ok(Scores { team, local: local.collect(), success: team > 4.0 })
+    }
+}
+
+/// A token per byte, of the messages and then of the tools' names.
+struct Bytes;
+
+impl Encode for Bytes {
+    fn encode(&self, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault> {
+        let text = messages.iter().flat_map(|message| &message.parts).map(|part| match part {
+            Part::Text(text) => text.as_str(),
+            other => panic!("{other:?}"),
+        });
+        let tools = tools.iter().map(|tool| tool.name.as_str());
+        Ok(text.chain(tools).flat_map(str::bytes).map(u32::from).collect())
+    }
+}
+
+#[async_trait]
+impl Generate for World {
+    async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
+        let completion = |seed: &[u8; 32]| {
+            // All of the seed, so that no two completions are equal.
+            let tokens = seed.chunks(4).map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]]));
+            Completion {
+                tokens: tokens.collect(),
+                logprobs: seed.chunks(4).map(|four| -f32::from(four[0]) / 7.0 - f32::MIN_POSITIVE).collect(),
+                text: format!("{} ζ🦀", seed[0] % 10),
+                kept: None,
+                top: Vec::new(),
+                finish: Finish::Stop,
+                version: request.policy as u64 + 40,
+            }
+        };
+        let completions: Vec<Completion> = request.seeds.iter().map(completion).collect();
+        let wait = request.seeds.iter().fold(self.jitter, |sum, seed| sum.wrapping_mul(31) ^ seed[1]) % 24;
+        self.given.lock().unwrap().extend(request.seeds.iter().copied().zip(completions.clone()));
+        self.requests.lock().unwrap().push(request);
+        if self.jitter > 0 {
+            for _ in 0..wait {
+                yield_now().await;
+            }
+        }
+        Ok(completions)
+    }
+}
+
+fn edge(to: Target) -> Edge {
+    Edge { to, when: None }
+}
+
+/// Nodes one after another, the last of which leads to `then`.
+pub fn line(max: u32, nodes: &[&[usize]], then: Target) -> Turns {
+    let next = |at: usize| if at + 1 < nodes.len() { Target::Node(at + 1) } else { then };
+    let node =
+        |(at, agents): (usize, &&[usize])| Node { agents: agents.to_vec(), edges: vec![edge(next(at))] };
+    Turns { max, start: vec![edge(Target::Node(0))], nodes: nodes.iter().enumerate().map(node).collect() }
+}
+
+/// An edge that is taken where the numbers of the last joint action add up to an odd one.
+pub fn when_odd(to: Target) -> Edge {
+    Edge { to, when: Some(Condition::Fact("odd".to_owned())) }
+}
+
+pub fn plan(mode: Rollout, tasks: u32, samples: u32) -> Plan {
+    let task = |n| Arc::new(Task { id: format!("task:{n}"), data: "{}".to_owned() });
+    Plan {
+        seed: 7,
+        phase: Phase::Train,
+        step: 3,
+        tasks: (0..tasks).map(task).collect(),
+        mode,
+        samples,
+        in_flight: 1,
+        versions: vec![40, 41, 42, 43].into(),
+    }
+}
+
+/// Plays on one thread.
+pub fn play(cast: &Arc<Cast>, plan: &Plan) -> Result<Batch, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(play_batch(Arc::clone(cast), plan, |_| {}))
+}
+
+/// Plays on two threads.
+pub fn play_on_two(cast: &Arc<Cast>, plan: &Plan) -> Result<Batch, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    runtime.block_on(play_batch(Arc::clone(cast), plan, |_| {}))
+}
+
+pub fn groups(transitions: &[Transition]) -> BTreeMap<Group, Vec<&Transition>> {
+    let mut groups: BTreeMap<Group, Vec<&Transition>> = BTreeMap::new();
+    for transition in transitions {
+        groups.entry(transition.group.clone()).or_default().push(transition);
+    }
+    groups
+}
+
+/// A rule that fails the first `count` times that `when` holds.
+pub fn fail_first<In, Out: Clone + Send + Sync + 'static>(
+    count: u32,
+    stage: &'static str,
+    when: impl Fn(&In) -> bool + Send + Sync + 'static,
+    otherwise: Out,
+) -> Rule<In, Result<Out, Fault>> {
+    let failed = AtomicU32::new(0);
+    Arc::new(move |input| {
+        if when(input) && failed.fetch_add(1, Ordering::Relaxed) < count {
+            return Err(Fault::new(stage, "it trapped"));
+        }
+        Ok(otherwise.clone())
+    })
+}

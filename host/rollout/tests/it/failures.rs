@@ -1,0 +1,164 @@
+//! What fails costs its episode or its candidate alone, is recorded with its cause, and is replaced.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use mas_dsl::workflow::{Rollout, Target};
+use pl_rollout::{Context, Error, Failure, Fault, Phase, Place};
+
+use crate::common::{Script, World, fail_first, groups, line, plan, play};
+
+fn places(failures: &[Failure]) -> Vec<(u32, u32, u32, u32, Option<u32>)> {
+    failures.iter().map(|f| (f.task, f.sample, f.attempt, f.node_visit, f.branch)).collect()
+}
+
+/// No completion of a failed try is drawn again.
+fn streams_are_fresh(world: &World) {
+    let requests = world.requests.lock().unwrap();
+    let seeds: Vec<_> = requests.iter().flat_map(|r| r.seeds.clone()).collect();
+    assert_eq!(seeds.iter().collect::<HashSet<_>>().len(), seeds.len());
+}
+
+#[test]
+fn an_episode_that_traps_is_played_again_under_fresh_streams() {
+    // The second step of the first episode traps, twice.
+    let apply = fail_first(2, "apply", |state: &crate::common::State| state.did.len() == 2, (false, false));
+    let world = World::new(Script { apply, ..Script::default() });
+    let batch = play(&world.cast(1, line(3, &[&[0]], Target::Node(0))), &plan(Rollout::Flat, 2, 2)).unwrap();
+    assert_eq!(batch.lost, 0);
+    assert_eq!(places(&batch.failures), [(0, 0, 0, 1, None), (0, 0, 1, 1, None)]);
+    let first = &batch.failures[0];
+    assert_eq!((first.step, first.task_id.as_str(), &first.agent), (3, "task:0", &None));
+    assert_eq!(
+        (first.stage.as_str(), first.cause.as_str(), first.reproducible),
+        ("apply", "it trapped", true)
+    );
+    assert_eq!(batch.transitions.len(), 2 * 2 * 3);
+    assert!(groups(&batch.transitions).values().all(|members| members.len() == 2));
+    // Four episodes of three turns, and two turns of each failed try.
+    assert_eq!(world.given.lock().unwrap().len(), 12 + 4);
+    streams_are_fresh(&world);
+}
+
+#[test]
+fn a_candidate_that_traps_is_sampled_anew_and_its_group_is_whole() {
+    let apply = fail_first(3, "apply", |state: &crate::common::State| state.did.len() == 2, (false, false));
+    let world = World::new(Script { apply, ..Script::default() });
+    let cast = world.cast(2, line(2, &[&[0], &[1]], Target::Node(0)));
+    let batch = play(&cast, &plan(Rollout::Tree, 1, 3)).unwrap();
+    assert_eq!(batch.lost, 0);
+    // All three candidates of the second stop trap once, and the tree goes on from there.
+    assert_eq!(places(&batch.failures), [0, 1, 2].map(|branch| (0, 0, 0, 1, Some(branch))));
+    let groups = groups(&batch.transitions);
+    assert_eq!(groups.len(), 4);
+    for members in groups.values() {
+        assert_eq!(members.iter().map(|t| t.key.branch).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(members.iter().all(|t| t.state == members[0].state));
+    }
+    assert_eq!(batch.episodes[0].tokens, (12 + 3) * 8, "tokens of failed candidates were sampled too");
+    streams_are_fresh(&world);
+}
+
+#[test]
+fn a_completion_that_an_agent_fails_on_costs_its_candidate_alone() {
+    let parse = fail_first(1, "parse", |_: &String| true, ());
+    let world = World::new(Script { parse, ..Script::default() });
+    let cast = world.cast(2, line(1, &[&[0], &[1]], Target::End));
+    let batch = play(&cast, &plan(Rollout::Tree, 1, 4)).unwrap();
+    assert_eq!(places(&batch.failures), [(0, 0, 0, 0, Some(0))]);
+    assert_eq!(batch.failures[0].agent.as_deref(), Some("agent0"));
+    assert!(groups(&batch.transitions).values().all(|members| members.len() == 4));
+    assert_eq!(world.given.lock().unwrap().len(), 9, "the other candidates are kept");
+}
+
+#[test]
+fn after_three_tries_a_group_does_without_the_candidate() {
+    let steps = AtomicU32::new(0);
+    let script = Script {
+        // Candidates 0, 1 and 2 are applied in turn, then 0 again, twice.
+        apply: Arc::new(move |_| match steps.fetch_add(1, Ordering::Relaxed) {
+            0 | 3 | 4 => Err(Fault::new("apply", "it trapped")),
+            _ => Ok((false, false)),
+        }),
+        ..Script::default()
+    };
+    let world = World::new(script);
+    let batch = play(&world.cast(1, line(2, &[&[0]], Target::Node(0))), &plan(Rollout::Tree, 1, 3)).unwrap();
+    assert_eq!(places(&batch.failures), [(0, 0, 0, 0, Some(0)); 3]);
+    let branches: Vec<Vec<u32>> = groups(&batch.transitions)
+        .values()
+        .map(|members| members.iter().map(|t| t.key.branch).collect())
+        .collect();
+    assert_eq!(branches, [vec![1, 2], vec![0, 1, 2]]);
+    assert_eq!(batch.lost, 0);
+}
+
+/// A node that loses all its candidates ends its tree, which is grown again; both are on record.
+#[test]
+fn a_tree_that_fails_keeps_its_candidates_failures_on_record() {
+    let apply = fail_first(6, "apply", |state: &crate::common::State| state.did.len() == 2, (false, false));
+    let world = World::new(Script { apply, ..Script::default() });
+    let batch = play(&world.cast(1, line(2, &[&[0]], Target::Node(0))), &plan(Rollout::Tree, 1, 2)).unwrap();
+    assert_eq!(batch.lost, 0);
+    let alone = |branch| (0, 0, 0, 1, Some(branch));
+    let whole = (0, 0, 0, 1, None);
+    assert_eq!(places(&batch.failures), [whole, alone(0), alone(0), alone(0), alone(1), alone(1), alone(1)]);
+    assert!(groups(&batch.transitions).values().all(|members| members.len() == 2));
+    streams_are_fresh(&world);
+}
+
+#[tokio::test]
+async fn a_tree_by_itself_reports_the_candidates_that_failed() {
+    let apply = fail_first(1, "apply", |_: &crate::common::State| true, (false, false));
+    let world = World::new(Script { apply, ..Script::default() });
+    let plan = plan(Rollout::Tree, 1, 2);
+    let context = Context {
+        place: Place { seed: 1, phase: Phase::Play, step: 0, task: 0, sample: 0, attempt: 0 },
+        task: Arc::clone(&plan.tasks[0]),
+        versions: Arc::clone(&plan.versions),
+        mode: Rollout::Tree,
+        candidates: 2,
+        rests: false,
+        recorded: None,
+    };
+    let attempt = pl_rollout::play(&world.cast(1, line(1, &[&[0]], Target::End)), &context).await;
+    assert_eq!(attempt.failure, None);
+    let played = attempt.played;
+    assert_eq!(places(&played.failures), [(0, 0, 0, 0, Some(0))]);
+    assert_eq!(played.transitions.len(), 2);
+}
+
+#[test]
+fn an_episode_is_given_up_after_three_tries_and_its_group_is_smaller() {
+    // The first three starts are the three tries at the first episode.
+    let start = fail_first(3, "start", |_: &pl_plugin::Task| true, ());
+    let world = World::new(Script { start, ..Script::default() });
+    let batch = play(&world.cast(1, line(1, &[&[0]], Target::End)), &plan(Rollout::Flat, 1, 3)).unwrap();
+    assert_eq!((batch.lost, batch.episodes.len()), (1, 2));
+    assert_eq!(places(&batch.failures), [0, 1, 2].map(|attempt| (0, 0, attempt, 0, None)));
+    assert_eq!(batch.transitions.iter().map(|t| t.key.sample).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn a_batch_of_which_nothing_can_be_played_names_the_first_cause() {
+    for mode in [Rollout::Flat, Rollout::Tree] {
+        let script = Script {
+            parse: Arc::new(|text: &String| Err(Fault::new("parse", format!("{} is no answer", &text[1..])))),
+            ..Script::default()
+        };
+        let cast = World::new(script).cast(2, line(1, &[&[0], &[1]], Target::End));
+        let error = play(&cast, &plan(mode, 2, 2)).unwrap_err();
+        let Error::NoEpisode { episodes, step, ref cause, .. } = error else { panic!("{error}") };
+        assert_eq!((episodes, step), (if mode == Rollout::Flat { 4 } else { 2 }, 3));
+        assert_eq!(cause, "task task:0, agent agent0, parse:  ζ🦀 is no answer");
+        assert!(error.to_string().contains(cause));
+    }
+}
+
+#[test]
+fn an_empty_plan_is_an_empty_batch() {
+    let cast = World::new(Script::default()).cast(1, line(1, &[&[0]], Target::End));
+    let batch = play(&cast, &plan(Rollout::Tree, 0, 4)).unwrap();
+    assert!(batch.transitions.is_empty() && batch.episodes.is_empty());
+}

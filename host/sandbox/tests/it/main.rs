@@ -1,0 +1,12 @@
+//! Untrusted code on both backends.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test crate: a panic is how a test fails")]
+
+mod attacks;
+mod docker;
+mod endpoints;
+mod engine;
+mod load;
+mod python;
+mod real_programs;
+mod registry;

@@ -1,0 +1,212 @@
+//! Limits, faults and determinism, on small guests in text form.
+
+use std::time::{Duration, Instant};
+
+use pl_wasm::{Engine, EngineConfig, Fault, Limits, Seed, Store, call};
+use wasmtime::component::{ComponentNamedList, Instance, Lift, Lower};
+
+const TEMPER: &str = include_str!("../guests/temper.wat");
+const WORLD: &str = include_str!("../guests/world.wat");
+
+struct Running {
+    store: Store<()>,
+    instance: Instance,
+}
+
+async fn start(text: &str, limits: &Limits) -> Running {
+    let engine = Engine::new(EngineConfig { instances: 4, calls: 0, ..EngineConfig::plugins() }).unwrap();
+    let component = engine.load("guest", &wat::parse_str(text).unwrap()).unwrap();
+    let ready = engine.linker::<()>().unwrap().instantiate_pre(component.inner()).unwrap();
+    let mut store = engine.store((), limits);
+    let instance = call(&mut store, async |store| ready.instantiate_async(store).await).await.unwrap();
+    Running { store, instance }
+}
+
+impl Running {
+    async fn call<P, R>(&mut self, name: &str, arguments: P) -> Result<R, Fault>
+    where
+        P: ComponentNamedList + Lower + Send + Sync + 'static,
+        R: Send + Sync + 'static,
+        (R,): ComponentNamedList + Lift,
+    {
+        let function = self.instance.get_typed_func::<P, (R,)>(&mut self.store, name).unwrap();
+        call(&mut self.store, async |store| Ok(function.call_async(store, arguments).await?.0)).await
+    }
+
+    async fn fault(&mut self, name: &str) -> Fault {
+        let function = self.instance.get_typed_func::<(), ()>(&mut self.store, name).unwrap();
+        call(&mut self.store, async |store| function.call_async(store, ()).await).await.unwrap_err()
+    }
+}
+
+async fn temper(limits: Limits) -> Running {
+    start(TEMPER, &limits).await
+}
+
+#[tokio::test]
+async fn a_call_returns() {
+    let mut guest = temper(Limits::default()).await;
+    assert_eq!(guest.call::<_, u32>("add", (2_u32, 3_u32)).await, Ok(5));
+}
+
+#[tokio::test]
+async fn a_loop_ends_when_its_fuel_does_and_every_call_has_its_own() {
+    let limits = Limits { fuel: 100_000, ..Limits::default() };
+    let mut guest = temper(limits).await;
+    for _ in 0..1000 {
+        // More in all than one call may use.
+        assert_eq!(guest.call::<_, u32>("add", (1_u32, 1_u32)).await, Ok(2));
+    }
+    let fault = guest.fault("loop").await;
+    assert_eq!(fault, Fault::OutOfFuel { fuel: 100_000 });
+    assert!(fault.reproducible());
+}
+
+#[tokio::test]
+async fn the_wall_clock_is_the_backstop_and_says_so() {
+    let timeout = Duration::from_millis(50);
+    let mut guest = temper(Limits { fuel: u64::MAX / 4, timeout, ..Limits::default() }).await;
+    let started = Instant::now();
+    let fault = guest.fault("loop").await;
+    assert_eq!(fault, Fault::Timeout { after: timeout });
+    assert!(!fault.reproducible());
+    assert!(started.elapsed() >= timeout);
+}
+
+#[tokio::test]
+async fn a_busy_guest_gives_way_to_others_on_its_thread() {
+    // One thread: the timer can only fire in between if the guest yields.
+    let mut guest =
+        temper(Limits { fuel: u64::MAX / 4, timeout: Duration::from_secs(2), ..Limits::default() }).await;
+    let cut = tokio::time::timeout(Duration::from_millis(100), guest.fault("loop")).await;
+    assert!(cut.is_err(), "the guest ran to its end: {cut:?}");
+}
+
+#[tokio::test]
+async fn memory_that_is_refused_is_named_as_the_cause() {
+    let memory = 2 << 20;
+    let mut guest = temper(Limits { memory, ..Limits::default() }).await;
+    assert_eq!(guest.call::<_, i32>("ask", ()).await, Ok(-1));
+    assert!(guest.store.data().memory_refused());
+    // A trap for another reason in a later call is not blamed on memory.
+    assert!(matches!(guest.fault("trap").await, Fault::Trap(_)));
+    let mut guest = temper(Limits { memory, ..Limits::default() }).await;
+    assert_eq!(guest.fault("grow").await, Fault::Memory { limit: memory });
+}
+
+#[tokio::test]
+async fn tables_have_a_limit() {
+    let mut guest = temper(Limits { table: 1000, ..Limits::default() }).await;
+    assert_eq!(guest.call::<_, i32>("widen", ()).await, Ok(-1));
+    assert!(!guest.store.data().memory_refused());
+}
+
+#[tokio::test]
+async fn what_a_memorys_own_type_forbids_is_no_fault() {
+    let mut guest = temper(Limits::default()).await;
+    // Beyond all addresses, and beyond a maximum of its own that the limit would allow.
+    assert_eq!(guest.call::<_, i32>("overreach", ()).await, Ok(-1));
+    assert_eq!(guest.call::<_, i32>("outgrow", ()).await, Ok(-1));
+    assert!(!guest.store.data().memory_refused());
+}
+
+#[tokio::test]
+async fn asking_for_memory_costs_fuel_whether_it_is_given_or_not() {
+    let mut guest = temper(Limits { fuel: 10_000, ..Limits::default() }).await;
+    let fault = guest.fault("beg").await;
+    assert_eq!(fault, Fault::OutOfFuel { fuel: 10_000 });
+}
+
+#[tokio::test]
+async fn calls_of_the_host_cost_fuel() {
+    // A hundred would be free of charge but for their price; the clock tells it.
+    let mut guest = start(WORLD, &Limits::default()).await;
+    let one = guest.call::<_, u64>("apart", (1_u32,)).await.unwrap();
+    let hundred = guest.call::<_, u64>("apart", (101_u32,)).await.unwrap();
+    assert!((hundred - one) / 100 >= 100, "a call takes {} ns of a guest's time", (hundred - one) / 100);
+    // Without it, a loop of calls would last as long as the clock lets it.
+    let mut guest = start(WORLD, &Limits { fuel: 1_000_000, ..Limits::default() }).await;
+    assert_eq!(guest.call::<_, u64>("apart", (10_000_u32,)).await, Err(Fault::OutOfFuel { fuel: 1_000_000 }));
+}
+
+#[tokio::test]
+async fn looks_at_the_clock_cost_no_fuel() {
+    // Long enough that the engine looks at the clock a few times, in one run more often than in another.
+    let limits = Limits { fuel: u64::MAX / 4, ..Limits::default() };
+    let mut first = start(WORLD, &limits).await;
+    let mut second = start(WORLD, &limits).await;
+    let work = async |guest: &mut Running| guest.call::<_, u64>("work", (100_000_000_u32,)).await.unwrap();
+    let took = work(&mut first).await;
+    let busy = std::thread::spawn(|| {
+        let until = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < until {}
+    });
+    assert_eq!(work(&mut second).await, took);
+    busy.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_component_of_too_many_parts_leaves_the_others_their_room() {
+    let instances = "(core instance (instantiate $m))".repeat(3);
+    let text = format!("(component (core module $m (memory 1)) {instances})");
+    let engine = Engine::new(EngineConfig { instances: 4, ..EngineConfig::plugins() }).unwrap();
+    let error = engine.load("greedy", &wat::parse_str(&text).unwrap()).err().unwrap().to_string();
+    assert!(error.contains("3 Wasm linear memories"), "{error}");
+}
+
+#[tokio::test]
+async fn threads_and_shared_memory_are_refused() {
+    let engine = Engine::new(EngineConfig { instances: 4, ..EngineConfig::plugins() }).unwrap();
+    let shared = "(component (core module (memory 1 2 shared)))";
+    let error = engine.load("shared", &wat::parse_str(shared).unwrap()).err().unwrap().to_string();
+    assert!(error.contains("threads must be enabled"), "{error}");
+}
+
+#[tokio::test]
+async fn an_instance_that_starts_too_large_is_refused() {
+    let engine = Engine::new(EngineConfig { instances: 4, ..EngineConfig::plugins() }).unwrap();
+    let component = engine.load("guest", &wat::parse_str(TEMPER).unwrap()).unwrap();
+    let ready = engine.linker::<()>().unwrap().instantiate_pre(component.inner()).unwrap();
+    let mut store = engine.store((), &Limits { memory: 1000, ..Limits::default() });
+    let fault = call(&mut store, async |store| ready.instantiate_async(store).await).await.unwrap_err();
+    assert_eq!(fault, Fault::Memory { limit: 1000 });
+}
+
+#[tokio::test]
+async fn deep_calls_fill_the_stack_and_nothing_else() {
+    let mut guest = temper(Limits::default()).await;
+    assert_eq!(guest.fault("deep").await, Fault::Stack);
+}
+
+#[tokio::test]
+async fn returned_bytes_have_a_limit() {
+    let mut guest = temper(Limits { returned: 1 << 19, ..Limits::default() }).await;
+    assert_eq!(guest.call::<_, String>("talk", ()).await, Err(Fault::Returned { limit: 1 << 19 }));
+    let mut guest = temper(Limits { returned: 1 << 22, ..Limits::default() }).await;
+    assert_eq!(guest.call::<_, String>("talk", ()).await.unwrap().len(), 1 << 20);
+}
+
+#[tokio::test]
+async fn not_a_number_has_one_form() {
+    let mut guest = temper(Limits::default()).await;
+    let signalling = f64::from_bits(0x7ff4_dead_beef_0001);
+    for odd in [f64::INFINITY, signalling, -signalling] {
+        assert_eq!(guest.call::<_, u64>("nan", (odd,)).await, Ok(0x7ff8_0000_0000_0000));
+    }
+}
+
+#[tokio::test]
+async fn clocks_run_on_fuel_and_randomness_on_a_seed() {
+    let mut first = start(WORLD, &Limits::default()).await;
+    let mut second = start(WORLD, &Limits::default()).await;
+    let took = first.call::<_, u64>("took", ()).await.unwrap();
+    assert!(took > 0);
+    assert_eq!(second.call::<_, u64>("took", ()).await, Ok(took));
+    let drawn = first.call::<_, u64>("draw", ()).await.unwrap();
+    assert_eq!(second.call::<_, u64>("draw", ()).await, Ok(drawn));
+    assert_ne!(first.call::<_, u64>("draw", ()).await, Ok(drawn));
+    first.store.data_mut().rewind(0, Seed::Number(0));
+    assert_eq!(first.call::<_, u64>("draw", ()).await, Ok(drawn));
+    first.store.data_mut().rewind(0, Seed::Of(|_| [1; 32]));
+    assert_ne!(first.call::<_, u64>("draw", ()).await, Ok(drawn));
+}

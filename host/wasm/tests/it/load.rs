@@ -1,0 +1,200 @@
+//! Loading: what is no component, and the cache on disk.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use pl_wasm::{Engine, EngineConfig, Stay};
+
+fn engine(cache: &Path) -> Engine {
+    Engine::new(EngineConfig { instances: 2, ..EngineConfig::plugins().cache_dir(cache) }).unwrap()
+}
+
+fn refusal(bytes: &[u8]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    engine(folder.path()).load("math.wasm", bytes).err().unwrap().to_string()
+}
+
+fn component() -> Vec<u8> {
+    wat::parse_str(include_str!("../guests/temper.wat")).unwrap()
+}
+
+#[test]
+fn what_is_no_component_is_told_apart() {
+    let core = wat::parse_str("(module)").unwrap();
+    for (bytes, words) in [
+        (&b""[..], "the file is empty; build it again"),
+        (b"(component)", "it is the text form of WebAssembly; give the binary"),
+        (b"hello there", "it is a text file"),
+        (&[0xff, 0xd8, 0xff][..], "it is some other kind of file"),
+        (b"\0asm\x0d", "it is cut short"),
+        (b"\0asm\x0e\0\x01\0", "its version is unknown"),
+        (&core, "it is a core module; turn it into a component"),
+    ] {
+        let message = refusal(bytes);
+        assert!(message.starts_with("math.wasm is not a WebAssembly component: "), "{message}");
+        assert!(message.contains(words), "{message}");
+    }
+    let whole = component();
+    let message = refusal(&whole[..whole.len() - 3]);
+    assert!(
+        message.starts_with("math.wasm does not compile: ") && message.contains("cut short"),
+        "{message}"
+    );
+}
+
+fn entry(folder: &Path, extension: &str) -> PathBuf {
+    let mut entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.find(|path| path.extension().is_some_and(|found| found == extension)).unwrap()
+}
+
+/// Whether a load takes the code from the cache: a marked note of the entry's time would not tell, its bytes do.
+fn written_anew(folder: &Path, code: &[u8]) -> bool {
+    engine(folder).load("math.wasm", &component()).unwrap();
+    std::fs::read(entry(folder, "cwasm")).unwrap() == code
+}
+
+#[test]
+fn an_entry_is_used_and_a_damaged_one_is_compiled_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(!engine(folder.path()).is_cached(&component()));
+    engine(folder.path()).load("math.wasm", &component()).unwrap();
+    assert!(engine(folder.path()).is_cached(&component()));
+    let code = std::fs::read(entry(folder.path(), "cwasm")).unwrap();
+    let made = entry(folder.path(), "cwasm").metadata().unwrap().modified().unwrap();
+    engine(folder.path()).load("math.wasm", &component()).unwrap();
+    assert_eq!(entry(folder.path(), "cwasm").metadata().unwrap().modified().unwrap(), made, "compiled twice");
+
+    // One bit, far from any header: machine code that would run.
+    let mut flipped = code.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 1;
+    for damaged in [&flipped[..], &code[..middle], b""] {
+        std::fs::write(entry(folder.path(), "cwasm"), damaged).unwrap();
+        assert!(written_anew(folder.path(), &code));
+    }
+    for sum in ["nonsense", ""] {
+        std::fs::write(entry(folder.path(), "sum"), sum).unwrap();
+        assert!(written_anew(folder.path(), &code));
+    }
+}
+
+#[test]
+fn another_engines_entry_is_compiled_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    engine(folder.path()).load("math.wasm", &component()).unwrap();
+    let code = std::fs::read(entry(folder.path(), "cwasm")).unwrap();
+    let foreign = wasmtime::Engine::default();
+    // Code of an engine without fuel, with a sum that fits, where ours would be.
+    let foreign =
+        wasmtime::component::Component::from_binary(&foreign, &component()).unwrap().serialize().unwrap();
+    std::fs::write(entry(folder.path(), "cwasm"), &foreign).unwrap();
+    std::fs::write(entry(folder.path(), "sum"), blake3::hash(&foreign).to_hex().as_str()).unwrap();
+    assert!(written_anew(folder.path(), &code));
+}
+
+/// The component's answer to 2 + 3, from an engine of its own with the cache in `folder`.
+fn sum_of(folder: &Path) -> u32 {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let engine = engine(folder);
+    let component = engine.load("math.wasm", &component()).unwrap();
+    runtime.block_on(async {
+        let ready = engine.linker::<()>().unwrap().instantiate_pre(component.inner()).unwrap();
+        let mut store = engine.store((), &pl_wasm::Limits::default());
+        pl_wasm::call(&mut store, async |store| {
+            let instance = ready.instantiate_async(&mut *store).await?;
+            let add = instance.get_typed_func::<(u32, u32), (u32,)>(&mut *store, "add")?;
+            Ok(add.call_async(store, (2, 3)).await?.0)
+        })
+        .await
+        .unwrap()
+    })
+}
+
+#[test]
+fn what_is_mapped_outlives_its_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    sum_of(folder.path());
+    let engine = engine(folder.path());
+    let mapped = engine.find(&component()).unwrap();
+    // Replaced as another process would, by renaming.
+    let code = entry(folder.path(), "cwasm");
+    std::fs::write(folder.path().join("aside"), b"something else").unwrap();
+    std::fs::rename(folder.path().join("aside"), &code).unwrap();
+    assert!(engine.linker::<()>().unwrap().instantiate_pre(mapped.inner()).is_ok());
+    assert!(engine.find(&component()).is_none());
+    assert_eq!(sum_of(folder.path()), 5);
+    std::fs::remove_file(&code).unwrap();
+    assert_eq!(sum_of(folder.path()), 5);
+}
+
+/// Runs one of the tests below in a process of its own, in a shell that has first done `setting`.
+fn spawn(test: &str, folder: &Path, setting: &str) -> Child {
+    let me = std::env::current_exe().unwrap();
+    Command::new("sh")
+        .args(["-c", &format!("{setting} exec \"$0\" --exact load::{test} --ignored --nocapture")])
+        .arg(me)
+        .env("PL_TEST_CACHE", folder)
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "one of the processes that other tests start"]
+fn a_process_that_fills_the_cache() {
+    let folder = std::env::var("PL_TEST_CACHE").unwrap();
+    assert_eq!(sum_of(Path::new(&folder)), 5);
+}
+
+#[test]
+fn processes_may_fill_the_cache_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let running: Vec<Child> =
+        (0..4).map(|_| spawn("a_process_that_fills_the_cache", folder.path(), "")).collect();
+    for mut child in running {
+        assert!(child.wait().unwrap().success());
+    }
+    assert!(engine(folder.path()).find(&component()).is_some(), "no whole entry was left");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "something else was left");
+}
+
+#[test]
+fn a_full_disk_costs_the_entry_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    // A process that may write 4 KiB per file and is told so by an error.
+    let setting = "trap '' XFSZ; ulimit -f 8;";
+    let mut child = spawn("a_process_that_fills_the_cache", folder.path(), setting);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a part of the entry was left");
+}
+
+#[test]
+fn a_folder_that_can_not_be_written_costs_the_entry_and_nothing_else() {
+    // Nobody can write there, the superuser included.
+    assert_eq!(sum_of(Path::new("/proc/self/task")), 5);
+}
+
+#[test]
+fn a_folder_that_can_not_be_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().join("cache");
+    let error = Engine::new(EngineConfig::plugins().cache_dir(&path)).err().unwrap().to_string();
+    assert!(error.contains(path.to_str().unwrap()), "{error}");
+}
+
+#[tokio::test]
+async fn a_full_pool_makes_the_next_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let (first, _second) = (engine.seat(Stay::Long).await, engine.seat(Stay::Long).await);
+    assert_eq!(engine.free_seats(Stay::Long), 0);
+    // Calls have seats of their own.
+    let _call = engine.seat(Stay::Call).await;
+    let mut third = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.seat(Stay::Long).await }
+    });
+    let waiting = tokio::time::timeout(std::time::Duration::from_millis(50), &mut third).await;
+    assert!(waiting.is_err());
+    drop(first);
+    third.await.unwrap();
+}
