@@ -18,10 +18,9 @@ const KINDS: [(&str, &[&str]); 4] = [
     ("domain", &["environment game", "agent player", "reward found"]),
 ];
 
-fn create(language: &str, kind: &str, parent: &Path) -> PathBuf {
-    let name = format!("{language}_{kind}");
+fn create(name: &str, language: &str, kind: &str, parent: &Path) -> PathBuf {
     let mut new = pl_host();
-    new.args(["plugin", "new", &name, "--lang", language, "--kind", kind, "--into"]).arg(parent);
+    new.args(["plugin", "new", name, "--lang", language, "--kind", kind, "--into"]).arg(parent);
     succeed(&mut new);
     parent.join(name)
 }
@@ -53,22 +52,51 @@ fn built(project: &Path) -> bool {
 }
 
 /// Every kind of project: it builds, says what it offers, keeps the contract's promises, and its workflow is right as it
-/// stands. Its own tests pass in the language's own runner.
-fn every_kind(language: &str, tests: impl Fn(&Path) -> Command) {
+/// stands. Its own tests pass in the language's own runner. What does not compile is shown at its place: `wrong` is the
+/// file that is spoiled, and what is said of it. Returns the folder with the last project, whole again.
+fn every_kind(
+    language: &str,
+    tests: impl Fn() -> Command,
+    wrong: (&str, &str),
+) -> Option<(TempDir, PathBuf)> {
     let folder = TempDir::new().unwrap();
+    let project = folder.path().join("plugin_of_mine");
     for (kind, items) in KINDS {
-        let project = create(language, kind, folder.path());
+        create_again(&project, language, kind);
         if !built(&project) {
-            return;
+            return None;
         }
-        let name = format!("{language}_{kind}");
-        let component = project.join(format!("{name}.wasm"));
+        let component = project.join("plugin_of_mine.wasm");
         let described = stdout(&succeed(pl_host().args(["plugin", "describe"]).arg(component)));
         for item in items {
-            assert!(described.lines().any(|line| line == *item), "{name} has no {item}: {described}");
+            assert!(described.lines().any(|line| line == *item), "{kind} has no {item}: {described}");
         }
-        succeed(pl_host().arg("check").arg(project.join(format!("{name}.mas"))));
-        succeed(tests(&project).current_dir(&project));
+        succeed(pl_host().arg("check").arg(project.join("plugin_of_mine.mas")));
+        succeed(tests().current_dir(&project));
+    }
+    let (file, place) = (project.join(wrong.0), wrong.1);
+    let whole = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, ") nonsense (\n").unwrap();
+    let output = build(&project).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(place), "{said}");
+    assert!(said.contains(" does not compile") || said.contains(" does not make a plugin"), "{said}");
+    std::fs::write(&file, whole).unwrap();
+    Some((folder, project))
+}
+
+/// A new project in the place of the last one. What its tools have fetched and built stays, so that it is made once for
+/// all kinds.
+fn create_again(project: &Path, language: &str, kind: &str) {
+    let parent = project.parent().unwrap();
+    for kept in ["target", "node_modules"] {
+        let _ = std::fs::rename(project.join(kept), parent.join(kept));
+    }
+    let _ = std::fs::remove_dir_all(project);
+    create("plugin_of_mine", language, kind, parent);
+    for kept in ["target", "node_modules"] {
+        let _ = std::fs::rename(parent.join(kept), project.join(kept));
     }
 }
 
@@ -80,72 +108,38 @@ fn command(line: &[&str]) -> Command {
 
 #[test]
 fn rust_projects_of_every_kind() {
-    let target = TempDir::new().unwrap();
-    every_kind("rust", |_| {
-        let mut cargo = command(&["cargo", "test", "--quiet", "--target-dir"]);
-        cargo.arg(target.path());
-        cargo
-    });
-}
-
-#[test]
-fn python_projects_of_every_kind() {
-    every_kind("python", |project| {
-        let mut python = command(&["python3", "-m", "unittest", "discover", "-s", "tests"]);
-        python.env("PYTHONPATH", std::env::join_paths([project.join("sdk"), project.to_owned()]).unwrap());
-        python
-    });
-}
-
-#[test]
-fn javascript_projects_of_every_kind() {
-    every_kind("js", |_| {
-        command(&["sh", "-c", "npm install --silent --no-audit --no-fund && npm test --silent"])
-    });
-}
-
-#[test]
-fn c_projects_of_every_kind() {
-    every_kind("c", |_| command(&["make", "--silent", "test"]));
-}
-
-#[test]
-fn an_agent_of_ones_own_plays() {
-    let folder = TempDir::new().unwrap();
-    let project = create("rust", "agent", folder.path());
-    if !built(&project) {
+    let tests = || command(&["cargo", "test", "--quiet"]);
+    let Some((_folder, project)) = every_kind("rust", tests, ("src/lib.rs", "src/lib.rs:1:1")) else {
         return;
-    }
-    let output = succeed(pl_host().arg("play").arg(project.join("rust_agent.mas")).args([
-        "--device",
-        "cpu",
-        "--task",
-        "What is 2 + 3?",
-    ]));
+    };
+    // And an agent of one's own plays.
+    create_again(&project, "rust", "agent");
+    assert!(built(&project));
+    let mut play = pl_host();
+    play.arg("play").arg(project.join("plugin_of_mine.mas"));
+    let output = succeed(play.args(["--device", "cpu", "--task", "What is 2 + 3?"]));
     assert!(stdout(&output).contains("What is 2 + 3?"), "{}", stdout(&output));
 }
 
 #[test]
-fn what_does_not_compile_is_shown_with_its_file_and_line() {
-    let folder = TempDir::new().unwrap();
-    let files = [
-        ("rust", "src/lib.rs", "src/lib.rs:1:1"),
-        ("python", "python_reward.py", "python_reward.py\", line 1"),
-        ("js", "js_reward.js", "js_reward.js:1:"),
-        ("c", "c_reward.c", "c_reward.c:1:"),
-    ];
-    for (language, file, place) in files {
-        let project = create(language, "reward", folder.path());
-        if !built(&project) {
-            continue;
-        }
-        std::fs::write(project.join(file), ") nonsense (\n").unwrap();
-        let output = build(&project).output().unwrap();
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(place), "{language}: {said}");
-        assert!(said.contains(" does not compile") || said.contains(" does not make a plugin"), "{said}");
-    }
+fn python_projects_of_every_kind() {
+    let tests = || {
+        let mut python = command(&["python3", "-m", "unittest", "discover", "-s", "tests"]);
+        python.env("PYTHONPATH", "sdk:.");
+        python
+    };
+    every_kind("python", tests, ("plugin_of_mine.py", "plugin_of_mine.py\", line 1"));
+}
+
+#[test]
+fn javascript_projects_of_every_kind() {
+    let tests = || command(&["sh", "-c", "npm install --silent --no-audit --no-fund && npm test --silent"]);
+    every_kind("js", tests, ("plugin_of_mine.js", "plugin_of_mine.js:1:"));
+}
+
+#[test]
+fn c_projects_of_every_kind() {
+    every_kind("c", || command(&["make", "--silent", "test"]), ("plugin_of_mine.c", "plugin_of_mine.c:1:"));
 }
 
 #[test]
@@ -158,7 +152,7 @@ fn missing_tools_are_named_with_what_to_install() {
         ("c", "pip install ziglang"),
     ];
     for (language, install) in wanted {
-        let project = create(language, "agent", folder.path());
+        let project = create(&format!("{language}_agent"), language, "agent", folder.path());
         let mut command = build(&project);
         command.env("PATH", folder.path()).env("PL_HOST_CACHE", folder.path()).env_remove("VIRTUAL_ENV");
         let output = command.output().unwrap();

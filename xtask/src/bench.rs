@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{Result, setup};
+use crate::{Result, cargo, setup};
 
 const STEPS: usize = 3;
 
@@ -52,8 +52,7 @@ pub fn run(root: &Path) -> Result<()> {
 /// Both backends of untrusted code beside a bare process, `docker exec` and `docker run`.
 pub fn sandbox(root: &Path) -> Result<()> {
     setup::all(root)?;
-    let status = Command::new("cargo")
-        .current_dir(root)
+    let status = cargo(root)
         .args(["bench", "--quiet", "--package", "pl-sandbox", "--bench", "sandbox"])
         .status()
         .map_err(|e| format!("cannot start cargo: {e}"))?;

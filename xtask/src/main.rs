@@ -89,30 +89,40 @@ fn toolchains() -> Result<()> {
 
 fn test(root: &Path, arguments: &[String]) -> Result<u8> {
     setup::all(root)?;
-    let nextest =
-        Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|o| o.status.success());
+    let nextest = cargo(root).args(["nextest", "--version"]).output().is_ok_and(|o| o.status.success());
     if !nextest {
-        return cargo(root, &["test", "--release", "--workspace"], arguments);
+        return run_cargo(root, &["test", "--release", "--workspace"], arguments);
     }
     if arguments.is_empty() {
         // nextest passes over the examples in documentation.
-        let code = cargo(root, &["test", "--release", "--workspace", "--doc", "--quiet"], &[])?;
+        let code = run_cargo(root, &["test", "--release", "--workspace", "--doc", "--quiet"], &[])?;
         if code != 0 {
             return Ok(code);
         }
     }
-    cargo(root, &["nextest", "run", "--release", "--workspace"], arguments)
+    run_cargo(root, &["nextest", "run", "--release", "--workspace"], arguments)
+}
+
+/// Cargo in the workspace, as it is when it is called by hand. What `cargo run` says of this program would make it build
+/// crates again whose build scripts look at that (ring's does), and all that stands on them.
+fn cargo(root: &Path) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(root);
+    for (name, _) in std::env::vars_os() {
+        let told =
+            ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.to_string_lossy().starts_with(start));
+        if told || name == "CARGO" {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
 }
 
 /// Runs cargo in the workspace and gives back its exit code.
-fn cargo(root: &Path, verb: &[&str], arguments: &[String]) -> Result<u8> {
+fn run_cargo(root: &Path, verb: &[&str], arguments: &[String]) -> Result<u8> {
     eprintln!("cargo {}", verb.join(" "));
-    let status = Command::new("cargo")
-        .current_dir(root)
-        .args(verb)
-        .args(arguments)
-        .status()
-        .map_err(|e| format!("cannot start cargo: {e}"))?;
+    let status =
+        cargo(root).args(verb).args(arguments).status().map_err(|e| format!("cannot start cargo: {e}"))?;
     Ok(exit_code(status))
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use pl_toolchain::cache;
 
 use crate::fetch::Wheel;
-use crate::{Result, cuda, fetch, guests};
+use crate::{Result, cargo, cuda, fetch, guests};
 
 /// libtorch as the PyPI wheel carries it: the version that tch 0.24 is made for.
 const LIBTORCH: [Wheel; 3] = [
@@ -145,8 +145,7 @@ fn described(root: &Path, plugins: &Path) -> Result<()> {
 }
 
 fn host(root: &Path) -> Result<()> {
-    let status = Command::new("cargo")
-        .current_dir(root)
+    let status = cargo(root)
         .args(["build", "--release", "--workspace", "--bin", "pl-host"])
         .stdout(std::io::stderr())
         .status()

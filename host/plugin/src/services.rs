@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-use pl_wasm::{Captured, Guest, HostError, Seed, Store};
+use pl_wasm::{Captured, Clock, Guest, HostError, Seed, Store};
 
 use crate::Stream;
 use crate::bindings::{log, random, retrieval, sandbox, types};
@@ -50,12 +50,13 @@ pub(crate) struct Context {
 
 /// To be called when a call begins: puts WASI's clock and randomness to where they stand then, in an instance that has
 /// served before and in a fresh one alike. Each turn of an episode is later than the one before by as long as a call
-/// may take; what is drawn follows from the episode's stream, the turn and the function.
+/// may take; what is drawn follows from the episode's stream, the turn and the function. The clock itself goes by
+/// looks: how much fuel a guest uses depends on what its allocator has done before.
 pub(crate) fn begin(store: &mut Store<Context>, function: &'static str, fuel: u64) {
     let guest = store.data_mut();
     guest.data.function = function;
-    let elapsed = fuel.saturating_mul(guest.data.turns.into());
-    guest.rewind(elapsed, Seed::Of(wasi_seed));
+    let now = pl_wasm::time_of(fuel).saturating_mul(guest.data.turns);
+    guest.rewind(Clock::Looks(now), Seed::Of(wasi_seed));
 }
 
 fn wasi_seed(Context { stream, turns, function, .. }: &Context) -> [u8; 32] {

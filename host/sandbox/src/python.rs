@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use pl_wasm::{Captured, Engine, Exit, FUEL_PER_SECOND, Fault, Guest, Limits, Output, Seed, Stay};
+use pl_wasm::{Captured, Clock, Engine, Exit, FUEL_PER_SECOND, Fault, Guest, Limits, Output, Seed, Stay};
 use tokio::sync::Semaphore;
 use wasmtime::component::HasSelf;
 
@@ -166,7 +166,7 @@ impl Inner {
         let (stdout, stderr) = (Output::new(self.limits.output), Output::new(self.limits.output));
         let mut store = self.engine.store((), &limits);
         let guest = store.data_mut();
-        guest.rewind(0, Seed::Number(seed(&job)));
+        guest.rewind(Clock::Works(Duration::ZERO), Seed::Number(seed(&job)));
         let files = job.files.iter().map(|file| (file.path.as_str(), file.bytes.as_slice()));
         if let Err(reason) = guest.set_files(self.limits.memory, files) {
             return Verdict::of_sandbox(Ending::Error, format!("sandbox: {reason}\n"), true);

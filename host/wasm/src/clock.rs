@@ -1,7 +1,6 @@
-//! Clocks that run on fuel.
+//! Clocks that never go as the machine's does: two runs read the same times.
 //!
-//! A guest sees time pass as it works and as it sleeps, never as the machine's clock goes: two runs read the
-//! same times. Sleeping takes no time on the host; it uses up the fuel that working as long would have.
+//! Sleeping takes no time on the host; it uses up the fuel that working as long would have.
 
 use std::time::Duration;
 
@@ -17,6 +16,28 @@ const EPOCH: u64 = 1_735_689_600;
 
 const NANOS: u64 = 1_000_000_000;
 
+/// What the clock of [`Clock::Looks`] goes on by at each look.
+const LOOK: Duration = Duration::from_micros(1);
+
+/// What makes a guest's time pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// Work and sleep: it stood at this when the call began, and goes on with the fuel that the guest uses.
+    Works(Duration),
+    /// Sleep, and a microsecond at each look. What a guest reads then follows from what it does, not from how long its
+    /// instance, with the memory that it has laid out so far, takes for it.
+    Looks(Duration),
+}
+
+impl Clock {
+    /// A call is over that used so much fuel.
+    pub(crate) fn worked(&mut self, fuel: u64) {
+        if let Self::Works(before) = self {
+            *before = before.saturating_add(time_of(fuel));
+        }
+    }
+}
+
 #[derive(ComponentType, Lift, Lower)]
 #[component(record)]
 pub(crate) struct Datetime {
@@ -27,8 +48,8 @@ pub(crate) struct Datetime {
 /// Replaces the clocks of a linker that has WASI's.
 pub(crate) fn link<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> wasmtime::Result<()> {
     let mut wall = linker.instance("wasi:clocks/wall-clock@0.2.12")?;
-    wall.func_wrap("now", |store: StoreContextMut<'_, Guest<T>>, (): ()| {
-        let now = elapsed(&store)?;
+    wall.func_wrap("now", |mut store: StoreContextMut<'_, Guest<T>>, (): ()| {
+        let now = elapsed(&mut store)?;
         let nanoseconds = now.subsec_nanos();
         Ok((Datetime { seconds: EPOCH + now.as_secs(), nanoseconds },))
     })?;
@@ -37,13 +58,17 @@ pub(crate) fn link<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> wasmtime
     })?;
 
     let mut monotonic = linker.instance("wasi:clocks/monotonic-clock@0.2.12")?;
-    monotonic
-        .func_wrap("now", |store: StoreContextMut<'_, Guest<T>>, (): ()| Ok((nanos(elapsed(&store)?),)))?;
-    monotonic.func_wrap("resolution", |_: StoreContextMut<'_, Guest<T>>, (): ()| Ok((1_u64,)))?;
-    monotonic.func_wrap("subscribe-instant", |store: StoreContextMut<'_, Guest<T>>, (when,): (u64,)| {
-        let now = nanos(elapsed(&store)?);
-        sleep(store, when.saturating_sub(now))
+    monotonic.func_wrap("now", |mut store: StoreContextMut<'_, Guest<T>>, (): ()| {
+        Ok((nanos(elapsed(&mut store)?),))
     })?;
+    monotonic.func_wrap("resolution", |_: StoreContextMut<'_, Guest<T>>, (): ()| Ok((1_u64,)))?;
+    monotonic.func_wrap(
+        "subscribe-instant",
+        |mut store: StoreContextMut<'_, Guest<T>>, (when,): (u64,)| {
+            let now = nanos(elapsed(&mut store)?);
+            sleep(store, when.saturating_sub(now))
+        },
+    )?;
     monotonic
         .func_wrap("subscribe-duration", |store: StoreContextMut<'_, Guest<T>>, (duration,): (u64,)| {
             sleep(store, duration)
@@ -51,14 +76,21 @@ pub(crate) fn link<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> wasmtime
     Ok(())
 }
 
-/// Time as the guest sees it, since its store was made.
-fn elapsed<T>(store: &StoreContextMut<'_, Guest<T>>) -> wasmtime::Result<Duration> {
-    let guest = store.data();
-    let used = guest.used_before.saturating_add(guest.fuel.saturating_sub(store.get_fuel()?));
-    Ok(duration(used))
+/// Time as the guest sees it.
+fn elapsed<T>(store: &mut StoreContextMut<'_, Guest<T>>) -> wasmtime::Result<Duration> {
+    let left = store.get_fuel()?;
+    let guest = store.data_mut();
+    match &mut guest.clock {
+        Clock::Works(before) => Ok(before.saturating_add(time_of(guest.fuel.saturating_sub(left)))),
+        Clock::Looks(now) => {
+            *now = now.saturating_add(LOOK);
+            Ok(*now)
+        }
+    }
 }
 
-fn duration(fuel: u64) -> Duration {
+/// How long a guest works on so much fuel.
+pub fn time_of(fuel: u64) -> Duration {
     let nanos = u128::from(fuel) * u128::from(NANOS) / u128::from(FUEL_PER_SECOND);
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
@@ -77,7 +109,11 @@ fn sleep<T: Send + 'static>(
     let left = u128::from(store.get_fuel()?).saturating_sub(price);
     // With none left, the guest's next instruction ends its call.
     store.set_fuel(u64::try_from(left).unwrap_or(u64::MAX))?;
-    let table = store.data_mut().table();
+    let guest = store.data_mut();
+    if let Clock::Looks(now) = &mut guest.clock {
+        *now = now.saturating_add(Duration::from_nanos(nanos));
+    }
+    let table = guest.table();
     let over = table.push(Over)?;
     Ok((subscribe(table, over)?,))
 }

@@ -10,6 +10,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::backstop::Backstop;
+use crate::clock::Clock;
 use crate::error::{Circumstances, Late, classify};
 use crate::files::Node;
 use crate::folders::Folders;
@@ -30,8 +31,7 @@ pub struct Guest<T> {
     returned: u64,
     /// Fuel of one call.
     pub(crate) fuel: u64,
-    /// Where the guest's clock stood when this call began, in fuel: it goes on between calls.
-    pub(crate) used_before: u64,
+    pub(crate) clock: Clock,
     /// Fuel of the last call.
     used_last: u64,
     /// Fuel to be taken when the call of the host returns that it is charged for.
@@ -71,7 +71,7 @@ impl<T: Send + 'static> Guest<T> {
             timeout: limits.timeout,
             returned: limits.returned,
             fuel: limits.fuel,
-            used_before: 0,
+            clock: Clock::Works(Duration::ZERO),
             used_last: 0,
             owed: 0,
             interrupted: false,
@@ -147,10 +147,10 @@ impl<T: Send + 'static> Guest<T> {
         self.files.as_ref()
     }
 
-    /// Puts the guest's clock to where it stands after `fuel`, and its randomness to the start of a seed's. A new store
-    /// has 0 and [`Seed::Number`] 0.
-    pub fn rewind(&mut self, fuel: u64, seed: Seed<T>) {
-        self.used_before = fuel;
+    /// Sets the guest's clock, and puts its randomness to the start of a seed's. A new store has a [`Clock::Works`] at
+    /// zero and [`Seed::Number`] 0.
+    pub fn rewind(&mut self, clock: Clock, seed: Seed<T>) {
+        self.clock = clock;
         self.chance = Chance::new(seed);
     }
 
@@ -258,7 +258,7 @@ pub async fn call<T: Send + 'static, R>(
     let left = store.get_fuel().unwrap_or(0);
     let guest = store.data_mut();
     guest.used_last = guest.fuel.saturating_sub(left);
-    guest.used_before = guest.used_before.saturating_add(guest.used_last);
+    guest.clock.worked(guest.used_last);
     outcome.map_err(|error| {
         guest.stack = Stack::of(&error);
         classify(

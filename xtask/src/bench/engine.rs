@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use pl_toolchain::cache;
 use serde_json::Value;
 
-use crate::{Result, setup};
+use crate::{Result, cargo, setup};
 
 /// What the peers need, from the Python package index. About 3 GB with what torch brings along.
 const PEERS: [&str; 6] = [
@@ -60,9 +60,9 @@ pub fn run(root: &Path) -> Result<()> {
     let ours = |package: &str, bench: &str| {
         eprintln!("cargo bench -p {package} --bench {bench}");
         // As pl-host itself: threads that wait in OpenMP's loops let others work.
-        let mut cargo = Command::new("cargo");
-        cargo.current_dir(root).args(["bench", "--quiet", "-p", package, "--bench", bench]);
-        figures(cargo.env("OMP_WAIT_POLICY", "passive"))
+        let mut cargo = cargo(root);
+        cargo.args(["bench", "--quiet", "-p", package, "--bench", bench]).env("OMP_WAIT_POLICY", "passive");
+        figures(&mut cargo)
     };
     let mut own = ours("pl-inference", "throughput")?;
     own.extend(ours("pl-trainer", "update")?);

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pl_plugin::journal::{Channel, Event, Journal, Level};
-use pl_plugin::{Agent, Cause, Error, Part, PluginSpec, Turn};
+use pl_plugin::{Agent, Cause, Environment, Error, Part, PluginSpec, Stream, Task, Turn};
 use pl_wasm::{Fault, Folders, Host};
 use serde_json::{Map, json};
 
-use crate::common::{built, load};
+use crate::common::{built, load, services};
 
 async fn visitor(spec: PluginSpec) -> Agent {
     let plugin = load(&built("visitor.wasm"), spec).await;
@@ -55,6 +55,44 @@ async fn clocks_and_randomness_are_the_same_in_every_run() {
     // And whoever was asked before.
     send(&one, json!({"print": ["a", "b"]})).await.unwrap();
     assert_eq!(send(&one, json!("time")).await.unwrap(), first);
+}
+
+/// What an environment sees of both in five turns, the last view of each.
+async fn hall(stream: &str, rests: bool) -> Vec<String> {
+    let plugin = load(&built("visitor.wasm"), closed()).await;
+    let hall = Environment::new(&plugin, "hall", Map::new(), services()).unwrap();
+    let task = Task { id: "one".to_owned(), data: "null".to_owned() };
+    let mut episode = hall.start(&task, 0, Stream::of(&[stream.as_bytes()])).await.unwrap();
+    let mut views = Vec::new();
+    for _ in 0..5 {
+        views.push(episode.view("a").await.unwrap());
+        if rests {
+            episode.rest().await.unwrap();
+        }
+        episode.apply(vec![("a".to_owned(), "null".to_owned())]).await.unwrap();
+    }
+    views
+}
+
+#[tokio::test]
+async fn clocks_and_randomness_follow_the_turns_of_an_episode_and_its_stream() {
+    let awake = hall("one", false).await;
+    assert_eq!(hall("one", false).await, awake);
+    // Which instance plays a turn can't be told.
+    assert_eq!(hall("one", true).await, awake, "an episode that rests reads other clocks");
+    assert_ne!(hall("other", false).await, awake, "no chance in it");
+    let (told, _): (Vec<String>, String) = serde_json::from_str(&awake[4]).unwrap();
+    let looks: Vec<(u64, u64)> = told
+        .iter()
+        .map(|look| {
+            let numbers: Vec<&str> =
+                look.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty()).collect();
+            (numbers[0].parse().unwrap(), numbers.last().unwrap().parse().unwrap())
+        })
+        .collect();
+    // The start belongs to the first turn.
+    assert!(looks[1..].windows(2).all(|pair| pair[0].0 < pair[1].0), "time does not go on: {looks:?}");
+    assert!(looks.windows(2).all(|pair| pair[0].1 != pair[1].1), "each turn draws the same: {looks:?}");
 }
 
 #[tokio::test]

@@ -286,7 +286,13 @@ async fn a_killed_owner_leaves_nothing(engine: &Engine) {
     // One that even so is left is found by its label at the next start, those of others are not touched.
     let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     for owner in [format!("{} boot 1 1", hostname.trim()), "elsewhere boot 1 1".to_owned()] {
-        engine.docker(&["create", "--label", &format!("pl-host.owner={owner}"), crate::engine::IMAGE, "true"]);
+        engine.docker(&[
+            "create",
+            "--label",
+            &format!("pl-host.owner={owner}"),
+            crate::engine::IMAGE,
+            "true",
+        ]);
     }
     let workers = start(engine.settings()).await;
     assert_eq!(engine.containers().len(), 3);

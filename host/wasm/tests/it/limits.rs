@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pl_wasm::{Engine, EngineConfig, Fault, Limits, Seed, Store, call};
+use pl_wasm::{Clock, Engine, EngineConfig, Fault, Limits, Seed, Store, call};
 use wasmtime::component::{ComponentNamedList, Instance, Lift, Lower};
 
 const TEMPER: &str = include_str!("../guests/temper.wat");
@@ -195,6 +195,8 @@ async fn not_a_number_has_one_form() {
     }
 }
 
+const START: Clock = Clock::Works(Duration::ZERO);
+
 #[tokio::test]
 async fn clocks_run_on_fuel_and_randomness_on_a_seed() {
     let mut first = start(WORLD, &Limits::default()).await;
@@ -205,8 +207,8 @@ async fn clocks_run_on_fuel_and_randomness_on_a_seed() {
     let drawn = first.call::<_, u64>("draw", ()).await.unwrap();
     assert_eq!(second.call::<_, u64>("draw", ()).await, Ok(drawn));
     assert_ne!(first.call::<_, u64>("draw", ()).await, Ok(drawn));
-    first.store.data_mut().rewind(0, Seed::Number(0));
+    first.store.data_mut().rewind(START, Seed::Number(0));
     assert_eq!(first.call::<_, u64>("draw", ()).await, Ok(drawn));
-    first.store.data_mut().rewind(0, Seed::Of(|_| [1; 32]));
+    first.store.data_mut().rewind(START, Seed::Of(|_| [1; 32]));
     assert_ne!(first.call::<_, u64>("draw", ()).await, Ok(drawn));
 }

@@ -1,5 +1,5 @@
 //! A domain for tests. Its agent tries the doors of WASI that a view names and says what is behind each; it prints,
-//! panics and loops when it is told to.
+//! panics and loops when it is told to. Its environment writes down what WASI's clocks and randomness say.
 #![cfg(target_arch = "wasm32")]
 
 mod doors;
@@ -68,4 +68,38 @@ fn run_in_circles() -> String {
     }
 }
 
-pl_sdk::export! { agents: [Visitor] }
+/// What WASI said in each turn so far.
+#[derive(Serialize, Deserialize)]
+struct Hall(Vec<String>);
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Told {
+    /// Turns and the start.
+    turns: u32,
+}
+
+impl Environment for Hall {
+    const NAME: &'static str = "hall";
+    const DOC: &'static str = "A hall with a clock.";
+    type Settings = NoSettings;
+    type View = (Vec<String>, String);
+    type Action = ();
+    type Facts = Told;
+    type Evidence = ();
+
+    fn start(_: &NoSettings, _: &Task, _: u64) -> Result<Self> {
+        Ok(Self(vec![doors::time()]))
+    }
+
+    fn view(&self, _: &NoSettings, _: &str) -> Result<Self::View> {
+        Ok((self.0.clone(), doors::time()))
+    }
+
+    fn apply(&mut self, _: &NoSettings, _: &[Action<()>]) -> Result<Outcome<Told, ()>> {
+        self.0.push(doors::time());
+        let facts = Told { turns: self.0.len() as u32 };
+        Ok(Outcome { done: false, truncated: false, facts, evidence: () })
+    }
+}
+
+pl_sdk::export! { environments: [Hall], agents: [Visitor] }

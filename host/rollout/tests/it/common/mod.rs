@@ -113,7 +113,6 @@ struct Running {
     number: u32,
     state: State,
     stream: Stream,
-    journal: Journal,
 }
 
 pub fn name_of(agent: usize) -> String {
@@ -170,9 +169,9 @@ impl World {
         })
     }
 
-    fn copy(self: &Arc<World>, state: State, stream: Stream, journal: &Journal) -> Box<dyn Episode> {
+    fn copy(self: &Arc<World>, state: State, stream: Stream) -> Box<dyn Episode> {
         let number = self.copies.fetch_add(1, Ordering::Relaxed);
-        Box::new(Running { world: Arc::clone(self), number, state, stream, journal: journal.clone() })
+        Box::new(Running { world: Arc::clone(self), number, state, stream })
     }
 }
 
@@ -186,16 +185,16 @@ impl Environment for Shared {
         task: &Task,
         _seed: u64,
         stream: [u8; 32],
-        journal: &Journal,
+        _journal: &Journal,
     ) -> Result<Box<dyn Episode>, Fault> {
         (self.0.script.start)(task)?;
         let state = State { task: task.id.clone(), drawn: Vec::new(), did: Vec::new() };
-        Ok(self.0.copy(state, Stream::new(stream), journal))
+        Ok(self.0.copy(state, Stream::new(stream)))
     }
 
-    async fn restore(&self, snapshot: &Snapshot, journal: &Journal) -> Result<Box<dyn Episode>, Fault> {
+    async fn restore(&self, snapshot: &Snapshot, _journal: &Journal) -> Result<Box<dyn Episode>, Fault> {
         let state = serde_json::from_slice(&snapshot.bytes).unwrap();
-        Ok(self.0.copy(state, Stream::at(&snapshot.stream), journal))
+        Ok(self.0.copy(state, Stream::at(&snapshot.stream)))
     }
 }
 
