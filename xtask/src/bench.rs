@@ -53,7 +53,7 @@ pub fn run(root: &Path) -> Result<()> {
 pub fn sandbox(root: &Path) -> Result<()> {
     setup::all(root)?;
     let status = cargo(root)
-        .args(["bench", "--quiet", "--package", "pl-sandbox", "--bench", "sandbox"])
+        .args(["bench", "--quiet", "--workspace", "--bench", "sandbox"])
         .status()
         .map_err(|e| format!("cannot start cargo: {e}"))?;
     if status.success() { Ok(()) } else { Err("the benchmark failed: see above".into()) }

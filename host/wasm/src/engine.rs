@@ -67,7 +67,8 @@ impl EngineConfig {
             stack: 16 << 20,
             table: 100_000,
             parts: 64,
-            keep_resident: 0,
+            // What a small program writes to; a sympy solve takes half of it.
+            keep_resident: 32 << 20,
             source_lines: false,
         }
     }

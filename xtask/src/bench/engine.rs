@@ -57,15 +57,15 @@ pub fn run(root: &Path) -> Result<()> {
         eprintln!("bench/peers/{script} {}", arguments.join(" "));
         figures(Command::new(&python).arg(root.join("bench/peers").join(script)).args(arguments))
     };
-    let ours = |package: &str, bench: &str| {
-        eprintln!("cargo bench -p {package} --bench {bench}");
+    let ours = |bench: &str| {
+        eprintln!("cargo bench --workspace --bench {bench}");
         // As pl-host itself: threads that wait in OpenMP's loops let others work.
         let mut cargo = cargo(root);
-        cargo.args(["bench", "--quiet", "-p", package, "--bench", bench]).env("OMP_WAIT_POLICY", "passive");
+        cargo.args(["bench", "--quiet", "--workspace", "--bench", bench]).env("OMP_WAIT_POLICY", "passive");
         figures(&mut cargo)
     };
-    let mut own = ours("pl-inference", "throughput")?;
-    own.extend(ours("pl-trainer", "update")?);
+    let mut own = ours("throughput")?;
+    own.extend(ours("update")?);
     let mut transformers = peer("generate_transformers.py", &[])?;
     transformers.extend(peer("train_transformers.py", &["full"])?);
     transformers.extend(peer("train_transformers.py", &["lora"])?);
