@@ -95,11 +95,11 @@ impl Stage {
         self.board.start(&self.task, 0, Stream::new([0; 32])).await.expect("an episode")
     }
 
-    /// A board of some ten thousand bytes.
+    /// A board of ten thousand bytes: lines of a hundred characters, and a number of each turn.
     async fn full(&self) -> Snapshot {
         let mut episode = self.start().await;
         let line = "a line of fifty characters, a hundred of them here".repeat(2);
-        for _ in 0..100 {
+        for _ in 0..90 {
             let action = serde_json::to_string(&line).expect("text");
             episode.apply(vec![("poet".to_owned(), action)]).await.expect("an outcome");
         }
@@ -234,6 +234,37 @@ mod state_of_10_kb {
             stage.board.restore(&full).await.expect("an episode")
         });
         bencher.bench_local(|| stage.runtime.block_on(episode.snapshot()).expect("a snapshot"));
+    }
+
+    #[divan::bench]
+    fn bare_snapshot(bencher: Bencher<'_, '_>) {
+        let stage = stage();
+        let full = stage.runtime.block_on(stage.full());
+        let (settings, mut store) = ("{}".to_owned(), stage.store());
+        let domain =
+            stage.runtime.block_on(stage.async_pre().instantiate_async(&mut store)).expect("an instance");
+        let episode = domain.pl_host_plugin_environments().episode();
+        let restored = episode.call_restore(&mut store, "board", &settings, &full.bytes);
+        let handle = stage.runtime.block_on(restored).expect("a return").expect("an episode");
+        bencher.bench_local(|| {
+            stage.runtime.block_on(episode.call_snapshot(&mut store, handle)).expect("a snapshot")
+        });
+    }
+
+    #[divan::bench]
+    fn bare_restore(bencher: Bencher<'_, '_>) {
+        let stage = stage();
+        let (full, pre) = (stage.runtime.block_on(stage.full()), stage.async_pre());
+        let settings = "{}".to_owned();
+        bencher.bench_local(|| {
+            stage.runtime.block_on(async {
+                let mut store = stage.store();
+                let domain = pre.instantiate_async(&mut store).await.expect("an instance");
+                let episode = domain.pl_host_plugin_environments().episode();
+                let restored = episode.call_restore(&mut store, "board", &settings, &full.bytes).await;
+                restored.expect("a return").expect("an episode")
+            })
+        });
     }
 
     #[divan::bench]

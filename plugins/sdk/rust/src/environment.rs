@@ -7,15 +7,25 @@ use serde::{Deserialize, Serialize};
 pub use crate::bindings::pl_host::plugin::types::Task;
 use crate::error::{Error, ErrorKind, Result};
 
+/// What a snapshot is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// JSON: people can read it, and so can the same environment in another language. No floats that are not finite.
+    Json,
+    /// [Postcard](https://postcard.jamesmunns.com/wire-format): several times as quick. For plain structs, enums, lists,
+    /// maps and numbers; it knows no `serde_json::Value`, and nothing flattened, untagged or left out.
+    Postcard,
+}
+
 /// One copy of an environment. Its snapshot is its serde form, so a restored copy goes on exactly as the one
-/// that was stored, as long as everything that matters is a field.
-///
-/// Use ordered maps for what is iterated over, and no floats that are not finite: the snapshot is JSON.
+/// that was stored, as long as everything that matters is a field. Use ordered maps for what is iterated over.
 pub trait Environment: Serialize + DeserializeOwned + 'static {
     /// Name of the item, as a workflow writes it after the plugin's name.
     const NAME: &'static str;
     /// One sentence for people.
     const DOC: &'static str;
+    /// What its snapshots are written in.
+    const SNAPSHOTS: Form = Form::Json;
     /// The item's settings. Derive `Deserialize` with `deny_unknown_fields`, so that a typing mistake is found.
     type Settings: DeserializeOwned + JsonSchema;
     /// What an agent may see.

@@ -139,7 +139,7 @@ pub mod services;
 mod settings;
 
 pub use agent::{Agent, Blob, Completion, Finish, Message, Part, Request, Role, Tool, ToolCall, Turn};
-pub use environment::{Action, Environment, Outcome, Task, TaskRequest};
+pub use environment::{Action, Environment, Form, Outcome, Task, TaskRequest};
 pub use error::{Error, ErrorKind, Result};
 pub use reward::{AgentScore, Reward, Scores, Transition};
 pub use services::{log, random, retrieval, sandbox};
@@ -151,8 +151,8 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        Action, Agent, AgentScore, Completion, Environment, Error, Finish, Message, NoSettings, Outcome,
-        Request, Result, Reward, Role, Scores, Task, TaskRequest, Transition, Turn, log, random, retrieval,
-        sandbox,
+        Action, Agent, AgentScore, Completion, Environment, Error, Finish, Form, Message, NoSettings,
+        Outcome, Request, Result, Reward, Role, Scores, Task, TaskRequest, Transition, Turn, log, random,
+        retrieval, sandbox,
     };
 }

@@ -10,7 +10,7 @@ use crate::agent::{Agent, Completion, Request, Turn};
 use crate::bindings::exports::pl_host::plugin::catalog::{Fact, FactKind, Item, ItemKind};
 use crate::bindings::exports::pl_host::plugin::rewards::Transition as WireTransition;
 use crate::bindings::pl_host::plugin::types::{AgentAction, Outcome as WireOutcome};
-use crate::environment::{Action, Environment, Outcome, Task, TaskRequest};
+use crate::environment::{Action, Environment, Form, Outcome, Task, TaskRequest};
 use crate::error::{Error, ErrorKind, Result};
 use crate::reward::{Reward, Scores, Transition};
 
@@ -60,14 +60,7 @@ impl EnvironmentEntry {
             },
             restore: |settings, snapshot| {
                 let settings = read_settings::<E::Settings>(E::NAME, settings)?;
-                let state = serde_json::from_slice(snapshot).map_err(|e| {
-                    Error::unreadable(
-                        ErrorKind::Internal,
-                        &format!("{} cannot read its snapshot", E::NAME),
-                        &e,
-                    )
-                })?;
-                Ok(Box::new(Running::<E> { settings, state }))
+                Ok(Box::new(Running::<E> { settings, state: read_snapshot(snapshot)? }))
             },
             tasks: |settings, request| E::tasks(&read_settings(E::NAME, settings)?, request),
         }
@@ -97,7 +90,23 @@ impl<E: Environment> Episode for Running<E> {
         reason = "the contract has no error here: a trap costs the episode and names us"
     )]
     fn snapshot(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.state).expect("an environment's state has a JSON form")
+        match E::SNAPSHOTS {
+            Form::Json => serde_json::to_vec(&self.state).expect("an environment's state has a JSON form"),
+            Form::Postcard => postcard::to_allocvec(&self.state).expect("it has a form in postcard"),
+        }
+    }
+}
+
+fn read_snapshot<E: Environment>(snapshot: &[u8]) -> Result<E> {
+    let words = || format!("{} cannot read its snapshot", E::NAME);
+    match E::SNAPSHOTS {
+        Form::Json => serde_json::from_slice(snapshot)
+            .map_err(|error| Error::unreadable(ErrorKind::Internal, &words(), &error)),
+        Form::Postcard => match postcard::take_from_bytes(snapshot) {
+            Ok((state, [])) => Ok(state),
+            Ok((_, rest)) => Err(Error::internal(format!("{}: {} bytes are left over", words(), rest.len()))),
+            Err(error) => Err(Error::internal(format!("{}: {error}", words()))),
+        },
     }
 }
 

@@ -78,6 +78,36 @@ impl Environment for Counter {
     }
 }
 
+/// Its snapshots are binary.
+#[derive(Serialize, Deserialize)]
+struct Tape {
+    words: Vec<String>,
+    share: f64,
+}
+
+impl Environment for Tape {
+    const NAME: &'static str = "tape";
+    const DOC: &'static str = "Holds words.";
+    const SNAPSHOTS: Form = Form::Postcard;
+    type Settings = NoSettings;
+    type View = Vec<String>;
+    type Action = String;
+    type Facts = Facts;
+    type Evidence = ();
+
+    fn start(_: &NoSettings, _: &Task, seed: u64) -> Result<Self> {
+        Ok(Self { words: vec!["one".to_owned(), "\"zwölf\"".to_owned()], share: f64::from_bits(seed) })
+    }
+
+    fn view(&self, _: &NoSettings, _: &str) -> Result<Vec<String>> {
+        Ok(self.words.clone())
+    }
+
+    fn apply(&mut self, _: &NoSettings, _: &[Action<String>]) -> Result<Outcome<Facts, ()>> {
+        Err(Error::internal("a tape is only read"))
+    }
+}
+
 struct Adder;
 
 impl Agent for Adder {
@@ -119,7 +149,8 @@ impl Reward for Share {
 struct Plugin;
 
 impl Registry for Plugin {
-    const ENVIRONMENTS: &'static [EnvironmentEntry] = &[EnvironmentEntry::of::<Counter>()];
+    const ENVIRONMENTS: &'static [EnvironmentEntry] =
+        &[EnvironmentEntry::of::<Counter>(), EnvironmentEntry::of::<Tape>()];
     const AGENTS: &'static [AgentEntry] = &[AgentEntry::of::<Adder>()];
     const REWARDS: &'static [RewardEntry] = &[RewardEntry::of::<Share>()];
 }
@@ -141,7 +172,7 @@ fn action(agent: &str, action: &str) -> pl_sdk::bindings::pl_host::plugin::types
 fn items_describe_themselves() {
     let items = registry::items::<Plugin>();
     let names: Vec<_> = items.iter().map(|item| item.name.as_str()).collect();
-    assert_eq!(names, ["counter", "adder", "share"]);
+    assert_eq!(names, ["counter", "tape", "adder", "share"]);
     let schema: Value = serde_json::from_str(&items[0].settings_schema).unwrap();
     assert_eq!(schema["additionalProperties"], false);
     assert_eq!(schema["required"], json!(["limit"]));
@@ -183,6 +214,21 @@ fn an_episode_goes_on_from_its_snapshot_bit_for_bit() {
     let facts: Value = serde_json::from_str(&two.facts).unwrap();
     assert_eq!(facts["share"].as_f64().map(f64::to_bits), Some(seed));
     assert_eq!(restored.view("a").unwrap(), "5");
+}
+
+#[test]
+fn a_binary_snapshot_holds_what_json_cannot() {
+    let share = f64::NAN.to_bits() | 5;
+    let tape = registry::start::<Plugin>("tape", "{}", &task("1"), share).unwrap();
+    let snapshot = tape.snapshot();
+    let restored = registry::restore::<Plugin>("tape", "{}", &snapshot).unwrap();
+    assert_eq!(restored.snapshot(), snapshot);
+    assert_eq!(restored.view("a").unwrap(), tape.view("a").unwrap());
+    assert!(snapshot.windows(8).any(|bytes| bytes == share.to_le_bytes()));
+    for wrong in [&snapshot[..snapshot.len() - 1], &[&snapshot[..], b"!"].concat(), b""] {
+        let error = registry::restore::<Plugin>("tape", "{}", wrong).err().unwrap();
+        assert!(error.message.starts_with("tape cannot read its snapshot"), "{}", error.message);
+    }
 }
 
 #[test]

@@ -59,6 +59,7 @@ fn share(line: &str) -> f64 {
 impl Environment for Board {
     const NAME: &'static str = "board";
     const DOC: &'static str = "A board to write lines on.";
+    const SNAPSHOTS: Form = Form::Postcard;
     type Settings = Rules;
     type View = Seen;
     type Action = String;
