@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Mark;
 
-/// All that an episode is: what its environment keeps, where its random stream stands, and what time it is there. Cheap to clone; may
-/// be written to disk and taken to another machine.
+/// All that an episode is: what its environment keeps, where its random stream stands, and what time it is there. Cheap
+/// to clone; may be written to disk and taken to another machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The environment's own.

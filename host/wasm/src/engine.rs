@@ -67,7 +67,7 @@ impl EngineConfig {
             stack: 16 << 20,
             table: 100_000,
             parts: 64,
-            // What a small program writes to; a sympy solve takes half of it.
+            // Twice what a sympy solve writes to.
             keep_resident: 32 << 20,
             source_lines: false,
         }
