@@ -10,6 +10,7 @@ use crate::environment::world_of;
 use crate::error::Failed;
 use crate::journal::Journal;
 use crate::plugin::{Inner, refused};
+use crate::pool::Call;
 use crate::services::Context;
 use crate::{
     Completion, Error, Finish, ItemKind, Message, Part, Plugin, PromptRequest, Role, Stream, Tool, Turn,
@@ -94,10 +95,7 @@ impl Agent {
         let world = world_of(&self.inner().agents)?;
         let returned = world.pool.call(
             self.inner(),
-            &self.item,
-            function,
-            stream,
-            self.journal.as_ref(),
+            Call { item: &self.item, function, stream, journal: self.journal.as_ref() },
             async |store| world.ready.instantiate_async(&mut *store).await,
             async |bindings, store| work(bindings.pl_host_plugin_agents(), store).await,
         );

@@ -12,6 +12,7 @@ use crate::bindings::{environment, types};
 use crate::error::Failed;
 use crate::journal::Journal;
 use crate::plugin::{Inner, World, refused};
+use crate::pool::Call;
 use crate::services::{Context, begin, settle};
 use crate::{Cause, Error, Fact, ItemKind, Outcome, Plugin, Services, Snapshot, Stream, Task, check};
 
@@ -99,10 +100,7 @@ impl Environment {
             .pool
             .call(
                 self.inner(),
-                &self.item,
-                "tasks",
-                stream,
-                self.journal.as_ref(),
+                Call { item: &self.item, function: "tasks", stream, journal: self.journal.as_ref() },
                 async |store| world.ready.instantiate_async(&mut *store).await,
                 async |bindings, store| {
                     let environments = bindings.pl_host_plugin_environments();

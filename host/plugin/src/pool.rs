@@ -24,6 +24,14 @@ struct Instance<B> {
     _seat: Seat,
 }
 
+/// A call that keeps nothing: all that tells it from others.
+pub(crate) struct Call<'c> {
+    pub item: &'c Arc<str>,
+    pub function: &'static str,
+    pub stream: Stream,
+    pub journal: Option<&'c Journal>,
+}
+
 /// Idle instances of one plugin and world.
 pub(crate) struct Pool<B> {
     idle: Mutex<Vec<Instance<B>>>,
@@ -41,10 +49,7 @@ impl<B> Pool<B> {
     pub(crate) async fn call<R>(
         &self,
         plugin: &Inner,
-        item: &Arc<str>,
-        function: &'static str,
-        stream: Stream,
-        journal: Option<&Journal>,
+        Call { item, function, stream, journal }: Call<'_>,
         make: impl AsyncFnOnce(&mut Store<Context>) -> wasmtime::Result<B>,
         work: impl AsyncFnOnce(&B, &mut Store<Context>) -> wasmtime::Result<R>,
     ) -> Result<R, Failed> {

@@ -10,6 +10,7 @@ use crate::environment::world_of;
 use crate::error::Failed;
 use crate::journal::Journal;
 use crate::plugin::{Inner, refused};
+use crate::pool::Call;
 use crate::{AgentScore, Error, ItemKind, Outcome, Plugin, Scores, Stream, Task, check};
 
 /// A reward with its settings. Keeps nothing between calls; cheap to clone.
@@ -71,10 +72,7 @@ impl Reward {
         let stream = Stream::of(&parts);
         let returned = world.pool.call(
             self.inner(),
-            &self.item,
-            "score",
-            stream,
-            self.journal.as_ref(),
+            Call { item: &self.item, function: "score", stream, journal: self.journal.as_ref() },
             async |store| world.ready.instantiate_async(&mut *store).await,
             async |bindings, store| {
                 let rewards = bindings.pl_host_plugin_rewards();
