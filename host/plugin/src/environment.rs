@@ -172,7 +172,7 @@ impl Environment {
             let made = pl_wasm::call(&mut store, async |store| {
                 let bindings = world.ready.instantiate_async(&mut *store).await?;
                 store.data_mut().data.turns = turns;
-                begin(store, function, self.inner().limits.fuel);
+                begin(store, function);
                 let handle = make(&bindings, store).await?;
                 Ok((bindings, handle))
             })
@@ -308,7 +308,7 @@ impl Episode {
     ) -> Result<R, Failed> {
         let live = self.live.as_mut().ok_or(Cause::Lost)?;
         let (bindings, handle) = (&live.bindings, live.handle);
-        begin(&mut live.store, function, self.environment.inner().limits.fuel);
+        begin(&mut live.store, function);
         let returned = pl_wasm::call(&mut live.store, async |store| {
             work(&bindings.pl_host_plugin_environments().episode(), handle, store).await
         })

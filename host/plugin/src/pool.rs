@@ -67,7 +67,7 @@ impl<B> Pool<B> {
         guest.data.item = Arc::clone(item);
         guest.data.stream = stream;
         guest.data.journal = journal.cloned();
-        begin(&mut instance.store, function, plugin.limits.fuel);
+        begin(&mut instance.store, function);
         let bindings = &instance.bindings;
         let returned = pl_wasm::call(&mut instance.store, async |store| work(bindings, store).await).await;
         let returned = returned.map_err(|fault| Failed::fault(fault, &mut instance.store))?;

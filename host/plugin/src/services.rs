@@ -52,10 +52,10 @@ pub(crate) struct Context {
 /// served before and in a fresh one alike. Each turn of an episode is later than the one before by as long as a call
 /// may take; what is drawn follows from the episode's stream, the turn and the function. The clock itself goes by
 /// looks: how much fuel a guest uses depends on what its allocator has done before.
-pub(crate) fn begin(store: &mut Store<Context>, function: &'static str, fuel: u64) {
+pub(crate) fn begin(store: &mut Store<Context>, function: &'static str) {
     let guest = store.data_mut();
     guest.data.function = function;
-    let now = pl_wasm::time_of(fuel).saturating_mul(guest.data.turns);
+    let now = guest.longest_call().saturating_mul(guest.data.turns);
     guest.rewind(Clock::Looks(now), Seed::Of(wasi_seed));
 }
 

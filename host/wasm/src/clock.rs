@@ -90,7 +90,7 @@ fn elapsed<T>(store: &mut StoreContextMut<'_, Guest<T>>) -> wasmtime::Result<Dur
 }
 
 /// How long a guest works on so much fuel.
-pub fn time_of(fuel: u64) -> Duration {
+pub(crate) fn time_of(fuel: u64) -> Duration {
     let nanos = u128::from(fuel) * u128::from(NANOS) / u128::from(FUEL_PER_SECOND);
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }

@@ -10,7 +10,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::backstop::Backstop;
-use crate::clock::Clock;
+use crate::clock::{Clock, time_of};
 use crate::error::{Circumstances, Late, classify};
 use crate::files::Node;
 use crate::folders::Folders;
@@ -167,6 +167,11 @@ impl<T: Send + 'static> Guest<T> {
     /// Whether the guest has asked a host: what it does since then depends on the world.
     pub fn asked(&self) -> bool {
         self.wasi.as_ref().is_some_and(|world| world.door.passed)
+    }
+
+    /// As long as the guest may work in one call: what all its fuel is in time.
+    pub fn longest_call(&self) -> Duration {
+        time_of(self.fuel)
     }
 
     /// Fuel that the last call used.

@@ -33,7 +33,7 @@ mod output;
 mod randomness;
 mod stack;
 
-pub use clock::{Clock, time_of};
+pub use clock::Clock;
 pub use component::Component;
 pub use engine::{Engine, EngineConfig, Seat, Stay};
 pub use error::{Error, Fault, HostError};

@@ -9,7 +9,7 @@ use pl_plugin::{
 };
 use serde_json::Map;
 
-use crate::common::{component, engine, services};
+use crate::common::{self, component, engine, services};
 
 fn fixture(version: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/v{version}.wasm"));
@@ -56,7 +56,7 @@ async fn a_guest_of_version_0_1_plays_the_same_episode_on_every_machine() {
     const EXPECTED: &str = "2cfc7260a44dc1d2c2e9699374562d0f";
     let bytes = fixture("0.1");
     assert_eq!(Surface::read(&bytes).unwrap().contract(), Ok(Contract::V0_1));
-    let plugin = crate::common::load(&bytes, PluginSpec::new("tally")).await;
+    let plugin = common::load(&bytes, PluginSpec::new("tally")).await;
     assert_eq!(trajectory(&plugin, false).await, EXPECTED);
     assert_eq!(trajectory(&plugin, true).await, EXPECTED, "an episode that rests goes another way");
 }

@@ -6,7 +6,7 @@ use pl_plugin::{
 use pl_wasm::{Engine, EngineConfig, Stay};
 use serde_json::Map;
 
-use crate::common::{built, resident, services};
+use crate::common::{self, built, resident, services};
 
 async fn board(config: EngineConfig) -> (Engine, Environment) {
     let engine = Engine::new(config.cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
@@ -134,8 +134,7 @@ async fn two_hundred_episodes_in_python_are_in_flight_within_6_gib() {
 async fn a_snapshot_that_is_refused_costs_the_episode_that_rests() {
     // Of the hostile guest, `restore` alone is spoilt.
     use crate::common::hostile::{Deed, Place, component_of};
-    let plugin =
-        crate::common::load(&component_of(Place::Restore, Deed::Refuse), PluginSpec::new("liar")).await;
+    let plugin = common::load(&component_of(Place::Restore, Deed::Refuse), PluginSpec::new("liar")).await;
     let problems = Environment::new(&plugin, "problems", Map::new(), services()).unwrap();
     let mut episode = start(&problems, 1).await;
     let mut other = start(&problems, 2).await;

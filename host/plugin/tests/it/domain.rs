@@ -10,7 +10,7 @@ use pl_sandbox::{PythonWorkers, SandboxLimits};
 use pl_wasm::{Engine, EngineConfig};
 use serde_json::{Map, json};
 
-use crate::common::{built, load};
+use crate::common::{self, built, load};
 
 fn python() -> Services {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -61,7 +61,7 @@ async fn a_tool_and_a_reasoner_solve_a_problem() {
 #[tokio::test]
 async fn generated_tasks_are_equal_for_equal_arguments_and_split() {
     let plugin = load(&built("math.wasm"), PluginSpec::new("maths")).await;
-    let environment = Environment::new(&plugin, "problems", Map::new(), crate::common::services()).unwrap();
+    let environment = Environment::new(&plugin, "problems", Map::new(), common::services()).unwrap();
     let train = environment.tasks("train", 0, 8, 1).await.unwrap();
     assert_eq!(environment.tasks("train", 4, 4, 1).await.unwrap(), train[4..]);
     let test = environment.tasks("test", 0, 8, 1).await.unwrap();

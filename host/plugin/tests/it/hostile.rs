@@ -3,6 +3,7 @@
 use pl_plugin::{Cause, Error, PluginSpec};
 use pl_wasm::{Engine, Fault, Limits};
 
+use crate::common;
 use crate::common::hostile::{Deed, PLACES, Place, component_of, play};
 
 /// Little enough that a loop of any kind ends in milliseconds.
@@ -53,7 +54,7 @@ fn is_as_it_was(deed: Deed, place: Place, cause: &Cause) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_deed_in_every_export_is_reported_as_what_it_was() {
-    let (engine, mut wrong) = (crate::common::engine(), Vec::new());
+    let (engine, mut wrong) = (common::engine(), Vec::new());
     for place in PLACES {
         for deed in Deed::ON_ENTRY {
             if place == Place::Begin && deed.shows_memory() {
@@ -72,7 +73,7 @@ async fn every_deed_in_every_export_is_reported_as_what_it_was() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fuel_ends_every_loop_before_the_clock_does() {
-    let engine = crate::common::engine();
+    let engine = common::engine();
     // With the limits that a workflow gets unless it says otherwise.
     for deed in [
         Deed::Loop,
@@ -92,7 +93,7 @@ async fn fuel_ends_every_loop_before_the_clock_does() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_returned_is_read_with_care() {
-    let (engine, mut wrong) = (crate::common::engine(), Vec::new());
+    let (engine, mut wrong) = (common::engine(), Vec::new());
     for place in PLACES {
         for deed in Deed::ON_RETURN {
             let Some(expected) = place.spoilt(deed) else { continue };
@@ -108,8 +109,8 @@ async fn what_is_returned_is_read_with_care() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gigabyte_is_refused_before_it_is_copied() {
-    let engine = crate::common::engine();
-    let before = crate::common::resident();
+    let engine = common::engine();
+    let before = common::resident();
     for place in [Place::Snapshot, Place::View, Place::Apply, Place::Prompt, Place::Parse, Place::Score] {
         let (function, cause) = ending(
             &engine,
@@ -122,12 +123,12 @@ async fn a_gigabyte_is_refused_before_it_is_copied() {
         let limit = Limits::default().returned;
         assert_eq!(cause, Cause::Fault(Fault::Returned { limit }), "{place:?}");
     }
-    assert!(crate::common::resident() < before + (256 << 20), "a part of it was copied");
+    assert!(common::resident() < before + (256 << 20), "a part of it was copied");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_hosts_memory_returns_to_where_it_was() {
-    let engine = crate::common::engine();
+    let engine = common::engine();
     let round = async || {
         for place in [Place::Describe, Place::View, Place::Apply, Place::Parse, Place::Score] {
             for deed in Deed::ON_ENTRY {
@@ -136,10 +137,10 @@ async fn the_hosts_memory_returns_to_where_it_was() {
         }
     };
     round().await;
-    let before = crate::common::resident();
+    let before = common::resident();
     for _ in 0..4 {
         round().await;
     }
-    let after = crate::common::resident();
+    let after = common::resident();
     assert!(after < before + (24 << 20), "from {before} to {after} bytes");
 }

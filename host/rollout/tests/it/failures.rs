@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use mas_dsl::workflow::{Rollout, Target};
 use pl_rollout::{Context, Error, Failure, Fault, Phase, Place};
 
-use crate::common::{Script, World, fail_first, groups, line, plan, play};
+use crate::common::{self, Script, World, fail_first, groups, line, plan, play};
 
 fn places(failures: &[Failure]) -> Vec<(u32, u32, u32, u32, Option<u32>)> {
     failures.iter().map(|f| (f.task, f.sample, f.attempt, f.node_visit, f.branch)).collect()
@@ -23,7 +23,7 @@ fn streams_are_fresh(world: &World) {
 #[test]
 fn an_episode_that_traps_is_played_again_under_fresh_streams() {
     // The second step of the first episode traps, twice.
-    let apply = fail_first(2, "apply", |state: &crate::common::State| state.did.len() == 2, (false, false));
+    let apply = fail_first(2, "apply", |state: &common::State| state.did.len() == 2, (false, false));
     let world = World::new(Script { apply, ..Script::default() });
     let batch = play(&world.cast(1, line(3, &[&[0]], Target::Node(0))), &plan(Rollout::Flat, 2, 2)).unwrap();
     assert_eq!(batch.lost, 0);
@@ -43,7 +43,7 @@ fn an_episode_that_traps_is_played_again_under_fresh_streams() {
 
 #[test]
 fn a_candidate_that_traps_is_sampled_anew_and_its_group_is_whole() {
-    let apply = fail_first(3, "apply", |state: &crate::common::State| state.did.len() == 2, (false, false));
+    let apply = fail_first(3, "apply", |state: &common::State| state.did.len() == 2, (false, false));
     let world = World::new(Script { apply, ..Script::default() });
     let cast = world.cast(2, line(2, &[&[0], &[1]], Target::Node(0)));
     let batch = play(&cast, &plan(Rollout::Tree, 1, 3)).unwrap();
@@ -97,7 +97,7 @@ fn after_three_tries_a_group_does_without_the_candidate() {
 /// A node that loses all its candidates ends its tree, which is grown again; both are on record.
 #[test]
 fn a_tree_that_fails_keeps_its_candidates_failures_on_record() {
-    let apply = fail_first(6, "apply", |state: &crate::common::State| state.did.len() == 2, (false, false));
+    let apply = fail_first(6, "apply", |state: &common::State| state.did.len() == 2, (false, false));
     let world = World::new(Script { apply, ..Script::default() });
     let batch = play(&world.cast(1, line(2, &[&[0]], Target::Node(0))), &plan(Rollout::Tree, 1, 2)).unwrap();
     assert_eq!(batch.lost, 0);
@@ -110,7 +110,7 @@ fn a_tree_that_fails_keeps_its_candidates_failures_on_record() {
 
 #[tokio::test]
 async fn a_tree_by_itself_reports_the_candidates_that_failed() {
-    let apply = fail_first(1, "apply", |_: &crate::common::State| true, (false, false));
+    let apply = fail_first(1, "apply", |_: &common::State| true, (false, false));
     let world = World::new(Script { apply, ..Script::default() });
     let plan = plan(Rollout::Tree, 1, 2);
     let context = Context {

@@ -9,7 +9,7 @@ use pl_rollout::{Agreement, Batch, Error, Fault, Plan, Trace, replay};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::common::{Script, World, digit, groups, line, plan, play, play_on_two, shown, when_odd};
+use crate::common::{self, Script, World, digit, groups, line, plan, play, play_on_two, shown, when_odd};
 
 #[derive(Debug, Clone)]
 struct Shape {
@@ -79,7 +79,7 @@ fn shape(traps: bool) -> impl Strategy<Value = Shape> {
 impl Shape {
     fn world(&self, jitter: u8) -> Arc<World> {
         let (ends_at, traps_at, agents) = (self.ends_at, self.traps_at, self.agents);
-        let skips = self.skips.map(|(agent, visit)| (crate::common::name_of(agent), visit));
+        let skips = self.skips.map(|(agent, visit)| (common::name_of(agent), visit));
         let script = Script {
             apply: Arc::new(move |state| {
                 let said =

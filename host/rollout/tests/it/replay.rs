@@ -12,7 +12,7 @@ use pl_rollout::{
 };
 use pl_sandbox::{Job, Sandbox, Verdict};
 
-use crate::common::{Action, Script, World, fail_first, line, plan, play, play_on_two};
+use crate::common::{self, Action, Script, World, fail_first, line, plan, play, play_on_two};
 
 const MODES: [Rollout; 2] = [Rollout::Flat, Rollout::Tree];
 
@@ -117,12 +117,8 @@ fn an_environment_that_does_otherwise_is_found_where_it_first_does() {
         };
         let said = difference(&cast(other), &whole);
         assert!(said.contains("stop 2") && said.contains("`done` of the outcome differs"), "{said}");
-        let trapping = fail_first(
-            u32::MAX,
-            "apply",
-            |state: &crate::common::State| state.did.len() == 2,
-            (false, false),
-        );
+        let trapping =
+            fail_first(u32::MAX, "apply", |state: &common::State| state.did.len() == 2, (false, false));
         let said = difference(&cast(Script { apply: trapping, ..script() }), &whole);
         assert!(said.contains("stop 1") && said.contains("now       apply fails: it trapped"), "{said}");
     }
@@ -157,7 +153,7 @@ fn what_a_clock_ended_is_compared_up_to_there() {
     for mode in MODES {
         let late = Fault { reproducible: false, ..Fault::new("apply", "out of time") };
         let calls = AtomicU32::new(0);
-        let apply = Arc::new(move |_: &crate::common::State| match calls.fetch_add(1, Ordering::Relaxed) {
+        let apply = Arc::new(move |_: &common::State| match calls.fetch_add(1, Ordering::Relaxed) {
             1 => Err(late.clone()),
             _ => Ok((false, false)),
         });

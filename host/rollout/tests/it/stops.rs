@@ -7,7 +7,7 @@ use mas_dsl::workflow::{Comparison, Condition, Edge, Rollout, Target};
 use pl_plugin::Turn;
 use pl_rollout::Plan;
 
-use crate::common::{Script, World, line, plan, play, shown};
+use crate::common::{self, Script, World, line, plan, play, shown};
 
 const MODES: [Rollout; 2] = [Rollout::Flat, Rollout::Tree];
 
@@ -136,7 +136,7 @@ fn the_best_candidate_is_best_for_those_that_acted() {
     // The agent's own part, a tenth of its number, weighs a little more than the team's loss of the number.
     cast.local_weight = 15.0;
     let batch = play(&Arc::new(cast), &plan(Rollout::Tree, 8, 4)).unwrap();
-    for members in crate::common::groups(&batch.transitions).values() {
+    for members in common::groups(&batch.transitions).values() {
         let best = members.iter().map(|t| t.reward).fold(f64::NEG_INFINITY, f64::max);
         assert!(members.iter().any(|t| t.chosen && t.reward == best));
     }

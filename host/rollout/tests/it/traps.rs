@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use mas_dsl::workflow::{Rollout, Target};
 use pl_rollout::{Fault, Plan};
 
-use crate::common::{Event, Evidence, Script, World, digit, groups, line, plan, play, play_on_two, shown};
+use crate::common::{
+    self, Event, Evidence, Script, World, digit, groups, line, plan, play, play_on_two, shown,
+};
 
 const MODES: [Rollout; 2] = [Rollout::Flat, Rollout::Tree];
 
@@ -32,7 +34,7 @@ fn samples_of_different_problems_are_never_in_one_group() {
 #[test]
 fn a_candidate_is_scored_right_after_it_was_applied_on_its_own_copy() {
     // The team earns everything said so far: a score on another candidate's state would be another number.
-    let team = |state: &crate::common::State| {
+    let team = |state: &common::State| {
         state.did.iter().flatten().map(|(_, action)| digit(action) as f64).sum::<f64>()
     };
     let world = World::with_jitter(Script { team: Arc::new(team), ..Script::default() }, 9);

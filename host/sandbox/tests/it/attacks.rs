@@ -12,7 +12,7 @@ use std::time::Duration;
 use pl_sandbox::{DockerSettings, DockerWorkers, Ending, PythonWorkers, Sandbox, SandboxLimits, Verdict};
 use pl_wasm::EngineConfig;
 
-use crate::engine::{Engine, python};
+use crate::engine::{self, Engine, python};
 
 struct Attack {
     name: String,
@@ -105,7 +105,7 @@ fn control(engine: &Engine, attack: &Attack) -> String {
                 --security-opt=seccomp=unconfined --security-opt=systempaths=unconfined --shm-size=1g";
     let mut arguments = vec!["run", "--rm", network];
     arguments.extend(open.split_whitespace());
-    arguments.extend(["-v", &volume, "-v", &services, crate::engine::IMAGE, "sh", "-c", &script]);
+    arguments.extend(["-v", &volume, "-v", &services, engine::IMAGE, "sh", "-c", &script]);
     let printed = engine.docker(&arguments);
     std::fs::remove_dir_all(folder).unwrap();
     printed

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pl_sandbox::{DockerSettings, DockerWorkers, Ending, File, Job, Sandbox, SandboxLimits, Usage, Verdict};
 
-use crate::engine::{Engine, python};
+use crate::engine::{self, Engine, python};
 
 /// One engine for all: to start one takes longer than every test here.
 #[tokio::test(flavor = "multi_thread")]
@@ -286,13 +286,7 @@ async fn a_killed_owner_leaves_nothing(engine: &Engine) {
     // One that even so is left is found by its label at the next start, those of others are not touched.
     let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     for owner in [format!("{} boot 1 1", hostname.trim()), "elsewhere boot 1 1".to_owned()] {
-        engine.docker(&[
-            "create",
-            "--label",
-            &format!("pl-host.owner={owner}"),
-            crate::engine::IMAGE,
-            "true",
-        ]);
+        engine.docker(&["create", "--label", &format!("pl-host.owner={owner}"), engine::IMAGE, "true"]);
     }
     let workers = start(engine.settings()).await;
     assert_eq!(engine.containers().len(), 3);

@@ -6,14 +6,14 @@ use std::sync::Mutex;
 
 use pl_sandbox::{DockerSettings, DockerWorkers, Ending, ImageSource};
 
-use crate::engine::{Engine, python};
+use crate::engine::{self, Engine, python};
 use crate::registry::Registry;
 
 /// One engine for all: to start one takes longer than every test here.
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints() {
-    if !crate::engine::on_path("openssl") {
-        return crate::engine::skipped("openssl is not installed");
+    if !engine::on_path("openssl") {
+        return engine::skipped("openssl is not installed");
     }
     let folder = std::env::temp_dir().join(format!("pl-host-certificates-{}", std::process::id()));
     let port = free_port();
@@ -50,7 +50,7 @@ async fn both_sides_of_tls_are_checked(engine: &Engine, folder: &Path, port: u16
 }
 
 async fn an_image_comes_from_a_registry(engine: &Engine) {
-    let registry = Registry::start("python", &crate::engine::root_fs());
+    let registry = Registry::start("python", &engine::root_fs());
     let settings = DockerSettings { image: "fetched:1".to_owned(), ..engine.settings() };
     let absent = ImageSource::Registry(format!("{}/nothing:1", registry.address()));
     let error = DockerWorkers::make_image(&settings, absent, &|_| ()).await.unwrap_err().to_string();

@@ -1,5 +1,7 @@
 //! Refusals: what a guest answers instead of a result.
 
+use std::fmt::Display;
+
 pub use crate::bindings::pl_host::plugin::types::{Error, ErrorKind};
 
 impl Error {
@@ -18,8 +20,8 @@ impl Error {
         Self { kind: ErrorKind::Internal, message: message.into() }
     }
 
-    /// JSON of the wrong form; `what` says whose it is.
-    pub(crate) fn unreadable(kind: ErrorKind, what: &str, cause: &serde_json::Error) -> Self {
+    /// JSON, or a snapshot, of the wrong form; `what` says whose it is.
+    pub(crate) fn unreadable(kind: ErrorKind, what: &str, cause: &dyn Display) -> Self {
         Self { kind, message: format!("{what}: {cause}") }
     }
 }

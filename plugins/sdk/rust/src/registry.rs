@@ -1,5 +1,7 @@
 //! From typed items to the contract's functions over JSON: what `export!` registers.
 
+use std::fmt::Display;
+
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -98,14 +100,15 @@ impl<E: Environment> Episode for Running<E> {
 }
 
 fn read_snapshot<E: Environment>(snapshot: &[u8]) -> Result<E> {
-    let words = || format!("{} cannot read its snapshot", E::NAME);
+    let unreadable = |cause: &dyn Display| {
+        Error::unreadable(ErrorKind::Internal, &format!("{} cannot read its snapshot", E::NAME), cause)
+    };
     match E::SNAPSHOTS {
-        Form::Json => serde_json::from_slice(snapshot)
-            .map_err(|error| Error::unreadable(ErrorKind::Internal, &words(), &error)),
+        Form::Json => serde_json::from_slice(snapshot).map_err(|error| unreadable(&error)),
         Form::Postcard => match postcard::take_from_bytes(snapshot) {
             Ok((state, [])) => Ok(state),
-            Ok((_, rest)) => Err(Error::internal(format!("{}: {} bytes are left over", words(), rest.len()))),
-            Err(error) => Err(Error::internal(format!("{}: {error}", words()))),
+            Ok((_, rest)) => Err(unreadable(&format_args!("{} bytes are left over", rest.len()))),
+            Err(error) => Err(unreadable(&error)),
         },
     }
 }
