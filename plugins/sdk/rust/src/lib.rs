@@ -132,6 +132,8 @@ mod environment;
 mod error;
 #[doc(hidden)]
 pub mod export;
+#[cfg(all(feature = "heap", target_family = "wasm"))]
+mod heap;
 #[doc(hidden)]
 pub mod registry;
 mod reward;
