@@ -34,7 +34,8 @@ pub(crate) struct Call<'c> {
 
 /// Idle instances of one plugin and world.
 pub(crate) struct Pool<B> {
-    idle: Mutex<Vec<Instance<B>>>,
+    /// Boxed, for they come and go with every call.
+    idle: Mutex<Vec<Box<Instance<B>>>>,
 }
 
 impl<B> Default for Pool<B> {
@@ -60,7 +61,7 @@ impl<B> Pool<B> {
                 let mut store = plugin.store(item, None, Stream::new([0; 32]), None);
                 let made = pl_wasm::call(&mut store, make).await;
                 let bindings = made.map_err(|fault| Failed::fault(fault, &mut store))?;
-                Instance { bindings, store, calls: 0, _seat: seat }
+                Box::new(Instance { bindings, store, calls: 0, _seat: seat })
             }
         };
         let guest = instance.store.data_mut();
@@ -76,12 +77,12 @@ impl<B> Pool<B> {
         Ok(returned)
     }
 
-    fn take(&self) -> Option<Instance<B>> {
+    fn take(&self) -> Option<Box<Instance<B>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
     /// Keeps an instance, unless it has served long enough, or `crowded`: others may be waiting for its seat.
-    fn give_back(&self, mut instance: Instance<B>, crowded: bool) {
+    fn give_back(&self, mut instance: Box<Instance<B>>, crowded: bool) {
         instance.calls += 1;
         if instance.calls >= CALLS || crowded {
             return;

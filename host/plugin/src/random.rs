@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct Stream(State);
 
 #[derive(Debug, Clone)]
-#[allow(clippy::large_enum_variant, reason = "there is one per store, and a box costs every draw")]
 enum State {
-    Running(ChaCha8Rng),
+    /// Boxed: a stream is moved through the futures of a call, and most calls draw nothing.
+    Running(Box<ChaCha8Rng>),
     /// What the key is the hash of. Most calls draw nothing, and hashing a view takes longer than copying it.
     Due(Vec<u8>),
 }
@@ -20,7 +20,7 @@ enum State {
 impl Stream {
     /// The stream of a key, from its start. Hash what tells the stream from others to get a key.
     pub fn new(key: [u8; 32]) -> Self {
-        Self(State::Running(ChaCha8Rng::from_seed(key)))
+        Self(State::Running(Box::new(ChaCha8Rng::from_seed(key))))
     }
 
     /// The stream whose key is the BLAKE3 of `parts`, each with its length.
@@ -41,7 +41,7 @@ impl Stream {
             State::Due(due) => {
                 let mut rng = start(due);
                 let number = rng.next_u64();
-                self.0 = State::Running(rng);
+                self.0 = State::Running(Box::new(rng));
                 number
             }
         }
@@ -60,7 +60,7 @@ impl Stream {
     pub fn at(mark: &Mark) -> Self {
         let mut rng = ChaCha8Rng::from_seed(mark.key);
         rng.set_word_pos(u128::from(mark.words));
-        Self(State::Running(rng))
+        Self(State::Running(Box::new(rng)))
     }
 }
 

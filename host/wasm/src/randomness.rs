@@ -30,7 +30,7 @@ pub enum Seed<T> {
 /// What a store draws from.
 pub(crate) struct Chance<T> {
     seed: Seed<T>,
-    running: Option<ChaCha8Rng>,
+    running: Option<Box<ChaCha8Rng>>,
 }
 
 impl<T> Chance<T> {
@@ -39,9 +39,11 @@ impl<T> Chance<T> {
     }
 
     fn of(&mut self, data: &T) -> &mut ChaCha8Rng {
-        self.running.get_or_insert_with(|| match self.seed {
-            Seed::Number(number) => ChaCha8Rng::seed_from_u64(number),
-            Seed::Of(seed) => ChaCha8Rng::from_seed(seed(data)),
+        self.running.get_or_insert_with(|| {
+            Box::new(match self.seed {
+                Seed::Number(number) => ChaCha8Rng::seed_from_u64(number),
+                Seed::Of(seed) => ChaCha8Rng::from_seed(seed(data)),
+            })
         })
     }
 }

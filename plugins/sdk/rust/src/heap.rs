@@ -81,9 +81,11 @@ unsafe impl Allocator for Pages {
         let pages = size.div_ceil(PAGE);
         match wasm32::memory_grow::<0>(pages) {
             usize::MAX => (ptr::null_mut(), 0, 0),
-            // dlmalloc may look one byte past what it has, which is nowhere at the end of the address space.
-            before if (before + pages).checked_mul(PAGE).is_none() => ((before * PAGE) as *mut u8, pages * PAGE - 16, 0),
-            before => ((before * PAGE) as *mut u8, pages * PAGE, 0),
+            // The end of what it has is an address too, and there is none after the last.
+            before => match (before + pages).checked_mul(PAGE) {
+                Some(end) => ((before * PAGE) as *mut u8, end - before * PAGE, 0),
+                None => ((before * PAGE) as *mut u8, pages * PAGE - 16, 0),
+            },
         }
     }
 

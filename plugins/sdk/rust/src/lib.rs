@@ -123,6 +123,9 @@
 //! The crate is a `cdylib`, compiled for `wasm32-unknown-unknown`, and made a component with wit-component (or
 //! `wasm-tools component new`). Add `rlib` to have the guest's own tests: they run on the host's machine, where
 //! [`services::testing`] stands in for the host.
+//!
+//! The crate sets the guest's global allocator, the standard library's with a first heap that needs no growth. A plugin
+//! that has one of its own takes the crate with `default-features = false`.
 
 #[doc(hidden)]
 pub mod bindings;
