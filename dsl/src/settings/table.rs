@@ -175,7 +175,8 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Texts,
         Default::Absent("no host"),
         "Hosts that the plugin may ask over HTTP: `api.example.org` (HTTPS on port 443), or `localhost:8080` for that \
-         port, encrypted or not. An episode that asks one is not reproducible, and the run says so.",
+         port, encrypted or not. An episode that asks one is not reproducible, and the run says so; `replay` gives it \
+         the recorded answers.",
     ),
     row(
         B::Policy,

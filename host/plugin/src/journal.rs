@@ -1,16 +1,18 @@
-//! What a plugin does beside answering its calls: lines that it logs, what it prints, code that it has run.
+//! What a plugin does beside answering its calls: lines that it logs, what it prints, code that it has run, hosts that it
+//! asks over HTTP.
 //!
 //! Whoever wants to know gives a handle a journal (`with_journal` of [`crate::Environment`], [`crate::Agent`],
 //! [`crate::Reward`]) and takes the events out after each call, also after one that trapped. A journal that
-//! [replays](Journal::replaying) answers the sandbox with what was recorded, and no code runs.
+//! [replays](Journal::replaying) answers with what was recorded: no code runs, and nobody is asked.
 //!
 //! What is logged and printed is bounded between two takes, so that a plugin that never stops talking costs the host
-//! no memory. Verdicts are always kept: a replay needs every one.
+//! no memory. Verdicts and answers are always kept: a replay needs every one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
+pub use pl_wasm::{Failure, Post, Request, Response};
 use serde::{Deserialize, Serialize};
 
 /// Most bytes of lines and output that are kept between two takes.
@@ -43,6 +45,15 @@ pub enum Event {
         jobs: String,
         /// One per job. Fewer: a replay had none recorded.
         verdicts: Vec<Judged>,
+    },
+    /// It asked a host.
+    Http {
+        /// Method and address.
+        request: String,
+        /// BLAKE3 of the whole request, in hexadecimal. None: the guest was gone before it was whole.
+        hash: Option<String>,
+        /// What it was told. None: it did not wait.
+        answer: Option<Result<Response, Failure>>,
     },
     /// It logged or printed more than is kept.
     Cut {
@@ -132,6 +143,28 @@ impl From<Judged> for Verdict {
     }
 }
 
+/// What a replay answers with.
+#[derive(Debug, Clone, Default)]
+pub struct Answers {
+    /// A call of the sandbox each.
+    pub verdicts: VecDeque<Vec<Judged>>,
+    /// A request over HTTP each.
+    pub http: VecDeque<Option<Result<Response, Failure>>>,
+}
+
+impl Answers {
+    /// Those that were noted.
+    pub fn extend<'e>(&mut self, events: impl IntoIterator<Item = &'e Event>) {
+        for event in events {
+            match event {
+                Event::Sandbox { verdicts, .. } => self.verdicts.push_back(verdicts.clone()),
+                Event::Http { answer, .. } => self.http.push_back(answer.clone()),
+                Event::Log { .. } | Event::Output { .. } | Event::Cut { .. } => {}
+            }
+        }
+    }
+}
+
 /// Where events are noted. Clones share one list.
 #[derive(Debug, Clone, Default)]
 pub struct Journal(Arc<Mutex<Notes>>);
@@ -145,8 +178,10 @@ struct Notes {
     cut: (u64, u64),
     /// Of the calls since the last take.
     spent: Spent,
-    /// Verdicts to answer with, a call of the sandbox each. None: the sandbox itself answers.
-    recorded: Option<VecDeque<Vec<Judged>>>,
+    /// Requests over HTTP that were sent, ever.
+    sent: usize,
+    /// What a replay answers with.
+    recorded: Option<Answers>,
 }
 
 /// An event in the making: output comes in pieces that may end within a character.
@@ -154,13 +189,26 @@ struct Notes {
 enum Noted {
     Event(Event),
     Output(Channel, Vec<u8>),
+    Http(Exchange),
+}
+
+/// A request under way.
+#[derive(Debug)]
+struct Exchange {
+    /// How many were sent before it.
+    number: usize,
+    request: String,
+    hash: Option<String>,
+    /// What a replay has for it.
+    recorded: Option<Result<Response, Failure>>,
+    answer: Option<Result<Response, Failure>>,
 }
 
 impl Journal {
-    /// A journal under which the sandbox's calls, in their order, get the verdicts given here and run nothing.
-    pub fn replaying(verdicts: impl IntoIterator<Item = Vec<Judged>>) -> Self {
-        let recorded = Some(verdicts.into_iter().collect());
-        Self(Arc::new(Mutex::new(Notes { recorded, ..Notes::default() })))
+    /// A journal under which the sandbox's calls and requests over HTTP get these answers, each kind in its order.
+    /// Nothing runs, and nobody is asked.
+    pub fn replaying(answers: Answers) -> Self {
+        Self(Arc::new(Mutex::new(Notes { recorded: Some(answers), ..Notes::default() })))
     }
 
     /// Notes a line of the log.
@@ -186,7 +234,8 @@ impl Journal {
     /// Runs jobs at `place`, or answers as it was recorded, and notes the verdicts. What was never recorded has none.
     pub async fn execute(&self, place: &dyn Sandbox, jobs: Vec<Job>) -> Vec<Verdict> {
         let hash = hash(&jobs);
-        let recorded = self.notes().recorded.as_mut().map(|calls| calls.pop_front().unwrap_or_default());
+        let recorded =
+            self.notes().recorded.as_mut().map(|answers| answers.verdicts.pop_front().unwrap_or_default());
         let verdicts = match recorded {
             Some(judged) => judged.into_iter().map(Verdict::from).collect(),
             None => place.execute(jobs).await,
@@ -218,6 +267,7 @@ impl Journal {
                 Noted::Output(stream, bytes) => {
                     Event::Output { stream, text: String::from_utf8_lossy(&bytes).into_owned() }
                 }
+                Noted::Http(Exchange { request, hash, answer, .. }) => Event::Http { request, hash, answer },
             })
             .collect();
         if cut.0 > 0 {
@@ -231,7 +281,42 @@ impl Journal {
     }
 }
 
+impl Post for Journal {
+    fn sent(&self, method: &str, uri: &str) -> usize {
+        let mut notes = self.notes();
+        let number = notes.sent;
+        notes.sent += 1;
+        let recorded = notes
+            .recorded
+            .as_mut()
+            .map(|answers| answers.http.pop_front().flatten().unwrap_or(Err(Failure::Unrecorded)));
+        let request = format!("{method} {uri}");
+        notes.events.push(Noted::Http(Exchange { number, request, hash: None, recorded, answer: None }));
+        number
+    }
+
+    fn answer(&self, number: usize, _: &Request) -> Option<Result<Response, Failure>> {
+        self.notes().exchange(number)?.recorded.take()
+    }
+
+    fn answered(&self, number: usize, request: &Request, answer: &Result<Response, Failure>) {
+        // Where the call is over, nobody waits for it any more.
+        if let Some(exchange) = self.notes().exchange(number) {
+            exchange.hash = Some(hash_of(request));
+            exchange.answer = Some(answer.clone());
+        }
+    }
+}
+
 impl Notes {
+    /// A request that was sent since the last take.
+    fn exchange(&mut self, number: usize) -> Option<&mut Exchange> {
+        self.events.iter_mut().find_map(|noted| match noted {
+            Noted::Http(exchange) if exchange.number == number => Some(exchange),
+            _ => None,
+        })
+    }
+
     /// How many of `bytes` may be kept, which begin `events` new events; what may not counts as cut. None: nothing.
     fn room(&mut self, bytes: usize, events: usize) -> Option<usize> {
         let (noted, held) = self.kept;
@@ -253,9 +338,7 @@ impl Notes {
 /// BLAKE3 over all that tells jobs apart.
 fn hash(jobs: &[Job]) -> String {
     let mut hasher = blake3::Hasher::new();
-    let mut put = |part: &[u8]| {
-        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
-    };
+    let mut put = |part: &[u8]| with_length(&mut hasher, part);
     let count = |number: usize| (number as u64).to_le_bytes();
     for job in jobs {
         let texts = [&job.language, &job.source, &job.stdin];
@@ -271,6 +354,25 @@ fn hash(jobs: &[Job]) -> String {
         }
     }
     hasher.finalize().to_hex().to_string()
+}
+
+/// BLAKE3 over all that tells requests apart.
+fn hash_of(request: &Request) -> String {
+    let Request { method, uri, headers, body } = request;
+    let mut hasher = blake3::Hasher::new();
+    let mut put = |part: &[u8]| with_length(&mut hasher, part);
+    put(method.as_bytes());
+    put(uri.as_bytes());
+    put(body);
+    for (name, value) in headers {
+        put(name.as_bytes());
+        put(value.as_bytes());
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+fn with_length(hasher: &mut blake3::Hasher, part: &[u8]) {
+    hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
 }
 
 #[cfg(test)]
@@ -325,7 +427,8 @@ mod tests {
             reproducible: true,
         };
         let jobs = |source: &str| vec![Job { source: source.to_owned(), ..Job::default() }];
-        let journal = Journal::replaying([vec![judged("1")], vec![judged("2")]]);
+        let verdicts = [vec![judged("1")], vec![judged("2")]].into();
+        let journal = Journal::replaying(Answers { verdicts, ..Answers::default() });
         let said: Vec<Vec<Verdict>> = ["a", "b", "a"]
             .map(|source| runtime.block_on(journal.execute(&Refuse(String::new()), jobs(source))))
             .into();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-use pl_wasm::{Captured, Clock, Guest, HostError, Seed, Store};
+use pl_wasm::{Captured, Clock, Guest, HostError, Post, Seed, Store};
 
 use crate::Stream;
 use crate::bindings::{log, random, retrieval, sandbox, types};
@@ -49,12 +49,16 @@ pub(crate) struct Context {
 }
 
 /// To be called when a call begins: puts WASI's clock and randomness to where they stand then, in an instance that has
-/// served before and in a fresh one alike. Each turn of an episode is later than the one before by as long as a call
+/// served before and in a fresh one alike, and has its requests over HTTP noted. Each turn of an episode is later than the one before by as long as a call
 /// may take; what is drawn follows from the episode's stream, the turn and the function. The clock itself goes by
 /// looks: how much fuel a guest uses depends on what its allocator has done before.
 pub(crate) fn begin(store: &mut Store<Context>, function: &'static str) {
     let guest = store.data_mut();
     guest.data.function = function;
+    if guest.may_ask() {
+        let post = guest.data.journal.clone().map(|journal| Arc::new(journal) as Arc<dyn Post>);
+        guest.set_post(post);
+    }
     let now = guest.longest_call().saturating_mul(guest.data.turns);
     guest.rewind(Clock::Looks(now), Seed::Of(wasi_seed));
 }

@@ -22,7 +22,7 @@ pub struct Attempt {
 /// Plays an episode (flat) or a tree.
 pub async fn play(cast: &Cast, context: &Context) -> Attempt {
     let mut played = context.begin(cast);
-    let mut tape = Tape::default();
+    let mut tape = Tape::new(context.recorded.clone());
     let result = match context.mode {
         Rollout::Flat => play_flat(cast, context, &mut played, &mut tape).await,
         Rollout::Tree => play_tree(cast, context, &mut played, &mut tape).await,
@@ -31,6 +31,7 @@ pub async fn play(cast: &Cast, context: &Context) -> Attempt {
         tape.fault(&fault);
         context.failure(&fault, tape.stop(), None)
     });
+    played.summary.reproducible &= !tape.asked();
     let end = End {
         success: played.summary.success,
         truncated: played.summary.truncated,

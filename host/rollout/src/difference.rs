@@ -22,17 +22,72 @@ pub struct Difference {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Moment {
     Entry(Entry),
-    /// Jobs that went to the sandbox, by their hash.
-    Jobs {
+    /// A plugin asked something of the world.
+    Sent {
         at: Position,
         function: String,
-        jobs: String,
+        sent: Sent,
     },
+}
+
+/// What a plugin asked of the world.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sent {
+    /// Jobs for the sandbox, by their hash.
+    Jobs(String),
+    /// A request over HTTP: method and address, and the hash of all of it.
+    Request {
+        request: String,
+        /// None: the plugin did not wait until it was whole.
+        hash: Option<String>,
+    },
+}
+
+impl Sent {
+    fn equals(&self, now: &Sent) -> bool {
+        match (self, now) {
+            (Sent::Request { request: a, hash: then }, Sent::Request { request: b, hash: now }) => {
+                a == b && (then == now || then.is_none() || now.is_none())
+            }
+            (a, b) => a == b,
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Sent::Jobs(_) => "hands jobs to the sandbox".to_owned(),
+            Sent::Request { request, .. } => format!("asks {}", short(request)),
+        }
+    }
+
+    /// What differs between two of one kind.
+    fn inner(&self, function: &str, now: &Sent) -> Option<Inner> {
+        match (self, now) {
+            (Sent::Jobs(a), Sent::Jobs(b)) => {
+                Some(Inner::new(format!("what `{function}` hands to the sandbox (by hash)"), a, b))
+            }
+            (Sent::Request { request: a, hash: then }, Sent::Request { request: b, hash: now }) => {
+                if a != b {
+                    return Some(Inner::new(format!("what `{function}` asks"), a, b));
+                }
+                let what = format!("what `{function}` sends with {} (by hash)", short(a));
+                Some(Inner::new(what, then.as_deref()?, now.as_deref()?))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Moment {
     pub(crate) fn equals(&self, now: &Moment) -> bool {
-        let (Moment::Entry(a), Moment::Entry(b)) = (self, now) else { return self == now };
+        let (a, b) = match (self, now) {
+            (Moment::Entry(a), Moment::Entry(b)) => (a, b),
+            (
+                Moment::Sent { at: a, function: then, sent },
+                Moment::Sent { at: b, function: now, sent: other },
+            ) => return a == b && then == now && sent.equals(other),
+            _ => return false,
+        };
         let what = match (&a.what, &b.what) {
             // Words name a plugin's build, and how a request was not served is the model's affair.
             (What::Fault { stage: a, .. }, What::Fault { stage: b, .. }) => a == b,
@@ -44,7 +99,7 @@ impl Moment {
     fn at(&self) -> &Position {
         match self {
             Moment::Entry(entry) => &entry.at,
-            Moment::Jobs { at, .. } => at,
+            Moment::Sent { at, .. } => at,
         }
     }
 
@@ -52,7 +107,7 @@ impl Moment {
     fn name(&self) -> String {
         let agent = self.at().agent.as_deref().unwrap_or("nobody");
         match self {
-            Moment::Jobs { function, .. } => format!("`{function}` hands jobs to the sandbox"),
+            Moment::Sent { function, sent, .. } => format!("`{function}` {}", sent.name()),
             Moment::Entry(entry) => match &entry.what {
                 What::Asked { .. } => format!("{agent} is asked"),
                 What::Skipped => format!("{agent} sits the turn out"),
@@ -101,9 +156,8 @@ impl Difference {
         }
         let (then, now) = match (then, now) {
             (Moment::Entry(then), Moment::Entry(now)) => (then, now),
-            (Moment::Jobs { function, jobs: a, .. }, Moment::Jobs { function: other, jobs: b, .. }) => {
-                let what = format!("what `{function}` hands to the sandbox (by hash)");
-                return (function == other).then(|| Inner::new(what, a, b));
+            (Moment::Sent { function, sent: then, .. }, Moment::Sent { function: other, sent: now, .. }) => {
+                return if function == other { then.inner(function, now) } else { None };
             }
             _ => return None,
         };

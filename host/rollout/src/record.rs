@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use mas_dsl::workflow::Rollout;
 use pl_inference::Chunk;
-use pl_plugin::journal::Journal;
 use pl_plugin::{Message, Task};
 use pl_record::{Group, Key, Transition};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::recorded::Recorded;
 use crate::stop::{Answer, Question, Step};
-use crate::tape::{CopyId, Verdicts};
 use crate::{Cast, Failure, Fault, Place};
 
 /// What became of an episode (flat) or of the path that a tree took.
@@ -29,7 +28,7 @@ pub struct Summary {
     /// Tokens sampled, those of candidates not chosen included.
     pub tokens: u64,
     pub truncated: bool,
-    /// False where a wall clock, not the code, decided something.
+    /// False where a wall clock or a host that a plugin asked, not the code, decided something.
     pub reproducible: bool,
 }
 
@@ -81,8 +80,8 @@ pub struct Context {
     /// Flat: the environment makes room for others while a model is asked. Tree: ignored, since states are snapshots
     /// between calls.
     pub rests: bool,
-    /// A replay: what the sandbox answers with.
-    pub recorded: Option<Arc<Verdicts>>,
+    /// A replay: what plugins are answered with.
+    pub recorded: Option<Arc<Recorded>>,
 }
 
 /// Where in the episode a transition stands.
@@ -95,11 +94,6 @@ pub(crate) struct Spot<'a> {
 }
 
 impl Context {
-    /// The journal of a copy of the environment.
-    pub(crate) fn journal(&self, copy: CopyId) -> Journal {
-        self.recorded.as_ref().map_or_else(Journal::default, |verdicts| verdicts.journal(copy))
-    }
-
     pub(crate) fn transition(
         &self,
         cast: &Cast,

@@ -1,5 +1,5 @@
-//! A recorded attempt played again: the same interpreter and components, on the completions and verdicts of the
-//! recording. What they do now is held against what they did then, entry by entry.
+//! A recorded attempt played again: the same interpreter and components, on the completions, verdicts and answers of
+//! the recording. What they do now is held against what they did then, entry by entry.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use pl_plugin::journal::Event;
 
 use crate::Cast;
 use crate::attempt::{Attempt, play};
-use crate::difference::{Difference, Moment};
+use crate::difference::{Difference, Moment, Sent};
 use crate::record::Context;
-use crate::tape::Verdicts;
+use crate::recorded::Recorded;
 use crate::trace::{Entry, Trace, What};
 
 /// What came of a replay.
@@ -26,14 +26,15 @@ pub struct Replayed {
 /// How a replay compares with its recording.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Agreement {
-    /// Every prompt token, action, outcome, score and job is the recorded one, and so is the end.
+    /// Every prompt token, action, outcome, score, job and request is the recorded one, and so is the end.
     Whole,
     /// All is equal up to where a wall clock ended a call when it was recorded, which is not to be repeated.
     UpToClock,
     Differs(Box<Difference>),
 }
 
-/// Plays a recorded attempt again and compares. No model is asked and no code runs in a sandbox.
+/// Plays a recorded attempt again and compares. No model is asked, no code runs in a sandbox, and plugins that ask hosts
+/// get the answers that were recorded.
 pub async fn replay(cast: &Cast, trace: &Trace) -> Replayed {
     let cast = Cast { generator: Arc::new(Recording::of(cast, trace)), ..cast.clone() };
     let context = Context {
@@ -43,7 +44,7 @@ pub async fn replay(cast: &Cast, trace: &Trace) -> Replayed {
         mode: trace.mode,
         candidates: trace.candidates,
         rests: trace.rests,
-        recorded: Some(Arc::new(Verdicts::of(trace))),
+        recorded: Some(Arc::new(Recorded::of(trace))),
     };
     let now = play(&cast, &context).await;
     let agreement = compare(trace, &now.trace);
@@ -134,11 +135,16 @@ fn moments(trace: &Trace) -> impl Iterator<Item = Moment> + '_ {
     trace.entries.iter().flat_map(|entry| match &entry.what {
         What::Said { .. } => Vec::new(),
         What::Did { function, events } => {
-            let jobs = events.iter().filter_map(|event| match event {
-                Event::Sandbox { jobs, .. } => Some(jobs.clone()),
-                _ => None,
+            let (at, function) = (&entry.at, function);
+            let moment = |sent| Moment::Sent { at: at.clone(), function: function.clone(), sent };
+            let sent = events.iter().filter_map(|event| match event {
+                Event::Sandbox { jobs, .. } => Some(Sent::Jobs(jobs.clone())),
+                Event::Http { request, hash, .. } => {
+                    Some(Sent::Request { request: request.clone(), hash: hash.clone() })
+                }
+                Event::Log { .. } | Event::Output { .. } | Event::Cut { .. } => None,
             });
-            jobs.map(|jobs| Moment::Jobs { at: entry.at.clone(), function: function.clone(), jobs }).collect()
+            sent.map(moment).collect()
         }
         _ => vec![Moment::Entry(entry.clone())],
     })

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use mas_dsl::workflow::Node;
 use pl_inference::{Completion, Finish, Request};
-use pl_plugin::journal::Journal;
 use pl_plugin::{Message, Outcome, Scores, Task, Turn};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::unbounded_channel;
@@ -61,7 +60,7 @@ impl Cast {
             let named = |fault: Fault| Fault { agent: Some(player.name.clone()), ..fault };
             let view = live.view(&player.name, tape).await.map_err(named)?;
             let turn = Turn { agent: player.name.clone(), visit: cursor.visits(index) };
-            let journal = Journal::default();
+            let journal = tape.journal(name, "prompt");
             let request = player.agent.prompt(&view, &turn, &journal).await;
             tape.did(name, "prompt", &journal);
             let Some(request) = request.map_err(named)? else {
@@ -136,7 +135,7 @@ impl Cast {
         let player = &self.players[question.agent];
         let name = Some(player.name.as_str());
         let said = pl_plugin::Completion::new(completion.text.clone(), finish_of(&completion));
-        let journal = Journal::default();
+        let journal = tape.journal(name, "parse");
         let action = player.agent.parse(&question.view, &said, &journal).await;
         tape.did(name, "parse", &journal);
         let action = action.map_err(|fault| Fault { agent: Some(player.name.clone()), ..fault })?;
@@ -158,7 +157,7 @@ impl Cast {
             .collect();
         let outcome = live.apply(&actions, tape).await?;
         tape.note(None, What::Outcome(outcome.clone()));
-        let journal = Journal::default();
+        let journal = tape.journal(None, "score");
         let scores = self.reward.score(task, &actions, &outcome, &journal).await;
         tape.did(None, "score", &journal);
         let scores = scores?;

@@ -1,13 +1,13 @@
 //! The recording of an attempt while it is played, and the copies of an environment whose calls go on it.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
-use mas_dsl::workflow::Rollout;
-use pl_plugin::journal::{Event, Journal, Judged};
+use pl_plugin::journal::{Event, Journal};
 use pl_plugin::{Outcome, Snapshot};
 
 use crate::record::Context;
-use crate::trace::{Candidate, Entry, Position, Trace, What};
+use crate::recorded::{Asker, CopyId, Recorded};
+use crate::trace::{Candidate, Entry, Position, What};
 use crate::{Cast, Episode, Fault};
 
 /// What the interpreter notes. What goes on side by side has a tape each, put together in a fixed order.
@@ -16,12 +16,20 @@ pub(crate) struct Tape {
     stop: u32,
     candidate: Option<Candidate>,
     entries: Vec<Entry>,
+    /// A replay: what plugins are answered with.
+    recorded: Option<Arc<Recorded>>,
 }
 
 impl Tape {
+    /// An empty tape.
+    pub fn new(recorded: Option<Arc<Recorded>>) -> Tape {
+        Tape { recorded, ..Tape::default() }
+    }
+
     /// An empty tape at the same place.
     pub fn beside(&self) -> Tape {
-        Tape { entries: Vec::new(), ..*self }
+        let Tape { stop, candidate, .. } = *self;
+        Tape { stop, candidate, ..Tape::new(self.recorded.clone()) }
     }
 
     /// An empty tape for one of the stop's candidates.
@@ -39,8 +47,21 @@ impl Tape {
     }
 
     pub fn note(&mut self, agent: Option<&str>, what: What) {
-        let at = Position { stop: self.stop, candidate: self.candidate, agent: agent.map(str::to_owned) };
+        let at = self.position(agent);
         self.entries.push(Entry { at, what });
+    }
+
+    fn position(&self, agent: Option<&str>) -> Position {
+        Position { stop: self.stop, candidate: self.candidate, agent: agent.map(str::to_owned) }
+    }
+
+    /// The journal of a call that keeps nothing: of an agent, or the reward.
+    pub fn journal(&self, agent: Option<&str>, function: &str) -> Journal {
+        self.journal_of(|| Asker::Call(self.position(agent), function.to_owned()))
+    }
+
+    fn journal_of(&self, asker: impl FnOnce() -> Asker) -> Journal {
+        self.recorded.as_ref().map_or_else(Journal::default, |recorded| recorded.journal(&asker()))
     }
 
     pub fn fault(&mut self, fault: &Fault) {
@@ -53,6 +74,15 @@ impl Tape {
         if !events.is_empty() {
             self.note(agent, What::Did { function: function.to_owned(), events });
         }
+    }
+
+    /// Whether a plugin asked a host: what came of it is the world's doing.
+    pub fn asked(&self) -> bool {
+        let events = self.entries.iter().flat_map(|entry| match &entry.what {
+            What::Did { events, .. } => events.as_slice(),
+            _ => &[],
+        });
+        events.into_iter().any(|event| matches!(event, Event::Http { .. }))
     }
 
     pub fn append(&mut self, other: Tape) {
@@ -73,7 +103,7 @@ pub(crate) struct Live {
 impl Cast {
     /// The copy that an episode starts with.
     pub(crate) async fn start(&self, context: &Context, tape: &mut Tape) -> Result<Live, Fault> {
-        let (place, journal) = (&context.place, context.journal(CopyId::First));
+        let (place, journal) = (&context.place, tape.journal_of(|| Asker::Copy(CopyId::First)));
         let started =
             self.environment.start(&context.task, place.start_seed(), place.environment(), &journal).await;
         tape.did(None, "start", &journal);
@@ -81,13 +111,8 @@ impl Cast {
     }
 
     /// A copy that goes on from a state, for the tape's stop or candidate.
-    pub(crate) async fn restore(
-        &self,
-        context: &Context,
-        state: &Snapshot,
-        tape: &mut Tape,
-    ) -> Result<Live, Fault> {
-        let journal = context.journal(CopyId::Later(tape.stop, tape.candidate));
+    pub(crate) async fn restore(&self, state: &Snapshot, tape: &mut Tape) -> Result<Live, Fault> {
+        let journal = tape.journal_of(|| Asker::Copy(CopyId::Later(tape.stop, tape.candidate)));
         let restored = self.environment.restore(state, &journal).await;
         tape.did(None, "restore", &journal);
         Ok(Live { episode: restored?, journal })
@@ -121,44 +146,5 @@ impl Live {
 
     pub fn reproducible(&self) -> bool {
         self.episode.reproducible()
-    }
-}
-
-/// Tells the copies of an environment within an attempt apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum CopyId {
-    /// Flat: there is no other.
-    First,
-    /// Tree: of a stop, or of one of its candidates.
-    Later(u32, Option<Candidate>),
-}
-
-/// The sandbox's verdicts of an attempt: of each copy of the environment, call by call.
-#[derive(Debug, Default)]
-pub struct Verdicts(HashMap<CopyId, Vec<Vec<Judged>>>);
-
-impl Verdicts {
-    /// Those of a recorded attempt.
-    pub fn of(trace: &Trace) -> Verdicts {
-        let mut verdicts = Verdicts::default();
-        for entry in &trace.entries {
-            let What::Did { function, events } = &entry.what else { continue };
-            let copy = match (trace.mode, entry.at.candidate, function.as_str()) {
-                // Only the copy that a tree starts with has its state taken outside of a candidate.
-                (Rollout::Flat, ..) | (Rollout::Tree, None, "start" | "snapshot") => CopyId::First,
-                (Rollout::Tree, candidate, _) => CopyId::Later(entry.at.stop, candidate),
-            };
-            let calls = events.iter().filter_map(|event| match event {
-                Event::Sandbox { verdicts, .. } => Some(verdicts.clone()),
-                _ => None,
-            });
-            verdicts.0.entry(copy).or_default().extend(calls);
-        }
-        verdicts
-    }
-
-    /// A journal that answers the sandbox's calls of one copy.
-    pub(crate) fn journal(&self, copy: CopyId) -> Journal {
-        Journal::replaying(self.0.get(&copy).into_iter().flatten().cloned())
     }
 }

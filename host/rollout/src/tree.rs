@@ -59,7 +59,7 @@ pub(crate) async fn play_tree(
         };
         let stop = cursor.stops();
         tape.at(stop);
-        let mut trunk = cast.restore(context, &state, tape).await?;
+        let mut trunk = cast.restore(&state, tape).await?;
         let questions = cast.ask(&mut trunk, &cast.turns.nodes[index], &cursor, tape).await?;
         drop(trunk);
         cursor.leave(index, &cast.turns);
@@ -168,7 +168,7 @@ async fn try_candidate(
         for (question, completion) in questions.iter().zip(said) {
             answers.push(cast.parse(question, completion, tape).await?);
         }
-        let mut live = cast.restore(context, state, tape).await?;
+        let mut live = cast.restore(state, tape).await?;
         let joint: Vec<_> = questions.iter().zip(&answers).collect();
         let step = cast.act(&mut live, &context.task, &joint, tape).await?;
         let state = live.snapshot(tape).await?;

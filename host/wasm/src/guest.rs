@@ -12,6 +12,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 use crate::backstop::Backstop;
 use crate::clock::{Clock, time_of};
 use crate::error::{Circumstances, Late, classify};
+use crate::exchange::Post;
 use crate::files::Node;
 use crate::folders::Folders;
 use crate::http::{Door, Host};
@@ -47,6 +48,8 @@ pub struct Guest<T> {
     stack: Stack,
     /// Whom it may ask over HTTP.
     hosts: Arc<[Host]>,
+    /// Who keeps what it asks.
+    post: Option<Arc<dyn Post>>,
     /// The root of its files; none has no file system at all.
     files: Option<Node>,
     /// What WASI's randomness draws from.
@@ -80,6 +83,7 @@ impl<T: Send + 'static> Guest<T> {
             kept_output: 0,
             stack: Stack::default(),
             hosts: Arc::default(),
+            post: None,
             files: None,
             chance: Chance::new(Seed::Number(0)),
         };
@@ -102,7 +106,8 @@ impl<T: Send + 'static> Guest<T> {
     /// Gives the guest input and output. Without it stdin is empty, and output goes where [`Guest::keep_output`]
     /// says.
     pub fn set_streams(&mut self, stdin: impl Into<bytes::Bytes>, stdout: Output, stderr: Output) {
-        self.wasi = Some(Box::new(World::new(stdin.into(), stdout, stderr, Arc::clone(&self.hosts))));
+        self.wasi =
+            Some(Box::new(World::new(stdin.into(), stdout, stderr, Door::new(&self.hosts, &self.post))));
     }
 
     /// Keeps the first `limit` bytes of stdout and of stderr for [`Guest::take_output`], and drops what is beyond.
@@ -164,6 +169,19 @@ impl<T: Send + 'static> Guest<T> {
         self.hosts = hosts;
     }
 
+    /// Whether the guest may ask anybody over HTTP.
+    pub fn may_ask(&self) -> bool {
+        !self.hosts.is_empty()
+    }
+
+    /// Has everything kept that the guest asks over HTTP from now on, by whom may also answer it.
+    pub fn set_post(&mut self, post: Option<Arc<dyn Post>>) {
+        if let Some(world) = &mut self.wasi {
+            world.door.post.clone_from(&post);
+        }
+        self.post = post;
+    }
+
     /// Whether the guest has asked a host: what it does since then depends on the world.
     pub fn asked(&self) -> bool {
         self.wasi.as_ref().is_some_and(|world| world.door.passed)
@@ -201,10 +219,10 @@ impl<T: Send + 'static> Guest<T> {
     }
 
     fn world(&mut self) -> &mut World {
-        let (limit, hosts) = (self.kept_output, &self.hosts);
-        self.wasi.get_or_insert_with(|| {
-            let output = || Output::first(limit);
-            Box::new(World::new(bytes::Bytes::new(), output(), output(), Arc::clone(hosts)))
+        let Self { wasi, kept_output, hosts, post, .. } = self;
+        wasi.get_or_insert_with(|| {
+            let output = || Output::first(*kept_output);
+            Box::new(World::new(bytes::Bytes::new(), output(), output(), Door::new(hosts, post)))
         })
     }
 }
@@ -219,7 +237,7 @@ impl<T> Guest<T> {
 
 impl World {
     /// Nothing but its streams. Clocks and randomness are replaced in the linker; the context's own are never asked.
-    fn new(stdin: bytes::Bytes, stdout: Output, stderr: Output, hosts: Arc<[Host]>) -> Self {
+    fn new(stdin: bytes::Bytes, stdout: Output, stderr: Output, door: Door) -> Self {
         let mut builder = WasiCtxBuilder::new();
         builder.allow_tcp(false).allow_udp(false);
         builder.stdin(MemoryInputPipe::new(stdin)).stdout(stdout.clone()).stderr(stderr.clone());
@@ -229,7 +247,7 @@ impl World {
             stdout,
             stderr,
             http: WasiHttpCtx::new(),
-            door: Door { hosts, ..Door::default() },
+            door,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The door to HTTP: `wasi:http` is linked for every guest, and closed but to the hosts that are granted.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::uri::Scheme;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
+
+use crate::exchange::{Failure, Post, Request, Response};
 
 /// A host that guests may ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,20 +38,24 @@ impl Host {
 }
 
 /// What a store answers a guest that wants to send a request.
-#[derive(Debug, Default)]
 pub(crate) struct Door {
-    pub hosts: Arc<[Host]>,
+    hosts: Arc<[Host]>,
+    /// Who keeps what is asked and answered.
+    pub post: Option<Arc<dyn Post>>,
     /// A request was let through: what the guest does from here on depends on the world.
     pub passed: bool,
     /// Fuel that requests have cost and that was not taken yet.
     pub owed: u64,
 }
 
+impl Door {
+    pub(crate) fn new(hosts: &Arc<[Host]>, post: &Option<Arc<dyn Post>>) -> Self {
+        Self { hosts: Arc::clone(hosts), post: post.clone(), passed: false, owed: 0 }
+    }
+}
+
 /// Fuel of a request: a call with the default fuel may send twenty, and one that sends for ever ends.
 const REQUEST: u64 = 50_000_000;
-
-/// Longest wait for a connection, for an answer and between two pieces of it: while a guest waits, no clock runs.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 type Sent = Result<(http::Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>;
 
@@ -67,21 +72,31 @@ impl WasiHttpHooks for Door {
         }
         self.passed = true;
         self.owed = self.owed.saturating_add(REQUEST);
-        let patient = |asked: Option<Duration>| Some(asked.map_or(PATIENCE, |asked| asked.min(PATIENCE)));
-        let options = options.unwrap_or_default();
-        let options = RequestOptions {
-            connect_timeout: patient(options.connect_timeout),
-            first_byte_timeout: patient(options.first_byte_timeout),
-            between_bytes_timeout: patient(options.between_bytes_timeout),
-        };
+        let kept = self.post.clone().map(|post| {
+            let number = post.sent(request.method().as_str(), &request.uri().to_string());
+            (post, number)
+        });
         Box::new(async move {
-            use http_body_util::BodyExt;
-
-            let (response, connection) =
-                wasmtime_wasi_http::default_send_request(request, Some(options)).await?;
-            Ok((response.map(BodyExt::boxed_unsync), Box::new(connection) as Box<_>))
+            let answer = exchange(request, options.unwrap_or_default(), kept).await?;
+            Ok((answer.deliver()?, Box::new(std::future::ready(Ok(()))) as Box<_>))
         })
     }
+}
+
+/// Asks the host, or whoever answers in its place, and has it kept.
+async fn exchange(
+    request: http::Request<WasiBody>,
+    options: RequestOptions,
+    kept: Option<(Arc<dyn Post>, usize)>,
+) -> Result<Response, Failure> {
+    let request = Request::read(request).await?;
+    let Some((post, number)) = kept else { return request.send(options).await };
+    let answer = match post.answer(number, &request) {
+        Some(answer) => answer,
+        None => request.send(options).await,
+    };
+    post.answered(number, &request, &answer);
+    answer
 }
 
 #[cfg(test)]

@@ -189,6 +189,14 @@ fn write_events(trace: &Trace, out: &mut impl Write) -> Outcome {
                         writeln!(out, "[sandbox] {}", verdict.ending.as_str())?;
                     }
                 }
+                Event::Http { request, answer, .. } => {
+                    let told = match answer {
+                        Some(Ok(answer)) => format!("{}, {} bytes", answer.status, answer.body.len()),
+                        Some(Err(failure)) => failure.to_string(),
+                        None => "not waited for".to_owned(),
+                    };
+                    writeln!(out, "[http] {request}: {told}")?;
+                }
                 Event::Cut { events, bytes } => {
                     writeln!(out, "[cut] {events} more lines or pieces of output, {bytes} bytes")?;
                 }

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use pl_plugin::journal::{Channel, Event, Journal, Level};
+use pl_plugin::journal::{Answers, Channel, Event, Failure, Journal, Level};
 use pl_plugin::{Agent, Cause, Environment, Error, Part, PluginSpec, Stream, Task, Turn};
 use pl_wasm::{Fault, Folders, Host};
 use serde_json::{Map, json};
@@ -150,6 +150,96 @@ async fn a_granted_host_can_be_asked_and_no_other() {
     let agent = visitor(spec(hosts)).await;
     let said = send(&agent, json!({"ask": [format!("127.0.0.1:{other}"), "/", false]})).await.unwrap();
     assert_eq!(said, "200 GET / HTTP/1.1");
+}
+
+#[tokio::test]
+async fn what_a_host_answered_is_noted_and_can_be_given_again() {
+    let port = server();
+    let hosts: Arc<[Host]> =
+        [Host::parse(&format!("127.0.0.1:{port}")).unwrap(), Host::parse("127.0.0.1:1").unwrap()].into();
+    let agent = visitor(PluginSpec { hosts, fuel: 200_000_000, ..closed() }).await;
+    let errands = [(port, "/one"), (1, "/nobody"), (port, "/two")];
+    let ask = async |agent: &Agent| {
+        let mut said = Vec::new();
+        for (port, path) in errands {
+            let errand = json!({"ask": [format!("127.0.0.1:{port}"), path, false]});
+            said.push(send(agent, errand).await.unwrap());
+        }
+        said
+    };
+    let journal = Journal::default();
+    let said = ask(&agent.with_journal(&journal)).await;
+    assert_eq!(
+        said,
+        ["200 GET /one HTTP/1.1", "refused: ErrorCode::ConnectionRefused", "200 GET /two HTTP/1.1"]
+    );
+    let noted = journal.take();
+    let [
+        Event::Http { request, hash: Some(_), answer: Some(Ok(answer)) },
+        Event::Http { answer: failed, .. },
+        _,
+    ] = noted.as_slice()
+    else {
+        panic!("{noted:?}")
+    };
+    assert_eq!(*request, format!("GET http://127.0.0.1:{port}/one"));
+    assert_eq!((answer.status, &answer.body[..]), (200, &b"GET /one HTTP/1.1"[..]));
+    assert_eq!(*failed, Some(Err(Failure::Unreachable)));
+
+    let mut answers = Answers::default();
+    answers.extend(&noted);
+    // Another answer than the server's: it is the recording that answers.
+    let Some(Some(Ok(last))) = answers.http.back_mut() else { panic!("{answers:?}") };
+    last.body = "what it once said".into();
+    let replaying = Journal::replaying(answers);
+    let again = agent.with_journal(&replaying);
+    assert_eq!(ask(&again).await, [&said[0], &said[1], "200 what it once said"]);
+    let noted_again = replaying.take();
+    assert_eq!(noted_again[..2], noted[..2]);
+    // There is no fourth.
+    let errand = json!({"ask": [format!("127.0.0.1:{port}"), "/", false]});
+    assert_eq!(send(&again, errand).await.unwrap(), "refused: ErrorCode::HttpRequestDenied");
+}
+
+/// A server that says how much comes, and sends that or less in two pieces.
+fn pieces(announced: usize, sent: usize) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut line = String::new();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while reader.read_line(&mut line).unwrap() > 2 {
+            line.clear();
+        }
+        let body = vec![b'x'; sent];
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {announced}\r\n\r\n").unwrap();
+        let (first, rest) = body.split_at(sent / 2);
+        // A guest that has heard enough hangs up.
+        let _ = stream.write_all(first).and_then(|()| stream.flush()).and_then(|()| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            stream.write_all(rest)
+        });
+    });
+    port
+}
+
+#[tokio::test]
+async fn an_answer_comes_whole_or_not_at_all() {
+    for (announced, sent, expected) in [
+        (300_000, 300_000, Ok(300_000)),
+        (300_000, 200_000, Err("refused: ErrorCode::HttpResponseIncomplete")),
+        (5 << 20, 5 << 20, Err("refused: ErrorCode::HttpResponseBodySize(Some(4194304))")),
+    ] {
+        let port = pieces(announced, sent);
+        let hosts: Arc<[Host]> = [Host::parse(&format!("127.0.0.1:{port}")).unwrap()].into();
+        let agent = visitor(PluginSpec { hosts, fuel: 200_000_000, ..closed() }).await;
+        let said = send(&agent, json!({"ask": [format!("127.0.0.1:{port}"), "/", false]})).await.unwrap();
+        match expected {
+            Ok(bytes) => assert_eq!(said, format!("200 {}", "x".repeat(bytes))),
+            Err(words) => assert_eq!(said, words),
+        }
+    }
 }
 
 #[tokio::test]

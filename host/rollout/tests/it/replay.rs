@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use mas_dsl::workflow::{Rollout, Target};
-use pl_plugin::journal::{Event, Journal};
-use pl_plugin::{Outcome, Snapshot, Task};
+use pl_plugin::journal::{Event, Journal, Post, Request, Response};
+use pl_plugin::{Completion, Outcome, Part, PromptRequest, Snapshot, Task, Turn};
 use pl_rollout::{
-    Agreement, Cast, Environment, Episode, Fault, NoModel, Plan, Replayed, Trace, What, replay,
+    Agent, Agreement, Cast, Environment, Episode, Fault, NoModel, Plan, Player, Replayed, Trace, What, replay,
 };
 use pl_sandbox::{Job, Sandbox, Verdict};
 
@@ -267,5 +267,90 @@ fn recorded_verdicts_are_given_again_and_nothing_runs() {
         }
         let said = difference(&judging(&sandbox, ""), &trace);
         assert!(said.contains("now       `apply` hands jobs to the sandbox"), "{said}");
+    }
+}
+
+/// An agent that asks a host before each of its answers and lets what it hears show in them.
+struct Curious {
+    inner: Arc<dyn Agent>,
+    /// Requests that the host was ever asked. Each answer is another one: only a recording can bring it back.
+    host: Arc<AtomicU32>,
+    /// What the address ends with, and the body.
+    asks: (&'static str, &'static str),
+}
+
+impl Curious {
+    fn ask(&self, journal: &Journal) -> Result<u32, Fault> {
+        let (path, body) = self.asks;
+        let request = Request {
+            method: "POST".to_owned(),
+            uri: format!("http://localhost:1/{path}"),
+            headers: Vec::new(),
+            body: body.as_bytes().to_vec().into(),
+        };
+        let number = journal.sent(&request.method, &request.uri);
+        let answer = journal.answer(number, &request).unwrap_or_else(|| {
+            let heard = self.host.fetch_add(1, Ordering::Relaxed);
+            Ok(Response { status: 200, headers: Vec::new(), body: heard.to_string().into() })
+        });
+        journal.answered(number, &request, &answer);
+        let answer = answer.map_err(|failure| Fault::new("asking", failure))?;
+        Ok(std::str::from_utf8(&answer.body).unwrap().parse().unwrap())
+    }
+}
+
+#[async_trait]
+impl Agent for Curious {
+    async fn prompt(
+        &self,
+        view: &str,
+        turn: &Turn,
+        journal: &Journal,
+    ) -> Result<Option<PromptRequest>, Fault> {
+        let heard = self.ask(journal)?;
+        let mut request = self.inner.prompt(view, turn, journal).await?;
+        if let Some(message) = request.as_mut().and_then(|request| request.messages.first_mut()) {
+            message.parts.insert(0, Part::Text(format!("I heard {heard}. ")));
+        }
+        Ok(request)
+    }
+
+    async fn parse(&self, view: &str, completion: &Completion, journal: &Journal) -> Result<String, Fault> {
+        let heard = self.ask(journal)?;
+        let action = self.inner.parse(view, completion, journal).await?;
+        Ok(action.replacen('{', &format!("{{\"heard\": {heard}, "), 1))
+    }
+}
+
+#[test]
+fn recorded_answers_of_hosts_are_given_again_and_nobody_is_asked() {
+    for mode in MODES {
+        let curious = |host: &Arc<AtomicU32>, asks| {
+            let cast = World::with_jitter(script(), 3).cast(2, line(2, &[&[0], &[1]], Target::Node(0)));
+            let curious = |player: &Player| Player {
+                agent: Arc::new(Curious { inner: Arc::clone(&player.agent), host: Arc::clone(host), asks }),
+                ..player.clone()
+            };
+            let players = cast.players.iter().map(curious).collect();
+            Arc::new(Cast { players, ..(*cast).clone() })
+        };
+        let host = Arc::new(AtomicU32::new(0));
+        let usual = ("now", "");
+        let batch = play_on_two(&curious(&host, usual), &Plan { in_flight: 4, ..plan(mode, 3, 3) }).unwrap();
+        let asked = host.load(Ordering::Relaxed);
+        assert!(asked >= 2 * 3 * 4);
+        assert!(batch.episodes.iter().all(|episode| !episode.reproducible), "the world had a say in it");
+        for trace in &batch.traces {
+            // As it is written to disk.
+            let trace: Trace = serde_json::from_str(&serde_json::to_string(trace).unwrap()).unwrap();
+            assert_eq!(again(&curious(&host, usual), &trace).agreement, Agreement::Whole);
+            let said = difference(&curious(&host, ("then", "")), &trace);
+            assert!(said.contains("what `prompt` asks differs"), "{said}");
+            assert!(said.contains("now       POST http://localhost:1/then"), "{said}");
+            let said = difference(&curious(&host, ("now", "more")), &trace);
+            let expected = "what `prompt` sends with POST http://localhost:1/now (by hash) differs";
+            assert!(said.contains(expected), "{said}");
+        }
+        assert_eq!(host.load(Ordering::Relaxed), asked, "a replay asked the host");
     }
 }
