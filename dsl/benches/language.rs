@@ -1,7 +1,7 @@
 //! How fast files are read, checked and formatted, beside HCL and KDL: libraries for languages of the same shape,
 //! on files of the same content.
 //!
-//! `cargo bench -p mas-dsl --bench language` prints the speeds, and then how many times as fast we are.
+//! `cargo bench --workspace --bench language` prints the speeds, and then how many times as fast we are.
 
 #![allow(clippy::expect_used, reason = "a benchmark whose files can't be read has nothing to report")]
 
@@ -102,30 +102,24 @@ fn format_mas(text: &str) {
     black_box(mas_dsl::format(black_box(text)).expect("a file that can be read"));
 }
 
-/// Values alone, as a program reads a configuration.
 fn read_hcl(text: &str) {
-    black_box(hcl::parse(black_box(text)).expect("HCL"));
+    assert!(mas_peers::read_hcl(black_box(text)));
 }
 
-/// A tree that knows comments and places.
 fn edit_hcl(text: &str) {
-    black_box(hcl_edit::parser::parse_body(black_box(text)).expect("HCL"));
+    assert!(mas_peers::edit_hcl(black_box(text)));
 }
 
-/// What the library has for a formatter: it reads values and writes them, and comments are lost.
 fn format_hcl(text: &str) {
-    let body = hcl::parse(black_box(text)).expect("HCL");
-    black_box(hcl::format::to_string(&body).expect("HCL"));
+    black_box(mas_peers::format_hcl(black_box(text)).expect("HCL"));
 }
 
 fn read_kdl(text: &str) {
-    black_box(kdl::KdlDocument::parse_v2(black_box(text)).expect("KDL"));
+    assert!(mas_peers::read_kdl(black_box(text)));
 }
 
 fn format_kdl(text: &str) {
-    let mut document = kdl::KdlDocument::parse_v2(black_box(text)).expect("KDL");
-    document.autoformat();
-    black_box(document.to_string());
+    black_box(mas_peers::format_kdl(black_box(text)).expect("KDL"));
 }
 
 /// Runs `work` on a text and counts its bytes.

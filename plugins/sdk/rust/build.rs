@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use wit_component_of_bindgen::{StringEncoding, metadata};
+use wit_component::{StringEncoding, metadata};
 use wit_parser::Resolve;
 
 const WIT: &str = "wit";

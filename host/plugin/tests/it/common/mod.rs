@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pl_plugin::{Plugin, PluginSpec, Services};
 use pl_sandbox::Refuse;
 use pl_wasm::{Engine, EngineConfig};
-use wit_component_of_bindgen::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
 pub fn engine() -> Engine {
