@@ -67,20 +67,27 @@ fn inherit(value: &mut Value, ours: &Value) {
     if asked.get("workspace").and_then(Value::as_bool) != Some(true) {
         return;
     }
-    let added = asked.get("features").and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut ours = ours.clone();
-    if !added.is_empty() {
-        let mut table = match ours {
-            Value::Table(table) => table,
-            version => Table::from_iter([("version".to_owned(), version)]),
-        };
-        let has = table.get("features").and_then(Value::as_array).cloned().unwrap_or_default();
-        let mut features = has.clone();
-        features.extend(added.into_iter().filter(|feature| !has.contains(feature)));
-        table.insert("features".to_owned(), Value::Array(features));
-        ours = Value::Table(table);
+    // What is added to the workspace's: more features, or that it is optional.
+    let mut added = asked.clone();
+    added.remove("workspace");
+    *value = match ours {
+        Value::String(_) if !added.is_empty() => {
+            Table::from_iter([("version".to_owned(), ours.clone())]).into()
+        }
+        ours => ours.clone(),
+    };
+    let Value::Table(table) = value else { return };
+    for (key, more) in added {
+        match (table.get_mut(&key), more) {
+            (Some(Value::Array(has)), Value::Array(more)) => {
+                let new: Vec<Value> = more.into_iter().filter(|item| !has.contains(item)).collect();
+                has.extend(new);
+            }
+            (_, more) => {
+                table.insert(key, more);
+            }
+        }
     }
-    *value = ours;
 }
 
 #[cfg(test)]
@@ -103,13 +110,24 @@ mod tests {
     }
 
     #[test]
-    fn features_add_up() {
-        let mut value: Value =
-            toml::from_str::<Table>("a = { workspace = true, features = [\"x\"] }").unwrap()["a"].clone();
-        inherit(&mut value, &Value::String("1.0".to_owned()));
-        assert_eq!(
-            value,
-            toml::from_str::<Table>("a = { version = \"1.0\", features = [\"x\"] }").unwrap()["a"]
-        );
+    fn what_is_said_beside_the_workspace_is_added() {
+        let value = |text: &str| toml::from_str::<Table>(&format!("a = {text}")).unwrap()["a"].clone();
+        for (asked, workspace, expected) in [
+            ("{ workspace = true }", "\"1.0\"", "\"1.0\""),
+            (
+                "{ workspace = true, features = [\"x\"], optional = true }",
+                "\"1.0\"",
+                "{ version = \"1.0\", features = [\"x\"], optional = true }",
+            ),
+            (
+                "{ workspace = true, features = [\"x\", \"y\"] }",
+                "{ version = \"1.0\", features = [\"x\"] }",
+                "{ version = \"1.0\", features = [\"x\", \"y\"] }",
+            ),
+        ] {
+            let mut found = value(asked);
+            inherit(&mut found, &value(workspace));
+            assert_eq!(found, value(expected));
+        }
     }
 }

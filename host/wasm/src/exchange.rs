@@ -62,9 +62,12 @@ pub enum Failure {
     /// It took too long.
     #[error("the host took too long")]
     Timeout,
-    /// The request, or the answer, has more bytes than the host keeps.
-    #[error("the body has more than {} MiB", MOST >> 20)]
-    TooLarge,
+    /// The request has more bytes than the host keeps.
+    #[error("the request has more than {} MiB", MOST >> 20)]
+    RequestTooLarge,
+    /// The answer has.
+    #[error("the answer has more than {} MiB", MOST >> 20)]
+    AnswerTooLarge,
     /// It ended half-way, or was no HTTP.
     #[error("the answer broke off")]
     Broken,
@@ -94,7 +97,7 @@ impl Request {
             method: parts.method.to_string(),
             uri: parts.uri.to_string(),
             headers: headers(&parts.headers),
-            body: whole(body).await?,
+            body: whole(body, Failure::RequestTooLarge).await?,
         })
     }
 
@@ -123,7 +126,7 @@ impl Request {
         // Drives the connection while the body is read. How it closes after that is nobody's concern.
         let driven = tokio::spawn(connection);
         let (parts, body) = answer.into_parts();
-        let body = whole(body).await;
+        let body = whole(body, Failure::AnswerTooLarge).await;
         driven.abort();
         Ok(Response { status: parts.status.as_u16(), headers: headers(&parts.headers), body: body? })
     }
@@ -153,7 +156,8 @@ impl From<Failure> for HttpError {
             Failure::Unreachable => Self::ConnectionRefused,
             Failure::Unencrypted => Self::TlsProtocolError,
             Failure::Timeout => Self::ConnectionTimeout,
-            Failure::TooLarge => Self::HttpResponseBodySize(Some(MOST as u64)),
+            Failure::RequestTooLarge => Self::HttpRequestBodySize(Some(MOST as u64)),
+            Failure::AnswerTooLarge => Self::HttpResponseBodySize(Some(MOST as u64)),
             Failure::Broken => Self::HttpResponseIncomplete,
             Failure::Unrecorded => Self::HttpRequestDenied,
         }
@@ -182,13 +186,14 @@ fn failure(error: HttpError) -> Failure {
     }
 }
 
-async fn whole<B>(body: B) -> Result<Bytes, Failure>
+/// All of a body, unless it is longer than the host keeps.
+async fn whole<B>(body: B, too_large: Failure) -> Result<Bytes, Failure>
 where
     B: http_body::Body<Data = Bytes, Error = HttpError>,
 {
     match Limited::new(body, MOST).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Failure::TooLarge),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large),
         Err(error) => Err(error.downcast::<HttpError>().map_or(Failure::Broken, |error| failure(*error))),
     }
 }

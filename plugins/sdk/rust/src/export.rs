@@ -105,29 +105,6 @@ impl<R: Registry> environments::GuestEpisode for ExportedEpisode<R> {
     }
 }
 
-/// The encoded worlds (see the build script). A component carries the one that it is in a custom section.
-#[doc(hidden)]
-pub mod worlds {
-    macro_rules! world {
-        ($name:ident, $file:literal) => {
-            /// As wit-component encodes it.
-            pub const $name: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/", $file));
-        };
-    }
-    world!(AGENT, "agent.world");
-    world!(ENVIRONMENT, "environment.world");
-    world!(REWARD, "reward.world");
-    world!(DOMAIN, "domain.world");
-
-    /// The bytes as the array that a static needs.
-    #[must_use]
-    pub const fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
-        let mut array = [0; N];
-        array.copy_from_slice(bytes);
-        array
-    }
-}
-
 /// Makes the crate a plugin with these items.
 ///
 /// `pl_sdk::export! { environments: [Problems], agents: [Tool, Reasoner], rewards: [Score] }`
@@ -180,8 +157,7 @@ macro_rules! export {
 
             #[used]
             #[unsafe(link_section = concat!("component-type:pl-sdk:", $name))]
-            static WORLD: [u8; $crate::export::worlds::$world.len()] =
-                $crate::export::worlds::array($crate::export::worlds::$world);
+            static WORLD: [u8; $crate::bindings::worlds::$world.len()] = *$crate::bindings::worlds::$world;
         };
     };
     (@interface catalog $exported:ident) => {
