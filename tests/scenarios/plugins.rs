@@ -67,11 +67,12 @@ fn every_kind(
             return None;
         }
         let component = project.join("plugin_of_mine.wasm");
-        let described = stdout(&succeed(pl_host().args(["plugin", "describe"]).arg(component)));
+        let described = stdout(&succeed(pl_host().args(["plugin", "describe"]).arg(&component)));
         for item in items {
             assert!(described.lines().any(|line| line == *item), "{kind} has no {item}: {described}");
         }
         succeed(pl_host().arg("check").arg(project.join("plugin_of_mine.mas")));
+        succeed(pl_host().args(["plugin", "test"]).arg(&component));
         succeed(tests().current_dir(&project));
     }
     let (file, place) = (project.join(wrong.0), wrong.1);

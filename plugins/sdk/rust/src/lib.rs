@@ -112,7 +112,11 @@
 //!
 //!     fn score(_: &NoSettings, step: &Transition<Guess, Facts, ()>) -> Result<Scores> {
 //!         let found = step.facts.found;
-//!         Ok(Scores { team: f64::from(u8::from(found)), local: Vec::new(), success: found })
+//!         let reward = f64::from(u8::from(found));
+//!         // Each agent that acted has a part of its own.
+//!         let own = |agent: &str| AgentScore { agent: agent.to_owned(), reward, success: found };
+//!         let local = step.actions.iter().map(|action| own(&action.agent)).collect();
+//!         Ok(Scores { team: reward, local, success: found })
 //!     }
 //! }
 //!

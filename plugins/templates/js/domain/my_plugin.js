@@ -26,8 +26,12 @@ const game = {
     return { done: found, facts: { found }, evidence: { distance: nearest / size } };
   },
 
+  // A task is a round's number. Training and testing share none: those of the test are odd.
   tasks: (_rules, { split, start, count }) =>
-    Array.from({ length: count }, (_, at) => ({ id: `${split}-${start + at}`, data: null })),
+    Array.from({ length: count }, (_, at) => ({
+      id: `${split}-${start + at}`,
+      data: 2 * (start + at) + (split === "test" ? 1 : 0),
+    })),
 };
 
 const player = {
@@ -48,9 +52,10 @@ const player = {
 const found = {
   doc: "1 once the number is found, more than 0 the nearer a guess was.",
 
-  score: (_settings, { facts, evidence }) => ({
+  score: (_settings, { actions, facts, evidence }) => ({
     team: facts.found ? 1 : 0.5 * (1 - evidence.distance),
-    local: [],
+    // Each agent that acted has a part of its own: here nothing, for they share the team's.
+    local: actions.map(({ agent }) => ({ agent, reward: 0, success: facts.found })),
     success: facts.found,
   }),
 };

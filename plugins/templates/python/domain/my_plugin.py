@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from pl_sdk import Agent, Environment, Outcome, Plugin, Request, Reward, Scores, Task, fact, random, setting
+from pl_sdk import Agent, AgentScore, Environment, Outcome, Plugin, Request, Reward, Scores, Task
+from pl_sdk import fact, random, setting
 
 
 @dataclass
@@ -46,7 +47,10 @@ class Game(Environment, name="game", settings=Rules, facts=Facts):
 
     @classmethod
     def tasks(cls, rules, request):
-        return [Task.of(f"{request.split}-{request.start + at}", None) for at in range(request.count)]
+        # A task is a round's number. Training and testing share none: those of the test are odd.
+        odd = int(request.split == "test")
+        indices = range(request.start, request.start + request.count)
+        return [Task.of(f"{request.split}-{index}", 2 * index + odd) for index in indices]
 
 
 class Player(Agent, name="player"):
@@ -72,7 +76,9 @@ class Found(Reward, name="found"):
     @staticmethod
     def score(settings, step):
         found = step.facts["found"]
-        return Scores(1.0 if found else 0.5 * (1.0 - step.evidence["distance"]), [], found)
+        # Each agent that acted has a part of its own: here nothing, for they share the team's.
+        local = [AgentScore(act.agent, 0.0, found) for act in step.actions]
+        return Scores(1.0 if found else 0.5 * (1.0 - step.evidence["distance"]), local, found)
 
 
 plugin = Plugin(environments=[Game], agents=[Player], rewards=[Found])
