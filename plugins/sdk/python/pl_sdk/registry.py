@@ -153,6 +153,7 @@ def _guarded(what: str, function: Callable, *arguments: Any) -> Any:
     except Refusal:
         raise
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)[1:]
-        way = " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
+        # Not `extract_tb`: it looks for the source on disk, and a component without one traps.
+        frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)][1:]
+        way = " < ".join(f"{code.co_filename}:{line} {code.co_name}" for code, line in reversed(frames))
         raise Refusal(f"{what}: {type(error).__name__}: {error} ({way})") from None
