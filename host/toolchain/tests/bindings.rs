@@ -1,7 +1,8 @@
 //! The Rust SDK carries its bindings ready made, for what makes them takes longer to compile than a plugin does.
 //! Here they are held to the contract.
 
-use std::path::{Path, PathBuf};
+use std::error::Error;
+use std::path::Path;
 
 use wit_bindgen_core::wit_parser::Resolve;
 use wit_bindgen_core::{Files, WorldGenerator};
@@ -15,27 +16,27 @@ fn the_rust_sdks_bindings_are_those_of_the_contract() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let wit = root.join("wit/v0.1");
     let folder = root.join("plugins/sdk/rust/src/bindings");
-    hold(folder.join("contract.rs"), &contract(&wit));
-    hold(folder.join("worlds.rs"), &worlds(&wit));
+    for (name, expected) in [("contract.rs", contract(&wit)), ("worlds.rs", worlds(&wit))] {
+        let (path, expected) = (folder.join(name), expected.unwrap());
+        if std::env::var("INSTA_UPDATE").is_ok_and(|how| how == "always") {
+            std::fs::write(&path, &expected).unwrap();
+        }
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            found == expected,
+            "{name} is out of date: `INSTA_UPDATE=always cargo nextest run --release --workspace --test bindings` \
+             writes it"
+        );
+    }
 }
 
-fn hold(path: PathBuf, expected: &str) {
-    if std::env::var("INSTA_UPDATE").is_ok_and(|how| how == "always") {
-        std::fs::write(&path, expected).unwrap();
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        found == expected,
-        "{} is out of date: `INSTA_UPDATE=always cargo nextest run --release --workspace --test bindings` writes it",
-        path.display()
-    );
-}
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// What wit-bindgen makes of the world with everything in it.
-fn contract(wit: &Path) -> String {
+fn contract(wit: &Path) -> Result<String> {
     let mut resolve = Resolve::default();
-    let (package, _) = resolve.push_path(wit).unwrap();
-    let world = resolve.select_world(&[package], Some("domain")).unwrap();
+    let (package, _) = resolve.push_path(wit)?;
+    let world = resolve.select_world(&[package], Some("domain"))?;
     let options = wit_bindgen_rust::Opts {
         format: true,
         pub_export_macro: true,
@@ -43,22 +44,22 @@ fn contract(wit: &Path) -> String {
         ..Default::default()
     };
     let mut files = Files::default();
-    options.build().generate(&mut resolve, world, &mut files).unwrap();
-    let (_, bytes) = files.iter().next().unwrap();
-    String::from_utf8(bytes.to_vec()).unwrap()
+    options.build().generate(&mut resolve, world, &mut files)?;
+    let (_, bytes) = files.iter().next().ok_or("wit-bindgen made no file")?;
+    Ok(String::from_utf8(bytes.to_vec())?)
 }
 
 /// Each world as wit-component encodes it.
-fn worlds(wit: &Path) -> String {
+fn worlds(wit: &Path) -> Result<String> {
     let mut text = "// The contract's worlds as wit-component encodes them. Written by `host/toolchain/tests/bindings.rs`.\n"
         .to_owned();
     let mut resolve = Resolve::default();
-    let (package, _) = resolve.push_path(wit).unwrap();
+    let (package, _) = resolve.push_path(wit)?;
     for name in WORLDS {
-        let world = resolve.select_world(&[package], Some(name)).unwrap();
-        let encoded = metadata::encode(&resolve, world, StringEncoding::UTF8, None, false).unwrap();
+        let world = resolve.select_world(&[package], Some(name))?;
+        let encoded = metadata::encode(&resolve, world, StringEncoding::UTF8, None, false)?;
         let (constant, length) = (name.to_uppercase(), encoded.len());
         text += &format!("pub const {constant}: &[u8; {length}] = b\"{}\";\n", encoded.escape_ascii());
     }
-    text
+    Ok(text)
 }
