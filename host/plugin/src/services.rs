@@ -49,9 +49,9 @@ pub(crate) struct Context {
 }
 
 /// To be called when a call begins: puts WASI's clock and randomness to where they stand then, in an instance that has
-/// served before and in a fresh one alike, and has its requests over HTTP noted. Each turn of an episode is later than the one before by as long as a call
-/// may take; what is drawn follows from the episode's stream, the turn and the function. The clock itself goes by
-/// looks: how much fuel a guest uses depends on what its allocator has done before.
+/// served before and in a fresh one alike, and has its requests over HTTP noted. Each turn of an episode is later than
+/// the one before by as long as a call may take; what is drawn follows from the episode's stream, the turn and the
+/// function. The clock itself goes by looks: how much fuel a guest uses depends on what its allocator has done before.
 pub(crate) fn begin(store: &mut Store<Context>, function: &'static str) {
     let guest = store.data_mut();
     guest.data.function = function;

@@ -13,7 +13,7 @@ use thiserror::Error;
 use wasmtime_wasi_http::{Error as HttpError, RequestOptions, WasiBody};
 
 /// Most bytes of a request's body, and of an answer's: the host keeps both.
-pub(crate) const MOST: usize = 4 << 20;
+const MOST: usize = 4 << 20;
 
 /// Longest wait for a connection, for an answer and between two pieces of it: while a guest waits, no clock runs.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -126,7 +126,7 @@ impl Request {
         // Drives the connection while the body is read. How it closes after that is nobody's concern.
         let driven = tokio::spawn(connection);
         let (parts, body) = answer.into_parts();
-        let body = whole(body, Failure::AnswerTooLarge).await;
+        let body = whole(body.boxed_unsync(), Failure::AnswerTooLarge).await;
         driven.abort();
         Ok(Response { status: parts.status.as_u16(), headers: headers(&parts.headers), body: body? })
     }
@@ -187,10 +187,7 @@ fn failure(error: HttpError) -> Failure {
 }
 
 /// All of a body, unless it is longer than the host keeps.
-async fn whole<B>(body: B, too_large: Failure) -> Result<Bytes, Failure>
-where
-    B: http_body::Body<Data = Bytes, Error = HttpError>,
-{
+async fn whole(body: WasiBody, too_large: Failure) -> Result<Bytes, Failure> {
     match Limited::new(body, MOST).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large),

@@ -2,7 +2,7 @@
 //! trapped.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -113,6 +113,14 @@ async fn a_granted_folder_can_be_read_and_nothing_else() {
     assert!(!disk.join("new").exists());
 }
 
+/// Reads a request without a body. Gives back what it asks for.
+fn first_line(stream: &TcpStream) -> String {
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let first = lines.next().unwrap();
+    lines.find(String::is_empty);
+    first
+}
+
 /// Answers every request with its first line.
 fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -120,14 +128,7 @@ fn server() -> u16 {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut first = String::new();
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            reader.read_line(&mut first).unwrap();
-            let mut line = String::new();
-            while reader.read_line(&mut line).unwrap() > 2 {
-                line.clear();
-            }
-            let body = first.trim();
+            let body = first_line(&stream);
             write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
         }
     });
@@ -207,11 +208,7 @@ fn pieces(announced: usize, sent: usize) -> u16 {
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut line = String::new();
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        while reader.read_line(&mut line).unwrap() > 2 {
-            line.clear();
-        }
+        first_line(&stream);
         let body = vec![b'x'; sent];
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {announced}\r\n\r\n").unwrap();
         let (first, rest) = body.split_at(sent / 2);
