@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use common::Shelf;
 use divan::Bencher;
 use divan::counter::BytesCount;
-use mas_dsl::Source;
+use pl_dsl::Source;
 
 /// Lines of the files, nearly.
 const LINES: [usize; 2] = [1_000, 100_000];
@@ -90,36 +90,36 @@ fn kdl(lines: usize) -> String {
 }
 
 fn read_mas(text: &str) {
-    assert!(mas_dsl::syntax_errors(black_box(text)).is_empty());
+    assert!(pl_dsl::syntax_errors(black_box(text)).is_empty());
 }
 
 fn check_mas(source: &Source) {
-    let checked = mas_dsl::check(black_box(source), &[], &Shelf);
-    assert!(checked.workflow.is_some(), "{}", mas_dsl::render::short(&checked.diagnostics, &checked.sources));
+    let checked = pl_dsl::check(black_box(source), &[], &Shelf);
+    assert!(checked.workflow.is_some(), "{}", pl_dsl::render::short(&checked.diagnostics, &checked.sources));
 }
 
 fn format_mas(text: &str) {
-    black_box(mas_dsl::format(black_box(text)).expect("a file that can be read"));
+    black_box(pl_dsl::format(black_box(text)).expect("a file that can be read"));
 }
 
 fn read_hcl(text: &str) {
-    assert!(mas_peers::read_hcl(black_box(text)));
+    assert!(pl_peers::read_hcl(black_box(text)));
 }
 
 fn edit_hcl(text: &str) {
-    assert!(mas_peers::edit_hcl(black_box(text)));
+    assert!(pl_peers::edit_hcl(black_box(text)));
 }
 
 fn format_hcl(text: &str) {
-    black_box(mas_peers::format_hcl(black_box(text)).expect("HCL"));
+    black_box(pl_peers::format_hcl(black_box(text)).expect("HCL"));
 }
 
 fn read_kdl(text: &str) {
-    assert!(mas_peers::read_kdl(black_box(text)));
+    assert!(pl_peers::read_kdl(black_box(text)));
 }
 
 fn format_kdl(text: &str) {
-    black_box(mas_peers::format_kdl(black_box(text)).expect("KDL"));
+    black_box(pl_peers::format_kdl(black_box(text)).expect("KDL"));
 }
 
 /// Runs `work` on a text and counts its bytes.

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use mas_dsl::analysis::{Block, Cursor, Place, outline};
-use mas_dsl::{BlockKind, Span};
+use pl_dsl::analysis::{Block, Cursor, Place, outline};
+use pl_dsl::{BlockKind, Span};
 use proptest::prelude::*;
 
 fn of(text: &str, span: Span) -> &str {

@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 
 use common::Shelf;
 use files::{folder, workflows};
-use mas_dsl::workflow::Layout;
-use mas_dsl::{Checked, Code, Source, check, render};
+use pl_dsl::workflow::Layout;
+use pl_dsl::{Checked, Code, Source, check, render};
 
 fn snapshots() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
@@ -35,7 +35,7 @@ fn every_case_has_its_messages() {
             } else {
                 render::human(&diagnostics, &sources, false)
             };
-            let failed = diagnostics.iter().any(|one| one.severity == mas_dsl::Severity::Error);
+            let failed = diagnostics.iter().any(|one| one.severity == pl_dsl::Severity::Error);
             assert_eq!(workflow.is_none(), failed, "{}", source.name);
             seen.extend(diagnostics.iter().map(|one| one.code));
             insta::assert_snapshot!(source.name.trim_end_matches(".mas"), shown);
@@ -97,7 +97,7 @@ fn design_resolves() {
     let workflow = check(source, &[], &Shelf).workflow.unwrap();
     snapshots().bind(|| insta::assert_json_snapshot!("design.workflow", workflow));
     let text = serde_json::to_string(&workflow).unwrap();
-    assert_eq!(serde_json::from_str::<mas_dsl::workflow::Workflow>(&text).unwrap(), workflow);
+    assert_eq!(serde_json::from_str::<pl_dsl::workflow::Workflow>(&text).unwrap(), workflow);
 }
 
 /// Samplers, stop strings, number formats and the engine's settings.
@@ -109,7 +109,7 @@ fn samplers_resolve() {
     let shown = (&workflow.models, &workflow.agents, &workflow.inference, &workflow.evaluations);
     snapshots().bind(|| insta::assert_json_snapshot!("samplers.workflow", shown));
     let text = serde_json::to_string(&workflow).unwrap();
-    assert_eq!(serde_json::from_str::<mas_dsl::workflow::Workflow>(&text).unwrap(), workflow);
+    assert_eq!(serde_json::from_str::<pl_dsl::workflow::Workflow>(&text).unwrap(), workflow);
 }
 
 /// `[a, b]` is one node whatever the order, and conditions become trees.

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use common::Shelf;
 use fences::fences;
-use mas_dsl::explain::{blocks, function, head, layout};
-use mas_dsl::functions::FUNCTIONS;
-use mas_dsl::settings::{self, Setting};
-use mas_dsl::{BlockKind, Code, Source, Sources, check, render, syntax_errors};
+use pl_dsl::explain::{blocks, function, head, layout};
+use pl_dsl::functions::FUNCTIONS;
+use pl_dsl::settings::{self, Setting};
+use pl_dsl::{BlockKind, Code, Source, Sources, check, render, syntax_errors};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -54,7 +54,7 @@ fn examples_in_documents_are_right() {
                 other => format!("{place}: an example is whole or a `fragment`, and not `{other}`\n"),
             };
             amiss.extend((!said.is_empty()).then_some(said));
-            match mas_dsl::format(&example.text) {
+            match pl_dsl::format(&example.text) {
                 Ok(formatted) if formatted != example.text => {
                     amiss.push(format!("{place}: not as the formatter writes it:\n{formatted}"));
                 }
@@ -77,7 +77,7 @@ fn the_reference_is_current() {
     let written = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == reference,
-        "docs/reference.md is out of date: `INSTA_UPDATE=always cargo nextest run --release -p mas-dsl` writes it"
+        "docs/reference.md is out of date: `INSTA_UPDATE=always cargo nextest run --release -p pl-dsl` writes it"
     );
 }
 

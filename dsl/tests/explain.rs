@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 
 use common::Shelf;
 use fences::fences;
-use mas_dsl::explain::{blocks, explain, more, plain, topics};
-use mas_dsl::functions::FUNCTIONS;
-use mas_dsl::settings::SETTINGS;
-use mas_dsl::{Checked, Code, Source, check, render};
+use pl_dsl::explain::{blocks, explain, more, plain, topics};
+use pl_dsl::functions::FUNCTIONS;
+use pl_dsl::settings::SETTINGS;
+use pl_dsl::{Checked, Code, Source, check, render};
 
 /// A workflow that is right. An example stands in it in the place of those blocks that it writes itself.
 const FRAME: &str = include_str!("../src/explain/frame.mas");
@@ -62,7 +62,7 @@ fn every_example_is_wrong_and_mended() {
             }
         }
         let right = &examples[1].text;
-        assert_eq!(mas_dsl::format(right).as_ref(), Ok(right), "{code}: not as the formatter writes it");
+        assert_eq!(pl_dsl::format(right).as_ref(), Ok(right), "{code}: not as the formatter writes it");
     }
     assert!(amiss.is_empty(), "{}", amiss.join("\n"));
 }

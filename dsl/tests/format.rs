@@ -11,7 +11,7 @@ mod generate;
 mod tokens;
 
 use files::{folder, workflows};
-use mas_dsl::{format, render};
+use pl_dsl::{format, render};
 use proptest::prelude::*;
 use tokens::essence;
 

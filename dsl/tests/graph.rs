@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::Shelf;
-use mas_dsl::graph::{Graph, Screen};
-use mas_dsl::{Source, check};
+use pl_dsl::graph::{Graph, Screen};
+use pl_dsl::{Source, check};
 use unicode_width::UnicodeWidthStr;
 
 const SCREEN: Screen = Screen { width: 100, colour: false, ascii: false };

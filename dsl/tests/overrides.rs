@@ -9,8 +9,8 @@ use std::path;
 use std::time::Duration;
 
 use common::Shelf;
-use mas_dsl::workflow::{Dtype, Rollout, Tasks, Workflow};
-use mas_dsl::{Checked, Code, Override, Source, check, render};
+use pl_dsl::workflow::{Dtype, Rollout, Tasks, Workflow};
+use pl_dsl::{Checked, Code, Override, Source, check, render};
 
 fn source() -> Source {
     Source { name: "design.mas".to_owned(), text: include_str!("cases/design.mas").to_owned() }

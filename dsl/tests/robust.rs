@@ -6,8 +6,8 @@
 mod common;
 
 use common::Shelf;
-use mas_dsl::workflow::Workflow;
-use mas_dsl::{Checked, Override, Severity, Source, check, render};
+use pl_dsl::workflow::Workflow;
+use pl_dsl::{Checked, Override, Severity, Source, check, render};
 use proptest::prelude::*;
 
 /// Words and signs of the language, and some that it does not have.

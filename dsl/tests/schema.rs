@@ -10,8 +10,8 @@ mod files;
 use common::Shelf;
 use files::workflows;
 use jsonschema::Validator;
-use mas_dsl::workflow::Workflow;
-use mas_dsl::{Source, check};
+use pl_dsl::workflow::Workflow;
+use pl_dsl::{Source, check};
 use serde_json::{Value, json};
 
 /// Every workflow of a folder that is right, as a run folder holds it.

@@ -10,7 +10,7 @@ mod files;
 
 use common::Shelf;
 use files::{folder, workflows};
-use mas_dsl::{Checked, Source, check};
+use pl_dsl::{Checked, Source, check};
 
 /// Code, message, and the text at each place with its line.
 type Found = Vec<(String, String, Vec<(usize, String)>)>;
@@ -19,7 +19,7 @@ fn found(text: &str) -> Found {
     let source = Source { name: "x.mas".to_owned(), text: text.to_owned() };
     let Checked { diagnostics, sources, .. } = check(&source, &[], &Shelf);
     let one = |span| {
-        let (file, span): (_, mas_dsl::Span) = sources.find(span).unwrap();
+        let (file, span): (_, pl_dsl::Span) = sources.find(span).unwrap();
         let text = sources.text_of(file);
         // A place in another file does not change with this one.
         let line = if file.name == "x.mas" { text[..span.start].matches('\n').count() } else { 0 };

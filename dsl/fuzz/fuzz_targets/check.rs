@@ -6,7 +6,7 @@
 mod common;
 
 use libfuzzer_sys::fuzz_target;
-use mas_dsl::{Severity, Source, check, render};
+use pl_dsl::{Severity, Source, check, render};
 
 fuzz_target!(|text: &str| {
     let source = Source { name: "fuzz.mas".to_owned(), text: text.to_owned() };

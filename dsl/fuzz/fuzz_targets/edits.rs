@@ -61,7 +61,7 @@ fuzz_target!(|input: &str| {
         catalog: Box::new(|_| Ok(Box::new(common::Shelf))),
         format: |text| {
             HELD.with_borrow_mut(|held| held.push(text.to_owned()));
-            mas_dsl::format(text).ok()
+            pl_dsl::format(text).ok()
         },
     };
     let ended = serve(Cursor::new(talk.messages.into_bytes()), std::io::sink(), host);

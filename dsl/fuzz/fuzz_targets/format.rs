@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use tokens::essence;
 
 fuzz_target!(|text: &str| {
-    let Ok(once) = mas_dsl::format(text) else { return };
-    assert_eq!(mas_dsl::format(&once).as_ref(), Ok(&once));
+    let Ok(once) = pl_dsl::format(text) else { return };
+    assert_eq!(pl_dsl::format(&once).as_ref(), Ok(&once));
     assert_eq!(essence(&once), essence(text));
 });

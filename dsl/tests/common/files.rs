@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mas_dsl::Source;
+use pl_dsl::Source;
 
 /// A folder of this crate.
 pub fn folder(name: &str) -> PathBuf {

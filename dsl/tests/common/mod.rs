@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use mas_dsl::workflow::Plugin;
-use mas_dsl::{Catalog, Fact, FactKind, Item, ItemKind};
+use pl_dsl::workflow::Plugin;
+use pl_dsl::{Catalog, Fact, FactKind, Item, ItemKind};
 use serde_json::{Value, json};
 
 /// Knows `math.wasm` and the built-in plugin; nothing else can be loaded.

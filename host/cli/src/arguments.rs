@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use mas_dsl::Override;
+use pl_dsl::Override;
 use pl_rollout::EpisodeId;
 
 use crate::exit::Stop;
@@ -83,7 +83,7 @@ impl Given {
         for file in &self.files {
             let text = std::fs::read_to_string(file)
                 .map_err(|e| Stop::input(format!("cannot read {}: {e}", file.display())))?;
-            let source = mas_dsl::Source { name: file.display().to_string(), text };
+            let source = pl_dsl::Source { name: file.display().to_string(), text };
             all.extend(Override::from_file(&source).map_err(Stop::input)?);
         }
         all.extend(self.set.iter().cloned());

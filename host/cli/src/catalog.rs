@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use mas_dsl::workflow::{Grant, Plugin as Wanted};
-use mas_dsl::{Catalog, Fact, FactKind, Item, ItemKind};
+use pl_dsl::workflow::{Grant, Plugin as Wanted};
+use pl_dsl::{Catalog, Fact, FactKind, Item, ItemKind};
 use pl_plugin::{Plugin, PluginSpec};
 use pl_wasm::{Engine, EngineConfig, Folders, Host};
 use tokio::runtime::Handle;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use mas_dsl::workflow::{Evaluation, Rollout};
+use pl_dsl::workflow::{Evaluation, Rollout};
 use pl_rollout::{Batch, Cast, Phase, Plan, Progress, Summary, TaskSource, play_batch};
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -6,8 +6,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use mas_dsl::workflow::{Policy, Workflow};
-use mas_dsl::{Code, Diagnostic, Severity};
+use pl_dsl::workflow::{Policy, Workflow};
+use pl_dsl::{Code, Diagnostic, Severity};
 use pl_model::{Config, Dtype, Keep, Projection};
 use pl_trainer::memory::{self as sums, Row};
 use tch::Device;

@@ -7,8 +7,8 @@ mod show;
 
 use std::path::PathBuf;
 
-use mas_dsl::graph::Graph;
-use mas_dsl::workflow::{self, Grant, Lora, Rollout, SandboxBackend, Train, Workflow};
+use pl_dsl::graph::Graph;
+use pl_dsl::workflow::{self, Grant, Lora, Rollout, SandboxBackend, Train, Workflow};
 use pl_model::{Config, Projection};
 use pl_trainer::memory as sums;
 use serde::Serialize;

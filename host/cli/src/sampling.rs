@@ -1,6 +1,6 @@
 //! What a workflow says of sampling, in the engine's words.
 
-use mas_dsl::workflow::{Resampling, Sampling as Written};
+use pl_dsl::workflow::{Resampling, Sampling as Written};
 use pl_inference::Sampling;
 
 /// An agent's way to draw tokens.

@@ -5,8 +5,8 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mas_dsl::workflow::{self, Evaluation, Tasks, Workflow};
-use mas_dsl::{Diagnostic, Override, Source, Sources};
+use pl_dsl::workflow::{self, Evaluation, Tasks, Workflow};
+use pl_dsl::{Diagnostic, Override, Source, Sources};
 use pl_inference::{Base, Engine, EngineConfig, Generate, PolicyWeights};
 use pl_kernels::cuda::device::{self, ThisMachine, Wish};
 use pl_kernels::cuda::{self, Settings};
@@ -57,7 +57,7 @@ impl Loaded {
         let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
         let plugins = Plugins::new(&folder, runtime.handle())?;
         let source = Source { name: file.display().to_string(), text: text.clone() };
-        let mut checked = mas_dsl::check(&source, overrides, &plugins);
+        let mut checked = pl_dsl::check(&source, overrides, &plugins);
         if let Some(workflow) = &checked.workflow {
             checked.diagnostics.extend(more(workflow, &folder));
         }
@@ -157,12 +157,12 @@ pub fn show(diagnostics: &[Diagnostic], sources: &Sources, format: Format) {
         return;
     }
     let rendered = match format {
-        Format::Human => mas_dsl::render::human(diagnostics, sources, std::io::stderr().is_terminal()),
-        Format::Short => mas_dsl::render::short(diagnostics, sources),
-        Format::Json => format!("{:#}\n", mas_dsl::render::json(diagnostics, sources)),
+        Format::Human => pl_dsl::render::human(diagnostics, sources, std::io::stderr().is_terminal()),
+        Format::Short => pl_dsl::render::short(diagnostics, sources),
+        Format::Json => format!("{:#}\n", pl_dsl::render::json(diagnostics, sources)),
     };
     eprint!("{rendered}");
-    if let (Format::Human, Some(more)) = (format, mas_dsl::explain::more(diagnostics)) {
+    if let (Format::Human, Some(more)) = (format, pl_dsl::explain::more(diagnostics)) {
         eprintln!("{more}");
     }
 }

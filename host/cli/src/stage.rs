@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use indicatif::ProgressBar;
-use mas_dsl::workflow::{Evaluation, Train};
+use pl_dsl::workflow::{Evaluation, Train};
 use pl_record::{TraceFile, Traces};
 use pl_rollout::{Batch, Cast, EpisodeId, Phase, Plan, Player, TaskSource, play_batch};
 use pl_trainer::schedule::{Evaluated, Played, Seconds, Stage};

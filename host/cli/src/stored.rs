@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mas_dsl::workflow::Workflow;
+use pl_dsl::workflow::Workflow;
 use pl_record::RunFolder;
 use tokio::runtime::Runtime;
 

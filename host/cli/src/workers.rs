@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mas_dsl::workflow::{Docker, Sandbox as Settings};
+use pl_dsl::workflow::{Docker, Sandbox as Settings};
 use pl_sandbox::{
     DEFAULT_IMAGE, DockerSettings, DockerWorkers, Ending, Job, PythonWorkers, Sandbox, SandboxLimits,
     Verdict, default_endpoint,

@@ -1,7 +1,7 @@
 //! What a document's names stand for, as far as its own text and its plugins tell.
 
-use mas_dsl::analysis::{Block, Enclosing, outline};
-use mas_dsl::{Fact, Item};
+use pl_dsl::analysis::{Block, Enclosing, outline};
+use pl_dsl::{Fact, Item};
 use serde_json::{Map, Value};
 
 use crate::documents::Document;

@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use lsp_types::{DiagnosticRelatedInformation, DiagnosticSeverity, NumberOrString, Uri};
-use mas_dsl::workflow::Plugin;
-use mas_dsl::{Catalog, Diagnostic, Item, Severity, Source};
+use pl_dsl::workflow::Plugin;
+use pl_dsl::{Catalog, Diagnostic, Item, Severity, Source};
 
 use crate::OpenCatalog;
 use crate::places::Places;
@@ -121,7 +121,7 @@ pub fn start(
 fn check(job: &Job, catalog: &Opened, texts: &BTreeMap<PathBuf, String>) -> Report {
     let source = Source { name: job.name.clone(), text: job.text.clone() };
     let seen = Seen { catalog, folder: &job.folder, texts, items: RefCell::default() };
-    let checked = mas_dsl::check(&source, &[], &seen);
+    let checked = pl_dsl::check(&source, &[], &seen);
     let places = Places::of(&checked.sources, &job.uri);
     let found = checked.diagnostics.iter().take(MOST).map(|one| found(one, &places)).collect();
     Report { uri: job.uri.clone(), version: job.version, found, items: seen.items.take() }

@@ -4,9 +4,9 @@ use lsp_types::{
     CompletionItem, CompletionItemKind as Icon, CompletionTextEdit, Documentation, MarkupContent, MarkupKind,
     Position, TextEdit,
 };
-use mas_dsl::analysis::{Block, Cursor, Enclosing, Place, outline};
-use mas_dsl::settings::{self, Kind};
-use mas_dsl::{BlockKind, ItemKind, Span};
+use pl_dsl::analysis::{Block, Cursor, Enclosing, Place, outline};
+use pl_dsl::settings::{self, Kind};
+use pl_dsl::{BlockKind, ItemKind, Span};
 use serde_json::Value;
 
 use crate::documents::Document;

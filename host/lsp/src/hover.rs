@@ -1,9 +1,9 @@
 //! Hovers: what the word under the pointer means.
 
 use lsp_types::{Hover, HoverContents, MarkupContent, MarkupKind};
-use mas_dsl::analysis::{Cursor, Enclosing, Place};
-use mas_dsl::settings::{self, Choice, Kind, LAYOUTS, Setting};
-use mas_dsl::{BlockKind, explain};
+use pl_dsl::analysis::{Cursor, Enclosing, Place};
+use pl_dsl::settings::{self, Choice, Kind, LAYOUTS, Setting};
+use pl_dsl::{BlockKind, explain};
 
 use crate::documents::Document;
 use crate::{around, names, text};

@@ -2,7 +2,7 @@
 //!
 //! One thread reads messages, one checks texts, and the caller's answers. Whatever the answering thread does is a
 //! walk over one file, so that typing never waits; a check may compile plugins and take as long as that takes.
-//! What the server knows of the language it asks `mas-dsl`; this crate is the protocol, and the words.
+//! What the server knows of the language it asks `pl-dsl`; this crate is the protocol, and the words.
 
 mod actions;
 mod around;
@@ -21,7 +21,7 @@ mod wire;
 
 use std::path::Path;
 
-use mas_dsl::Catalog;
+use pl_dsl::Catalog;
 
 pub use server::{Ended, serve};
 

@@ -9,9 +9,9 @@ use lsp_types::{
     DocumentHighlight, DocumentHighlightKind, GotoDefinitionResponse, Location, Position,
     PrepareRenameResponse, TextEdit, Uri, WorkspaceEdit,
 };
-use mas_dsl::names::{Definition, Names, names};
-use mas_dsl::workflow::Plugin;
-use mas_dsl::{Catalog, Item, Source, Span};
+use pl_dsl::names::{Definition, Names, names};
+use pl_dsl::workflow::Plugin;
+use pl_dsl::{Catalog, Item, Source, Span};
 
 use crate::documents::{Document, path};
 use crate::places::Places;

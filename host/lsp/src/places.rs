@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use lsp_types::{Location, Range, Uri};
-use mas_dsl::analysis::{Block, outline};
-use mas_dsl::{SourceFile, Sources, Span};
+use pl_dsl::analysis::{Block, outline};
+use pl_dsl::{SourceFile, Sources, Span};
 
 use crate::position::Lines;
 use crate::text;

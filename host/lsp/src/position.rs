@@ -1,7 +1,7 @@
 //! Positions of the protocol, a line and UTF-16 units in it, against bytes of a text.
 
 use lsp_types::{Position, Range};
-use mas_dsl::Span;
+use pl_dsl::Span;
 
 /// Where the lines of a text are. A line ends with `\n`, `\r\n` or `\r`, as the protocol has it.
 #[derive(Debug, Clone, PartialEq, Eq)]

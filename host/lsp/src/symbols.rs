@@ -1,7 +1,7 @@
 //! The outline of a document: its blocks.
 
 use lsp_types::{DocumentSymbol, SymbolKind};
-use mas_dsl::analysis::{Block, outline};
+use pl_dsl::analysis::{Block, outline};
 
 use crate::documents::Document;
 use crate::text;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use mas_dsl::{Fact, FactKind, Item, Span};
+use pl_dsl::{Fact, FactKind, Item, Span};
 use serde_json::Value;
 
 /// The text of a span; empty where it does not fit.

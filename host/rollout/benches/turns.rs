@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use mas_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
+use pl_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
 use pl_inference::{Completion, Finish, Generate, Request, Sampling};
 use pl_plugin::journal::Journal;
 use pl_plugin::{

@@ -1,6 +1,6 @@
 //! One attempt at an episode or tree, whatever becomes of it.
 
-use mas_dsl::workflow::Rollout;
+use pl_dsl::workflow::Rollout;
 
 use crate::flat::play_flat;
 use crate::record::{Context, Played};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream;
-use mas_dsl::workflow::Rollout;
+use pl_dsl::workflow::Rollout;
 use pl_plugin::Task;
 use pl_record::Transition;
 

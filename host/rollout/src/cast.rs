@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mas_dsl::workflow::Turns;
+use pl_dsl::workflow::Turns;
 use pl_inference::{Generate, Sampling};
 use pl_plugin::journal::Journal;
 use pl_plugin::{Completion, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Tool, Turn};

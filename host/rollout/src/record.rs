@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mas_dsl::workflow::Rollout;
+use pl_dsl::workflow::Rollout;
 use pl_inference::Chunk;
 use pl_plugin::{Message, Task};
 use pl_record::{Group, Key, Transition};

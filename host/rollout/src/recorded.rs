@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use mas_dsl::workflow::Rollout;
+use pl_dsl::workflow::Rollout;
 use pl_plugin::journal::{Answers, Journal};
 
 use crate::trace::{Candidate, Position, Trace, What};

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use mas_dsl::workflow::Node;
+use pl_dsl::workflow::Node;
 use pl_inference::{Completion, Finish, Request};
 use pl_plugin::{Message, Outcome, Scores, Task, Turn};
 use serde_json::{Map, Value};

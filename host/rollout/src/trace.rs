@@ -8,7 +8,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use mas_dsl::workflow::Rollout;
+use pl_dsl::workflow::Rollout;
 use pl_plugin::journal::Event;
 use pl_plugin::{Finish, Outcome, Scores, Task};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The turn cursor: which node of the graph comes next.
 
-use mas_dsl::workflow::{Condition, Edge, Node, Target, Turns};
+use pl_dsl::workflow::{Condition, Edge, Node, Target, Turns};
 use serde_json::{Map, Value};
 
 /// What `reward.*` means in a condition: the last step's scores.
@@ -106,7 +106,7 @@ impl Scope<'_> {
 
 #[cfg(test)]
 mod tests {
-    use mas_dsl::workflow::Comparison;
+    use pl_dsl::workflow::Comparison;
 
     use super::*;
     use serde_json::json;

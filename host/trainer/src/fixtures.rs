@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mas_dsl::workflow::{
+use pl_dsl::workflow::{
     Algorithm, Environment, Inference, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox,
     SandboxBackend, Scenario, Schedule, Tasks, Train, Turns, Workflow,
 };
@@ -161,7 +161,7 @@ pub fn workflow(policies: Vec<Policy>, train: Option<Train>) -> Workflow {
         params: Default::default(),
         plugins: Vec::new(),
         models: (0..models)
-            .map(|i| mas_dsl::workflow::Model { name: format!("m{i}"), source: String::new(), dtype: None })
+            .map(|i| pl_dsl::workflow::Model { name: format!("m{i}"), source: String::new(), dtype: None })
             .collect(),
         policies,
         agents: Vec::new(),

@@ -8,7 +8,7 @@
 //! Memory: gradients exist for trained tensors alone, and the head runs in chunks ([`crate::head`]);
 //! [`crate::memory`] says how much it comes to.
 
-use mas_dsl::workflow::Train;
+use pl_dsl::workflow::Train;
 use pl_model::{Adapter, Config, Dtype, Gradients, Keep, Packed, Pass, Sequence as Tokens, Weights};
 use pl_record::transition::Transition;
 use tch::{Kind, TchError, Tensor};

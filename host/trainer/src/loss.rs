@@ -10,7 +10,7 @@
 //!
 //! Means over tokens are the caller's: it knows the divisor of the whole mini-batch.
 
-use mas_dsl::workflow::Train;
+use pl_dsl::workflow::Train;
 use tch::{Kind, TchError, Tensor};
 
 /// Log-ratios are held within this bound before they are exponentiated, so that a token that the policy has

@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use mas_dsl::workflow::{LrSchedule, Train};
+use pl_dsl::workflow::{LrSchedule, Train};
 
 /// The learning rate of step `step`, counted from 0.
 ///

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use mas_dsl::workflow::Train;
+use pl_dsl::workflow::Train;
 use pl_record::{Lengths, RunFolder, Transition};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

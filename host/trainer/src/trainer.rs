@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mas_dsl::workflow::{Lora, Policy, Train, Workflow};
+use pl_dsl::workflow::{Lora, Policy, Train, Workflow};
 use pl_model::{Adapter, Config, Model, Projection, Weights};
 use pl_record::transition::Transition;
 use tch::Device;

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use mas_dsl::workflow::{Evaluation, Resampling, Tasks};
+use pl_dsl::workflow::{Evaluation, Resampling, Tasks};
 use pl_rollout::Batch;
 
 use crate::arguments::Evaluate;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use mas_dsl::explain::{explain, plain, topics};
+use pl_dsl::explain::{explain, plain, topics};
 
 use crate::arguments::Explain;
 use crate::exit::{Outcome, Stop};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 
-use mas_dsl::Source;
+use pl_dsl::Source;
 use similar::TextDiff;
 
 use crate::arguments::{Fmt, Format};
@@ -23,7 +23,7 @@ pub fn run(options: &Fmt) -> Outcome {
     let mut differing = 0;
     for file in expanded(&options.files)? {
         let source = read(&file)?;
-        let formatted = match mas_dsl::format(&source.text) {
+        let formatted = match pl_dsl::format(&source.text) {
             Ok(formatted) => formatted,
             Err(diagnostics) => {
                 session::show(&diagnostics, &source.into(), Format::Human);

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use mas_dsl::graph::{Graph, Screen};
+use pl_dsl::graph::{Graph, Screen};
 
 use crate::arguments::{Graph as Options, Picture};
 use crate::exit::{Outcome, Stop};

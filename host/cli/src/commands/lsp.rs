@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mas_dsl::Catalog;
+use pl_dsl::Catalog;
 use pl_lsp::{Ended, Host, serve};
 use tokio::runtime::Handle;
 
@@ -14,7 +14,7 @@ pub fn run() -> Outcome {
     let handle = runtime.handle().clone();
     let host = Host {
         catalog: Box::new(move |folder| open(folder, &handle)),
-        format: |text| mas_dsl::format(text).ok(),
+        format: |text| pl_dsl::format(text).ok(),
     };
     match serve(std::io::stdin(), std::io::stdout().lock(), host) {
         Ok(Ended::InOrder) => Ok(()),

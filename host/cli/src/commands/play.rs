@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use mas_dsl::workflow::Rollout;
+use pl_dsl::workflow::Rollout;
 use pl_plugin::Task;
 use pl_rollout::{Cast, Phase, Plan, play_batch};
 use serde_json::{Value, json};

@@ -352,7 +352,7 @@ fn same_builds(loaded: &Loaded, lock: &Lock, options: &Replay) -> Outcome {
 
 /// Tokenizer and chat template of each policy's model.
 fn texts(loaded: &Loaded) -> Result<Vec<Text>, Stop> {
-    let text = |model: &mas_dsl::workflow::Model| -> Result<Text, Stop> {
+    let text = |model: &pl_dsl::workflow::Model| -> Result<Text, Stop> {
         let named = |reason: String| Stop::input(format!("model {}: {reason}", model.name));
         let path = places::model_here(&loaded.folder, &model.source).map_err(named)?;
         let (tokenizer, template) = Model::text(&path).map_err(|e| named(e.to_string()))?;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use mas_dsl::workflow::{Train, Workflow};
+use pl_dsl::workflow::{Train, Workflow};
 use pl_record::{Lock, RunFolder, hash_file};
 use pl_trainer::Trainer;
 use pl_trainer::checkpoint::Checkpoints;

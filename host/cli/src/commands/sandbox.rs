@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mas_dsl::workflow::{Docker, Sandbox as Settings, SandboxBackend};
+use pl_dsl::workflow::{Docker, Sandbox as Settings, SandboxBackend};
 use pl_sandbox::{
     DEFAULT_IMAGE, DockerSettings, DockerWorkers, Ending, ImageSource, Inspection, Job, Verdict,
 };

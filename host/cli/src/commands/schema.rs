@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use mas_dsl::workflow::Workflow;
+use pl_dsl::workflow::Workflow;
 
 use crate::exit::Outcome;
 

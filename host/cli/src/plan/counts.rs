@@ -4,7 +4,7 @@
 //! that teach nothing make it less. Tries after a fault are not counted; they are the exception, and each is in
 //! `failures.jsonl`.
 
-use mas_dsl::workflow::{Agent, Rollout, Target, Train, Turns};
+use pl_dsl::workflow::{Agent, Rollout, Target, Train, Turns};
 use serde::Serialize;
 
 /// The longest that one episode can be.
@@ -194,7 +194,7 @@ fn reached(turns: &Turns, node: usize) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
-    use mas_dsl::workflow::{Edge, Node};
+    use pl_dsl::workflow::{Edge, Node};
 
     use super::*;
 

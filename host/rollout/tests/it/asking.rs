@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mas_dsl::workflow::{Rollout, Target};
+use pl_dsl::workflow::{Rollout, Target};
 use pl_plugin::Tool;
 use pl_rollout::{Cast, Heard};
 use tokio::sync::mpsc::unbounded_channel;

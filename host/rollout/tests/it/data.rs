@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mas_dsl::workflow::Target;
+use pl_dsl::workflow::Target;
 use pl_plugin::Task;
 use pl_rollout::{Cast, Error, Fault, Generator, TaskFile, TaskSource};
 use tempfile::NamedTempFile;

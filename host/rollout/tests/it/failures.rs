@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use mas_dsl::workflow::{Rollout, Target};
+use pl_dsl::workflow::{Rollout, Target};
 use pl_rollout::{Context, Error, Failure, Fault, Phase, Place};
 
 use crate::common::{self, Script, World, fail_first, groups, line, plan, play};

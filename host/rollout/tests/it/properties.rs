@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use mas_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
+use pl_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
 use pl_record::Transition;
 use pl_rollout::{Agreement, Batch, Error, Fault, Plan, Trace, replay};
 use proptest::collection::vec;

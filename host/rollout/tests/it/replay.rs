@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use mas_dsl::workflow::{Rollout, Target};
+use pl_dsl::workflow::{Rollout, Target};
 use pl_plugin::journal::{Event, Journal, Post, Request, Response};
 use pl_plugin::{Completion, Outcome, Part, PromptRequest, Snapshot, Task, Turn};
 use pl_rollout::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use mas_dsl::workflow::{Rollout, Target};
+use pl_dsl::workflow::{Rollout, Target};
 use pl_plugin::journal::Journal;
 use pl_plugin::{Outcome, Snapshot, Task};
 use pl_rollout::{Cast, Environment, Episode, Fault, Plan};

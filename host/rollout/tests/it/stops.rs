@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mas_dsl::workflow::{Comparison, Condition, Edge, Rollout, Target};
+use pl_dsl::workflow::{Comparison, Condition, Edge, Rollout, Target};
 use pl_plugin::Turn;
 use pl_rollout::Plan;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use mas_dsl::workflow::{Rollout, Target};
+use pl_dsl::workflow::{Rollout, Target};
 use pl_rollout::{Fault, Plan};
 
 use crate::common::{

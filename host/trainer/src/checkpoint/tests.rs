@@ -1,6 +1,6 @@
 //! Saved and loaded is as if never stopped; damage is found; the right ones are kept.
 
-use mas_dsl::workflow::Train;
+use pl_dsl::workflow::Train;
 use pl_record::transition::Transition;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! From policies to learners, and what an update does to which of them.
 
-use mas_dsl::workflow::Lora;
+use pl_dsl::workflow::Lora;
 use pl_model::Dtype;
 use tch::Tensor;
 

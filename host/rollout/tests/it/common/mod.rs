@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use mas_dsl::workflow::{Condition, Edge, Node, Rollout, Target, Turns};
+use pl_dsl::workflow::{Condition, Edge, Node, Rollout, Target, Turns};
 use pl_inference::{Completion, Error as GenerateError, Finish, Generate, Request, Sampling};
 use pl_plugin::journal::{Journal, Level};
 use pl_plugin::{
