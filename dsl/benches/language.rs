@@ -1,9 +1,9 @@
-//! How fast files are read, checked and formatted, beside HCL and KDL: libraries for languages of the same shape,
-//! on files of the same content.
+//! Speed of parsing, checking and formatting, compared with libraries for HCL and KDL, languages of the same shape, on
+//! files of the same content.
 //!
-//! `cargo bench --workspace --bench language` prints the speeds, and then how many times as fast we are.
+//! `cargo bench --workspace --bench language` prints the speeds and their ratios.
 
-#![allow(clippy::expect_used, reason = "a benchmark whose files can't be read has nothing to report")]
+#![allow(clippy::expect_used, reason = "a benchmark has no results if its files can't be parsed")]
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -11,23 +11,23 @@ mod common;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use common::Shelf;
+use common::TestCatalog;
 use divan::Bencher;
 use divan::counter::BytesCount;
 use pl_dsl::Source;
 
-/// Lines of the files, nearly.
+/// Approximate numbers of lines of the files.
 const LINES: [usize; 2] = [1_000, 100_000];
 
 fn main() {
     divan::main();
-    // `cargo test` starts benchmarks too, to see that they run.
+    // `cargo test` runs benchmarks too, without measuring.
     if std::env::args().any(|argument| argument == "--bench") {
         ratios();
     }
 }
 
-/// A file of many agents of nine lines, and as many edges in one last block.
+/// A file of many agents with nine lines each, and one block with as many edges.
 fn many(
     lines: usize,
     head: &str,
@@ -41,7 +41,7 @@ fn many(
     format!("{head}\n{agent}{edges}{edge}}}\n")
 }
 
-/// A workflow of many agents, one behind the other.
+/// A workflow of many agents in sequence.
 fn mas(lines: usize) -> String {
     let head = "workflow many\n\nplugin maths = \"math.wasm\"\nmodel base = \"smollm2-135m\"\n\n\
                 policy coder { model = base; lora { rank = 16; alpha = 32 } }\n\n\
@@ -94,7 +94,7 @@ fn read_mas(text: &str) {
 }
 
 fn check_mas(source: &Source) {
-    let checked = pl_dsl::check(black_box(source), &[], &Shelf);
+    let checked = pl_dsl::check(black_box(source), &[], &TestCatalog);
     assert!(checked.workflow.is_some(), "{}", pl_dsl::render::short(&checked.diagnostics, &checked.sources));
 }
 
@@ -168,7 +168,7 @@ fn format_kdl_document(bencher: Bencher, lines: usize) {
     bench(bencher, kdl(lines), format_kdl);
 }
 
-/// MB per second in the best of several rounds: what else the machine does only ever adds time.
+/// Speed in MB per second, in the best of several rounds: other load on the machine only adds time.
 fn speed(text: &str, work: impl Fn(&str)) -> f64 {
     const ROUNDS: usize = 5;
     let once = || {
@@ -180,9 +180,9 @@ fn speed(text: &str, work: impl Fn(&str)) -> f64 {
     text.len() as f64 / 1e6 / best.as_secs_f64()
 }
 
-/// Prints our speeds, and theirs as ratios: 2.0× means that we read twice as many bytes in a second.
+/// Prints our speeds, and their ratios to the others: 2.0× means twice as many bytes per second.
 fn ratios() {
-    println!("\nMB/s, and how many times as fast as the others");
+    println!("\nMB/s, and ratios to other libraries");
     for lines in LINES {
         let (ours, hcl, kdl) = (mas(lines), hcl(lines), kdl(lines));
         let source = Source { name: "many.mas".to_owned(), text: ours.clone() };

@@ -1,84 +1,81 @@
 //! The workflow language: source text to checked workflow.
 //!
-//! [`check`] does it all: it splits the text into blocks, reads them, writes `--set` overrides into the tree,
-//! and resolves it against a [`Catalog`] of what plugins offer. It reports every mistake of a file at once,
-//! and none that only follows from another.
+//! [`check`] runs all phases: it splits the text into statements, parses them (`syntax`), applies overrides, params and
+//! templates (`eval`), and resolves the tree (`check`) against the items of plugins, which a [`Catalog`] provides. It reports
+//! all errors of a file at once, except those that only follow from another.
 
 pub mod analysis;
-mod arithmetic;
-mod assemble;
-mod block;
 mod catalog;
-mod condition;
+mod check;
 mod diagnostic;
-mod evaluate;
-mod expand;
+mod eval;
 pub mod explain;
 mod format;
-pub mod functions;
-#[cfg(test)]
-#[path = "../tests/common/generate.rs"]
-mod generate;
 pub mod graph;
-mod holds;
-mod layout;
-mod logic;
-pub mod names;
-mod numbers;
-mod overrides;
-mod params;
-mod parse;
-mod prune;
-pub mod render;
-mod resolve;
-mod scan;
-mod schema;
-mod scope;
 pub mod settings;
 mod source;
 mod syntax;
-mod text;
-mod turns;
-mod values;
 pub mod workflow;
 
-pub use catalog::{Catalog, Fact, FactKind, Item, ItemKind};
-pub use diagnostic::{Code, Diagnostic, Label, Severity};
+pub use analysis::names;
+pub use catalog::Catalog;
+pub use diagnostic::{Diagnostic, DiagnosticCode, Label, Severity, render};
+pub use eval::functions;
 pub use format::format;
-pub use overrides::{Override, OverrideError, VARIABLE};
+pub use source::overrides::{Override, OverrideError, VARIABLE};
 pub use source::{Source, SourceFile, Sources, Span};
-pub use syntax::BlockKind;
+pub use syntax::block_kind::BlockKind;
 
-use assemble::{Assembly, assemble};
-use diagnostic::Reports;
+use check::resolve::resolve;
+use diagnostic::reports::Reports;
+use eval::assemble::{Assembly, assemble};
+use eval::overrides;
+use syntax::parse::parse;
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
-    /// There if and only if no diagnostic is an error.
+    /// The workflow, unless a diagnostic is an error.
     pub workflow: Option<workflow::Workflow>,
-    /// In order of position; those about what was given from outside or the file as a whole come first.
+    /// Diagnostics in order of position. Those about overrides or the file as a whole come first.
     pub diagnostics: Vec<Diagnostic>,
-    /// The file and what it includes: what the places in diagnostics are about.
+    /// The workflow file and the files that it names, which the spans of diagnostics refer to.
     pub sources: Sources,
 }
 
-/// The mistakes of a text that can be seen without knowing what its names stand for. Takes a fraction of the time
-/// of [`check`].
+/// Returns the syntax errors of a text. Takes a fraction of the time of [`check`].
 pub fn syntax_errors(text: &str) -> Vec<Diagnostic> {
     let mut reports = Reports::new(&[]);
-    parse::parse(text, 0..text.len(), 0, &mut reports);
+    parse(text, 0..text.len(), 0, &mut reports);
     reports.finish()
 }
 
-/// Checks a workflow file, with what it includes.
+/// The syntax tree of a text in its debug form, without positions. Returns `None` if the text has syntax errors. For
+/// tests of tools that rewrite text: its form may change with any version.
+#[doc(hidden)]
+pub fn syntax_tree(text: &str) -> Option<String> {
+    let mut reports = Reports::new(&[]);
+    let file = parse(text, 0..text.len(), 0, &mut reports);
+    if reports.failed() {
+        return None;
+    }
+    let shown = format!("{file:?}");
+    let mut parts = shown.split("Span { ");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push_str(part.split_once('}').map_or("", |(_, rest)| rest));
+    }
+    Some(out)
+}
+
+/// Checks a workflow file and the files that it names.
 ///
-/// Takes time linear in the size of the text; never panics, whatever the text.
+/// Takes time linear in the size of the text, and does not panic on any text.
 pub fn check(source: &Source, overrides: &[Override], catalog: &dyn Catalog) -> Checked {
     let mut reports = Reports::new(overrides);
-    let Assembly { mut file, sources, spaces } = assemble(source, catalog, &mut reports);
+    let Assembly { mut file, sources, namespaces } = assemble(source, catalog, &mut reports);
     overrides::apply(&mut file, overrides, &mut reports);
-    let workflow = resolve::resolve(file, &sources, spaces, catalog, &mut reports);
+    let workflow = resolve(file, &sources, namespaces, catalog, &mut reports);
     let workflow = workflow.filter(|_| !reports.failed());
     Checked { workflow, diagnostics: reports.finish(), sources }
 }

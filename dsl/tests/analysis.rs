@@ -1,35 +1,36 @@
-//! What editors ask: the outline, and where the cursor stands. `|` marks the position.
+//! Analysis for editors: the outline, and the context of the cursor. `|` marks its position.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use pl_dsl::analysis::{Block, Cursor, Place, outline};
+use pl_dsl::analysis::{Cursor, CursorContext, OutlineBlock, outline};
 use pl_dsl::{BlockKind, Span};
 use proptest::prelude::*;
 
-fn of(text: &str, span: Span) -> &str {
+fn span_text(text: &str, span: Span) -> &str {
     text.get(span.start..span.end).unwrap()
 }
 
-/// The marked place: the kinds of the blocks around, the part of the statement, and the path before.
-fn at(marked: &str) -> String {
+/// Context of the mark: the enclosing blocks, the part of the statement, and the path before it.
+fn describe_context(marked: &str) -> String {
     let position = marked.find('|').unwrap();
     let text = marked.replacen('|', "", 1);
-    let cursor = Cursor::at(&text, position);
-    let around: Vec<String> = cursor
+    let cursor = Cursor::new(&text, position);
+    let enclosing: Vec<String> = cursor
         .blocks
         .iter()
         .map(|block| {
-            let name = block.name.map(|name| format!(" {}", of(&text, name))).unwrap_or_default();
+            let name = block.name.map(|name| format!(" {}", span_text(&text, name))).unwrap_or_default();
             format!("{}{name}", block.kind.map_or("?", BlockKind::keyword))
         })
         .collect();
-    let place = match cursor.place {
-        Place::Value { key } => format!("value of {}", of(&text, key)),
-        Place::Head { keyword } => format!("head of {}", of(&text, keyword)),
-        Place::Made { kind } => format!("made {}", kind.map_or("?", BlockKind::keyword)),
+    let context = match cursor.context {
+        CursorContext::StatementStart => "start".to_owned(),
+        CursorContext::Value { key } => format!("value of {}", span_text(&text, key)),
+        CursorContext::Head { keyword } => format!("head of {}", span_text(&text, keyword)),
+        CursorContext::HeadValue { kind } => format!("made {}", kind.map_or("?", BlockKind::keyword)),
         other => format!("{other:?}").to_lowercase(),
     };
-    format!("{}: {place}: {}", around.join(" > "), of(&text, cursor.path))
+    format!("{}: {context}: {}", enclosing.join(" > "), span_text(&text, cursor.path))
 }
 
 #[test]
@@ -61,20 +62,20 @@ fn a_cursor_knows_its_block_and_statement() {
         ("policy p # a | comment\n", ": comment: "),
         ("# a comment|", ": comment: comment"),
         ("# a comment\n|", ": start: "),
-        // What is being written.
+        // Incomplete statements.
         ("agent a = std.chat { temperature = |\nagent b = std.chat", "agent a: value of temperature: "),
         ("train {\n  st|\n\nevaluate test { }", "train: start: st"),
         ("param n: int = |", ": made param: "),
     ] {
-        assert_eq!(at(marked), expected, "{marked}");
+        assert_eq!(describe_context(marked), expected, "{marked}");
     }
 }
 
 #[test]
-fn a_block_knows_what_is_given_in_it() {
+fn a_block_lists_the_keys_that_are_set() {
     let text = "policy p { model = base; lora { rank = 3 }\n  x }";
-    let cursor = Cursor::at(text, text.len() - 2);
-    let keys: Vec<&str> = cursor.blocks[0].keys.iter().map(|key| of(text, *key)).collect();
+    let cursor = Cursor::new(text, text.len() - 2);
+    let keys: Vec<&str> = cursor.blocks[0].keys.iter().map(|key| span_text(text, *key)).collect();
     assert_eq!(keys, ["model", "lora"]);
 }
 
@@ -82,11 +83,11 @@ fn a_block_knows_what_is_given_in_it() {
 fn the_outline_names_every_block() {
     let text = "workflow w\nplugin m = \"m.wasm\"\npolicy p { model = b; lora { rank = 3 } }\n\
                 agent a = m.tool { policy = p }\nturns { start -> a -> end }\nlayout = L0\npolicy q {";
-    fn show(text: &str, blocks: &[Block], depth: usize, out: &mut String) {
+    fn show(text: &str, blocks: &[OutlineBlock], depth: usize, out: &mut String) {
         for block in blocks {
-            let name = block.name.map(|name| of(text, name)).unwrap_or("-");
-            let value = block.value.map(|value| of(text, value)).unwrap_or("-");
-            *out += &format!("{}{} {name} = {value}\n", "  ".repeat(depth), of(text, block.keyword));
+            let name = block.name.map(|name| span_text(text, name)).unwrap_or("-");
+            let value = block.value.map(|value| span_text(text, value)).unwrap_or("-");
+            *out += &format!("{}{} {name} = {value}\n", "  ".repeat(depth), span_text(text, block.keyword));
             show(text, &block.blocks, depth + 1, out);
         }
     }
@@ -96,9 +97,9 @@ fn the_outline_names_every_block() {
 }
 
 proptest! {
-    /// Wherever the cursor is, in whatever text: an answer whose places are in the text.
+    /// Every position in every text has a context, with spans in the text.
     #[test]
-    fn any_text_and_position_has_an_answer(
+    fn any_text_and_position_has_a_context(
         words in prop::collection::vec(
             prop::sample::select(vec![
                 "policy", "agent", "turns", "template", "use", "when", "=", "{", "}", "(", ")", "[", "\"", "\"\"\"",
@@ -109,7 +110,7 @@ proptest! {
         at in 0..120_usize,
     ) {
         let text = words.concat();
-        let cursor = Cursor::at(&text, at);
+        let cursor = Cursor::new(&text, at);
         prop_assert!(text.get(cursor.path.start..cursor.path.end).is_some());
         prop_assert!(cursor.path.start <= cursor.word.start && cursor.word.end == cursor.path.end);
         for block in outline(&text) {

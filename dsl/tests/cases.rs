@@ -1,4 +1,4 @@
-//! Every file in `tests/cases` against its expected messages beside it, and the examples, which have none.
+//! Every file in `tests/cases` against the snapshot of its messages, and the examples, which have none.
 
 // clippy.toml excuses test functions, but not what they call.
 #![allow(clippy::panic, clippy::unwrap_used)]
@@ -9,10 +9,10 @@ mod files;
 
 use std::collections::BTreeSet;
 
-use common::Shelf;
+use common::TestCatalog;
 use files::{folder, workflows};
 use pl_dsl::workflow::Layout;
-use pl_dsl::{Checked, Code, Source, check, render};
+use pl_dsl::{Checked, DiagnosticCode, Source, check, render};
 
 fn snapshots() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
@@ -29,9 +29,9 @@ fn every_case_has_its_messages() {
     let mut seen = BTreeSet::new();
     snapshots().bind(|| {
         for source in cases {
-            let Checked { workflow, diagnostics, sources } = check(&source, &[], &Shelf);
+            let Checked { workflow, diagnostics, sources } = check(&source, &[], &TestCatalog);
             let shown = if diagnostics.is_empty() {
-                "nothing to say\n".to_owned()
+                "no diagnostics\n".to_owned()
             } else {
                 render::human(&diagnostics, &sources, false)
             };
@@ -41,11 +41,11 @@ fn every_case_has_its_messages() {
             insta::assert_snapshot!(source.name.trim_end_matches(".mas"), shown);
         }
     });
-    // Only `--set` brings the one, and only a look at the machine the other.
-    let elsewhere = [Code::BadOverride, Code::Memory];
-    let unseen: Vec<&Code> =
-        Code::ALL.iter().filter(|code| !seen.contains(code) && !elsewhere.contains(code)).collect();
-    assert!(unseen.is_empty(), "no case for {unseen:?}");
+    // Overrides cause the first, and the plan of memory the second.
+    let elsewhere = [DiagnosticCode::BadOverride, DiagnosticCode::Memory];
+    let missing: Vec<&DiagnosticCode> =
+        DiagnosticCode::ALL.iter().filter(|code| !seen.contains(code) && !elsewhere.contains(code)).collect();
+    assert!(missing.is_empty(), "no case for {missing:?}");
 }
 
 #[test]
@@ -62,13 +62,13 @@ fn examples_are_clean_and_have_their_layout() {
     let examples = workflows(&folder("../examples"));
     for (name, layout) in layouts {
         let source = examples.iter().find(|source| source.name == name).unwrap();
-        let Checked { workflow, diagnostics, sources } = check(source, &[], &Shelf);
+        let Checked { workflow, diagnostics, sources } = check(source, &[], &TestCatalog);
         assert_eq!(render::short(&diagnostics, &sources), "");
         assert_eq!(workflow.unwrap().layout, layout, "{name}");
     }
 }
 
-/// One workflow with one mistake in each of these files: it is found, said once, and nothing else is said.
+/// Each of these files is a workflow with one mistake, which is reported once, without further messages.
 #[test]
 fn every_mistake_is_one_message() {
     let mistakes = workflows(&folder("tests/mistakes"));
@@ -78,7 +78,7 @@ fn every_mistake_is_one_message() {
     let mut several = Vec::new();
     settings.bind(|| {
         for source in mistakes {
-            let Checked { diagnostics, sources, .. } = check(&source, &[], &Shelf);
+            let Checked { diagnostics, sources, .. } = check(&source, &[], &TestCatalog);
             if diagnostics.len() != 1 {
                 several.push(format!("{}: {}", source.name, render::short(&diagnostics, &sources)));
             }
@@ -94,7 +94,7 @@ fn every_mistake_is_one_message() {
 fn design_resolves() {
     let sources = workflows(&folder("tests/cases"));
     let source = sources.iter().find(|source| source.name == "design.mas").unwrap();
-    let workflow = check(source, &[], &Shelf).workflow.unwrap();
+    let workflow = check(source, &[], &TestCatalog).workflow.unwrap();
     snapshots().bind(|| insta::assert_json_snapshot!("design.workflow", workflow));
     let text = serde_json::to_string(&workflow).unwrap();
     assert_eq!(serde_json::from_str::<pl_dsl::workflow::Workflow>(&text).unwrap(), workflow);
@@ -105,28 +105,28 @@ fn design_resolves() {
 fn samplers_resolve() {
     let sources = workflows(&folder("tests/cases"));
     let source = sources.iter().find(|source| source.name == "samplers.mas").unwrap();
-    let workflow = check(source, &[], &Shelf).workflow.unwrap();
+    let workflow = check(source, &[], &TestCatalog).workflow.unwrap();
     let shown = (&workflow.models, &workflow.agents, &workflow.inference, &workflow.evaluations);
     snapshots().bind(|| insta::assert_json_snapshot!("samplers.workflow", shown));
     let text = serde_json::to_string(&workflow).unwrap();
     assert_eq!(serde_json::from_str::<pl_dsl::workflow::Workflow>(&text).unwrap(), workflow);
 }
 
-/// `[a, b]` is one node whatever the order, and conditions become trees.
+/// `[a, b]` and `[b, a]` are one node, and conditions become trees.
 #[test]
 fn side_by_side_resolves() {
     let sources = workflows(&folder("tests/cases"));
     let source = sources.iter().find(|source| source.name == "side_by_side.mas").unwrap();
-    let workflow = check(source, &[], &Shelf).workflow.unwrap();
+    let workflow = check(source, &[], &TestCatalog).workflow.unwrap();
     snapshots().bind(|| insta::assert_json_snapshot!("side_by_side.turns", workflow.scenarios[0].turns));
 }
 
-/// The forms for editors and programs say the same as the one for people.
+/// Renderings for editors and programs.
 #[test]
 fn short_and_json_forms() {
     let sources = workflows(&folder("tests/cases"));
     let source = sources.iter().find(|source| source.name == "duplicates.mas").unwrap();
-    let Checked { diagnostics, sources, .. } = check(source, &[], &Shelf);
+    let Checked { diagnostics, sources, .. } = check(source, &[], &TestCatalog);
     snapshots().bind(|| {
         insta::assert_snapshot!("forms.short", render::short(&diagnostics, &sources));
         insta::assert_json_snapshot!("forms.json", render::json(&diagnostics[..1], &sources));
@@ -137,18 +137,18 @@ fn short_and_json_forms() {
 fn human_form_ends_after_a_hundred() {
     let text = "nonsense\n".repeat(150);
     let source = Source { name: "x.mas".to_owned(), text };
-    let Checked { diagnostics, sources, .. } = check(&source, &[], &Shelf);
+    let Checked { diagnostics, sources, .. } = check(&source, &[], &TestCatalog);
     let shown = render::human(&diagnostics, &sources, false);
     assert!(shown.ends_with(&format!("… and {} more\n", diagnostics.len() - 100)));
     assert_eq!(shown.matches("there is no block `nonsense`").count(), 93);
 }
 
-/// Params, templates, included and used files, and all that an expression can do.
+/// Params, templates, included and used files, and all forms of expressions.
 #[test]
 fn building_blocks_resolve() {
     let sources = workflows(&folder("tests/cases"));
     let source = sources.iter().find(|source| source.name == "building_blocks.mas").unwrap();
-    let checked = check(source, &[], &Shelf);
+    let checked = check(source, &[], &TestCatalog);
     let workflow = checked
         .workflow
         .unwrap_or_else(|| panic!("{}", render::short(&checked.diagnostics, &checked.sources)));

@@ -1,4 +1,4 @@
-//! The documents are true: their workflows are right and written the one way, and the reference page is current.
+//! Tests of the documentation: its workflows are valid and formatted, and the reference page is current.
 
 // clippy.toml excuses test functions, but not what they call.
 #![allow(clippy::panic, clippy::unwrap_used)]
@@ -11,12 +11,12 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::Shelf;
+use common::TestCatalog;
 use fences::fences;
 use pl_dsl::explain::{blocks, function, head, layout};
 use pl_dsl::functions::FUNCTIONS;
 use pl_dsl::settings::{self, Setting};
-use pl_dsl::{BlockKind, Code, Source, Sources, check, render, syntax_errors};
+use pl_dsl::{BlockKind, DiagnosticCode, Source, Sources, check, render, syntax_errors};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -33,10 +33,10 @@ fn documents() -> Vec<PathBuf> {
     documents
 }
 
-/// An example is a whole workflow, which is right, or a `fragment`, which can be read.
+/// An example is a complete, valid workflow, or a `fragment` without syntax errors.
 #[test]
-fn examples_in_documents_are_right() {
-    let mut amiss = Vec::new();
+fn examples_in_documents_are_valid() {
+    let mut problems = Vec::new();
     let mut count = 0;
     for path in documents() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -45,28 +45,28 @@ fn examples_in_documents_are_right() {
             count += 1;
             let place = format!("{name}:{}", example.line);
             let source = Source { name: place.clone(), text: example.text.clone() };
-            let said = match example.word {
+            let diagnostics = match example.word {
                 "fragment" => render::short(&syntax_errors(&example.text), &Sources::from(source)),
                 "" => {
-                    let checked = check(&source, &[], &Shelf);
+                    let checked = check(&source, &[], &TestCatalog);
                     render::short(&checked.diagnostics, &checked.sources)
                 }
-                other => format!("{place}: an example is whole or a `fragment`, and not `{other}`\n"),
+                other => format!("{place}: an example is complete or a `fragment`, not `{other}`\n"),
             };
-            amiss.extend((!said.is_empty()).then_some(said));
+            problems.extend((!diagnostics.is_empty()).then_some(diagnostics));
             match pl_dsl::format(&example.text) {
                 Ok(formatted) if formatted != example.text => {
-                    amiss.push(format!("{place}: not as the formatter writes it:\n{formatted}"));
+                    problems.push(format!("{place}: not formatted:\n{formatted}"));
                 }
                 _ => {}
             }
         }
     }
     assert!(count >= 6, "only {count} examples were found");
-    assert!(amiss.is_empty(), "{}", amiss.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// `INSTA_UPDATE=always` writes the page anew, as it does with snapshots.
+/// `INSTA_UPDATE=always` rewrites the page, like snapshots.
 #[test]
 fn the_reference_is_current() {
     let path = repository().join("docs/reference.md");
@@ -81,11 +81,11 @@ fn the_reference_is_current() {
     );
 }
 
-/// All of the language's tables as one page.
+/// Reference page of all tables.
 fn reference() -> String {
     let mut out = "# Reference of the .mas language\n\n\
-        Made from the tables that the check reads (`dsl/src/settings/table.rs` and its neighbours). `pl-host explain TOPIC` \
-        shows the same piece by piece; [language.md](language.md) says how it fits together.\n\n"
+        This page is generated from the tables that the check reads (`dsl/src/settings/table.rs` and others). `pl-host explain \
+        TOPIC` shows a single topic; [language.md](language.md) describes the language as a whole.\n\n"
         .to_owned();
     let names: Vec<String> = blocks().map(|kind| link(kind.keyword())).collect();
     writeln!(
@@ -103,8 +103,10 @@ fn reference() -> String {
     for one in FUNCTIONS {
         writeln!(out, "- {}", function(one)).unwrap();
     }
-    out.push_str("\n# Codes\n\nEach links to a page with an example, wrong and right.\n\n");
-    for code in Code::ALL {
+    out.push_str(
+        "\n# Codes\n\nEach code links to a page with an example of the mistake and of its correction.\n\n",
+    );
+    for code in DiagnosticCode::ALL {
         writeln!(out, "- [{code}](../dsl/src/explain/{code}.md): {}", code.title()).unwrap();
     }
     out
@@ -114,8 +116,9 @@ fn link(name: &str) -> String {
     format!("[{name}](#{name})")
 }
 
-/// The block, then each of its settings at length.
+/// Description of a block and of all its settings.
 fn block_page(kind: BlockKind) -> String {
-    let pages = settings::in_head(kind).into_iter().chain(settings::of(kind)).map(Setting::page);
+    let pages =
+        settings::head_setting(kind).into_iter().chain(settings::in_block(kind)).map(Setting::describe);
     std::iter::once(head(kind).replace("```mas", "```text")).chain(pages).collect::<Vec<_>>().join("\n\n")
 }

@@ -1,4 +1,4 @@
-//! What `pl-host explain` says is true: every code's example is wrong in just that way, and right when mended.
+//! Examples of `pl-host explain`: each code's wrong example causes exactly that code, and its right example none.
 
 // clippy.toml excuses test functions, but not what they call.
 #![allow(clippy::panic, clippy::unwrap_used)]
@@ -9,17 +9,17 @@ mod fences;
 
 use std::collections::BTreeSet;
 
-use common::Shelf;
+use common::TestCatalog;
 use fences::fences;
-use pl_dsl::explain::{blocks, explain, more, plain, topics};
+use pl_dsl::explain::{blocks, explain, more, to_plain_text, topics};
 use pl_dsl::functions::FUNCTIONS;
 use pl_dsl::settings::SETTINGS;
-use pl_dsl::{Checked, Code, Source, check, render};
+use pl_dsl::{Checked, DiagnosticCode, Source, check, render};
 
-/// A workflow that is right. An example stands in it in the place of those blocks that it writes itself.
+/// A valid workflow. An example replaces the blocks of it that it contains.
 const FRAME: &str = include_str!("../src/explain/frame.mas");
 
-/// The example as a whole file: as it is where it says `workflow` itself, else within the frame.
+/// An example as a complete file: unchanged if it begins with `workflow`, otherwise within the frame.
 fn framed(example: &str) -> String {
     if example.starts_with("workflow") {
         return example.to_owned();
@@ -31,47 +31,48 @@ fn framed(example: &str) -> String {
 }
 
 fn checked(example: &str) -> Checked {
-    check(&Source { name: "example.mas".to_owned(), text: framed(example) }, &[], &Shelf)
+    check(&Source { name: "example.mas".to_owned(), text: framed(example) }, &[], &TestCatalog)
 }
 
 #[test]
-fn the_frame_is_right() {
+fn the_frame_is_valid() {
     assert!(checked("").diagnostics.is_empty());
 }
 
 #[test]
-fn every_example_is_wrong_and_mended() {
-    // Only what is given from outside brings the one, and only a look at the machine the other.
-    let elsewhere = [Code::BadOverride, Code::Memory];
-    let mut amiss = Vec::new();
-    for code in Code::ALL {
+fn examples_cause_their_code_and_corrections_none() {
+    // These depend on values from outside and on the machine.
+    let not_in_files = [DiagnosticCode::BadOverride, DiagnosticCode::Memory];
+    let mut problems = Vec::new();
+    for code in DiagnosticCode::ALL {
         let examples = fences(code.page());
         let words: Vec<&str> = examples.iter().map(|one| one.word).collect();
-        if elsewhere.contains(code) {
+        if not_in_files.contains(code) {
             assert!(words.is_empty(), "{code}");
             continue;
         }
         assert_eq!(words, ["wrong", "right"], "{code}");
         for example in &examples {
             let Checked { diagnostics, sources, .. } = checked(&example.text);
-            let found: BTreeSet<Code> = diagnostics.iter().map(|one| one.code).collect();
-            let wanted: BTreeSet<Code> = (example.word == "wrong").then_some(*code).into_iter().collect();
+            let found: BTreeSet<DiagnosticCode> = diagnostics.iter().map(|one| one.code).collect();
+            let wanted: BTreeSet<DiagnosticCode> =
+                (example.word == "wrong").then_some(*code).into_iter().collect();
             if found != wanted {
-                let said = render::short(&diagnostics, &sources);
-                amiss.push(format!("{code}.md:{}: {}: {found:?}\n{said}", example.line, example.word));
+                let shown = render::short(&diagnostics, &sources);
+                problems.push(format!("{code}.md:{}: {}: {found:?}\n{shown}", example.line, example.word));
             }
         }
         let right = &examples[1].text;
-        assert_eq!(pl_dsl::format(right).as_ref(), Ok(right), "{code}: not as the formatter writes it");
+        assert_eq!(pl_dsl::format(right).as_ref(), Ok(right), "{code}: not formatted");
     }
-    assert!(amiss.is_empty(), "{}", amiss.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]
-fn every_page_says_what_to_do() {
-    for code in Code::ALL {
-        let behind = code.page().rsplit("```").next().unwrap().trim();
-        assert!(behind.len() > 10, "{code} says nothing behind its example");
+fn every_page_ends_with_advice() {
+    for code in DiagnosticCode::ALL {
+        let advice = code.page().rsplit("```").next().unwrap().trim();
+        assert!(advice.len() > 10, "{code} has no advice after its example");
     }
 }
 
@@ -81,16 +82,16 @@ fn everything_has_a_page() {
     topics.extend(SETTINGS.iter().map(|one| one.key.to_owned()));
     topics.extend(blocks().map(|one| one.keyword().to_owned()));
     topics.extend(FUNCTIONS.iter().map(|one| one.name.to_owned()));
-    topics.extend(Code::ALL.iter().map(|one| one.as_str().to_lowercase()));
+    topics.extend(DiagnosticCode::ALL.iter().map(|one| one.as_str().to_lowercase()));
     topics.extend(["layout", "L2", "policy.lora.rank", "tree"].map(str::to_owned));
     for topic in topics {
         assert!(explain(&topic).is_ok(), "{topic}");
     }
 }
 
-/// One of each kind, and what has several meanings.
+/// A topic of each kind, and ambiguous topics.
 #[test]
-fn topics_read_well() {
+fn topics_are_rendered() {
     for topic in [
         "MAS0023",
         "agent.temperature",
@@ -103,24 +104,24 @@ fn topics_read_well() {
         "plugin.path",
     ] {
         insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
-            insta::assert_snapshot!(format!("explain-{topic}"), plain(&explain(topic).unwrap()));
+            insta::assert_snapshot!(format!("explain-{topic}"), to_plain_text(&explain(topic).unwrap()));
         });
     }
     insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
-        insta::assert_snapshot!("explain", plain(&topics()));
+        insta::assert_snapshot!("explain", to_plain_text(&topics()));
     });
 }
 
 #[test]
-fn what_is_not_known_has_near_names() {
-    let said = |topic: &str| explain(topic).unwrap_err().to_string();
-    assert_eq!(said("temprature"), "nothing is called `temprature`; did you mean `temperature`?");
-    assert_eq!(said("train.step"), "nothing is called `train.step`; did you mean `train.steps`?");
-    assert_eq!(said("quux"), "nothing is called `quux`; `pl-host explain` lists what there is");
+fn unknown_topics_suggest_similar_names() {
+    let error = |topic: &str| explain(topic).unwrap_err().to_string();
+    assert_eq!(error("temprature"), "there is no topic `temprature`; did you mean `temperature`?");
+    assert_eq!(error("train.step"), "there is no topic `train.step`; did you mean `train.steps`?");
+    assert_eq!(error("quux"), "there is no topic `quux`; `pl-host explain` lists the topics");
 }
 
 #[test]
-fn a_check_names_what_to_read() {
+fn a_check_suggests_topics() {
     assert_eq!(more(&checked("").diagnostics), None);
     let text = "policy coder { modl = base; lora { rank = 0 } }\nagent tool = maths.tol { policy = coder }\nlayout = L9\ntrian {}";
     assert_eq!(

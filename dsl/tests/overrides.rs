@@ -1,4 +1,4 @@
-//! `--set`: params and settings from outside.
+//! Overrides: params and settings given by `--set`.
 
 // clippy.toml excuses test functions, but not what they call.
 #![allow(clippy::panic, clippy::unwrap_used)]
@@ -8,9 +8,10 @@ mod common;
 use std::path;
 use std::time::Duration;
 
-use common::Shelf;
-use pl_dsl::workflow::{Dtype, Rollout, Tasks, Workflow};
-use pl_dsl::{Checked, Code, Override, Source, check, render};
+use common::TestCatalog;
+use pl_dsl::workflow::{Rollout, Tasks, Workflow};
+use pl_dsl::{Checked, DiagnosticCode, Override, Source, check, render};
+use pl_types::Dtype;
 
 fn source() -> Source {
     Source { name: "design.mas".to_owned(), text: include_str!("cases/design.mas").to_owned() }
@@ -18,7 +19,7 @@ fn source() -> Source {
 
 fn set(given: &[&str]) -> Checked {
     let overrides: Vec<Override> = given.iter().map(|one| one.parse().unwrap()).collect();
-    check(&source(), &overrides, &Shelf)
+    check(&source(), &overrides, &TestCatalog)
 }
 
 fn works(given: &[&str]) -> Workflow {
@@ -27,7 +28,7 @@ fn works(given: &[&str]) -> Workflow {
     checked.workflow.unwrap_or_else(|| panic!("{messages}"))
 }
 
-/// The messages of overrides that do not fit.
+/// Returns the messages of invalid overrides.
 fn fails(given: &[&str]) -> String {
     let checked = set(given);
     assert!(checked.workflow.is_none());
@@ -60,7 +61,7 @@ fn settings_that_are_not_written_can_be_set() {
 }
 
 #[test]
-fn blocks_that_are_not_written_are_there() {
+fn implied_blocks_can_be_set() {
     let workflow = works(&["inference.kv_cache=64MiB", "inference.threads=1", "sandbox.workers=3"]);
     let inference = workflow.inference;
     assert_eq!((inference.kv_cache, inference.slots, inference.threads), (64 << 20, 64, Some(1)));
@@ -69,7 +70,7 @@ fn blocks_that_are_not_written_are_there() {
 }
 
 #[test]
-fn lists_of_texts_come_as_they_stand_in_a_file() {
+fn lists_of_texts_are_written_as_in_a_file() {
     let workflow = works(&[r#"tool.stop=["a b", "\n"]"#, "base.dtype=f16"]);
     assert_eq!(workflow.agents[0].stop, ["a b", "\n"]);
     assert_eq!(workflow.models[0].dtype, Some(Dtype::F16));
@@ -87,7 +88,7 @@ fn inner_blocks_and_heads_have_paths_too() {
 }
 
 #[test]
-fn a_file_from_outside_is_found_from_the_working_folder() {
+fn paths_of_overrides_are_relative_to_the_working_directory() {
     let workflow = works(&["problems.tasks=data/tasks.jsonl", "base.source=./tiny", "maths.path=other.wasm"]);
     let absolute = |path: &str| path::absolute(path).unwrap().to_string_lossy().into_owned();
     assert_eq!(workflow.scenarios[0].environment.tasks, Tasks::File(absolute("data/tasks.jsonl")));
@@ -98,14 +99,14 @@ fn a_file_from_outside_is_found_from_the_working_folder() {
 }
 
 #[test]
-fn a_file_from_outside_takes_the_place_of_generated_tasks() {
+fn a_file_given_by_an_override_replaces_generated_tasks() {
     let text = source().text.replace("tasks = \"gsm8k.jsonl\"", "level = 2");
     let source = Source { name: "x.mas".to_owned(), text };
-    let generated = check(&source, &[], &Shelf).workflow.unwrap();
+    let generated = check(&source, &[], &TestCatalog).workflow.unwrap();
     let level = Tasks::Generated { split: "train".to_owned(), level: 2 };
     assert_eq!(generated.scenarios[0].environment.tasks, level);
     let overrides = ["problems.tasks=/x.jsonl".parse().unwrap()];
-    let read = check(&source, &overrides, &Shelf).workflow.unwrap();
+    let read = check(&source, &overrides, &TestCatalog).workflow.unwrap();
     assert_eq!(read.scenarios[0].environment.tasks, Tasks::File("/x.jsonl".to_owned()));
 }
 
@@ -113,7 +114,7 @@ fn a_file_from_outside_takes_the_place_of_generated_tasks() {
 fn the_sandbox_can_be_set_without_its_block() {
     let text = source().text.replace("sandbox {", "# {");
     let overrides = ["sandbox.timeout=5s".parse().unwrap()];
-    let checked = check(&Source { name: "x.mas".to_owned(), text }, &overrides, &Shelf);
+    let checked = check(&Source { name: "x.mas".to_owned(), text }, &overrides, &TestCatalog);
     assert_eq!(checked.workflow.unwrap().sandbox.timeout, Duration::from_secs(5));
 }
 
@@ -126,17 +127,17 @@ fn the_last_one_wins_and_values_may_be_params_or_quoted() {
 }
 
 #[test]
-fn a_keyword_tells_blocks_of_one_name_apart() {
+fn a_keyword_distinguishes_blocks_of_one_name() {
     let text = source().text.replace("reward score", "reward tool");
     let source = Source { name: "x.mas".to_owned(), text };
-    let clash = check(&source, &["tool.temperature=0.5".parse().unwrap()], &Shelf);
+    let clash = check(&source, &["tool.temperature=0.5".parse().unwrap()], &TestCatalog);
     assert_eq!(
         render::short(&clash.diagnostics, &clash.sources),
         "x.mas: MAS0031 error: --set tool.temperature=0.5: `tool` is the name of several blocks (write `agent \
          tool` or `reward tool` before the dot)\n"
     );
-    let told = check(&source, &["agent tool.temperature=0.5".parse().unwrap()], &Shelf);
-    assert_eq!(told.workflow.unwrap().agents[0].sampling.temperature, 0.5);
+    let qualified = check(&source, &["agent tool.temperature=0.5".parse().unwrap()], &TestCatalog);
+    assert_eq!(qualified.workflow.unwrap().agents[0].sampling.temperature, 0.5);
 }
 
 #[test]
@@ -144,21 +145,21 @@ fn mistakes_name_the_override() {
     insta::assert_snapshot!(fails(&["sample=8"]), @"design.mas: MAS0031 error: --set sample=8: there is no param `sample` (did you mean `samples`?)");
     insta::assert_snapshot!(fails(&["trian.steps=8"]), @"design.mas: MAS0031 error: --set trian.steps=8: there is no block `trian` (did you mean `train`?)");
     insta::assert_snapshot!(fails(&["train.step=8"]), @"design.mas: MAS0007 error: --set train.step=8: `train` has no setting `step` (did you mean `steps`?)");
-    insta::assert_snapshot!(fails(&["train.steps=many"]), @"design.mas: MAS0010 error: --set train.steps=many: `steps` wants a whole number, and this is text");
-    insta::assert_snapshot!(fails(&["train.rollout=tre"]), @"design.mas: MAS0013 error: --set train.rollout=tre: `rollout` knows no `tre` (did you mean `tree`?)");
+    insta::assert_snapshot!(fails(&["train.steps=many"]), @"design.mas: MAS0010 error: --set train.steps=many: `steps` must be a whole number, not text");
+    insta::assert_snapshot!(fails(&["train.rollout=tre"]), @"design.mas: MAS0013 error: --set train.rollout=tre: `tre` is not a valid value of `rollout` (did you mean `tree`?)");
     insta::assert_snapshot!(fails(&["train.schedule=async"]), @"design.mas: MAS0014 error: --set train.schedule=async: `schedule = async` is not supported yet (use `sync`)");
     insta::assert_snapshot!(fails(&["tool.policy=nobody"]), @"design.mas: MAS0012 error: --set tool.policy=nobody: there is no policy `nobody` (the file has: `coder` and `reasoner`)");
-    insta::assert_snapshot!(fails(&["samples=1"]), @"design.mas:31:15: MAS0029 error: at_grpo compares the completions of a group, and `samples` is 1 (4 is a good start)");
+    insta::assert_snapshot!(fails(&["samples=1"]), @"design.mas:31:15: MAS0029 error: at_grpo compares the completions of a group, but `samples` is 1 (start with 4)");
     insta::assert_snapshot!(fails(&["tool.lora.rank=1"]), @"design.mas: MAS0031 error: --set tool.lora.rank=1: agent `tool` has no `lora` block");
     insta::assert_snapshot!(fails(&["coder.lora.rank.x=1"]), @"design.mas: MAS0031 error: --set coder.lora.rank.x=1: a path has at most three parts: block, inner block, setting");
 }
 
 #[test]
-fn what_an_override_replaces_is_not_looked_at() {
+fn replaced_values_are_not_checked() {
     let text = source().text.replace("steps     = 200", "steps     = \"many\"");
     let source = Source { name: "x.mas".to_owned(), text };
-    assert_eq!(check(&source, &[], &Shelf).diagnostics[0].code, Code::WrongType);
-    let fixed = check(&source, &["train.steps=2".parse().unwrap()], &Shelf);
+    assert_eq!(check(&source, &[], &TestCatalog).diagnostics[0].code, DiagnosticCode::WrongType);
+    let fixed = check(&source, &["train.steps=2".parse().unwrap()], &TestCatalog);
     assert_eq!(fixed.diagnostics, []);
     assert_eq!(fixed.workflow.unwrap().train.unwrap().steps, 2);
 }

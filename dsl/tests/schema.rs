@@ -1,4 +1,4 @@
-//! The JSON Schema of a workflow describes every workflow that a run folder may hold, and little else.
+//! The JSON Schema of a workflow accepts every workflow of a run folder, and rejects invalid ones.
 
 // clippy.toml excuses test functions, but not what they call.
 #![allow(clippy::panic, clippy::unwrap_used)]
@@ -7,17 +7,17 @@ mod common;
 #[path = "common/files.rs"]
 mod files;
 
-use common::Shelf;
+use common::TestCatalog;
 use files::workflows;
 use jsonschema::Validator;
 use pl_dsl::workflow::Workflow;
 use pl_dsl::{Source, check};
 use serde_json::{Value, json};
 
-/// Every workflow of a folder that is right, as a run folder holds it.
+/// Valid workflows of a folder, serialised as in a run folder.
 fn resolved(folder: &str) -> Vec<(String, Value)> {
     let resolved = |source: Source| {
-        let workflow = check(&source, &[], &Shelf).workflow?;
+        let workflow = check(&source, &[], &TestCatalog).workflow?;
         Some((source.name, serde_json::to_value(workflow).unwrap()))
     };
     workflows(&files::folder(folder)).into_iter().filter_map(resolved).collect()
@@ -41,9 +41,8 @@ fn workflows_are_valid() {
     }
 }
 
-/// What reads a workflow may rely on what the schema says.
 #[test]
-fn what_is_no_workflow_is_not_valid() {
+fn invalid_workflows_are_rejected() {
     let validator = validator();
     let (_, workflow) = resolved("../examples").into_iter().find(|(name, _)| name == "math.mas").unwrap();
     for (pointer, value) in [

@@ -1,5 +1,5 @@
-//! Places are exact to the byte, however a file is written: line ends, byte order marks, tabs, letters of several bytes,
-//! no newline at the end.
+//! Spans are exact for any form of a file: line ends, byte order marks, tabs, multi-byte characters, and a missing final
+//! newline.
 
 // clippy.toml excuses test functions, but not what they call.
 #![allow(clippy::panic, clippy::unwrap_used)]
@@ -8,20 +8,20 @@ mod common;
 #[path = "common/files.rs"]
 mod files;
 
-use common::Shelf;
+use common::TestCatalog;
 use files::{folder, workflows};
 use pl_dsl::{Checked, Source, check};
 
-/// Code, message, and the text at each place with its line.
+/// Code, message, and the text of each label with its line.
 type Found = Vec<(String, String, Vec<(usize, String)>)>;
 
 fn found(text: &str) -> Found {
     let source = Source { name: "x.mas".to_owned(), text: text.to_owned() };
-    let Checked { diagnostics, sources, .. } = check(&source, &[], &Shelf);
+    let Checked { diagnostics, sources, .. } = check(&source, &[], &TestCatalog);
     let one = |span| {
         let (file, span): (_, pl_dsl::Span) = sources.find(span).unwrap();
         let text = sources.text_of(file);
-        // A place in another file does not change with this one.
+        // A span in another file doesn't change with this one.
         let line = if file.name == "x.mas" { text[..span.start].matches('\n').count() } else { 0 };
         (line, text[span.start..span.end].replace("\r\n", "\n"))
     };
@@ -46,7 +46,6 @@ fn texts() -> Vec<(String, String)> {
 #[test]
 fn line_ends_do_not_matter() {
     for (name, text) in texts() {
-        // What is said of a tab or a newline itself shows it.
         let plain = found(&text);
         assert_eq!(found(&text.replace('\n', "\r\n")), plain, "{name}");
     }
@@ -67,9 +66,9 @@ fn the_last_newline_does_not_matter() {
 }
 
 #[test]
-fn tabs_and_long_letters_before_a_place_do_not_matter() {
+fn tabs_and_multi_byte_characters_before_a_span_do_not_matter() {
     for (name, text) in texts() {
-        // Comments of letters of two, three and four bytes, and tabs for the indentation, on lines outside of texts.
+        // Adds a comment with characters of two, three and four bytes, and replaces the indentation by tabs.
         let mut changed = String::from("# é 漢 \u{1F600}\n");
         for line in text.split_inclusive('\n') {
             let rest = line.trim_start_matches("  ");

@@ -1,20 +1,20 @@
 /**
  * @file The workflow language of pl-host (.mas files).
  *
- * The grammar is for editors: it reads all that the language allows and tells its parts apart. What is allowed
- * where, beyond the form of statements, is for `pl-host check` to say.
+ * This grammar is for editors: it accepts every valid workflow and distinguishes its parts. Rules beyond the form of
+ * statements are left to `pl-host check`.
  */
 
 /// <reference types="tree-sitter-cli/dsl" />
 // @ts-check
 
-// From loosest to tightest.
+// From the lowest to the highest.
 const PRECEDENCE = { or: 1, and: 2, not: 3, compare: 4, add: 5, multiply: 6, negate: 7, access: 8 };
 
 const commas = (rule) => optional(seq(rule, repeat(seq(',', rule)), optional(',')));
 
-// A newline ends a statement, but only where one can end: the rule is asked for nowhere else, and so a newline
-// inside `( )` and `[ ]` is white space. A statement that ends in a `}` needs no other end.
+// A newline ends a statement. The rule only applies where a statement can end, so a newline within `( )` and `[ ]` is
+// white space. A statement that ends with `}` needs no other end.
 const statements = (line, braced) =>
   seq(repeat(choice('\n', ';', braced, seq(line, choice('\n', ';')))), optional(line));
 
@@ -23,7 +23,7 @@ module.exports = grammar({
 
   word: ($) => $.name,
 
-  // One character of white space at a time: a longer match would swallow the newline that ends a statement.
+  // One character at a time: a longer match would include the newline that ends a statement.
   extras: ($) => [/\s/, $.comment],
 
   supertypes: ($) => [$.expression],

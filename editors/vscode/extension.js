@@ -1,5 +1,4 @@
-// Starts `pl-host lsp` and connects the editor with it. All that the editor knows of workflows beyond their
-// highlighting comes from there.
+// Starts `pl-host lsp` and connects the editor to it. The server provides everything except highlighting.
 
 const vscode = require('vscode');
 const { LanguageClient, TransportKind } = require('vscode-languageclient/node');
@@ -50,7 +49,7 @@ async function activate(context) {
       if (change.affectsConfiguration('pl-host.path')) void restart();
     }),
   );
-  // The server loads the plugins that a workflow names: not in a folder that nobody trusts.
+  // The server loads the plugins that a workflow names, so it only starts in trusted folders.
   if (vscode.workspace.isTrusted) {
     await start();
   } else {

@@ -1,4 +1,4 @@
-//! Builds the supervisor that goes into containers: a static program, since it runs in images of every kind.
+//! Builds the supervisor of containers as a static program, so that it runs in every image.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ fn main() {
     let copied = built.and_then(|built| std::fs::copy(built, &supervisor).map_err(|error| error.to_string()));
     if let Err(reason) = copied {
         println!("cargo:warning=the docker backend is left out, as its supervisor can't be built: {reason}");
-        // Empty: the backend says what is missing when it is asked for.
+        // An empty file makes the backend report the missing supervisor when it is used.
         let _ = std::fs::write(&supervisor, b"");
     }
 }
@@ -32,14 +32,14 @@ fn build(out: &Path, target: &str) -> Result<PathBuf, String> {
         .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
         .env("CARGO_PROFILE_RELEASE_STRIP", "true")
         .env("CARGO_PROFILE_RELEASE_INCREMENTAL", "false")
-        // Flags and lints of the outer build are not this one's.
+        // Flags and lints of the outer build don't apply to this one.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .output()
         .map_err(|error| error.to_string())?;
     if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr);
-        let last = words.lines().rev().find(|line| line.contains("error")).unwrap_or("cargo failed");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        let last = messages.lines().rev().find(|line| line.contains("error")).unwrap_or("cargo failed");
         return Err(format!("{last} (a static C library is needed: libc6-dev or glibc-static)"));
     }
     Ok(folder.join(target).join("release/pl-supervisor"))

@@ -1,11 +1,11 @@
-//! Puts the SDKs, the contract and the templates into the program, as `FILES`: a path and a text each.
+//! Embeds the SDKs, the contract and the templates in the program, as `FILES`: pairs of a path and a text.
 
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Folders whose files go along, by the names they have inside.
+/// Embedded folders: the name in `FILES`, and the path in the repository.
 const FOLDERS: [(&str, &str); 6] = [
     ("sdk/rust", "plugins/sdk/rust"),
     ("sdk/python", "plugins/sdk/python"),
@@ -15,8 +15,8 @@ const FOLDERS: [(&str, &str); 6] = [
     ("templates", "plugins/templates"),
 ];
 
-/// What of an SDK an author has no use for, and what tools leave behind. The contract comes from its own folder.
-const LEFT_OUT: [&str; 8] =
+/// Parts of an SDK that authors don't need, and results of tools. The contract comes from its own folder.
+const EXCLUDED: [&str; 8] =
     ["tests", "test", "examples", "target", "node_modules", "__pycache__", "wit", "Cargo.lock"];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -26,8 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (name, folder) in FOLDERS {
         let folder = root.join(folder);
         println!("cargo::rerun-if-changed={}", folder.display());
-        let left_out: &[&str] = if name.starts_with("sdk/") { &LEFT_OUT } else { &["__pycache__"] };
-        collect(name, &folder, left_out, &mut files)?;
+        let excluded: &[&str] = if name.starts_with("sdk/") { &EXCLUDED } else { &["__pycache__"] };
+        collect(name, &folder, excluded, &mut files)?;
     }
     files.sort();
     let mut code = String::from("static FILES: &[(&str, &str)] = &[\n");
@@ -42,18 +42,18 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn collect(
     name: &str,
     folder: &Path,
-    left_out: &[&str],
+    excluded: &[&str],
     files: &mut Vec<(String, PathBuf)>,
 ) -> Result<(), Box<dyn Error>> {
     for entry in fs::read_dir(folder).map_err(|e| format!("cannot read {}: {e}", folder.display()))? {
         let path = entry?.path();
         let own = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if own.starts_with('.') || left_out.contains(&own.as_str()) {
+        if own.starts_with('.') || excluded.contains(&own.as_str()) {
             continue;
         }
         let name = format!("{name}/{own}");
         if path.is_dir() {
-            collect(&name, &path, left_out, files)?;
+            collect(&name, &path, excluded, files)?;
         } else {
             files.push((name, path));
         }

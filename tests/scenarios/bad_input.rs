@@ -1,6 +1,6 @@
-//! Wrong input: exit code 2, a message that says where and what to do, and nothing written.
+//! Invalid input: exit code 2, a message that names the place and what to do, and nothing written.
 //!
-//! Each folder below `bad-input` holds a `case.mas`; the message it must give lies in `snapshots`.
+//! Each folder in `bad-input` holds a `case.mas`; `snapshots` holds the expected message.
 
 use crate::support::{pl_host, repository, scenario, stderr};
 
@@ -9,7 +9,7 @@ fn every_case_is_refused_with_its_message() {
     let mut cases: Vec<_> =
         std::fs::read_dir(scenario("bad-input")).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.sort();
-    assert!(cases.len() >= 7, "the cases are gone");
+    assert!(cases.len() >= 7, "cases are missing");
     for case in cases {
         let name = case.file_name().unwrap().to_string_lossy().into_owned();
         let folder = tempfile::tempdir().unwrap();
@@ -20,13 +20,13 @@ fn every_case_is_refused_with_its_message() {
             .arg(&out)
             .output()
             .unwrap();
-        let said = stderr(&output)
+        let message = stderr(&output)
             .replace(&*repository().to_string_lossy(), "[repository]")
             .replace(&*folder.path().to_string_lossy(), "[out]");
-        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
-        assert!(!out.exists(), "{name}: the run folder was made all the same");
+        assert_eq!(output.status.code(), Some(2), "{name}: {message}");
+        assert!(!out.exists(), "{name}: the run folder was created");
         insta::with_settings!({ prepend_module_to_snapshot => false }, {
-            insta::assert_snapshot!(name.as_str(), said);
+            insta::assert_snapshot!(name.as_str(), message);
         });
     }
 }

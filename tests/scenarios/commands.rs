@@ -1,25 +1,27 @@
-//! The other commands, seen from outside.
+//! All other commands, seen from outside.
 
 use std::io::Write;
 use std::process::{Output, Stdio};
 
-use crate::support::{data, pl_host, repository, run, scenario, stderr, stdout, succeed};
+use pl_testing::data;
+
+use crate::support::{pl_host, repository, run, scenario, stderr, stdout, succeed};
 
 fn example(name: &str) -> std::path::PathBuf {
     repository().join("examples").join(name)
 }
 
-/// Runs a command with text on its standard input.
-fn fed(command: &mut std::process::Command, input: &str) -> Output {
+/// Runs a command with the given standard input.
+fn run_with_input(command: &mut std::process::Command, input: &str) -> Output {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // A program that stops early closes the pipe; its exit code tells.
+    // A program that stops early closes the pipe; the exit code shows whether that is an error.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
 
 #[test]
-fn every_example_is_right() {
+fn every_example_passes_check() {
     let mut files: Vec<_> = std::fs::read_dir(repository().join("examples"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -29,8 +31,8 @@ fn every_example_is_right() {
     let layouts: Vec<String> = files
         .iter()
         .map(|file| {
-            let said = stdout(&succeed(pl_host().arg("check").arg(file)));
-            let layout = said.lines().find_map(|line| line.trim().strip_prefix("layout")).unwrap().trim();
+            let message = stdout(&succeed(pl_host().arg("check").arg(file)));
+            let layout = message.lines().find_map(|line| line.trim().strip_prefix("layout")).unwrap().trim();
             format!("{} {layout}", file.file_stem().unwrap().to_string_lossy())
         })
         .collect();
@@ -58,13 +60,13 @@ fn grade_plays_an_episode_per_line() {
         r#"{"gold": "3", "pred": ""}"#,
     ]
     .join("\n");
-    let output = fed(pl_host().arg("grade").arg(example("math.mas")).arg("--json"), &lines);
+    let output = run_with_input(pl_host().arg("grade").arg(example("math.mas")).arg("--json"), &lines);
     assert!(output.status.success(), "{}", stderr(&output));
     let expected = ["true", "false", "true", "false"].map(|c| format!("{{\"correct\":{c}}}\n")).concat();
     assert_eq!(stdout(&output), expected);
 }
 
-/// Programs go through the sandbox: the same agent, environment and reward as in a run.
+/// Programs run in the sandbox, with the same agent, environment and reward as in a run.
 #[test]
 fn grade_takes_whole_records() {
     let task =
@@ -72,18 +74,18 @@ fn grade_takes_whole_records() {
     let line = |pred: &str| serde_json::json!({"task": task, "pred": pred}).to_string() + "\n";
     let right = line("Here:\n```python\ndef inc(x):\n    return x + 1\n```\nIt adds one.");
     let lines = [right, line("def inc(x):\n    return 2"), line("I can't.")].concat();
-    let output = fed(pl_host().arg("grade").arg(example("code.mas")).arg("--json"), &lines);
+    let output = run_with_input(pl_host().arg("grade").arg(example("code.mas")).arg("--json"), &lines);
     assert!(output.status.success(), "{}", stderr(&output));
     let expected = ["true", "false", "false"].map(|c| format!("{{\"correct\":{c}}}\n")).concat();
     assert_eq!(stdout(&output), expected);
-    let neither = fed(pl_host().arg("grade").arg(example("code.mas")), "{\"pred\": \"1\"}\n");
+    let neither = run_with_input(pl_host().arg("grade").arg(example("code.mas")), "{\"pred\": \"1\"}\n");
     assert_eq!(neither.status.code(), Some(2));
     assert!(stderr(&neither).contains("standard input:1: it has neither"), "{}", stderr(&neither));
 }
 
 #[test]
-fn grade_names_the_line_that_it_cannot_read() {
-    let output = fed(
+fn grade_names_an_unreadable_line() {
+    let output = run_with_input(
         pl_host().arg("grade").arg(example("math.mas")),
         "{\"gold\": \"1\", \"pred\": \"1\"}\n{\"gold\": \"1\"}\n",
     );
@@ -91,20 +93,20 @@ fn grade_names_the_line_that_it_cannot_read() {
     assert!(stderr(&output).contains("standard input:2:"), "{}", stderr(&output));
 }
 
-/// Share of lines whose verdict is the expected one.
+/// Returns the share of lines with the expected verdict.
 fn agreement(file: &str) -> Option<f64> {
     let text = std::fs::read_to_string(data(file)?).unwrap();
-    let output = fed(pl_host().arg("grade").arg(example("math.mas")).arg("--json"), &text);
+    let output = run_with_input(pl_host().arg("grade").arg(example("math.mas")).arg("--json"), &text);
     assert!(output.status.success(), "{}", stderr(&output));
     let field = |line: &str, name: &str| {
         let value: serde_json::Value = serde_json::from_str(line).unwrap();
         value[name].as_bool().or(value[name].as_i64().map(|n| n == 1)).unwrap()
     };
-    let said = stdout(&output);
-    assert_eq!(said.lines().count(), text.lines().count());
+    let message = stdout(&output);
+    assert_eq!(message.lines().count(), text.lines().count());
     let right = text
         .lines()
-        .zip(said.lines())
+        .zip(message.lines())
         .filter(|(asked, answered)| field(asked, "expected") == field(answered, "correct"));
     Some(right.count() as f64 / text.lines().count() as f64)
 }
@@ -139,25 +141,25 @@ fn evaluate_reports_agents_and_the_team_and_takes_a_checkpoint() {
     assert_eq!(trained, evaluate(&["--checkpoint", newest.to_str().unwrap()]));
 }
 
-/// The share of tokens, success and reward that an evaluation of `letters/tree-l2.mas` finds.
-fn evaluated(more: &[&str]) -> serde_json::Value {
+/// Evaluates `letters/tree-l2.mas` and returns the report.
+fn evaluation_report(more: &[&str]) -> serde_json::Value {
     let file = scenario("letters/tree-l2.mas");
     let output = succeed(pl_host().arg("evaluate").arg(file).args(["--json", "--device", "cpu"]).args(more));
     serde_json::from_str(&stdout(&output)).unwrap()
 }
 
 #[test]
-fn an_evaluation_samples_as_it_says() {
-    let own = evaluated(&[]);
-    // Among one token there is no choice: as with a temperature of 0.
-    let greedy = evaluated(&["--set", "held_out.temperature=0"]);
+fn sampling_settings_of_an_evaluation_take_effect() {
+    let own = evaluation_report(&[]);
+    // Sampling from one token is the same as a temperature of 0.
+    let greedy = evaluation_report(&["--set", "held_out.temperature=0"]);
     assert_ne!(own, greedy);
-    assert_eq!(greedy, evaluated(&["--set", "held_out.top_k=1"]));
-    assert_eq!(greedy, evaluated(&["--set", "held_out.top_p=0.0001"]));
-    // Nothing is trained here, so that penalties are allowed.
-    assert_ne!(own, evaluated(&["--set", "held_out.repetition_penalty=2"]));
-    assert_ne!(own, evaluated(&["--set", "held_out.presence_penalty=5"]));
-    assert_eq!(own, evaluated(&["--set", "held_out.min_p=0", "--set", "inference.slots=3"]));
+    assert_eq!(greedy, evaluation_report(&["--set", "held_out.top_k=1"]));
+    assert_eq!(greedy, evaluation_report(&["--set", "held_out.top_p=0.0001"]));
+    // Penalties are allowed because nothing is trained here.
+    assert_ne!(own, evaluation_report(&["--set", "held_out.repetition_penalty=2"]));
+    assert_ne!(own, evaluation_report(&["--set", "held_out.presence_penalty=5"]));
+    assert_eq!(own, evaluation_report(&["--set", "held_out.min_p=0", "--set", "inference.slots=3"]));
 }
 
 #[test]
@@ -165,29 +167,39 @@ fn stop_strings_of_the_workflow_end_completions() {
     let tokens = |report: serde_json::Value| report["tokens"].as_f64().unwrap();
     let stop = r#"["a", "e", "i", "o", "u"]"#;
     let (alto, bass) = (format!("alto.stop={stop}"), format!("bass.stop={stop}"));
-    let stopped = evaluated(&["--set", &alto, "--set", &bass]);
-    // All rewards are paid for vowels.
+    let stopped = evaluation_report(&["--set", &alto, "--set", &bass]);
+    // Only vowels earn rewards.
     assert!(stopped["agents"].as_array().unwrap().iter().all(|agent| agent["reward"] == 0.0), "{stopped}");
-    assert!(tokens(stopped) < tokens(evaluated(&[])));
+    assert!(tokens(stopped) < tokens(evaluation_report(&[])));
 }
 
 #[test]
-fn check_says_what_a_workflow_takes_in_memory() {
+fn check_reports_the_memory_of_a_workflow() {
     let check = |more: &[&str]| {
         let mut command = pl_host();
-        // No hub is asked, and none has been.
+        // An empty cache and an unreachable hub.
         let folder = tempfile::tempdir().unwrap();
         command.arg("check").arg(example("math-l0.mas")).args(more).env("HF_HOME", folder.path());
         command.env("HF_ENDPOINT", "http://127.0.0.1:9");
         succeed(&mut command)
     };
-    let said = stdout(&check(&[]));
+    let message = stdout(&check(&[]));
     for part in ["weights, training", "gradients and optimiser", "keys and values", "activations", " free"] {
-        assert!(said.contains(part), "no {part:?} in\n{said}");
+        assert!(message.contains(part), "no {part:?} in\n{message}");
     }
-    let huge = check(&["--set", "inference.kv_cache=1000GiB", "--format", "short"]);
-    assert!(stderr(&huge).contains("MAS0037 warning: the workflow will take about 100"), "{}", stderr(&huge));
-    assert!(stdout(&huge).contains("1000.0 GiB"));
+    let huge = ["--set", "inference.kv_cache=1000GiB"];
+    let warning = "the workflow will take about 100";
+    let output = check(&huge);
+    assert!(stderr(&output).contains(warning) && stdout(&output).contains("1000.0 GiB"), "{output:?}");
+    // Diagnostics for programs are the result: they go to stdout, alone.
+    let short = check(&[&huge[..], &["--format", "short"]].concat());
+    assert!(stdout(&short).contains(&format!("MAS0037 warning: {warning}")), "{}", stdout(&short));
+    assert_eq!((stdout(&short).lines().count(), stderr(&short).as_str()), (1, ""));
+    let json = check(&[&huge[..], &["--format", "json"]].concat());
+    let list: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((list[0]["code"].as_str(), stderr(&json).as_str()), (Some("MAS0037"), ""), "{list}");
+    let none: serde_json::Value = serde_json::from_slice(&check(&["--format", "json"]).stdout).unwrap();
+    assert_eq!(none, serde_json::json!([]));
     let far = check(&["--set", "base.source=hf:nobody/nothing"]);
     assert!(stdout(&far).contains("memory    unknown: model base"), "{}", stdout(&far));
     assert_eq!(stderr(&far), "");
@@ -206,7 +218,7 @@ fn evaluate_writes_every_completion() {
     let sum = |list: &str| lines.iter().map(|line| line[list].as_array().unwrap().len()).sum::<usize>();
     let episodes = report["episodes"].as_u64().unwrap();
     assert_eq!(sum("completion") as f64, report["tokens"].as_f64().unwrap() * episodes as f64);
-    // Each agent speaks once or twice in an episode, and a line says who spoke, on what, and what it meant.
+    // Each agent acts once or twice in an episode; a line has the agent, its prompt, its completion and its action.
     for agent in ["alto", "bass"] {
         let first = lines.iter().filter(|line| line["agent"] == agent && line["turn"] == 0);
         assert_eq!(first.count() as u64, episodes);
@@ -218,7 +230,7 @@ fn evaluate_writes_every_completion() {
             "{line}"
         );
         assert!(!line["prompt"].as_array().unwrap().is_empty(), "{line}");
-        // This agent's action is what it said.
+        // The action of these agents is their text.
         assert!(line["action"].to_string().contains(&line["text"].to_string()), "{line}");
     }
     let nowhere = folder.path().join("missing/completions.jsonl");
@@ -228,25 +240,25 @@ fn evaluate_writes_every_completion() {
 }
 
 #[test]
-fn play_shows_who_saw_said_did_and_earned_what() {
+fn play_shows_views_completions_actions_and_rewards() {
     let file = scenario("letters/tree-l2.mas");
     let task = r#"{"topic": "given by hand"}"#;
     let output = succeed(pl_host().arg("play").arg(&file).args(["--device", "cpu", "--task", task]));
-    let said = stdout(&output);
+    let message = stdout(&output);
     for part in
         ["alto · turn 1", "bass · turn 1", "alto given by hand", "[alto says]", "[alto does]", "[bass earns]"]
     {
-        assert!(said.contains(part), "no {part:?} in\n{said}");
+        assert!(message.contains(part), "no {part:?} in\n{message}");
     }
 }
 
 #[test]
-fn the_sandbox_runs_a_file_and_tells_how_it_ended() {
+fn the_sandbox_runs_a_file_and_reports_its_verdict() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program.py");
     let run = |source: &str, input: &str| {
         std::fs::write(&program, source).unwrap();
-        fed(pl_host().args(["sandbox", "run"]).arg(&program), input)
+        run_with_input(pl_host().args(["sandbox", "run"]).arg(&program), input)
     };
     let fine = run("import sympy\nx = sympy.Symbol('x')\nprint(sympy.solve(x**2 - 4), input())", "hello\n");
     assert!(fine.status.success(), "{}", stderr(&fine));
@@ -255,7 +267,7 @@ fn the_sandbox_runs_a_file_and_tells_how_it_ended() {
     assert_eq!(failed.status.code(), Some(1));
     assert_eq!(stdout(&failed), "before\n");
     assert!(stderr(&failed).contains("ValueError: no"), "{}", stderr(&failed));
-    // What the original ran as a plain process of the host: here there is no host to reach.
+    // The host's files are out of reach.
     let secret = repository().join("Cargo.toml");
     let reach = run(&format!("print(open({:?}).read())", secret.to_str().unwrap()), "");
     assert_eq!(reach.status.code(), Some(1));
@@ -263,7 +275,7 @@ fn the_sandbox_runs_a_file_and_tells_how_it_ended() {
 }
 
 #[test]
-fn a_record_of_another_form_is_named_by_file_and_line() {
+fn a_malformed_record_is_named_by_file_and_line() {
     let Some(gsm8k) = data("gsm8k/test.jsonl") else { return };
     let folder = tempfile::tempdir().unwrap();
     let bad = folder.path().join("bad.jsonl");
@@ -290,10 +302,10 @@ fn a_run_folder_is_not_used_twice() {
 }
 
 #[test]
-fn what_is_asked_for_is_explained() {
+fn topics_are_explained() {
     let output = succeed(pl_host().args(["explain", "MAS0007,", "top_p"]));
-    let said = stdout(&output);
-    assert!(said.starts_with("MAS0007: ") && said.contains("\nagent.top_p: "), "{said}");
+    let message = stdout(&output);
+    assert!(message.starts_with("MAS0007: ") && message.contains("\nagent.top_p: "), "{message}");
     let listed = stdout(&succeed(pl_host().arg("explain")));
     assert!(listed.contains("\n- MAS0041: "), "{listed}");
     let unknown = pl_host().args(["explain", "temprature"]).output().unwrap();
@@ -311,8 +323,43 @@ fn the_schema_is_json() {
 #[test]
 fn a_closed_pipe_is_no_error() {
     let check = pl_host().arg("check").arg(example("math.mas")).stdout(Stdio::piped()).spawn().unwrap();
-    // Nobody reads.
+    // The reader goes away.
     let mut check = check;
     drop(check.stdout.take());
     assert!(check.wait().unwrap().success());
+}
+
+#[test]
+fn errors_for_programs_go_to_stdout() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wrong.mas");
+    std::fs::write(&file, "workflow wrong\nmodel base = 1\n").unwrap();
+    let check = |format: &str| pl_host().arg("check").arg(&file).args(["--format", format]).output().unwrap();
+    let json = check("json");
+    assert_eq!((json.status.code(), stderr(&json).as_str()), (Some(2), ""));
+    let list: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(list.as_array().unwrap().iter().all(|one| one["severity"] == "error"), "{list}");
+    let short = check("short");
+    assert_eq!((short.status.code(), stderr(&short).as_str()), (Some(2), ""));
+    assert!(stdout(&short).contains("wrong.mas:2:"), "{}", stdout(&short));
+    let human = check("human");
+    assert_eq!((human.status.code(), stdout(&human).as_str()), (Some(2), ""));
+}
+
+#[test]
+fn a_finished_run_is_prolonged_and_fixed_settings_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (scenario("letters/flat-l3.mas"), folder.path().join("run"));
+    succeed(&mut run(&file, &out, &["--set", "train.steps=1"]));
+    let resume = |more: &[&str]| {
+        let mut command = pl_host();
+        command.arg("run").arg("--resume").arg(&out).args(["--device", "cpu"]).args(more);
+        command
+    };
+    let refused = resume(&["--set", "train.steps=2", "--set", "train.samples=2"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let message = stderr(&refused);
+    assert!(message.contains("train.samples: the run was started with 4, now it is 2"), "{message}");
+    succeed(&mut resume(&["--set", "train.steps=2", "--set", "inference.slots=8"]));
+    assert!(out.join("steps/000002.parquet").is_file());
 }

@@ -8,7 +8,7 @@ fn twice(name: &str) {
     let (a, b, c) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
     succeed(&mut run(&file, &a, &[]));
     succeed(&mut run(&file, &b, &["--set", "train.episodes=1"]));
-    // The setting itself stands in the resolved workflow.
+    // The resolved workflow contains the setting itself.
     std::fs::copy(a.join("workflow.json"), b.join("workflow.json")).unwrap();
     assert_equal_runs(&a, &b, "one episode in flight");
     succeed(&mut run(&file, &c, &["--seed", "1"]));

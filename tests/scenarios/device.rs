@@ -1,8 +1,8 @@
-//! `--device cuda` where there is no CUDA: refused before anything is loaded or written, with what to do.
+//! `--device cuda` without CUDA: refused before anything is loaded or written, with instructions.
 
 use crate::support::{pl_host, repository, stderr};
 
-/// Whether this machine has a driver, by the name under which every program loads it.
+/// Returns true if this machine has a CUDA driver, by the file name under which programs load it.
 fn driver() -> bool {
     let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64"];
     let known = std::process::Command::new("ldconfig").arg("-p").output();
@@ -21,15 +21,15 @@ fn cuda_without_a_driver_is_refused_and_auto_takes_the_cpu() {
     let example = repository().join("examples/math.mas");
     let output =
         pl_host().args(["run", "--device", "cuda", "--out"]).args([&out, &example]).output().unwrap();
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{message}");
     assert_eq!(
-        said,
+        message,
         "error: --device cuda: there is no NVIDIA driver (libcuda.so.1) on this machine; install driver 580 or newer, or use --device cpu\n"
     );
-    assert!(!out.exists(), "the run folder was made all the same");
+    assert!(!out.exists(), "the run folder was created");
 
-    // With `auto`, as without any `--device`, what stops this run is the file alone.
+    // With `auto` (the default) only the missing file stops this run.
     let missing = folder.path().join("missing.mas");
     let output = pl_host().args(["run", "--device", "auto"]).arg(&missing).output().unwrap();
     assert!(stderr(&output).starts_with("error: cannot read "), "{}", stderr(&output));

@@ -1,4 +1,4 @@
-//! A run that is killed at any moment and resumed ends as the run that nobody touched, bit for bit.
+//! A run that is killed at any moment and resumed ends with the same bits as an undisturbed run.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::support::{assert_equal_runs, content, pl_host, run, scenario, stderr, succeed};
 
-/// Moments per scenario, spread over the run from the making of its folder to its end: rollout, update,
-/// evaluation and checkpoint all take their share of that.
-const MOMENTS: u32 = 12;
+/// Kills per scenario, spread evenly from the creation of the run folder to the end, so that they hit rollouts, updates,
+/// evaluations and checkpoints.
+const KILLS: u32 = 12;
 
-/// Starts a run and returns once its folder is there.
-fn started(file: &Path, out: &Path) -> Child {
+/// Starts a run and returns once its folder exists.
+fn start(file: &Path, out: &Path) -> Child {
     let child = run(file, out, &[]).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     await_file(&out.join("workflow.json"));
     child
@@ -25,26 +25,26 @@ fn await_file(path: &Path) {
     }
 }
 
-fn killed_anywhere(name: &str) {
+fn resumes_after_any_kill(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = scenario(name);
     let reference = folder.path().join("reference");
-    let mut child = started(&file, &reference);
-    let start = Instant::now();
+    let mut child = start(&file, &reference);
+    let begin = Instant::now();
     assert!(child.wait().unwrap().success());
-    let whole = start.elapsed();
+    let duration = begin.elapsed();
     let mut killed = 0;
-    for moment in 0..MOMENTS {
-        let out = folder.path().join(format!("killed-{moment}"));
-        let mut child = started(&file, &out);
-        std::thread::sleep(whole * (2 * moment + 1) / (2 * MOMENTS));
+    for kill in 0..KILLS {
+        let out = folder.path().join(format!("killed-{kill}"));
+        let mut child = start(&file, &out);
+        std::thread::sleep(duration * (2 * kill + 1) / (2 * KILLS));
         child.kill().unwrap();
         killed += u32::from(!child.wait().unwrap().success());
         succeed(&mut resume(&out));
-        assert_equal_runs(&reference, &out, &format!("{name}, killed at moment {moment} of {MOMENTS}"));
+        assert_equal_runs(&reference, &out, &format!("{name}, kill {kill} of {KILLS}"));
     }
-    // A run that goes faster than the reference may end before its last moments.
-    assert!(killed >= MOMENTS / 2, "only {killed} runs were killed before they ended");
+    // A run that is faster than the reference may end before the last kills.
+    assert!(killed >= KILLS / 2, "only {killed} runs were killed before they ended");
 }
 
 fn resume(out: &Path) -> Command {
@@ -55,21 +55,21 @@ fn resume(out: &Path) -> Command {
 
 #[test]
 fn tree_with_an_adapter_per_agent() {
-    killed_anywhere("letters/tree-l2.mas");
+    resumes_after_any_kill("letters/tree-l2.mas");
 }
 
 #[test]
 fn flat_with_a_model_per_agent() {
-    killed_anywhere("letters/flat-l3.mas");
+    resumes_after_any_kill("letters/flat-l3.mas");
 }
 
 #[test]
 fn sixteen_bit_weights_with_masters() {
-    killed_anywhere("letters/half.mas");
+    resumes_after_any_kill("letters/half.mas");
 }
 
 #[test]
-fn ctrl_c_finishes_the_step_and_says_how_to_go_on() {
+fn ctrl_c_finishes_the_step_and_prints_how_to_continue() {
     let folder = tempfile::tempdir().unwrap();
     let file = scenario("letters/tree-l2.mas");
     let (reference, out) = (folder.path().join("reference"), folder.path().join("stopped"));
@@ -78,18 +78,18 @@ fn ctrl_c_finishes_the_step_and_says_how_to_go_on() {
     await_file(&out.join("steps/000001.parquet"));
     assert!(Command::new("kill").arg("-INT").arg(child.id().to_string()).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.contains("pl-host run --resume"), "{said}");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(130), "{message}");
+    assert!(message.contains("pl-host run --resume"), "{message}");
     succeed(&mut resume(&out));
-    // The interrupted run kept the checkpoint of the step it stopped after; the rest is equal.
+    // The interrupted run also has the checkpoint of the step after which it stopped; everything else is equal.
     std::fs::remove_dir_all(out.join("checkpoints")).unwrap();
     std::fs::remove_dir_all(reference.join("checkpoints")).unwrap();
     assert_equal_runs(&reference, &out, "interrupted");
 }
 
 #[test]
-fn what_a_kill_at_the_very_end_left_is_tidied_up() {
+fn resuming_cleans_up_after_a_kill_at_the_very_end() {
     let folder = tempfile::tempdir().unwrap();
     let (file, out) = (scenario("letters/tree-l2.mas"), folder.path().join("run"));
     succeed(&mut run(&file, &out, &[]));

@@ -1,24 +1,25 @@
-//! One plugin in four languages, and the SDKs behind them: the same requests, actions, outcomes, scores and snapshots,
-//! whatever the language; snapshots that go on in another language and another process; a workflow that mixes them.
+//! One plugin in four languages: equal requests, actions, outcomes, scores and snapshots; snapshots that continue in
+//! another language and another process; a workflow that mixes all four.
 //!
-//! The plugin is `plugins/sdk/examples`. A language whose tools the machine lacks is left out, unless
-//! `PL_HOST_NEEDS_TOOLCHAINS=1` says that none may be.
+//! The plugin is `plugins/sdk/examples`. Languages without tools on this machine are skipped, or fail with
+//! `PL_HOST_NEEDS_TOOLCHAINS=1`.
 
+mod episode;
 mod guests;
-mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pl_plugin::{Completion, Finish, Snapshot, Stream, Turn};
+use pl_plugin::{Completion, Snapshot, Stream, Turn};
 use pl_toolchain::Language;
+use pl_types::Finish;
 use serde_json::{Value, json};
 
+use self::episode::{EpisodeLog, SEEDS, Step};
 use self::guests::Loaded;
-use self::trace::{SEEDS, Step, Trace};
 use crate::support::{repository, scenario, stdout, succeed};
 
-/// Every completion that a test throws at the reasoners; some are too long to stand in a file.
+/// Returns the completions for the reasoners: those of a file, and generated long ones.
 fn completions() -> Vec<String> {
     let text = std::fs::read_to_string(scenario("languages/completions.json")).unwrap();
     let mut all: Vec<String> = serde_json::from_str(&text).unwrap();
@@ -31,7 +32,7 @@ fn completions() -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_plugin_is_the_same_in_four_languages() {
+async fn one_plugin_behaves_equally_in_four_languages() {
     let guests = guests::all().await;
     let Some((reference, others)) = guests.split_first() else { return };
     assert_eq!(reference.language, Language::Rust);
@@ -44,95 +45,96 @@ async fn one_plugin_is_the_same_in_four_languages() {
         assert_eq!(expected.len(), found.len());
     }
     for seed in SEEDS {
-        let expected = Trace::of(reference, seed).await;
+        let expected = EpisodeLog::play(reference, seed).await;
         for guest in others {
-            let found = Trace::of(guest, seed).await;
+            let found = EpisodeLog::play(guest, seed).await;
             expected.assert_equal(&found, &format!("{} with seed {seed}", guest.language));
         }
     }
 }
 
-/// What does not depend on an episode: declared facts, generated tasks, refusals, actions on all completions.
+/// Returns everything that does not depend on an episode: declared facts, generated tasks, errors, actions.
 async fn facts(guest: &Loaded) -> Vec<Value> {
-    let mut said = vec![json!(guest.sums.facts())];
+    let mut message = vec![json!(guest.sums.facts())];
     for (split, level) in [("train", 1), ("validation", 2), ("test", 9)] {
-        said.push(json!(guest.sums.tasks(split, 5, 4, level).await.unwrap()));
+        message.push(json!(guest.sums.tasks(split, 5, 4, level).await.unwrap()));
     }
     for (split, level) in [("dev", 1), ("train", 0)] {
-        said.push(json!(guest.refusal(guest.sums.tasks(split, 0, 1, level).await.unwrap_err())));
+        message.push(json!(guest.refusal(guest.sums.tasks(split, 0, 1, level).await.unwrap_err())));
     }
     for settings in [json!({"tris": 1}), json!({"tries": "three"}), json!({"terms": null})] {
-        said.push(json!(guest.kind_of_refusal(&settings).await));
+        message.push(json!(guest.kind_of_refusal(&settings).await));
     }
     for data in ["{}", "7", r#"{"number": 1, "largest": 0}"#, r#"{"number": "1", "largest": 5}"#] {
-        said.push(json!(guest.kind_of_task_refusal(data).await));
+        message.push(json!(guest.kind_of_task_refusal(data).await));
     }
     let view = json!({"question": "Wie groß? \u{1}\u{1f600}\"\\", "round": 3, "tool": {"code": "", "output": "", "error": null, "answer": "½\n"},
         "answers": [{"agent": "a", "answer": "x"}, {"agent": "b", "answer": "\u{0}\u{1b}y"}]});
     let view = view.to_string();
     let turn = Turn { agent: "a".to_owned(), visit: 1 };
-    said.push(json!(guest.reasoner.prompt(&view, &turn).await.unwrap()));
+    message.push(json!(guest.reasoner.prompt(&view, &turn).await.unwrap()));
     for text in completions() {
         let shown: String = text.chars().take(60).collect();
         for finish in [Finish::Stop, Finish::Length] {
             let completion = Completion::new(text.clone(), finish);
             let action = guest.reasoner.parse(&view, &completion).await.unwrap();
-            said.push(json!([shown, serde_json::from_str::<Value>(&action).unwrap()]));
+            message.push(json!([shown, serde_json::from_str::<Value>(&action).unwrap()]));
         }
     }
-    said
+    message
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_goes_on_in_any_language() {
+async fn a_snapshot_continues_in_any_language() {
     let guests = guests::all().await;
     let Some(reference) = guests.first() else { return };
     let seed = SEEDS[0];
-    let expected = Trace::of(reference, seed).await;
+    let expected = EpisodeLog::play(reference, seed).await;
     for from in &guests {
         for to in &guests {
-            for (at, step) in Trace::of(from, seed).await.steps.iter().enumerate() {
-                let rest = Trace::from(to, &step.snapshot, at + 1).await;
+            for (at, step) in EpisodeLog::play(from, seed).await.steps.iter().enumerate() {
+                let later = EpisodeLog::resume(to, &step.snapshot, at + 1).await;
                 expected
-                    .behind(at)
-                    .assert_equal(&rest, &format!("{} after step {at} of {}", to.language, from.language));
+                    .after(at)
+                    .assert_equal(&later, &format!("{} after step {at} of {}", to.language, from.language));
             }
         }
     }
 }
 
-/// What another process is told, and where it answers.
-const TOLD: &str = "PL_HOST_TEST_SNAPSHOT";
+/// Names the file with which the tests call another process of themselves.
+const EXCHANGE_FILE: &str = "PL_HOST_TEST_SNAPSHOT";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_goes_on_in_another_process() {
+async fn a_snapshot_continues_in_another_process() {
     let guests = guests::all().await;
     let folder = tempfile::tempdir().unwrap();
     for (at, from) in guests.iter().enumerate() {
         let to = &guests[(at + 1) % guests.len()];
-        let expected = Trace::of(from, SEEDS[0]).await;
+        let expected = EpisodeLog::play(from, SEEDS[0]).await;
         let file = folder.path().join(from.language.name());
-        let told = json!({"language": to.language.name(), "snapshot": expected.steps[0].snapshot});
-        std::fs::write(&file, told.to_string()).unwrap();
+        let exchange = json!({"language": to.language.name(), "snapshot": expected.steps[0].snapshot});
+        std::fs::write(&file, exchange.to_string()).unwrap();
         let mut other = Command::new(std::env::current_exe().unwrap());
-        other.args(["--exact", "languages::goes_on_from_a_file", "--ignored"]).env(TOLD, &file);
+        other.args(["--exact", "languages::continue_from_a_file", "--ignored"]).env(EXCHANGE_FILE, &file);
         succeed(&mut other);
         let steps: Vec<Step> = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        expected.behind(0).assert_equal(&Trace { steps }, &format!("{} in another process", to.language));
+        expected.after(0).assert_equal(&EpisodeLog { steps }, &format!("{} in another process", to.language));
     }
 }
 
 /// The other process.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "started by a_snapshot_goes_on_in_another_process"]
-async fn goes_on_from_a_file() {
-    let file = std::env::var_os(TOLD).unwrap();
-    let mut told: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    let snapshot: Snapshot = serde_json::from_value(told["snapshot"].take()).unwrap();
-    let language = Language::ALL.into_iter().find(|language| told["language"] == language.name()).unwrap();
+#[ignore = "started by a_snapshot_continues_in_another_process"]
+async fn continue_from_a_file() {
+    let file = std::env::var_os(EXCHANGE_FILE).unwrap();
+    let mut exchange: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let snapshot: Snapshot = serde_json::from_value(exchange["snapshot"].take()).unwrap();
+    let language =
+        Language::ALL.into_iter().find(|language| exchange["language"] == language.name()).unwrap();
     let guest = guests::load(language).await.unwrap();
-    let rest = Trace::from(&guest, &snapshot, 1).await;
-    std::fs::write(file, serde_json::to_vec(&rest.steps).unwrap()).unwrap();
+    let later = EpisodeLog::resume(&guest, &snapshot, 1).await;
+    std::fs::write(file, serde_json::to_vec(&later.steps).unwrap()).unwrap();
 }
 
 #[test]
@@ -150,37 +152,37 @@ fn a_workflow_mixes_all_four() {
     succeed(crate::support::pl_host().arg("check").arg(&file));
     let played =
         succeed(crate::support::pl_host().arg("play").arg(&file).args(["--device", "cpu", "--seed", "3"]));
-    let said = stdout(&played);
+    let message = stdout(&played);
     for agent in ["first", "second", "third", "fourth"] {
-        assert!(said.contains(agent), "{agent} did not act:\n{said}");
+        assert!(message.contains(agent), "{agent} did not act:\n{message}");
     }
 }
 
-/// The plugins that the SDKs' pages show are plugins, and pass the tests that the pages show.
+/// The plugins on the SDKs' pages pass the tests on these pages.
 #[test]
-fn the_pages_show_what_works() {
+fn the_plugins_on_the_sdk_pages_work() {
     let sdk = repository().join("plugins/sdk");
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
-    page(&sdk, "python", &[root.join("guess.py"), root.join("tests/test_guess.py")]);
+    write_blocks(&sdk, "python", &[root.join("guess.py"), root.join("tests/test_guess.py")]);
     let path = format!("{}:{}", sdk.join("python").display(), root.display());
     let python = ["python3", "-B", "-m", "unittest", "discover", "-s", "tests"];
-    tested(Command::new(python[0]).args(&python[1..]).current_dir(root).env("PYTHONPATH", path));
-    page(&sdk, "js", &[root.join("guess.js"), root.join("test/guess.test.js")]);
+    run_if_present(Command::new(python[0]).args(&python[1..]).current_dir(root).env("PYTHONPATH", path));
+    write_blocks(&sdk, "js", &[root.join("guess.js"), root.join("test/guess.test.js")]);
     std::fs::write(root.join("package.json"), r#"{"type": "module"}"#).unwrap();
     std::fs::create_dir(root.join("node_modules")).unwrap();
     std::os::unix::fs::symlink(sdk.join("js"), root.join("node_modules/pl-sdk")).unwrap();
-    tested(Command::new("node").arg("--test").current_dir(root));
+    run_if_present(Command::new("node").arg("--test").current_dir(root));
     // yyjson comes with the tools that build the component.
     let Some(yyjson) = guests::yyjson() else { return };
-    page(&sdk, "c", &[root.join("guess.c"), root.join("guess_test.c")]);
+    write_blocks(&sdk, "c", &[root.join("guess.c"), root.join("guess_test.c")]);
     let program = root.join("guess");
-    if tested(native(&sdk, &yyjson, &program).args(["guess.c", "guess_test.c"]).current_dir(root)) {
+    if run_if_present(native(&sdk, &yyjson, &program).args(["guess.c", "guess_test.c"]).current_dir(root)) {
         succeed(&mut Command::new(program));
     }
 }
 
-/// The SDKs' own tests and those of the plugin, without a host, by each language's own runner.
+/// The SDKs' own tests and those of the plugin pass without a host, in each language's own runner.
 #[test]
 fn own_tests_pass() {
     let sdk = repository().join("plugins/sdk");
@@ -188,23 +190,23 @@ fn own_tests_pass() {
         let mut python = Command::new("python3");
         python.args(["-B", "-m", "unittest", "discover", "-s", "tests"]).current_dir(&folder);
         let path = format!("{}:{}", sdk.join("python").display(), folder.display());
-        tested(python.env("PYTHONPATH", path));
+        run_if_present(python.env("PYTHONPATH", path));
     }
-    tested(Command::new("node").arg("--test").current_dir(sdk.join("js")));
+    run_if_present(Command::new("node").arg("--test").current_dir(sdk.join("js")));
     let scratch = tempfile::tempdir().unwrap();
     let copy = guests::fresh_copy(&sdk.join("examples/js"), &scratch.path().join("js"));
     std::fs::create_dir(copy.join("node_modules")).unwrap();
     std::os::unix::fs::symlink(sdk.join("js"), copy.join("node_modules/pl-sdk")).unwrap();
-    tested(Command::new("node").arg("--test").current_dir(copy));
+    run_if_present(Command::new("node").arg("--test").current_dir(copy));
     let Some(yyjson) = guests::yyjson() else { return };
     let program = scratch.path().join("sums");
     let own = ["sums.c", "extract.c", "test/sums_test.c"].map(|file| sdk.join("examples/c").join(file));
-    if tested(native(&sdk, &yyjson, &program).arg("-I").arg(sdk.join("examples/c")).args(own)) {
+    if run_if_present(native(&sdk, &yyjson, &program).arg("-I").arg(sdk.join("examples/c")).args(own)) {
         succeed(&mut Command::new(program));
     }
 }
 
-/// The C compiler with the SDK, its stand-in for the host, and yyjson.
+/// Returns a C compiler command with the SDK, its stand-in for the host, and yyjson.
 fn native(sdk: &Path, yyjson: &Path, program: &Path) -> Command {
     let sdk = sdk.join("c");
     let mut cc = Command::new("cc");
@@ -214,8 +216,8 @@ fn native(sdk: &Path, yyjson: &Path, program: &Path) -> Command {
     cc
 }
 
-/// Writes the first blocks of code of an SDK's page.
-fn page(sdk: &Path, language: &str, files: &[PathBuf]) {
+/// Writes the first code blocks of an SDK's page into files.
+fn write_blocks(sdk: &Path, language: &str, files: &[PathBuf]) {
     let text = std::fs::read_to_string(sdk.join(language).join("README.md")).unwrap();
     let fence = format!("```{language}\n");
     let blocks = text.split(&fence).skip(1).map(|block| block.split_once("\n```\n").unwrap().0);
@@ -225,20 +227,19 @@ fn page(sdk: &Path, language: &str, files: &[PathBuf]) {
     }
 }
 
-/// Runs a program that must end well, where the machine has it.
-fn tested(command: &mut Command) -> bool {
+/// Runs a program that must succeed. Returns false, and skips the test, if the machine lacks it.
+fn run_if_present(command: &mut Command) -> bool {
     let missing = matches!(command.output(), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
     if missing {
         let program = command.get_program().display();
-        assert!(!guests::all_needed(), "no {program}, and PL_HOST_NEEDS_TOOLCHAINS=1");
-        eprintln!("skipped: no {program}");
+        pl_testing::skip_or_fail("TOOLCHAINS", &format!("{program} is missing"));
     } else {
         succeed(command);
     }
     !missing
 }
 
-/// The stream of a seed, as every language's episode gets it.
+/// Returns the random stream of a seed.
 fn stream(seed: u64) -> Stream {
     Stream::of(&[b"languages", &seed.to_le_bytes()])
 }

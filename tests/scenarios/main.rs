@@ -1,6 +1,6 @@
 //! Whole-program scenarios: the built `pl-host` on real files, seen from outside.
 //!
-//! The binary, the guests and the model are what `cargo xtask setup` made.
+//! `cargo xtask setup` makes the binary, the guests and the model.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test crate: a panic is how a test fails")]
 

@@ -28,32 +28,31 @@ fn create(name: &str, language: &str, kind: &str, parent: &Path) -> PathBuf {
 fn build(project: &Path) -> Command {
     let mut command = pl_host();
     command.args(["plugin", "build"]).arg(project);
-    // The toolchain of the tests is not the author's.
+    // The tests' own toolchain settings must not reach the project's.
     for name in ["CARGO", "RUSTC", "RUSTC_WRAPPER", "CARGO_TARGET_DIR"] {
         command.env_remove(name);
     }
     command
 }
 
-/// Whether the tools of a language are there: a project of it was built.
-fn built(project: &Path) -> bool {
+/// Builds a project. Returns false if the tools of its language are missing.
+fn try_build(project: &Path) -> bool {
     let output = build(project).output().unwrap();
-    let said = stderr(&output);
+    let message = stderr(&output);
     if output.status.success() {
         let line = stdout(&output);
         assert!(line.contains(".wasm: ") && line.contains("MB, built in"), "{line}");
         return true;
     }
-    let missing = said.contains("hint: ") && said.contains("--fetch");
-    let needed = std::env::var_os("PL_HOST_NEEDS_TOOLCHAINS").is_some_and(|value| value == "1");
-    assert!(missing && !needed, "{}: {said}", project.display());
-    eprintln!("skipped: no {}", said.lines().next().unwrap_or_default().trim_start_matches("error: "));
+    let missing = message.contains("hint: ") && message.contains("--fetch");
+    assert!(missing, "{}: {message}", project.display());
+    pl_testing::skip_or_fail("TOOLCHAINS", message.lines().next().unwrap_or_default());
     false
 }
 
-/// Every kind of project: it builds, says what it offers, keeps the contract's promises, and its workflow is right as it
-/// stands. Its own tests pass in the language's own runner. What does not compile is shown at its place: `wrong` is the
-/// file that is spoiled, and what is said of it. Returns the folder with the last project, whole again.
+/// Builds a project of every kind and checks its description, its workflow, the promises of the contract, and its own
+/// tests in the language's own runner. Then breaks the file `wrong.0`: the build must fail with `wrong.1` in its message.
+/// Returns the folder with the last project, repaired. Returns `None` if the tools of the language are missing.
 fn every_kind(
     language: &str,
     tests: impl Fn() -> Command,
@@ -62,8 +61,8 @@ fn every_kind(
     let folder = TempDir::new().unwrap();
     let project = folder.path().join("plugin_of_mine");
     for (kind, items) in KINDS {
-        create_again(&project, language, kind);
-        if !built(&project) {
+        recreate(&project, language, kind);
+        if !try_build(&project) {
             return None;
         }
         let component = project.join("plugin_of_mine.wasm");
@@ -79,17 +78,19 @@ fn every_kind(
     let whole = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, ") nonsense (\n").unwrap();
     let output = build(&project).output().unwrap();
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(place), "{said}");
-    assert!(said.contains(" does not compile") || said.contains(" does not make a plugin"), "{said}");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains(place), "{message}");
+    assert!(
+        message.contains(" does not compile") || message.contains(" does not make a plugin"),
+        "{message}"
+    );
     std::fs::write(&file, whole).unwrap();
     Some((folder, project))
 }
 
-/// A new project in the place of the last one. What its tools have fetched and built stays, so that it is made once for
-/// all kinds.
-fn create_again(project: &Path, language: &str, kind: &str) {
+/// Replaces the project by a new one. Downloads and dependencies stay, so that they are made once for all kinds.
+fn recreate(project: &Path, language: &str, kind: &str) {
     let parent = project.parent().unwrap();
     for kept in ["target", "node_modules"] {
         let _ = std::fs::rename(project.join(kept), parent.join(kept));
@@ -113,9 +114,9 @@ fn rust_projects_of_every_kind() {
     let Some((_folder, project)) = every_kind("rust", tests, ("src/lib.rs", "src/lib.rs:1:1")) else {
         return;
     };
-    // And an agent of one's own plays.
-    create_again(&project, "rust", "agent");
-    assert!(built(&project));
+    // The new agent plays an episode.
+    recreate(&project, "rust", "agent");
+    assert!(try_build(&project));
     let mut play = pl_host();
     play.arg("play").arg(project.join("plugin_of_mine.mas"));
     let output = succeed(play.args(["--device", "cpu", "--task", "What is 2 + 3?"]));
@@ -144,7 +145,7 @@ fn c_projects_of_every_kind() {
 }
 
 #[test]
-fn missing_tools_are_named_with_what_to_install() {
+fn missing_tools_are_named_with_instructions() {
     let folder = TempDir::new().unwrap();
     let wanted = [
         ("rust", "https://rustup.rs"),
@@ -157,21 +158,21 @@ fn missing_tools_are_named_with_what_to_install() {
         let mut command = build(&project);
         command.env("PATH", folder.path()).env("PL_HOST_CACHE", folder.path()).env_remove("VIRTUAL_ENV");
         let output = command.output().unwrap();
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("hint: ") && said.contains(install), "{language}: {said}");
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains("hint: ") && message.contains(install), "{language}: {message}");
     }
 }
 
 #[test]
-fn wrong_projects_are_refused_by_name() {
+fn invalid_projects_are_refused_by_name() {
     let folder = TempDir::new().unwrap();
     let refused = |command: &mut Command, words: &[&str]| {
         let output = command.output().unwrap();
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{said}");
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{message}");
         for word in words {
-            assert!(said.contains(word), "{word}: {said}");
+            assert!(message.contains(word), "{word}: {message}");
         }
     };
     let new = |name: &str| {
@@ -182,7 +183,7 @@ fn wrong_projects_are_refused_by_name() {
     refused(&mut new("My-Game"), &["My-Game", "lower-case"]);
     refused(&mut new("std"), &["std", "choose another"]);
     succeed(&mut new("game"));
-    refused(&mut new("game"), &["game is there already", "--into"]);
+    refused(&mut new("game"), &["game exists already", "--into"]);
     refused(&mut build(folder.path()), &["pl-plugin.toml", "plugin new"]);
     let file = folder.path().join("game/pl-plugin.toml");
     let text = std::fs::read_to_string(&file).unwrap();

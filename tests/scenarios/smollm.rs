@@ -5,8 +5,7 @@ use std::{process::Stdio, time::Duration};
 
 use crate::support::{metrics, pl_host, repository, run, scenario, stderr, stdout, succeed};
 
-/// What was sampled is what is trained on: with adapters three and more updates old, sampling and training give
-/// a token the same log-probability.
+/// Sampling and training give a token the same log-probability, also with adapters after three or more updates.
 #[test]
 fn sampling_and_training_agree_on_log_probs() {
     let folder = tempfile::tempdir().unwrap();
@@ -25,7 +24,7 @@ fn sampling_and_training_agree_on_log_probs() {
     assert!(close / tokens >= 0.999, "{close} of {tokens} tokens agree");
 }
 
-/// The main job, two steps of it, as shipped but for the lengths.
+/// Two steps of the main job, as shipped except for the lengths.
 #[test]
 fn math_trains_and_leaves_a_whole_run_folder() {
     let folder = tempfile::tempdir().unwrap();
@@ -55,12 +54,12 @@ fn math_trains_and_leaves_a_whole_run_folder() {
     assert_eq!(kinds, ["evaluation", "step", "step", "evaluation"]);
 }
 
-/// What a run says beforehand that it will take is more than it then takes, and not much more.
+/// The memory that a run estimates at its start is more than it uses, and not much more.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_run_stays_within_the_memory_that_it_names() {
+fn a_run_stays_within_the_memory_that_it_estimates() {
     let folder = tempfile::tempdir().unwrap();
-    // Little enough for keys and values that it will be used.
+    // A KV cache small enough to be used fully.
     let sets = ["train.steps=2", "test.every=2", "test.limit=16", "inference.kv_cache=96MiB"];
     let more: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
     let mut command = run(&repository().join("examples/math-l0.mas"), &folder.path().join("run"), &more);
@@ -76,21 +75,21 @@ fn a_run_stays_within_the_memory_that_it_names() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let output = child.wait_with_output().unwrap();
-    let said = stderr(&output);
-    assert!(output.status.success(), "{said}");
-    let named = said.lines().find_map(|line| line.trim().strip_prefix("in all, about")).unwrap();
-    let named: f64 = named.trim().split_once(" GiB").unwrap().0.parse().unwrap();
-    assert!(peak > 1.0, "the peak was not seen: {peak} GiB");
-    assert!(peak < named && named < 1.5 * peak, "{peak} GiB at the peak, and {named} GiB were named");
+    let message = stderr(&output);
+    assert!(output.status.success(), "{message}");
+    let estimate = message.lines().find_map(|line| line.trim().strip_prefix("in all, about")).unwrap();
+    let estimate: f64 = estimate.trim().split_once(" GiB").unwrap().0.parse().unwrap();
+    assert!(peak > 1.0, "the peak was missed: {peak} GiB");
+    assert!(peak < estimate && estimate < 1.5 * peak, "{peak} GiB at the peak, {estimate} GiB estimated");
 }
 
-/// A question in plain words, to which nobody has given the answer.
+/// A question in plain words, without a reference answer.
 #[test]
 fn play_takes_a_question_by_hand() {
     let file = repository().join("examples/math-l0.mas");
     let question = "Ann has 2 pens and buys 3 more. How many pens does Ann have?";
     let output = succeed(pl_host().arg("play").arg(file).args(["--device", "cpu", "--task", question]));
-    let said = stdout(&output);
-    assert!(said.contains(question) && said.contains("reason · turn 1"), "{said}");
-    assert!(said.contains("not solved"), "{said}");
+    let message = stdout(&output);
+    assert!(message.contains(question) && message.contains("reason · turn 1"), "{message}");
+    assert!(message.contains("not solved"), "{message}");
 }

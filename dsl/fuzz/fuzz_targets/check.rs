@@ -10,7 +10,7 @@ use pl_dsl::{Severity, Source, check, render};
 
 fuzz_target!(|text: &str| {
     let source = Source { name: "fuzz.mas".to_owned(), text: text.to_owned() };
-    let checked = check(&source, &[], &common::Shelf);
+    let checked = check(&source, &[], &common::TestCatalog);
     let failed = checked.diagnostics.iter().any(|one| one.severity == Severity::Error);
     assert_eq!(checked.workflow.is_none(), failed);
     render::human(&checked.diagnostics, &checked.sources, false);

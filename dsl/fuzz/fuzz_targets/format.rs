@@ -1,4 +1,4 @@
-//! What is formatted once is formatted, and no token or comment is lost on the way.
+//! Formatting is idempotent and loses no token or comment.
 
 #![no_main]
 

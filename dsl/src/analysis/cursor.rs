@@ -1,91 +1,91 @@
-//! Where a position stands: in which blocks, in which part of a statement, at which word.
+//! Context of a position in a text: the enclosing blocks, the part of the statement, and the word.
 
 use super::head::{depths, head};
-use super::pieces;
-use super::tokens::{Kind, Token, tokens};
-use crate::scan::Piece;
+use super::lexer::{Token, TokenKind, tokenize};
+use super::statements;
 use crate::source::Span;
-use crate::syntax::BlockKind;
+use crate::syntax::block_kind::BlockKind;
+use crate::syntax::scan::Statement;
 
-/// What is around a position.
+/// Context of a position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
-    /// The blocks around, from the outside in.
-    pub blocks: Vec<Enclosing>,
-    /// The part of the statement that it stands in.
-    pub place: Place,
-    /// The name that it stands in or right behind; empty where there is none.
+    /// Enclosing blocks, the outermost first.
+    pub blocks: Vec<EnclosingBlock>,
+    /// Part of the statement.
+    pub context: CursorContext,
+    /// Name at the position or directly before it; empty if there is none.
     pub word: Span,
-    /// The same with the names that stand before it with dots between: `maths.to` in `maths.tool`, for a position
-    /// behind the `to`, is `maths.tool` here and `tool` in `word`.
+    /// `word` with the preceding names of its path: after `maths.to` in `maths.tool`, the path is `maths.tool` and the word
+    /// `tool`.
     pub path: Span,
 }
 
-/// A block around a position.
+/// A block that encloses a position.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Enclosing {
-    /// The kind whose settings stand in it; of a template, the kind of what it makes.
+pub struct EnclosingBlock {
+    /// Kind of its settings; for a template, the kind of the blocks that it creates.
     pub kind: Option<BlockKind>,
-    /// Its first word.
+    /// First word.
     pub keyword: Span,
-    /// The name that it declares.
+    /// Declared name.
     pub name: Option<Span>,
-    /// What stands behind the `=` of its head.
+    /// Expression after the `=` of its head.
     pub value: Option<Span>,
-    /// The keys that are given in it, wherever they stand.
+    /// Keys that are set in it.
     pub keys: Vec<Span>,
-    /// The names of a template's parameters.
+    /// Names of a template's parameters.
     pub parameters: Vec<Span>,
 }
 
 /// A part of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// Where a statement begins: at its first word.
-    Start,
-    /// Behind the first word of a statement that is no setting, and before any `=`: the head of a block.
+pub enum CursorContext {
+    /// First word of a statement.
+    StatementStart,
+    /// Head of a block, after its first word and before any `=`.
     Head {
-        /// The first word.
+        /// First word.
         keyword: Span,
     },
-    /// Behind the `=` of a block's head.
-    Made {
-        /// The kind of what is made.
+    /// After the `=` of a block's head.
+    HeadValue {
+        /// Kind of the block that is created.
         kind: Option<BlockKind>,
     },
-    /// Behind the `=` of a setting.
+    /// After the `=` of a setting.
     Value {
-        /// The setting's key.
+        /// Key of the setting.
         key: Span,
     },
-    /// In an edge, before any `when`.
+    /// Edge, before any `when`.
     Edge,
-    /// Behind `when`.
+    /// After `when`.
     Condition,
-    /// In a text in quotes, outside of any `${ … }`.
+    /// Quoted text, outside of any `${ … }`.
     Text,
-    /// In a comment.
+    /// Comment.
     Comment,
 }
 
 impl Cursor {
-    /// What is around a byte of a text. A position that is not in the text, or within a character, is moved back
-    /// to the nearest that is.
-    pub fn at(text: &str, at: usize) -> Cursor {
-        let at = text.floor_char_boundary(at);
-        let (word, path) = words(text, at);
+    /// Analyses the context of a byte offset. An offset beyond the text or within a character moves back to the nearest
+    /// valid one.
+    pub fn new(text: &str, offset: usize) -> Cursor {
+        let at = text.floor_char_boundary(offset);
+        let (word, path) = word_and_path(text, at);
         let mut blocks = Vec::new();
-        let all = pieces(text);
+        let all = statements(text);
         let (mut inside, mut from) = (all.as_slice(), 0);
         loop {
-            // The last statement that begins before the position.
+            // The last statement that starts before the position.
             let upto = inside.partition_point(|piece| start(piece) <= at);
-            let last = inside.get(..upto).and_then(<[Piece]>::last);
-            let place = match last {
+            let last = inside.get(..upto).and_then(<[Statement]>::last);
+            let context = match last {
                 Some(piece) => match &piece.body {
                     Some(body) if body.span.start < at && (at < body.span.end || !body.closed) => {
                         blocks.push(enclosing(text, piece));
-                        (inside, from) = (&body.pieces, body.span.start + 1);
+                        (inside, from) = (&body.statements, body.span.start + 1);
                         continue;
                     }
                     Some(body) if at >= body.span.end => between(text, body.span.end, at),
@@ -93,63 +93,69 @@ impl Cursor {
                 },
                 None => between(text, from, at),
             };
-            return Cursor { blocks, place, word, path };
+            return Cursor { blocks, context, word, path };
         }
     }
 }
 
-fn start(piece: &Piece) -> usize {
+fn start(piece: &Statement) -> usize {
     piece.body.as_ref().map_or(piece.head.start, |body| piece.head.start.min(body.span.start))
 }
 
-/// Between statements: a new one may begin, unless a comment is there.
-fn between(text: &str, from: usize, at: usize) -> Place {
-    let comment = tokens(text, Span::new(from, line_end(text, at)))
+/// Context between statements: the start of a statement, or a comment.
+fn between(text: &str, from: usize, at: usize) -> CursorContext {
+    let comment = tokenize(text, Span::new(from, line_end(text, at)))
         .into_iter()
-        .find(|token| token.kind == Kind::Comment && token.span.start < at && at <= token.span.end);
-    if comment.is_some() { Place::Comment } else { Place::Start }
+        .find(|token| token.kind == TokenKind::Comment && token.span.start < at && at <= token.span.end);
+    if comment.is_some() { CursorContext::Comment } else { CursorContext::StatementStart }
 }
 
-/// In a statement or right behind it.
-fn within(text: &str, statement: Span, at: usize, blocks: &[Enclosing]) -> Place {
+/// Context in a statement or directly after it.
+fn within(text: &str, statement: Span, at: usize, blocks: &[EnclosingBlock]) -> CursorContext {
     let behind = Span::new(statement.end, at);
-    if behind.of(text).contains(['\n', ';']) {
+    if behind.slice(text).contains(['\n', ';']) {
         return between(text, statement.end, at);
     }
-    let all = tokens(text, Span::new(statement.start, line_end(text, at.max(statement.end))));
+    let all = tokenize(text, Span::new(statement.start, line_end(text, at.max(statement.end))));
     let before: Vec<Token> = all.iter().take_while(|token| token.span.start < at).copied().collect();
     match before.last().map(|last| (last.kind, last.span.end)) {
-        Some((Kind::Comment, _)) => Place::Comment,
-        Some((Kind::Text { open }, end)) if at < end || (at == end && open) => Place::Text,
+        Some((TokenKind::Comment, _)) => CursorContext::Comment,
+        Some((TokenKind::Text { open }, end)) if at < end || (at == end && open) => CursorContext::Text,
         _ => part(text, statement, &before, at, blocks),
     }
 }
 
-fn part(text: &str, statement: Span, before: &[Token], at: usize, blocks: &[Enclosing]) -> Place {
-    let Some(first) = before.first() else { return Place::Start };
+fn part(
+    text: &str,
+    statement: Span,
+    before: &[Token],
+    at: usize,
+    blocks: &[EnclosingBlock],
+) -> CursorContext {
+    let Some(first) = before.first() else { return CursorContext::StatementStart };
     if first.is_word() && at <= first.span.end {
-        return Place::Start;
+        return CursorContext::StatementStart;
     }
     let in_turns = blocks.last().is_some_and(|block| block.kind == Some(BlockKind::Turns));
     let top = blocks.is_empty();
     let equals = depths(before).position(|(depth, token)| depth == 0 && token.is("="));
     let is_setting = before.get(1).is_some_and(|second| second.is("="));
     match equals {
-        Some(1) if is_setting && first.is_word() => Place::Value { key: first.span },
+        Some(1) if is_setting && first.is_word() => CursorContext::Value { key: first.span },
         Some(_) if top => {
             let found = head(text, statement);
-            let behind = found.made.filter(|made| made.span.end < at);
-            let kind = behind.or(found.keyword).and_then(|keyword| kind(keyword.text));
-            match found.made {
-                // The kind itself is not there yet.
-                Some(made) if at <= made.span.end => Place::Made { kind: None },
-                None if first.text == "template" => Place::Made { kind: None },
-                _ => Place::Made { kind },
+            let template_kind = found.template_kind.filter(|kind| kind.span.end < at);
+            let kind = template_kind.or(found.keyword).and_then(|keyword| kind(keyword.text));
+            match found.template_kind {
+                // The kind is still incomplete.
+                Some(kind) if at <= kind.span.end => CursorContext::HeadValue { kind: None },
+                None if first.text == "template" => CursorContext::HeadValue { kind: None },
+                _ => CursorContext::HeadValue { kind },
             }
         }
-        _ if in_turns && before.iter().any(|token| token.is("when")) => Place::Condition,
-        _ if in_turns => Place::Edge,
-        _ => Place::Head { keyword: first.span },
+        _ if in_turns && before.iter().any(|token| token.is("when")) => CursorContext::Condition,
+        _ if in_turns => CursorContext::Edge,
+        _ => CursorContext::Head { keyword: first.span },
     }
 }
 
@@ -157,19 +163,19 @@ fn kind(word: &str) -> Option<BlockKind> {
     BlockKind::from_keyword(word).or_else(|| BlockKind::inner_from_keyword(word))
 }
 
-fn enclosing(text: &str, piece: &Piece) -> Enclosing {
+fn enclosing(text: &str, piece: &Statement) -> EnclosingBlock {
     let found = head(text, piece.head);
     let keyword = found.keyword.map_or(piece.head, |token| token.span);
-    let body = piece.body.as_ref().map(|body| body.pieces.as_slice()).unwrap_or_default();
+    let body = piece.body.as_ref().map(|body| body.statements.as_slice()).unwrap_or_default();
     let keys = body.iter().filter_map(|inner| {
-        let tokens = tokens(text, inner.head);
+        let tokens = tokenize(text, inner.head);
         let mut tokens = tokens.iter();
         let key = tokens.next().filter(|token| token.is_word())?;
         let is_key = inner.body.is_some() || tokens.next().is_some_and(|second| second.is("="));
         is_key.then_some(key.span)
     });
-    Enclosing {
-        kind: found.made.or(found.keyword).and_then(|token| kind(token.text)),
+    EnclosingBlock {
+        kind: found.template_kind.or(found.keyword).and_then(|token| kind(token.text)),
         keyword,
         name: found.name,
         value: found.value,
@@ -178,8 +184,8 @@ fn enclosing(text: &str, piece: &Piece) -> Enclosing {
     }
 }
 
-/// The name around a position, and the path up to its end.
-fn words(text: &str, at: usize) -> (Span, Span) {
+/// Word at a position, and the path up to its end.
+fn word_and_path(text: &str, at: usize) -> (Span, Span) {
     let name = |one: char| one.is_ascii_alphanumeric() || one == '_';
     let (before, behind) = text.split_at(at);
     let end = at + behind.find(|one| !name(one)).unwrap_or(behind.len());

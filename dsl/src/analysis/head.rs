@@ -1,31 +1,31 @@
-//! The parts of a block's head: `template expert(topic: string) = agent std.chat`.
+//! Parts of a block's head: `template expert(topic: string) = agent std.chat`.
 
-use super::tokens::{Token, tokens};
+use super::lexer::{Token, tokenize};
 use crate::source::Span;
 
-/// What stands in a head, as far as it is there yet.
+/// Parts of a head, which may be incomplete.
 #[derive(Debug, Default)]
 pub(super) struct Head<'t> {
-    /// The first word.
+    /// First word.
     pub keyword: Option<Token<'t>>,
-    /// The name that the head declares.
+    /// Declared name.
     pub name: Option<Span>,
-    /// The kind of what a template makes.
-    pub made: Option<Token<'t>>,
-    /// What stands behind the `=`, and behind the kind of what a template makes.
+    /// Kind of the blocks that a template creates.
+    pub template_kind: Option<Token<'t>>,
+    /// Expression after the `=`, and after the kind of a template.
     pub value: Option<Span>,
-    /// The names of a template's parameters.
+    /// Names of a template's parameters.
     pub parameters: Vec<Span>,
 }
 
 pub(super) fn head(text: &str, span: Span) -> Head<'_> {
-    let tokens = tokens(text, span);
+    let tokens = tokenize(text, span);
     let mut out = Head::default();
     let Some(first) = tokens.first().filter(|token| token.is_word()) else { return out };
     out.keyword = Some(*first);
     let named = match first.text {
         // `use "FILE" as NAME`
-        "use" => tokens.iter().position(|token| token.is("as")).map_or(tokens.len(), |at| at + 1),
+        "use" => tokens.iter().position(|token| token.is("as")).map_or(tokens.len(), |index| index + 1),
         _ => 1,
     };
     out.name = tokens.get(named).filter(|token| token.is_word()).map(|token| token.span);
@@ -38,11 +38,11 @@ pub(super) fn head(text: &str, span: Span) -> Head<'_> {
             .map(|(name, _)| name.span)
             .collect();
     }
-    let mut behind = equals.map_or(tokens.len(), |at| at + 1);
+    let mut behind = equals.map_or(tokens.len(), |index| index + 1);
     if first.text == "template"
-        && let Some(made) = tokens.get(behind).filter(|token| token.is_word())
+        && let Some(kind) = tokens.get(behind).filter(|token| token.is_word())
     {
-        out.made = Some(*made);
+        out.template_kind = Some(*kind);
         behind += 1;
     }
     if let (Some(from), Some(to)) = (tokens.get(behind), tokens.last()) {
@@ -51,7 +51,7 @@ pub(super) fn head(text: &str, span: Span) -> Head<'_> {
     out
 }
 
-/// Each token with the brackets open around it.
+/// Each token with its nesting depth.
 pub(super) fn depths<'a, 't>(tokens: &'a [Token<'t>]) -> impl Iterator<Item = (usize, &'a Token<'t>)> {
     tokens.iter().scan(0_usize, |depth, token| {
         if [")", "]", "}"].iter().any(|sign| token.is(sign)) {

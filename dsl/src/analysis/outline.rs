@@ -1,44 +1,43 @@
-//! The blocks of a file, as an editor lists them.
+//! The outline of a file: its blocks.
 
 use super::head::head;
-use super::pieces;
-use crate::scan::Piece;
+use super::statements;
 use crate::source::Span;
+use crate::syntax::scan::Statement;
 
-/// A block, or one within another.
+/// A block of the outline.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
-    /// Its first word.
+pub struct OutlineBlock {
+    /// First word.
     pub keyword: Span,
-    /// The name that it declares.
+    /// Declared name.
     pub name: Option<Span>,
-    /// What stands behind the `=` of its head.
+    /// Expression after the `=` of its head.
     pub value: Option<Span>,
-    /// All of it.
+    /// The whole block.
     pub span: Span,
-    /// The blocks within.
-    pub blocks: Vec<Block>,
+    /// Inner blocks.
+    pub blocks: Vec<OutlineBlock>,
 }
 
-/// The blocks of a text in order, of a broken text too. Settings are no blocks, except those whose value has
-/// braces.
-pub fn outline(text: &str) -> Vec<Block> {
-    pieces(text).iter().filter_map(|piece| block(text, piece)).collect()
+/// Blocks of a text in order, even if it has mistakes. A setting is only included if its value has braces.
+pub fn outline(text: &str) -> Vec<OutlineBlock> {
+    statements(text).iter().filter_map(|piece| block(text, piece)).collect()
 }
 
-fn block(text: &str, piece: &Piece) -> Option<Block> {
+fn block(text: &str, piece: &Statement) -> Option<OutlineBlock> {
     let found = head(text, piece.head);
     let keyword = found.keyword?.span;
     let blocks = piece.body.as_ref().map(|body| {
-        // Inside, what has no braces is a setting or an edge.
-        body.pieces
+        // A statement without braces is a setting or an edge.
+        body.statements
             .iter()
             .filter(|inner| inner.body.is_some())
             .filter_map(|inner| block(text, inner))
             .collect()
     });
     let end = piece.body.as_ref().map_or(piece.head.end, |body| body.span.end);
-    Some(Block {
+    Some(OutlineBlock {
         keyword,
         name: found.name,
         value: found.value,

@@ -1,90 +1,93 @@
-//! What each block is for.
+//! Descriptions of the blocks.
 
-use crate::syntax::BlockKind;
+use crate::syntax::block_kind::BlockKind;
 
 impl BlockKind {
-    /// What a block that stands inside another is, in a few words.
+    /// Short description of an inner block.
     pub fn purpose(self) -> &'static str {
         match self {
-            BlockKind::Lora => "an adapter; without it the whole model is trained",
-            BlockKind::Grant => "what the plugin may reach; nothing without it",
+            BlockKind::Lora => "a trainable adapter; without it, the whole model is trained",
+            BlockKind::Grant => "access to folders and hosts; without it, the plugin has none",
             _ => "",
         }
     }
 
-    /// What the block is for, in a few sentences.
+    /// Description of the block.
     pub fn doc(self) -> &'static str {
         match self {
             BlockKind::Workflow => {
-                "Names the workflow; its run folder is called after it. It stands once in every file that is run."
+                "Name of the workflow, which is also used for its run folder. Required exactly once in a file that is \
+                 run."
             }
             BlockKind::Include => {
-                "Puts the blocks of another file in its place, as if they stood here. The path is relative to the file \
-                 that names it. For what several workflows have in common; to take a part alone there is `use`."
+                "Inserts the blocks of another file. The path is relative to the file that contains the statement. \
+                 Use it for blocks that several workflows have in common; `use` takes single parts of a file."
             }
             BlockKind::Use => {
-                "Makes the params, plugins, models, policies, agents and templates of another file known as \
-                 `NAME.THEIRS`. What nothing here uses is neither checked nor loaded, and the other file may be a whole \
-                 workflow of its own."
+                "Makes the params, plugins, models, policies, agents and templates of another file available as \
+                 `NAME.THEIRS`. Parts that are not used are neither checked nor loaded, so the other file may be a \
+                 complete workflow."
             }
             BlockKind::Param => {
-                "A value with a name and a type, to be given from outside (`--set NAME=VALUE`). The types are `int`, \
-                 `float`, `bool`, `string`, `size`, `duration` and `list(TYPE)`; `in 1..64` or `in [\"a\", \"b\"]` bounds \
-                 what it may be. Without `= VALUE` it must be given."
+                "A named value with a type, which can be set from outside (`--set NAME=VALUE`). The types are `int`, \
+                 `float`, `bool`, `string`, `size`, `duration` and `list(TYPE)`; `in 1..64` or `in [\"a\", \"b\"]` \
+                 restricts the values. Without `= VALUE`, the value is required from outside."
             }
             BlockKind::Plugin => {
-                "A WebAssembly component that brings environments, agents and rewards. It has no files, no network and \
-                 no clock, and each call is bounded by these settings. The plugin `std` is always there."
+                "A WebAssembly component that provides environments, agents and rewards. It has no clock, and no \
+                 files or network except through `grant`. These settings limit every call. The plugin `std` is always \
+                 available."
             }
             BlockKind::Model => {
-                "A source of weights. Policies start from it; a model by itself is never changed."
+                "A source of weights. Policies start from it; the model itself never changes."
             }
             BlockKind::Template => {
-                "An agent or a policy with parameters, from which others are made: `agent NAME = TEMPLATE(…)`. A \
-                 parameter has a type, of a param or `policy` or `model`, and may have a default. A block that is made \
-                 from one may have settings of its own, which go before the template's."
+                "An agent or a policy with parameters: `agent NAME = TEMPLATE(…)` creates an instance. A parameter \
+                 has the type of a param, or `policy` or `model`, and may have a default. A block that is created \
+                 from a template may have settings of its own, which override those of the template."
             }
             BlockKind::Policy => {
-                "What speaks for agents, and what training changes: an adapter on a model (`lora { … }`), or without \
-                 one a copy of the whole model."
+                "The weights that generate the completions of agents and that training updates: an adapter on a model \
+                 (`lora { … }`), or without it a copy of the whole model."
             }
             BlockKind::Environment => {
-                "Where tasks come from, what agents see, and what their actions do: an item of a plugin. It stands once. \
-                 Settings that are not listed here are the item's own."
+                "The source of tasks, of the observations of agents, and of the effects of their actions: an item of \
+                 a plugin. Required exactly once. Further settings are declared by the item."
             }
             BlockKind::Agent => {
-                "One member of the team: an item of a plugin that makes prompts and reads answers, a policy that speaks \
-                 for it, and how its tokens are drawn. Settings that are not listed here are the item's own."
+                "A member of the team: an item of a plugin that builds prompts and parses completions, the policy \
+                 that generates them, and the sampling settings. Further settings are declared by the item."
             }
             BlockKind::Turns => {
-                "Who speaks when: edges from `start` to `end`, tried in order of writing. `a -> b` leads on, `[a, b]` \
-                 act side by side on one view, `when` asks for a condition over `env.FACT`, `turn`, `reward.PART` and \
-                 params. It stands once."
+                "The order in which agents act: edges from `start` to `end`, tried in the order in which they are \
+                 written. `a -> b` leads from one agent to the next, the agents of `[a, b]` act in parallel on the \
+                 same observation, and `when` adds a condition on `env.FACT`, `turn`, `reward.PART` and params. \
+                 Required exactly once."
             }
             BlockKind::Reward => {
-                "What an episode is worth: an item of a plugin that scores the team and each agent, and the weights of \
-                 both. It stands once. Settings that are not listed here are the item's own."
+                "The score of an episode: an item of a plugin that scores the team and each agent, and the weights of \
+                 both parts. Required exactly once. Further settings are declared by the item."
             }
             BlockKind::Sandbox => {
-                "Where code that models write is run, and within which bounds. It is there with its defaults where it is \
-                 not written."
+                "The backend that runs code written by models, and its limits. Optional; the defaults apply without \
+                 it."
             }
             BlockKind::Inference => {
-                "How completions are generated. It is there with its defaults where it is not written; it changes memory \
-                 and speed, not results."
+                "Generation of completions. Optional; the defaults apply without it. It affects memory and speed, not \
+                 results."
             }
-            BlockKind::Train => "How policies are trained. A file without it can be played and evaluated.",
+            BlockKind::Train => "Training of the policies. A file without it can be played and evaluated.",
             BlockKind::Evaluate => {
-                "A measurement on tasks kept apart from training: every so many steps, or when `pl-host evaluate` asks \
-                 for it. A file may have several."
+                "A measurement on tasks that training doesn't use, at regular intervals or on demand with \
+                 `pl-host evaluate`. A file may have several."
             }
             BlockKind::Lora => {
-                "Stands inside a policy: it trains a small adapter (low-rank adaptation, Hu et al. 2021) instead of the \
-                 whole model, which takes far less memory and lets policies share one model."
+                "Written inside a policy: trains a small adapter (low-rank adaptation, Hu et al. 2021) instead of the \
+                 whole model. It needs far less memory, and policies can share one model."
             }
             BlockKind::Grant => {
-                "Stands inside a plugin and opens single doors to it, which are all closed without: folders to read, \
-                 and hosts to ask over HTTP. `plan` shows what is open, and the run's `lock.json` keeps it."
+                "Written inside a plugin: access to folders and to hosts over HTTP. Without it, a plugin has no \
+                 access. `plan` shows the grants, and the run's `lock.json` records them."
             }
         }
     }

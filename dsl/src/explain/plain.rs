@@ -1,15 +1,14 @@
-//! Markdown as plain text: the little of it that explanations use.
+//! Conversion of Markdown to plain text, limited to the subset that explanations use.
 
 use unicode_width::UnicodeWidthStr;
 
-/// Columns of a line.
+/// Largest number of columns of a line.
 const WIDTH: usize = 100;
 
-/// Text for a terminal: no signs of Markdown but backticks, examples indented, and no line too long.
-pub fn plain(markdown: &str) -> String {
+/// Converts Markdown to text for a terminal: of the markup only backticks remain, examples are indented and lines wrapped.
+pub fn to_plain_text(markdown: &str) -> String {
     let mut out = String::new();
     let mut in_example = false;
-    // The lines of one paragraph are one text.
     let mut paragraph = String::new();
     for line in markdown.lines() {
         if in_example && !line.starts_with("```") {
@@ -18,13 +17,13 @@ pub fn plain(markdown: &str) -> String {
             out.push('\n');
             continue;
         }
-        let goes_on = !(line.is_empty() || line.starts_with("```") || line.starts_with("- "));
-        if !goes_on {
+        let continues = !(line.is_empty() || line.starts_with("```") || line.starts_with("- "));
+        if !continues {
             wrap(&std::mem::take(&mut paragraph), &mut out);
         }
         if let Some(fence) = line.strip_prefix("```") {
             in_example = !in_example;
-            // `mas wrong` and `mas right`; how a block is written needs no word.
+            // `mas wrong` and `mas right`; the form of a block has no second word.
             if let Some((_, word)) = fence.split_once(' ') {
                 out.push_str(word);
                 out.push_str(":\n\n");
@@ -43,12 +42,12 @@ pub fn plain(markdown: &str) -> String {
     out
 }
 
-/// Writes a paragraph or an item of a list; nothing where it is empty.
+/// Appends a paragraph or a list item, wrapped. Appends nothing if it is empty.
 fn wrap(line: &str, out: &mut String) {
     if line.is_empty() {
         return;
     }
-    // What belongs to an item of a list stands under its text.
+    // Continuation lines of a list item are indented.
     let margin = if line.starts_with("- ") { "  " } else { "" };
     let mut columns = 0;
     for word in line.split(' ').filter(|word| !word.is_empty()) {
@@ -72,15 +71,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_go_and_examples_are_set_apart() {
+    fn markup_is_removed_and_examples_are_indented() {
         let page = "# A: b\n\n**x**: y  \nz.\n\n```mas wrong\na {\n```\n\nMore\nwords.\n\n- i\n- j";
         let shown = "A: b\n\nx: y\nz.\n\nwrong:\n\n    a {\n\nMore words.\n\n- i\n- j\n";
-        assert_eq!(plain(page), shown);
+        assert_eq!(to_plain_text(page), shown);
     }
 
     #[test]
     fn long_lines_are_wrapped() {
-        let text = plain(&format!("- {}", "word ".repeat(40)));
+        let text = to_plain_text(&format!("- {}", "word ".repeat(40)));
         assert!(text.lines().all(|line| line.width() <= WIDTH));
         assert_eq!(text.lines().count(), 3);
         assert!(text.lines().skip(1).all(|line| line.starts_with("  word")));

@@ -1,88 +1,89 @@
-//! Which bracket closes which, what stands between them, and what each sign is to its neighbours.
+//! Pairs of brackets, and the kinds of tokens that depend on their neighbours.
 //!
-//! One walk over the tokens. It refuses what does not match; after it, every bracket has its other half.
+//! One pass over the tokens, which fails if brackets don't match.
 
-use super::tokens::{Kind, Token};
-use crate::diagnostic::{Code, Reports};
-use crate::scan::DEEPEST;
+use super::lexer::{Token, TokenKind};
+use crate::diagnostic::DiagnosticCode;
+use crate::diagnostic::reports::Reports;
 use crate::source::Span;
+use crate::syntax::scan::MAX_DEPTH;
 
-/// A pair of brackets of any kind.
+/// A pair of brackets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Group {
-    /// The token that closes it.
+    /// Index of the closing token.
     pub close: usize,
-    /// The last token inside that is neither comment, newline nor `;`; the opening one if there is none.
+    /// Index of the last token inside, except comments, newlines and `;`, or of the opening token.
     pub last: usize,
-    /// A line ends in it, or a comment stands in it, and not only within brackets of its own.
+    /// True if it contains a newline or a comment outside of inner brackets.
     pub broken: bool,
-    /// A line ends anywhere in it.
+    /// True if it contains a newline anywhere.
     pub spans: bool,
-    /// Nothing is in it.
+    /// True if it is empty.
     pub empty: bool,
 }
 
-/// The pairs of brackets, in order of the opening ones; none where they do not match, which is reported.
-/// Kinds of tokens that depend on their neighbours are set.
-pub(super) fn pair(tokens: &mut [Token], text: &str, reports: &mut Reports) -> Option<Vec<Group>> {
-    let mut pairing =
-        Pairing { groups: Vec::new(), open: Vec::new(), last: None, before: None, commented: false };
-    for at in 0..tokens.len() {
-        if let Err(mismatch) = pairing.step(tokens, at) {
+/// Pairs of brackets in order of their opening tokens. Returns `None` and reports an error if they don't match. Updates the
+/// kinds of tokens that depend on their neighbours.
+pub(super) fn match_brackets(tokens: &mut [Token], text: &str, reports: &mut Reports) -> Option<Vec<Group>> {
+    let mut matcher =
+        Matcher { groups: Vec::new(), open: Vec::new(), last: None, before: None, commented: false };
+    for index in 0..tokens.len() {
+        if let Err(mismatch) = matcher.step(tokens, index) {
             mismatch.report(tokens, text, reports);
             return None;
         }
     }
-    if let Some(open) = pairing.open.first() {
-        Mismatch::NeverClosed(open.token).report(tokens, text, reports);
+    if let Some(open) = matcher.open.first() {
+        Mismatch::Unclosed(open.token).report(tokens, text, reports);
         return None;
     }
-    Some(pairing.groups)
+    Some(matcher.groups)
 }
 
-struct Pairing {
+struct Matcher {
     groups: Vec<Group>,
-    /// The brackets around the current token.
+    /// Brackets around the current token.
     open: Vec<Open>,
-    /// The last token of this statement that is no comment.
+    /// Last token of the statement, except comments.
     last: Option<usize>,
-    /// The one before that.
+    /// Token before `last`.
     before: Option<usize>,
-    /// Comments stand behind the last one.
+    /// True if comments follow `last`.
     commented: bool,
 }
 
 struct Open {
     token: usize,
-    kind: Kind,
+    kind: TokenKind,
     group: usize,
 }
 
-/// The token that is amiss.
+/// A bracket without a partner, by its token.
 enum Mismatch {
-    NeverClosed(usize),
-    ClosesNothing { close: usize, open: Option<usize> },
-    NoHead(usize),
+    Unclosed(usize),
+    Unopened { close: usize, open: Option<usize> },
+    MissingHead(usize),
     TooDeep(usize),
 }
 
-impl Pairing {
+impl Matcher {
     fn step(&mut self, tokens: &mut [Token], at: usize) -> Result<(), Mismatch> {
         let Some(token) = tokens.get(at).copied() else { return Ok(()) };
         match token.kind {
-            Kind::Newline => {
-                self.breaks(false);
+            TokenKind::Newline => {
+                self.mark_broken(false);
                 if !self.in_brackets() {
                     self.end_statement();
                 }
                 return Ok(());
             }
-            Kind::Comment => {
-                self.breaks(true);
+            TokenKind::Comment => {
+                self.mark_broken(true);
                 self.commented = true;
                 return Ok(());
             }
-            Kind::Semicolon => {
+            TokenKind::Semicolon => {
                 self.no_brackets_open()?;
                 self.end_statement();
                 return Ok(());
@@ -91,18 +92,19 @@ impl Pairing {
         }
         let before = self.last.and_then(|last| tokens.get(last)).map(|token| token.kind);
         let behind = tokens.get(at + 1..).unwrap_or_default();
-        // Between brackets a newline ends nothing.
-        let room = |kind: &Kind| self.in_brackets() && matches!(kind, Kind::Newline | Kind::Comment);
-        let next = behind.iter().map(|token| token.kind).find(|kind| !room(kind));
-        let kind = refined(before, token.kind, next);
+        // Within brackets, newlines don't end the statement.
+        let is_blank =
+            |kind: &TokenKind| self.in_brackets() && matches!(kind, TokenKind::Newline | TokenKind::Comment);
+        let next = behind.iter().map(|token| token.kind).find(|kind| !is_blank(kind));
+        let kind = refine(before, token.kind, next);
         if let Some(token) = tokens.get_mut(at) {
             token.kind = kind;
         }
         match kind {
-            Kind::Lines => self.spans(),
-            Kind::Comma => self.comma(tokens, at),
-            Kind::CloseRound | Kind::CloseSquare => self.close(tokens, at)?,
-            Kind::CloseBrace => {
+            TokenKind::MultilineText => self.mark_spanning(),
+            TokenKind::Comma => self.comma(tokens, at),
+            TokenKind::CloseRound | TokenKind::CloseSquare => self.close(tokens, at)?,
+            TokenKind::CloseBrace => {
                 self.no_brackets_open()?;
                 self.close(tokens, at)?;
                 self.end_statement();
@@ -116,21 +118,21 @@ impl Pairing {
             group.empty = false;
             group.last = at;
         }
-        if kind == Kind::OpenBrace {
+        if kind == TokenKind::OpenBrace {
             self.no_brackets_open()?;
             if self.last.is_none() {
-                return Err(Mismatch::NoHead(at));
+                return Err(Mismatch::MissingHead(at));
             }
         }
-        if kind.opens() || kind == Kind::OpenBrace {
-            if self.open.len() >= DEEPEST {
+        if kind.opens() || kind == TokenKind::OpenBrace {
+            if self.open.len() >= MAX_DEPTH {
                 return Err(Mismatch::TooDeep(at));
             }
             self.open.push(Open { token: at, kind, group: self.groups.len() });
             self.groups.push(Group { close: at, last: at, broken: false, spans: false, empty: true });
         }
         (self.before, self.last, self.commented) = (self.last, Some(at), false);
-        if kind == Kind::OpenBrace {
+        if kind == TokenKind::OpenBrace {
             self.end_statement();
         }
         Ok(())
@@ -140,20 +142,20 @@ impl Pairing {
         (self.before, self.last, self.commented) = (None, None, false);
     }
 
-    /// Whether newlines are free here.
+    /// True within `( )` and `[ ]`, where newlines have no meaning.
     fn in_brackets(&self) -> bool {
         self.open.last().is_some_and(|open| open.kind.opens())
     }
 
     fn no_brackets_open(&self) -> Result<(), Mismatch> {
         match self.open.last() {
-            Some(open) if open.kind.opens() => Err(Mismatch::NeverClosed(open.token)),
+            Some(open) if open.kind.opens() => Err(Mismatch::Unclosed(open.token)),
             _ => Ok(()),
         }
     }
 
-    /// A line ends here, with a comment or without.
-    fn breaks(&mut self, comment: bool) {
+    /// Records a newline or a comment.
+    fn mark_broken(&mut self, comment: bool) {
         if let Some(group) = self.open.last().and_then(|open| self.groups.get_mut(open.group)) {
             group.broken = true;
             group.spans = true;
@@ -161,13 +163,13 @@ impl Pairing {
         }
     }
 
-    fn spans(&mut self) {
+    fn mark_spanning(&mut self) {
         if let Some(group) = self.open.last().and_then(|open| self.groups.get_mut(open.group)) {
             group.spans = true;
         }
     }
 
-    /// A comma is written right behind what it ends, before the comments between the two.
+    /// Moves a comma in front of the comments that precede it.
     fn comma(&self, tokens: &mut [Token], at: usize) {
         let Some(last) = self.last.filter(|_| self.commented) else { return };
         if let Some(ended) =
@@ -175,57 +177,61 @@ impl Pairing {
         {
             ended.comma = true;
             if let Some(token) = tokens.get_mut(at) {
-                token.kind = Kind::MovedComma;
+                token.kind = TokenKind::MovedComma;
             }
         }
     }
 
     fn close(&mut self, tokens: &mut [Token], at: usize) -> Result<(), Mismatch> {
-        let fits = |open: Kind| match tokens.get(at).map(|token| token.kind) {
-            Some(Kind::CloseRound) => matches!(open, Kind::OpenCall | Kind::OpenGroup),
-            Some(Kind::CloseSquare) => matches!(open, Kind::OpenIndex | Kind::OpenList),
-            _ => open == Kind::OpenBrace,
+        let fits = |open: TokenKind| match tokens.get(at).map(|token| token.kind) {
+            Some(TokenKind::CloseRound) => matches!(open, TokenKind::OpenCall | TokenKind::OpenGroup),
+            Some(TokenKind::CloseSquare) => matches!(open, TokenKind::OpenIndex | TokenKind::OpenList),
+            _ => open == TokenKind::OpenBrace,
         };
         let Some(open) = self.open.pop_if(|open| fits(open.kind)) else {
-            return Err(Mismatch::ClosesNothing { close: at, open: self.open.last().map(|open| open.token) });
+            return Err(Mismatch::Unopened { close: at, open: self.open.last().map(|open| open.token) });
         };
-        if let (Kind::OpenCall | Kind::OpenList, Some(last)) = (open.kind, self.last)
+        if let (TokenKind::OpenCall | TokenKind::OpenList, Some(last)) = (open.kind, self.last)
             && let Some(before) = self.before.and_then(|before| tokens.get(before))
             && !before.kind.opens()
             && !before.kind.is_comma()
-            && let Some(token) = tokens.get_mut(last).filter(|token| token.kind == Kind::Comma)
+            && let Some(token) = tokens.get_mut(last).filter(|token| token.kind == TokenKind::Comma)
         {
-            token.kind = Kind::LastComma;
+            token.kind = TokenKind::TrailingComma;
         }
         if let Some(group) = self.groups.get_mut(open.group) {
             group.close = at;
             if group.spans && !group.empty {
-                self.spans();
+                self.mark_spanning();
             }
         }
         Ok(())
     }
 }
 
-/// What a token is, seen beside its neighbours in the statement.
-fn refined(before: Option<Kind>, token: Kind, next: Option<Kind>) -> Kind {
-    let after_value = before.is_some_and(Kind::ends_value);
+/// Kind of a token, given its neighbours in the statement.
+fn refine(before: Option<TokenKind>, token: TokenKind, next: Option<TokenKind>) -> TokenKind {
+    let after_value = before.is_some_and(TokenKind::ends_value);
     match token {
-        Kind::OpenGroup if before == Some(Kind::Word) => Kind::OpenCall,
-        Kind::OpenList if after_value && before != Some(Kind::Number) => Kind::OpenIndex,
-        // `a.in` is a path as any other.
-        Kind::Keyword if before == Some(Kind::Dot) => Kind::Word,
-        Kind::Dot => {
-            let named = matches!(next, Some(Kind::Word | Kind::Keyword));
-            if named && after_value && before != Some(Kind::Number) { Kind::Dot } else { Kind::Other }
+        TokenKind::OpenGroup if before == Some(TokenKind::Word) => TokenKind::OpenCall,
+        TokenKind::OpenList if after_value && before != Some(TokenKind::Number) => TokenKind::OpenIndex,
+        // `a.in` is a path.
+        TokenKind::Keyword if before == Some(TokenKind::Dot) => TokenKind::Word,
+        TokenKind::Dot => {
+            let named = matches!(next, Some(TokenKind::Word | TokenKind::Keyword));
+            if named && after_value && before != Some(TokenKind::Number) {
+                TokenKind::Dot
+            } else {
+                TokenKind::Other
+            }
         }
-        Kind::Range if !after_value => Kind::Other,
-        Kind::Minus if after_value => Kind::Operator,
+        TokenKind::Range if !after_value => TokenKind::Other,
+        TokenKind::Minus if after_value => TokenKind::Operator,
         kind => kind,
     }
 }
 
-/// What closes a bracket.
+/// Closing counterpart of a bracket.
 fn closing(open: &str) -> &'static str {
     match open {
         "(" => ")",
@@ -238,23 +244,24 @@ impl Mismatch {
     fn report(&self, tokens: &[Token], text: &str, reports: &mut Reports) {
         let span = |at: usize| tokens.get(at).map_or(Span::new(0, 0), |token| token.span);
         match *self {
-            Mismatch::NeverClosed(at) => {
-                let message = format!("this `{}` is never closed", span(at).of(text));
+            Mismatch::Unclosed(at) => {
+                let message = format!("this `{}` is never closed", span(at).slice(text));
                 reports
-                    .error(Code::Unclosed, span(at), message, "opened here")
-                    .help(format!("add the missing `{}`", closing(span(at).of(text))));
+                    .error(DiagnosticCode::Unclosed, span(at), message, "opened here")
+                    .help(format!("add the missing `{}`", closing(span(at).slice(text))));
             }
-            Mismatch::ClosesNothing { close, open } => {
-                let message = format!("this `{}` closes nothing", span(close).of(text));
-                let diagnostic = reports.error(Code::Unclosed, span(close), message, "");
+            Mismatch::Unopened { close, open } => {
+                let message = format!("this `{}` closes nothing", span(close).slice(text));
+                let diagnostic = reports.error(DiagnosticCode::Unclosed, span(close), message, "");
                 if let Some(open) = open {
-                    diagnostic.also(span(open).into(), format!("`{}` was opened here", span(open).of(text)));
+                    diagnostic
+                        .also(span(open).into(), format!("`{}` was opened here", span(open).slice(text)));
                 }
             }
-            Mismatch::NoHead(at) => {
+            Mismatch::MissingHead(at) => {
                 reports
                     .error(
-                        Code::Syntax,
+                        DiagnosticCode::Syntax,
                         span(at),
                         "this `{` belongs to nothing",
                         "expected a block's name before it",
@@ -262,8 +269,8 @@ impl Mismatch {
                     .help("write the `{` on the line of the block's name");
             }
             Mismatch::TooDeep(at) => {
-                let message = format!("brackets are nested more than {DEEPEST} deep");
-                reports.error(Code::TooDeep, span(at), message, "");
+                let message = format!("brackets are nested more than {MAX_DEPTH} deep");
+                reports.error(DiagnosticCode::TooDeep, span(at), message, "");
             }
         }
     }

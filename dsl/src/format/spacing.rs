@@ -1,6 +1,6 @@
-//! What stands between two tokens of one line.
+//! Spaces between the tokens of a line.
 
-use super::tokens::{Kind, Token};
+use super::lexer::{Token, TokenKind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gap {
@@ -20,67 +20,69 @@ impl Gap {
     }
 }
 
-/// The gap between neighbours within a statement.
+/// Gap between two tokens within a statement.
 pub(super) fn gap(before: Token, after: Token) -> Gap {
     let joined = match (before.kind, after.kind) {
-        // Nobody knows what it belongs to.
-        (Kind::Other, _) | (_, Kind::Other) => before.span.end == after.span.start,
+        // The distance in the source is kept.
+        (TokenKind::Other, _) | (_, TokenKind::Other) => before.span.end == after.span.start,
         (kind, _) if kind.opens() => true,
-        (_, Kind::CloseRound | Kind::CloseSquare | Kind::OpenCall | Kind::OpenIndex) => true,
-        (_, Kind::Colon | Kind::Dot | Kind::Range) => true,
+        (_, TokenKind::CloseRound | TokenKind::CloseSquare | TokenKind::OpenCall | TokenKind::OpenIndex) => {
+            true
+        }
+        (_, TokenKind::Colon | TokenKind::Dot | TokenKind::Range) => true,
         (_, kind) if kind.is_comma() => true,
-        (Kind::Dot, _) => true,
-        (Kind::Range | Kind::Minus, kind) => {
-            kind.ends_value() || matches!(kind, Kind::Minus | Kind::OpenGroup | Kind::OpenList)
+        (TokenKind::Dot, _) => true,
+        (TokenKind::Range | TokenKind::Minus, kind) => {
+            kind.ends_value() || matches!(kind, TokenKind::Minus | TokenKind::OpenGroup | TokenKind::OpenList)
         }
         _ => false,
     };
     if joined { Gap::None } else { Gap::Space }
 }
 
-/// The tokens of a stretch that is written on one line, each with the gap before it.
-pub(super) struct Flat<'t> {
+/// Iterator over tokens that are written on one line, each with the gap before it and its index.
+pub(super) struct OneLine<'t> {
     tokens: &'t [Token],
-    at: usize,
+    index: usize,
     end: usize,
     before: Token,
-    /// A `;` stood before the next token.
+    /// True if a `;` precedes the next token.
     separated: bool,
 }
 
-impl<'t> Flat<'t> {
-    /// The tokens from `start` to `end`, both included, which are written behind `before`.
+impl<'t> OneLine<'t> {
+    /// Tokens from `start` to `end`, both included, which follow the token `before`.
     pub(super) fn new(tokens: &'t [Token], before: Token, start: usize, end: usize) -> Self {
-        Flat { tokens, at: start, end, before, separated: false }
+        OneLine { tokens, index: start, end, before, separated: false }
     }
 }
 
-impl Iterator for Flat<'_> {
+impl Iterator for OneLine<'_> {
     type Item = (Gap, usize, Token);
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let at = self.at;
-            let token = *self.tokens.get(at).filter(|_| at <= self.end)?;
-            self.at += 1;
+            let index = self.index;
+            let token = *self.tokens.get(index).filter(|_| index <= self.end)?;
+            self.index += 1;
             match token.kind {
-                Kind::Newline | Kind::LastComma | Kind::MovedComma => continue,
-                Kind::Semicolon => {
+                TokenKind::Newline | TokenKind::TrailingComma | TokenKind::MovedComma => continue,
+                TokenKind::Semicolon => {
                     self.separated = true;
                     continue;
                 }
                 _ => {}
             }
             let gap = match (self.before.kind, token.kind) {
-                (Kind::OpenBrace, Kind::CloseBrace) => Gap::None,
-                (Kind::OpenBrace, _) | (_, Kind::CloseBrace | Kind::OpenBrace) => Gap::Space,
-                (Kind::CloseBrace, _) => Gap::Statement,
+                (TokenKind::OpenBrace, TokenKind::CloseBrace) => Gap::None,
+                (TokenKind::OpenBrace, _) | (_, TokenKind::CloseBrace | TokenKind::OpenBrace) => Gap::Space,
+                (TokenKind::CloseBrace, _) => Gap::Statement,
                 _ if self.separated => Gap::Statement,
                 _ => gap(self.before, token),
             };
             self.before = token;
             self.separated = false;
-            return Some((gap, at, token));
+            return Some((gap, index, token));
         }
     }
 }

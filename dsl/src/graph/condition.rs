@@ -1,4 +1,4 @@
-//! Conditions in the language's own words, with no more parentheses than they need.
+//! Display of conditions in the syntax of the language, with only the necessary parentheses.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use crate::workflow::{Comparison, Condition};
 
-/// How tightly an operator holds its operands.
+/// Precedence of an operator, from the loosest to the tightest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Bond {
+enum Precedence {
     Or,
     And,
     Not,
@@ -17,7 +17,7 @@ enum Bond {
 }
 
 impl Display for Condition {
-    /// As it would be written behind `when`.
+    /// Writes the condition as it follows `when`.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Condition::Literal(value) => literal(value, f),
@@ -26,39 +26,47 @@ impl Display for Condition {
             Condition::Reward(part) => write!(f, "reward.{part}"),
             Condition::Not(inner) => {
                 f.write_str("not ")?;
-                within(inner, Bond::Not, f)
+                operand(inner, Precedence::Not, f)
             }
-            // A row of the same word needs no parentheses on either side.
-            Condition::And(left, right) => infix(left, "and", right, Bond::And, f),
-            Condition::Or(left, right) => infix(left, "or", right, Bond::Or, f),
-            // Comparisons make no chains: whatever is not a name or a value stands in parentheses.
-            Condition::Compare(how, left, right) => infix(left, sign(*how), right, Bond::Primary, f),
+            // `and` and `or` are associative: a chain needs no parentheses on either side.
+            Condition::And(left, right) => infix(left, "and", right, Precedence::And, f),
+            Condition::Or(left, right) => infix(left, "or", right, Precedence::Or, f),
+            // Comparisons can't be chained: any operand except a name or a value needs parentheses.
+            Condition::Compare(how, left, right) => infix(left, symbol(*how), right, Precedence::Primary, f),
         }
     }
 }
 
-fn bond(condition: &Condition) -> Bond {
+fn precedence(condition: &Condition) -> Precedence {
     match condition {
-        Condition::Literal(_) | Condition::Fact(_) | Condition::Turn | Condition::Reward(_) => Bond::Primary,
-        Condition::Not(_) => Bond::Not,
-        Condition::And(..) => Bond::And,
-        Condition::Or(..) => Bond::Or,
-        Condition::Compare(..) => Bond::Compare,
+        Condition::Literal(_) | Condition::Fact(_) | Condition::Turn | Condition::Reward(_) => {
+            Precedence::Primary
+        }
+        Condition::Not(_) => Precedence::Not,
+        Condition::And(..) => Precedence::And,
+        Condition::Or(..) => Precedence::Or,
+        Condition::Compare(..) => Precedence::Compare,
     }
 }
 
-/// An operand that has to hold together at least as tightly as `least`.
-fn within(condition: &Condition, least: Bond, f: &mut Formatter<'_>) -> fmt::Result {
-    if bond(condition) < least { write!(f, "({condition})") } else { write!(f, "{condition}") }
+/// Writes an operand, in parentheses if its precedence is lower than `least`.
+fn operand(condition: &Condition, least: Precedence, f: &mut Formatter<'_>) -> fmt::Result {
+    if precedence(condition) < least { write!(f, "({condition})") } else { write!(f, "{condition}") }
 }
 
-fn infix(left: &Condition, word: &str, right: &Condition, least: Bond, f: &mut Formatter<'_>) -> fmt::Result {
-    within(left, least, f)?;
+fn infix(
+    left: &Condition,
+    word: &str,
+    right: &Condition,
+    least: Precedence,
+    f: &mut Formatter<'_>,
+) -> fmt::Result {
+    operand(left, least, f)?;
     write!(f, " {word} ")?;
-    within(right, least, f)
+    operand(right, least, f)
 }
 
-fn sign(how: Comparison) -> &'static str {
+fn symbol(how: Comparison) -> &'static str {
     match how {
         Comparison::Equal => "==",
         Comparison::NotEqual => "!=",
@@ -78,22 +86,24 @@ fn literal(value: &Value, f: &mut Formatter<'_>) -> fmt::Result {
             '\t' => f.write_str("\\t")?,
             '\r' => f.write_str("\\r")?,
             '"' | '\\' | '$' => write!(f, "\\{letter}")?,
-            letter => f.write_char(harmless(letter))?,
+            letter => f.write_char(sanitize_char(letter))?,
         }
     }
     f.write_char('"')
 }
 
-/// Text of the file as a picture may show it.
-pub(super) fn harmless_text(text: &str) -> String {
-    text.chars().map(harmless).collect()
+/// Replaces the characters of a text that could break a drawing.
+pub(super) fn sanitize(text: &str) -> String {
+    text.chars().map(sanitize_char).collect()
 }
 
-/// Nothing reaches a picture that would move the cursor, turn the text around, or be no character of XML.
-fn harmless(letter: char) -> char {
-    let turns = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let nothing = matches!(letter, '\u{feff}' | '\u{fffe}' | '\u{ffff}');
-    if letter.is_control() || turns || nothing { '\u{fffd}' } else { letter }
+/// Replaces control characters, which could move the cursor, characters that change the direction of text, and characters
+/// that XML forbids.
+fn sanitize_char(letter: char) -> char {
+    let changes_direction =
+        matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let invalid = matches!(letter, '\u{feff}' | '\u{fffe}' | '\u{ffff}');
+    if letter.is_control() || changes_direction || invalid { '\u{fffd}' } else { letter }
 }
 
 #[cfg(test)]
@@ -111,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn parentheses_stand_only_where_the_meaning_needs_them() {
+    fn only_necessary_parentheses_are_written() {
         use Condition::{And, Compare, Not, Or};
         let both = || Box::new(And(fact("a"), fact("b")));
         let either = || Box::new(Or(fact("a"), fact("b")));
@@ -142,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_written_so_that_they_are_read_again_and_harm_no_screen() {
+    fn texts_are_escaped_and_sanitized() {
         let shown = |text: &str| Condition::Literal(json!(text)).to_string();
         assert_eq!(shown("a \"b\"\\\n\t${c}"), r#""a \"b\"\\\n\t\${c}""#);
         assert_eq!(shown("red\u{1b}[31m \u{202e}left"), "\"red\u{fffd}[31m \u{fffd}left\"");

@@ -1,4 +1,4 @@
-//! Graphviz' DOT.
+//! The DOT format of Graphviz.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::model::{Agent, Graph, Node};
 use super::svg::{TINTS, escape};
 
 impl Graph {
-    /// A directed graph for `dot`.
+    /// A directed graph in DOT.
     pub fn dot(&self) -> String {
         let mut out = format!("digraph {} {{\n", quoted(&self.workflow));
         let mut line = |text: String| {
@@ -31,14 +31,14 @@ impl Graph {
             line(format!("{} -> {}{label}", quoted(&self.id(edge.from)), quoted(&self.id(edge.to))));
         }
         let (environment, reward) = (&self.environment, &self.reward.item);
-        let words = |lines: &[&str]| quoted(&lines.join("\n"));
+        let label = |lines: &[&str]| quoted(&lines.join("\n"));
         let title = format!("environment {}", environment.name);
-        line(format!("environment [shape=box, label={}]", words(&[&title, &environment.item])));
-        line(format!("sandbox [shape=box3d, label={}]", words(&["sandbox", &self.sandbox])));
+        line(format!("environment [shape=box, label={}]", label(&[&title, &environment.path])));
+        line(format!("sandbox [shape=box3d, label={}]", label(&["sandbox", &self.sandbox])));
         let title = format!("reward {}", reward.name);
         line(format!(
             "reward [shape=hexagon, label={}]",
-            words(&[&title, &reward.item, &self.reward_words()])
+            label(&[&title, &reward.path, &self.describe_reward()])
         ));
         line("environment -> sandbox [dir=none]".to_owned());
         line("environment -> reward [style=dashed]".to_owned());
@@ -47,9 +47,9 @@ impl Graph {
     }
 
     fn cell(&self, agent: &Agent) -> String {
-        let tint = &TINTS[self.model_of(agent.policy) % TINTS.len()];
-        let (name, item) = (escape(&agent.item.name), escape(&agent.item.item));
-        let policy = escape(&self.policy_words(agent.policy));
+        let tint = &TINTS[self.model_of_policy(agent.policy) % TINTS.len()];
+        let (name, item) = (escape(&agent.item.name), escape(&agent.item.path));
+        let policy = escape(&self.describe_policy(agent.policy));
         format!(
             "<td bgcolor=\"{}\" color=\"{}\"><b>{name}</b><br/>{item}<br/>{policy}</td>",
             tint.fill, tint.line

@@ -1,4 +1,4 @@
-//! Mermaid: text that documentation sites and code forges draw, as long as it has fewer than 500 edges.
+//! The Mermaid format, which documentation sites and code forges draw if it has fewer than 500 edges.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -21,22 +21,22 @@ impl Graph {
                 Node::Start => format!("{id}([start])"),
                 Node::End => format!("{id}([end])"),
                 Node::Agents(agents) => {
-                    let words: Vec<String> = agents
+                    let lines: Vec<String> = agents
                         .iter()
                         .map(|agent| {
-                            let policy = self.policy_words(agent.policy);
-                            [&agent.item.name, &agent.item.item, &policy]
+                            let policy = self.describe_policy(agent.policy);
+                            [&agent.item.name, &agent.item.path, &policy]
                                 .map(|text| escape(text))
                                 .join("<br/>")
                         })
                         .collect();
                     let models: BTreeSet<usize> =
-                        agents.iter().map(|agent| self.model_of(agent.policy)).collect();
+                        agents.iter().map(|agent| self.model_of_policy(agent.policy)).collect();
                     let class = match models.first() {
                         Some(model) if models.len() == 1 => format!(":::m{}", model % TINTS.len()),
                         _ => String::new(),
                     };
-                    format!("{id}[\"{}\"]{class}", words.join("<br/>— side by side with —<br/>"))
+                    format!("{id}[\"{}\"]{class}", lines.join("<br/>— in parallel with —<br/>"))
                 }
             });
         }
@@ -51,14 +51,14 @@ impl Graph {
         line(format!(
             "env[[\"environment {}<br/>{}\"]]",
             escape(&environment.name),
-            escape(&environment.item)
+            escape(&environment.path)
         ));
         line(format!("code[/\"sandbox<br/>{}\"/]", escape(&self.sandbox)));
         line(format!(
             "score{{{{\"reward {}<br/>{}<br/>{}\"}}}}",
             escape(&reward.name),
-            escape(&reward.item),
-            escape(&self.reward_words())
+            escape(&reward.path),
+            escape(&self.describe_reward())
         ));
         line("env --- code".to_owned());
         line("env -.-> score".to_owned());
@@ -68,13 +68,13 @@ impl Graph {
         out
     }
 
-    /// `end` alone is a word of Mermaid's own.
+    /// Identifier of a node; `end` is a keyword of Mermaid.
     fn mermaid_id(&self, node: usize) -> String {
         if node == self.end() { "finish".to_owned() } else { self.id(node) }
     }
 }
 
-/// Text within quotes: what means something to Mermaid or HTML is written as its number.
+/// Escapes a text within quotes: characters with a meaning in Mermaid or HTML become their code points.
 fn escape(text: &str) -> String {
     text.chars().fold(String::new(), |mut out, letter| {
         match letter {

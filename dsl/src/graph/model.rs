@@ -1,51 +1,51 @@
-//! What there is to draw of a workflow, names and words ready, whatever the form.
+//! The content of a drawing, independent of its format.
 
 use std::collections::HashMap;
 
-use super::condition::harmless_text;
-use crate::layout;
+use super::condition::sanitize;
 use crate::settings::{show_bytes, show_duration};
+use crate::workflow::layout;
 use crate::workflow::{self, Target, Workflow};
 
-/// A workflow as a picture.
+/// Content of a drawing of a workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
     pub workflow: String,
-    /// As `layout = …` has it: `L0` to `L3`, or `mixed`.
+    /// `L0` to `L3`, or `mixed`, as in `layout = …`.
     pub layout: &'static str,
-    /// What that means, as half a sentence.
+    /// Explanation of the layout.
     pub layout_meaning: &'static str,
-    /// Most visits of one agent in an episode.
+    /// Largest number of visits of one agent in an episode.
     pub max_visits: u32,
     pub models: Vec<Model>,
     pub policies: Vec<Policy>,
-    pub environment: Item,
+    pub environment: ItemRef,
     pub reward: Reward,
-    /// Where the environment runs code that agents write, in words.
+    /// Description of the sandbox that runs code written by agents.
     pub sandbox: String,
     /// The first is [`Node::Start`], the last [`Node::End`].
     pub nodes: Vec<Node>,
-    /// By node they leave from, and of one node in the order in which they are tried.
+    /// Sorted by source; the edges of one source are in the order in which they are tried.
     pub edges: Vec<Edge>,
 }
 
-/// Weights that policies stand on.
+/// A base model of policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
     pub name: String,
     pub source: String,
 }
 
-/// What speaks for agents.
+/// A policy of agents.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
     pub name: String,
-    /// Position among the models; everything of one model has one colour.
+    /// Index of the model, which also determines the colour.
     pub model: usize,
     pub adapter: Option<Adapter>,
-    /// Whether a run changes it.
+    /// True if training changes it.
     pub trained: bool,
-    /// A folder that it starts from.
+    /// Folder of the initial weights.
     pub from: Option<String>,
 }
 
@@ -56,66 +56,66 @@ pub struct Adapter {
     pub alpha: f64,
 }
 
-/// Something that a plugin offers, under its name in the workflow.
+/// An item of a plugin, under its name in the workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
+pub struct ItemRef {
     pub name: String,
-    /// `PLUGIN.ITEM`
-    pub item: String,
+    /// `PLUGIN.ITEM`.
+    pub path: String,
 }
 
-/// How steps are rewarded.
+/// The reward and the weights of its parts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reward {
-    pub item: Item,
+    pub item: ItemRef,
     pub team: f64,
     pub local: f64,
 }
 
-/// A place where the turns stop.
+/// A node of the turn graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     Start,
-    /// One agent, or several that act on one view side by side.
+    /// One agent, or several that act in parallel on the same observation.
     Agents(Vec<Agent>),
     End,
 }
 
-/// Who acts.
+/// An agent of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
-    pub item: Item,
-    /// Position among the policies.
+    pub item: ItemRef,
+    /// Index of the policy.
     pub policy: usize,
 }
 
-/// A way from one node to another.
+/// An edge of the turn graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
-    /// Position among the nodes.
+    /// Index of a node.
     pub from: usize,
-    /// Position among the nodes.
+    /// Index of a node.
     pub to: usize,
-    /// In the language's own words; none always holds.
+    /// Condition in the syntax of the language. An edge without one is always taken.
     pub when: Option<String>,
 }
 
-/// All edges from one node to another, as one arrow.
+/// All edges from one node to another, drawn as one arrow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Link {
     pub from: usize,
     pub to: usize,
-    /// What stands at the arrow, a line each.
+    /// Lines of the arrow's label.
     pub labels: Vec<String>,
 }
 
 impl Graph {
-    /// The picture of a checked workflow.
-    pub fn of(workflow: &Workflow) -> Graph {
+    /// Collects the content of a drawing.
+    pub fn new(workflow: &Workflow) -> Graph {
         let plugin = |index: usize| workflow.plugins.get(index).map_or("", |plugin| plugin.name.as_str());
-        let item = |name: &str, at: usize, item: &str| Item {
+        let item = |name: &str, index: usize, item: &str| ItemRef {
             name: name.to_owned(),
-            item: format!("{}.{item}", plugin(at)),
+            path: format!("{}.{item}", plugin(index)),
         };
         let agents: Vec<Agent> = workflow
             .agents
@@ -125,18 +125,18 @@ impl Graph {
         let nothing = workflow::Turns { max: 0, start: Vec::new(), nodes: Vec::new() };
         let scenario = workflow.scenarios.first();
         let turns = scenario.map_or(&nothing, |scenario| &scenario.turns);
-        let (nodes, edges) = turned(turns, &agents);
+        let (nodes, edges) = nodes_and_edges(turns, &agents);
         let environment = scenario.map(|scenario| &scenario.environment);
         let reward = scenario.map(|scenario| &scenario.reward);
         Graph {
             workflow: workflow.name.clone(),
-            layout: layout::word(workflow.layout),
-            layout_meaning: layout::meaning(workflow.layout),
+            layout: layout::keyword(workflow.layout),
+            layout_meaning: layout::describe(workflow.layout),
             max_visits: turns.max,
             models: workflow
                 .models
                 .iter()
-                .map(|model| Model { name: model.name.clone(), source: harmless_text(&model.source) })
+                .map(|model| Model { name: model.name.clone(), source: sanitize(&model.source) })
                 .collect(),
             policies: workflow.policies.iter().map(|one| policy(one, workflow.train.is_some())).collect(),
             environment: environment
@@ -146,18 +146,18 @@ impl Graph {
                 team: reward.map_or(0.0, |one| one.team),
                 local: reward.map_or(0.0, |one| one.local),
             },
-            sandbox: sandbox(&workflow.sandbox),
+            sandbox: describe_sandbox(&workflow.sandbox),
             nodes,
             edges,
         }
     }
 
-    /// The position of the node `end`.
+    /// Index of the node `end`.
     pub(super) fn end(&self) -> usize {
         self.nodes.len().saturating_sub(1)
     }
 
-    /// What a node is called in forms that need names without spaces.
+    /// Identifier of a node, without spaces.
     pub(super) fn id(&self, node: usize) -> String {
         match self.nodes.get(node) {
             Some(Node::Start) => "start".to_owned(),
@@ -166,31 +166,30 @@ impl Graph {
         }
     }
 
-    /// A policy in words: its name, what it consists of, whether it learns.
-    pub(super) fn policy_words(&self, policy: usize) -> String {
+    /// Description of a policy, such as `coder: adapter of rank 16 on base`.
+    pub(super) fn describe_policy(&self, policy: usize) -> String {
         let Some(policy) = self.policies.get(policy) else { return String::new() };
         let model = self.models.get(policy.model).map_or("", |model| model.name.as_str());
-        let what = match (policy.adapter, policy.trained) {
+        let weights = match (policy.adapter, policy.trained) {
             (Some(Adapter { rank, .. }), _) => format!("adapter of rank {rank} on {model}"),
             (None, true) => format!("all of {model}"),
             (None, false) => model.to_owned(),
         };
         let fixed = if policy.trained { "" } else { ", not trained" };
-        format!("{}: {what}{fixed}", policy.name)
+        format!("{}: {weights}{fixed}", policy.name)
     }
 
-    /// The model behind a policy, which says its colour.
-    pub(super) fn model_of(&self, policy: usize) -> usize {
+    /// Index of a policy's model, which determines its colour.
+    pub(super) fn model_of_policy(&self, policy: usize) -> usize {
         self.policies.get(policy).map_or(0, |policy| policy.model)
     }
 
-    /// The weights of the reward's parts in words.
-    pub(super) fn reward_words(&self) -> String {
+    /// Weights of the parts of the reward.
+    pub(super) fn describe_reward(&self) -> String {
         format!("{} × team + {} × local", self.reward.team, self.reward.local)
     }
 
-    /// What stands at each edge: its condition, with its place in the order where that matters, and `else` at
-    /// the edge that is left where others have conditions.
+    /// Label of each edge: its condition, with its number if several edges of the node have conditions, or `else`.
     pub(super) fn labels(&self) -> Vec<Option<String>> {
         let mut conditions = vec![0_usize; self.nodes.len()];
         for edge in self.edges.iter().filter(|edge| edge.when.is_some()) {
@@ -211,17 +210,17 @@ impl Graph {
             .collect()
     }
 
-    /// The edges with those of equal ends put together, in order of the first.
+    /// Edges grouped by their ends, in order of the first edge of each group.
     pub(super) fn links(&self) -> Vec<Link> {
         let mut links: Vec<Link> = Vec::new();
-        let mut known = HashMap::new();
+        let mut indexes = HashMap::new();
         for (edge, label) in self.edges.iter().zip(self.labels()) {
             let Edge { from, to, .. } = *edge;
-            let at = *known.entry((from, to)).or_insert_with(|| {
+            let index = *indexes.entry((from, to)).or_insert_with(|| {
                 links.push(Link { from, to, labels: Vec::new() });
                 links.len() - 1
             });
-            links[at].labels.extend(label);
+            links[index].labels.extend(label);
         }
         links
     }
@@ -233,11 +232,11 @@ fn policy(policy: &workflow::Policy, trains: bool) -> Policy {
         model: policy.model,
         adapter: policy.lora.as_ref().map(|lora| Adapter { rank: lora.rank, alpha: lora.alpha }),
         trained: policy.train && trains,
-        from: policy.from.as_deref().map(harmless_text),
+        from: policy.from.as_deref().map(sanitize),
     }
 }
 
-fn sandbox(sandbox: &workflow::Sandbox) -> String {
+fn describe_sandbox(sandbox: &workflow::Sandbox) -> String {
     let backend = serde_json::to_value(sandbox.backend).unwrap_or_default();
     format!(
         "{}, {}, {}",
@@ -247,17 +246,17 @@ fn sandbox(sandbox: &workflow::Sandbox) -> String {
     )
 }
 
-/// Nodes and edges, `start` and `end` among them.
-fn turned(turns: &workflow::Turns, agents: &[Agent]) -> (Vec<Node>, Vec<Edge>) {
-    let acting = |node: &workflow::Node| {
-        Node::Agents(node.agents.iter().filter_map(|at| agents.get(*at)).cloned().collect())
+/// Nodes and edges, including `start` and `end`.
+fn nodes_and_edges(turns: &workflow::Turns, agents: &[Agent]) -> (Vec<Node>, Vec<Edge>) {
+    let agents_of = |node: &workflow::Node| {
+        Node::Agents(node.agents.iter().filter_map(|index| agents.get(*index)).cloned().collect())
     };
     let mut nodes = vec![Node::Start];
-    nodes.extend(turns.nodes.iter().map(acting));
+    nodes.extend(turns.nodes.iter().map(agents_of));
     let end = nodes.len();
     nodes.push(Node::End);
-    let leaving = std::iter::once(&turns.start).chain(turns.nodes.iter().map(|node| &node.edges));
-    let edges = leaving
+    let edges_by_node = std::iter::once(&turns.start).chain(turns.nodes.iter().map(|node| &node.edges));
+    let edges = edges_by_node
         .enumerate()
         .flat_map(|(from, edges)| edges.iter().map(move |edge| (from, edge)))
         .map(|(from, edge)| Edge {

@@ -1,11 +1,13 @@
-//! The table of settings: every key, what it defaults to and why.
+//! The table of settings: every key with its type, default and description.
 
 use std::time::Duration;
 
-use super::{Choice, Default, GIB, KIB, Kind, MIB, Setting};
-use crate::syntax::BlockKind;
+use super::kind::{Choice, DefaultValue, Setting, SettingKind};
+use super::units::{GIB, KIB, MIB};
+use crate::syntax::block_kind::BlockKind;
 
-const MOST: i64 = u32::MAX as i64;
+/// Largest value of settings that are stored in 32 bits.
+const MAX_U32: i64 = u32::MAX as i64;
 
 /// The first version of the language.
 const FIRST: &str = "0.1";
@@ -14,39 +16,39 @@ const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-const fn count(min: i64) -> Kind {
-    Kind::Integer { min, max: MOST }
+const fn count(min: i64) -> SettingKind {
+    SettingKind::Integer { min, max: MAX_U32 }
 }
 
-const fn number(min: f64, max: f64) -> Kind {
-    Kind::Number { min, max, above: false }
+const fn number(min: f64, max: f64) -> SettingKind {
+    SettingKind::Number { min, max, above: false }
 }
 
-const fn positive(max: f64) -> Kind {
-    Kind::Number { min: 0.0, max, above: true }
+const fn positive(max: f64) -> SettingKind {
+    SettingKind::Number { min: 0.0, max, above: true }
 }
 
-const fn row(
+const fn setting(
     block: BlockKind,
     key: &'static str,
-    kind: Kind,
-    default: Default,
+    kind: SettingKind,
+    default: DefaultValue,
     doc: &'static str,
 ) -> Setting {
     Setting { block, key, kind, default, doc, since: FIRST, supported: true, in_head: false }
 }
 
-const fn later(block: BlockKind, key: &'static str, kind: Kind, doc: &'static str) -> Setting {
-    let default = Default::Absent("not set");
+const fn unsupported(block: BlockKind, key: &'static str, kind: SettingKind, doc: &'static str) -> Setting {
+    let default = DefaultValue::Absent("not set");
     Setting { block, key, kind, default, doc, since: FIRST, supported: false, in_head: false }
 }
 
-const fn head(block: BlockKind, key: &'static str, kind: Kind, doc: &'static str) -> Setting {
+const fn in_head(block: BlockKind, key: &'static str, kind: SettingKind, doc: &'static str) -> Setting {
     Setting {
         block,
         key,
         kind,
-        default: Default::Required,
+        default: DefaultValue::Required,
         doc,
         since: FIRST,
         supported: true,
@@ -58,11 +60,11 @@ const fn word(word: &'static str, doc: &'static str) -> Choice {
     Choice { word, doc, supported: true }
 }
 
-const fn later_word(word: &'static str, doc: &'static str) -> Choice {
+const fn unsupported_word(word: &'static str, doc: &'static str) -> Choice {
     Choice { word, doc, supported: false }
 }
 
-/// What `lora { targets = … }` knows.
+/// Words of `lora { targets = … }`.
 pub const TARGETS: &[Choice] = &[
     word("q", "query projection"),
     word("k", "key projection"),
@@ -73,672 +75,707 @@ pub const TARGETS: &[Choice] = &[
     word("down", "down projection of the feed-forward part"),
 ];
 
-/// What `layout = …` knows.
+/// Words of `layout = …`.
 pub const LAYOUTS: &[Choice] = &[
     word("L0", "one agent"),
     word("L1", "several agents on one policy"),
-    word("L2", "one base model, an adapter per policy"),
-    word("L3", "a base model per policy"),
-    word("mixed", "some policies share a base model and some do not"),
+    word("L2", "one base model with an adapter per policy"),
+    word("L3", "one base model per policy"),
+    word("mixed", "some policies share a base model, others don't"),
 ];
 
 const BACKENDS: &[Choice] = &[
-    word("wasm", "Python inside the program, a fresh instance per job; needs nothing installed"),
-    word("docker", "a pool of warm containers; any language, and needs a Docker engine with an image"),
+    word(
+        "wasm",
+        "Python in WebAssembly inside the program, with a new instance per job; needs no installation",
+    ),
+    word("docker", "a pool of running containers, for any language; needs a Docker engine with an image"),
 ];
 
-const FALLBACKS: &[Choice] = &[word("wasm", "the `wasm` backend, which runs Python alone")];
+const FALLBACKS: &[Choice] = &[word("wasm", "the `wasm` backend, which runs only Python")];
 
 const DTYPES: &[Choice] = &[
     word("f32", "32 bits"),
-    word("f16", "16 bits, 10 of them mantissa"),
-    word("bf16", "16 bits, 7 of them mantissa: the range of f32"),
+    word("f16", "16 bits with a mantissa of 10 bits"),
+    word("bf16", "16 bits with a mantissa of 7 bits and the range of f32"),
 ];
 
 const ALGORITHMS: &[Choice] = &[
-    word("at_grpo", "advantages within groups of one agent and turn"),
-    later_word("ppo", "advantages from a critic"),
+    word("at_grpo", "advantages within groups of the same agent and turn"),
+    unsupported_word("ppo", "advantages from a critic"),
 ];
 
 const ROLLOUTS: &[Choice] = &[
-    word("tree", "every turn is sampled several times from one state, and the best goes on"),
-    word("flat", "every task is played several times, each on its own"),
+    word(
+        "tree",
+        "every turn is sampled several times from the same state, and the episode continues with the best sample",
+    ),
+    word("flat", "every task is played several times independently"),
 ];
 
 const SCHEDULES: &[Choice] = &[
-    word("sync", "strictly on-policy: rollout and update take turns"),
-    later_word("one_step_off", "the next step's rollout runs during the update"),
-    later_word("async", "rollout and update overlap, up to a staleness limit"),
+    word("sync", "rollout and update alternate, strictly on-policy"),
+    unsupported_word("one_step_off", "the rollout of the next step runs during the update"),
+    unsupported_word("async", "rollout and update overlap, up to a staleness limit"),
 ];
 
 const LR_SCHEDULES: &[Choice] = &[
     word("constant", "the same in every step after the warm-up"),
-    word("cosine", "falls to zero along half a cosine over the steps after the warm-up"),
+    word("cosine", "falls to zero along half a cosine after the warm-up"),
 ];
 
 use BlockKind as B;
 
-/// Every setting, block by block.
+/// All settings, block by block.
 pub const SETTINGS: &[Setting] = &[
-    head(B::Plugin, "path", Kind::Path, "The WebAssembly component, relative to the workflow file."),
-    head(
+    in_head(
+        B::Plugin,
+        "path",
+        SettingKind::Path,
+        "Path of the WebAssembly component, relative to the workflow file.",
+    ),
+    in_head(
         B::Model,
         "source",
-        Kind::Source,
-        "A known model's name (`smollm2-135m`), `hf:ORGANISATION/NAME`, or the path of a Hugging Face folder or \
-         a GGUF file.",
+        SettingKind::Source,
+        "Name of a built-in model (`smollm2-135m`), `hf:ORGANISATION/NAME`, or the path of a Hugging Face \
+         folder or a GGUF file.",
     ),
-    row(
+    setting(
         B::Model,
         "dtype",
-        Kind::Choice(DTYPES),
-        Default::Absent("`f32` on a processor, `bf16` on a GPU"),
-        "Number format of the matrices; norms, biases, adapters and all sums stay f32. With 16 bits generation reads \
-         half as much memory and is faster; training computes with the same rounded weights, and a policy that is \
-         trained whole keeps f32 masters of them. f16 is the closer one on a processor, bf16 what GPUs compute in.",
+        SettingKind::Choice(DTYPES),
+        DefaultValue::Absent("`f32` on a CPU, `bf16` on a GPU"),
+        "Number format of the weight matrices. Norms, biases, adapters and all sums stay f32. With 16 bits, \
+         generation reads half as much memory and is faster. Training computes with the same rounded weights; \
+         a policy that is trained without an adapter keeps f32 master weights. On a CPU, f16 is more precise; \
+         GPUs compute in bf16.",
     ),
-    row(
+    setting(
         B::Plugin,
         "memory",
-        Kind::Bytes { min: 64 * KIB, max: 4 * GIB },
-        Default::Bytes(64 * MIB),
-        "Linear memory of one instance, at most. 64MiB holds any state that a text environment has; an \
-         interpreter inside a plugin wants more. A plugin that asks for more loses its episode.",
+        SettingKind::Bytes { min: 64 * KIB, max: 4 * GIB },
+        DefaultValue::Bytes(64 * MIB),
+        "Maximum linear memory of one instance. 64MiB holds the state of any text environment; an interpreter \
+         inside a plugin may need more. If a plugin requests more, its episode fails.",
     ),
-    row(
+    setting(
         B::Plugin,
         "fuel",
-        Kind::Integer { min: 10_000, max: i64::MAX },
-        Default::Integer(2_000_000_000),
-        "Work of one call, at most, about one per instruction. 2e9 is about a second: far beyond any honest \
-         call, and soon enough to stop a loop. It is counted, not timed, so it decides the same everywhere.",
+        SettingKind::Integer { min: 10_000, max: i64::MAX },
+        DefaultValue::Integer(2_000_000_000),
+        "Maximum work of one call, about one unit per instruction. 2e9 units take about a second: far more \
+         than a normal call needs, and short enough to stop an endless loop. Fuel is counted, not timed, so \
+         the limit is the same on every machine.",
     ),
-    row(
+    setting(
         B::Plugin,
         "timeout",
-        Kind::Duration { min: Duration::from_millis(10), max: seconds(3600) },
-        Default::Duration(seconds(10)),
-        "Wall-clock backstop of one call, in case that fuel does not end it. 10s is several times what the \
-         default fuel takes. When it fires, the run is not reproducible and says so.",
+        SettingKind::Duration { min: Duration::from_millis(10), max: seconds(3600) },
+        DefaultValue::Duration(seconds(10)),
+        "Maximum wall-clock time of one call, as a safety net if fuel doesn't stop it. 10s is several times \
+         what the default fuel takes. If the timeout strikes, the run is marked as not reproducible.",
     ),
-    row(
+    setting(
         B::Grant,
         "read",
-        Kind::Texts,
-        Default::Absent("no folder"),
-        "Folders that the plugin may read, relative to the workflow file; it finds the folder `data/tables` as `/tables`. \
-         What they hold is read once, when the plugin is loaded, and is part of what the run was made of.",
+        SettingKind::Texts,
+        DefaultValue::Absent("no folder"),
+        "Folders that the plugin may read, relative to the workflow file. The plugin sees the folder \
+         `data/tables` as `/tables`. The files are read once, when the plugin is loaded, and `lock.json` \
+         records their hashes.",
     ),
-    row(
+    setting(
         B::Grant,
         "http",
-        Kind::Texts,
-        Default::Absent("no host"),
-        "Hosts that the plugin may ask over HTTP: `api.example.org` (HTTPS on port 443), or `localhost:8080` for that \
-         port, encrypted or not. An episode that asks one is not reproducible, and the run says so; `replay` gives it \
-         the recorded answers.",
+        SettingKind::Texts,
+        DefaultValue::Absent("no host"),
+        "Hosts that the plugin may contact over HTTP: `api.example.org` (HTTPS on port 443), or \
+         `localhost:8080` for that port, encrypted or not. An episode that contacts a host is not \
+         reproducible and is marked so; `replay` gives it the recorded responses.",
     ),
-    row(
+    setting(
         B::Policy,
         "model",
-        Kind::Model,
-        Default::Required,
-        "The model that the policy starts from. Policies with `lora` on one model share its weights; each without \
-         `lora` takes the memory of the whole model again.",
+        SettingKind::Model,
+        DefaultValue::Required,
+        "Model that the policy starts from. Policies with `lora` on the same model share its weights; each \
+         policy without `lora` needs memory for a copy of the whole model.",
     ),
-    row(
+    setting(
         B::Policy,
         "train",
-        Kind::Boolean,
-        Default::Boolean(true),
-        "Whether training changes the policy. On by default, since policies are there to be trained; off for \
-         a partner that stays as it is.",
+        SettingKind::Boolean,
+        DefaultValue::Boolean(true),
+        "Trains the policy. On by default; turn it off for a partner that should not change.",
     ),
-    row(
+    setting(
         B::Policy,
         "from",
-        Kind::Path,
-        Default::Absent("the model as it is, and a fresh adapter"),
-        "An adapter folder (PEFT) to start from, or a model folder for a policy without `lora`. For building on an \
-         earlier run; to go on with one there is `run --resume`.",
+        SettingKind::Path,
+        DefaultValue::Absent("the model as it is, and a fresh adapter"),
+        "Adapter folder (PEFT) to start from, or a model folder for a policy without `lora`. Use it to build \
+         on an earlier run; to continue a run, use `run --resume`.",
     ),
-    later(B::Policy, "server", Kind::Text, "Address of an OpenAI-compatible server that serves the policy."),
-    row(
+    unsupported(
+        B::Policy,
+        "server",
+        SettingKind::Text,
+        "Address of an OpenAI-compatible server that serves the policy.",
+    ),
+    setting(
         B::Lora,
         "rank",
-        Kind::Integer { min: 1, max: 1024 },
-        Default::Integer(16),
-        "Rank of the adapter. 16 is the usual middle: less saves little memory, more is seldom better.",
+        SettingKind::Integer { min: 1, max: 1024 },
+        DefaultValue::Integer(16),
+        "Rank of the adapter. 16 is a common middle value: a smaller rank saves little memory, a larger one \
+         is seldom better.",
     ),
-    row(
+    setting(
         B::Lora,
         "alpha",
         positive(65536.0),
-        Default::Number(32.0),
-        "Scale of the adapter: its part is multiplied by alpha / rank. 32 gives the usual factor of 2 at the \
-         default rank.",
+        DefaultValue::Number(32.0),
+        "Scale of the adapter: its output is multiplied by alpha / rank. 32 gives the common factor of 2 at \
+         the default rank.",
     ),
-    row(
+    setting(
         B::Lora,
         "targets",
-        Kind::Choices(TARGETS),
-        Default::AllWords,
-        "The projections that get an adapter. All seven by default, as this comes closest to training the \
-         whole model.",
+        SettingKind::Choices(TARGETS),
+        DefaultValue::AllWords,
+        "Projections that get an adapter. All seven by default, which is closest to training the whole model.",
     ),
-    row(
+    setting(
         B::Environment,
         "tasks",
-        Kind::Path,
-        Default::Absent("tasks from the environment's own generator"),
-        "A JSONL file with one task per line. It is read and checked whole before the run starts. Not together with \
-         `level`.",
+        SettingKind::Path,
+        DefaultValue::Absent("tasks from the environment's generator"),
+        "JSONL file with one task per line. The whole file is read and checked before the run starts. \
+         Excludes `level`.",
     ),
-    row(
+    setting(
         B::Environment,
         "level",
-        Kind::Integer { min: 0, max: 100 },
-        Default::Integer(1),
-        "Difficulty of generated tasks; what a level means is the environment's own. 1 by default, the \
-         easiest that a small model can learn from. Not together with `tasks`.",
+        SettingKind::Integer { min: 0, max: 100 },
+        DefaultValue::Integer(1),
+        "Difficulty of generated tasks; the environment defines the meaning of each level. 1 by default, the \
+         easiest level that a small model can learn from. Excludes `tasks`.",
     ),
-    row(
+    setting(
         B::Agent,
         "policy",
-        Kind::Policy,
-        Default::Required,
-        "The policy that speaks for the agent. Agents may share one: they then learn from each other's tokens, and \
-         take the memory of one.",
+        SettingKind::Policy,
+        DefaultValue::Required,
+        "Policy that generates the agent's completions. Agents that share a policy learn from each other's \
+         tokens and need memory for one policy only.",
     ),
-    row(
+    setting(
         B::Agent,
         "temperature",
         number(0.0, 10.0),
-        Default::Number(1.0),
-        "Divides the logits before sampling; 0 takes the likeliest token. 1 by default: training wants samples of \
-         exactly the policy's own distribution. Not 0 where the policy is trained: equal completions teach nothing.",
+        DefaultValue::Number(1.0),
+        "Divisor of the logits before sampling; 0 selects the most likely token. 1 by default: training needs \
+         samples from the policy's own distribution. Don't use 0 for a trained policy: identical completions \
+         carry no signal.",
     ),
-    row(
+    setting(
         B::Agent,
         "top_k",
         count(0),
-        Default::Integer(0),
-        "Draws among so many likeliest tokens (Fan et al. 2018). 0 by default: among all. Training divides by the \
-         same tokens' probabilities, so that what was sampled is what is trained on. What is left out is never \
-         explored, so not without need in training.",
+        DefaultValue::Integer(0),
+        "Samples among this many of the most likely tokens (Fan et al. 2018). 0 by default: among all tokens. \
+         Training normalises probabilities over the same tokens, so that it uses the distribution that was \
+         sampled. Excluded tokens are never explored, so leave it off in training unless you need it.",
     ),
-    row(
+    setting(
         B::Agent,
         "top_p",
         positive(1.0),
-        Default::Number(1.0),
-        "Draws among the fewest likeliest tokens whose probabilities reach this sum (Holtzman et al. 2019). 1 by \
-         default: among all. Trained on like `top_k`.",
+        DefaultValue::Number(1.0),
+        "Samples among the smallest set of most likely tokens whose probabilities reach this sum (Holtzman et \
+         al. 2019). 1 by default: among all tokens. Training accounts for it as for `top_k`.",
     ),
-    row(
+    setting(
         B::Agent,
         "min_p",
         number(0.0, 1.0),
-        Default::Number(0.0),
-        "Draws among tokens at least this fraction as likely as the likeliest (Nguyen et al. 2024). 0 by default: \
-         among all. Trained on like `top_k`.",
+        DefaultValue::Number(0.0),
+        "Samples among tokens that are at least this fraction as likely as the most likely one (Nguyen et al. \
+         2024). 0 by default: among all tokens. Training accounts for it as for `top_k`.",
     ),
-    row(
+    setting(
         B::Agent,
         "repetition_penalty",
         positive(100.0),
-        Default::Number(1.0),
-        "Makes tokens of the prompt and the completion less likely (Keskar et al. 2019): divides their positive \
-         logits and multiplies negative ones. 1 by default, which changes nothing. Not on a policy that is trained: \
-         training would not know of it.",
+        DefaultValue::Number(1.0),
+        "Makes tokens of the prompt and the completion less likely (Keskar et al. 2019): positive logits are \
+         divided by it, negative ones multiplied. 1 by default, which changes nothing. Not allowed for a \
+         trained policy, because training doesn't account for it.",
     ),
-    row(
+    setting(
         B::Agent,
         "presence_penalty",
         number(-100.0, 100.0),
-        Default::Number(0.0),
-        "Taken off the logits of tokens that the completion holds. 0 by default. Not on a policy that is trained.",
+        DefaultValue::Number(0.0),
+        "Subtracted from the logit of every token that the completion already contains. 0 by default. Not \
+         allowed for a trained policy.",
     ),
-    row(
+    setting(
         B::Agent,
         "frequency_penalty",
         number(-100.0, 100.0),
-        Default::Number(0.0),
-        "Taken off the logits once for every time that the completion holds the token. 0 by default. Not on a \
-         policy that is trained.",
+        DefaultValue::Number(0.0),
+        "Subtracted from the logit of a token once per occurrence in the completion. 0 by default. Not \
+         allowed for a trained policy.",
     ),
-    row(
+    setting(
         B::Agent,
         "stop",
-        Kind::Texts,
-        Default::Absent("the strings that the agent's item asks for alone"),
-        "Strings that end a completion and are no part of its text, beside those that the agent's item asks for. Not \
-         what a good answer may hold.",
+        SettingKind::Texts,
+        DefaultValue::Absent("only the strings of the agent's item"),
+        "Strings that end a completion, in addition to those of the agent's item. They are not part of the \
+         text. Don't use strings that a good answer may contain.",
     ),
-    row(
+    setting(
         B::Agent,
         "thinking",
-        Kind::Boolean,
-        Default::Absent("what the model's chat template does by itself"),
-        "Whether the model may think before it answers, for models whose chat template has the switch (Qwen3). \
-         Thoughts count towards `max_tokens`: not with a small one.",
+        SettingKind::Boolean,
+        DefaultValue::Absent("the default of the model's chat template"),
+        "Lets the model think before it answers, for models whose chat template has this switch (Qwen3). \
+         Thoughts count towards `max_tokens`, so don't combine it with a small limit.",
     ),
-    row(
+    setting(
         B::Agent,
         "max_tokens",
         count(1),
-        Default::Integer(256),
-        "Tokens of one completion, at most; a longer one is cut. 256 is room for a short program or a few steps of \
-         reasoning; time and memory grow with it.",
+        DefaultValue::Integer(256),
+        "Maximum number of tokens of one completion; a longer one is cut off. 256 has room for a short \
+         program or a few steps of reasoning. Time and memory grow with it.",
     ),
-    row(
+    setting(
         B::Turns,
         "max",
         count(1),
-        Default::Integer(4),
-        "Visits of one agent in an episode; one more and the episode is cut short. 4 by default: a bound for \
-         loops, beyond what short tasks need.",
+        DefaultValue::Integer(4),
+        "Maximum number of visits of one agent in an episode; one more visit ends the episode. 4 by default: \
+         a limit for loops that short tasks don't reach.",
     ),
-    row(
+    setting(
         B::Reward,
         "team",
         number(-1000.0, 1000.0),
-        Default::Number(1.0),
-        "Weight of the part that all agents share. 1 by default, as `local`: both count alike. 0 leaves it out; \
-         alone, it can't tell who in the team did well.",
+        DefaultValue::Number(1.0),
+        "Weight of the part of the reward that all agents share. 1 by default, like `local`, so that both \
+         count equally. 0 disables it. On its own, it can't tell which agent did well.",
     ),
-    row(
+    setting(
         B::Reward,
         "local",
         number(-1000.0, 1000.0),
-        Default::Number(1.0),
-        "Weight of each agent's own part. 1 by default, as `team`: both count alike. 0 leaves it out; alone, it \
-         rewards nobody for the team's success.",
+        DefaultValue::Number(1.0),
+        "Weight of each agent's own part of the reward. 1 by default, like `team`, so that both count \
+         equally. 0 disables it. On its own, it doesn't reward the success of the team.",
     ),
-    row(
+    setting(
         B::Sandbox,
         "backend",
-        Kind::Choice(BACKENDS),
-        Default::Word("wasm"),
-        "What runs untrusted code. `wasm` by default, as it needs nothing installed and starts a job in \
-         milliseconds; `docker` for other languages and for packages that Python in WebAssembly does not have.",
+        SettingKind::Choice(BACKENDS),
+        DefaultValue::Word("wasm"),
+        "Program that runs untrusted code. `wasm` by default: it needs no installation and starts a job in \
+         milliseconds. Use `docker` for other languages and for packages that Python in WebAssembly lacks.",
     ),
-    row(
+    setting(
         B::Sandbox,
         "timeout",
-        Kind::Duration { min: Duration::from_millis(10), max: seconds(3600) },
-        Default::Duration(seconds(20)),
-        "Time of one job. 20s lets slow symbolic mathematics finish and stops endless loops before they cost \
-         a step.",
+        SettingKind::Duration { min: Duration::from_millis(10), max: seconds(3600) },
+        DefaultValue::Duration(seconds(20)),
+        "Maximum time of one job. 20s is enough for slow symbolic mathematics and stops endless loops before \
+         they delay a step.",
     ),
-    row(
+    setting(
         B::Sandbox,
         "memory",
-        Kind::Bytes { min: 16 * MIB, max: 4 * GIB },
-        Default::Bytes(256 * MIB),
-        "Memory of one job. 256MiB is several times what Python with sympy takes.",
+        SettingKind::Bytes { min: 16 * MIB, max: 4 * GIB },
+        DefaultValue::Bytes(256 * MIB),
+        "Maximum memory of one job. 256MiB is several times what Python with sympy needs.",
     ),
-    row(
+    setting(
         B::Sandbox,
         "output",
-        Kind::Bytes { min: KIB, max: 64 * MIB },
-        Default::Bytes(64 * KIB),
-        "Kept of each of a job's stdout and stderr. 64KiB is more than any prompt has room for.",
+        SettingKind::Bytes { min: KIB, max: 64 * MIB },
+        DefaultValue::Bytes(64 * KIB),
+        "Number of bytes kept of a job's stdout, and of its stderr. 64KiB is more than fits into a prompt.",
     ),
-    row(
+    setting(
         B::Sandbox,
         "workers",
-        Kind::Integer { min: 1, max: 1024 },
-        Default::Integer(2),
-        "Jobs at a time, each on a core of its own. 2 by default, so that jobs leave the model its cores.",
+        SettingKind::Integer { min: 1, max: 1024 },
+        DefaultValue::Integer(2),
+        "Number of jobs at a time, each on its own core. 2 by default, which leaves cores for the model.",
     ),
-    row(
+    setting(
         B::Sandbox,
         "image",
-        Kind::Text,
-        Default::Absent("`pl-host-python`, which `pl-host sandbox image` makes"),
-        "The image of the `docker` backend's containers: `name:tag`. Programs run in it as they are, with no network \
-         and nothing to write to but their own folder and `/tmp`.",
+        SettingKind::Text,
+        DefaultValue::Absent("`pl-host-python`, built by `pl-host sandbox image`"),
+        "Image of the containers of the `docker` backend: `name:tag`. Programs have no network and can write \
+         only to their own folder and `/tmp`.",
     ),
-    row(
+    setting(
         B::Sandbox,
         "pids",
-        Kind::Integer { min: 1, max: 4096 },
-        Default::Integer(64),
-        "Processes and threads of one job (`docker`). 64: Python with its threads takes a dozen, and more are a \
-         mistake or a bomb.",
+        SettingKind::Integer { min: 1, max: 4096 },
+        DefaultValue::Integer(64),
+        "Maximum number of processes and threads of one job (`docker`). 64: Python with its threads needs a \
+         dozen; many more indicate a mistake or a fork bomb.",
     ),
-    row(
+    setting(
         B::Sandbox,
         "cpus",
-        Kind::Number { min: 0.01, max: 1024.0, above: false },
-        Default::Number(1.0),
-        "Processors of one job (`docker`). 1, so that as many workers as cores fill the machine.",
+        SettingKind::Number { min: 0.01, max: 1024.0, above: false },
+        DefaultValue::Number(1.0),
+        "Number of CPUs of one job (`docker`). 1 by default, so that as many workers as cores use the whole \
+         machine.",
     ),
-    row(
+    setting(
         B::Sandbox,
         "endpoints",
-        Kind::Texts,
-        Default::Absent("`$DOCKER_HOST`, or `unix:///var/run/docker.sock`"),
-        "The Docker engines that share the load (`docker`): `unix://PATH`, `tcp://HOST:PORT`, or `https://HOST:PORT` \
-         with `certificates`. One that fails is left out until it answers again.",
+        SettingKind::Texts,
+        DefaultValue::Absent("`$DOCKER_HOST`, or `unix:///var/run/docker.sock`"),
+        "Docker engines that share the load (`docker`): `unix://PATH`, `tcp://HOST:PORT`, or \
+         `https://HOST:PORT` with `certificates`. An engine that fails is skipped until it responds again.",
     ),
-    row(
+    setting(
         B::Sandbox,
         "certificates",
-        Kind::Path,
-        Default::Absent("`$DOCKER_CERT_PATH`, or `~/.docker`"),
-        "The folder of `ca.pem`, `cert.pem` and `key.pem` for `https` endpoints (`docker`).",
+        SettingKind::Path,
+        DefaultValue::Absent("`$DOCKER_CERT_PATH`, or `~/.docker`"),
+        "Folder of `ca.pem`, `cert.pem` and `key.pem` for `https` endpoints (`docker`).",
     ),
-    row(
+    setting(
         B::Sandbox,
         "jobs_per_worker",
-        Kind::Integer { min: 1, max: MOST },
-        Default::Integer(1000),
-        "A container is replaced after so many jobs (`docker`). A fresh one takes half a second, under a millisecond \
-         for each of a thousand jobs.",
+        SettingKind::Integer { min: 1, max: MAX_U32 },
+        DefaultValue::Integer(1000),
+        "Number of jobs after which a container is replaced (`docker`). A new container takes half a second: \
+         spread over a thousand jobs, less than a millisecond each.",
     ),
-    row(
+    setting(
         B::Sandbox,
         "run",
-        Kind::Texts,
-        Default::Absent("the language's: `python3` or `sh`"),
-        "The command line of programs (`docker`), as in `run = [\"node\", \"{file}\"]`. `{file}` stands for the \
-         program's file.",
+        SettingKind::Texts,
+        DefaultValue::Absent("the command of the language: `python3` or `sh`"),
+        "Command line of programs (`docker`), such as `run = [\"node\", \"{file}\"]`. `{file}` stands for the \
+         file of the program.",
     ),
-    row(
+    setting(
         B::Sandbox,
         "fallback",
-        Kind::Choice(FALLBACKS),
-        Default::Absent("a run without an engine does not start"),
-        "What runs the jobs where no Docker engine answers or none has the image when the run starts.",
+        SettingKind::Choice(FALLBACKS),
+        DefaultValue::Absent("the run doesn't start without an engine"),
+        "Backend to use if no Docker engine responds, or if none has the image, when the run starts.",
     ),
-    row(
+    setting(
         B::Inference,
         "kv_cache",
-        Kind::Bytes { min: MIB, max: 1024 * GIB },
-        Default::Bytes(GIB),
-        "Memory for keys and values, shared evenly by the models' weights. Where it runs out, completions wait; none \
-         fails or comes out differently. 1GiB holds 23,000 tokens of a model like SmolLM2-135M, and is taken as it \
-         is needed.",
+        SettingKind::Bytes { min: MIB, max: 1024 * GIB },
+        DefaultValue::Bytes(GIB),
+        "Memory for the KV cache, divided evenly between the models. If it is full, completions wait; results \
+         don't change. 1GiB holds 23,000 tokens of a model like SmolLM2-135M, and is allocated as needed.",
     ),
-    row(
+    setting(
         B::Inference,
         "slots",
-        Kind::Integer { min: 1, max: 65_536 },
-        Default::Integer(64),
-        "Completions generated at a time; more wait. On two cores 64 bring a third more tokens a second than 16, and \
-         each single completion takes longer. It changes memory and speed, not results.",
+        SettingKind::Integer { min: 1, max: 65_536 },
+        DefaultValue::Integer(64),
+        "Number of completions that are generated at a time; further ones wait. On two cores, 64 slots \
+         generate a third more tokens per second than 16, while each completion takes longer. It affects \
+         memory and speed, not results.",
     ),
-    row(
+    setting(
         B::Inference,
         "threads",
-        Kind::Integer { min: 1, max: 1024 },
-        Default::Absent("one per core"),
-        "Threads of generation on a processor. It changes speed, not results.",
+        SettingKind::Integer { min: 1, max: 1024 },
+        DefaultValue::Absent("one per core"),
+        "Number of threads for generation on a CPU. It affects speed, not results.",
     ),
-    row(
+    setting(
         B::Train,
         "algorithm",
-        Kind::Choice(ALGORITHMS),
-        Default::Word("at_grpo"),
-        "How rewards become advantages. `at_grpo` by default: it needs no critic and keeps agents and turns \
-         apart.",
+        SettingKind::Choice(ALGORITHMS),
+        DefaultValue::Word("at_grpo"),
+        "Method that turns rewards into advantages. `at_grpo` by default: it needs no critic and compares \
+         only completions of the same agent and turn.",
     ),
-    row(
+    setting(
         B::Train,
         "rollout",
-        Kind::Choice(ROLLOUTS),
-        Default::Word("tree"),
-        "How the completions of a group are drawn. `tree` by default: only there do all of a group start from \
-         one state, which is what comparing them assumes.",
+        SettingKind::Choice(ROLLOUTS),
+        DefaultValue::Word("tree"),
+        "Method that samples the completions of a group. `tree` by default: only there do all completions of \
+         a group start from the same state, as their comparison assumes.",
     ),
-    row(
+    setting(
         B::Train,
         "samples",
-        Kind::Integer { min: 1, max: 1024 },
-        Default::Integer(4),
-        "Completions per group. 4 is the fewest with a useful mean and spread; cost grows with it. Not 1: there is \
-         nothing to compare then.",
+        SettingKind::Integer { min: 1, max: 1024 },
+        DefaultValue::Integer(4),
+        "Number of completions per group. 4 is the smallest number with a useful mean and standard deviation; \
+         cost grows with it. With 1 there is nothing to compare.",
     ),
-    row(
+    setting(
         B::Train,
         "tasks_per_step",
         count(1),
-        Default::Integer(8),
-        "Tasks played for one update. 8 keeps the gradient's noise bearable at a cost that a small machine \
-         can pay.",
+        DefaultValue::Integer(8),
+        "Number of tasks per update. 8 keeps the noise of the gradient acceptable at a cost that a small \
+         machine can afford.",
     ),
-    row(
+    setting(
         B::Train,
         "steps",
         count(1),
-        Default::Integer(100),
-        "Updates in all. 100 by default, enough to see whether a team learns.",
+        DefaultValue::Integer(100),
+        "Total number of updates. 100 by default, enough to see if a team learns. A finished run can be \
+         continued with more steps: `run --resume DIR --set train.steps=200`.",
     ),
-    row(
+    setting(
         B::Train,
         "schedule",
-        Kind::Choice(SCHEDULES),
-        Default::Word("sync"),
-        "How rollout and update share time. `sync` by default, as nothing is stale then.",
+        SettingKind::Choice(SCHEDULES),
+        DefaultValue::Word("sync"),
+        "Order of rollout and update. `sync` by default: no sample is stale.",
     ),
-    row(
+    setting(
         B::Train,
         "learning_rate",
         positive(1.0),
-        Default::Number(5e-6),
+        DefaultValue::Number(5e-6),
         "Step size of the optimiser (AdamW). 5e-6 is safe for a whole model; adapters usually take ten times \
-         as much and more.",
+         as much or more.",
     ),
-    row(
+    setting(
         B::Train,
         "lr_schedule",
-        Kind::Choice(LR_SCHEDULES),
-        Default::Word("constant"),
-        "How the learning rate changes over the steps. `constant` by default: a run can then be prolonged. `cosine` \
-         for a run whose length is settled.",
+        SettingKind::Choice(LR_SCHEDULES),
+        DefaultValue::Word("constant"),
+        "Change of the learning rate over the steps. `constant` by default: it doesn't depend on the number \
+         of steps, so a run can be prolonged with `run --resume DIR --set train.steps=…` as if it had been \
+         started with that number. Use `cosine` if the number of steps is final.",
     ),
-    row(
+    setting(
         B::Train,
         "warmup",
         count(0),
-        Default::Integer(0),
-        "Steps over which the learning rate rises from zero. None by default; small learning rates need none.",
+        DefaultValue::Integer(0),
+        "Number of steps over which the learning rate rises from zero. 0 by default; small learning rates \
+         need no warm-up.",
     ),
-    row(
+    setting(
         B::Train,
         "weight_decay",
         number(0.0, 1.0),
-        Default::Number(0.0),
-        "Decoupled weight decay of the optimiser. None by default: a short run should not forget.",
+        DefaultValue::Number(0.0),
+        "Decoupled weight decay of the optimiser. 0 by default: a short run should not forget.",
     ),
-    row(
+    setting(
         B::Train,
         "max_grad_norm",
         positive(1e6),
-        Default::Number(1.0),
-        "Largest norm of a policy's gradient; a larger one is scaled down. 1 is the usual guard against a \
-         single bad batch.",
+        DefaultValue::Number(1.0),
+        "Maximum norm of a policy's gradient; a larger gradient is scaled down. 1 is the common protection \
+         against a single bad batch.",
     ),
-    row(
+    setting(
         B::Train,
         "epochs",
-        Kind::Integer { min: 1, max: 100 },
-        Default::Integer(1),
-        "Passes over a step's transitions. 1 by default, which is strictly on-policy; more draw more from each \
-         sample, take as many times longer to train, and lean on the clip.",
+        SettingKind::Integer { min: 1, max: 100 },
+        DefaultValue::Integer(1),
+        "Number of passes over the transitions of a step. 1 by default, which is strictly on-policy. More \
+         passes learn more from each sample, take proportionally longer, and rely on clipping.",
     ),
-    row(
+    setting(
         B::Train,
         "mini_batches",
-        Kind::Integer { min: 1, max: 4096 },
-        Default::Integer(1),
-        "Optimiser steps per pass. 1 by default, which is strictly on-policy; more go further with each step's \
-         samples, the later ones on samples of an older policy.",
+        SettingKind::Integer { min: 1, max: 4096 },
+        DefaultValue::Integer(1),
+        "Number of optimiser steps per pass. 1 by default, which is strictly on-policy. With more, the later \
+         steps use samples of an older policy.",
     ),
-    row(
+    setting(
         B::Train,
         "clip_low",
         number(0.0, 1.0),
-        Default::Number(0.2),
-        "Ratios below 1 - this gain nothing more. 0.2 as in PPO (Schulman et al. 2017).",
+        DefaultValue::Number(0.2),
+        "Probability ratios below 1 - `clip_low` have no further effect. 0.2 as in PPO (Schulman et al. \
+         2017).",
     ),
-    row(
+    setting(
         B::Train,
         "clip_high",
         number(0.0, 100.0),
-        Default::Number(0.28),
-        "Ratios above 1 + this gain nothing more. 0.28, wider than below, keeps rare tokens alive (clip-higher, \
-         Yu et al. 2025).",
+        DefaultValue::Number(0.28),
+        "Probability ratios above 1 + `clip_high` have no further effect. 0.28, wider than below, preserves \
+         rare tokens (clip-higher, Yu et al. 2025).",
     ),
-    row(
+    setting(
         B::Train,
         "dual_clip",
         number(0.0, 1000.0),
-        Default::Number(3.0),
-        "Bound on the loss of a negative advantage, in advantages (Ye et al. 2020); 0 turns it off, and other \
-         values up to 1 bind too early. 3 as in the paper.",
+        DefaultValue::Number(3.0),
+        "Bound on the loss of a negative advantage, as a multiple of the advantage (Ye et al. 2020). 3 as in \
+         the paper. 0 turns it off; other values up to 1 take effect too early.",
     ),
-    row(
+    setting(
         B::Train,
         "normalize",
-        Kind::Boolean,
-        Default::Boolean(true),
-        "Whether advantages are divided by their group's standard deviation. On by default, as in GRPO; off, \
-         as Dr. GRPO has it, easy and hard tasks are no longer weighted up.",
+        SettingKind::Boolean,
+        DefaultValue::Boolean(true),
+        "Divides advantages by the standard deviation of their group. On by default, as in GRPO. Off, \
+         advantages are rewards minus the mean of the group, so easy and hard tasks get no extra weight. This \
+         is one half of Dr. GRPO (Liu et al. 2025): the loss is still the mean over the tokens of the batch, \
+         whose divisor follows the data, where Dr. GRPO divides by a constant.",
     ),
-    row(
+    setting(
         B::Train,
         "shuffle_rewards",
-        Kind::Boolean,
-        Default::Boolean(false),
-        "Whether rewards change places at random within their groups before training. Off; on, the run is a \
-         control that has nothing to learn from: what still moves is drift, not learning.",
+        SettingKind::Boolean,
+        DefaultValue::Boolean(false),
+        "Permutes rewards at random within their groups before training. Off by default. On, the run is a \
+         control experiment without a learning signal: any remaining change is drift.",
     ),
-    row(
+    setting(
         B::Train,
         "token_budget",
-        Kind::Integer { min: 16, max: 1 << 24 },
-        Default::Integer(512),
-        "Tokens, prompts included, in one forward pass of training; a prompt that samples share counts once. It \
-         changes memory and speed, and results by rounding alone. 512 keeps the training of a model like \
-         SmolLM2-135M under 4 GB.",
+        SettingKind::Integer { min: 16, max: 1 << 24 },
+        DefaultValue::Integer(512),
+        "Number of tokens, prompts included, in one forward pass of training; a prompt that several samples \
+         share counts once. It affects memory and speed, and results only by rounding. With 512, training a \
+         model like SmolLM2-135M needs less than 4 GB.",
     ),
-    row(
+    setting(
         B::Train,
         "gradient_checkpointing",
-        Kind::Boolean,
-        Default::Boolean(false),
-        "Whether training keeps only each block's input and runs the block again on its way back (Chen et al. \
-         2016). Off; on, a pass needs about a tenth of the memory per token and about a third more time.",
+        SettingKind::Boolean,
+        DefaultValue::Boolean(false),
+        "Keeps only the input of each block during training and recomputes the block in the backward pass \
+         (Chen et al. 2016). Off by default. On, a pass needs about a tenth of the memory per token and about \
+         a third more time.",
     ),
-    row(
+    setting(
         B::Train,
         "checkpoint_every",
         count(1),
-        Default::Integer(10),
-        "Steps between checkpoints. With 10, a run that was killed loses at most ten steps.",
+        DefaultValue::Integer(10),
+        "Number of steps between checkpoints. With 10, a run that is killed loses at most ten steps.",
     ),
-    row(
+    setting(
         B::Train,
         "keep_checkpoints",
-        Kind::Integer { min: 1, max: 10_000 },
-        Default::Integer(2),
-        "Newest checkpoints kept; the best is kept besides. 2, so that one whole checkpoint outlives the \
-         writing of the next.",
+        SettingKind::Integer { min: 1, max: 10_000 },
+        DefaultValue::Integer(2),
+        "Number of the newest checkpoints to keep, in addition to the best one. The best has the highest \
+         success in the first `evaluate` block with `every`, and `checkpoints/best` links to it. 2, so that one \
+         complete checkpoint exists while the next is written.",
     ),
-    row(
+    setting(
         B::Train,
         "episodes",
-        Kind::Integer { min: 1, max: 100_000 },
-        Default::Integer(64),
-        "Episodes in flight. 64 fills the model's batches; each holds a copy of the environment. It changes \
-         memory and speed, not results.",
+        SettingKind::Integer { min: 1, max: 100_000 },
+        DefaultValue::Integer(64),
+        "Number of episodes at a time. 64 fills the batches of the model; each episode has its own copy of \
+         the environment. It affects memory and speed, not results.",
     ),
-    row(
+    setting(
         B::Evaluate,
         "every",
         count(0),
-        Default::Integer(0),
-        "Training steps between evaluations. 0 by default: only when asked for, as evaluations cost time.",
+        DefaultValue::Integer(0),
+        "Number of training steps between evaluations. 0 by default: only `pl-host evaluate` runs it, because \
+         evaluations take time.",
     ),
-    row(
+    setting(
         B::Evaluate,
         "tasks",
-        Kind::Path,
-        Default::Absent("tasks from the environment's own generator, of a split kept apart from training"),
-        "A JSONL file with one task per line. Use one that training does not read.",
+        SettingKind::Path,
+        DefaultValue::Absent(
+            "tasks from the environment's generator, from a split that training doesn't use",
+        ),
+        "JSONL file with one task per line. Use a file that training doesn't read.",
     ),
-    row(
+    setting(
         B::Evaluate,
         "level",
-        Kind::Integer { min: 0, max: 100 },
-        Default::Absent("the environment's level"),
-        "Difficulty of generated tasks; to measure on harder tasks than are trained on. Not together with `tasks`.",
+        SettingKind::Integer { min: 0, max: 100 },
+        DefaultValue::Absent("the environment's level"),
+        "Difficulty of generated tasks, for instance to measure on harder tasks than those of training. \
+         Excludes `tasks`.",
     ),
-    row(
+    setting(
         B::Evaluate,
         "limit",
         count(1),
-        Default::Integer(200),
-        "Tasks, at most. 200 tell success rates about seven points apart.",
+        DefaultValue::Integer(200),
+        "Maximum number of tasks. 200 tasks distinguish success rates that differ by about seven percentage \
+         points.",
     ),
-    row(
+    setting(
         B::Evaluate,
         "samples",
-        Kind::Integer { min: 1, max: 1024 },
-        Default::Integer(1),
-        "Episodes per task; with more than one, pass@k is reported too. 1 by default: cost grows with it, and more \
-         tasks tell more than more samples.",
+        SettingKind::Integer { min: 1, max: 1024 },
+        DefaultValue::Integer(1),
+        "Number of episodes per task; with more than one, pass@k is reported too. 1 by default: cost grows \
+         with it, and more tasks say more than more samples.",
     ),
-    row(
+    setting(
         B::Evaluate,
         "temperature",
         number(0.0, 10.0),
-        Default::Absent("the agents' own temperature"),
-        "Temperature of all agents; 0 makes the evaluation repeatable for any seed.",
+        DefaultValue::Absent("the temperature of each agent"),
+        "Temperature of all agents. With 0, the evaluation gives the same result for every seed.",
     ),
-    row(
+    setting(
         B::Evaluate,
         "top_k",
         count(0),
-        Default::Absent("the agents' own"),
-        "`top_k` of all agents; 0 draws among all tokens.",
+        DefaultValue::Absent("the value of each agent"),
+        "`top_k` of all agents; 0 samples among all tokens.",
     ),
-    row(
+    setting(
         B::Evaluate,
         "top_p",
         positive(1.0),
-        Default::Absent("the agents' own"),
-        "`top_p` of all agents; 1 draws among all tokens.",
+        DefaultValue::Absent("the value of each agent"),
+        "`top_p` of all agents; 1 samples among all tokens.",
     ),
-    row(
+    setting(
         B::Evaluate,
         "min_p",
         number(0.0, 1.0),
-        Default::Absent("the agents' own"),
-        "`min_p` of all agents; 0 draws among all tokens.",
+        DefaultValue::Absent("the value of each agent"),
+        "`min_p` of all agents; 0 samples among all tokens.",
     ),
-    row(
+    setting(
         B::Evaluate,
         "repetition_penalty",
         positive(100.0),
-        Default::Absent("the agents' own"),
-        "`repetition_penalty` of all agents; 1 is none. Nothing is trained here, so any policy may have one.",
+        DefaultValue::Absent("the value of each agent"),
+        "`repetition_penalty` of all agents; 1 disables it. Any policy may have one, because an evaluation \
+         trains nothing.",
     ),
-    row(
+    setting(
         B::Evaluate,
         "presence_penalty",
         number(-100.0, 100.0),
-        Default::Absent("the agents' own"),
-        "`presence_penalty` of all agents; 0 is none.",
+        DefaultValue::Absent("the value of each agent"),
+        "`presence_penalty` of all agents; 0 disables it.",
     ),
-    row(
+    setting(
         B::Evaluate,
         "frequency_penalty",
         number(-100.0, 100.0),
-        Default::Absent("the agents' own"),
-        "`frequency_penalty` of all agents; 0 is none.",
+        DefaultValue::Absent("the value of each agent"),
+        "`frequency_penalty` of all agents; 0 disables it.",
     ),
 ];

@@ -2,7 +2,7 @@
 
 /// One example.
 pub struct Fence<'t> {
-    /// What stands behind `mas`: `wrong`, `right`, `fragment` or nothing.
+    /// Word after `mas`: `wrong`, `right`, `fragment` or nothing.
     pub word: &'t str,
     /// The line on which it begins, from 1.
     pub line: usize,

@@ -1,16 +1,16 @@
-//! The workflow files that tests read.
+//! Workflow files of tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use pl_dsl::Source;
 
-/// A folder of this crate.
+/// Returns the path of a folder of this crate.
 pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// The workflow files of a folder, in order of name.
+/// Reads the workflow files of a folder, in order of name.
 pub fn workflows(folder: &Path) -> Vec<Source> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
         .unwrap()

@@ -1,8 +1,8 @@
-//! Well-formed files of any shape: every form of the language, written as untidily as it allows.
+//! Generates syntactically valid files of any shape: every form of the language, with irregular spacing.
 //!
-//! Names are not declared and types do not fit: the files are for what reads syntax, not for the check.
+//! Their names are not declared and their types don't match: they test the parser and formatter, not the check.
 
-/// A file of so many statements at the top. The same seed gives the same file.
+/// Generates a file with a number of top-level statements. The same seed gives the same file.
 pub fn file(seed: u64, statements: usize) -> String {
     let mut generator = Generator { random: seed, tokens: Vec::new() };
     for _ in 0..statements {
@@ -56,7 +56,7 @@ impl Generator {
         below(&mut self.random, count)
     }
 
-    /// True one time in so many.
+    /// Returns true with probability `1 / count`.
     fn rarely(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }
@@ -418,7 +418,7 @@ impl Writer {
         self.out.push_str(end);
     }
 
-    /// What may stand before a token within its statement.
+    /// White space and comments before a token inside its statement.
     fn gap(&mut self, token: &str) {
         if self.brackets > 0 {
             match below(&mut self.random, 24) {

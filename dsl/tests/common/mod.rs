@@ -1,27 +1,28 @@
-//! A catalog with the items that the examples use, so that the check can be tested without a plugin.
+//! A catalog with the items that the examples use, to test the check without plugins.
 
 use std::path::Path;
 
+use pl_dsl::Catalog;
 use pl_dsl::workflow::Plugin;
-use pl_dsl::{Catalog, Fact, FactKind, Item, ItemKind};
+use pl_types::{Fact, FactKind, Item, ItemKind};
 use serde_json::{Value, json};
 
-/// Knows `math.wasm` and the built-in plugin; nothing else can be loaded.
-pub struct Shelf;
+/// Catalog with the items of `math.wasm` and of the built-in plugin. No other plugin can be loaded.
+pub struct TestCatalog;
 
 fn item(kind: ItemKind, name: &str, settings_schema: Value, facts: Vec<Fact>) -> Item {
     Item { kind, name: name.to_owned(), doc: String::new(), settings_schema, facts }
 }
 
 fn fact(name: &str, kind: FactKind) -> Fact {
-    Fact { name: name.to_owned(), kind }
+    Fact { name: name.to_owned(), kind, doc: String::new() }
 }
 
 fn none() -> Value {
     json!({ "type": "object", "properties": {}, "additionalProperties": false })
 }
 
-impl Catalog for Shelf {
+impl Catalog for TestCatalog {
     fn text(&self, path: &Path) -> Result<String, String> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
         std::fs::read_to_string(folder.join(path)).map_err(|_| "there is no such file".to_owned())

@@ -1,4 +1,4 @@
-//! What a formatter must not change: the tokens of a file and its comments, read another way than it does.
+//! The tokens and comments of a file, which a formatter must not change. Uses a lexer other than the formatter's.
 
 /// The tokens without newlines, `;` and last commas, and the comments, each in order.
 pub fn essence(text: &str) -> (Vec<&str>, Vec<&str>) {
@@ -59,7 +59,7 @@ fn number_length(text: &str) -> usize {
     length + word_length(&text[length..])
 }
 
-/// The length of a text with its quotes. It may be called for texts within texts as deep as the language allows.
+/// Returns the length of a text with its quotes. It recurses into nested texts, whose depth the language limits.
 fn text_length(text: &str) -> usize {
     let quotes = if text.starts_with("\"\"\"") { "\"\"\"" } else { "\"" };
     let mut at = quotes.len();

@@ -1,4 +1,4 @@
-//! Holds the generated tree-sitter parser for the tests beside it.
+//! The generated tree-sitter parser, for the tests of this crate.
 
 use tree_sitter::Language;
 use tree_sitter_language::LanguageFn;

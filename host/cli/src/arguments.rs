@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pl_dsl::Override;
 use pl_rollout::EpisodeId;
+use pl_run::DevicePreference;
 
-use crate::exit::Stop;
+use crate::exit::CommandError;
 
 #[derive(Parser)]
 #[command(name = "pl-host", version, about = "Builds and trains teams of language-model agents")]
@@ -17,44 +18,44 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Check a workflow and say what it is
+    /// Check a workflow and summarise it
     Check(Check),
-    /// Write workflow files the one way: indentation, alignment, line breaks
+    /// Format workflow files: indentation, alignment, line breaks
     Fmt(Fmt),
-    /// Explain a code (MAS0012), a block, a setting (KEY or BLOCK.KEY) or a function; without one, list them
+    /// Explain a code (MAS0012), a block, a setting (KEY or BLOCK.KEY) or a function, or list all of them
     Explain(Explain),
-    /// The JSON Schema of a checked workflow, as workflow.json of a run folder holds it
+    /// Print the JSON Schema of a checked workflow, the format of workflow.json in a run folder
     Schema,
-    /// Say what a run would do: models, memory, tasks, completions, checkpoints
+    /// Show the plan of a run: models, memory, tasks, completions, checkpoints
     Plan(Plan),
-    /// Draw a workflow: agents, policies, the graph of turns
+    /// Draw a workflow: its agents, policies and turns
     Graph(Graph),
     /// Train the policies of a workflow
     Run(Run),
-    /// Measure a team on tasks kept apart
+    /// Evaluate a team on held-out tasks
     Evaluate(Evaluate),
     /// Play one episode and show it as a conversation
     Play(Play),
-    /// Run the components of a run's episodes again, on what was recorded, and compare
+    /// Replay recorded episodes through their plugins and compare
     Replay(Replay),
-    /// Grade answers: one JSON object {"gold", "pred"}, or {"task", "pred"} with a whole record, per line of standard
-    /// input
+    /// Grade answers from standard input: on each line a JSON object {"gold", "pred"}, or {"task", "pred"}
+    /// with a whole record
     Grade(Grade),
-    /// The language server of workflow files: for editors, over standard input and output
+    /// Run the language server of workflow files on standard input and output, for editors
     Lsp,
-    /// Plugins
+    /// Create, build, test and inspect plugins
     Plugin {
         #[command(subcommand)]
         command: Plugin,
     },
-    /// Untrusted code
+    /// Run programs in the sandbox and set it up
     Sandbox {
         #[command(subcommand)]
         command: Sandbox,
     },
 }
 
-/// What every command that reads a workflow takes.
+/// Arguments of every command that reads a workflow.
 #[derive(Args, Clone)]
 pub struct Source {
     /// The workflow (.mas)
@@ -63,38 +64,46 @@ pub struct Source {
     pub given: Given,
 }
 
-/// Params and settings from outside. What comes later wins: the environment (`PL_HOST_PARAM_NAME`), files, `--set`.
+/// Params and settings from outside the file. Later ones win: environment variables (`PL_HOST_PARAM_NAME`),
+/// files, `--set`.
 #[derive(Args, Clone)]
 pub struct Given {
-    /// Replace a param (NAME=VALUE) or a setting (BLOCK.KEY=VALUE)
+    /// Set a param (NAME=VALUE) or a setting (BLOCK.KEY=VALUE)
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<Override>,
-    /// Replace what the lines of a file say, each NAME = VALUE or BLOCK.KEY = VALUE
+    /// Set params and settings from a file, each line NAME = VALUE or BLOCK.KEY = VALUE
     #[arg(long = "params", value_name = "FILE")]
     pub files: Vec<PathBuf>,
 }
 
 impl Given {
-    /// Everything in order.
-    pub fn all(&self) -> Result<Vec<Override>, Stop> {
+    /// Returns all params and settings in order.
+    pub fn all(&self) -> Result<Vec<Override>, CommandError> {
         let mut all: Vec<Override> = std::env::vars_os()
             .filter_map(|(name, value)| Override::from_variable(name.to_str()?, value.to_str()?))
             .collect();
+        all.extend(self.command_line()?);
+        Ok(all)
+    }
+
+    /// Returns the params and settings of the command line, without those of the environment.
+    pub fn command_line(&self) -> Result<Vec<Override>, CommandError> {
+        let mut all = Vec::new();
         for file in &self.files {
             let text = std::fs::read_to_string(file)
-                .map_err(|e| Stop::input(format!("cannot read {}: {e}", file.display())))?;
+                .map_err(|e| CommandError::input(format!("cannot read {}: {e}", file.display())))?;
             let source = pl_dsl::Source { name: file.display().to_string(), text };
-            all.extend(Override::from_file(&source).map_err(Stop::input)?);
+            all.extend(Override::from_file(&source).map_err(CommandError::input)?);
         }
         all.extend(self.set.iter().cloned());
         Ok(all)
     }
 }
 
-/// Where and from which seed.
+/// Device and seed.
 #[derive(Args, Clone)]
 pub struct Machine {
-    /// Where tensors live
+    /// Device of all tensors
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,
     /// Seed of every random stream
@@ -104,20 +113,32 @@ pub struct Machine {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DeviceChoice {
-    /// CUDA where it works, else the CPU
+    /// CUDA if it is usable, else the CPU
     Auto,
-    /// The CPU, even where there is CUDA
+    /// The CPU
     Cpu,
-    /// CUDA; without it the command fails (`cargo xtask setup --cuda` fetches its libraries)
+    /// CUDA, or an error if it is not usable (`cargo xtask setup --cuda` fetches its libraries)
     Cuda,
 }
 
-/// How messages about a workflow are written.
+impl From<DeviceChoice> for DevicePreference {
+    fn from(choice: DeviceChoice) -> DevicePreference {
+        match choice {
+            DeviceChoice::Auto => DevicePreference::Auto,
+            DeviceChoice::Cpu => DevicePreference::Cpu,
+            DeviceChoice::Cuda => DevicePreference::Cuda,
+        }
+    }
+}
+
+/// Form of diagnostics.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
+    /// Messages with the lines that they are about, on stderr, and a summary of the workflow
     Human,
-    /// file:line:column: code: message
+    /// file:line:column: code: message, on stdout
     Short,
+    /// A list of objects, on stdout
     Json,
 }
 
@@ -125,16 +146,17 @@ pub enum Format {
 pub struct Check {
     #[command(flatten)]
     pub source: Source,
+    /// Form of the diagnostics
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub format: Format,
 }
 
 #[derive(Args)]
 pub struct Fmt {
-    /// Workflows (.mas) to rewrite, or folders with such; `-` reads standard input and writes standard output
+    /// Workflows (.mas) to format, or folders of them; `-` formats standard input to standard output
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Write nothing, but show what differs; exit code 1 if anything does
+    /// Write nothing; show the differences, and exit with code 1 if there are any
     #[arg(long)]
     pub check: bool,
 }
@@ -150,10 +172,10 @@ pub struct Explain {
 pub struct Plan {
     #[command(flatten)]
     pub source: Source,
-    /// Where tensors would live
+    /// Device that the run would use
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,
-    /// The plan as JSON
+    /// Print the plan as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -162,48 +184,50 @@ pub struct Plan {
 pub struct Graph {
     #[command(flatten)]
     pub source: Source,
-    #[arg(long, value_enum, default_value_t = Picture::Terminal)]
-    pub format: Picture,
+    /// Form of the drawing
+    #[arg(long, value_enum, default_value_t = GraphFormat::Terminal)]
+    pub format: GraphFormat,
     /// Write to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Columns of the terminal form [default: the terminal's, or 100]
+    /// Width of the terminal form in columns [default: that of the terminal, or 100]
     #[arg(long, value_name = "COLUMNS")]
     pub width: Option<usize>,
-    /// Draw the terminal form with ASCII alone
+    /// Use only ASCII characters in the terminal form
     #[arg(long)]
     pub ascii: bool,
 }
 
-/// How a workflow is drawn.
+/// Form of a drawing.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Picture {
+pub enum GraphFormat {
     /// Boxes and lines of text
     Terminal,
     /// A Mermaid flowchart
     Mermaid,
     /// Graphviz
     Dot,
-    /// Nodes and edges for programs
+    /// Nodes and edges as JSON, for programs
     Json,
-    /// A drawing on its own
+    /// An SVG image
     Svg,
 }
 
 #[derive(Args)]
 pub struct Run {
-    /// The workflow (.mas); with --resume the run folder has it
+    /// The workflow (.mas); not with --resume, because the run folder has it
     #[arg(required_unless_present = "resume", conflicts_with = "resume")]
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub given: Given,
-    /// The run folder [default: runs/NAME, or the first of runs/NAME-2, … that is free]
+    /// The run folder [default: runs/NAME, or the first of runs/NAME-2, … that does not exist]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub out: Option<PathBuf>,
-    /// Go on with the run in this folder
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["set", "files"])]
+    /// Continue the run in this folder. With --set and --params, settings may change that no finished step
+    /// depends on, such as train.steps
+    #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
-    /// Where tensors live
+    /// Device of all tensors
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,
     /// Seed of every random stream [default: 0]
@@ -220,10 +244,11 @@ pub struct Evaluate {
     /// A run folder (its newest checkpoint) or one of its checkpoints
     #[arg(long, value_name = "DIR")]
     pub checkpoint: Option<PathBuf>,
-    /// Write every completion to this file, a line of JSON each: prompt and completion as token ids, text, action
+    /// Write every completion to this file as a line of JSON: prompt and completion as token ids, text,
+    /// action
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Results as JSON
+    /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -234,7 +259,7 @@ pub struct Play {
     pub source: Source,
     #[command(flatten)]
     pub machine: Machine,
-    /// A question, or a task record as JSON [default: the first task of the workflow]
+    /// A question, or the record of a task as JSON [default: the first task of the workflow]
     #[arg(long)]
     pub task: Option<String>,
     /// A run folder (its newest checkpoint) or one of its checkpoints
@@ -246,20 +271,20 @@ pub struct Play {
 pub struct Replay {
     /// The run folder
     pub run: PathBuf,
-    /// STEP.TASK.SAMPLE, as in 12.3.0; test@10.3.0 of an evaluation, 12.3.0#1 for one attempt of several (the first is
-    /// 0) [default: list what there is]
+    /// The episode: STEP.TASK.SAMPLE, such as 12.3.0; test@10.3.0 in an evaluation; 12.3.0#1 for the second
+    /// of several attempts [default: list all episodes]
     #[arg(value_name = "EPISODE", conflicts_with = "all")]
     pub episode: Option<EpisodeId>,
-    /// Every episode of the run
+    /// Replay every episode of the run
     #[arg(long)]
     pub all: bool,
-    /// Only attempts that failed, or in which a candidate did
+    /// Only attempts that failed or had a failed candidate
     #[arg(long, conflicts_with = "episode")]
     pub failed: bool,
-    /// Show the episode as a conversation, with what plugins logged and printed
+    /// Show the episode as a conversation, with the log messages and output of plugins
     #[arg(long, requires = "episode")]
     pub show: bool,
-    /// Try another build of a plugin
+    /// Use another build of a plugin
     #[arg(long = "plugin", value_name = "NAME=FILE", value_parser = named_file)]
     pub plugins: Vec<(String, PathBuf)>,
 }
@@ -267,7 +292,7 @@ pub struct Replay {
 fn named_file(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok((name.to_owned(), file.into())),
-        _ => Err("write NAME=FILE, the plugin's name in the workflow and a component".to_owned()),
+        _ => Err("write NAME=FILE: the plugin's name in the workflow, and a component".to_owned()),
     }
 }
 
@@ -275,46 +300,46 @@ fn named_file(text: &str) -> Result<(String, PathBuf), String> {
 pub struct Grade {
     #[command(flatten)]
     pub source: Source,
-    /// Whose answers they are [default: the last agent of the turns]
+    /// The agent that gave the answers [default: the last agent of the turns]
     #[arg(long)]
     pub agent: Option<String>,
-    /// One JSON object per line: {"correct": true}
+    /// Print a JSON object for each answer: {"correct": true}
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Subcommand)]
 pub enum Plugin {
-    /// Make a project: sources, their tests, a workflow that uses them
+    /// Create a project: sources, tests, and a workflow that uses them
     New(PluginNew),
     /// Build a project's component
     Build(PluginBuild),
-    /// Build a project at every change and replay a recorded episode against the build
+    /// Build a project after every change and replay a recorded episode with the build
     Dev(PluginDev),
-    /// Say what plugins offer: items, settings, facts
+    /// Show the items of plugins with their settings and facts
     Describe(PluginDescribe),
-    /// Say what a component is: contract, imports, exports, what it would be allowed
+    /// Show the contract, imports, exports and permissions of a component
     Inspect(PluginInspect),
-    /// Try what the contract promises: no memory, equal futures, an honest schema
+    /// Test the promises of the contract: no memory between calls, determinism, a correct settings schema
     Test(PluginTest),
 }
 
 #[derive(Args)]
 pub struct PluginNew {
-    /// What the plugin is called: lower-case letters, digits, `_`
+    /// The plugin's name: lower-case letters, digits, `_`
     pub name: String,
-    /// The language
+    /// The programming language
     #[arg(long, value_enum)]
     pub lang: PluginLanguage,
-    /// What it offers
+    /// The items that it offers
     #[arg(long, value_enum, default_value_t = PluginKind::Agent)]
     pub kind: PluginKind,
-    /// The folder in which the project's own folder is made
+    /// The parent folder of the project's new folder
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub into: PathBuf,
 }
 
-/// A language with an SDK.
+/// Programming language with an SDK.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PluginLanguage {
     Rust,
@@ -325,16 +350,16 @@ pub enum PluginLanguage {
     C,
 }
 
-/// What a plugin offers.
+/// Items of a plugin.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PluginKind {
-    /// An agent, on the problems of pl-host's maths
+    /// An agent for the problems of pl-host's maths plugin
     Agent,
-    /// An environment, graded by pl-host's maths
+    /// An environment that pl-host's maths plugin rewards
     Environment,
-    /// A reward, for the problems of pl-host's maths
+    /// A reward for the problems of pl-host's maths plugin
     Reward,
-    /// All three
+    /// An environment, an agent and a reward
     Domain,
 }
 
@@ -343,10 +368,10 @@ pub struct PluginBuild {
     /// The project: a folder with a pl-plugin.toml
     #[arg(value_name = "DIR", default_value = ".")]
     pub folder: PathBuf,
-    /// Small and fast, instead of built in a moment and with source lines
+    /// Optimise for size and speed, instead of for a fast build with source lines
     #[arg(long)]
     pub release: bool,
-    /// Fetch the tools that are missing, into the cache folder
+    /// Fetch missing tools into the cache folder
     #[arg(long)]
     pub fetch: bool,
 }
@@ -356,10 +381,10 @@ pub struct PluginDev {
     /// The project: a folder with a pl-plugin.toml
     #[arg(value_name = "DIR", default_value = ".")]
     pub folder: PathBuf,
-    /// The run whose episode is replayed [default: the newest below runs/]
+    /// The run whose episode is replayed [default: the newest in runs/]
     #[arg(long, value_name = "RUN")]
     pub run: Option<PathBuf>,
-    /// The episode, as `replay` names it [default: the run's last]
+    /// The episode, as `replay` lists it [default: the last of the run]
     #[arg(long, value_name = "EPISODE")]
     pub episode: Option<EpisodeId>,
     /// The plugin's name in the workflow [default: the project's]
@@ -377,7 +402,7 @@ pub struct PluginDev {
 pub struct PluginInspect {
     /// The component (.wasm)
     pub file: PathBuf,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -386,9 +411,9 @@ pub struct PluginInspect {
 pub struct PluginTest {
     /// The component (.wasm)
     pub file: PathBuf,
-    /// Another component whose items stand in: an environment for agents, agents for an environment
+    /// Another component whose items take part: an environment for agents, agents for an environment
     #[arg(long, value_name = "FILE")]
-    pub beside: Vec<PathBuf>,
+    pub with: Vec<PathBuf>,
     /// Settings of items, as JSON: {"ITEM": {"KEY": VALUE}}
     #[arg(long, value_name = "JSON")]
     pub settings: Option<String>,
@@ -404,7 +429,7 @@ pub struct PluginTest {
     /// Difficulty of generated tasks
     #[arg(long, default_value_t = 1)]
     pub level: u32,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -414,33 +439,33 @@ pub struct PluginDescribe {
     /// Components (.wasm)
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Write it into each file, so that a check need not compile it
+    /// Write the description into each file, so that a check does not have to compile it
     #[arg(long)]
     pub embed: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long, conflicts_with = "embed")]
     pub json: bool,
 }
 
 #[derive(Subcommand)]
 pub enum Sandbox {
-    /// Run a program as an agent's code would be run
+    /// Run a program like the code of an agent
     Run(SandboxRun),
-    /// Say what each backend has and what is missing
+    /// Show what each backend has and lacks
     Doctor(SandboxDoctor),
-    /// Make the image of the docker backend: from a registry, or else from a root file system
+    /// Create the image of the docker backend from a registry, or from a root file system
     Image(SandboxImage),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
-    /// Python in WebAssembly; needs nothing installed
+    /// Python in WebAssembly; nothing has to be installed
     Wasm,
     /// A container; needs a Docker engine and an image
     Docker,
 }
 
-/// Which engines, and what image.
+/// Docker engines and the image of their containers.
 #[derive(Args)]
 pub struct SandboxEngine {
     /// The image of the containers [default: pl-host-python]
@@ -450,7 +475,7 @@ pub struct SandboxEngine {
     /// unix:///var/run/docker.sock]
     #[arg(long = "endpoint", value_name = "ADDRESS")]
     pub endpoints: Vec<String>,
-    /// The folder of ca.pem, cert.pem and key.pem for https endpoints
+    /// The folder with ca.pem, cert.pem and key.pem for https endpoints
     #[arg(long, value_name = "DIR")]
     pub certificates: Option<PathBuf>,
 }
@@ -459,21 +484,21 @@ pub struct SandboxEngine {
 pub struct SandboxRun {
     /// A program: Python, shell (.sh), or anything with --run
     pub file: PathBuf,
-    /// Where it runs
+    /// The backend that runs it
     #[arg(long, value_enum, default_value_t = Backend::Wasm)]
     pub backend: Backend,
     #[command(flatten)]
     pub engine: SandboxEngine,
-    /// The program's command line in the container, {file} for its file: --run node,{file}
+    /// The command line in the container, with {file} for the program's file: --run node,{file}
     #[arg(long, value_name = "PART,PART", value_delimiter = ',')]
     pub run: Vec<String>,
-    /// Seconds it may take
+    /// Time limit in seconds
     #[arg(long, default_value_t = 20)]
     pub timeout: u64,
-    /// MiB it may use
+    /// Memory limit in MiB
     #[arg(long, default_value_t = 256)]
     pub memory: u64,
-    /// Say what it took
+    /// Print the time and memory that it used
     #[arg(long)]
     pub usage: bool,
 }
@@ -488,7 +513,7 @@ pub struct SandboxDoctor {
 pub struct SandboxImage {
     #[command(flatten)]
     pub engine: SandboxEngine,
-    /// A root file system to make it of: a folder or a tar archive
+    /// The root file system of the image: a folder or a tar archive
     #[arg(long, value_name = "PATH")]
     pub root: Option<PathBuf>,
 }

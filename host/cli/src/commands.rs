@@ -1,4 +1,4 @@
-//! One file per command.
+//! Commands, one module each.
 
 pub mod check;
 pub mod evaluate;

@@ -1,22 +1,26 @@
-//! An episode as a conversation: what agents are asked, what they say and do, what they earn.
+//! Rendering of an episode as a conversation: prompts, completions, actions and rewards.
 
 use std::io::Write;
 
 use pl_plugin::{Message, Part, Role};
-use pl_rollout::{Heard, Said, Summary};
+use pl_rollout::{AgentStep, EpisodeEvent, EpisodeSummary};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Shows what is heard, each completion as it comes. Agents that speak side by side are shown one after another.
-pub async fn follow(out: &mut impl Write, mut heard: UnboundedReceiver<Heard>) -> std::io::Result<()> {
-    while let Some(heard) = heard.recv().await {
-        match heard {
-            Heard::Asked { agent, visit, messages, mut text } => {
-                ask(out, &agent, visit, &messages)?;
-                let (mut lines, mut answer) = (Indented::new(out), 0);
+/// Shows the events of an episode, each completion while it is generated. Agents of one node are shown one
+/// after another.
+///
+/// # Errors
+/// Those of `out`.
+pub async fn show(out: &mut impl Write, mut events: UnboundedReceiver<EpisodeEvent>) -> std::io::Result<()> {
+    while let Some(event) = events.recv().await {
+        match event {
+            EpisodeEvent::Prompted { agent, visit, messages, mut text } => {
+                show_prompt(out, &agent, visit, &messages)?;
+                let (mut lines, mut candidate) = (Indented::new(out), 0);
                 while let Some(chunk) = text.recv().await {
-                    // Candidates of a tree's node, whole and one after another.
-                    if chunk.index != answer {
-                        answer = chunk.index;
+                    // The candidates of a tree's node come one after another.
+                    if chunk.index != candidate {
+                        candidate = chunk.index;
                         lines.end()?;
                         writeln!(out, "[or says]")?;
                         lines = Indented::new(out);
@@ -25,13 +29,13 @@ pub async fn follow(out: &mut impl Write, mut heard: UnboundedReceiver<Heard>) -
                 }
                 lines.end()?;
             }
-            Heard::Done(said) => done(out, &said)?,
+            EpisodeEvent::Acted(step) => show_step(out, &step)?,
         }
     }
     Ok(())
 }
 
-fn ask(out: &mut impl Write, agent: &str, visit: u32, messages: &[Message]) -> std::io::Result<()> {
+fn show_prompt(out: &mut impl Write, agent: &str, visit: u32, messages: &[Message]) -> std::io::Result<()> {
     writeln!(out, "\n── {agent} · turn {} ──", visit + 1)?;
     for message in messages {
         let role = match message.role {
@@ -42,29 +46,32 @@ fn ask(out: &mut impl Write, agent: &str, visit: u32, messages: &[Message]) -> s
         };
         writeln!(out, "[{role}]")?;
         let mut lines = Indented::new(out);
-        lines.write(&plain(message))?;
+        lines.write(&plain_text(message))?;
         lines.end()?;
     }
     writeln!(out, "[{agent} says]")
 }
 
-fn done(out: &mut impl Write, said: &Said) -> std::io::Result<()> {
-    let right = if said.success { ", right" } else { "" };
-    writeln!(out, "[{} does]  {}", said.agent, said.action)?;
-    writeln!(out, "[{} earns] {:.2}{right}, for {} tokens", said.agent, said.reward, said.tokens)
+fn show_step(out: &mut impl Write, step: &AgentStep) -> std::io::Result<()> {
+    let right = if step.success { ", right" } else { "" };
+    writeln!(out, "[{} does]  {}", step.agent, step.action)?;
+    writeln!(out, "[{} earns] {:.2}{right}, for {} tokens", step.agent, step.reward, step.tokens)
 }
 
-/// How it ended.
-pub fn conclude(out: &mut impl Write, episode: &Summary) -> std::io::Result<()> {
+/// Shows how an episode ended.
+///
+/// # Errors
+/// Those of `out`.
+pub fn show_ending(out: &mut impl Write, episode: &EpisodeSummary) -> std::io::Result<()> {
     let ending = match (episode.success, episode.truncated) {
         (true, _) => "solved",
-        (false, true) => "not solved, cut short",
+        (false, true) => "not solved, truncated",
         (false, false) => "not solved",
     };
     writeln!(out, "\n{ending} after {} turns and {} tokens", episode.turns, episode.tokens)
 }
 
-fn plain(message: &Message) -> String {
+fn plain_text(message: &Message) -> String {
     let part = |part: &Part| match part {
         Part::Text(text) => text.clone(),
         Part::Image { .. } => "(image)".to_owned(),
@@ -73,7 +80,7 @@ fn plain(message: &Message) -> String {
     message.parts.iter().map(part).collect()
 }
 
-/// Text that comes in pieces, every line of it set in.
+/// Writer that indents every line of a text that arrives in pieces.
 struct Indented<'a, W> {
     out: &'a mut W,
     at_start: bool,
@@ -84,7 +91,7 @@ impl<'a, W: Write> Indented<'a, W> {
         Indented { out, at_start: true }
     }
 
-    /// Writes a piece so that it is seen at once.
+    /// Writes and flushes a piece.
     fn write(&mut self, text: &str) -> std::io::Result<()> {
         for line in text.split_inclusive('\n') {
             if self.at_start {
@@ -106,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_set_in_as_the_whole_would_be() {
+    fn pieces_are_indented_like_the_whole() {
         let written = |pieces: &[&str]| {
             let mut out = Vec::new();
             let mut lines = Indented::new(&mut out);

@@ -1,79 +1,91 @@
-//! How a command ends: its exit code and what a person reads.
+//! Errors of commands, their messages and their exit codes.
 
 use std::process::ExitCode;
 
-/// Why a command did not finish.
+use pl_run::Error;
+
+use crate::arguments::Format;
+use crate::diagnostics;
+
+/// Reason for which a command did not succeed.
 #[derive(Debug)]
-pub enum Stop {
-    /// The input is wrong: exit code 2.
+pub enum CommandError {
+    /// The operation failed (exit code 1) or its input is invalid (exit code 2).
+    Run(Box<Error>),
+    /// The command's own input is invalid: exit code 2.
     Input(String),
-    /// Diagnostics have been written already: exit code 2.
-    Diagnosed,
-    /// The run failed: exit code 1.
+    /// The command itself failed: exit code 1.
     Failed(String),
-    /// Ctrl-C, after the state was saved: exit code 130.
+    /// Diagnostics were already shown: exit code 2.
+    Diagnosed,
+    /// Ctrl-C, after a checkpoint was saved: exit code 130.
     Interrupted(String),
-    /// Nobody reads our output any more: quietly done.
+    /// The reader of stdout is gone: exit code 0, without a message.
     PipeClosed,
 }
 
-pub type Outcome = Result<(), Stop>;
+/// Result of a command.
+pub type CommandResult = Result<(), CommandError>;
 
-impl Stop {
-    pub fn input(error: impl ToString) -> Stop {
-        Stop::Input(error.to_string())
+impl CommandError {
+    pub fn input(error: impl ToString) -> CommandError {
+        CommandError::Input(error.to_string())
     }
 
-    pub fn failed(error: impl ToString) -> Stop {
-        Stop::Failed(error.to_string())
+    pub fn failed(error: impl ToString) -> CommandError {
+        CommandError::Failed(error.to_string())
     }
 }
 
-impl From<std::io::Error> for Stop {
-    /// Of writing results: a closed pipe is no error.
-    fn from(error: std::io::Error) -> Stop {
+impl From<Error> for CommandError {
+    fn from(error: Error) -> CommandError {
+        CommandError::Run(Box::new(error))
+    }
+}
+
+impl From<std::io::Error> for CommandError {
+    /// Converts an error of writing results.
+    fn from(error: std::io::Error) -> CommandError {
         match error.kind() {
-            std::io::ErrorKind::BrokenPipe => Stop::PipeClosed,
-            _ => Stop::Failed(format!("cannot write results: {error}")),
+            std::io::ErrorKind::BrokenPipe => CommandError::PipeClosed,
+            _ => CommandError::Failed(format!("cannot write results: {error}")),
         }
     }
 }
 
-impl From<pl_trainer::Error> for Stop {
-    fn from(error: pl_trainer::Error) -> Stop {
-        Stop::failed(error)
-    }
-}
-
-impl From<pl_record::Error> for Stop {
-    fn from(error: pl_record::Error) -> Stop {
-        Stop::failed(error)
-    }
-}
-
-impl From<pl_toolchain::Error> for Stop {
-    /// What an author wrote wrongly is input; a tool that is missing or fails is not.
-    fn from(error: pl_toolchain::Error) -> Stop {
+impl From<pl_toolchain::Error> for CommandError {
+    /// Treats mistakes of the author as input, and tools that are missing or fail as failures.
+    fn from(error: pl_toolchain::Error) -> CommandError {
         match error {
-            pl_toolchain::Error::Input(_) | pl_toolchain::Error::Project { .. } => Stop::input(error),
-            _ => Stop::failed(error),
+            pl_toolchain::Error::Input(_) | pl_toolchain::Error::Project { .. } => CommandError::input(error),
+            _ => CommandError::failed(error),
         }
     }
 }
 
-pub fn report(result: Outcome) -> ExitCode {
-    match result {
-        Ok(()) | Err(Stop::PipeClosed) => ExitCode::SUCCESS,
-        Err(Stop::Diagnosed) => ExitCode::from(2),
-        Err(Stop::Input(message)) => {
+/// Shows an error on stderr and returns the exit code.
+pub fn report(result: &CommandResult) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    match error {
+        CommandError::PipeClosed => ExitCode::SUCCESS,
+        CommandError::Diagnosed => ExitCode::from(2),
+        CommandError::Run(error) => {
+            match error.as_ref() {
+                // A stderr that can't be written to shows nothing.
+                Error::Workflow(errors) => drop(diagnostics::show(errors, Format::Human)),
+                error => eprintln!("error: {error}"),
+            }
+            ExitCode::from(if error.is_input() { 2 } else { 1 })
+        }
+        CommandError::Input(message) => {
             eprintln!("error: {message}");
             ExitCode::from(2)
         }
-        Err(Stop::Failed(message)) => {
+        CommandError::Failed(message) => {
             eprintln!("error: {message}");
             ExitCode::from(1)
         }
-        Err(Stop::Interrupted(message)) => {
+        CommandError::Interrupted(message) => {
             eprintln!("{message}");
             ExitCode::from(130)
         }

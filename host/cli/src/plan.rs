@@ -1,332 +1,224 @@
-//! What a run would do, without doing it: which weights, from where, how much of everything.
-//!
-//! Nothing is fetched, loaded or written. [`counts`] has the arithmetic, [`show`] the text for people.
+//! Rendering of plans as a table.
 
-pub mod counts;
-mod show;
+use std::fmt;
 
-use std::path::PathBuf;
+use pl_run::Bytes;
+use pl_run::plan::{CheckpointPlan, PolicyPlan, RunPlan, TaskPlan};
 
-use pl_dsl::graph::Graph;
-use pl_dsl::workflow::{self, Grant, Lora, Rollout, SandboxBackend, Train, Workflow};
-use pl_model::{Config, Projection};
-use pl_trainer::memory as sums;
-use serde::Serialize;
-use serde_json::{Value, json};
-use tch::Device;
+/// A number with separated thousands.
+struct Count(u64);
 
-use self::counts::{Episode, Round, Step};
-use crate::commands::run::free_folder;
-use crate::memory::Estimate;
-use crate::places;
-use crate::session::{self, Loaded};
-use crate::workers::python_is_cached;
-
-/// A plan of a run.
-#[derive(Serialize)]
-pub struct Plan {
-    workflow: String,
-    device: String,
-    layout: &'static str,
-    layout_meaning: &'static str,
-    models: Vec<Model>,
-    policies: Vec<Policy>,
-    /// Why it can't be known, where it can't.
-    #[serde(skip)]
-    memory: Result<Estimate, String>,
-    plugins: Vec<Plugin>,
-    sandbox: Sandbox,
-    tasks: Tasks,
-    episode: Episode,
-    evaluations: Vec<Evaluation>,
-    /// None: the workflow has no `train` block.
-    training: Option<Training>,
-}
-
-#[derive(Serialize)]
-struct Model {
-    name: String,
-    source: String,
-    dtype: String,
-    /// What the source names.
-    kind: &'static str,
-    /// Where it lies on this machine, if it does.
-    path: Option<PathBuf>,
-    /// A run would fetch it.
-    fetch: bool,
-    #[serde(skip)]
-    config: Option<Config>,
-}
-
-#[derive(Serialize)]
-struct Policy {
-    name: String,
-    model: String,
-    trained: bool,
-    lora: Option<Lora>,
-    from: Option<String>,
-    agents: Vec<String>,
-    /// None: not known before the model is here.
-    trained_parameters: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Plugin {
-    name: String,
-    /// None: built in.
-    path: Option<PathBuf>,
-    /// Whether the compile cache had it before this plan asked it for its items.
-    cached: bool,
-    grant: Grant,
-}
-
-#[derive(Serialize)]
-struct Sandbox {
-    /// Backend and limits in words.
-    limits: String,
-    /// Whether the compile cache has the embedded Python. None: the backend has another one.
-    python_cached: Option<bool>,
-}
-
-#[derive(Serialize)]
-struct Tasks {
-    /// Of the environment or the evaluation that they are for.
-    name: String,
-    file: Option<PathBuf>,
-    records: Option<u64>,
-    /// What makes them where there is no file.
-    generator: Option<String>,
-    /// Why the file can't be read.
-    problem: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Evaluation {
-    tasks: Tasks,
-    /// Steps between two rounds; 0: none within a run.
-    every: u32,
-    rounds: u64,
-    round: Round,
-}
-
-#[derive(Serialize)]
-struct Training {
-    steps: u64,
-    /// What an episode of a step is.
-    rollout: &'static str,
-    step: Step,
-    /// Of all steps.
-    completions: u64,
-    tokens: u64,
-    /// Of all rounds of all evaluations.
-    evaluation_tokens: u64,
-    checkpoints: Checkpoints,
-    folder: PathBuf,
-}
-
-#[derive(Serialize)]
-struct Checkpoints {
-    /// Written in all.
-    count: u64,
-    /// There in the end, at most: the best may be among the newest.
-    kept: u64,
-    /// None: not known before the models are here.
-    bytes_each: Option<u64>,
-}
-
-impl Plan {
-    /// Of a checked workflow.
-    pub fn of(loaded: &Loaded, device: Device) -> Plan {
-        let workflow = &loaded.workflow;
-        let scenario = &workflow.scenarios[0];
-        let graph = Graph::of(workflow);
-        let models: Vec<Model> =
-            workflow.models.iter().map(|model| Model::of(loaded, model, device)).collect();
-        let policies: Vec<Policy> =
-            (0..workflow.policies.len()).map(|index| Policy::of(workflow, index, &models)).collect();
-        let episode = Episode::longest(&scenario.turns, &workflow.agents);
-        let steps = workflow.train.as_ref().map_or(0, |train| train.steps);
-        let evaluations: Vec<Evaluation> = workflow
-            .evaluations
-            .iter()
-            .map(|one| {
-                let tasks = Tasks::of(loaded, &one.name, &one.tasks);
-                Evaluation {
-                    every: one.every,
-                    rounds: if workflow.train.is_some() { counts::rounds(one.every, steps) } else { 0 },
-                    round: Round::of(one.limit, tasks.records, one.samples, &episode),
-                    tasks,
-                }
-            })
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        let grouped: Vec<String> = digits
+            .as_bytes()
+            .rchunks(3)
+            .rev()
+            .map(|three| String::from_utf8_lossy(three).into_owned())
             .collect();
-        let training = workflow.train.as_ref().map(|train| {
-            let numbers = policies.iter().map(|policy| policy.trained_parameters).sum::<Option<u64>>();
-            Training::of(workflow, train, &episode, &evaluations, numbers)
-        });
-        Plan {
-            workflow: workflow.name.clone(),
-            device: format!("{device:?}").to_lowercase(),
-            layout: graph.layout,
-            layout_meaning: graph.layout_meaning,
-            memory: Estimate::here(workflow, &loaded.folder, device),
-            plugins: workflow
-                .plugins
-                .iter()
-                .map(|plugin| Plugin {
-                    name: plugin.name.clone(),
-                    path: loaded.plugins.place(plugin),
-                    cached: loaded.plugins.is_cached(plugin),
-                    grant: plugin.grant.clone(),
-                })
-                .collect(),
-            sandbox: Sandbox {
-                python_cached: (workflow.sandbox.backend == SandboxBackend::Wasm).then(python_is_cached),
-                limits: graph.sandbox,
-            },
-            tasks: Tasks::of(loaded, &scenario.environment.name, &scenario.environment.tasks),
-            models,
-            policies,
-            episode,
-            evaluations,
-            training,
-        }
-    }
-
-    /// For programs: the fields of this struct, and `memory` in bytes, or null with the reason in `memory_unknown`.
-    pub fn json(&self) -> Value {
-        let mut plan = json!(self);
-        match &self.memory {
-            Ok(memory) => {
-                let part = |(part, bytes): &(&str, u64)| json!({ "part": part, "bytes": bytes });
-                let parts: Vec<Value> = memory.parts().iter().map(part).collect();
-                plan["memory"] = json!({ "parts": parts, "total": memory.total() });
-            }
-            Err(why) => {
-                plan["memory"] = Value::Null;
-                plan["memory_unknown"] = json!(why);
-            }
-        }
-        plan
+        f.pad(&grouped.join(","))
     }
 }
 
-impl Model {
-    fn of(loaded: &Loaded, model: &workflow::Model, device: Device) -> Model {
-        let path = places::model_here(&loaded.folder, &model.source).ok();
-        let hub = model.source.starts_with("hf:");
-        let kind = match &path {
-            _ if hub => "from a hub",
-            Some(path) if path.is_dir() => "a folder",
-            Some(_) if model.source.ends_with(".gguf") => "a GGUF file",
-            Some(_) => "a fetched model",
-            None => "a path or the name of a fetched model",
+/// Section of the table. Its title is on the first line only.
+struct Section<'f, 'g> {
+    title: &'static str,
+    out: &'f mut fmt::Formatter<'g>,
+}
+
+impl Section<'_, '_> {
+    fn line(&mut self, text: impl fmt::Display) -> fmt::Result {
+        let title = std::mem::take(&mut self.title);
+        writeln!(self.out, "  {title:<9} {text}")
+    }
+}
+
+fn section<'f, 'g>(out: &'f mut fmt::Formatter<'g>, title: &'static str) -> Section<'f, 'g> {
+    Section { title, out }
+}
+
+/// Returns the width of the longest text.
+fn column<'a>(texts: impl IntoIterator<Item = &'a str>) -> usize {
+    texts.into_iter().map(|text| text.chars().count()).max().unwrap_or(0)
+}
+
+/// Plan for people.
+pub struct PlanTable<'a>(pub &'a RunPlan);
+
+impl fmt::Display for PlanTable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plan = self.0;
+        writeln!(f, "{}, on {}", plan.workflow, plan.device)?;
+        section(f, "layout").line(format_args!("{}: {}", plan.layout, plan.layout_meaning))?;
+        write_weights(plan, f)?;
+        write_components(plan, f)?;
+        write_counts(plan, f)
+    }
+}
+
+fn write_weights(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let wide = column(plan.models.iter().map(|model| model.name.as_str()));
+    let source = column(plan.models.iter().map(|model| model.source.as_str()));
+    let mut models = section(f, "models");
+    for model in &plan.models {
+        let place = match (&model.path, model.fetch) {
+            (Some(path), _) => format!("{}, {}", model.kind, path.display()),
+            (None, true) => format!("{}, will be fetched", model.kind),
+            (None, false) => format!("{}, MISSING", model.kind),
         };
-        Model {
-            name: model.name.clone(),
-            source: model.source.clone(),
-            dtype: session::dtype(model, device).to_string(),
-            kind,
-            fetch: hub && path.is_none(),
-            config: path.as_ref().and_then(|path| Config::read(path).ok()),
-            path,
-        }
+        models.line(format_args!(
+            "{:<wide$}  {:<source$}  {}  {place}",
+            model.name, model.source, model.dtype
+        ))?;
     }
-}
-
-impl Policy {
-    fn of(workflow: &Workflow, index: usize, models: &[Model]) -> Policy {
-        let policy = &workflow.policies[index];
-        let trained = policy.train && workflow.train.is_some();
-        let model = &models[policy.model];
-        let numbers = |config: &Config| match &policy.lora {
-            Some(lora) => {
-                let targets: Vec<Projection> =
-                    lora.targets.iter().filter_map(|target| target.parse().ok()).collect();
-                sums::adapter_numbers(config, lora.rank as usize, &targets)
-            }
-            None => sums::weight_numbers(config),
+    let wide = column(plan.policies.iter().map(|policy| policy.name.as_str()));
+    let words: Vec<String> = plan.policies.iter().map(policy_words).collect();
+    let kinds = column(words.iter().map(String::as_str));
+    let mut policies = section(f, "policies");
+    for (policy, words) in plan.policies.iter().zip(&words) {
+        let numbers = match policy.trained_parameters {
+            Some(0) => String::new(),
+            Some(numbers) => format!("{} parameters trained", Count(numbers)),
+            None => "number of parameters unknown until the model is fetched".to_owned(),
         };
-        Policy {
-            name: policy.name.clone(),
-            model: model.name.clone(),
-            trained,
-            lora: policy.lora.clone(),
-            from: policy.from.clone(),
-            agents: workflow
-                .agents
-                .iter()
-                .filter(|agent| agent.policy == index)
-                .map(|agent| agent.name.clone())
-                .collect(),
-            trained_parameters: if trained { model.config.as_ref().map(numbers) } else { Some(0) },
+        let agents = policy.agents.join(", ");
+        let line = format!("{:<wide$}  {words:<kinds$}  used by {agents}  {numbers}", policy.name);
+        policies.line(line.trim_end())?;
+    }
+    match &plan.memory {
+        Ok(memory) => write!(f, "{}", memory),
+        Err(why) => section(f, "memory").line(format_args!("unknown: {why}")),
+    }
+}
+
+fn write_components(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let wide = column(plan.plugins.iter().map(|plugin| plugin.name.as_str()));
+    let mut plugins = section(f, "plugins");
+    for plugin in &plan.plugins {
+        let place = plugin.path.as_ref().map_or_else(|| "built in".into(), |path| path.display().to_string());
+        let cached =
+            if plugin.cached { "from the compile cache" } else { "to be compiled (once, then cached)" };
+        plugins.line(format_args!("{:<wide$}  {place}, {cached}", plugin.name))?;
+        for folder in &plugin.grant.read {
+            plugins.line(format_args!("{:<wide$}  may read {folder}", ""))?;
+        }
+        for host in &plugin.grant.http {
+            plugins
+                .line(format_args!("{:<wide$}  may send HTTP requests to {host}: not reproducible", ""))?;
         }
     }
+    let python = match plan.sandbox.python_cached {
+        Some(true) => ", its Python from the compile cache",
+        Some(false) => ", its Python is compiled when the first program runs",
+        None => "",
+    };
+    section(f, "sandbox").line(format_args!("{}{python}", plan.sandbox.limits))?;
+    let mut tasks = section(f, "tasks");
+    let rows = || std::iter::once(&plan.tasks).chain(plan.evaluations.iter().map(|one| &one.tasks));
+    let wide = column(rows().map(|tasks| tasks.name.as_str()));
+    for one in rows() {
+        tasks.line(format_args!("{:<wide$}  {}", one.name, task_words(one)))?;
+    }
+    Ok(())
+}
 
-    /// What it consists of.
-    fn words(&self) -> String {
-        let what = match (&self.lora, self.trained) {
-            (Some(lora), _) => format!("adapter of rank {} on {}", lora.rank, self.model),
-            (None, true) => format!("all of {}", self.model),
-            (None, false) => self.model.clone(),
+fn write_counts(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let most = "at most";
+    let episode = &plan.episode;
+    section(f, "episode").line(format_args!(
+        "{most} {} completions, {} sampled tokens",
+        Count(episode.completions),
+        Count(episode.tokens)
+    ))?;
+    if let Some(training) = &plan.training {
+        let step = &training.step;
+        let mut lines = section(f, "step");
+        lines.line(format_args!(
+            "{} tasks, {} {}",
+            Count(step.tasks),
+            Count(step.episodes),
+            training.rollout
+        ))?;
+        lines.line(format_args!(
+            "{most} {} groups, {} completions, {} sampled tokens",
+            Count(step.groups),
+            Count(step.completions),
+            Count(step.tokens)
+        ))?;
+        let each = step.optimizer_steps;
+        let updates = if each == 1 { "step" } else { "steps" };
+        lines.line(format_args!("{most} {each} optimiser {updates} of each trained policy"))?;
+    }
+    let wide = column(plan.evaluations.iter().map(|one| one.tasks.name.as_str()));
+    let mut lines = section(f, "evaluate");
+    for one in &plan.evaluations {
+        let when = match (one.rounds, one.every) {
+            (0, _) => "only with `pl-host evaluate`".to_owned(),
+            (rounds, every) => format!("{rounds} times: at the start, every {every} steps, at the end"),
         };
-        let from = self.from.as_ref().map(|from| format!(", from {from}")).unwrap_or_default();
-        let fixed = if self.trained { "" } else { ", not trained" };
-        format!("{what}{from}{fixed}")
+        let round = &one.round;
+        lines.line(format_args!("{:<wide$}  {when}", one.tasks.name))?;
+        lines.line(format_args!(
+            "{:<wide$}  {} episodes each time, {most} {} completions, {} sampled tokens",
+            "",
+            Count(round.episodes),
+            Count(round.completions),
+            Count(round.tokens)
+        ))?;
+    }
+    let Some(training) = &plan.training else {
+        return section(f, "run").line("none: the workflow has no `train` block");
+    };
+    let mut run = section(f, "run");
+    run.line(format_args!("{} steps, folder {}", Count(training.steps), training.folder.display()))?;
+    run.line(format_args!(
+        "{most} {} completions, {} sampled tokens to train on, {} to evaluate",
+        Count(training.completions),
+        Count(training.tokens),
+        Count(training.evaluation_tokens)
+    ))?;
+    run.line(checkpoint_words(&training.checkpoints))
+}
+
+fn checkpoint_words(plan: &CheckpointPlan) -> String {
+    let disk = match plan.bytes_each {
+        Some(each) => {
+            format!(", about {} each, {} on disk", Bytes(each), Bytes(each * plan.kept))
+        }
+        None => String::new(),
+    };
+    format!("at most {} checkpoints, of which {} are kept{disk}", Count(plan.count), plan.kept)
+}
+
+fn task_words(plan: &TaskPlan) -> String {
+    match (&plan.file, plan.records, &plan.problem) {
+        (_, _, Some(problem)) => format!("MISSING: {problem}"),
+        (Some(file), Some(records), _) => format!("{}, {} records", file.display(), Count(records)),
+        (Some(file), None, _) => file.display().to_string(),
+        (None, ..) => format!("generated ({})", plan.generator.as_deref().unwrap_or_default()),
     }
 }
 
-impl Tasks {
-    fn of(loaded: &Loaded, name: &str, tasks: &workflow::Tasks) -> Tasks {
-        let none = Tasks { name: name.to_owned(), file: None, records: None, generator: None, problem: None };
-        match tasks {
-            workflow::Tasks::Generated { split, level } => {
-                Tasks { generator: Some(format!("split {split}, level {level}")), ..none }
-            }
-            workflow::Tasks::File(path) => match records(loaded, path) {
-                Ok((file, records)) => Tasks { file: Some(file), records: Some(records), ..none },
-                Err(problem) => Tasks { file: Some(path.into()), problem: Some(problem), ..none },
-            },
-        }
-    }
+/// Describes the weights of a policy.
+fn policy_words(policy: &PolicyPlan) -> String {
+    let weights = match (&policy.lora, policy.trained) {
+        (Some(lora), _) => format!("adapter of rank {} on {}", lora.rank, policy.model),
+        (None, true) => format!("all of {}", policy.model),
+        (None, false) => policy.model.clone(),
+    };
+    let from = policy.from.as_ref().map(|from| format!(", from {from}")).unwrap_or_default();
+    let frozen = if policy.trained { "" } else { ", not trained" };
+    format!("{weights}{from}{frozen}")
 }
 
-/// A task file and its number of records, which a run counts in the same way: lines with something in them.
-fn records(loaded: &Loaded, path: &str) -> Result<(PathBuf, u64), String> {
-    let file = places::tasks(&loaded.folder, path)?;
-    let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-    Ok((file, text.lines().filter(|line| !line.trim().is_empty()).count() as u64))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Training {
-    fn of(
-        workflow: &Workflow,
-        train: &Train,
-        episode: &Episode,
-        evaluations: &[Evaluation],
-        trained_numbers: Option<u64>,
-    ) -> Training {
-        let step = Step::of(train, episode);
-        let steps = u64::from(train.steps);
-        let scored = evaluations.iter().any(|one| one.rounds > 0);
-        Training {
-            steps,
-            rollout: match train.rollout {
-                Rollout::Tree => "trees",
-                Rollout::Flat => "episodes",
-            },
-            completions: steps.saturating_mul(step.completions),
-            tokens: steps.saturating_mul(step.tokens),
-            step,
-            evaluation_tokens: evaluations
-                .iter()
-                .map(|one| one.rounds.saturating_mul(one.round.tokens))
-                .sum(),
-            checkpoints: Checkpoints {
-                count: counts::checkpoints(train),
-                kept: counts::kept(train, scored),
-                bytes_each: trained_numbers.map(|numbers| numbers * counts::CHECKPOINT_BYTES),
-            },
-            folder: free_folder(&workflow.name),
-        }
+    #[test]
+    fn thousands_are_separated() {
+        let shown = [0, 999, 1000, 1_234_567].map(|number| Count(number).to_string());
+        assert_eq!(shown, ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -1,99 +1,156 @@
-//! Progress for people, on stderr: a bar on a terminal, nothing elsewhere (each step's line is enough there).
+//! Progress on stderr: a bar on a terminal, nothing elsewhere. A line for each step is shown in both.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
-use pl_inference::Engine;
-use pl_model::FetchProgress;
+use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
+use pl_run::Progress;
+use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
+use serde_json::Value;
 
-/// How often what is shown is brought up to date, between steps of the work too.
+use crate::arguments::Format;
+use crate::diagnostics;
+
+/// Interval of updates between the steps of the work.
 const TICK: Duration = Duration::from_millis(200);
 
-/// A bar over packed batches.
-pub fn batches(what: &str) -> ProgressBar {
-    let template = "{prefix:>10} {bar:28} {pos}/{len} batches · {elapsed} · {eta} left";
-    start(what, ProgressStyle::with_template(template).ok())
-}
-
-/// A bar over episodes, with the engine's rate of tokens since now.
-pub fn episodes(what: &str, engine: &Engine) -> ProgressBar {
-    let engine = engine.clone();
-    let before = engine.stats().generated_tokens;
-    let rate = move |state: &ProgressState, out: &mut dyn Write| {
-        let tokens = engine.stats().generated_tokens.saturating_sub(before) as f64;
-        // A terminal that can't be written to shows nothing; the run goes on.
-        let _ = write!(out, "{:.0}", tokens / state.elapsed().as_secs_f64().max(1e-3));
-    };
-    let template = "{prefix:>10} {bar:28} {pos}/{len} episodes · {elapsed} · {eta} left · {rate} tokens/s";
-    start(what, ProgressStyle::with_template(template).ok().map(|style| style.with_key("rate", rate)))
-}
-
-/// A bar over episodes that are played again.
-pub fn replays(count: usize) -> ProgressBar {
-    let bar =
-        start("replay", ProgressStyle::with_template("{prefix:>10} {bar:28} {pos}/{len} episodes").ok());
-    bar.set_length(count as u64);
-    bar
-}
-
-/// A bar over containers that are being started.
-pub fn containers(count: u32) -> ProgressBar {
-    let bar =
-        start("sandbox", ProgressStyle::with_template("{prefix:>10} {bar:28} {pos}/{len} containers").ok());
-    bar.set_length(u64::from(count));
-    bar
-}
-
-fn start(what: &str, style: Option<ProgressStyle>) -> ProgressBar {
-    let bar = ProgressBar::new(0);
-    if let Some(style) = style {
-        bar.set_style(style);
-    }
-    bar.set_prefix(what.to_owned());
-    bar.enable_steady_tick(TICK);
-    bar
-}
-
-/// A bar per file that is fetched.
+/// Progress bars and messages on stderr.
 #[derive(Default)]
-pub struct Downloads {
-    current: Option<(String, ProgressBar)>,
+pub struct Terminal {
+    bars: MultiProgress,
 }
 
-impl Downloads {
-    /// Shows how far a file is; the first report of another file ends the bar before.
-    pub fn follow(&mut self, progress: FetchProgress<'_>) {
-        if self.current.as_ref().is_none_or(|(file, _)| file != progress.file) {
-            self.finish();
-            let template = "{prefix:>10} {bar:28} {bytes}/{total_bytes} · {bytes_per_sec} · {eta} left";
-            let bar = start(progress.file, ProgressStyle::with_template(template).ok());
-            self.current = Some((progress.file.to_owned(), bar));
-        }
-        if let Some((_, bar)) = &self.current {
-            bar.set_length(progress.total);
-            bar.set_position(progress.done);
-        }
+impl Terminal {
+    /// Writes something while all bars are hidden.
+    pub fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bars.suspend(write)
     }
 
-    /// Takes the last bar away.
-    pub fn finish(&mut self) {
-        if let Some((_, bar)) = self.current.take() {
-            bar.finish_and_clear();
+    /// Shows a spinner for work of unknown length.
+    pub fn spinner(&self, message: &str) -> ProgressBar {
+        let bar = self.bars.add(ProgressBar::new_spinner());
+        bar.set_message(message.to_owned());
+        bar.enable_steady_tick(TICK);
+        bar
+    }
+
+    fn bar(&self, title: &str, columns: &str) -> ProgressBar {
+        self.styled_bar(title, ProgressStyle::with_template(&template(columns)).ok())
+    }
+
+    fn styled_bar(&self, title: &str, style: Option<ProgressStyle>) -> ProgressBar {
+        let bar = self.bars.add(ProgressBar::new(0));
+        if let Some(style) = style {
+            bar.set_style(style);
         }
+        bar.set_prefix(title.to_owned());
+        bar.enable_steady_tick(TICK);
+        bar
     }
 }
 
-/// A spinner for work of unknown length.
-pub fn spinner(what: &str) -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    bar.set_message(what.to_owned());
-    bar.enable_steady_tick(TICK);
-    bar
+fn template(columns: &str) -> String {
+    format!("{{prefix:>10}} {{bar:28}} {columns}")
 }
 
-/// Shows how far a batch of episodes is.
-pub fn follow(bar: &ProgressBar, progress: pl_rollout::Progress) {
-    bar.set_length(progress.total as u64);
-    bar.set_position(progress.done as u64);
+impl Progress for Terminal {
+    fn start(&self, activity: Activity<'_>) -> Box<dyn Tracker> {
+        let bar = match activity {
+            Activity::Download { file } => {
+                self.bar(file, "{bytes}/{total_bytes} · {bytes_per_sec} · {eta} left")
+            }
+            Activity::LoadingModels => self.spinner("loading models"),
+            Activity::LoadingPythonWorker => {
+                self.spinner("loading the Python worker (compiled once, then cached)")
+            }
+            Activity::StartingContainers => self.bar("sandbox", "{pos}/{len} containers"),
+            Activity::Episodes { title, generated_tokens } => {
+                let before = generated_tokens();
+                let rate = move |state: &ProgressState, out: &mut dyn Write| {
+                    let tokens = generated_tokens().saturating_sub(before) as f64;
+                    // A terminal that can't be written to shows nothing; the run continues.
+                    let _ = write!(out, "{:.0}", tokens / state.elapsed().as_secs_f64().max(1e-3));
+                };
+                let columns = "{pos}/{len} episodes · {elapsed} · {eta} left · {rate} tokens/s";
+                let style = ProgressStyle::with_template(&template(columns)).ok();
+                self.styled_bar(title, style.map(|style| style.with_key("rate", rate)))
+            }
+            Activity::Update => self.bar("training", "{pos}/{len} batches · {elapsed} · {eta} left"),
+            Activity::Replay => self.bar("replay", "{pos}/{len} episodes"),
+        };
+        Box::new(Bar(bar))
+    }
+
+    fn notice(&self, notice: &Notice) {
+        self.suspend(|| match notice {
+            // Human diagnostics go to stderr, which is written to without an error.
+            Notice::Diagnostics(found) => drop(diagnostics::show(found, Format::Human)),
+            notice => eprintln!("{notice}"),
+        });
+    }
+
+    fn metrics(&self, line: &MetricsLine<'_>) {
+        self.suspend(|| eprintln!("{}", summary(line)));
+    }
+}
+
+/// Bar that disappears when its activity ends.
+struct Bar(ProgressBar);
+
+impl Tracker for Bar {
+    fn update(&mut self, done: u64, total: u64) {
+        self.0.set_length(total);
+        self.0.set_position(done);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Returns a line of metrics for people.
+fn summary(report: &MetricsLine<'_>) -> String {
+    let MetricsLine { step, steps, evaluation, line, seconds } = report;
+    let percent = |value: &Value| value.as_f64().map_or("-".to_owned(), |v| format!("{:.0} %", 100.0 * v));
+    let agents: Vec<String> = line["agents"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, agent)| format!("{name} {}", percent(&agent["success"])))
+        .collect();
+    let (success, agents) = (percent(&line["success"]), agents.join(", "));
+    let lost = match line["lost"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(lost) => format!(", {lost} episodes lost"),
+    };
+    match evaluation {
+        Some(name) => format!("after step {step}, {name}: success {success} ({agents}){lost}"),
+        None => format!(
+            "step {step}/{steps}: success {success} ({agents}){lost}, {:.1} s rollouts, {:.1} s training",
+            seconds.play, seconds.train
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_run::progress::StepSeconds;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_step_and_an_evaluation_take_a_line_each() {
+        let line = json!({ "success": 0.25, "lost": 2, "agents": { "a": { "success": 0.5 }, "b": {} } });
+        let seconds = StepSeconds { play: 1.25, train: 2.0, evaluate: 0.0 };
+        let shown =
+            |evaluation| summary(&MetricsLine { step: 3, steps: 9, evaluation, line: &line, seconds });
+        assert_eq!(
+            shown(None),
+            "step 3/9: success 25 % (a 50 %, b -), 2 episodes lost, 1.2 s rollouts, 2.0 s training"
+        );
+        assert_eq!(shown(Some("test")), "after step 3, test: success 25 % (a 50 %, b -), 2 episodes lost");
+    }
 }

@@ -1,16 +1,17 @@
-//! How libtorch's threads wait for work.
+//! Waiting threads of libtorch.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 const POLICY: &str = "OMP_WAIT_POLICY";
 
-/// Lets threads that wait for work sleep instead of spinning. Plugins, sandboxes and the interpreter of turns
-/// need the cores meanwhile: with spinning, a step of the engine took four times as long beside other work.
+/// Makes OpenMP threads sleep while they wait, instead of spinning. Plugins, sandboxes and the interpreter of
+/// turns need the cores meanwhile: with spinning, a step of the engine took four times as long under other
+/// load.
 ///
-/// OpenMP reads the variable before `main`, so the program starts itself once more where it is not set. Should
-/// that fail, the program goes on as it is: slower, but right.
-pub fn wait_politely() {
+/// OpenMP reads the variable before `main`, so the program starts itself again if it is not set. If that
+/// fails, the program continues, only slower.
+pub fn set_omp_wait_policy_passive() {
     if std::env::var_os(POLICY).is_some() {
         return;
     }

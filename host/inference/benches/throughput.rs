@@ -1,18 +1,19 @@
-//! Tokens per second of generation with SmolLM2-135M, and how many the machine would allow.
+//! Generation speed with SmolLM2-135M in tokens per second, and the upper bound of the machine.
 //!
-//! `cargo bench -p pl-inference --bench throughput [-- FILTER]`; needs the model in the cache (`cargo xtask setup`).
-//! Prints a line of JSON for each figure, as the peers in `bench/peers` do; `cargo xtask bench engine` lays them side
-//! by side. Prompts of 32 tokens; no completion ends before its length.
+//! `cargo bench -p pl-inference --bench throughput [-- FILTER]`; needs the model in the cache
+//! (`cargo xtask setup`). Prints a line of JSON for each figure, as the peers in `bench/peers` do;
+//! `cargo xtask bench engine` compares them. Prompts of 32 tokens; no completion ends before its length.
 
-#![allow(clippy::expect_used, reason = "a benchmark that can't run should say so and stop")]
+#![allow(clippy::expect_used, reason = "a benchmark that cannot run stops with the reason")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pl_inference::{Base, Engine, EngineConfig, Generate, PolicyWeights, Request, Sampling};
+use pl_inference::{BaseModel, Engine, EngineConfig, PolicyWeights};
 use pl_kernels::cpu::{Cpu, Epilogue, Format, Matrix, Product, Term};
-use pl_model::{Adapter, Config, Dtype, Model, Projection};
+use pl_model::{Adapter, Config, Model, Projection, TensorSet};
+use pl_types::{Dtype, Generate, Request, Sampling};
 use serde_json::json;
 use tch::Device;
 use tokio::runtime::Runtime;
@@ -26,9 +27,9 @@ struct Case {
     requests: u32,
     slots: usize,
     dtype: Dtype,
-    /// Policies with an adapter each; 0: the base alone.
+    /// Number of policies, each with an adapter; 0 uses the plain base.
     adapters: usize,
-    /// Tokens of each completion.
+    /// Number of tokens of each completion, by its index.
     length: fn(u32) -> u32,
 }
 
@@ -46,7 +47,7 @@ const CASES: [Case; 8] = [
     Case::new("generate/16/f16", 16, Dtype::F16),
     Case { adapters: 4, ..Case::new("generate/16/f32, 4 adapters", 16, Dtype::F32) },
     Case { requests: 64, length: |_| 132, ..Case::new("generate/16/f32, 64 of 132 tokens", 16, Dtype::F32) },
-    // Lengths in an order that mixes them.
+    // Short and long completions in mixed order.
     Case {
         requests: 64,
         length: |i| 8 + (i * 37 % 64) * 248 / 63,
@@ -61,7 +62,7 @@ fn main() {
         .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")));
     let path = cache.unwrap_or_default().join("models/smollm2-135m/model.gguf");
     if !path.exists() {
-        eprintln!("skipped: {} is not there (cargo xtask setup fetches it)", path.display());
+        eprintln!("skipped: {} is missing (cargo xtask setup fetches it)", path.display());
         return;
     }
     let machine = Machine::measure();
@@ -71,20 +72,20 @@ fn main() {
     );
     for case in CASES.iter().filter(|case| case.name.contains(&filter)) {
         let model = Model::load(&path, Device::Cpu, case.dtype).expect("the model");
-        let (rate, processor) = run(case, &model);
+        let (rate, cpu_seconds) = run(case, &model);
         println!(
             "{}",
             json!({
                 "name": case.name,
                 "tokens_per_second": rate,
-                "processor_seconds": processor,
+                "processor_seconds": cpu_seconds,
                 "machine_allows": machine.allows(&model.config, case),
             })
         );
     }
 }
 
-/// Tokens per second of the fastest run, and the processor time that it took.
+/// Returns tokens per second of the fastest run, and its CPU time in seconds.
 fn run(case: &Case, model: &Model) -> (f64, f64) {
     let adapter = |seed: usize| Adapter::new(&model.config, 16, 32.0, &Projection::ALL, [seed as u8; 32]);
     let policies = (0..case.adapters.max(1))
@@ -93,7 +94,7 @@ fn run(case: &Case, model: &Model) -> (f64, f64) {
             PolicyWeights { base: 0, adapter, version: 0 }
         })
         .collect();
-    let base = Base {
+    let base = BaseModel {
         config: model.config.clone(),
         weights: model.weights.shallow(),
         tokenizer: Arc::clone(&model.tokenizer),
@@ -102,12 +103,12 @@ fn run(case: &Case, model: &Model) -> (f64, f64) {
     let config = EngineConfig { slots: case.slots, ..EngineConfig::default() };
     let engine = Engine::start(vec![base], policies, config).expect("an engine");
     let runtime = Runtime::new().expect("a runtime");
-    // What would end a completion is barred.
-    let bars: Arc<[(u32, f32)]> =
+    // Excludes the tokens that would end a completion.
+    let biases: Arc<[(u32, f32)]> =
         model.tokenizer.end_of_turn().iter().map(|id| (*id, f32::NEG_INFINITY)).collect();
     let mut best = (0.0, 0.0);
     for round in 0..RUNS {
-        let (start, processor) = (Instant::now(), processor_seconds());
+        let (start, cpu_before) = (Instant::now(), cpu_seconds());
         let running: Vec<_> = (0..case.requests)
             .map(|i| {
                 let first = (round * case.requests + i) * PROMPT;
@@ -116,7 +117,7 @@ fn run(case: &Case, model: &Model) -> (f64, f64) {
                     prompt: (first..first + PROMPT).map(|n| 1000 + n * 7 % 20_000).collect(),
                     seeds: vec![[i as u8; 32]],
                     max_tokens: (case.length)(i),
-                    sampling: Sampling { logit_bias: Arc::clone(&bars), ..Sampling::default() },
+                    sampling: Sampling { logit_bias: Arc::clone(&biases), ..Sampling::default() },
                     stop: Arc::new([]),
                     stop_ids: Arc::new([]),
                     top_logprobs: 0,
@@ -132,17 +133,17 @@ fn run(case: &Case, model: &Model) -> (f64, f64) {
             .sum();
         let rate = tokens as f64 / start.elapsed().as_secs_f64();
         if rate > best.0 {
-            best = (rate, processor_seconds() - processor);
+            best = (rate, cpu_seconds() - cpu_before);
         }
     }
     best
 }
 
-/// What the machine can do.
+/// Measured limits of the machine.
 struct Machine {
-    /// GB/s, reading memory on all cores.
+    /// Memory read bandwidth of all cores in GB/s.
     read: f64,
-    /// GFLOP/s of matrix products on all cores, f32.
+    /// Speed of f32 matrix products on all cores in GFLOP/s.
     products: f64,
 }
 
@@ -152,7 +153,7 @@ impl Machine {
         Self { read: read_rate(&cpu), products: product_rate(&cpu) }
     }
 
-    /// Tokens per second if a step took no longer than reading the weights once, or multiplying by them.
+    /// Upper bound in tokens per second: each step only reads the weights once, or only multiplies by them.
     fn allows(&self, config: &Config, case: &Case) -> f64 {
         let shapes = Projection::ALL.iter().map(|projection| projection.shape(config));
         let layer: i64 = shapes.map(|(inputs, outputs)| inputs * outputs).sum();
@@ -177,7 +178,7 @@ fn read_rate(cpu: &Cpu) -> f64 {
     const PART: usize = 1 << 20;
     let memory: Vec<u64> = (0..64 * PART as u64).collect();
     let seconds = fastest(|| {
-        cpu.each(64, |part| {
+        cpu.parallel_for(64, |part| {
             let sum = memory[part * PART..][..PART].iter().fold(0u64, |sum, n| sum ^ n);
             std::hint::black_box(sum);
         });
@@ -199,8 +200,8 @@ fn product_rate(cpu: &Cpu) -> f64 {
     2.0 * (ROWS * OUTPUTS * INPUTS) as f64 / seconds / 1e9
 }
 
-/// Time that this process has had on all cores.
-fn processor_seconds() -> f64 {
+/// CPU time of this process on all cores, in seconds.
+fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);

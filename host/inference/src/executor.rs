@@ -1,93 +1,133 @@
-//! What runs a model: the seam between the scheduler and the arithmetic.
+//! The interface between the scheduler and the arithmetic of a model.
 
+use std::any::Any;
 use std::ops::Range;
 
 use pl_model::{Adapter, Config};
+use tch::TchError;
 
-use crate::Base;
-use crate::draw::{Draw, Drawn};
+use crate::config::BaseModel;
+use crate::sampler::{SampleRequest, SampledToken};
 
-/// Arithmetic of one kind: the processor's kernels, or libtorch on any device.
+/// Errors of an executor. [`pl_types::GenerateError`] adds the policy.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExecutorError {
+    #[error("cannot start its threads: {0}")]
+    Threads(#[source] std::io::Error),
+    #[error("a weight of shape {shape:?} is not a matrix")]
+    NotMatrix { shape: Vec<i64> },
+    #[error("cannot allocate a KV cache of {blocks} blocks: {source}; lower `kv_cache`")]
+    CacheAllocation { blocks: usize, source: TchError },
+    #[error("{0}")]
+    Torch(#[from] TchError),
+    /// A panic; tch turns some of libtorch's exceptions into panics.
+    #[error("{0}")]
+    Panic(String),
+}
+
+impl ExecutorError {
+    pub(crate) fn from_panic(panic: &(dyn Any + Send)) -> Self {
+        Self::Panic(panic_message(panic))
+    }
+}
+
+/// Returns the first line of a panic's message; libtorch appends its stack of C++ calls.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("an unknown failure");
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// An implementation of the arithmetic: this program's CPU kernels, or libtorch on any device.
 pub(crate) trait Executor: Sized {
-    /// A base's weights, ready to run.
+    /// Weights of a base model, ready to run.
     type Weights;
     /// An adapter, ready to run.
     type Adapter;
-    /// Keys and values of one base, in blocks.
+    /// Keys and values of one base model, in blocks.
     type Cache;
-    /// Logits on their way to a draw.
+    /// Logits of one step, until tokens are sampled from them.
     type Logits;
 
-    /// `share`: whether the tensors stay as they are, so that they need not be copied.
-    fn weights(&self, base: &Base, share: bool) -> Result<Self::Weights, String>;
-    /// A copy of an adapter.
-    fn adapter(&self, config: &Config, adapter: &Adapter) -> Result<Self::Adapter, String>;
-    /// Bytes of one block of a base's cache.
-    fn block_bytes(&self, base: &Base) -> usize;
-    /// A cache for at most `blocks` blocks.
-    fn cache(&self, base: &Base, blocks: usize) -> Result<Self::Cache, String>;
-    /// Copies a block's keys and values.
-    fn copy(&self, cache: &mut Self::Cache, from: u32, to: u32) -> Result<(), String>;
-    /// Runs a batch through the model; the logits of the rows asked for, in order.
+    /// Loads a base model. With `share`, its tensors will not change and need not be copied.
+    fn load_weights(&self, base: &BaseModel, share: bool) -> Result<Self::Weights, ExecutorError>;
+    /// Copies an adapter.
+    fn load_adapter(&self, config: &Config, adapter: &Adapter) -> Result<Self::Adapter, ExecutorError>;
+    /// Size of one cache block of a base model in bytes.
+    fn block_bytes(&self, base: &BaseModel) -> usize;
+    /// Creates a cache of at most `blocks` blocks.
+    fn new_cache(&self, base: &BaseModel, blocks: usize) -> Result<Self::Cache, ExecutorError>;
+    /// Copies the keys and values of one block to another.
+    fn copy_block(&self, cache: &mut Self::Cache, from: u32, to: u32) -> Result<(), ExecutorError>;
+    /// Runs a batch through the model. Returns the logits of the requested rows, in order.
     fn step(
         &self,
         weights: &Self::Weights,
         cache: &mut Self::Cache,
-        batch: &Batch<'_, Self::Adapter>,
-    ) -> Result<Self::Logits, String>;
-    /// Draws tokens; none for one whose logits are no distribution.
-    fn draw(&self, logits: Self::Logits, draws: &[Draw<'_>]) -> Result<Vec<Option<Drawn>>, String>;
+        batch: &TokenBatch<'_, Self::Adapter>,
+    ) -> Result<Self::Logits, ExecutorError>;
+    /// Samples tokens. An element is `None` if its logits are not a distribution.
+    fn sample(
+        &self,
+        logits: Self::Logits,
+        requests: &[SampleRequest<'_>],
+    ) -> Result<Vec<Option<SampledToken>>, ExecutorError>;
 }
 
-/// Tokens of several sequences to be run through one base, at one time.
-pub(crate) struct Batch<'a, A> {
-    /// One after the other; sequences of one adapter side by side.
-    pub(crate) segments: Vec<Segment<'a, A>>,
+/// Tokens of several sequences that go through one base model in one step.
+pub(crate) struct TokenBatch<'a, A> {
+    /// The segments, end to end; those with the same adapter are adjacent.
+    pub(crate) segments: Vec<BatchSegment<'a, A>>,
 }
 
 /// The newest tokens of one sequence.
-pub(crate) struct Segment<'a, A> {
+pub(crate) struct BatchSegment<'a, A> {
     pub(crate) tokens: &'a [u32],
-    /// Position of the first of them.
+    /// Position of the first token in its sequence.
     pub(crate) position: usize,
-    /// Blocks of the sequence, these tokens' included.
+    /// Cache blocks of the sequence, including those for these tokens.
     pub(crate) blocks: &'a [u32],
     pub(crate) adapter: Option<&'a A>,
-    /// Of how many tokens, counted from the last, logits are wanted.
-    pub(crate) logits: usize,
+    /// Number of trailing tokens whose logits are needed.
+    pub(crate) logit_count: usize,
 }
 
-impl<'a, A> Batch<'a, A> {
-    /// Tokens in all.
+impl<'a, A> TokenBatch<'a, A> {
+    /// Number of tokens.
     pub(crate) fn rows(&self) -> usize {
         self.segments.iter().map(|segment| segment.tokens.len()).sum()
     }
 
-    /// The adapters, each with the rows of segments side by side that have it.
-    pub(crate) fn runs(&self) -> Vec<(Range<usize>, &'a A)> {
+    /// The adapters, each with its contiguous range of rows.
+    pub(crate) fn adapter_runs(&self) -> Vec<(Range<usize>, &'a A)> {
         let mut runs: Vec<(Range<usize>, &'a A)> = Vec::new();
-        let mut at = 0;
+        let mut start = 0;
         for segment in &self.segments {
-            let end = at + segment.tokens.len();
+            let end = start + segment.tokens.len();
             if let Some(own) = segment.adapter {
                 match runs.last_mut() {
-                    Some((rows, adapter)) if rows.end == at && std::ptr::eq(*adapter, own) => rows.end = end,
-                    _ => runs.push((at..end, own)),
+                    Some((rows, adapter)) if rows.end == start && std::ptr::eq(*adapter, own) => {
+                        rows.end = end
+                    }
+                    _ => runs.push((start..end, own)),
                 }
             }
-            at = end;
+            start = end;
         }
         runs
     }
 
-    /// Rows whose logits are wanted, in order.
-    pub(crate) fn wanted(&self) -> Vec<usize> {
-        let mut at = 0;
-        let mut wanted = Vec::new();
+    /// Rows whose logits are needed, in order.
+    pub(crate) fn logit_rows(&self) -> Vec<usize> {
+        let mut end = 0;
+        let mut rows = Vec::new();
         for segment in &self.segments {
-            at += segment.tokens.len();
-            wanted.extend(at - segment.logits..at);
+            end += segment.tokens.len();
+            rows.extend(end - segment.logit_count..end);
         }
-        wanted
+        rows
     }
 }

@@ -1,35 +1,38 @@
-//! Models on the processor's own kernels.
+//! Models on this program's CPU kernels.
 //!
-//! The same transformer as [`pl_model::transform`], with weights packed for reading once a step and adapters
-//! added as further terms of each product. Every row is computed as it would be alone, so that what is in a
-//! batch, where a prompt is cut into steps and which blocks are shared changes nothing.
+//! Computes the same function as the transformer on libtorch, with weights packed so that a step reads them
+//! once, and adapters added as further terms of each product. Each row's result is independent of the other
+//! rows: the composition of a batch, the split of a prompt into steps and the sharing of blocks change no bit
+//! of it.
 
+use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use pl_kernels::cpu::{
-    Attention, BLOCK, Cpu, Epilogue, Format, Heads, KeyValues, Matrix, Product, Query, RmsNorm, Rotation,
+    Attention, BLOCK, Cpu, Epilogue, Format, Heads, KvCache, Matrix, Product, Query, RmsNorm, Rotation,
     Term,
 };
-use pl_model::{Adapter, Config, Dtype, Projection, Rope, Weights};
-use tch::{Device, Kind, Tensor};
+use pl_model::{Adapter, Config, Projection, Rope, Weights};
+use pl_types::Dtype;
+use tch::{Device, Kind, TchError, Tensor};
 
-use crate::Base;
-use crate::draw::{Draw, Drawn, draw};
-use crate::executor::{Batch, Executor};
+use crate::config::BaseModel;
+use crate::executor::{Executor, ExecutorError, TokenBatch};
+use crate::sampler::{SampleRequest, SampledToken, sample_token};
 
-/// The processor.
+/// Executor on the CPU.
 pub(crate) struct Native {
     cpu: Cpu,
 }
 
 impl Native {
-    pub(crate) fn new(threads: usize) -> Result<Self, String> {
-        let cpu = Cpu::new(threads).map_err(|e| format!("no threads for it: {e}"))?;
-        Ok(Self { cpu })
+    pub(crate) fn new(threads: usize) -> Result<Self, ExecutorError> {
+        Ok(Self { cpu: Cpu::new(threads).map_err(ExecutorError::Threads)? })
     }
 }
 
-/// A base's weights in panels.
+/// Weights of a base model, packed in panels.
 pub(crate) struct PackedWeights {
     heads: Heads,
     hidden: usize,
@@ -40,7 +43,7 @@ pub(crate) struct PackedWeights {
     embed: Matrix,
     layers: Vec<PackedLayer>,
     norm: Vec<f32>,
-    /// None where the embedding is the output matrix too.
+    /// `None` if the embedding is also the output matrix.
     head: Option<Matrix>,
 }
 
@@ -63,12 +66,13 @@ struct Linear {
     bias: Option<Vec<f32>>,
 }
 
-/// An adapter in panels: per layer, the first factors of projections that read the same input are one matrix.
+/// An adapter, packed in panels. The A factors of projections that read the same input form one matrix.
 pub(crate) struct PackedAdapter {
+    /// Per layer, one entry per element of [`INPUTS`].
     layers: Vec<[Option<Factors>; 4]>,
 }
 
-/// Projections by what they read.
+/// Projections, grouped by their input.
 const INPUTS: [&[Projection]; 4] = [
     &[Projection::Q, Projection::K, Projection::V],
     &[Projection::O],
@@ -79,7 +83,8 @@ const INPUTS: [&[Projection]; 4] = [
 struct Factors {
     /// `[sum of ranks, in]`.
     a: Matrix,
-    /// Per projection: where its part of the inner product begins, and its second factor `[out, rank]`, scaled.
+    /// Per projection: offset of its part of the inner product, and its B factor `[out, rank]`, scaled by
+    /// alpha / rank.
     b: Vec<(Projection, usize, Matrix)>,
 }
 
@@ -92,10 +97,10 @@ pub(crate) struct Logits {
 impl Executor for Native {
     type Weights = PackedWeights;
     type Adapter = PackedAdapter;
-    type Cache = KeyValues;
+    type Cache = KvCache;
     type Logits = Logits;
 
-    fn weights(&self, base: &Base, _: bool) -> Result<PackedWeights, String> {
+    fn load_weights(&self, base: &BaseModel, _: bool) -> Result<PackedWeights, ExecutorError> {
         let config = &base.config;
         let format = match base.dtype {
             Dtype::F32 => Format::F32,
@@ -116,7 +121,7 @@ impl Executor for Native {
                 let optional = |tensor: &Option<Tensor>| tensor.as_ref().map(values).transpose();
                 let linear = |projection: Projection| {
                     let bias = layer.bias(projection).map(values).transpose()?;
-                    Ok::<_, String>(Linear { matrix: pack(layer.projection(projection))?, bias })
+                    Ok::<_, ExecutorError>(Linear { matrix: pack(layer.projection(projection))?, bias })
                 };
                 Ok(PackedLayer {
                     attention_norm: values(&layer.attention_norm)?,
@@ -132,7 +137,7 @@ impl Executor for Native {
                     down: linear(Projection::Down)?,
                 })
             })
-            .collect::<Result<_, String>>()?;
+            .collect::<Result<_, ExecutorError>>()?;
         Ok(PackedWeights {
             heads: heads(config),
             hidden: config.hidden as usize,
@@ -147,39 +152,39 @@ impl Executor for Native {
         })
     }
 
-    fn adapter(&self, config: &Config, adapter: &Adapter) -> Result<PackedAdapter, String> {
+    fn load_adapter(&self, config: &Config, adapter: &Adapter) -> Result<PackedAdapter, ExecutorError> {
         let factors = |layer: usize, inputs: &[Projection]| {
             let parts: Vec<_> = inputs.iter().filter_map(|p| Some((*p, adapter.part(layer, *p)?))).collect();
             if parts.is_empty() {
                 return Ok(None);
             }
             let a: Vec<&Tensor> = parts.iter().map(|(_, part)| &part.a).collect();
-            let a = Tensor::f_cat(&a, 0).map_err(|e| e.to_string())?;
+            let a = Tensor::f_cat(&a, 0)?;
             let b = parts.iter().enumerate().map(|(i, (projection, part))| {
                 let matrix = pack(&self.cpu, &part.b, adapter.scale() as f32, Format::F32)?;
                 Ok((*projection, i * adapter.rank, matrix))
             });
-            let b = b.collect::<Result<_, String>>()?;
-            Ok::<_, String>(Some(Factors { a: pack(&self.cpu, &a, 1.0, Format::F32)?, b }))
+            let b = b.collect::<Result<_, ExecutorError>>()?;
+            Ok::<_, ExecutorError>(Some(Factors { a: pack(&self.cpu, &a, 1.0, Format::F32)?, b }))
         };
         let layers = (0..config.layers)
             .map(|layer| {
                 let [qkv, o, ffn, down] = INPUTS.map(|inputs| factors(layer, inputs));
                 Ok([qkv?, o?, ffn?, down?])
             })
-            .collect::<Result<_, String>>()?;
+            .collect::<Result<_, ExecutorError>>()?;
         Ok(PackedAdapter { layers })
     }
 
-    fn block_bytes(&self, base: &Base) -> usize {
-        KeyValues::new(heads(&base.config), base.config.layers).block_bytes()
+    fn block_bytes(&self, base: &BaseModel) -> usize {
+        KvCache::new(heads(&base.config), base.config.layers).block_bytes()
     }
 
-    fn cache(&self, base: &Base, _: usize) -> Result<KeyValues, String> {
-        Ok(KeyValues::new(heads(&base.config), base.config.layers))
+    fn new_cache(&self, base: &BaseModel, _: usize) -> Result<KvCache, ExecutorError> {
+        Ok(KvCache::new(heads(&base.config), base.config.layers))
     }
 
-    fn copy(&self, cache: &mut KeyValues, from: u32, to: u32) -> Result<(), String> {
+    fn copy_block(&self, cache: &mut KvCache, from: u32, to: u32) -> Result<(), ExecutorError> {
         cache.copy(from, to);
         Ok(())
     }
@@ -187,31 +192,32 @@ impl Executor for Native {
     fn step(
         &self,
         weights: &PackedWeights,
-        cache: &mut KeyValues,
-        batch: &Batch<'_, PackedAdapter>,
-    ) -> Result<Logits, String> {
+        cache: &mut KvCache,
+        batch: &TokenBatch<'_, PackedAdapter>,
+    ) -> Result<Logits, ExecutorError> {
         Ok(Pass::new(&self.cpu, weights, batch).run(cache))
     }
 
-    fn draw(&self, logits: Logits, draws: &[Draw<'_>]) -> Result<Vec<Option<Drawn>>, String> {
+    fn sample(
+        &self,
+        logits: Logits,
+        requests: &[SampleRequest<'_>],
+    ) -> Result<Vec<Option<SampledToken>>, ExecutorError> {
         let Logits { values, vocab } = logits;
-        let drawn: Vec<std::sync::OnceLock<Option<Drawn>>> =
-            draws.iter().map(|_| std::sync::OnceLock::new()).collect();
+        let sampled: Vec<OnceLock<Option<SampledToken>>> = requests.iter().map(|_| OnceLock::new()).collect();
         let level = self.cpu.level();
-        self.cpu.each(draws.len(), |i| {
+        self.cpu.parallel_for(requests.len(), |i| {
             thread_local! {
-                static ROOM: std::cell::RefCell<(Vec<f32>, Vec<f32>)> = const {
-                    std::cell::RefCell::new((Vec::new(), Vec::new()))
-                };
+                static BUFFERS: RefCell<(Vec<f32>, Vec<f32>)> = const { RefCell::new((Vec::new(), Vec::new())) };
             }
-            ROOM.with_borrow_mut(|(own, weights)| {
-                own.clear();
-                own.extend_from_slice(&values[draws[i].row * vocab..][..vocab]);
+            BUFFERS.with_borrow_mut(|(row, weights)| {
+                row.clear();
+                row.extend_from_slice(&values[requests[i].row * vocab..][..vocab]);
                 weights.resize(vocab, 0.0);
-                let _ = drawn[i].set(draw(level, own, weights, &draws[i]));
+                let _ = sampled[i].set(sample_token(level, row, weights, &requests[i]));
             });
         });
-        Ok(drawn.into_iter().map(|cell| cell.into_inner().flatten()).collect())
+        Ok(sampled.into_iter().map(|cell| cell.into_inner().flatten()).collect())
     }
 }
 
@@ -219,22 +225,19 @@ fn heads(config: &Config) -> Heads {
     Heads { heads: config.heads as usize, kv_heads: config.kv_heads as usize, dim: config.head_dim as usize }
 }
 
-/// A tensor's values, row after row.
-fn values(tensor: &Tensor) -> Result<Vec<f32>, String> {
-    let read = || {
-        let tensor = tensor.detach().f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?.f_contiguous()?;
-        let mut values = vec![0f32; tensor.numel()];
-        let count = values.len();
-        tensor.f_copy_data(&mut values, count)?;
-        Ok::<_, tch::TchError>(values)
-    };
-    read().map_err(|e| e.to_string())
+/// Values of a tensor as f32, in row-major order.
+fn values(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
+    let tensor = tensor.detach().f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?.f_contiguous()?;
+    let mut values = vec![0f32; tensor.numel()];
+    let count = values.len();
+    tensor.f_copy_data(&mut values, count)?;
+    Ok(values)
 }
 
-/// A matrix `[out, in]`, scaled.
-fn pack(cpu: &Cpu, tensor: &Tensor, scale: f32, format: Format) -> Result<Matrix, String> {
+/// Packs a matrix `[out, in]` multiplied by `scale`.
+fn pack(cpu: &Cpu, tensor: &Tensor, scale: f32, format: Format) -> Result<Matrix, ExecutorError> {
     let [outputs, inputs] = tensor.size()[..] else {
-        return Err(format!("{:?} is no matrix", tensor.size()));
+        return Err(ExecutorError::NotMatrix { shape: tensor.size() });
     };
     let mut values = values(tensor)?;
     if scale != 1.0 {
@@ -243,29 +246,30 @@ fn pack(cpu: &Cpu, tensor: &Tensor, scale: f32, format: Format) -> Result<Matrix
     Ok(Matrix::pack(cpu, &values, outputs as usize, inputs as usize, format))
 }
 
-/// One pass of a batch through the blocks.
+/// One pass of a batch through the model.
 struct Pass<'a> {
     cpu: &'a Cpu,
     weights: &'a PackedWeights,
     rows: usize,
-    runs: Vec<(Range<usize>, &'a PackedAdapter)>,
-    /// Block and position of every row.
-    places: Vec<(u32, usize)>,
+    /// Adapters, each with its range of rows.
+    adapter_runs: Vec<(Range<usize>, &'a PackedAdapter)>,
+    /// Cache block and position of every row.
+    positions: Vec<(u32, usize)>,
     queries: Vec<Query<'a>>,
-    /// Rows whose logits are wanted.
-    wanted: Vec<usize>,
+    /// Rows whose logits are needed.
+    logit_rows: Vec<usize>,
     /// Residual stream `[rows, hidden]`.
     x: Vec<f32>,
-    /// Inner products of the adapters, `[rows, width]`.
+    /// Products with the adapters' A factors, `[rows, inner_width]`.
     inner: Vec<f32>,
     inner_width: usize,
 }
 
 impl<'a> Pass<'a> {
-    fn new(cpu: &'a Cpu, weights: &'a PackedWeights, batch: &Batch<'a, PackedAdapter>) -> Self {
+    fn new(cpu: &'a Cpu, weights: &'a PackedWeights, batch: &TokenBatch<'a, PackedAdapter>) -> Self {
         let rows = batch.rows();
         let mut x = vec![0f32; rows * weights.hidden];
-        let mut places = Vec::with_capacity(rows);
+        let mut positions = Vec::with_capacity(rows);
         let mut queries = Vec::with_capacity(rows);
         let tokens = batch.segments.iter().flat_map(|segment| segment.tokens);
         for (token, x) in tokens.zip(x.chunks_exact_mut(weights.hidden)) {
@@ -273,12 +277,12 @@ impl<'a> Pass<'a> {
         }
         for segment in &batch.segments {
             for position in segment.position..segment.position + segment.tokens.len() {
-                places.push((segment.blocks[position / BLOCK], position));
+                positions.push((segment.blocks[position / BLOCK], position));
                 queries.push(Query { blocks: segment.blocks, length: position + 1 });
             }
         }
-        let runs = batch.runs();
-        let widths = runs
+        let adapter_runs = batch.adapter_runs();
+        let widths = adapter_runs
             .iter()
             .flat_map(|(_, adapter)| adapter.layers.iter().flatten().flatten())
             .map(|factors| factors.a.outputs());
@@ -287,18 +291,18 @@ impl<'a> Pass<'a> {
             cpu,
             weights,
             rows,
-            runs,
-            places,
+            adapter_runs,
+            positions,
             queries,
-            wanted: batch.wanted(),
+            logit_rows: batch.logit_rows(),
             x,
             inner: vec![0f32; rows * inner_width],
             inner_width,
         }
     }
 
-    /// Logits of the rows wanted.
-    fn run(mut self, cache: &mut KeyValues) -> Logits {
+    /// Runs all layers. Returns the logits of the requested rows.
+    fn run(mut self, cache: &mut KvCache) -> Logits {
         let weights = self.weights;
         let (hidden, width) = (weights.hidden, weights.heads.heads * weights.heads.dim);
         let mut normed = vec![0f32; self.rows * hidden];
@@ -316,11 +320,7 @@ impl<'a> Pass<'a> {
         self.logits()
     }
 
-    fn norm(&self, weight: &'a [f32]) -> RmsNorm<'a> {
-        RmsNorm { weight, eps: self.weights.eps }
-    }
-
-    /// Projections, rotation and attention of one layer, into `mixed`.
+    /// Computes projections, rotary embedding and attention of one layer into `mixed`.
     fn attend(
         &mut self,
         index: usize,
@@ -328,7 +328,7 @@ impl<'a> Pass<'a> {
         normed: &[f32],
         qkv: &mut [f32],
         mixed: &mut [f32],
-        cache: &mut KeyValues,
+        cache: &mut KvCache,
     ) {
         let heads = self.weights.heads;
         let stride = heads.stride();
@@ -353,19 +353,19 @@ impl<'a> Pass<'a> {
         let rotation = Rotation {
             cos: &self.weights.cos,
             sin: &self.weights.sin,
-            q_norm: layer.q_norm.as_deref().map(|weight| self.norm_of(weight)),
-            k_norm: layer.k_norm.as_deref().map(|weight| self.norm_of(weight)),
+            q_norm: layer.q_norm.as_deref().map(|weight| self.norm(weight)),
+            k_norm: layer.k_norm.as_deref().map(|weight| self.norm(weight)),
         };
-        self.cpu.rotate(rotation, heads, qkv, &self.places, index, cache);
+        self.cpu.rotate(rotation, heads, qkv, &self.positions, index, cache);
         let attention = Attention { cache, layer: index, q: qkv, stride, queries: &self.queries };
         self.cpu.attend(&attention, mixed);
     }
 
-    fn norm_of<'b>(&self, weight: &'b [f32]) -> RmsNorm<'b> {
+    fn norm<'b>(&self, weight: &'b [f32]) -> RmsNorm<'b> {
         RmsNorm { weight, eps: self.weights.eps }
     }
 
-    /// Gate and way up of the feed-forward layer, into `gated`.
+    /// Computes the gate and up projections of the feed-forward layer into `gated`.
     fn gate(&mut self, index: usize, layer: &PackedLayer, normed: &[f32], gated: &mut [f32]) {
         self.inner_products(index, 2, normed);
         let terms = self.terms(index, 2, Projection::Gate, &layer.gate, normed);
@@ -374,7 +374,7 @@ impl<'a> Pass<'a> {
         self.cpu.products(&[product], gated, self.weights.ffn);
     }
 
-    /// Adds a projection (the only one of its `input`) to the residual stream.
+    /// Adds a projection (the only one of its group in [`INPUTS`]) to the residual stream.
     fn add(&mut self, index: usize, input: usize, linear: &Linear, from: &[f32]) {
         self.inner_products(index, input, from);
         let mut x = std::mem::take(&mut self.x);
@@ -384,14 +384,14 @@ impl<'a> Pass<'a> {
         self.x = x;
     }
 
-    /// First factors of all adapters that have a part on this input.
+    /// Multiplies `x` by the A factors of all adapters that target a projection of this input.
     fn inner_products(&mut self, index: usize, input: usize, x: &[f32]) {
         if self.inner_width == 0 {
             return;
         }
         let mut inner = std::mem::take(&mut self.inner);
         let terms: Vec<[Term<'_>; 1]> = self
-            .runs
+            .adapter_runs
             .iter()
             .filter_map(|(rows, adapter)| {
                 let matrix = &adapter.layers[index][input].as_ref()?.a;
@@ -406,7 +406,7 @@ impl<'a> Pass<'a> {
         self.inner = inner;
     }
 
-    /// The base's weights on all rows, and second factors of adapters on theirs.
+    /// Terms of a projection: the base's weights on all rows, and each adapter's B factor on its rows.
     fn terms<'b>(
         &'b self,
         index: usize,
@@ -417,7 +417,7 @@ impl<'a> Pass<'a> {
     ) -> Vec<Term<'b>> {
         let matrix = &linear.matrix;
         let base = Term { rows: 0..self.rows, x, stride: matrix.inputs(), offset: 0, matrix };
-        let adapters = self.runs.iter().filter_map(|(rows, adapter)| {
+        let adapters = self.adapter_runs.iter().filter_map(|(rows, adapter)| {
             let factors = adapter.layers[index][input].as_ref()?;
             let (_, offset, matrix) = factors.b.iter().find(|(own, _, _)| *own == projection)?;
             Some(Term {
@@ -432,15 +432,15 @@ impl<'a> Pass<'a> {
     }
 
     fn logits(self) -> Logits {
-        let Self { cpu, weights, wanted, x, .. } = self;
+        let Self { cpu, weights, logit_rows, x, .. } = self;
         let hidden = weights.hidden;
-        let mut last = Vec::with_capacity(wanted.len() * hidden);
-        wanted.iter().for_each(|row| last.extend_from_slice(&x[row * hidden..][..hidden]));
+        let mut last = Vec::with_capacity(logit_rows.len() * hidden);
+        logit_rows.iter().for_each(|row| last.extend_from_slice(&x[row * hidden..][..hidden]));
         let mut normed = vec![0f32; last.len()];
         cpu.rms_norm(RmsNorm { weight: &weights.norm, eps: weights.eps }, &last, &mut normed);
         let matrix = weights.head.as_ref().unwrap_or(&weights.embed);
-        let rows = 0..wanted.len();
-        let mut logits = vec![0f32; wanted.len() * matrix.outputs()];
+        let rows = 0..logit_rows.len();
+        let mut logits = vec![0f32; logit_rows.len() * matrix.outputs()];
         let term = Term { rows: rows.clone(), x: &normed, stride: hidden, offset: 0, matrix };
         let product = Product { rows, terms: &[term], epilogue: Epilogue::Store, offset: 0 };
         cpu.products(&[product], &mut logits, matrix.outputs());

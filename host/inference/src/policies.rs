@@ -1,47 +1,47 @@
-//! The weights that the engine generates with: bases, the policies on them, and their cache.
+//! The weights that the engine generates with: base models, the policies on them, and their KV caches.
 //!
-//! A [`Seat`] is a policy in one state of its weights. Publishing makes new states; sequences under way keep the
-//! one that they started with.
+//! A [`PolicySnapshot`] is one version of a policy's weights. Publishing weights creates new snapshots;
+//! sequences in progress keep the snapshot that they started with.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pl_model::{Adapter, Config, Dtype, Projection, Tokenizer, Weights};
+use pl_model::{Adapter, Config, Projection, TensorSet, Tokenizer, Weights};
+use pl_types::{Dtype, GenerateError};
 
-use crate::blocks::{Blocks, Identity};
-use crate::executor::Executor;
-use crate::{Base, Error, PolicyWeights, Update};
+use crate::block_pool::{BlockPool, SnapshotId};
+use crate::config::{BaseModel, PolicyWeights, WeightUpdate};
+use crate::executor::{Executor, ExecutorError};
 
-/// All bases and policies in their newest state. Lives on the engine's thread.
+/// All base models and policies with their newest weights. Owned by the engine's thread.
 pub(crate) struct Policies<E: Executor> {
     pub(crate) bases: Vec<BaseState<E>>,
-    /// Per policy: its base, and its place there.
-    homes: Vec<(usize, usize)>,
-    /// Names the next state of weights.
-    next: Identity,
+    /// Per policy: index of its base, and its index among the policies of that base.
+    locations: Vec<(usize, usize)>,
+    next_snapshot: SnapshotId,
 }
 
 pub(crate) struct BaseState<E: Executor> {
     config: Arc<Config>,
     tokenizer: Arc<Tokenizer>,
     dtype: Dtype,
-    /// What published weights have to look like.
+    /// Names and shapes that published weights must have.
     shapes: Vec<(String, Vec<i64>)>,
     weights: Rc<E::Weights>,
     policies: Vec<PolicyState<E>>,
     pub(crate) cache: E::Cache,
-    pub(crate) blocks: Blocks,
+    pub(crate) blocks: BlockPool,
     pub(crate) block_bytes: usize,
 }
 
 struct PolicyState<E: Executor> {
     adapter: Option<Rc<E::Adapter>>,
     version: u64,
-    identity: Identity,
+    snapshot: SnapshotId,
 }
 
-/// A policy in one state of its weights.
-pub(crate) struct Seat<E: Executor> {
+/// One version of a policy's weights.
+pub(crate) struct PolicySnapshot<E: Executor> {
     /// Index of its base.
     pub(crate) base: usize,
     pub(crate) config: Arc<Config>,
@@ -50,11 +50,11 @@ pub(crate) struct Seat<E: Executor> {
     pub(crate) adapter: Option<Rc<E::Adapter>>,
     pub(crate) policy: usize,
     pub(crate) version: u64,
-    /// Names this state: keys and values of equal tokens under one identity are equal.
-    pub(crate) identity: Identity,
+    /// Keys and values of equal tokens under one id are equal.
+    pub(crate) id: SnapshotId,
 }
 
-impl<E: Executor> Clone for Seat<E> {
+impl<E: Executor> Clone for PolicySnapshot<E> {
     fn clone(&self) -> Self {
         Self {
             config: Arc::clone(&self.config),
@@ -67,22 +67,22 @@ impl<E: Executor> Clone for Seat<E> {
 }
 
 impl<E: Executor> Policies<E> {
-    /// The policies that [`check`] found good. The bases share `kv_cache` bytes for keys and values.
+    /// Loads policies that [`check_shapes`] has accepted. The bases share `kv_cache` bytes evenly.
     pub(crate) fn new(
         executor: &E,
-        bases: Vec<Base>,
+        bases: Vec<BaseModel>,
         policies: Vec<PolicyWeights>,
         kv_cache: u64,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, GenerateError> {
         let share = usize::try_from(kv_cache).unwrap_or(usize::MAX) / bases.len().max(1);
         let mut states = Vec::new();
         for base in bases {
             let block_bytes = executor.block_bytes(&base);
-            let limit = (share / block_bytes.max(1)).max(1);
+            let capacity = (share / block_bytes.max(1)).max(1);
             states.push(BaseState {
-                weights: Rc::new(executor.weights(&base, true).map_err(Error::Setup)?),
-                cache: executor.cache(&base, limit).map_err(Error::Setup)?,
-                blocks: Blocks::new(limit),
+                weights: Rc::new(executor.load_weights(&base, true).map_err(setup_error)?),
+                cache: executor.new_cache(&base, capacity).map_err(setup_error)?,
+                blocks: BlockPool::new(capacity),
                 block_bytes,
                 shapes: shapes(&base.weights),
                 config: Arc::new(base.config),
@@ -91,121 +91,130 @@ impl<E: Executor> Policies<E> {
                 policies: Vec::new(),
             });
         }
-        let mut all = Self { bases: states, homes: Vec::new(), next: 0 };
+        let mut all = Self { bases: states, locations: Vec::new(), next_snapshot: 0 };
         for weights in policies {
-            let home = &mut all.bases[weights.base];
-            let adapter = weights.adapter.map(|adapter| executor.adapter(&home.config, &adapter));
-            all.homes.push((weights.base, home.policies.len()));
-            home.policies.push(PolicyState {
-                adapter: adapter.transpose().map_err(Error::Setup)?.map(Rc::new),
+            let base = &mut all.bases[weights.base];
+            let adapter = weights.adapter.map(|adapter| executor.load_adapter(&base.config, &adapter));
+            all.locations.push((weights.base, base.policies.len()));
+            base.policies.push(PolicyState {
+                adapter: adapter.transpose().map_err(setup_error)?.map(Rc::new),
                 version: weights.version,
-                identity: all.next,
+                snapshot: all.next_snapshot,
             });
-            all.next += 1;
+            all.next_snapshot += 1;
         }
         Ok(all)
     }
 
+    /// Replaces the weights of a policy.
     pub(crate) fn publish(
         &mut self,
         executor: &E,
         policy: usize,
-        update: Update,
+        update: WeightUpdate,
         version: u64,
-    ) -> Result<(), Error> {
-        let (home, place) = *self.homes.get(policy).ok_or_else(|| {
-            Error::Setup(format!("weights for policy {policy}, but there are {}", self.homes.len()))
+    ) -> Result<(), GenerateError> {
+        let (base, index) = *self.locations.get(policy).ok_or_else(|| {
+            let count = self.locations.len();
+            GenerateError::Setup(format!(
+                "weights were published for policy {policy}, but there are {count} policies"
+            ))
         })?;
-        let home = &mut self.bases[home];
+        let base = &mut self.bases[base];
         match update {
-            Update::Adapter(adapter) => {
-                fits(&home.config, &adapter, policy)?;
-                let adapter = executor.adapter(&home.config, &adapter).map_err(Error::Setup)?;
-                home.policies[place].adapter = Some(Rc::new(adapter));
-                home.policies[place].identity = self.next;
-                self.next += 1;
+            WeightUpdate::Adapter(adapter) => {
+                check_adapter(&base.config, &adapter, policy)?;
+                let adapter = executor.load_adapter(&base.config, &adapter).map_err(setup_error)?;
+                base.policies[index].adapter = Some(Rc::new(adapter));
+                base.policies[index].snapshot = self.next_snapshot;
+                self.next_snapshot += 1;
             }
-            Update::Weights(weights) => {
-                if shapes(&weights) != home.shapes {
-                    return Err(Error::Setup(format!(
-                        "the weights published for policy {policy} are not of its model's shapes"
+            WeightUpdate::Weights(weights) => {
+                if shapes(&weights) != base.shapes {
+                    return Err(GenerateError::Setup(format!(
+                        "the weights published for policy {policy} don't have the shapes of its model"
                     )));
                 }
-                let (config, tokenizer) = ((*home.config).clone(), Arc::clone(&home.tokenizer));
-                let base = Base { config, weights, tokenizer, dtype: home.dtype };
-                home.weights = Rc::new(executor.weights(&base, false).map_err(Error::Setup)?);
-                for state in &mut home.policies {
-                    state.identity = self.next;
-                    self.next += 1;
+                let (config, tokenizer) = ((*base.config).clone(), Arc::clone(&base.tokenizer));
+                let model = BaseModel { config, weights, tokenizer, dtype: base.dtype };
+                base.weights = Rc::new(executor.load_weights(&model, false).map_err(setup_error)?);
+                for state in &mut base.policies {
+                    state.snapshot = self.next_snapshot;
+                    self.next_snapshot += 1;
                 }
             }
         }
-        home.policies[place].version = version;
-        let alive: Vec<Identity> = home.policies.iter().map(|state| state.identity).collect();
-        home.blocks.retain(|identity| alive.contains(&identity));
+        base.policies[index].version = version;
+        let current: Vec<SnapshotId> = base.policies.iter().map(|state| state.snapshot).collect();
+        base.blocks.retain_snapshots(|id| current.contains(&id));
         Ok(())
     }
 
-    /// The newest weights of a policy.
-    pub(crate) fn seat(&self, policy: usize) -> Option<Seat<E>> {
-        let (base, place) = *self.homes.get(policy)?;
-        let home = &self.bases[base];
-        let state = &home.policies[place];
-        Some(Seat {
-            base,
-            config: Arc::clone(&home.config),
-            tokenizer: Arc::clone(&home.tokenizer),
-            weights: Rc::clone(&home.weights),
+    /// Newest weights of a policy, or `None` if there is no such policy.
+    pub(crate) fn snapshot(&self, policy: usize) -> Option<PolicySnapshot<E>> {
+        let (index, within) = *self.locations.get(policy)?;
+        let base = &self.bases[index];
+        let state = &base.policies[within];
+        Some(PolicySnapshot {
+            base: index,
+            config: Arc::clone(&base.config),
+            tokenizer: Arc::clone(&base.tokenizer),
+            weights: Rc::clone(&base.weights),
             adapter: state.adapter.clone(),
             policy,
             version: state.version,
-            identity: state.identity,
+            id: state.snapshot,
         })
     }
+}
+
+fn setup_error(error: ExecutorError) -> GenerateError {
+    GenerateError::Setup(error.to_string())
 }
 
 fn shapes(weights: &Weights) -> Vec<(String, Vec<i64>)> {
     weights.parameters().into_iter().map(|(name, tensor)| (name, tensor.size())).collect()
 }
 
-/// Whether policies and bases fit each other, and bases themselves.
-pub(crate) fn check(bases: &[Base], policies: &[PolicyWeights]) -> Result<(), Error> {
+/// Checks that weights have the shapes of their model's config, and adapters those of their base.
+pub(crate) fn check_shapes(bases: &[BaseModel], policies: &[PolicyWeights]) -> Result<(), GenerateError> {
     for (index, base) in bases.iter().enumerate() {
         for (number, layer) in base.weights.layers.iter().enumerate() {
             for projection in Projection::ALL {
-                let (fan_in, out) = projection.shape(&base.config);
+                let (inputs, outputs) = projection.shape(&base.config);
                 let got = layer.projection(projection).size();
-                if got != [out, fan_in] {
-                    return Err(Error::Setup(format!(
-                        "{projection} of layer {number} of base {index} is {got:?}, but its measures say [{out}, {fan_in}]"
+                if got != [outputs, inputs] {
+                    return Err(GenerateError::Setup(format!(
+                        "{projection} of layer {number} of base {index} has shape {got:?}, but its config says \
+                         [{outputs}, {inputs}]"
                     )));
                 }
             }
         }
     }
     for (policy, weights) in policies.iter().enumerate() {
-        let home = bases.get(weights.base).ok_or_else(|| {
+        let base = bases.get(weights.base).ok_or_else(|| {
             let (base, count) = (weights.base, bases.len());
-            Error::Setup(format!("policy {policy} names base {base}, but there are {count}"))
+            GenerateError::Setup(format!("policy {policy} names base {base}, but there are {count} bases"))
         })?;
         if let Some(adapter) = &weights.adapter {
-            fits(&home.config, adapter, policy)?;
+            check_adapter(&base.config, adapter, policy)?;
         }
     }
     Ok(())
 }
 
-/// Whether an adapter is for a model of these measures.
-fn fits(config: &Config, adapter: &Adapter, policy: usize) -> Result<(), Error> {
+/// Checks that an adapter has the dimensions of its model.
+fn check_adapter(config: &Config, adapter: &Adapter, policy: usize) -> Result<(), GenerateError> {
     for layer in 0..config.layers {
         for projection in adapter.targets() {
-            let (fan_in, out) = projection.shape(config);
+            let (inputs, outputs) = projection.shape(config);
             let rank = adapter.rank as i64;
-            let good = adapter
+            let fits = adapter
                 .part(layer, *projection)
-                .is_some_and(|part| part.a.size() == [rank, fan_in] && part.b.size() == [out, rank]);
-            if !good {
-                return Err(Error::Setup(format!(
+                .is_some_and(|part| part.a.size() == [rank, inputs] && part.b.size() == [outputs, rank]);
+            if !fits {
+                return Err(GenerateError::Setup(format!(
                     "the adapter of policy {policy} does not fit its model at {projection} of layer {layer}"
                 )));
             }

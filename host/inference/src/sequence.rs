@@ -1,119 +1,124 @@
-//! Sequences on their way into the cache, and what the logits after their tokens are for.
+//! Sequences in progress, and the use of the logits after their tokens.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::Request;
-use crate::blocks::Table;
-use crate::completing::Completing;
-use crate::draw::{Drawn, Pick};
+use pl_types::Request;
+
+use crate::block_pool::BlockTable;
+use crate::completion::CompletionState;
 use crate::executor::Executor;
-use crate::policies::Seat;
+use crate::policies::PolicySnapshot;
+use crate::requests::RequestId;
+use crate::sampler::{SampledToken, TokenChoice};
 
-/// What waits for a slot or for room.
-pub(crate) enum Waiting<E: Executor> {
-    /// Some of a job's seeds.
-    Seeds { job: u64, seeds: Range<usize> },
-    /// A sequence that gave its blocks back.
-    Paused(Sequence<E>),
+/// Work that waits for a slot or for cache blocks.
+pub(crate) enum QueuedWork<E: Executor> {
+    /// Seeds of a request whose completions have not started.
+    Seeds { request: RequestId, seeds: Range<usize> },
+    /// A preempted sequence, or one that has not started.
+    Sequence(SequenceState<E>),
 }
 
-/// A sequence of tokens on its way into the cache.
-pub(crate) struct Sequence<E: Executor> {
-    pub(crate) job: u64,
-    pub(crate) seat: Seat<E>,
-    pub(crate) table: Table,
+/// A sequence of tokens and its progress through the model.
+pub(crate) struct SequenceState<E: Executor> {
+    pub(crate) request: RequestId,
+    pub(crate) policy: PolicySnapshot<E>,
+    pub(crate) table: BlockTable,
     pub(crate) tokens: Vec<u32>,
-    /// How many of them are in the cache.
+    /// Number of leading tokens that are in the cache.
     pub(crate) computed: usize,
-    pub(crate) goal: Goal,
+    pub(crate) goal: SequenceGoal,
 }
 
-/// What the logits after a sequence's tokens are for.
-pub(crate) enum Goal {
-    /// The first tokens of completions of these seeds.
-    Prompt(Range<usize>),
-    /// The next token.
-    Completion(Box<Completing>),
-    /// Log-probabilities of these tokens, the first of which comes after `from` tokens of the sequence.
-    Score { from: usize, targets: Arc<[u32]>, logprobs: Vec<f32> },
+/// The use of the logits after a sequence's tokens.
+pub(crate) enum SequenceGoal {
+    /// The first tokens of the completions of these seeds.
+    Prefill(Range<usize>),
+    /// The next token of a completion.
+    Decode(Box<CompletionState>),
+    /// Log-probabilities of `targets`, the first of which follows `start` tokens of the sequence.
+    Score { start: usize, targets: Arc<[u32]>, logprobs: Vec<f32> },
 }
 
-impl Goal {
-    /// Slots that it takes.
+impl SequenceGoal {
+    /// Number of slots that the sequence occupies.
     pub(crate) fn slots(&self) -> usize {
         match self {
-            Self::Prompt(seeds) => seeds.len(),
-            Self::Completion(_) | Self::Score { .. } => 1,
+            Self::Prefill(seeds) => seeds.len(),
+            Self::Decode(_) | Self::Score { .. } => 1,
         }
     }
 }
 
-/// What a step has brought a sequence.
+/// Results of one step for one sequence.
 #[derive(Default)]
-pub(crate) struct Outcome {
-    /// Rows of logits asked for.
-    pub(crate) wanted: usize,
-    /// Completions that begin.
-    pub(crate) fresh: Vec<Completing>,
-    /// None: the logits were no distribution.
-    pub(crate) drawn: Vec<Option<Drawn>>,
+pub(crate) struct StepOutput {
+    /// Number of rows of logits requested.
+    pub(crate) logit_count: usize,
+    /// Completions that start.
+    pub(crate) started: Vec<CompletionState>,
+    /// Sampled tokens. An element is `None` if its logits were not a distribution.
+    pub(crate) sampled: Vec<Option<SampledToken>>,
 }
 
-impl<E: Executor> Sequence<E> {
-    /// Of how many tokens, counted from the last of the next `take`, logits are wanted.
-    pub(crate) fn wanted(&self, take: usize) -> usize {
-        let end = self.computed + take;
+impl<E: Executor> SequenceState<E> {
+    /// Number of trailing positions of the next `scheduled` tokens whose logits are needed.
+    pub(crate) fn logit_count(&self, scheduled: usize) -> usize {
+        let end = self.computed + scheduled;
         match &self.goal {
-            Goal::Score { from, .. } => end.saturating_sub(self.computed.max(from - 1)),
+            SequenceGoal::Score { start, .. } => end.saturating_sub(self.computed.max(start - 1)),
             _ => usize::from(end == self.tokens.len()),
         }
     }
 
-    /// Tokens from the front whose keys and values may come from others: those whose logits nobody wants.
-    pub(crate) fn known(&self) -> usize {
+    /// Number of leading tokens whose keys and values may come from the prefix cache: those whose logits are
+    /// not needed.
+    pub(crate) fn cacheable_tokens(&self) -> usize {
         match self.goal {
-            Goal::Score { from, .. } => from,
+            SequenceGoal::Score { start, .. } => start,
             _ => self.tokens.len(),
         }
     }
 
-    /// Says what is to be drawn from each of the `wanted` rows of logits: `draw(row, pick)`.
-    pub(crate) fn pick(
+    /// Calls `choose(row, choice)` for each token to sample from the `logit_count` rows of logits. Adds
+    /// completions that start to `started`.
+    pub(crate) fn choose_tokens(
         &mut self,
         request: &Request,
-        wanted: usize,
-        fresh: &mut Vec<Completing>,
-        mut draw: impl FnMut(usize, Pick),
+        logit_count: usize,
+        started: &mut Vec<CompletionState>,
+        mut choose: impl FnMut(usize, TokenChoice),
     ) {
         match &mut self.goal {
-            Goal::Score { targets, logprobs, .. } => {
-                let next = targets[logprobs.len()..].iter().take(wanted);
-                next.enumerate().for_each(|(row, token)| draw(row, Pick::Given(*token)));
+            SequenceGoal::Score { targets, logprobs, .. } => {
+                let next = targets[logprobs.len()..].iter().take(logit_count);
+                next.enumerate().for_each(|(row, token)| choose(row, TokenChoice::Given(*token)));
             }
-            _ if wanted == 0 => {}
-            Goal::Completion(completing) => draw(0, completing.pick(&request.sampling)),
-            Goal::Prompt(seeds) => {
+            _ if logit_count == 0 => {}
+            SequenceGoal::Decode(completion) => choose(0, completion.choose(&request.sampling)),
+            SequenceGoal::Prefill(seeds) => {
                 for seed in seeds.clone() {
-                    let mut completing = Completing::new(seed, request, self.seat.config.max_positions);
-                    draw(0, completing.pick(&request.sampling));
-                    fresh.push(completing);
+                    let mut completion =
+                        CompletionState::new(seed, request, self.policy.config.max_positions);
+                    choose(0, completion.choose(&request.sampling));
+                    started.push(completion);
                 }
             }
         }
     }
 
-    /// As it waits without blocks.
-    pub(crate) fn back_in_line(mut self) -> Waiting<E> {
+    /// The work to queue for a sequence that has no blocks.
+    pub(crate) fn into_queued(mut self) -> QueuedWork<E> {
         self.computed = 0;
         match self.goal {
-            Goal::Prompt(seeds) => Waiting::Seeds { job: self.job, seeds },
-            _ => Waiting::Paused(self),
+            SequenceGoal::Prefill(seeds) => QueuedWork::Seeds { request: self.request, seeds },
+            _ => QueuedWork::Sequence(self),
         }
     }
 }
 
-/// Tokens that two sequences begin with alike.
-pub(crate) fn common(a: &[u32], b: &[u32]) -> usize {
+/// Length of the longest common prefix.
+pub(crate) fn common_prefix(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

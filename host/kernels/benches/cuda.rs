@@ -1,4 +1,4 @@
-//! The output head by its kernels, beside plain libtorch on the same device: `cargo bench -p pl-kernels --bench cuda`.
+//! Benchmark of the output head: the kernels and plain libtorch on the same device, `cargo bench -p pl-kernels --bench cuda`.
 //!
 //! Needs a CUDA device, and libtorch's CUDA libraries and NVRTC where set-up has them; without them it says what is
 //! missing and measures nothing. The shapes are 4,096 rows through the heads of Qwen3-1.7B and SmolLM2-135M. An
@@ -9,9 +9,8 @@ use std::sync::OnceLock;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use pl_kernels::cuda::device::{ThisMachine, Wish, choose};
-use pl_kernels::cuda::head::{Fused, Rows, TokenHead, Twin};
-use pl_kernels::cuda::{Error, Kernels, Settings, open};
+use pl_kernels::cuda::head::{FusedHead, HeadRows, ReferenceHead, TokenHead};
+use pl_kernels::cuda::{Error, KernelSettings, Kernels, find_libtorch_cuda, load, open};
 use tch::{Cuda, Device, Kind, Tensor};
 
 const ROWS: i64 = 4096;
@@ -21,8 +20,12 @@ const SHAPES: [(i64, i64); 2] = [(2048, 151_936), (576, 49_152)];
 static KERNELS: OnceLock<std::sync::Arc<Kernels>> = OnceLock::new();
 
 fn main() {
-    if let Err(refusal) = choose(Wish::Cuda, &ThisMachine) {
-        println!("skipped: no CUDA device: {refusal}");
+    if let Some(Err(error)) = find_libtorch_cuda().map(|library| load(&library)) {
+        println!("skipped: {error}");
+        return;
+    }
+    if !Cuda::is_available() {
+        println!("skipped: no CUDA device");
         return;
     }
     match open_kernels() {
@@ -35,9 +38,10 @@ fn main() {
 }
 
 fn open_kernels() -> Result<std::sync::Arc<Kernels>, Error> {
-    let of = |name: &str| std::env::var_os(name).map(std::path::PathBuf::from);
-    let cache = of("PL_HOST_CACHE").or_else(|| of("HOME").map(|home| home.join(".cache/pl-host")));
-    open(0, &cache.map(|cache| Settings::new(&cache)).unwrap_or_default())
+    let variable = |name: &str| std::env::var_os(name).map(std::path::PathBuf::from);
+    let cache =
+        variable("PL_HOST_CACHE").or_else(|| variable("HOME").map(|home| home.join(".cache/pl-host")));
+    open(0, &cache.map(|cache| KernelSettings::new(&cache)).unwrap_or_default())
 }
 
 /// Forwards and, if asked for, backwards, until the device is done.
@@ -49,7 +53,7 @@ fn measure(bencher: Bencher<'_, '_>, head: &dyn TokenHead, kind: Kind, shape: (i
         (Tensor::randn([vocabulary, width], (Kind::Float, device)) / (width as f64).sqrt()).to_kind(kind);
     let tokens = Tensor::randint(vocabulary, [ROWS], (Kind::Int64, device));
     let slopes = Tensor::randn([ROWS], (Kind::Float, device));
-    let rows = Rows { hidden: &hidden, tokens: &tokens, temperatures: None };
+    let rows = HeadRows { hidden: &hidden, tokens: &tokens, temperatures: None };
     let products = if backwards { 3 } else { 1 };
     let operations = ItemsCount::new((2 * ROWS * width * vocabulary * products) as u64);
     let pass = || -> Result<(), Error> {
@@ -69,7 +73,7 @@ fn measure(bencher: Bencher<'_, '_>, head: &dyn TokenHead, kind: Kind, shape: (i
 
 fn fused(bencher: Bencher<'_, '_>, kind: Kind, shape: (i64, i64), backwards: bool) {
     if let Some(kernels) = KERNELS.get() {
-        measure(bencher, &Fused::new(kernels.clone()), kind, shape, backwards);
+        measure(bencher, &FusedHead::new(kernels.clone()), kind, shape, backwards);
     }
 }
 
@@ -84,8 +88,8 @@ fn forward_fused_f32(bencher: Bencher<'_, '_>, shape: (i64, i64)) {
 }
 
 #[divan::bench(args = SHAPES, sample_count = 10, sample_size = 1)]
-fn forward_twin_bf16(bencher: Bencher<'_, '_>, shape: (i64, i64)) {
-    measure(bencher, &Twin, Kind::BFloat16, shape, false);
+fn forward_reference_bf16(bencher: Bencher<'_, '_>, shape: (i64, i64)) {
+    measure(bencher, &ReferenceHead, Kind::BFloat16, shape, false);
 }
 
 #[divan::bench(args = SHAPES, sample_count = 10, sample_size = 1)]
@@ -94,6 +98,6 @@ fn backward_fused_bf16(bencher: Bencher<'_, '_>, shape: (i64, i64)) {
 }
 
 #[divan::bench(args = SHAPES, sample_count = 10, sample_size = 1)]
-fn backward_twin_bf16(bencher: Bencher<'_, '_>, shape: (i64, i64)) {
-    measure(bencher, &Twin, Kind::BFloat16, shape, true);
+fn backward_reference_bf16(bencher: Bencher<'_, '_>, shape: (i64, i64)) {
+    measure(bencher, &ReferenceHead, Kind::BFloat16, shape, true);
 }

@@ -1,16 +1,15 @@
-//! CUDA: libtorch's half of it, and kernels, compiled where they run.
+//! CUDA: libtorch's CUDA libraries, and kernels that are compiled on the machine that runs them.
 //!
-//! Nothing of CUDA is linked. [`device::choose`] loads libtorch's CUDA half where it can work; [`open`] compiles the kernels with NVRTC for a
-//! device ([`Compiler`], with a cache on disk) and keeps them for the process; [`opened`] is where others find them.
-//! Kernels run in the device's primary context, which libtorch uses too, and on the default stream, which is the
-//! stream of all of libtorch's work here (tch offers no other): they come after what was asked of libtorch before,
-//! and before what is asked of it later, without any waiting in between. Memory is libtorch's, as tensors.
+//! Nothing of CUDA is linked. [`load`] loads libtorch's CUDA libraries ([`find_libtorch_cuda`]); [`open`] compiles the
+//! kernels for a device with NVRTC ([`Compiler`], with a cache on disk) and keeps them until the process ends; [`opened`]
+//! returns them. Kernels run in the device's primary context, which libtorch uses too, and on the default stream, which
+//! has all of libtorch's work here (tch offers no other). Therefore a kernel runs after all earlier and before all later
+//! work of libtorch, and nothing waits in between. Memory is allocated by libtorch, as tensors.
 //!
-//! [`head`] is the first of them. A kernel's source is tested without a GPU: `emulated.h` lets a C++ compiler make a
-//! library of it in which the threads of a block take turns.
+//! [`head`] has the kernels of the output head. Their source is tested without a GPU: `emulated.h` lets a C++ compiler
+//! make a library of it in which the threads of a block run one at a time.
 
 mod compile;
-pub mod device;
 mod driver;
 #[cfg(test)]
 mod emulated;
@@ -18,9 +17,11 @@ mod error;
 pub mod head;
 mod launch;
 mod library;
+mod registry;
 
 pub use compile::{Compiler, Source};
 pub use driver::{Driver, LEAST_DRIVER, driver};
 pub use error::Error;
-pub use launch::{Kernels, Settings, open, opened};
-pub use library::{load, loaded};
+pub use launch::{KernelSettings, Kernels};
+pub use library::{LIBTORCH_CUDA_VARIABLE, find_libtorch_cuda, load, loaded};
+pub use registry::{open, opened};

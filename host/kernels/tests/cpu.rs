@@ -5,7 +5,7 @@
 
 use half::{bf16, f16};
 use pl_kernels::cpu::{
-    Attention, BLOCK, Cpu, Distribution, Epilogue, Format, Heads, KeyValues, Level, Matrix, Product, Query,
+    Attention, BLOCK, Cpu, Distribution, Epilogue, Format, Heads, KvCache, Level, Matrix, Product, Query,
     RmsNorm, Rotation, Term,
 };
 use proptest::prelude::*;
@@ -117,7 +117,7 @@ proptest! {
         let weight = numbers(dim, 10);
         let norm = normed.then_some(RmsNorm { weight: &weight, eps: 1e-5 });
         let rotation = Rotation { cos: &cos, sin: &sin, q_norm: norm, k_norm: norm };
-        let mut cache = KeyValues::new(heads, 2);
+        let mut cache = KvCache::new(heads, 2);
         // Blocks of the sequences lie interleaved.
         let tables: Vec<Vec<u32>> = (0..lengths.len())
             .map(|s| (0..8).map(|b| (b * lengths.len() + s) as u32).collect())
@@ -231,7 +231,7 @@ proptest! {
                 prop_assert!((f64::from(distribution.logprob(logits[i])) - p.ln()).abs() < 2e-5);
             }
         }
-        let drawn = distribution.draw(&weights, at).unwrap();
+        let drawn = distribution.sample(&weights, at).unwrap();
         prop_assert!(weights[drawn] > 0.0);
         let below: f64 = exact[..drawn].iter().sum();
         prop_assert!(below <= at * total + 1e-5 * total && at * total <= below + exact[drawn] + 1e-5 * total);
@@ -244,7 +244,7 @@ fn numbers_that_are_none_are_no_distribution() {
         let mut logits = vec![0.0, bad, 1.0];
         let mut weights = vec![0f32; 3];
         let distribution = Distribution::new(Level::detect(), &mut logits, 1.0, &mut weights);
-        assert_eq!(distribution.draw(&weights, 0.5), None);
+        assert_eq!(distribution.sample(&weights, 0.5), None);
     }
 }
 
@@ -253,17 +253,17 @@ fn the_ends_of_a_distribution() {
     let mut logits = vec![f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY];
     let mut weights = vec![0f32; 5];
     let distribution = Distribution::new(Level::detect(), &mut logits, 1.0, &mut weights);
-    assert_eq!(distribution.draw(&weights, 0.0), Some(1));
-    assert_eq!(distribution.draw(&weights, 0.5), Some(3));
-    assert_eq!(distribution.draw(&weights, 1.0 - f64::EPSILON / 2.0), Some(3));
-    assert_eq!(distribution.draw(&weights, 1.0), Some(3));
+    assert_eq!(distribution.sample(&weights, 0.0), Some(1));
+    assert_eq!(distribution.sample(&weights, 0.5), Some(3));
+    assert_eq!(distribution.sample(&weights, 1.0 - f64::EPSILON / 2.0), Some(3));
+    assert_eq!(distribution.sample(&weights, 1.0), Some(3));
 }
 
 #[test]
 fn a_copied_block_holds_the_same() {
     let cpu = Cpu::new(1).unwrap();
     let heads = Heads { heads: 1, kv_heads: 1, dim: 2 };
-    let mut cache = KeyValues::new(heads, 1);
+    let mut cache = KvCache::new(heads, 1);
     let table = [1.0f32; 2];
     let rotation = Rotation { cos: &table, sin: &[0.0; 2], q_norm: None, k_norm: None };
     let mut qkv = [1.0, 0.0, 0.5, 0.5, 7.0, 8.0];

@@ -1,27 +1,33 @@
-//! The kernels on a real device: skipped where there is none.
+//! Tests of the kernels on a CUDA device; skipped on machines without one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test crate: a panic is how a test fails")]
 
-use pl_kernels::cuda::device::{ThisMachine, Wish, choose};
-use pl_kernels::cuda::head::{Fused, Rows, TokenHead, Twin};
-use pl_kernels::cuda::{Settings, open, opened};
+use pl_kernels::cuda::head::{FusedHead, HeadRows, ReferenceHead, TokenHead};
+use pl_kernels::cuda::{KernelSettings, find_libtorch_cuda, load, open, opened};
 use tch::{Cuda, Device, Kind, Tensor};
 
-/// The first device, with libtorch's CUDA half loaded.
+/// Returns the first device, after loading libtorch's CUDA libraries.
 fn device() -> Option<Device> {
-    match choose(Wish::Cuda, &ThisMachine) {
-        Ok(choice) => Some(choice.device),
-        Err(refusal) => {
-            eprintln!("skipped: no CUDA device: {refusal}");
-            None
-        }
+    if let Some(library) = find_libtorch_cuda()
+        && let Err(error) = load(&library)
+    {
+        pl_testing::skip_or_fail("CUDA", &error.to_string());
+        return None;
     }
+    if !Cuda::is_available() {
+        pl_testing::skip_or_fail("CUDA", "no CUDA device");
+        return None;
+    }
+    Some(Device::Cuda(0))
 }
 
-fn settings() -> Settings {
-    let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
-    let cache = of("PL_HOST_CACHE").or_else(|| of("HOME").map(|home| home.join(".cache/pl-host"))).unwrap();
-    Settings::new(&cache)
+fn settings() -> KernelSettings {
+    let variable =
+        |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
+    let cache = variable("PL_HOST_CACHE")
+        .or_else(|| variable("HOME").map(|home| home.join(".cache/pl-host")))
+        .unwrap();
+    KernelSettings::new(&cache)
 }
 
 fn assert_close(got: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
@@ -32,11 +38,11 @@ fn assert_close(got: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
 }
 
 #[test]
-fn kernels_equal_the_twin_on_the_device() {
+fn kernels_equal_the_reference_on_the_device() {
     let Some(device) = device() else { return };
     let kernels = open(0, &settings()).unwrap();
     assert!(opened(device).is_some());
-    let fused = Fused::new(kernels);
+    let fused = FusedHead::new(kernels);
     let shapes = [(1, 8, 1), (3, 33, 130), (130, 40, 257), (257, 576, 49_152), (1000, 2048, 20_001)];
     for kind in [Kind::Float, Kind::BFloat16] {
         for (rows, width, vocabulary) in shapes {
@@ -46,15 +52,15 @@ fn kernels_equal_the_twin_on_the_device() {
             let tokens = Tensor::randint(vocabulary, [rows], (Kind::Int64, device));
             let temperatures = Tensor::rand([rows], options) + 0.5;
             let slopes = Tensor::randn([rows], options);
-            let rows_in = Rows { hidden: &hidden, tokens: &tokens, temperatures: Some(&temperatures) };
-            let through = |head: &dyn TokenHead| {
+            let rows_in = HeadRows { hidden: &hidden, tokens: &tokens, temperatures: Some(&temperatures) };
+            let run = |head: &dyn TokenHead| {
                 let total = unembed.zeros_like().to_kind(Kind::Float);
                 let scores = head.forward(&rows_in, &unembed).unwrap();
                 let gradient = head.backward(&rows_in, &unembed, &scores, &slopes, Some(&total)).unwrap();
                 (scores, gradient, total)
             };
-            let (scores, gradient, total) = through(&fused);
-            let (expected, expected_gradient, expected_total) = through(&Twin);
+            let (scores, gradient, total) = run(&fused);
+            let (expected, expected_gradient, expected_total) = run(&ReferenceHead);
             let what = |name: &str| format!("{name} of {rows} x {width} x {vocabulary} in {kind:?}");
             assert_close(&scores.logp, &expected.logp, 1e-4, &what("logp"));
             assert_close(&scores.entropy, &expected.entropy, 1e-4, &what("entropy"));
@@ -65,12 +71,12 @@ fn kernels_equal_the_twin_on_the_device() {
     }
 }
 
-/// Nothing waits between libtorch's work and the kernels': a long product before, and a change of the input after,
-/// come in the order they were asked for.
+/// Nothing waits between libtorch's work and the kernels', and both run in the order of the calls: a long product
+/// before the kernel, and a change of its input after it.
 #[test]
-fn kernels_come_in_order_with_libtorchs_work() {
+fn kernels_run_in_order_with_libtorchs_work() {
     let Some(device) = device() else { return };
-    let fused = Fused::new(open(0, &settings()).unwrap());
+    let fused = FusedHead::new(open(0, &settings()).unwrap());
     let options = (Kind::Float, device);
     let unembed = Tensor::randn([30_000, 256], options);
     let tokens = Tensor::randint(30_000, [512], (Kind::Int64, device));
@@ -84,7 +90,7 @@ fn kernels_come_in_order_with_libtorchs_work() {
         let product = large.mm(&large).mm(&large);
         let mut hidden = product.narrow(0, 0, 512).narrow(1, 0, 256).contiguous() / 1e4;
         pause();
-        let rows = Rows { hidden: &hidden.shallow_clone(), tokens: &tokens, temperatures: None };
+        let rows = HeadRows { hidden: &hidden.shallow_clone(), tokens: &tokens, temperatures: None };
         let logp = fused.forward(&rows, &unembed).unwrap().logp;
         pause();
         let _ = hidden.zero_();

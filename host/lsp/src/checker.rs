@@ -1,158 +1,169 @@
-//! Checks texts on a thread of its own.
+//! Checks of texts, on a thread of their own.
 //!
-//! A check is made once the editor has been quiet for a moment, or has gone on for long enough: of a row of
-//! texts only the last is checked. What the plugins offered meanwhile is kept for hovers and completions.
+//! A check starts once the editor has been quiet for a moment, or after a maximum delay. Of several pending texts of one
+//! document only the last is checked. The items that plugins offered are kept for hovers and completions.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use lsp_types::{DiagnosticRelatedInformation, DiagnosticSeverity, NumberOrString, Uri};
 use pl_dsl::workflow::Plugin;
-use pl_dsl::{Catalog, Diagnostic, Item, Severity, Source};
+use pl_dsl::{Catalog, Diagnostic, Severity, Source};
+use pl_types::Item;
 
-use crate::OpenCatalog;
-use crate::places::Places;
+use crate::locations::Locations;
 
-/// So long without a change before a check: shorter than one notices, longer than between two keys of a fast
-/// typist.
-const QUIET: Duration = Duration::from_millis(100);
+/// Time without a change before a check: too short to be noticed, longer than the time between two keys of a fast typist.
+const QUIET_PERIOD: Duration = Duration::from_millis(100);
 
-/// A check is made after so long even of a text that never rests.
-const LONGEST: Duration = Duration::from_millis(800);
+/// Longest delay of a check while the text keeps changing.
+const MAX_DELAY: Duration = Duration::from_millis(800);
 
-/// So many diagnostics are shown: nobody reads more, and each costs the editor.
-const MOST: usize = 500;
+/// Largest number of diagnostics shown per document; more are never read, and each costs the editor time.
+const MAX_DIAGNOSTICS: usize = 500;
 
-/// What the checking thread is asked.
-pub enum Order {
-    Check(Job),
-    /// A text is no longer open: what is on the disk counts again.
+/// Opens the catalog of the plugins that the workflows of a folder name. It runs on the checking thread, and the catalog
+/// stays there.
+pub type OpenCatalog = Box<dyn Fn(&Path) -> Result<Box<dyn Catalog>, String> + Send>;
+
+/// A message to the checking thread.
+pub enum CheckerMessage {
+    Check(CheckJob),
+    /// A document was closed: its file on the disk counts again.
     Close(PathBuf),
-    /// Plugins may have changed on the disk: they are opened anew.
-    Reopen,
+    /// Plugins may have changed on the disk.
+    ReloadPlugins,
 }
 
 /// A text to check.
-pub struct Job {
+pub struct CheckJob {
     pub uri: Uri,
     pub version: i32,
-    /// Where the paths of the text start from.
+    /// Folder that relative paths in the text start from.
     pub folder: PathBuf,
-    /// What messages call the text: its path, where it has one.
+    /// Name of the text in messages: its path if it has one, otherwise its URI.
     pub name: String,
     pub text: String,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug)]
-pub struct Report {
+pub struct CheckReport {
     pub uri: Uri,
     pub version: i32,
-    pub found: Vec<Found>,
-    /// What the plugins offer, by the plugin's name in the file.
-    pub items: BTreeMap<String, Vec<Item>>,
+    pub findings: Vec<Finding>,
+    /// Items that the plugins offer, by the plugin's name in the file.
+    pub plugin_items: BTreeMap<String, Vec<Item>>,
 }
 
-/// A diagnostic, ready for the editor.
+/// A diagnostic in the form that the editor shows.
 #[derive(Debug)]
-pub struct Found {
+pub struct Finding {
     pub diagnostic: lsp_types::Diagnostic,
-    /// What was probably meant by the word in the diagnostic's range.
-    pub meant: Option<String>,
+    /// Suggested replacement of the text in the diagnostic's range.
+    pub replacement: Option<String>,
 }
 
-/// Checks what is ordered until nobody orders or listens any more.
-pub fn run(orders: &Receiver<Order>, open: &OpenCatalog, report: impl Fn(Report) -> bool) {
+/// Starts the checking thread. It ends when the returned sender or the receiver of the reports is dropped.
+///
+/// # Errors
+/// The system refused the thread.
+pub fn spawn(
+    open_catalog: OpenCatalog,
+    reports: Sender<CheckReport>,
+) -> std::io::Result<Sender<CheckerMessage>> {
+    let (sender, messages) = crossbeam_channel::unbounded();
+    let thread = std::thread::Builder::new().name("check".to_owned());
+    thread.spawn(move || run(&messages, &open_catalog, &reports))?;
+    Ok(sender)
+}
+
+fn run(messages: &Receiver<CheckerMessage>, open_catalog: &OpenCatalog, reports: &Sender<CheckReport>) {
     let mut catalogs = BTreeMap::new();
-    // The texts in the editor, which may not be those on the disk, by path.
-    let mut texts = BTreeMap::new();
-    while let Ok(first) = orders.recv() {
+    // Texts of open documents by path; they may differ from the files on the disk.
+    let mut open_texts = BTreeMap::new();
+    while let Ok(first) = messages.recv() {
         let mut jobs = BTreeMap::new();
-        let mut take = |order| match order {
-            Order::Check(job) => {
-                // What has no path can't be included.
+        let mut accept = |message| match message {
+            CheckerMessage::Check(job) => {
+                // A document without a path can't be included.
                 if Path::new(&job.name).is_absolute() {
-                    texts.insert(PathBuf::from(&job.name), job.text.clone());
+                    open_texts.insert(PathBuf::from(&job.name), job.text.clone());
                 }
                 jobs.insert(job.uri.as_str().to_owned(), job);
             }
-            Order::Close(path) => {
-                texts.remove(&path);
+            CheckerMessage::Close(path) => {
+                open_texts.remove(&path);
             }
-            Order::Reopen => catalogs.clear(),
+            CheckerMessage::ReloadPlugins => catalogs.clear(),
         };
-        take(first);
-        let latest = Instant::now() + LONGEST;
+        accept(first);
+        let deadline = Instant::now() + MAX_DELAY;
         loop {
-            let wait = QUIET.min(latest.saturating_duration_since(Instant::now()));
-            match orders.recv_timeout(wait) {
-                Ok(order) => take(order),
+            let wait = QUIET_PERIOD.min(deadline.saturating_duration_since(Instant::now()));
+            match messages.recv_timeout(wait) {
+                Ok(message) => accept(message),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
         for job in jobs.into_values() {
-            let catalog = catalogs.entry(job.folder.clone()).or_insert_with(|| open(&job.folder));
-            // A mistake in the check must not take the editor's session along.
-            let result = catch_unwind(AssertUnwindSafe(|| check(&job, catalog, &texts)));
+            let catalog = catalogs.entry(job.folder.clone()).or_insert_with(|| open_catalog(&job.folder));
+            // A panic in a check must not end the editor's session.
+            let result = catch_unwind(AssertUnwindSafe(|| check(&job, catalog, &open_texts)));
             if result.is_err() {
                 catalogs.remove(&job.folder);
             }
-            if !report(result.unwrap_or_else(|_| broken(job))) {
+            if reports.send(result.unwrap_or_else(|_| failed_check(job))).is_err() {
                 return;
             }
         }
     }
 }
 
-/// Starts the thread; whoever holds the sender gives the orders.
-pub fn start(
-    open: OpenCatalog,
-    report: impl Fn(Report) -> bool + Send + 'static,
-) -> std::io::Result<Sender<Order>> {
-    let (orders, ordered) = std::sync::mpsc::channel();
-    std::thread::Builder::new().name("check".to_owned()).spawn(move || run(&ordered, &open, report))?;
-    Ok(orders)
-}
-
-fn check(job: &Job, catalog: &Opened, texts: &BTreeMap<PathBuf, String>) -> Report {
+fn check(job: &CheckJob, catalog: &OpenedCatalog, open_texts: &BTreeMap<PathBuf, String>) -> CheckReport {
     let source = Source { name: job.name.clone(), text: job.text.clone() };
-    let seen = Seen { catalog, folder: &job.folder, texts, items: RefCell::default() };
-    let checked = pl_dsl::check(&source, &[], &seen);
-    let places = Places::of(&checked.sources, &job.uri);
-    let found = checked.diagnostics.iter().take(MOST).map(|one| found(one, &places)).collect();
-    Report { uri: job.uri.clone(), version: job.version, found, items: seen.items.take() }
+    let catalog = EditorCatalog { catalog, folder: &job.folder, open_texts, items: RefCell::default() };
+    let checked = pl_dsl::check(&source, &[], &catalog);
+    let locations = Locations::new(&checked.sources, &job.uri);
+    let diagnostics = checked.diagnostics.iter().take(MAX_DIAGNOSTICS);
+    CheckReport {
+        uri: job.uri.clone(),
+        version: job.version,
+        findings: diagnostics.map(|diagnostic| finding(diagnostic, &locations)).collect(),
+        plugin_items: catalog.items.take(),
+    }
 }
 
-fn found(diagnostic: &Diagnostic, places: &Places) -> Found {
+fn finding(diagnostic: &Diagnostic, locations: &Locations) -> Finding {
     let Diagnostic { code, severity, message, labels, help, values, .. } = diagnostic;
-    let (first, others) = match labels.split_first() {
-        // What another file says wrong is shown where this one names it.
-        Some((first, _)) if places.is_elsewhere(first.span) => (None, labels.as_slice()),
+    let (primary, related) = match labels.split_first() {
+        // A mistake in another file is shown at the statement that includes the file.
+        Some((first, _)) if locations.is_in_other_file(first.span) => (None, labels.as_slice()),
         Some((first, rest)) => (Some(first), rest),
         None => (None, &[][..]),
     };
-    let label = first.map(|label| label.text.as_str()).filter(|label| !label.is_empty());
+    let label = primary.map(|label| label.text.as_str()).filter(|label| !label.is_empty());
     let help_line = help.as_ref().map(|help| format!("help: {help}"));
     let values: Vec<String> = values.iter().map(|(name, value)| format!("`{name}` is {value}")).collect();
     let values_line = (!values.is_empty()).then(|| format!("here {}", values.join(", ")));
     let parts = [Some(message.clone()), label.map(str::to_owned), help_line, values_line];
-    let related: Vec<DiagnosticRelatedInformation> = others
+    let related: Vec<DiagnosticRelatedInformation> = related
         .iter()
         .filter_map(|label| {
             let message = if label.text.is_empty() { message.clone() } else { label.text.clone() };
-            Some(DiagnosticRelatedInformation { location: places.location(label.span)?, message })
+            Some(DiagnosticRelatedInformation { location: locations.location(label.span)?, message })
         })
         .collect();
-    let range = match first {
-        Some(label) => places.location(label.span).map(|location| location.range),
-        None => labels.first().and_then(|label| places.naming(label.span)),
+    let range = match primary {
+        Some(label) => locations.location(label.span).map(|location| location.range),
+        None => labels.first().and_then(|label| locations.include_range(label.span)),
     };
-    let written = first.map(|label| places.text(label.span)).unwrap_or_default();
-    Found {
+    let source_text = primary.map(|label| locations.text(label.span)).unwrap_or_default();
+    Finding {
         diagnostic: lsp_types::Diagnostic {
             range: range.unwrap_or_default(),
             severity: Some(match severity {
@@ -165,48 +176,48 @@ fn found(diagnostic: &Diagnostic, places: &Places) -> Found {
             related_information: (!related.is_empty()).then_some(related),
             ..lsp_types::Diagnostic::default()
         },
-        meant: meant(help.as_deref(), written),
+        replacement: suggested_name(help.as_deref(), source_text),
     }
 }
 
-/// The name of a hint such as ``did you mean `rollout`?``, where it can stand for the text as it is.
-fn meant(help: Option<&str>, written: &str) -> Option<String> {
+/// Name in a hint such as ``did you mean `rollout`?``. Returns `None` if it can't simply replace the source text.
+fn suggested_name(help: Option<&str>, source_text: &str) -> Option<String> {
     let name = help?.strip_prefix("did you mean `")?.strip_suffix("`?")?;
     let is_name =
         |text: &str| !text.is_empty() && text.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
-    (is_name(name) && is_name(written)).then(|| name.to_owned())
+    (is_name(name) && is_name(source_text)).then(|| name.to_owned())
 }
 
-/// What the editor shows where the check itself failed.
-fn broken(job: Job) -> Report {
+/// Report of a check that panicked.
+fn failed_check(job: CheckJob) -> CheckReport {
     let diagnostic = lsp_types::Diagnostic {
         severity: Some(DiagnosticSeverity::ERROR),
         source: Some("pl-host".to_owned()),
-        message: "the check itself failed on this text, which is a mistake of pl-host".to_owned(),
+        message: "the check itself failed on this text, which is a bug in pl-host".to_owned(),
         ..lsp_types::Diagnostic::default()
     };
-    let found = vec![Found { diagnostic, meant: None }];
-    Report { uri: job.uri, version: job.version, found, items: BTreeMap::new() }
+    let findings = vec![Finding { diagnostic, replacement: None }];
+    CheckReport { uri: job.uri, version: job.version, findings, plugin_items: BTreeMap::new() }
 }
 
-/// A folder's catalog, or why there is none.
-type Opened = Result<Box<dyn Catalog>, String>;
+/// Catalog of a folder, or the reason why it can't be opened.
+type OpenedCatalog = Result<Box<dyn Catalog>, String>;
 
-/// A catalog that remembers what it was asked, and gives the texts that are open as they are in the editor.
-struct Seen<'a> {
-    catalog: &'a Opened,
+/// Catalog that returns the texts of open documents as they are in the editor, and remembers the items of each plugin.
+struct EditorCatalog<'a> {
+    catalog: &'a OpenedCatalog,
     folder: &'a Path,
-    texts: &'a BTreeMap<PathBuf, String>,
+    open_texts: &'a BTreeMap<PathBuf, String>,
     items: RefCell<BTreeMap<String, Vec<Item>>>,
 }
 
-impl Seen<'_> {
+impl EditorCatalog<'_> {
     fn catalog(&self) -> Result<&dyn Catalog, String> {
         self.catalog.as_ref().map(Box::as_ref).map_err(Clone::clone)
     }
 }
 
-impl Catalog for Seen<'_> {
+impl Catalog for EditorCatalog<'_> {
     fn items(&self, plugin: &Plugin) -> Result<Vec<Item>, String> {
         let items = self.catalog()?.items(plugin)?;
         self.items.borrow_mut().insert(plugin.name.clone(), items.clone());
@@ -214,7 +225,7 @@ impl Catalog for Seen<'_> {
     }
 
     fn text(&self, path: &Path) -> Result<String, String> {
-        match self.texts.get(&self.folder.join(path)) {
+        match self.open_texts.get(&self.folder.join(path)) {
             Some(text) => Ok(text.clone()),
             None => self.catalog()?.text(path),
         }

@@ -1,228 +1,260 @@
-//! Completion: what may stand where the cursor is.
+//! Completions at the cursor.
 
 use lsp_types::{
-    CompletionItem, CompletionItemKind as Icon, CompletionTextEdit, Documentation, MarkupContent, MarkupKind,
+    CompletionItem, CompletionItemKind, CompletionTextEdit, Documentation, MarkupContent, MarkupKind,
     Position, TextEdit,
 };
-use pl_dsl::analysis::{Block, Cursor, Enclosing, Place, outline};
-use pl_dsl::settings::{self, Kind};
-use pl_dsl::{BlockKind, ItemKind, Span};
+use pl_dsl::analysis::{Cursor, CursorContext, EnclosingBlock, OutlineBlock, outline};
+use pl_dsl::settings::{self, SettingKind};
+use pl_dsl::{BlockKind, Span};
+use pl_types::ItemKind;
 use serde_json::Value;
 
 use crate::documents::Document;
 use crate::hover::choices;
-use crate::{around, text};
+use crate::lookup;
+use crate::markdown::{describe_fact, describe_item, describe_setting};
+use crate::text::{first_line, span_text};
 
-/// The types of params.
-const TYPES: &[&str] = &["int", "float", "bool", "string", "size", "duration", "list"];
+/// Types of params.
+const PARAM_TYPES: &[&str] = &["int", "float", "bool", "string", "size", "duration", "list"];
 
-/// What may stand at a position.
+/// Completions at a position.
 pub fn complete(document: &Document, position: Position) -> Vec<CompletionItem> {
-    let at = document.lines.offset(&document.text, position);
-    let cursor = Cursor::at(&document.text, at);
+    let offset = document.line_index.offset(&document.text, position);
+    let cursor = Cursor::new(&document.text, offset);
     let blocks = outline(&document.text);
-    let mut offers = Offers { document, blocks: &blocks, list: Vec::new() };
-    offers.at(&cursor);
-    // What is typed already of the word gives way.
-    let typed = document.lines.range(&document.text, Span { start: cursor.word.start, end: at });
-    let place = |mut item: CompletionItem| {
+    let mut collector = Collector { document, blocks: &blocks, items: Vec::new() };
+    collector.collect(&cursor);
+    // The typed part of the word is replaced.
+    let typed = document.line_index.range(&document.text, Span { start: cursor.word.start, end: offset });
+    let with_edit = |mut item: CompletionItem| {
         let new_text = item.insert_text.take().unwrap_or_else(|| item.label.clone());
         item.text_edit = Some(CompletionTextEdit::Edit(TextEdit { range: typed, new_text }));
         item
     };
-    offers.list.into_iter().map(place).collect()
+    collector.items.into_iter().map(with_edit).collect()
 }
 
-struct Offers<'d> {
+struct Collector<'d> {
     document: &'d Document,
-    blocks: &'d [Block],
-    list: Vec<CompletionItem>,
+    blocks: &'d [OutlineBlock],
+    items: Vec<CompletionItem>,
 }
 
-impl<'d> Offers<'d> {
-    fn at(&mut self, cursor: &Cursor) {
-        let before = text::of(&self.document.text, Span { start: cursor.path.start, end: cursor.word.start });
-        let space = before.strip_suffix('.');
-        match cursor.place {
-            Place::Start if space.is_some() => {}
-            Place::Start => match cursor.blocks.last() {
+impl<'d> Collector<'d> {
+    fn collect(&mut self, cursor: &Cursor) {
+        let before =
+            span_text(&self.document.text, Span { start: cursor.path.start, end: cursor.word.start });
+        let namespace = before.strip_suffix('.');
+        match cursor.context {
+            CursorContext::StatementStart if namespace.is_some() => {}
+            CursorContext::StatementStart => match cursor.blocks.last() {
                 None => self.keywords(),
                 Some(block) => self.statements(block),
             },
-            Place::Head { keyword } if text::of(&self.document.text, keyword) == "param" => {
-                for word in TYPES {
-                    self.add(word, Icon::TYPE_PARAMETER, "type", None);
+            CursorContext::Head { keyword } if span_text(&self.document.text, keyword) == "param" => {
+                for word in PARAM_TYPES {
+                    self.add(word, CompletionItemKind::TYPE_PARAMETER, "type", None);
                 }
             }
-            Place::Made { kind } => self.made(kind, space),
-            Place::Value { key } if space.is_none() => {
-                self.value(cursor, text::of(&self.document.text, key));
+            CursorContext::HeadValue { kind } => self.items_of_kind(kind, namespace),
+            CursorContext::Value { key } if namespace.is_none() => {
+                self.value(cursor, span_text(&self.document.text, key));
             }
-            Place::Edge if space.is_none() => self.stops(),
-            Place::Condition => self.condition(cursor, space),
-            Place::Head { .. } | Place::Value { .. } | Place::Edge | Place::Text | Place::Comment => {}
+            CursorContext::Edge if namespace.is_none() => self.turn_nodes(),
+            CursorContext::Condition => self.condition(cursor, namespace),
+            CursorContext::Head { .. }
+            | CursorContext::Value { .. }
+            | CursorContext::Edge
+            | CursorContext::Text
+            | CursorContext::Comment => {}
         }
     }
 
-    fn add(&mut self, label: &str, icon: Icon, detail: &str, words: Option<String>) -> &mut CompletionItem {
-        let at = self.list.len();
-        self.list.push(CompletionItem {
+    fn add(
+        &mut self,
+        label: &str,
+        kind: CompletionItemKind,
+        detail: &str,
+        documentation: Option<String>,
+    ) -> &mut CompletionItem {
+        let index = self.items.len();
+        self.items.push(CompletionItem {
             label: label.to_owned(),
-            kind: Some(icon),
+            kind: Some(kind),
             detail: Some(detail.to_owned()),
-            documentation: words.map(|value| {
+            documentation: documentation.map(|value| {
                 Documentation::MarkupContent(MarkupContent { kind: MarkupKind::Markdown, value })
             }),
             ..CompletionItem::default()
         });
-        &mut self.list[at]
+        &mut self.items[index]
     }
 
     fn keywords(&mut self) {
         for kind in BlockKind::TOP {
-            self.add(kind.keyword(), Icon::KEYWORD, kind.form(), None);
+            self.add(kind.keyword(), CompletionItemKind::KEYWORD, kind.form(), None);
         }
-        self.add("layout", Icon::KEYWORD, "layout = L2", None).insert_text = Some("layout = ".to_owned());
+        self.add("layout", CompletionItemKind::KEYWORD, "layout = L2", None).insert_text =
+            Some("layout = ".to_owned());
     }
 
-    /// Keys that are not given yet, and what else a statement of the block may begin with.
-    fn statements(&mut self, block: &Enclosing) {
+    /// Starts of a statement in a block: keys that are not set yet, inner blocks, agents in `turns`.
+    fn statements(&mut self, block: &EnclosingBlock) {
         let document = self.document;
-        let given: Vec<&str> = block.keys.iter().map(|key| text::of(&document.text, *key)).collect();
-        let settings = block.kind.into_iter().flat_map(settings::of).filter(|setting| setting.supported);
+        let given: Vec<&str> = block.keys.iter().map(|key| span_text(&document.text, *key)).collect();
+        let settings =
+            block.kind.into_iter().flat_map(settings::in_block).filter(|setting| setting.supported);
         for setting in settings.filter(|setting| !given.contains(&setting.key)) {
             let kind = setting.kind.to_string();
-            let words = setting.page();
-            self.add(setting.key, Icon::PROPERTY, &kind, Some(words)).insert_text =
+            let documentation = Some(setting.describe());
+            self.add(setting.key, CompletionItemKind::PROPERTY, &kind, documentation).insert_text =
                 Some(format!("{} = ", setting.key));
         }
-        for (key, schema) in around::properties(document, block).into_iter().flatten() {
+        for (key, schema) in lookup::item_settings(document, block).into_iter().flatten() {
             if !given.contains(&key.as_str()) {
-                let words = text::property(key, schema);
-                self.add(key, Icon::PROPERTY, "of the item", Some(words)).insert_text =
+                let documentation = Some(describe_setting(key, schema));
+                let detail = "setting of the plugin item";
+                self.add(key, CompletionItemKind::PROPERTY, detail, documentation).insert_text =
                     Some(format!("{key} = "));
             }
         }
         let inner = block.kind.and_then(BlockKind::inner).filter(|inner| !given.contains(&inner.keyword()));
         if let Some(inner) = inner {
             let word = inner.keyword();
-            self.add(word, Icon::KEYWORD, inner.form(), None).insert_text = Some(format!("{word} {{ "));
+            self.add(word, CompletionItemKind::KEYWORD, inner.form(), None).insert_text =
+                Some(format!("{word} {{ "));
         }
         if block.kind == Some(BlockKind::Turns) {
-            self.add("start", Icon::KEYWORD, "where an episode begins", None);
-            self.declared("agent", Icon::CLASS);
+            self.add("start", CompletionItemKind::KEYWORD, "start of an episode", None);
+            self.declarations("agent", CompletionItemKind::CLASS);
         }
     }
 
-    fn stops(&mut self) {
-        self.declared("agent", Icon::CLASS);
-        self.add("end", Icon::KEYWORD, "where an episode ends", None);
-        self.add("when", Icon::KEYWORD, "under a condition", None);
+    fn turn_nodes(&mut self) {
+        self.declarations("agent", CompletionItemKind::CLASS);
+        self.add("end", CompletionItemKind::KEYWORD, "end of an episode", None);
+        self.add("when", CompletionItemKind::KEYWORD, "under a condition", None);
     }
 
     fn value(&mut self, cursor: &Cursor, key: &str) {
         let block = cursor.blocks.last();
         let kind = block.and_then(|block| block.kind);
         for choice in choices(kind, key).unwrap_or_default().iter().filter(|choice| choice.supported) {
-            self.add(choice.word, Icon::ENUM_MEMBER, choice.doc, None);
+            self.add(choice.word, CompletionItemKind::ENUM_MEMBER, choice.doc, None);
         }
         match kind.and_then(|kind| settings::find(kind, key)).map(|setting| setting.kind) {
-            Some(Kind::Model) => return self.declared("model", Icon::VALUE),
-            Some(Kind::Policy) => return self.declared("policy", Icon::VALUE),
-            Some(Kind::Boolean) => self.truths(),
+            Some(SettingKind::Model) => return self.declarations("model", CompletionItemKind::VALUE),
+            Some(SettingKind::Policy) => return self.declarations("policy", CompletionItemKind::VALUE),
+            Some(SettingKind::Boolean) => self.booleans(),
             _ => {}
         }
-        let schema = block.and_then(|block| around::properties(self.document, block)?.get(key));
-        self.schema_words(schema);
+        let schema = block.and_then(|block| lookup::item_settings(self.document, block)?.get(key));
+        self.schema_values(schema);
         self.params(cursor);
     }
 
-    fn schema_words(&mut self, schema: Option<&Value>) {
+    fn schema_values(&mut self, schema: Option<&Value>) {
         let Some(schema) = schema else { return };
         if schema.get("type").and_then(Value::as_str) == Some("boolean") {
-            self.truths();
+            self.booleans();
         }
         let words = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
         for word in words.filter_map(Value::as_str) {
-            self.add(word, Icon::ENUM_MEMBER, "", None);
+            self.add(word, CompletionItemKind::ENUM_MEMBER, "", None);
         }
     }
 
-    fn truths(&mut self) {
-        self.add("true", Icon::VALUE, "", None);
-        self.add("false", Icon::VALUE, "", None);
+    fn booleans(&mut self) {
+        self.add("true", CompletionItemKind::VALUE, "", None);
+        self.add("false", CompletionItemKind::VALUE, "", None);
     }
 
-    /// The params of the file, and those of the template around.
+    /// Params of the file, and parameters of the enclosing template.
     fn params(&mut self, cursor: &Cursor) {
         let document = self.document;
         for name in cursor.blocks.iter().flat_map(|block| &block.parameters) {
-            self.add(text::of(&document.text, *name), Icon::VARIABLE, "of the template", None);
+            self.add(
+                span_text(&document.text, *name),
+                CompletionItemKind::VARIABLE,
+                "parameter of the template",
+                None,
+            );
         }
-        self.declared("param", Icon::CONSTANT);
+        self.declarations("param", CompletionItemKind::CONSTANT);
     }
 
-    /// Behind the `=` of a block's head: plugins, templates, or the items of a plugin.
-    fn made(&mut self, kind: Option<BlockKind>, space: Option<&str>) {
+    /// Values after the `=` of a block's head: plugins, templates, or the items of a plugin.
+    fn items_of_kind(&mut self, kind: Option<BlockKind>, namespace: Option<&str>) {
         let wanted = match kind {
             Some(BlockKind::Environment) => Some(ItemKind::Environment),
             Some(BlockKind::Agent) => Some(ItemKind::Agent),
             Some(BlockKind::Reward) => Some(ItemKind::Reward),
             _ => None,
         };
-        match (wanted, space) {
+        match (wanted, namespace) {
             (Some(wanted), Some(plugin)) => {
-                for item in around::items(self.document, plugin).iter().filter(|item| item.kind == wanted) {
+                for item in
+                    lookup::plugin_items(self.document, plugin).iter().filter(|item| item.kind == wanted)
+                {
                     let kind = item.kind.to_string();
-                    self.add(&item.name, Icon::CLASS, &kind, Some(text::item(item)));
+                    self.add(&item.name, CompletionItemKind::CLASS, &kind, Some(describe_item(item)));
                 }
             }
             (Some(_), None) => {
-                self.declared("plugin", Icon::MODULE);
-                self.add("std", Icon::MODULE, "the built-in plugin", None);
-                self.declared("template", Icon::FUNCTION);
+                self.declarations("plugin", CompletionItemKind::MODULE);
+                self.add("std", CompletionItemKind::MODULE, "the built-in plugin", None);
+                self.declarations("template", CompletionItemKind::FUNCTION);
             }
-            (None, None) if kind == Some(BlockKind::Policy) => self.declared("template", Icon::FUNCTION),
+            (None, None) if kind == Some(BlockKind::Policy) => {
+                self.declarations("template", CompletionItemKind::FUNCTION)
+            }
             _ => {}
         }
     }
 
-    fn condition(&mut self, cursor: &Cursor, space: Option<&str>) {
-        match space {
+    fn condition(&mut self, cursor: &Cursor, namespace: Option<&str>) {
+        match namespace {
             None => {
-                self.add("env", Icon::VARIABLE, "what the environment reports", None);
+                self.add("env", CompletionItemKind::VARIABLE, "facts that the environment reports", None);
                 self.add(
                     "turn",
-                    Icon::VARIABLE,
-                    "earlier visits of the agent that the edge leaves from",
+                    CompletionItemKind::VARIABLE,
+                    "number of earlier visits of the agent that the edge starts from",
                     None,
                 );
-                self.add("reward", Icon::VARIABLE, "of the last step", None);
+                self.add("reward", CompletionItemKind::VARIABLE, "reward of the last step", None);
                 for word in ["and", "or", "not"] {
-                    self.add(word, Icon::OPERATOR, "", None);
+                    self.add(word, CompletionItemKind::OPERATOR, "", None);
                 }
                 self.params(cursor);
             }
             Some("env") => {
-                for fact in around::facts(self.document) {
-                    self.add(&fact.name, Icon::FIELD, "fact", Some(text::fact(fact)));
+                for fact in lookup::environment_facts(self.document) {
+                    self.add(&fact.name, CompletionItemKind::FIELD, "fact", Some(describe_fact(fact)));
                 }
             }
             Some("reward") => {
-                self.add("team", Icon::FIELD, "the part that all agents share", None);
-                self.add("success", Icon::FIELD, "whether the task is solved", None);
-                self.declared("agent", Icon::FIELD);
+                self.add(
+                    "team",
+                    CompletionItemKind::FIELD,
+                    "the part of the reward that all agents share",
+                    None,
+                );
+                self.add("success", CompletionItemKind::FIELD, "true if the task is solved", None);
+                self.declarations("agent", CompletionItemKind::FIELD);
             }
             Some(_) => {}
         }
     }
 
-    /// The names that blocks with a keyword declare.
-    fn declared(&mut self, keyword: &str, icon: Icon) {
-        for (name, block) in around::declared(self.document, self.blocks, keyword) {
-            let value = block.value.map(|value| text::line(text::of(&self.document.text, value)));
+    /// Names that blocks with a keyword declare.
+    fn declarations(&mut self, keyword: &str, kind: CompletionItemKind) {
+        for (name, block) in lookup::declarations(self.document, self.blocks, keyword) {
+            let value = block.value.map(|value| first_line(span_text(&self.document.text, value)));
             let detail = value.map_or_else(|| keyword.to_owned(), |value| format!("{keyword} = {value}"));
-            self.add(name, icon, &detail, None);
+            self.add(name, kind, &detail, None);
         }
     }
 }

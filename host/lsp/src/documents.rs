@@ -1,52 +1,53 @@
-//! Open documents: their texts, kept in step with the editor's.
+//! Open documents, kept in sync with the editor.
 
 use std::path::PathBuf;
 
 use lsp_types::{TextDocumentContentChangeEvent, Uri};
 
-use crate::checker::Report;
-use crate::position::Lines;
+use crate::checker::CheckReport;
+use crate::line_index::LineIndex;
 
-/// A text that is open in the editor.
+/// A document that is open in the editor.
 #[derive(Debug)]
 pub struct Document {
     pub text: String,
-    /// Of the text.
-    pub lines: Lines,
-    /// The editor's number of the text.
+    pub line_index: LineIndex,
+    /// Version number of the text, given by the editor.
     pub version: i32,
-    /// What the last check found, perhaps of an earlier text.
-    pub report: Option<Report>,
+    /// Result of the last check, which may be of an earlier text.
+    pub report: Option<CheckReport>,
 }
 
 impl Document {
     pub fn new(text: String, version: i32) -> Document {
-        let lines = Lines::of(&text);
-        Document { text, lines, version, report: None }
+        let line_index = LineIndex::new(&text);
+        Document { text, line_index, version, report: None }
     }
 
-    /// Makes the editor's changes, one after the other.
-    pub fn change(&mut self, changes: Vec<TextDocumentContentChangeEvent>, version: i32) {
+    /// Applies the editor's changes in order.
+    pub fn apply_changes(&mut self, changes: Vec<TextDocumentContentChangeEvent>, version: i32) {
         for change in changes {
             match change.range {
-                Some(range) => self.text.replace_range(self.lines.bytes(&self.text, range), &change.text),
+                Some(range) => {
+                    self.text.replace_range(self.line_index.byte_range(&self.text, range), &change.text);
+                }
                 None => self.text = change.text,
             }
-            self.lines = Lines::of(&self.text);
+            self.line_index = LineIndex::new(&self.text);
         }
         self.version = version;
     }
 
-    /// What the last check found, where it was of this very text.
-    pub fn checked(&self) -> Option<&Report> {
+    /// Result of the last check. Returns `None` if it was of an earlier text.
+    pub fn current_report(&self) -> Option<&CheckReport> {
         self.report.as_ref().filter(|report| report.version == self.version)
     }
 }
 
-/// The path of a `file:` address.
-pub fn path(uri: &Uri) -> Option<PathBuf> {
+/// Path of a `file:` URI. Returns `None` for other URIs and for files of another host.
+pub fn file_path(uri: &Uri) -> Option<PathBuf> {
     let rest = uri.as_str().strip_prefix("file://")?;
-    // A host may stand before the path; only this machine's files can be read.
+    // A host may precede the path; only files of this machine can be read.
     let encoded = rest.strip_prefix("localhost").unwrap_or(rest);
     let mut parts = encoded.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -65,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// A text as an editor holds it: lines of UTF-16 units, and what ends each.
+    /// Reference implementation of an edit: the text as lines of UTF-16 units with their line endings.
     fn edit(text: &str, range: Range, new: &str) -> String {
         let mut lines: Vec<(Vec<u16>, Vec<u16>)> = Vec::new();
         let units: Vec<u16> = text.encode_utf16().collect();
@@ -108,23 +109,23 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_files_have_paths() {
-        for (address, expected) in [
+    fn file_uris_have_paths() {
+        for (uri, expected) in [
             ("file:///a/b%20c/%C3%BC.mas", Some("/a/b c/ü.mas")),
             ("file://localhost/a.mas", Some("/a.mas")),
             ("file://elsewhere/a.mas", None),
             ("untitled:Untitled-1", None),
             ("file:///a%FF.mas", None),
         ] {
-            let uri: Uri = address.parse().unwrap();
-            assert_eq!(path(&uri), expected.map(PathBuf::from), "{address}");
+            let parsed: Uri = uri.parse().unwrap();
+            assert_eq!(file_path(&parsed), expected.map(PathBuf::from), "{uri}");
         }
     }
 
     proptest! {
-        /// Any row of edits leaves the text that an editor would have.
+        /// Any sequence of edits leaves the text that an editor would have.
         #[test]
-        fn edits_keep_step_with_the_editor(
+        fn edits_stay_in_sync_with_the_editor(
             first in texts(),
             edits in prop::collection::vec((ranges(), texts()), 1..12),
         ) {
@@ -133,15 +134,15 @@ mod tests {
             for (version, (range, text)) in (1..).zip(edits) {
                 plain = edit(&plain, range, &text);
                 let change = TextDocumentContentChangeEvent { range: Some(range), range_length: None, text };
-                document.change(vec![change], version);
+                document.apply_changes(vec![change], version);
                 prop_assert_eq!(&document.text, &plain);
             }
         }
 
-        /// Every byte of a text has a position, which leads back to it.
+        /// The position of every byte converts back to that byte.
         #[test]
-        fn positions_lead_back(text in texts()) {
-            let lines = Lines::of(&text);
+        fn positions_round_trip(text in texts()) {
+            let lines = LineIndex::new(&text);
             for (at, character) in text.char_indices().filter(|(_, one)| !matches!(one, '\r' | '\n')) {
                 prop_assert_eq!(lines.offset(&text, lines.position(&text, at)), at, "{}", character);
             }

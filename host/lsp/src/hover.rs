@@ -1,73 +1,77 @@
-//! Hovers: what the word under the pointer means.
+//! Hovers: the description of the word under the pointer.
 
 use lsp_types::{Hover, HoverContents, MarkupContent, MarkupKind};
-use pl_dsl::analysis::{Cursor, Enclosing, Place};
-use pl_dsl::settings::{self, Choice, Kind, LAYOUTS, Setting};
+use pl_dsl::analysis::{Cursor, CursorContext, EnclosingBlock};
+use pl_dsl::settings::{self, Choice, LAYOUTS, Setting, SettingKind};
 use pl_dsl::{BlockKind, explain};
 
 use crate::documents::Document;
-use crate::{around, names, text};
+use crate::lookup;
+use crate::markdown::{describe_fact, describe_item, describe_setting};
+use crate::navigation::DocumentPosition;
+use crate::text::span_text;
 
-/// What is known of the word at a position.
-pub fn hover(place: &names::Place) -> Option<Hover> {
-    let document = place.document;
-    let at = document.lines.offset(&document.text, place.position);
-    let cursor = Cursor::at(&document.text, at);
-    let word = text::of(&document.text, cursor.word);
+/// Description of the word at a position.
+pub fn hover(position: &DocumentPosition) -> Option<Hover> {
+    let document = position.document;
+    let cursor = Cursor::new(&document.text, position.offset());
+    let word = span_text(&document.text, cursor.word);
     if word.is_empty() {
         return None;
     }
-    let value = words(document, &cursor, word).or_else(|| place.declaring_line())?;
+    let value = describe_word(document, &cursor, word).or_else(|| position.declaration_line())?;
     let contents = HoverContents::Markup(MarkupContent { kind: MarkupKind::Markdown, value });
-    Some(Hover { contents, range: Some(document.lines.range(&document.text, cursor.word)) })
+    Some(Hover { contents, range: Some(document.line_index.range(&document.text, cursor.word)) })
 }
 
-fn words(document: &Document, cursor: &Cursor, word: &str) -> Option<String> {
-    let path = text::of(&document.text, cursor.path);
-    match cursor.place {
-        Place::Start => match cursor.blocks.last() {
-            None => keyword(word),
-            Some(block) => key(document, block, word),
+fn describe_word(document: &Document, cursor: &Cursor, word: &str) -> Option<String> {
+    let path = span_text(&document.text, cursor.path);
+    match cursor.context {
+        CursorContext::StatementStart => match cursor.blocks.last() {
+            None => describe_keyword(word),
+            Some(block) => describe_key(document, block, word),
         },
-        Place::Value { key } => {
+        CursorContext::Value { key } => {
             let block = cursor.blocks.last();
-            choices(block.and_then(|block| block.kind), text::of(&document.text, key))?
+            choices(block.and_then(|block| block.kind), span_text(&document.text, key))?
                 .iter()
                 .find(|choice| choice.word == word)
-                .map(Choice::line)
+                .map(Choice::describe)
         }
-        Place::Made { .. } => around::item(document, path).map(text::item),
-        Place::Condition => {
+        CursorContext::HeadValue { .. } => lookup::find_item(document, path).map(describe_item),
+        CursorContext::Condition => {
             let fact = path.strip_prefix("env.")?;
-            around::facts(document).into_iter().find(|one| one.name == fact).map(text::fact)
+            lookup::environment_facts(document).into_iter().find(|one| one.name == fact).map(describe_fact)
         }
-        Place::Head { .. } | Place::Edge | Place::Text | Place::Comment => None,
+        CursorContext::Head { .. } | CursorContext::Edge | CursorContext::Text | CursorContext::Comment => {
+            None
+        }
     }
 }
 
-fn keyword(word: &str) -> Option<String> {
+fn describe_keyword(word: &str) -> Option<String> {
     if word == "layout" {
         return Some(explain::layout());
     }
     BlockKind::TOP.iter().find(|kind| kind.keyword() == word).map(|kind| explain::head(*kind))
 }
 
-fn key(document: &Document, block: &Enclosing, word: &str) -> Option<String> {
-    let known = block.kind.and_then(|kind| settings::find(kind, word)).map(Setting::page);
+fn describe_key(document: &Document, block: &EnclosingBlock, word: &str) -> Option<String> {
+    let builtin = block.kind.and_then(|kind| settings::find(kind, word)).map(Setting::describe);
     let nested =
         || BlockKind::INNER.iter().find(|kind| kind.keyword() == word).map(|kind| explain::head(*kind));
-    let declared = || {
-        let schema = around::properties(document, block)?.get(word)?;
-        Some(text::property(word, schema))
+    let of_item = || {
+        let schema = lookup::item_settings(document, block)?.get(word)?;
+        Some(describe_setting(word, schema))
     };
-    known.or_else(nested).or_else(declared)
+    builtin.or_else(nested).or_else(of_item)
 }
 
-/// The words that a setting knows.
+/// Words that a setting accepts. Returns `None` if it is not a choice of words.
 pub fn choices(block: Option<BlockKind>, key: &str) -> Option<&'static [Choice]> {
     let Some(block) = block else { return (key == "layout").then_some(LAYOUTS) };
     match settings::find(block, key)?.kind {
-        Kind::Choice(choices) | Kind::Choices(choices) => Some(choices),
+        SettingKind::Choice(choices) | SettingKind::Choices(choices) => Some(choices),
         _ => None,
     }
 }

@@ -1,266 +1,239 @@
-//! The talk with the editor: start and stop, open documents, and who answers what.
+//! The session with one editor: handshake, open documents, and dispatch of requests and notifications.
 
 use std::collections::BTreeMap;
-use std::io::{BufReader, Read, Write};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender};
 
+use crossbeam_channel::{Sender, select};
+use lsp_server::{Connection, Message, Notification, Request, RequestId, Response};
 use lsp_types::notification::{
     DidChangeTextDocument, DidChangeWatchedFiles, DidCloseTextDocument, DidOpenTextDocument,
-    DidSaveTextDocument, Notification, PublishDiagnostics,
+    DidSaveTextDocument, Exit, Initialized, Notification as NotificationType, PublishDiagnostics,
 };
 use lsp_types::request::{
     CodeActionRequest, Completion, DocumentHighlightRequest, DocumentSymbolRequest, Formatting,
-    GotoDefinition, HoverRequest, PrepareRenameRequest, References, Rename, Request,
+    GotoDefinition, HoverRequest, Initialize, PrepareRenameRequest, References, RegisterCapability, Rename,
+    Request as RequestType, Shutdown,
 };
-use lsp_types::{PublishDiagnosticsParams, TextDocumentPositionParams, Uri};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use lsp_types::{
+    CodeActionKind, CodeActionOptions, CodeActionProviderCapability, CompletionOptions, Diagnostic,
+    DidChangeWatchedFilesRegistrationOptions, FileSystemWatcher, GlobPattern, HoverProviderCapability,
+    InitializeParams, InitializeResult, OneOf, PositionEncodingKind, PublishDiagnosticsParams, Registration,
+    RegistrationParams, RenameOptions, SaveOptions, ServerCapabilities, ServerInfo,
+    TextDocumentPositionParams, TextDocumentSyncCapability, TextDocumentSyncKind, TextDocumentSyncOptions,
+    TextDocumentSyncSaveOptions, Uri,
+};
 use serde_json::{Value, json};
 
-use crate::checker::{Job, Order, Report};
-use crate::documents::{Document, path};
-use crate::names::Place;
-use crate::wire::{ErrorCode, Incoming};
-use crate::{Error, Host, actions, checker, completion, formatting, hover, symbols, wire};
+use crate::checker::{self, CheckJob, CheckReport, CheckerMessage, OpenCatalog};
+use crate::documents::{Document, file_path};
+use crate::error::{Error, RequestError};
+use crate::navigation::DocumentPosition;
+use crate::{code_actions, completion, formatting, hover, symbols};
 
-/// How a talk ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// The editor said that it would.
-    InOrder,
-    /// The editor left, or asked to exit without having asked to shut down.
-    Abruptly,
+/// Parts of the server that the program provides.
+pub struct Host {
+    /// Opens the catalog of the plugins of a folder.
+    pub catalog: OpenCatalog,
+    /// Formats a text. Returns `None` if the text is too broken to format.
+    pub format: fn(&str) -> Option<String>,
 }
 
-/// What the answering thread waits for.
-enum Event {
-    Message(Incoming),
-    Checked(Report),
-    /// Nothing more comes from the editor.
-    End(Result<(), Error>),
-}
-
-/// An answer, or why there is none.
-type Answer = Result<Value, (ErrorCode, String)>;
-
-/// Talks with one editor until it leaves.
+/// Serves one editor over standard input and output until it sends `exit`.
 ///
 /// # Errors
-/// A pipe that breaks, and a header that can't be read.
-pub fn serve(input: impl Read + Send + 'static, output: impl Write, host: Host) -> Result<Ended, Error> {
-    let (events, received) = std::sync::mpsc::channel();
-    let reports = events.clone();
-    let report = move |report| reports.send(Event::Checked(report)).is_ok();
-    let checker = checker::start(host.catalog, report).map_err(Error::Thread)?;
-    let reader = std::thread::Builder::new().name("read".to_owned());
-    reader.spawn(move || read(input, &events)).map_err(Error::Thread)?;
-    let server = Server {
-        output,
+/// [`Error`] if the connection ends in any other way.
+pub fn serve_stdio(host: Host) -> Result<(), Error> {
+    let (connection, threads) = Connection::stdio();
+    let result = serve(&connection, host);
+    drop(connection);
+    match result {
+        // The reading thread has ended, so that joining doesn't wait for input.
+        Ok(()) | Err(Error::Disconnected) => threads.join().map_err(Error::Transport).and(result),
+        Err(error) => Err(error),
+    }
+}
+
+/// Serves one editor over a connection until it sends `exit`.
+///
+/// # Errors
+/// [`Error`] if the connection ends in any other way.
+pub fn serve(connection: &Connection, host: Host) -> Result<(), Error> {
+    let (id, params) = connection.initialize_start().map_err(|error| {
+        if error.channel_is_disconnected() { Error::Disconnected } else { Error::Handshake(error) }
+    })?;
+    let (report_sender, reports) = crossbeam_channel::unbounded();
+    let checker = checker::spawn(host.catalog, report_sender).map_err(Error::StartChecker)?;
+    let mut server = Server {
+        sender: &connection.sender,
         checker,
         format: host.format,
         documents: BTreeMap::new(),
-        phase: Phase::New,
-        watches: false,
+        can_watch_files: can_watch_files(params),
     };
-    server.run(&received)
-}
-
-fn read(input: impl Read, events: &Sender<Event>) {
-    let mut input = BufReader::new(input);
+    server.send(Response::new_ok(id, initialize_result()))?;
     loop {
-        let event = match wire::read(&mut input) {
-            Ok(Some(message)) => Event::Message(message),
-            Ok(None) => Event::End(Ok(())),
-            Err(error) => Event::End(Err(error)),
-        };
-        let last = matches!(event, Event::End(_));
-        if events.send(event).is_err() || last {
-            return;
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Phase {
-    /// Before `initialize`.
-    New,
-    Running,
-    /// Behind `shutdown`.
-    Down,
-}
-
-struct Server<W> {
-    output: W,
-    checker: Sender<Order>,
-    format: fn(&str) -> Option<String>,
-    /// By address.
-    documents: BTreeMap<String, Document>,
-    phase: Phase,
-    /// Whether the editor can be asked to watch files.
-    watches: bool,
-}
-
-impl<W: Write> Server<W> {
-    fn run(mut self, events: &Receiver<Event>) -> Result<Ended, Error> {
-        // The reading thread says when it ends, so that there is always a next event until then.
-        while let Ok(event) = events.recv() {
-            match event {
-                Event::Message(Incoming::Request { id, method, params }) => {
-                    let answer = self.answer(&method, params);
-                    wire::write(&mut self.output, &wire::answer(&id, answer))?;
+        select! {
+            recv(connection.receiver) -> message => match message.map_err(|_| Error::Disconnected)? {
+                Message::Request(Request { id, method, .. }) if method == Shutdown::METHOD => {
+                    server.send(Response::new_ok(id, ()))?;
+                    return server.wait_for_exit(connection);
                 }
-                Event::Message(Incoming::Notification { method, .. }) if method == "exit" => {
-                    let in_order = self.phase == Phase::Down;
-                    return Ok(if in_order { Ended::InOrder } else { Ended::Abruptly });
+                Message::Request(request) => server.respond(request)?,
+                Message::Notification(notification) if notification.method == Exit::METHOD => {
+                    return Err(Error::ExitWithoutShutdown);
                 }
-                Event::Message(Incoming::Notification { method, params }) => self.notice(&method, params)?,
-                Event::Message(Incoming::Broken(code, why)) => {
-                    wire::write(&mut self.output, &wire::answer(&Value::Null, Err((code, why))))?;
-                }
-                Event::Message(Incoming::Response) => {}
-                Event::Checked(report) => self.publish(report)?,
-                Event::End(result) => return result.map(|()| Ended::Abruptly),
-            }
-        }
-        Ok(Ended::Abruptly)
-    }
-
-    fn answer(&mut self, method: &str, params: Value) -> Answer {
-        match (self.phase, method) {
-            (Phase::New, "initialize") => {
-                let watching = "/capabilities/workspace/didChangeWatchedFiles/dynamicRegistration";
-                self.watches = params.pointer(watching) == Some(&Value::Bool(true));
-                self.phase = Phase::Running;
-                return Ok(capabilities());
-            }
-            (Phase::New, _) => {
-                return Err((ErrorCode::NotInitialized, "`initialize` comes first".to_owned()));
-            }
-            (Phase::Down, _) => {
-                return Err((ErrorCode::InvalidRequest, "the server is shut down".to_owned()));
-            }
-            (Phase::Running, "initialize") => {
-                return Err((ErrorCode::InvalidRequest, "`initialize` comes once".to_owned()));
-            }
-            (Phase::Running, "shutdown") => {
-                self.phase = Phase::Down;
-                return Ok(Value::Null);
-            }
-            (Phase::Running, _) => {}
-        }
-        match method {
-            HoverRequest::METHOD => self.at::<HoverRequest>(
-                params,
-                |params| &params.text_document_position_params.text_document.uri,
-                |document, params| hover::hover(&self.place(document, &params.text_document_position_params)),
-            ),
-            Completion::METHOD => self.at::<Completion>(
-                params,
-                |params| &params.text_document_position.text_document.uri,
-                |document, params| {
-                    Some(completion::complete(document, params.text_document_position.position).into())
-                },
-            ),
-            DocumentSymbolRequest::METHOD => self.at::<DocumentSymbolRequest>(
-                params,
-                |params| &params.text_document.uri,
-                |document, _| Some(symbols::symbols(document).into()),
-            ),
-            CodeActionRequest::METHOD => self.at::<CodeActionRequest>(
-                params,
-                |params| &params.text_document.uri,
-                |document, params| Some(actions::actions(document, &params)),
-            ),
-            Formatting::METHOD => {
-                let format = self.format;
-                self.at::<Formatting>(
-                    params,
-                    |params| &params.text_document.uri,
-                    |document, _| formatting::format(document, format),
-                )
-            }
-            GotoDefinition::METHOD => self.at::<GotoDefinition>(
-                params,
-                |params| &params.text_document_position_params.text_document.uri,
-                |document, params| self.place(document, &params.text_document_position_params).definition(),
-            ),
-            References::METHOD => self.at::<References>(
-                params,
-                |params| &params.text_document_position.text_document.uri,
-                |document, params| {
-                    let declaration = params.context.include_declaration;
-                    self.place(document, &params.text_document_position).references(declaration)
-                },
-            ),
-            DocumentHighlightRequest::METHOD => self.at::<DocumentHighlightRequest>(
-                params,
-                |params| &params.text_document_position_params.text_document.uri,
-                |document, params| self.place(document, &params.text_document_position_params).highlights(),
-            ),
-            PrepareRenameRequest::METHOD => self.at::<PrepareRenameRequest>(
-                params,
-                |params| &params.text_document.uri,
-                |document, params| self.place(document, &params).renamable(),
-            ),
-            Rename::METHOD => self.renamed(params),
-            _ => Err((ErrorCode::MethodNotFound, format!("`{method}` is not known here"))),
-        }
-    }
-
-    /// A place in a document, among all that are open.
-    fn place<'a>(&'a self, document: &'a Document, at: &'a TextDocumentPositionParams) -> Place<'a> {
-        let TextDocumentPositionParams { text_document, position } = at;
-        Place { document, uri: &text_document.uri, position: *position, documents: &self.documents }
-    }
-
-    fn renamed(&self, params: Value) -> Answer {
-        let mut refused = None;
-        let answer = self.at::<Rename>(
-            params,
-            |params| &params.text_document_position.text_document.uri,
-            |document, params| {
-                let place = self.place(document, &params.text_document_position);
-                place.rename(&params.new_name).unwrap_or_else(|why| {
-                    refused = Some(why);
-                    None
-                })
+                Message::Notification(notification) => server.handle_notification(notification)?,
+                Message::Response(_) => {}
             },
-        );
-        match refused {
-            Some(why) => Err((ErrorCode::RequestFailed, why)),
-            None => answer,
+            recv(reports) -> report => server.publish(report.map_err(|_| Error::CheckerStopped)?)?,
+        }
+    }
+}
+
+struct Server<'a> {
+    sender: &'a Sender<Message>,
+    checker: Sender<CheckerMessage>,
+    format: fn(&str) -> Option<String>,
+    /// Open documents by URI.
+    documents: BTreeMap<String, Document>,
+    /// True if the editor can be asked to report changes of files.
+    can_watch_files: bool,
+}
+
+impl Server<'_> {
+    fn send(&self, message: impl Into<Message>) -> Result<(), Error> {
+        self.sender.send(message.into()).map_err(|_| Error::OutputClosed)
+    }
+
+    fn respond(&self, request: Request) -> Result<(), Error> {
+        let id = request.id.clone();
+        self.send_result(id, self.handle_request(request))
+    }
+
+    fn send_result(&self, id: RequestId, result: Result<Value, RequestError>) -> Result<(), Error> {
+        self.send(Response { id, response_result: result.map_err(Into::into) })
+    }
+
+    /// Refuses every request between `shutdown` and `exit`, as the protocol demands.
+    fn wait_for_exit(&self, connection: &Connection) -> Result<(), Error> {
+        for message in &connection.receiver {
+            match message {
+                Message::Request(request) => self.send_result(request.id, Err(RequestError::ShutDown))?,
+                Message::Notification(notification) if notification.method == Exit::METHOD => return Ok(()),
+                Message::Notification(_) | Message::Response(_) => {}
+            }
+        }
+        Err(Error::Disconnected)
+    }
+
+    fn handle_request(&self, request: Request) -> Result<Value, RequestError> {
+        let Request { method, params, .. } = request;
+        match method.as_str() {
+            Initialize::METHOD => Err(RequestError::AlreadyInitialized),
+            HoverRequest::METHOD => self.handle::<HoverRequest>(
+                params,
+                |params| &params.text_document_position_params.text_document.uri,
+                |document, params| {
+                    Ok(hover::hover(&self.position(document, &params.text_document_position_params)))
+                },
+            ),
+            Completion::METHOD => self.handle::<Completion>(
+                params,
+                |params| &params.text_document_position.text_document.uri,
+                |document, params| {
+                    Ok(Some(completion::complete(document, params.text_document_position.position).into()))
+                },
+            ),
+            DocumentSymbolRequest::METHOD => self.handle::<DocumentSymbolRequest>(
+                params,
+                |params| &params.text_document.uri,
+                |document, _| Ok(Some(symbols::symbols(document).into())),
+            ),
+            CodeActionRequest::METHOD => self.handle::<CodeActionRequest>(
+                params,
+                |params| &params.text_document.uri,
+                |document, params| Ok(Some(code_actions::code_actions(document, &params))),
+            ),
+            Formatting::METHOD => self.handle::<Formatting>(
+                params,
+                |params| &params.text_document.uri,
+                |document, _| Ok(formatting::format(document, self.format)),
+            ),
+            GotoDefinition::METHOD => self.handle::<GotoDefinition>(
+                params,
+                |params| &params.text_document_position_params.text_document.uri,
+                |document, params| {
+                    Ok(self.position(document, &params.text_document_position_params).definition())
+                },
+            ),
+            References::METHOD => self.handle::<References>(
+                params,
+                |params| &params.text_document_position.text_document.uri,
+                |document, params| {
+                    let include_declaration = params.context.include_declaration;
+                    Ok(self
+                        .position(document, &params.text_document_position)
+                        .references(include_declaration))
+                },
+            ),
+            DocumentHighlightRequest::METHOD => self.handle::<DocumentHighlightRequest>(
+                params,
+                |params| &params.text_document_position_params.text_document.uri,
+                |document, params| {
+                    Ok(self.position(document, &params.text_document_position_params).highlights())
+                },
+            ),
+            PrepareRenameRequest::METHOD => self.handle::<PrepareRenameRequest>(
+                params,
+                |params| &params.text_document.uri,
+                |document, params| Ok(self.position(document, &params).prepare_rename()),
+            ),
+            Rename::METHOD => self.handle::<Rename>(
+                params,
+                |params| &params.text_document_position.text_document.uri,
+                |document, params| {
+                    let position = self.position(document, &params.text_document_position);
+                    Ok(position.rename(&params.new_name)?)
+                },
+            ),
+            _ => Err(RequestError::UnknownMethod(method)),
         }
     }
 
-    /// Answers a request about one document. Of a document that is not open nothing is known.
-    fn at<R: Request>(
+    /// Handles a request about one document. The result is `null` if the document is not open.
+    fn handle<R: RequestType>(
         &self,
         params: Value,
         uri: impl Fn(&R::Params) -> &Uri,
-        answer: impl FnOnce(&Document, R::Params) -> R::Result,
-    ) -> Answer
-    where
-        R::Params: DeserializeOwned,
-        R::Result: Serialize,
-    {
-        let params: R::Params =
-            serde_json::from_value(params).map_err(|error| (ErrorCode::InvalidParams, error.to_string()))?;
+        handler: impl FnOnce(&Document, R::Params) -> Result<R::Result, RequestError>,
+    ) -> Result<Value, RequestError> {
+        let params: R::Params = serde_json::from_value(params).map_err(RequestError::InvalidParams)?;
         let Some(document) = self.documents.get(uri(&params).as_str()) else { return Ok(Value::Null) };
-        serde_json::to_value(answer(document, params))
-            .map_err(|error| (ErrorCode::Internal, error.to_string()))
+        serde_json::to_value(handler(document, params)?).map_err(RequestError::Serialize)
     }
 
-    fn notice(&mut self, method: &str, params: Value) -> Result<(), Error> {
-        if self.phase != Phase::Running {
-            return Ok(());
+    fn position<'b>(
+        &'b self,
+        document: &'b Document,
+        params: &'b TextDocumentPositionParams,
+    ) -> DocumentPosition<'b> {
+        let TextDocumentPositionParams { text_document, position } = params;
+        DocumentPosition {
+            document,
+            uri: &text_document.uri,
+            position: *position,
+            documents: &self.documents,
         }
-        match method {
-            "initialized" if self.watches => {
-                wire::write(&mut self.output, &watch())?;
-            }
+    }
+
+    /// Handles a notification. Unknown notifications and invalid parameters are ignored: there is no response that
+    /// could report them.
+    fn handle_notification(&mut self, notification: Notification) -> Result<(), Error> {
+        let Notification { method, params } = notification;
+        match method.as_str() {
+            Initialized::METHOD if self.can_watch_files => self.send(watch_files_request())?,
             DidOpenTextDocument::METHOD => {
-                if let Some(params) = given::<DidOpenTextDocument>(params) {
+                if let Some(params) = parse_params::<DidOpenTextDocument>(params) {
                     let opened = params.text_document;
                     let document = Document::new(opened.text, opened.version);
                     self.documents.insert(opened.uri.as_str().to_owned(), document);
@@ -268,106 +241,137 @@ impl<W: Write> Server<W> {
                 }
             }
             DidChangeTextDocument::METHOD => {
-                if let Some(params) = given::<DidChangeTextDocument>(params)
+                if let Some(params) = parse_params::<DidChangeTextDocument>(params)
                     && let Some(document) = self.documents.get_mut(params.text_document.uri.as_str())
                 {
-                    document.change(params.content_changes, params.text_document.version);
+                    document.apply_changes(params.content_changes, params.text_document.version);
                     self.check(&params.text_document.uri);
                 }
             }
             DidCloseTextDocument::METHOD => {
-                if let Some(params) = given::<DidCloseTextDocument>(params)
+                if let Some(params) = parse_params::<DidCloseTextDocument>(params)
                     && self.documents.remove(params.text_document.uri.as_str()).is_some()
                 {
-                    if let Some(path) = path(&params.text_document.uri) {
-                        let _ = self.checker.send(Order::Close(path));
+                    if let Some(path) = file_path(&params.text_document.uri) {
+                        self.send_to_checker(CheckerMessage::Close(path));
                     }
-                    // What is closed has no mistakes to show.
-                    self.show(params.text_document.uri, Vec::new(), None)?;
+                    self.publish_diagnostics(params.text_document.uri, Vec::new(), None)?;
                 }
             }
             DidSaveTextDocument::METHOD | DidChangeWatchedFiles::METHOD => self.check_all(),
-            // Whatever else an editor says is nothing that the server acts on.
             _ => {}
         }
         Ok(())
     }
 
-    /// Has a document checked, soon and elsewhere.
+    /// Schedules a check of a document on the checking thread.
     fn check(&self, uri: &Uri) {
         let Some(document) = self.documents.get(uri.as_str()) else { return };
-        let path = path(uri);
+        let path = file_path(uri);
         let name = path.as_deref().map_or_else(|| uri.as_str().to_owned(), |path| path.display().to_string());
         let folder = path.as_deref().and_then(Path::parent).unwrap_or(Path::new(".")).to_path_buf();
         let (text, version) = (document.text.clone(), document.version);
-        // Where the thread has ended there is nothing left to tell.
-        let _ = self.checker.send(Order::Check(Job { uri: uri.clone(), version, folder, name, text }));
+        self.send_to_checker(CheckerMessage::Check(CheckJob {
+            uri: uri.clone(),
+            version,
+            folder,
+            name,
+            text,
+        }));
     }
 
-    /// Checks all that is open, with the plugins as they are now.
+    /// Schedules a check of every open document against the plugins that are now on the disk.
     fn check_all(&self) {
-        let _ = self.checker.send(Order::Reopen);
-        for address in self.documents.keys() {
-            if let Ok(uri) = address.parse() {
-                self.check(&uri);
-            }
+        self.send_to_checker(CheckerMessage::ReloadPlugins);
+        for uri in self.documents.keys().filter_map(|uri| uri.parse().ok()) {
+            self.check(&uri);
         }
     }
 
-    /// Shows what a check found, unless the text has changed since or was closed.
-    fn publish(&mut self, report: Report) -> Result<(), Error> {
-        let Some(document) = self.documents.get_mut(report.uri.as_str()) else { return Ok(()) };
-        let diagnostics = report.found.iter().map(|found| found.diagnostic.clone()).collect();
-        let (uri, version) = (report.uri.clone(), report.version);
-        let current = version == document.version;
-        // Of an older text, what the plugins offer is still worth knowing.
-        document.report = Some(report);
-        if current { self.show(uri, diagnostics, Some(version)) } else { Ok(()) }
+    fn send_to_checker(&self, message: CheckerMessage) {
+        // The next turn of the main loop notices if the thread has ended.
+        let _ = self.checker.send(message);
     }
 
-    fn show(
-        &mut self,
+    /// Publishes the diagnostics of a check unless the document has changed or was closed since.
+    fn publish(&mut self, report: CheckReport) -> Result<(), Error> {
+        let Some(document) = self.documents.get_mut(report.uri.as_str()) else { return Ok(()) };
+        let diagnostics = report.findings.iter().map(|finding| finding.diagnostic.clone()).collect();
+        let (uri, version) = (report.uri.clone(), report.version);
+        let is_current = version == document.version;
+        // The plugin items of an older text still serve hovers and completions.
+        document.report = Some(report);
+        if is_current { self.publish_diagnostics(uri, diagnostics, Some(version)) } else { Ok(()) }
+    }
+
+    fn publish_diagnostics(
+        &self,
         uri: Uri,
-        diagnostics: Vec<lsp_types::Diagnostic>,
+        diagnostics: Vec<Diagnostic>,
         version: Option<i32>,
     ) -> Result<(), Error> {
-        let params = json!(PublishDiagnosticsParams { uri, diagnostics, version });
-        wire::write(&mut self.output, &wire::notification(PublishDiagnostics::METHOD, params))
+        let params = PublishDiagnosticsParams { uri, diagnostics, version };
+        self.send(Notification::new(PublishDiagnostics::METHOD.to_owned(), params))
     }
 }
 
-/// What a notification says; none where it can't be understood, since nobody waits for an answer.
-fn given<N: Notification>(params: Value) -> Option<N::Params> {
+/// Parameters of a notification. Returns `None` if they are invalid.
+fn parse_params<N: NotificationType>(params: Value) -> Option<N::Params> {
     serde_json::from_value(params).ok()
 }
 
-/// What the server can do.
-fn capabilities() -> Value {
-    json!({
-        "serverInfo": { "name": "pl-host", "version": env!("CARGO_PKG_VERSION") },
-        "capabilities": {
-            "positionEncoding": "utf-16",
-            "textDocumentSync": { "openClose": true, "change": 2, "save": { "includeText": false } },
-            "hoverProvider": true,
-            "completionProvider": { "triggerCharacters": [".", "=", ">"] },
-            "definitionProvider": true,
-            "referencesProvider": true,
-            "documentHighlightProvider": true,
-            "renameProvider": { "prepareProvider": true },
-            "documentSymbolProvider": true,
-            "codeActionProvider": { "codeActionKinds": ["quickfix"] },
-            "documentFormattingProvider": true,
-        },
-    })
+fn can_watch_files(params: Value) -> bool {
+    let watched_files = serde_json::from_value::<InitializeParams>(params)
+        .ok()
+        .and_then(|params| params.capabilities.workspace?.did_change_watched_files);
+    watched_files.and_then(|capability| capability.dynamic_registration).unwrap_or_default()
 }
 
-/// Asks the editor to say when a plugin or another workflow changes on the disk.
-fn watch() -> Value {
-    json!({
-        "jsonrpc": "2.0", "id": "watch", "method": "client/registerCapability",
-        "params": { "registrations": [{
-            "id": "files", "method": DidChangeWatchedFiles::METHOD,
-            "registerOptions": { "watchers": [{ "globPattern": "**/*.{mas,wasm}" }] },
-        }] },
-    })
+fn initialize_result() -> InitializeResult {
+    let sync = TextDocumentSyncOptions {
+        open_close: Some(true),
+        change: Some(TextDocumentSyncKind::INCREMENTAL),
+        save: Some(TextDocumentSyncSaveOptions::SaveOptions(SaveOptions { include_text: Some(false) })),
+        ..TextDocumentSyncOptions::default()
+    };
+    let capabilities = ServerCapabilities {
+        position_encoding: Some(PositionEncodingKind::UTF16),
+        text_document_sync: Some(TextDocumentSyncCapability::Options(sync)),
+        hover_provider: Some(HoverProviderCapability::Simple(true)),
+        completion_provider: Some(CompletionOptions {
+            trigger_characters: Some([".", "=", ">"].map(str::to_owned).to_vec()),
+            ..CompletionOptions::default()
+        }),
+        definition_provider: Some(OneOf::Left(true)),
+        references_provider: Some(OneOf::Left(true)),
+        document_highlight_provider: Some(OneOf::Left(true)),
+        rename_provider: Some(OneOf::Right(RenameOptions {
+            prepare_provider: Some(true),
+            work_done_progress_options: Default::default(),
+        })),
+        document_symbol_provider: Some(OneOf::Left(true)),
+        code_action_provider: Some(CodeActionProviderCapability::Options(CodeActionOptions {
+            code_action_kinds: Some(vec![CodeActionKind::QUICKFIX]),
+            ..CodeActionOptions::default()
+        })),
+        document_formatting_provider: Some(OneOf::Left(true)),
+        ..ServerCapabilities::default()
+    };
+    let server_info =
+        ServerInfo { name: "pl-host".to_owned(), version: Some(env!("CARGO_PKG_VERSION").to_owned()) };
+    InitializeResult { capabilities, server_info: Some(server_info) }
+}
+
+/// Asks the editor to report changes of workflow and plugin files on the disk.
+fn watch_files_request() -> Request {
+    let watcher =
+        FileSystemWatcher { glob_pattern: GlobPattern::String("**/*.{mas,wasm}".to_owned()), kind: None };
+    let options = DidChangeWatchedFilesRegistrationOptions { watchers: vec![watcher] };
+    let registration = Registration {
+        id: "watch-files".to_owned(),
+        method: DidChangeWatchedFiles::METHOD.to_owned(),
+        register_options: Some(json!(options)),
+    };
+    let params = RegistrationParams { registrations: vec![registration] };
+    Request::new("watch-files".to_owned().into(), RegisterCapability::METHOD.to_owned(), params)
 }

@@ -1,41 +1,41 @@
-//! The outline of a document: its blocks.
+//! Document symbols: the blocks of a document.
 
 use lsp_types::{DocumentSymbol, SymbolKind};
-use pl_dsl::analysis::{Block, outline};
+use pl_dsl::analysis::{OutlineBlock, outline};
 
 use crate::documents::Document;
-use crate::text;
+use crate::text::{first_line, span_text};
 
-/// The blocks of a document in order.
+/// Blocks of a document in order.
 pub fn symbols(document: &Document) -> Vec<DocumentSymbol> {
     outline(&document.text).iter().map(|block| symbol(document, block)).collect()
 }
 
-fn symbol(document: &Document, block: &Block) -> DocumentSymbol {
-    let of = |span| text::of(&document.text, span).to_owned();
-    let keyword = of(block.keyword);
+fn symbol(document: &Document, block: &OutlineBlock) -> DocumentSymbol {
+    let text = |span| span_text(&document.text, span);
+    let keyword = text(block.keyword);
     let selection = block.name.unwrap_or(block.keyword);
     let detail = match (block.name, block.value) {
-        (Some(_), Some(value)) => Some(format!("{keyword} = {}", text::line(&of(value)))),
-        (Some(_), None) => Some(keyword.clone()),
-        (None, value) => value.map(|value| text::line(&of(value)).to_owned()),
+        (Some(_), Some(value)) => Some(format!("{keyword} = {}", first_line(text(value)))),
+        (Some(_), None) => Some(keyword.to_owned()),
+        (None, value) => value.map(|value| first_line(text(value)).to_owned()),
     };
     let inner: Vec<DocumentSymbol> = block.blocks.iter().map(|inner| symbol(document, inner)).collect();
-    #[allow(deprecated, reason = "the field before tags must still be there")]
+    #[allow(deprecated, reason = "the struct still has the deprecated field")]
     DocumentSymbol {
-        name: of(selection),
+        name: text(selection).to_owned(),
         detail,
-        kind: kind(&keyword),
+        kind: symbol_kind(keyword),
         tags: None,
         deprecated: None,
-        range: document.lines.range(&document.text, block.span),
-        selection_range: document.lines.range(&document.text, selection),
+        range: document.line_index.range(&document.text, block.span),
+        selection_range: document.line_index.range(&document.text, selection),
         children: (!inner.is_empty()).then_some(inner),
     }
 }
 
-/// The nearest of what the protocol knows.
-fn kind(keyword: &str) -> SymbolKind {
+/// The closest kind that the protocol has.
+fn symbol_kind(keyword: &str) -> SymbolKind {
     match keyword {
         "workflow" | "include" | "use" => SymbolKind::MODULE,
         "param" | "layout" => SymbolKind::CONSTANT,

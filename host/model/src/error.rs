@@ -68,9 +68,6 @@ pub enum Error {
     /// An adapter's settings make no sense.
     #[error("adapter: {0}")]
     Adapter(String),
-    /// A number format that is none.
-    #[error("{0}")]
-    Dtype(String),
     /// A packed row is not one.
     #[error("packed row: {0}")]
     Packed(String),

@@ -1,48 +1,33 @@
-//! Models on libtorch: tokenizers, chat templates, weights, transformer, adapters.
+//! Models on libtorch: file formats, tokenizers, chat templates, weights, adapters, and the transformer.
 //!
-//! [`Model::load`] reads a Hugging Face folder or a GGUF file of the Llama, Qwen2 or Qwen3 family.
-//! [`transform`] is the one definition of the transformer; it takes the attention and the adapters as
-//! arguments, so that training ([`hidden_states`]: several sequences in one row of tokens) and generation
-//! (which keeps keys and values) run the same code.
+//! [`Model::load`] reads a Hugging Face folder or a GGUF file of the Llama, Qwen2 or Qwen3 family; [`Hub`] downloads one.
+//! The transformer is defined once: training runs it forward and backward over packed sequences ([`Pass`]), and
+//! generation on libtorch runs the same blocks with an attention over its KV cache ([`forward_with_attention`]).
+//! Generation on the CPU has kernels of its own, in `pl-kernels` and `pl-inference`.
 
-mod adapter;
-mod chat;
-mod config;
 mod dtype;
 mod error;
-mod fetch;
-mod forward;
-mod gguf;
-mod gguf_model;
-mod gguf_tokenizer;
+mod formats;
 mod hub;
-mod mapped;
-mod matmul;
 mod model;
-mod packed;
-mod pass;
-mod peft;
-mod python;
-mod quant;
-mod rope;
-mod save;
-mod shards;
-mod template;
-mod tokenizer;
-mod weights;
+mod network;
+mod text;
 
-pub use adapter::{Adapter, LowRank, Projection};
-pub use chat::{ChatMessage, RenderOptions, ToolCall};
-pub use config::{Config, Family};
-pub use dtype::Dtype;
+pub use dtype::TorchDtype;
 pub use error::Error;
-pub use fetch::{FetchProgress, Fetched, Hub, HubModel};
-pub use forward::{Deltas, NoDeltas, transform};
-pub use matmul::{add_outer, linear};
+pub use hub::{FetchProgress, Fetched, Hub, HubModel};
 pub use model::Model;
-pub use packed::{LEAST_SHARED, Packed, Segment, Sequence, Span, causal_attention, common, segments};
-pub use pass::{Gradients, Keep, Pass, hidden_states};
-pub use rope::{Rope, RopeScaling};
-pub use template::ChatTemplate;
-pub use tokenizer::Tokenizer;
-pub use weights::{Layer, Weights};
+pub use network::adapter::{Adapter, LowRank, Projection};
+pub use network::config::{Config, Family};
+pub use network::matmul::{add_outer, linear};
+pub use network::packed::{LEAST_SHARED, Packed, Segment, Sequence, Span, common, segments};
+pub use network::rope::Rope;
+pub use network::rope_scaling::RopeScaling;
+pub use network::tensor_set::TensorSet;
+pub use network::transformer::{
+    AdapterRows, Checkpointing, Gradients, Pass, forward_with_attention, hidden_states,
+};
+pub use network::weights::{Layer, Weights};
+pub use text::chat::{ChatMessage, RenderOptions, ToolCall};
+pub use text::template::ChatTemplate;
+pub use text::tokenizer::Tokenizer;

@@ -11,11 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use divan::Bencher;
-use pl_plugin::{
-    Agent, Completion, Environment, Episode, Finish, Plugin, PluginSpec, Services, Snapshot, Stream, Task,
-    Turn,
-};
-use pl_sandbox::Refuse;
+use pl_plugin::{Agent, Completion, Environment, Episode, Plugin, PluginSpec, Services, Snapshot, Stream, Task, Turn};
+use pl_types::Finish;
+use pl_sandbox::DeniedSandbox;
 use pl_wasm::{Engine, EngineConfig};
 use serde_json::Map;
 use tokio::runtime::{Builder, Runtime};
@@ -53,7 +51,7 @@ fn stage() -> Stage {
         Engine::new(EngineConfig::plugins().cache_dir(env!("CARGO_TARGET_TMPDIR"))).expect("an engine");
     let plugin =
         runtime.block_on(Plugin::load(&engine, PluginSpec::new("letters"), &bytes)).expect("the plugin");
-    let services = Services { sandbox: Arc::new(Refuse("benchmarks run no code".to_owned())) };
+    let services = Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())) };
     Stage {
         board: Environment::new(&plugin, "board", Map::new(), services).expect("a board"),
         writer: Agent::new(&plugin, "writer", Map::new()).expect("a writer"),

@@ -6,10 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use divan::Bencher;
-use pl_plugin::{
-    Agent, Completion, Environment, Episode, Finish, Plugin, PluginSpec, Reward, Services, Stream, Task, Turn,
-};
-use pl_sandbox::Refuse;
+use pl_plugin::{Agent, Completion, Environment, Episode, Plugin, PluginSpec, Reward, Services, Stream, Task, Turn};
+use pl_types::Finish;
+use pl_sandbox::DeniedSandbox;
 use pl_wasm::{Engine, EngineConfig};
 use serde_json::Map;
 use tokio::runtime::Runtime;
@@ -34,7 +33,7 @@ fn domain() -> Domain {
         Engine::new(EngineConfig::plugins().cache_dir(env!("CARGO_TARGET_TMPDIR"))).expect("an engine");
     let plugin =
         runtime.block_on(Plugin::load(&engine, PluginSpec::new("maths"), &bytes)).expect("the plugin");
-    let services = Services { sandbox: Arc::new(Refuse("benchmarks run no code".to_owned())) };
+    let services = Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())) };
     let environment = Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
     let task = runtime.block_on(environment.tasks("train", 0, 1, 2)).expect("a task").remove(0);
     Domain {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pl_types::{Finish, ItemKind};
 use pl_wasm::Store;
 use serde_json::{Map, Value};
 
@@ -12,10 +13,7 @@ use crate::journal::Journal;
 use crate::plugin::{Inner, refused};
 use crate::pool::Call;
 use crate::services::Context;
-use crate::{
-    Completion, Error, Finish, ItemKind, Message, Part, Plugin, PromptRequest, Role, Stream, Tool, Turn,
-    check,
-};
+use crate::{Completion, Error, Message, Part, Plugin, PromptRequest, Role, Stream, Tool, Turn, check};
 
 /// An agent with its settings. Keeps nothing between calls; cheap to clone.
 #[derive(Clone)]

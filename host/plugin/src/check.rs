@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use pl_types::Fact;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::{AgentScore, Fact, Scores};
+use crate::{AgentScore, Scores};
 
 /// A JSON document of any kind, that whoever reads it next can read too: not too deep, no number too large.
 pub(crate) fn json(what: &str, text: &str) -> Result<(), String> {

@@ -14,10 +14,11 @@ mod settings;
 
 use std::collections::BTreeMap;
 
+use pl_types::{Item, ItemKind};
 use serde_json::{Map, Value};
 
 use crate::journal::{Journal, Spent};
-use crate::{Agent, Environment, Error, Item, ItemKind, Plugin, Reward, Services, Task};
+use crate::{Agent, Environment, Error, Plugin, Reward, Services, Task};
 
 /// What models write, good and bad. No plugin may trap on any of it.
 pub const COMPLETIONS: [&str; 12] = [

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use pl_wasm::{Guest, Seat, Stay, Store};
+use pl_types::{Fact, ItemKind};
+use pl_wasm::{Guest, InstancePermit, Lifetime, Store};
 use serde_json::{Map, Value};
 use wasmtime::component::ResourceAny;
 
@@ -14,7 +15,7 @@ use crate::journal::Journal;
 use crate::plugin::{Inner, World, refused};
 use crate::pool::Call;
 use crate::services::{Context, begin, settle};
-use crate::{Cause, Error, Fact, ItemKind, Outcome, Plugin, Services, Snapshot, Stream, Task, check};
+use crate::{Cause, Error, Outcome, Plugin, Services, Snapshot, Stream, Task, check};
 
 type Bindings = environment::Environment;
 
@@ -66,7 +67,7 @@ impl Environment {
 
     /// Episodes that may have an instance at a time. Others wait, or rest.
     pub fn seats(&self) -> usize {
-        self.inner().engine.capacity(Stay::Long)
+        self.inner().engine.capacity(Lifetime::Episode)
     }
 
     /// Makes `count` tasks from index `start` on. Equal arguments give equal tasks; splits share none.
@@ -166,7 +167,7 @@ impl Environment {
     ) -> Result<Episode, Error> {
         let opened = async {
             let world = self.world()?;
-            let seat = self.inner().engine.seat(Stay::Long).await;
+            let seat = self.inner().engine.permit(Lifetime::Episode).await;
             let sandbox = Some(Arc::clone(&self.services.sandbox));
             let mut store = self.inner().store(&self.item, sandbox, stream, self.journal.clone());
             let made = pl_wasm::call(&mut store, async |store| {
@@ -180,7 +181,7 @@ impl Environment {
             let (bindings, handle) = made.map_err(|fault| Failed::fault(fault, &mut store))?;
             settle(&mut store);
             let handle = handle.map_err(refused)?;
-            Ok::<_, Failed>(Live { bindings, handle, store, _seat: seat })
+            Ok::<_, Failed>(Live { bindings, handle, store, _permit: seat })
         };
         match opened.await {
             Ok(live) => {
@@ -220,7 +221,7 @@ struct Live {
     bindings: Bindings,
     handle: ResourceAny,
     store: Store<Context>,
-    _seat: Seat,
+    _permit: InstancePermit,
 }
 
 impl Episode {

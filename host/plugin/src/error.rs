@@ -1,9 +1,9 @@
 //! What can go wrong with a plugin, in words for the person whose workflow uses it.
 
+use pl_types::ItemKind;
 use pl_wasm::{Fault, Stack, Store};
 use thiserror::Error;
 
-use crate::ItemKind;
 use crate::services::{self, Context, settle};
 
 /// A plugin that can't be used, or a call into one that failed.

@@ -1,84 +1,12 @@
 //! What a plugin offers, as it describes itself.
 
 use std::collections::HashSet;
-use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use pl_types::{Fact, FactKind, Item, ItemKind};
 use serde_json::Value;
 
 use crate::bindings::base::exports::pl_host::plugin::catalog;
 use crate::check;
-
-/// What an item is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ItemKind {
-    /// Started as episodes.
-    Environment,
-    /// Prompts and parses.
-    Agent,
-    /// Scores.
-    Reward,
-}
-
-impl fmt::Display for ItemKind {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Environment => "environment",
-            Self::Agent => "agent",
-            Self::Reward => "reward",
-        })
-    }
-}
-
-/// The type of a fact's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FactKind {
-    /// True or false.
-    Boolean,
-    /// Any JSON number.
-    Number,
-    /// A string.
-    Text,
-}
-
-impl FactKind {
-    /// Whether `value` is of this kind.
-    pub fn admits(self, value: &Value) -> bool {
-        match self {
-            Self::Boolean => value.is_boolean(),
-            Self::Number => value.is_number(),
-            Self::Text => value.is_string(),
-        }
-    }
-}
-
-/// What an environment reports after each step, read by conditions as `env.NAME`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fact {
-    /// As in `env.NAME`.
-    pub name: String,
-    /// The type of its value.
-    pub kind: FactKind,
-    /// For people.
-    pub doc: String,
-}
-
-/// One environment, agent or reward of a plugin.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Item {
-    /// What it is.
-    pub kind: ItemKind,
-    /// Unique among the plugin's items of its kind.
-    pub name: String,
-    /// For people.
-    pub doc: String,
-    /// JSON Schema of its settings object.
-    pub settings_schema: Value,
-    /// Of environments.
-    pub facts: Vec<Fact>,
-}
 
 /// Checks a plugin's description of itself.
 pub(crate) fn read(described: Vec<catalog::Item>) -> Result<Vec<Item>, String> {

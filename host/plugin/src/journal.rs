@@ -12,7 +12,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-pub use pl_wasm::{Failure, Post, Request, Response};
+use pl_types::PartHasher;
+pub use pl_wasm::{HttpFailure, HttpRecorder, HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
 /// Most bytes of lines and output that are kept between two takes.
@@ -53,7 +54,7 @@ pub enum Event {
         /// BLAKE3 of the whole request, in hexadecimal. None: the guest was gone before it was whole.
         hash: Option<String>,
         /// What it was told. None: it did not wait.
-        answer: Option<Result<Response, Failure>>,
+        answer: Option<Result<HttpResponse, HttpFailure>>,
     },
     /// It logged or printed more than is kept.
     Cut {
@@ -149,7 +150,7 @@ pub struct Answers {
     /// A call of the sandbox each.
     pub verdicts: VecDeque<Vec<Judged>>,
     /// A request over HTTP each.
-    pub http: VecDeque<Option<Result<Response, Failure>>>,
+    pub http: VecDeque<Option<Result<HttpResponse, HttpFailure>>>,
 }
 
 impl Answers {
@@ -200,8 +201,8 @@ struct Exchange {
     request: String,
     hash: Option<String>,
     /// What a replay has for it.
-    recorded: Option<Result<Response, Failure>>,
-    answer: Option<Result<Response, Failure>>,
+    recorded: Option<Result<HttpResponse, HttpFailure>>,
+    answer: Option<Result<HttpResponse, HttpFailure>>,
 }
 
 impl Journal {
@@ -281,25 +282,25 @@ impl Journal {
     }
 }
 
-impl Post for Journal {
-    fn sent(&self, method: &str, uri: &str) -> usize {
+impl HttpRecorder for Journal {
+    fn begin(&self, method: &str, uri: &str) -> usize {
         let mut notes = self.notes();
         let number = notes.sent;
         notes.sent += 1;
         let recorded = notes
             .recorded
             .as_mut()
-            .map(|answers| answers.http.pop_front().flatten().unwrap_or(Err(Failure::Unrecorded)));
+            .map(|answers| answers.http.pop_front().flatten().unwrap_or(Err(HttpFailure::Unrecorded)));
         let request = format!("{method} {uri}");
         notes.events.push(Noted::Http(Exchange { number, request, hash: None, recorded, answer: None }));
         number
     }
 
-    fn answer(&self, number: usize, _: &Request) -> Option<Result<Response, Failure>> {
+    fn replay(&self, number: usize, _: &HttpRequest) -> Option<Result<HttpResponse, HttpFailure>> {
         self.notes().exchange(number)?.recorded.take()
     }
 
-    fn answered(&self, number: usize, request: &Request, answer: &Result<Response, Failure>) {
+    fn finish(&self, number: usize, request: &HttpRequest, answer: &Result<HttpResponse, HttpFailure>) {
         // Where the call is over, nobody waits for it any more.
         if let Some(exchange) = self.notes().exchange(number) {
             exchange.hash = Some(hash_of(request));
@@ -335,49 +336,36 @@ impl Notes {
     }
 }
 
-/// BLAKE3 over all that tells jobs apart.
+/// Content hash of a batch of jobs: equal for equal jobs.
 fn hash(jobs: &[Job]) -> String {
-    let mut hasher = blake3::Hasher::new();
-    let mut put = |part: &[u8]| with_length(&mut hasher, part);
-    let count = |number: usize| (number as u64).to_le_bytes();
+    let texts = |hasher: PartHasher, list: &[String]| {
+        list.iter().fold(hasher.u64(list.len() as u64), |hasher, text| hasher.text(text))
+    };
+    let mut hasher = PartHasher::content();
     for job in jobs {
-        let texts = [&job.language, &job.source, &job.stdin];
-        texts.into_iter().for_each(|text| put(text.as_bytes()));
-        put(&count(job.files.len()));
+        hasher = hasher.text(&job.language).text(&job.source).text(&job.stdin);
+        hasher = hasher.u64(job.files.len() as u64);
         for file in &job.files {
-            put(file.path.as_bytes());
-            put(&file.bytes);
+            hasher = hasher.text(&file.path).bytes(&file.bytes);
         }
-        for list in [&job.cases, &job.compile, &job.run, &job.keep] {
-            put(&count(list.len()));
-            list.iter().for_each(|text| put(text.as_bytes()));
+        for list in [&job.cases, &job.compile, &job.run, &job.output_files] {
+            hasher = texts(hasher, list);
         }
     }
-    hasher.finalize().to_hex().to_string()
+    hasher.hex()
 }
 
-/// BLAKE3 over all that tells requests apart.
-fn hash_of(request: &Request) -> String {
-    let Request { method, uri, headers, body } = request;
-    let mut hasher = blake3::Hasher::new();
-    let mut put = |part: &[u8]| with_length(&mut hasher, part);
-    put(method.as_bytes());
-    put(uri.as_bytes());
-    put(body);
-    for (name, value) in headers {
-        put(name.as_bytes());
-        put(value.as_bytes());
-    }
-    hasher.finalize().to_hex().to_string()
-}
-
-fn with_length(hasher: &mut blake3::Hasher, part: &[u8]) {
-    hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+/// Content hash of a request: equal for equal requests.
+fn hash_of(request: &HttpRequest) -> String {
+    let HttpRequest { method, uri, headers, body } = request;
+    let hasher = PartHasher::content().text(method).text(uri).bytes(body);
+    let hasher = headers.iter().fold(hasher, |hasher, (name, value)| hasher.text(name).text(value));
+    hasher.hex()
 }
 
 #[cfg(test)]
 mod tests {
-    use pl_sandbox::Refuse;
+    use pl_sandbox::DeniedSandbox;
 
     use super::*;
 
@@ -430,7 +418,7 @@ mod tests {
         let verdicts = [vec![judged("1")], vec![judged("2")]].into();
         let journal = Journal::replaying(Answers { verdicts, ..Answers::default() });
         let said: Vec<Vec<Verdict>> = ["a", "b", "a"]
-            .map(|source| runtime.block_on(journal.execute(&Refuse(String::new()), jobs(source))))
+            .map(|source| runtime.block_on(journal.execute(&DeniedSandbox(String::new()), jobs(source))))
             .into();
         assert_eq!(said[0][0].stdout, "1");
         assert_eq!(said[1][0].stdout, "2");

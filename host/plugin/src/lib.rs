@@ -30,13 +30,12 @@ pub use agent::Agent;
 pub use contract::{Carried, Contract, Surface};
 pub use environment::{Environment, Episode};
 pub use error::{CallError, Cause, Error, RefusalKind};
-pub use item::{Fact, FactKind, Item, ItemKind};
 pub use plugin::{Plugin, PluginSpec, known_items};
 pub use random::{Mark, Stream};
 pub use reward::Reward;
 pub use services::Services;
 pub use snapshot::Snapshot;
 pub use values::{
-    AgentScore, Completion, Finish, Message, Outcome, Part, PromptRequest, Role, Scores, Task, Tool,
+    AgentScore, Completion, Message, Outcome, Part, PromptRequest, Role, Scores, Task, Tool,
     ToolCall, Turn,
 };

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pl_sandbox::Sandbox;
-use pl_wasm::{Component, Engine, Folders, Guest, Host, Limits, Stay, Store};
+use pl_types::{Item, ItemKind};
+use pl_wasm::{Component, Engine, Folders, Guest, AllowedHost, Limits, Lifetime, Store};
 use wasmtime::component::{HasSelf, InstancePre};
 
 use crate::bindings::agent::AgentPre;
@@ -16,7 +17,7 @@ use crate::error::Failed;
 use crate::journal::Journal;
 use crate::pool::Pool;
 use crate::services::Context;
-use crate::{CallError, Cause, Contract, Error, Item, ItemKind, RefusalKind, Stream, Surface, item, section};
+use crate::{CallError, Cause, Contract, Error, RefusalKind, Stream, Surface, item, section};
 
 /// A `plugin` block of a workflow.
 #[derive(Debug, Clone)]
@@ -32,7 +33,7 @@ pub struct PluginSpec {
     /// Folders that it may read.
     pub folders: Option<Folders>,
     /// Hosts that it may ask over HTTP.
-    pub hosts: Arc<[Host]>,
+    pub hosts: Arc<[AllowedHost]>,
 }
 
 impl PluginSpec {
@@ -54,7 +55,7 @@ pub(crate) struct Inner {
     pub engine: Engine,
     pub limits: Limits,
     folders: Option<Folders>,
-    hosts: Arc<[Host]>,
+    hosts: Arc<[AllowedHost]>,
     component: Component,
     items: Vec<Item>,
     pub environments: Option<World<EnvironmentPre<Guest<Context>>, environment::Environment>>,
@@ -126,7 +127,7 @@ impl Plugin {
             None => {
                 let items = inner.describe(&catalog).await?;
                 if let Ok(note) = serde_json::to_vec(&items) {
-                    engine.keep_note(&component, NOTE, &note);
+                    engine.write_note(&component, NOTE, &note);
                 }
                 items
             }
@@ -185,7 +186,7 @@ impl Plugin {
 impl Inner {
     async fn describe(&self, catalog: &BasePre<Guest<Context>>) -> Result<Vec<Item>, Error> {
         let item: Arc<str> = "".into();
-        let _seat = self.engine.seat(Stay::Call).await;
+        let _permit = self.engine.permit(Lifetime::Call).await;
         let mut store = self.store(&item, None, Stream::of(&[]), None);
         let described = pl_wasm::call(&mut store, async |store| {
             let instance = catalog.instantiate_async(&mut *store).await?;
@@ -237,7 +238,7 @@ impl Inner {
         let mut store = self.engine.store(context, &self.limits);
         let guest = store.data_mut();
         guest.keep_output(KEPT_OUTPUT);
-        guest.admit(Arc::clone(&self.hosts));
+        guest.allow_hosts(Arc::clone(&self.hosts));
         if let Some(folders) = &self.folders {
             guest.mount(folders);
         }
@@ -258,7 +259,7 @@ impl Inner {
 
     /// Whether calls may soon wait for seats that idle instances hold.
     pub(crate) fn crowded(&self) -> bool {
-        self.engine.free_seats(Stay::Call) < CROWDED
+        self.engine.free_permits(Lifetime::Call) < CROWDED
     }
 }
 
@@ -287,7 +288,7 @@ fn remembered(engine: &Engine, component: &Component) -> Option<Vec<Item>> {
 /// What a component offers, as far as that is known without compiling it: by its own section, or from when it was loaded
 /// before.
 pub fn known_items(engine: &Engine, bytes: &[u8]) -> Option<Vec<Item>> {
-    section::items(bytes).or_else(|| serde_json::from_slice(&engine.note_of(bytes, NOTE)?).ok())
+    section::items(bytes).or_else(|| serde_json::from_slice(&engine.note_for_bytes(bytes, NOTE)?).ok())
 }
 
 /// The first digits of the component's hash, as messages name a version.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pl_wasm::{Seat, Stay, Store};
+use pl_wasm::{InstancePermit, Lifetime, Store};
 
 use crate::Stream;
 use crate::error::Failed;
@@ -21,7 +21,7 @@ struct Instance<B> {
     bindings: B,
     store: Store<Context>,
     calls: u32,
-    _seat: Seat,
+    _permit: InstancePermit,
 }
 
 /// A call that keeps nothing: all that tells it from others.
@@ -57,11 +57,11 @@ impl<B> Pool<B> {
         let mut instance = match self.take() {
             Some(instance) => instance,
             None => {
-                let seat = plugin.engine.seat(Stay::Call).await;
+                let seat = plugin.engine.permit(Lifetime::Call).await;
                 let mut store = plugin.store(item, None, Stream::new([0; 32]), None);
                 let made = pl_wasm::call(&mut store, make).await;
                 let bindings = made.map_err(|fault| Failed::fault(fault, &mut store))?;
-                Box::new(Instance { bindings, store, calls: 0, _seat: seat })
+                Box::new(Instance { bindings, store, calls: 0, _permit: seat })
             }
         };
         let guest = instance.store.data_mut();

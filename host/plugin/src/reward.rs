@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pl_types::ItemKind;
 use serde_json::{Map, Value};
 
 use crate::bindings::reward::exports::pl_host::plugin::rewards;
@@ -11,7 +12,7 @@ use crate::error::Failed;
 use crate::journal::Journal;
 use crate::plugin::{Inner, refused};
 use crate::pool::Call;
-use crate::{AgentScore, Error, ItemKind, Outcome, Plugin, Scores, Stream, Task, check};
+use crate::{AgentScore, Error, Outcome, Plugin, Scores, Stream, Task, check};
 
 /// A reward with its settings. Keeps nothing between calls; cheap to clone.
 #[derive(Clone)]

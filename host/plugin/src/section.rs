@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 
-use crate::{Item, Plugin};
+use pl_types::Item;
+
+use crate::Plugin;
 
 /// Of the custom section.
 pub const NAME: &str = "pl-host:items@0.1";

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-use pl_wasm::{Captured, Clock, Guest, HostError, Post, Seed, Store};
+use pl_types::seed;
+use pl_wasm::{Captured, Clock, Guest, HostError, HttpRecorder, Seed, Store};
 
 use crate::Stream;
 use crate::bindings::{log, random, retrieval, sandbox, types};
@@ -55,18 +56,16 @@ pub(crate) struct Context {
 pub(crate) fn begin(store: &mut Store<Context>, function: &'static str) {
     let guest = store.data_mut();
     guest.data.function = function;
-    if guest.may_ask() {
-        let post = guest.data.journal.clone().map(|journal| Arc::new(journal) as Arc<dyn Post>);
-        guest.set_post(post);
+    if guest.may_use_http() {
+        let post = guest.data.journal.clone().map(|journal| Arc::new(journal) as Arc<dyn HttpRecorder>);
+        guest.set_http_recorder(post);
     }
     let now = guest.longest_call().saturating_mul(guest.data.turns);
-    guest.rewind(Clock::Looks(now), Seed::Of(wasi_seed));
+    guest.rewind(Clock::PerRead(now), Seed::Derived(wasi_seed));
 }
 
 fn wasi_seed(Context { stream, turns, function, .. }: &Context) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new_derive_key("pl-host 2026 WASI randomness");
-    hasher.update(&stream.mark().key).update(&turns.to_le_bytes()).update(function.as_bytes());
-    *hasher.finalize().as_bytes()
+    seed::wasi(&stream.mark().key, *turns, function)
 }
 
 /// Most characters of a plugin's last words in an error.
@@ -85,7 +84,7 @@ pub(crate) fn settle(store: &mut Store<Context>) -> (String, Captured) {
             }
         }
     }
-    guest.data.irreproducible |= guest.asked();
+    guest.data.irreproducible |= guest.used_http();
     (std::mem::take(&mut guest.data.warned), stderr)
 }
 

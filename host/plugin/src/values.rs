@@ -1,6 +1,7 @@
 //! What goes into calls and comes out of them, apart from the generated types so that others need not know how
 //! plugins are called.
 
+use pl_types::Finish;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -100,18 +101,6 @@ pub struct PromptRequest {
     pub tools: Vec<Tool>,
     /// Strings that end the completion and are no part of its text. None is empty.
     pub stop: Vec<String>,
-}
-
-/// Why a completion ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Finish {
-    /// By itself, or at a stop string.
-    Stop,
-    /// At its token limit.
-    Length,
-    /// To call tools.
-    ToolCalls,
 }
 
 /// A call that the model asks for.

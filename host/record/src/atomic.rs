@@ -1,15 +1,16 @@
-//! Files that are there whole or not at all: written aside, synced, renamed.
+//! Atomic writes: to a temporary file, which is synced and renamed.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use crate::Error;
+use crate::error::Error;
 
-/// Writes `bytes` to `path` so that a reader, or a run that was killed, sees the old file or the new one.
+/// Writes `bytes` to `path` atomically: a reader, also after a crash, sees the old file or the new one.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(Error::io("write beside", path))?;
+    let mut file =
+        tempfile::NamedTempFile::new_in(folder).map_err(Error::io("write a temporary file next to", path))?;
     file.write_all(bytes).map_err(Error::io("write", path))?;
     file.as_file().sync_all().map_err(Error::io("sync", path))?;
     file.persist(path).map_err(|e| Error::io("rename to", path)(e.error))?;
@@ -26,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replaces_a_file_and_leaves_nothing_beside_it() {
+    fn replaces_a_file_and_leaves_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         write_atomically(&path, b"one").unwrap();

@@ -1,4 +1,5 @@
-//! `curves.png`: how a run went, in four panels drawn from `metrics.jsonl`.
+//! `curves.png`: success, rewards, losses and gradient norms of a run in four panels, drawn from
+//! `metrics.jsonl`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +9,8 @@ use plotters::prelude::*;
 use plotters::style::register_font;
 use serde_json::Value;
 
-use crate::{Error, read_jsonl};
+use crate::error::Error;
+use crate::jsonl::read_jsonl;
 
 const SIZE: (u32, u32) = (1400, 900);
 const COLOURS: [RGBColor; 6] = [
@@ -20,7 +22,9 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(0x55, 0x55, 0x55),
 ];
 
-/// Points of one line: (step, value).
+type DrawingError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Points (step, value) of one line.
 type Series = Vec<(f64, f64)>;
 
 #[derive(Default)]
@@ -48,7 +52,7 @@ impl Panel {
     }
 }
 
-/// Draws the curves of a metrics file. A file without lines gives no picture.
+/// Draws the curves of a metrics file. Draws nothing if the file is empty.
 pub fn draw_curves(metrics: &Path, picture: &Path) -> Result<(), Error> {
     let lines: Vec<Value> = read_jsonl(metrics)?;
     if lines.is_empty() {
@@ -56,7 +60,7 @@ pub fn draw_curves(metrics: &Path, picture: &Path) -> Result<(), Error> {
     }
     let panels = panels(&lines);
     let partial = picture.with_extension("partial.png");
-    draw(&panels, &partial).map_err(|message| Error::Drawing { path: picture.to_path_buf(), message })?;
+    draw(&panels, &partial).map_err(|source| Error::Drawing { path: picture.to_path_buf(), source })?;
     std::fs::rename(&partial, picture).map_err(Error::io("rename to", picture))
 }
 
@@ -80,45 +84,42 @@ fn panels(lines: &[Value]) -> [Panel; 4] {
     [success, reward, loss, gradient]
 }
 
-fn draw(panels: &[Panel; 4], path: &Path) -> Result<(), String> {
+fn draw(panels: &[Panel; 4], path: &Path) -> Result<(), DrawingError> {
     static FONT: Once = Once::new();
     FONT.call_once(|| {
-        // Fails only on bytes that are no font; drawing text would then say so.
+        // Fails only if the bytes are not a font; drawing text then returns an error.
         let _ = register_font("sans-serif", FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
     });
     let area = BitMapBackend::new(path, SIZE).into_drawing_area();
-    area.fill(&WHITE).map_err(|e| e.to_string())?;
-    for (panel, place) in panels.iter().zip(area.split_evenly((2, 2))) {
-        draw_panel(panel, &place)?;
+    area.fill(&WHITE)?;
+    for (panel, quarter) in panels.iter().zip(area.split_evenly((2, 2))) {
+        draw_panel(panel, &quarter)?;
     }
-    area.present().map_err(|e| e.to_string())
+    Ok(area.present()?)
 }
 
 fn draw_panel(
     panel: &Panel,
-    place: &DrawingArea<BitMapBackend<'_>, plotters::coord::Shift>,
-) -> Result<(), String> {
+    area: &DrawingArea<BitMapBackend<'_>, plotters::coord::Shift>,
+) -> Result<(), DrawingError> {
     let points = || panel.series.values().flatten();
     let (x, y) = (range(points().map(|p| p.0)), range(points().map(|p| p.1)));
-    let mut chart = ChartBuilder::on(place)
+    let mut chart = ChartBuilder::on(area)
         .caption(panel.title, ("sans-serif", 24))
         .margin(14)
         .x_label_area_size(34)
         .y_label_area_size(64)
-        .build_cartesian_2d(x, y)
-        .map_err(|e| e.to_string())?;
+        .build_cartesian_2d(x, y)?;
     chart
         .configure_mesh()
         .x_desc("step")
         .x_label_formatter(&|step| format!("{step:.0}"))
         .label_style(("sans-serif", 16))
         .light_line_style(WHITE)
-        .draw()
-        .map_err(|e| e.to_string())?;
+        .draw()?;
     for ((name, series), colour) in panel.series.iter().zip(COLOURS.iter().cycle()) {
         chart
-            .draw_series(LineSeries::new(series.iter().copied(), colour.stroke_width(2)))
-            .map_err(|e| e.to_string())?
+            .draw_series(LineSeries::new(series.iter().copied(), colour.stroke_width(2)))?
             .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(3)));
     }
@@ -128,13 +129,12 @@ fn draw_panel(
             .label_font(("sans-serif", 16))
             .background_style(WHITE.mix(0.8))
             .border_style(RGBColor(0xcc, 0xcc, 0xcc))
-            .draw()
-            .map_err(|e| e.to_string())?;
+            .draw()?;
     }
     Ok(())
 }
 
-/// A range that holds all finite values with a little air, never empty.
+/// A range of all finite values with a margin of 5 %; never empty.
 fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
     let (low, high) = values
         .filter(|v| v.is_finite())
@@ -142,8 +142,8 @@ fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
     if low > high {
         return 0.0..1.0;
     }
-    let air = if high > low { (high - low) * 0.05 } else { 0.5 };
-    low - air..high + air
+    let margin = if high > low { (high - low) * 0.05 } else { 0.5 };
+    low - margin..high + margin
 }
 
 #[cfg(test)]
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_fall_into_their_panels() {
+    fn metrics_are_sorted_into_panels() {
         let lines = [
             serde_json::json!({"kind": "step", "step": 1, "success": 0.5, "agents": {"tool": {"reward": 1.0}},
                 "policies": {"coder": {"loss": 0.1, "grad_norm": 2.0}}}),
@@ -166,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_drawn_even_of_a_single_point() {
+    fn a_single_point_is_drawn() {
         let folder = tempfile::tempdir().unwrap();
         let (metrics, picture) = (folder.path().join("m.jsonl"), folder.path().join("curves.png"));
         std::fs::write(&metrics, "{\"kind\":\"step\",\"step\":1,\"success\":0.5}\n").unwrap();
         draw_curves(&metrics, &picture).unwrap();
         let bytes = std::fs::read(&picture).unwrap();
         assert!(bytes.starts_with(b"\x89PNG"));
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left beside it");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
     }
 }

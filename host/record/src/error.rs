@@ -1,31 +1,58 @@
-//! What can go wrong with a run folder, in words for its owner.
+//! Errors of a run folder.
 
 use std::path::{Path, PathBuf};
 
+/// Errors of a run folder. Each names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// A file operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
-    #[error("{} already holds a run; give another --out, or go on with --resume {}", path.display(), path.display())]
+    /// The folder of a new run has a run in it.
+    #[error(
+        "{path} already holds a run; choose another --out, or continue it with --resume {path}",
+        path = path.display()
+    )]
     Occupied { path: PathBuf },
-    #[error("{} is no run folder: it has no workflow.json", path.display())]
+    /// A folder to resume or replay is not a run folder.
+    #[error("{} is not a run folder: it has no workflow.json", path.display())]
     NoRun { path: PathBuf },
+    /// A line of a JSON file is invalid.
     #[error("{}:{line}: {message}", path.display())]
     Line { path: PathBuf, line: usize, message: String },
+    /// A value can't be written as JSON.
+    #[error("cannot write {}: {source}", path.display())]
+    Json { path: PathBuf, source: serde_json::Error },
+    /// A Parquet file can't be read or written.
     #[error("cannot {action} {}: {message}", path.display())]
     Table { action: &'static str, path: PathBuf, message: String },
+    /// A trace file has another format than this program reads.
     #[error(
-        "{} has {found} bytes, but the checkpoint was made when it had {expected}: the file was cut; resume from an older checkpoint",
+        "{} has format {found} of traces, but this pl-host reads format {supported}; replay the run with the \
+         pl-host that wrote it (`version` in lock.json)",
         path.display()
     )]
-    Cut { path: PathBuf, found: u64, expected: u64 },
-    #[error("cannot draw {}: {message}", path.display())]
-    Drawing { path: PathBuf, message: String },
+    TraceFormat { path: PathBuf, found: u32, supported: u32 },
+    /// An append-only file is shorter than when the checkpoint was made.
+    #[error(
+        "{} has {found} bytes, but had {expected} when the checkpoint was made: the file was truncated; resume \
+         from an older checkpoint",
+        path.display()
+    )]
+    Truncated { path: PathBuf, found: u64, expected: u64 },
+    /// The curves can't be drawn.
+    #[error("cannot draw {}: {source}", path.display())]
+    Drawing { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
 }
 
 impl Error {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_path_buf();
         move |source| Error::Io { action, path, source }
+    }
+
+    pub(crate) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> Error {
+        let path = path.to_path_buf();
+        move |source| Error::Json { path, source }
     }
 }

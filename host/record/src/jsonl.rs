@@ -1,4 +1,4 @@
-//! Append-only files of one JSON value a line.
+//! Append-only files with one JSON value per line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::Error;
+use crate::error::Error;
 
-/// A JSONL file that only grows. Its length at a checkpoint says what to cut off when a run resumes.
+/// A JSONL file that only grows. A resumed run truncates it to its length at the checkpoint.
 #[derive(Debug)]
 pub struct AppendLog {
     path: PathBuf,
@@ -18,10 +18,10 @@ pub struct AppendLog {
 }
 
 impl AppendLog {
-    /// Opens the file with exactly its first `length` bytes: what came after them is cut off.
+    /// Opens the file and truncates it to `length` bytes.
     ///
     /// # Errors
-    /// [`Error::Cut`] where the file is shorter than `length`.
+    /// [`Error::Truncated`] if the file is shorter than `length`.
     pub fn open(path: &Path, length: u64) -> Result<AppendLog, Error> {
         let mut file = OpenOptions::new()
             .create(true)
@@ -31,27 +31,23 @@ impl AppendLog {
             .map_err(Error::io("open", path))?;
         let found = file.metadata().map_err(Error::io("read", path))?.len();
         if found < length {
-            return Err(Error::Cut { path: path.to_path_buf(), found, expected: length });
+            return Err(Error::Truncated { path: path.to_path_buf(), found, expected: length });
         }
-        file.set_len(length).map_err(Error::io("cut", path))?;
+        file.set_len(length).map_err(Error::io("truncate", path))?;
         file.seek(SeekFrom::End(0)).map_err(Error::io("read", path))?;
         Ok(AppendLog { path: path.to_path_buf(), file, length })
     }
 
     /// Writes one line.
     pub fn append(&mut self, value: &impl Serialize) -> Result<(), Error> {
-        let mut line = serde_json::to_vec(value).map_err(|e| Error::Table {
-            action: "write",
-            path: self.path.clone(),
-            message: e.to_string(),
-        })?;
+        let mut line = serde_json::to_vec(value).map_err(Error::json(&self.path))?;
         line.push(b'\n');
         self.file.write_all(&line).map_err(Error::io("write", &self.path))?;
         self.length += line.len() as u64;
         Ok(())
     }
 
-    /// Makes what was written durable and returns the length in bytes.
+    /// Makes all lines durable and returns the length in bytes.
     pub fn sync(&mut self) -> Result<u64, Error> {
         self.file.sync_data().map_err(Error::io("sync", &self.path))?;
         Ok(self.length)
@@ -79,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reopened_log_loses_what_came_after_the_checkpoint() {
+    fn a_reopened_log_loses_the_lines_after_the_checkpoint() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         let mut log = AppendLog::open(&path, 0).unwrap();
@@ -97,7 +93,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         std::fs::write(&path, "1\n").unwrap();
-        assert!(matches!(AppendLog::open(&path, 5), Err(Error::Cut { found: 2, expected: 5, .. })));
+        assert!(matches!(AppendLog::open(&path, 5), Err(Error::Truncated { found: 2, expected: 5, .. })));
     }
 
     #[test]

@@ -1,15 +1,16 @@
-//! The run folder: what a run leaves behind, and what it needs to go on.
+//! The run folder: the files that a run writes, and that it is resumed and replayed from.
 //!
 //! ```text
 //! runs/math/
-//!   workflow.mas       as written           workflow.json   as resolved
-//!   lock.json          hashes of plugins, model and data; seed; versions
-//!   metrics.jsonl      one line a step and an evaluation: equal for equal seeds
-//!   timings.jsonl      seconds and rates: never equal
-//!   failures.jsonl     episodes that failed, with their cause
-//!   steps/000001.parquet   every transition of the step
-//!   traces/000001.jsonl.zst    every attempt at an episode, as `pl-host replay` reads it
-//!   checkpoints/000010/    everything needed to go on
+//!   workflow.mas               as written
+//!   workflow.json              as resolved
+//!   lock.json                  hashes of plugins, models and data; seed; versions
+//!   metrics.jsonl              a line per step and per evaluation: equal for equal seeds
+//!   timings.jsonl              seconds and rates: different in every run
+//!   failures.jsonl             episodes that failed, with their cause
+//!   steps/000001.parquet       every transition of the step
+//!   traces/000001.jsonl.zst    every attempt at an episode, for `pl-host replay`
+//!   checkpoints/step-00000010/ everything needed to resume after the step (written by the trainer)
 //!   curves.png
 //! ```
 
@@ -21,14 +22,12 @@ mod jsonl;
 mod lock;
 mod table;
 mod traces;
-pub mod transition;
 
 pub use atomic::{sync_folder, write_atomically};
 pub use curves::draw_curves;
 pub use error::Error;
-pub use folder::{Lengths, RunFolder};
+pub use folder::{LogLengths, RunFolder};
 pub use jsonl::{AppendLog, read_jsonl};
-pub use lock::{Lock, hash_file};
+pub use lock::{Lock, hash_file, hash_folder};
 pub use table::{read_transitions, write_transitions};
-pub use traces::{TraceFile, Traces};
-pub use transition::{Group, Key, Transition};
+pub use traces::{TRACE_FORMAT, TraceFile, Traces};

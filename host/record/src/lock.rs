@@ -1,44 +1,48 @@
-//! What a run was made of, so that another machine can tell whether it has the same.
+//! The inputs of a run, so that another machine can compare its own with them.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::error::Error;
 
-/// The run folder's `lock.json`. All hashes are blake3, in hex.
+/// The run folder's `lock.json`. All hashes are BLAKE3, in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lock {
     /// Version of pl-host.
     pub version: String,
-    /// Of the contract that plugins are held to.
+    /// Version of the plugin contract.
     pub contract: String,
     pub seed: u64,
     pub device: String,
-    /// Threads of one tensor operation: part of what makes a run equal to another.
+    /// Threads of one tensor operation. Results depend on it.
     pub threads: i32,
-    /// Name to component hash.
+    /// Component hash by plugin name.
     pub plugins: BTreeMap<String, String>,
-    /// What is open to plugins: `PLUGIN read /FOLDER` to the hash of what was read, `PLUGIN http HOST`.
+    /// Grants of plugins: `PLUGIN read /FOLDER` with the hash of the folder's content, and
+    /// `PLUGIN http HOST`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grants: BTreeMap<String, String>,
-    /// Name to hash of the model's files.
+    /// Hash of the model's files by model name.
     pub models: BTreeMap<String, String>,
-    /// Name to the number format that the model's matrices are in.
+    /// Number format of the model's matrices by model name.
     pub dtypes: BTreeMap<String, String>,
-    /// File to hash.
+    /// Hash by policy of the adapter or model folder that its `from` names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub starts: BTreeMap<String, String>,
+    /// Hash by file.
     pub data: BTreeMap<String, String>,
 }
 
 impl Lock {
-    /// What differs from `other`, one line each, for a person who resumes a run.
+    /// Differences from `other`, one line each, for a person who resumes the run.
     pub fn differences(&self, other: &Lock) -> Vec<String> {
         let mut lines = Vec::new();
-        let mut compare = |what: &str, ours: &str, theirs: &str| {
+        let mut compare = |name: &str, ours: &str, theirs: &str| {
             if ours != theirs {
-                lines.push(format!("{what}: the run began with {ours}, now it is {theirs}"));
+                lines.push(format!("{name}: the run began with {ours}, now it is {theirs}"));
             }
         };
         compare("pl-host", &self.version, &other.version);
@@ -51,6 +55,7 @@ impl Lock {
             ("grant", &self.grants, &other.grants),
             ("model", &self.models, &other.models),
             ("number format of model", &self.dtypes, &other.dtypes),
+            ("`from` of policy", &self.starts, &other.starts),
             ("data", &self.data, &other.data),
         ] {
             for (name, hash) in ours {
@@ -62,10 +67,57 @@ impl Lock {
     }
 }
 
-/// blake3 of a file's bytes, in hex.
+/// BLAKE3 of a file's bytes, in hexadecimal.
 pub fn hash_file(path: &Path) -> Result<String, Error> {
     let mut hasher = blake3::Hasher::new();
     let file = File::open(path).map_err(Error::io("read", path))?;
     hasher.update_reader(file).map_err(Error::io("read", path))?;
     Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// BLAKE3 of a folder's content: of the relative path and the hash of every file below it, in order of the
+/// paths.
+pub fn hash_folder(root: &Path) -> Result<String, Error> {
+    fn add(root: &Path, folder: &Path, hasher: &mut blake3::Hasher) -> Result<(), Error> {
+        let entries = fs::read_dir(folder).map_err(Error::io("read", folder))?;
+        let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>();
+        let mut paths = paths.map_err(Error::io("read", folder))?;
+        paths.sort();
+        for path in paths {
+            if path.is_dir() {
+                add(root, &path, hasher)?;
+            } else {
+                let name = path.strip_prefix(root).unwrap_or(&path);
+                hasher.update(name.to_string_lossy().as_bytes()).update(&[0]);
+                hasher.update(hash_file(&path)?.as_bytes());
+            }
+        }
+        Ok(())
+    }
+    let mut hasher = blake3::Hasher::new();
+    add(root, root, &mut hasher)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_hash_depends_on_names_and_bytes_below_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+            hash_folder(folder.path()).unwrap()
+        };
+        let first = write("a", "1");
+        let second = write("b/c", "2");
+        assert_ne!(first, second);
+        assert_ne!(write("b/c", "3"), second);
+        assert_eq!(write("b/c", "2"), second);
+        fs::rename(folder.path().join("a"), folder.path().join("d")).unwrap();
+        assert_ne!(hash_folder(folder.path()).unwrap(), second);
+    }
 }

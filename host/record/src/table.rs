@@ -1,23 +1,63 @@
-//! Transitions as Parquet: one file a step, one row a transition, columns named as the fields of
+//! Transitions as Parquet: one file per step, one row per transition, columns named after the fields of
 //! [`Transition`] (keys and groups flattened, token ids and log-probs as lists).
+//!
+//! Written and read by column and by record, without Arrow: its crates would be a tenth of a cold build.
 
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::builder::{ListBuilder, PrimitiveBuilder};
-use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, PrimitiveArray, RecordBatch, StringArray};
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type,
+};
+use parquet::errors::{ParquetError, Result};
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::record::{Field, Row};
+use parquet::schema::parser::parse_message_type;
+use pl_types::{Group, Key, Transition};
 
-use crate::{Error, Group, Key, Transition, write_atomically};
+use crate::{Error, write_atomically};
+
+/// Columns in the order in which [`write_columns`] writes them.
+const SCHEMA: &str = "message transitions {
+    required int64 step (INTEGER(64, false));
+    required int32 task (INTEGER(32, false));
+    required int32 sample (INTEGER(32, false));
+    required int32 node_visit (INTEGER(32, false));
+    required int32 agent_index (INTEGER(32, false));
+    required int32 branch (INTEGER(32, false));
+    optional int32 group_node_visit (INTEGER(32, false));
+    required binary task_id (STRING);
+    required binary agent (STRING);
+    required int32 policy (INTEGER(32, false));
+    required int32 turn (INTEGER(32, false));
+    required group prompt (LIST) { repeated group list { required int32 element (INTEGER(32, false)); } }
+    required group completion (LIST) { repeated group list { required int32 element (INTEGER(32, false)); } }
+    required group logprobs (LIST) { repeated group list { required float element; } }
+    optional group support (LIST) {
+        repeated group list {
+            required group element (LIST) {
+                repeated group list { required int32 element (INTEGER(32, false)); }
+            }
+        }
+    }
+    required double temperature;
+    required group versions (LIST) { repeated group list { required int64 element (INTEGER(64, false)); } }
+    required int64 version (INTEGER(64, false));
+    required double team_reward;
+    required double local_reward;
+    required double reward;
+    required boolean success;
+    required boolean chosen;
+    required binary action (STRING);
+    required binary state (STRING);
+}";
 
 /// Writes the file whole or not at all. Equal transitions give equal bytes.
-pub fn write_transitions(path: &Path, transitions: &[Transition]) -> Result<(), Error> {
+pub fn write_transitions(path: &Path, transitions: &[Transition]) -> std::result::Result<(), Error> {
     let bytes = encode(transitions).map_err(|e| Error::Table {
         action: "write",
         path: path.to_path_buf(),
@@ -26,160 +66,227 @@ pub fn write_transitions(path: &Path, transitions: &[Transition]) -> Result<(), 
     write_atomically(path, &bytes)
 }
 
-fn encode(transitions: &[Transition]) -> Result<Vec<u8>, parquet::errors::ParquetError> {
-    let batch = RecordBatch::try_from_iter(columns(transitions))?;
+fn encode(transitions: &[Transition]) -> Result<Vec<u8>> {
+    let schema = Arc::new(parse_message_type(SCHEMA)?);
     let properties =
         WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?)).build();
-    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
-    writer.write(&batch)?;
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?;
+    write_columns(Columns(writer.next_row_group()?), transitions)?;
     writer.into_inner()
 }
 
-fn columns(rows: &[Transition]) -> Vec<(&'static str, ArrayRef)> {
-    let u32s = |f: fn(&Transition) -> u32| number::<UInt32Type>(rows.iter().map(f));
-    let f64s = |f: fn(&Transition) -> f64| number::<Float64Type>(rows.iter().map(f));
-    let texts = |f: fn(&Transition) -> &str| -> ArrayRef {
-        Arc::new(StringArray::from_iter_values(rows.iter().map(f)))
-    };
-    let flags = |f: fn(&Transition) -> bool| -> ArrayRef {
-        Arc::new(BooleanArray::from(rows.iter().map(f).collect::<Vec<_>>()))
-    };
-    vec![
-        ("step", number::<UInt64Type>(rows.iter().map(|t| t.key.step))),
-        ("task", u32s(|t| t.key.task)),
-        ("sample", u32s(|t| t.key.sample)),
-        ("node_visit", u32s(|t| t.key.node_visit)),
-        ("agent_index", u32s(|t| t.key.agent)),
-        ("branch", u32s(|t| t.key.branch)),
-        (
-            "group_node_visit",
-            Arc::new(PrimitiveArray::<UInt32Type>::from_iter(rows.iter().map(|t| t.group.node_visit))),
-        ),
-        ("task_id", texts(|t| &t.task_id)),
-        ("agent", texts(|t| &t.agent)),
-        ("policy", u32s(|t| t.policy)),
-        ("turn", u32s(|t| t.turn)),
-        ("prompt", lists::<UInt32Type>(rows.iter().map(|t| t.prompt.as_slice()))),
-        ("completion", lists::<UInt32Type>(rows.iter().map(|t| t.completion.as_slice()))),
-        ("logprobs", lists::<Float32Type>(rows.iter().map(|t| t.logprobs.as_slice()))),
-        ("kept", nested(rows.iter().map(|t| t.kept.as_deref()))),
-        ("temperature", f64s(|t| t.temperature)),
-        ("versions", lists::<UInt64Type>(rows.iter().map(|t| t.versions.as_slice()))),
-        ("version", number::<UInt64Type>(rows.iter().map(|t| t.version))),
-        ("team_reward", f64s(|t| t.team_reward)),
-        ("local_reward", f64s(|t| t.local_reward)),
-        ("reward", f64s(|t| t.reward)),
-        ("success", flags(|t| t.success)),
-        ("chosen", flags(|t| t.chosen)),
-        ("action", texts(|t| &t.action)),
-        ("state", texts(|t| &t.state)),
-    ]
+fn write_columns(mut columns: Columns<'_>, rows: &[Transition]) -> Result<()> {
+    columns.u64s(rows, |t| t.key.step)?;
+    columns.u32s(rows, |t| t.key.task)?;
+    columns.u32s(rows, |t| t.key.sample)?;
+    columns.u32s(rows, |t| t.key.node_visit)?;
+    columns.u32s(rows, |t| t.key.agent)?;
+    columns.u32s(rows, |t| t.key.branch)?;
+    columns.optional_u32s(rows, |t| t.group.node_visit)?;
+    columns.texts(rows, |t| &t.task_id)?;
+    columns.texts(rows, |t| &t.agent)?;
+    columns.u32s(rows, |t| t.policy)?;
+    columns.u32s(rows, |t| t.turn)?;
+    columns.lists::<Int32Type, _>(rows, |t| t.prompt.iter().map(|id| *id as i32))?;
+    columns.lists::<Int32Type, _>(rows, |t| t.completion.iter().map(|id| *id as i32))?;
+    columns.lists::<FloatType, _>(rows, |t| t.logprobs.iter().copied())?;
+    columns.optional_nested_lists(rows, |t| t.support.as_deref())?;
+    columns.values::<DoubleType>(rows, |t| t.temperature)?;
+    columns.lists::<Int64Type, _>(rows, |t| t.versions.iter().map(|version| *version as i64))?;
+    columns.u64s(rows, |t| t.version)?;
+    columns.values::<DoubleType>(rows, |t| t.team_reward)?;
+    columns.values::<DoubleType>(rows, |t| t.local_reward)?;
+    columns.values::<DoubleType>(rows, |t| t.reward)?;
+    columns.values::<BoolType>(rows, |t| t.success)?;
+    columns.values::<BoolType>(rows, |t| t.chosen)?;
+    columns.texts(rows, |t| &t.action)?;
+    columns.texts(rows, |t| &t.state)?;
+    columns.0.close().map(|_| ())
 }
 
-fn number<T: ArrowPrimitiveType>(values: impl Iterator<Item = T::Native>) -> ArrayRef {
-    Arc::new(PrimitiveArray::<T>::from_iter_values(values))
-}
+/// Writes the columns of a row group one after the other. Unsigned numbers are stored as the signed numbers of the
+/// same bits; the schema says that they are unsigned.
+struct Columns<'a>(SerializedRowGroupWriter<'a, Vec<u8>>);
 
-fn lists<'a, T: ArrowPrimitiveType>(rows: impl Iterator<Item = &'a [T::Native]>) -> ArrayRef {
-    let mut builder = ListBuilder::new(PrimitiveBuilder::<T>::new());
-    for row in rows {
-        builder.values().append_slice(row);
-        builder.append(true);
+impl Columns<'_> {
+    /// Writes the next column. `definitions` and `repetitions` are the levels of Parquet's (Dremel's) encoding.
+    fn write<T: DataType>(
+        &mut self,
+        values: &[T::T],
+        definitions: Option<&[i16]>,
+        repetitions: Option<&[i16]>,
+    ) -> Result<()> {
+        let missing = || ParquetError::General("the schema has fewer columns".to_owned());
+        let mut column = self.0.next_column()?.ok_or_else(missing)?;
+        column.typed::<T>().write_batch(values, definitions, repetitions)?;
+        column.close()
     }
-    Arc::new(builder.finish())
-}
 
-/// Lists of lists; a row without is null.
-fn nested<'a>(rows: impl Iterator<Item = Option<&'a [Vec<u32>]>>) -> ArrayRef {
-    let mut builder = ListBuilder::new(ListBuilder::new(PrimitiveBuilder::<UInt32Type>::new()));
-    for row in rows {
-        for list in row.into_iter().flatten() {
-            builder.values().values().append_slice(list);
-            builder.values().append(true);
+    fn values<T: DataType>(&mut self, rows: &[Transition], value: fn(&Transition) -> T::T) -> Result<()> {
+        self.write::<T>(&rows.iter().map(value).collect::<Vec<_>>(), None, None)
+    }
+
+    fn u32s(&mut self, rows: &[Transition], value: fn(&Transition) -> u32) -> Result<()> {
+        let values: Vec<i32> = rows.iter().map(|row| value(row) as i32).collect();
+        self.write::<Int32Type>(&values, None, None)
+    }
+
+    fn u64s(&mut self, rows: &[Transition], value: fn(&Transition) -> u64) -> Result<()> {
+        let values: Vec<i64> = rows.iter().map(|row| value(row) as i64).collect();
+        self.write::<Int64Type>(&values, None, None)
+    }
+
+    fn texts(&mut self, rows: &[Transition], text: fn(&Transition) -> &str) -> Result<()> {
+        let values: Vec<ByteArray> = rows.iter().map(|row| text(row).into()).collect();
+        self.write::<ByteArrayType>(&values, None, None)
+    }
+
+    fn optional_u32s(&mut self, rows: &[Transition], value: fn(&Transition) -> Option<u32>) -> Result<()> {
+        let values: Vec<i32> = rows.iter().filter_map(value).map(|value| value as i32).collect();
+        let definitions: Vec<i16> = rows.iter().map(|row| i16::from(value(row).is_some())).collect();
+        self.write::<Int32Type>(&values, Some(&definitions), None)
+    }
+
+    fn lists<'t, T: DataType, I: Iterator<Item = T::T>>(
+        &mut self,
+        rows: &'t [Transition],
+        list: impl Fn(&'t Transition) -> I,
+    ) -> Result<()> {
+        let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
+        for row in rows {
+            let before = values.len();
+            values.extend(list(row));
+            let count = values.len() - before;
+            // An empty list is one entry without a value.
+            definitions.extend(std::iter::repeat_n(i16::from(count > 0), count.max(1)));
+            repetitions.extend((0..count.max(1)).map(|index| i16::from(index > 0)));
         }
-        builder.append(row.is_some());
+        self.write::<T>(&values, Some(&definitions), Some(&repetitions))
     }
-    Arc::new(builder.finish())
+
+    /// Levels: 0 no list, 1 an empty list, 2 an empty inner list, 3 a value.
+    fn optional_nested_lists(
+        &mut self,
+        rows: &[Transition],
+        lists: fn(&Transition) -> Option<&[Vec<u32>]>,
+    ) -> Result<()> {
+        let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
+        for row in rows {
+            let Some(outer) = lists(row).filter(|outer| !outer.is_empty()) else {
+                definitions.push(i16::from(lists(row).is_some()));
+                repetitions.push(0);
+                continue;
+            };
+            for (position, inner) in outer.iter().enumerate() {
+                let first = i16::from(position > 0);
+                if inner.is_empty() {
+                    definitions.push(2);
+                    repetitions.push(first);
+                }
+                for (index, id) in inner.iter().enumerate() {
+                    values.push(*id as i32);
+                    definitions.push(3);
+                    repetitions.push(if index == 0 { first } else { 2 });
+                }
+            }
+        }
+        self.write::<Int32Type>(&values, Some(&definitions), Some(&repetitions))
+    }
 }
 
-/// Reads a step's file back.
-pub fn read_transitions(path: &Path) -> Result<Vec<Transition>, Error> {
-    let bad = |message: String| Error::Table { action: "read", path: path.to_path_buf(), message };
+/// Reads the file of a step.
+pub fn read_transitions(path: &Path) -> std::result::Result<Vec<Transition>, Error> {
+    let unreadable = |message: String| Error::Table { action: "read", path: path.to_path_buf(), message };
     let file = File::open(path).map_err(Error::io("read", path))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(|b| b.build())
-        .map_err(|e| bad(e.to_string()))?;
-    let mut rows = Vec::new();
-    for batch in reader {
-        let batch = batch.map_err(|e| bad(e.to_string()))?;
-        decode(&batch, &mut rows).ok_or_else(|| bad("a column is missing or of another type".into()))?;
-    }
-    Ok(rows)
+    let reader = SerializedFileReader::new(file).map_err(|e| unreadable(e.to_string()))?;
+    let rows = reader.get_row_iter(None).map_err(|e| unreadable(e.to_string()))?;
+    rows.map(|row| {
+        let row = row.map_err(|e| unreadable(e.to_string()))?;
+        decode(&row).ok_or_else(|| unreadable("a column is missing or has another type".to_owned()))
+    })
+    .collect()
 }
 
-fn decode(batch: &RecordBatch, rows: &mut Vec<Transition>) -> Option<()> {
-    let u32s = |name| batch.column_by_name(name)?.as_primitive_opt::<UInt32Type>();
-    let u64s = |name| batch.column_by_name(name)?.as_primitive_opt::<UInt64Type>();
-    let f64s = |name| batch.column_by_name(name)?.as_primitive_opt::<Float64Type>();
-    let texts = |name| batch.column_by_name(name)?.as_string_opt::<i32>();
-    let flags = |name| batch.column_by_name(name)?.as_boolean_opt();
-    let lists = |name| batch.column_by_name(name)?.as_list_opt::<i32>();
-    for i in 0..batch.num_rows() {
-        let key = Key {
-            step: u64s("step")?.value(i),
-            task: u32s("task")?.value(i),
-            sample: u32s("sample")?.value(i),
-            node_visit: u32s("node_visit")?.value(i),
-            agent: u32s("agent_index")?.value(i),
-            branch: u32s("branch")?.value(i),
-        };
-        let turn = u32s("turn")?.value(i);
-        let node = u32s("group_node_visit")?;
-        let group = Group {
-            step: key.step,
-            task: key.task,
-            agent: key.agent,
-            turn,
-            node_visit: node.is_valid(i).then(|| node.value(i)),
-        };
-        rows.push(Transition {
-            key,
-            group,
-            task_id: texts("task_id")?.value(i).to_owned(),
-            agent: texts("agent")?.value(i).to_owned(),
-            policy: u32s("policy")?.value(i),
-            turn,
-            prompt: row::<UInt32Type>(lists("prompt")?, i)?,
-            completion: row::<UInt32Type>(lists("completion")?, i)?,
-            logprobs: row::<Float32Type>(lists("logprobs")?, i)?,
-            kept: nested_row(lists("kept")?, i)?,
-            temperature: f64s("temperature")?.value(i),
-            versions: row::<UInt64Type>(lists("versions")?, i)?,
-            version: u64s("version")?.value(i),
-            team_reward: f64s("team_reward")?.value(i),
-            local_reward: f64s("local_reward")?.value(i),
-            reward: f64s("reward")?.value(i),
-            success: flags("success")?.value(i),
-            chosen: flags("chosen")?.value(i),
-            action: texts("action")?.value(i).to_owned(),
-            state: texts("state")?.value(i).to_owned(),
-        });
-    }
-    Some(())
+/// Returns `None` if a column is missing or has another type.
+fn decode(row: &Row) -> Option<Transition> {
+    let field =
+        |name: &str| row.get_column_iter().find(|(column, _)| *column == name).map(|(_, field)| field);
+    let u32_of = |name| as_u32(field(name)?);
+    let f64_of = |name| as_f64(field(name)?);
+    let text_of = |name| as_text(field(name)?);
+    let flag_of = |name| as_flag(field(name)?);
+    let key = Key {
+        step: as_u64(field("step")?)?,
+        task: u32_of("task")?,
+        sample: u32_of("sample")?,
+        node_visit: u32_of("node_visit")?,
+        agent: u32_of("agent_index")?,
+        branch: u32_of("branch")?,
+    };
+    let turn = u32_of("turn")?;
+    let group = Group {
+        step: key.step,
+        task: key.task,
+        agent: key.agent,
+        turn,
+        node_visit: as_option(field("group_node_visit")?, as_u32)?,
+    };
+    Some(Transition {
+        key,
+        group,
+        task_id: text_of("task_id")?,
+        agent: text_of("agent")?,
+        policy: u32_of("policy")?,
+        turn,
+        prompt: as_list(field("prompt")?, as_u32)?,
+        completion: as_list(field("completion")?, as_u32)?,
+        logprobs: as_list(field("logprobs")?, as_f32)?,
+        support: as_option(field("support")?, |field| as_list(field, |inner| as_list(inner, as_u32)))?,
+        temperature: f64_of("temperature")?,
+        versions: as_list(field("versions")?, as_u64)?,
+        version: as_u64(field("version")?)?,
+        team_reward: f64_of("team_reward")?,
+        local_reward: f64_of("local_reward")?,
+        reward: f64_of("reward")?,
+        success: flag_of("success")?,
+        chosen: flag_of("chosen")?,
+        action: text_of("action")?,
+        state: text_of("state")?,
+    })
 }
 
-fn row<T: ArrowPrimitiveType>(lists: &ListArray, index: usize) -> Option<Vec<T::Native>> {
-    Some(lists.value(index).as_primitive_opt::<T>()?.values().to_vec())
+fn as_u32(field: &Field) -> Option<u32> {
+    if let Field::UInt(value) = field { Some(*value) } else { None }
 }
 
-/// The outer option: whether the column is what it should be.
-fn nested_row(lists: &ListArray, index: usize) -> Option<Option<Vec<Vec<u32>>>> {
-    if lists.is_null(index) {
-        return Some(None);
-    }
-    let values = lists.value(index);
-    let values = values.as_list_opt::<i32>()?;
-    (0..values.len()).map(|i| row::<UInt32Type>(values, i)).collect::<Option<_>>().map(Some)
+fn as_u64(field: &Field) -> Option<u64> {
+    if let Field::ULong(value) = field { Some(*value) } else { None }
+}
+
+fn as_f32(field: &Field) -> Option<f32> {
+    if let Field::Float(value) = field { Some(*value) } else { None }
+}
+
+fn as_f64(field: &Field) -> Option<f64> {
+    if let Field::Double(value) = field { Some(*value) } else { None }
+}
+
+fn as_flag(field: &Field) -> Option<bool> {
+    if let Field::Bool(value) = field { Some(*value) } else { None }
+}
+
+fn as_text(field: &Field) -> Option<String> {
+    if let Field::Str(text) = field { Some(text.clone()) } else { None }
+}
+
+fn as_list<T>(field: &Field, element: impl Fn(&Field) -> Option<T>) -> Option<Vec<T>> {
+    let Field::ListInternal(list) = field else { return None };
+    list.elements().iter().map(element).collect()
+}
+
+/// Returns the inner option, which is empty for a null; the outer one is `None` for another type.
+fn as_option<T>(field: &Field, value: impl Fn(&Field) -> Option<T>) -> Option<Option<T>> {
+    if let Field::Null = field { Some(None) } else { value(field).map(Some) }
 }
 
 #[cfg(test)]
@@ -198,9 +305,13 @@ mod tests {
             prompt: vec![1, 2, 3],
             completion: vec![4; task as usize],
             logprobs: vec![-0.5; task as usize],
-            kept: node_visit.map(|_| vec![vec![4, 9], Vec::new()]),
+            support: match task {
+                0 => None,
+                1 => Some(Vec::new()),
+                _ => Some(vec![Vec::new(), vec![4, 9], Vec::new(), vec![u32::MAX]]),
+            },
             temperature: 1.0,
-            versions: vec![7, 8],
+            versions: vec![7, u64::MAX],
             version: 7,
             team_reward: 1.0,
             local_reward: 0.5,
@@ -213,14 +324,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_equal_rows_give_equal_bytes() {
+    fn rows_survive_a_round_trip_and_equal_rows_give_equal_bytes() {
         let folder = tempfile::tempdir().unwrap();
-        let rows = vec![transition(0, None), transition(2, Some(2))];
+        let rows = vec![transition(0, None), transition(1, Some(0)), transition(2, Some(2))];
         let (a, b) = (folder.path().join("a.parquet"), folder.path().join("b.parquet"));
         write_transitions(&a, &rows).unwrap();
         write_transitions(&b, &rows).unwrap();
         assert_eq!(read_transitions(&a).unwrap(), rows);
         assert_eq!(std::fs::read(a).unwrap(), std::fs::read(b).unwrap());
+        let empty = folder.path().join("empty.parquet");
+        write_transitions(&empty, &[]).unwrap();
+        assert_eq!(read_transitions(&empty).unwrap(), []);
     }
 
     #[test]

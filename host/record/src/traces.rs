@@ -1,43 +1,56 @@
-//! What happened in every episode: one compressed file of JSON lines per step and per evaluation.
+//! Trace files: every attempt at an episode, one compressed file of JSON lines per step and per evaluation.
 //!
-//! Episodes of one task have long texts in common (the task, the prompts, the evidence): the compressor's window
-//! spans the whole file, so that each of them is stored about once.
+//! Episodes of one task share long texts (the task, prompts, evidence): the compressor's window spans the
+//! whole file, so that each text is stored about once.
+//!
+//! The first line is `{"format":2}`. The number changes with the serialised names of the traces. Files of
+//! format 1 have no such line.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use crate::{Error, write_atomically};
+use crate::atomic::write_atomically;
+use crate::error::Error;
 
-/// Higher levels cost more time than the bytes are worth.
+/// Format of the trace files that are written and read.
+pub const TRACE_FORMAT: u32 = 2;
+
+/// Compression level. Higher levels cost more time than the saved bytes are worth.
 const LEVEL: i32 = 3;
 
-/// Base-two logarithm of the window: 16 MiB.
+/// Base-two logarithm of the compressor's window: 16 MiB.
 const WINDOW: u32 = 24;
 
-/// Behind the number and the name.
-const ENDING: &str = ".jsonl.zst";
+/// Extension, after the step and the name of the evaluation.
+const EXTENSION: &str = ".jsonl.zst";
 
-/// The folder `traces` of a run.
+/// The first line of a trace file.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    format: u32,
+}
+
+/// The trace files of a run.
 #[derive(Debug, Clone)]
 pub struct Traces {
     run: PathBuf,
 }
 
-/// One of its files.
+/// The step, and the evaluation after it, that a trace file belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TraceFile {
     pub step: u64,
-    /// None: of the step itself.
+    /// `None` for the episodes of the step itself.
     pub evaluation: Option<String>,
 }
 
 impl Traces {
-    /// Those of a run folder.
-    pub fn of(run: &Path) -> Traces {
+    /// The trace files of a run folder.
+    pub fn for_run(run: &Path) -> Traces {
         Traces { run: run.to_path_buf() }
     }
 
@@ -46,21 +59,21 @@ impl Traces {
         &self.run
     }
 
-    /// Where the files lie.
+    /// The folder of the files.
     pub fn folder(&self) -> PathBuf {
         self.run.join("traces")
     }
 
-    /// Where a file lies.
+    /// The path of a file.
     pub fn path(&self, file: &TraceFile) -> PathBuf {
         let name = file.evaluation.as_ref().map(|name| format!("-{name}")).unwrap_or_default();
-        self.folder().join(format!("{:06}{name}{ENDING}", file.step))
+        self.folder().join(format!("{:06}{name}{EXTENSION}", file.step))
     }
 
-    /// Every file, by step; the evaluations after a step behind it.
+    /// All files, sorted by step; the evaluations after a step follow it. Empty for a run without the folder.
     ///
     /// # Errors
-    /// [`Error::Io`]; a run without the folder has none.
+    /// [`Error::Io`].
     pub fn files(&self) -> Result<Vec<TraceFile>, Error> {
         let folder = self.folder();
         if !folder.is_dir() {
@@ -69,24 +82,27 @@ impl Traces {
         let mut files = Vec::new();
         for entry in fs::read_dir(&folder).map_err(Error::io("read", &folder))? {
             let path = entry.map_err(Error::io("read", &folder))?.path();
-            files.extend(TraceFile::at(&path));
+            files.extend(TraceFile::from_path(&path));
         }
         files.sort();
         Ok(files)
     }
 
-    /// Writes a file whole or not at all. Equal lines give equal bytes.
-    pub fn write(&self, file: &TraceFile, lines: &[impl Serialize]) -> Result<(), Error> {
+    /// Writes a file atomically. Equal traces give equal bytes.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write(&self, file: &TraceFile, traces: &[impl Serialize]) -> Result<(), Error> {
         let path = self.path(file);
-        let bytes = encode(lines).map_err(Error::io("write", &path))?;
+        let bytes = encode(traces).map_err(Error::io("write", &path))?;
         write_atomically(&path, &bytes)
     }
 
-    /// Reads a file's lines one by one, so that no more of them is held than is wanted.
+    /// Reads the traces of a file one by one, so that a caller holds no more of them than it needs.
     ///
     /// # Errors
-    /// [`Error::Io`] where there is no such file or it ends too early; each line that is not as it should be is an
-    /// [`Error::Line`].
+    /// [`Error::Io`] if the file is missing, or truncated; [`Error::TraceFormat`] if it has another format;
+    /// for each line that is invalid, [`Error::Line`].
     pub fn read<T: DeserializeOwned>(
         &self,
         file: &TraceFile,
@@ -95,22 +111,34 @@ impl Traces {
         let opened = fs::File::open(&path).map_err(Error::io("read", &path))?;
         let mut decoder = zstd::Decoder::new(opened).map_err(Error::io("read", &path))?;
         decoder.window_log_max(WINDOW).map_err(Error::io("read", &path))?;
-        let lines = BufReader::new(decoder).lines().enumerate();
-        Ok(lines.map(move |(index, line)| {
+        let mut reader = BufReader::new(decoder);
+        let mut header = String::new();
+        reader.read_line(&mut header).map_err(Error::io("read", &path))?;
+        check_format(&path, &header)?;
+        Ok(reader.lines().enumerate().map(move |(index, line)| {
             let line = line.map_err(Error::io("read", &path))?;
             serde_json::from_str(&line).map_err(|error| Error::Line {
                 path: path.clone(),
-                line: index + 1,
+                line: index + 2,
                 message: error.to_string(),
             })
         }))
     }
 }
 
+/// Checks the first line of a file. A line without a format is a trace of format 1.
+fn check_format(path: &Path, header: &str) -> Result<(), Error> {
+    let found = serde_json::from_str::<Header>(header).map_or(1, |header| header.format);
+    match found {
+        TRACE_FORMAT => Ok(()),
+        found => Err(Error::TraceFormat { path: path.to_path_buf(), found, supported: TRACE_FORMAT }),
+    }
+}
+
 impl TraceFile {
-    /// What the file at a path is; none: something else.
-    pub(crate) fn at(path: &Path) -> Option<TraceFile> {
-        let stem = path.file_name()?.to_str()?.strip_suffix(ENDING)?;
+    /// Parses the name of a trace file. Returns `None` for other files.
+    pub(crate) fn from_path(path: &Path) -> Option<TraceFile> {
+        let stem = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?;
         let (step, evaluation) = match stem.split_once('-') {
             Some((step, name)) => (step, Some(name.to_owned())),
             None => (stem, None),
@@ -119,13 +147,15 @@ impl TraceFile {
     }
 }
 
-fn encode(lines: &[impl Serialize]) -> std::io::Result<Vec<u8>> {
+fn encode(traces: &[impl Serialize]) -> std::io::Result<Vec<u8>> {
     let mut encoder = zstd::Encoder::new(Vec::new(), LEVEL)?;
     encoder.window_log(WINDOW)?;
     encoder.long_distance_matching(true)?;
     encoder.include_checksum(true)?;
-    for line in lines {
-        serde_json::to_writer(&mut encoder, line)?;
+    serde_json::to_writer(&mut encoder, &Header { format: TRACE_FORMAT })?;
+    encoder.write_all(b"\n")?;
+    for trace in traces {
+        serde_json::to_writer(&mut encoder, trace)?;
         encoder.write_all(b"\n")?;
     }
     encoder.finish()
@@ -137,13 +167,13 @@ mod tests {
 
     fn folder() -> (tempfile::TempDir, Traces) {
         let run = tempfile::tempdir().unwrap();
-        let traces = Traces::of(run.path());
+        let traces = Traces::for_run(run.path());
         fs::create_dir(traces.folder()).unwrap();
         (run, traces)
     }
 
     #[test]
-    fn what_was_written_is_read_and_listed_in_order() {
+    fn written_traces_are_read_and_listed_in_order() {
         let (_run, traces) = folder();
         let file =
             |step, evaluation: Option<&str>| TraceFile { step, evaluation: evaluation.map(str::to_owned) };
@@ -159,21 +189,21 @@ mod tests {
     }
 
     #[test]
-    fn what_lines_have_in_common_is_stored_once() {
+    fn texts_that_lines_share_are_stored_once() {
         let (_run, traces) = folder();
         let file = TraceFile { step: 1, evaluation: None };
-        // Text that does not compress by itself, far more of it than a usual window spans.
+        // Text that is incompressible by itself, and longer than the usual window.
         let mut hasher = blake3::Hasher::new();
         let mut noise = vec![0; 1 << 20];
         hasher.update(b"noise").finalize_xof().fill(&mut noise);
         let line = hex::encode(noise);
         traces.write(&file, &[&line, &line, &line]).unwrap();
         let size = fs::metadata(traces.path(&file)).unwrap().len();
-        assert!(size < 3 << 19, "{size} bytes for 1 MiB that is told three times");
+        assert!(size < 3 << 19, "{size} bytes for three copies of 1 MiB");
     }
 
     #[test]
-    fn a_file_that_was_cut_or_changed_is_an_error_that_names_it() {
+    fn a_truncated_or_changed_file_is_an_error_that_names_it() {
         let (_run, traces) = folder();
         let file = TraceFile { step: 1, evaluation: None };
         let lines = ["a".repeat(1000), "b".repeat(1000)];
@@ -184,19 +214,32 @@ mod tests {
         for end in 0..whole.len() {
             fs::write(&path, &whole[..end]).unwrap();
             let result = read();
-            // The end of the last block carries no text; all of it is there, or there is an error.
             let message = result.map(|lines| lines.len()).map_err(|error| error.to_string());
-            assert!(
-                message.as_ref().is_err_and(|m| m.contains("000001.jsonl.zst")) || end == 0,
-                "{end}: {message:?}"
-            );
+            assert!(message.as_ref().is_err_and(|m| m.contains("000001.jsonl.zst")), "{end}: {message:?}");
         }
-        for at in 4..whole.len() {
+        for index in 4..whole.len() {
             let mut changed = whole.clone();
-            changed[at] ^= 0x20;
+            changed[index] ^= 0x20;
             fs::write(&path, &changed).unwrap();
-            // A byte of the frame's head may say no more than how much memory to take.
-            assert!(read().map_or(true, |read| read == lines), "byte {at} changes what is read");
+            // A byte of the frame's header may only change how much memory is reserved.
+            assert!(read().map_or(true, |read| read == lines), "byte {index} changes the traces");
+        }
+    }
+
+    #[test]
+    fn another_format_is_refused_with_the_file_and_both_formats() {
+        let (_run, traces) = folder();
+        let file = TraceFile { step: 3, evaluation: None };
+        let read = |text: &str| {
+            fs::write(traces.path(&file), zstd::encode_all(text.as_bytes(), 0).unwrap()).unwrap();
+            traces.read::<serde_json::Value>(&file).map(Iterator::count).map_err(|error| error.to_string())
+        };
+        assert_eq!(read("{\"format\":2}\n{}\n{}\n"), Ok(2));
+        let first = "{\"place\":{\"seed\":1},\"entries\":[]}\n";
+        for (text, format) in [(first, 1), ("", 1), ("{\"format\":3}\n{}\n", 3)] {
+            let message = read(text).unwrap_err();
+            let expected = format!("format {format} of traces, but this pl-host reads format 2");
+            assert!(message.contains("000003.jsonl.zst") && message.contains(&expected), "{message}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Turns a second with a model that answers at once: the maths domain under the whole interpreter, and the
-//! interpreter alone under a cast that costs next to nothing. Chat template and tokenizer are left out.
+//! Turns per second with a model that completes at once: the maths domain under the whole interpreter, and
+//! the interpreter alone with components that do nothing. Chat template and tokenizer are left out.
 
 #![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]
 
@@ -10,14 +10,17 @@ use async_trait::async_trait;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use pl_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
-use pl_inference::{Completion, Finish, Generate, Request, Sampling};
 use pl_plugin::journal::Journal;
 use pl_plugin::{
     AgentScore, Message, Outcome, Part, Plugin, PluginSpec, PromptRequest, Role, Scores, Services, Snapshot,
     Stream, Task, Tool, Turn,
 };
-use pl_rollout::{Agent, Cast, Encode, Environment, Episode, Fault, Phase, Plan, Player, Reward, play_batch};
-use pl_sandbox::Refuse;
+use pl_rollout::{
+    Agent, AgentRuntime, Environment, Episode, EpisodeSetup, Fault, PromptEncoder, Reward, RolloutPlan,
+    play_batch,
+};
+use pl_sandbox::DeniedSandbox;
+use pl_types::{Completion, Finish, Generate, GenerateError, Phase, Request, Sampling};
 use pl_wasm::{Engine, EngineConfig};
 use serde_json::Map;
 use tokio::runtime::Runtime;
@@ -31,21 +34,21 @@ fn main() {
     divan::main();
 }
 
-/// Two workers: what the target is stated for.
+/// A runtime with two workers, as the target assumes.
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// A model that always says the same, at once.
-struct Instant;
+/// A model that returns a fixed completion at once.
+struct FixedCompletion;
 
 #[async_trait]
-impl Generate for Instant {
-    async fn generate(&self, request: Request) -> Result<Vec<Completion>, pl_inference::Error> {
+impl Generate for FixedCompletion {
+    async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
         let completion = |_: &[u8; 32]| Completion {
             tokens: (0..24).collect(),
             logprobs: vec![-0.5; 24],
-            kept: None,
+            support: None,
             top: Vec::new(),
             text: "Six boxes of two are \\boxed{12}.".to_owned(),
             finish: Finish::Stop,
@@ -55,10 +58,10 @@ impl Generate for Instant {
     }
 }
 
-/// The length of the text instead of its tokens.
-struct Length;
+/// An encoder that returns the lengths of the parts instead of tokens.
+struct LengthEncoder;
 
-impl Encode for Length {
+impl PromptEncoder for LengthEncoder {
     fn encode(&self, messages: &[Message], _: &[Tool]) -> Result<Vec<u32>, Fault> {
         let length = messages.iter().flat_map(|message| &message.parts).map(|part| match part {
             Part::Text(text) => text.len() as u32,
@@ -130,26 +133,30 @@ impl Reward for Idle {
     }
 }
 
-fn cast(environment: Arc<dyn Environment>, agent: Arc<dyn Agent>, reward: Arc<dyn Reward>) -> Arc<Cast> {
-    let player = Player {
+fn setup(
+    environment: Arc<dyn Environment>,
+    agent: Arc<dyn Agent>,
+    reward: Arc<dyn Reward>,
+) -> Arc<EpisodeSetup> {
+    let runtime = AgentRuntime {
         name: "reason".to_owned(),
         agent,
-        encoder: Arc::new(Length),
+        encoder: Arc::new(LengthEncoder),
         policy: 0,
         sampling: Sampling::default(),
         max_tokens: 64,
         stop: Vec::new(),
     };
     let again = || vec![Edge { to: Target::Node(0), when: None }];
-    Arc::new(Cast {
+    Arc::new(EpisodeSetup {
         environment,
-        players: vec![player],
+        agents: vec![runtime],
         reward,
         team_weight: 1.0,
         local_weight: 1.0,
         turns: Turns { max: TURNS, start: again(), nodes: vec![Node { agents: vec![0], edges: again() }] },
-        generator: Arc::new(Instant),
-        listener: None,
+        generator: Arc::new(FixedCompletion),
+        observer: None,
     })
 }
 
@@ -169,7 +176,7 @@ impl Maths {
         let engine = Engine::new(config).expect("an engine");
         let plugin = Plugin::load(&engine, PluginSpec::new("maths"), &bytes);
         let plugin = runtime.block_on(plugin).expect("the plugin");
-        let services = Services { sandbox: Arc::new(Refuse("benchmarks run no code".to_owned())) };
+        let services = Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())) };
         let environment =
             pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
         let tasks = runtime.block_on(environment.tasks("train", 0, TASKS, 2)).expect("tasks");
@@ -181,14 +188,14 @@ impl Maths {
         }
     }
 
-    fn cast(&self) -> Arc<Cast> {
+    fn setup(&self) -> Arc<EpisodeSetup> {
         let (environment, agent) = (Arc::new(self.environment.clone()), Arc::new(self.agent.clone()));
-        cast(environment, agent, Arc::new(self.reward.clone()))
+        setup(environment, agent, Arc::new(self.reward.clone()))
     }
 }
 
-fn plan(mode: Rollout, tasks: Vec<Arc<Task>>) -> Plan {
-    Plan {
+fn plan(mode: Rollout, tasks: Vec<Arc<Task>>) -> RolloutPlan {
+    RolloutPlan {
         seed: 1,
         phase: Phase::Train,
         step: 0,
@@ -200,11 +207,11 @@ fn plan(mode: Rollout, tasks: Vec<Arc<Task>>) -> Plan {
     }
 }
 
-/// Plays a batch as often as the bench likes; flat and tree make equally many completions.
-fn turns(bencher: Bencher<'_, '_>, runtime: &Runtime, cast: &Arc<Cast>, plan: &Plan) {
+/// Measures a batch. Flat and tree have the same number of completions.
+fn bench_batch(bencher: Bencher<'_, '_>, runtime: &Runtime, setup: &Arc<EpisodeSetup>, plan: &RolloutPlan) {
     let count = plan.tasks.len() * (SAMPLES * TURNS) as usize;
     bencher.counter(ItemsCount::new(count)).bench_local(|| {
-        let batch = runtime.block_on(play_batch(Arc::clone(cast), plan, |_| {})).expect("a batch");
+        let batch = runtime.block_on(play_batch(Arc::clone(setup), plan, |_| {})).expect("a batch");
         assert_eq!((batch.transitions.len(), batch.failures.len()), (count, 0));
     });
 }
@@ -213,30 +220,30 @@ fn turns(bencher: Bencher<'_, '_>, runtime: &Runtime, cast: &Arc<Cast>, plan: &P
 fn maths_flat(bencher: Bencher<'_, '_>) {
     let runtime = runtime();
     let maths = Maths::load(&runtime);
-    turns(bencher, &runtime, &maths.cast(), &plan(Rollout::Flat, maths.tasks.clone()));
+    bench_batch(bencher, &runtime, &maths.setup(), &plan(Rollout::Flat, maths.tasks.clone()));
 }
 
 #[divan::bench(sample_count = 20)]
 fn maths_tree(bencher: Bencher<'_, '_>) {
     let runtime = runtime();
     let maths = Maths::load(&runtime);
-    turns(bencher, &runtime, &maths.cast(), &plan(Rollout::Tree, maths.tasks.clone()));
+    bench_batch(bencher, &runtime, &maths.setup(), &plan(Rollout::Tree, maths.tasks.clone()));
 }
 
-/// The host's own share: everything but the components.
+/// The host's own share: everything except the components.
 #[divan::bench(args = [Rollout::Flat, Rollout::Tree], sample_count = 20)]
 fn host_alone(bencher: Bencher<'_, '_>, mode: Rollout) {
     let task = |n| Arc::new(Task { id: format!("task:{n}"), data: "{}".to_owned() });
-    let cast = cast(Arc::new(Idle), Arc::new(Idle), Arc::new(Idle));
-    turns(bencher, &runtime(), &cast, &plan(mode, (0..TASKS).map(task).collect()));
+    let setup = setup(Arc::new(Idle), Arc::new(Idle), Arc::new(Idle));
+    bench_batch(bencher, &runtime(), &setup, &plan(mode, (0..TASKS).map(task).collect()));
 }
 
-/// Where a turn of the maths domain goes, call by call, on one thread.
+/// The calls of one turn of the maths domain, on one thread.
 mod calls {
     use super::*;
 
-    /// A fresh episode with what its first turn needs.
-    struct Stage {
+    /// The inputs of the calls of a first turn.
+    struct Fixture {
         runtime: Runtime,
         maths: Maths,
         view: String,
@@ -244,27 +251,27 @@ mod calls {
         outcome: Outcome,
     }
 
-    fn said() -> pl_plugin::Completion {
-        pl_plugin::Completion::new("Six boxes of two are \\boxed{12}.", pl_plugin::Finish::Stop)
+    fn completion() -> pl_plugin::Completion {
+        pl_plugin::Completion::new("Six boxes of two are \\boxed{12}.", pl_types::Finish::Stop)
     }
 
     fn turn() -> Turn {
         Turn { agent: "reason".to_owned(), visit: 0 }
     }
 
-    impl Stage {
-        fn set() -> Stage {
+    impl Fixture {
+        fn new() -> Fixture {
             let runtime = runtime();
             let maths = Maths::load(&runtime);
             let (view, actions, outcome) = runtime.block_on(async {
                 let mut episode = maths.start().await;
                 let view = episode.view("reason").await.expect("a view");
-                let action = maths.agent.parse(&view, &said()).await.expect("an action");
+                let action = maths.agent.parse(&view, &completion()).await.expect("an action");
                 let actions = vec![("reason".to_owned(), action)];
                 let outcome = episode.apply(actions.clone()).await.expect("an outcome");
                 (view, actions, outcome)
             });
-            Stage { runtime, maths, view, actions, outcome }
+            Fixture { runtime, maths, view, actions, outcome }
         }
     }
 
@@ -276,49 +283,52 @@ mod calls {
 
     #[divan::bench]
     fn start(bencher: Bencher<'_, '_>) {
-        let stage = Stage::set();
-        bencher.bench_local(|| stage.runtime.block_on(async { drop(stage.maths.start().await) }));
+        let fixture = Fixture::new();
+        bencher.bench_local(|| fixture.runtime.block_on(async { drop(fixture.maths.start().await) }));
     }
 
     #[divan::bench]
     fn view(bencher: Bencher<'_, '_>) {
-        let stage = Stage::set();
-        let mut episode = stage.runtime.block_on(stage.maths.start());
-        bencher.bench_local(|| stage.runtime.block_on(episode.view("reason")).expect("a view"));
+        let fixture = Fixture::new();
+        let mut episode = fixture.runtime.block_on(fixture.maths.start());
+        bencher.bench_local(|| fixture.runtime.block_on(episode.view("reason")).expect("a view"));
     }
 
     #[divan::bench]
     fn prompt(bencher: Bencher<'_, '_>) {
-        let (stage, turn) = (Stage::set(), turn());
-        let agent = &stage.maths.agent;
-        bencher.bench_local(|| stage.runtime.block_on(agent.prompt(&stage.view, &turn)).expect("a request"));
+        let (fixture, turn) = (Fixture::new(), turn());
+        let agent = &fixture.maths.agent;
+        bencher
+            .bench_local(|| fixture.runtime.block_on(agent.prompt(&fixture.view, &turn)).expect("a request"));
     }
 
     #[divan::bench]
     fn parse(bencher: Bencher<'_, '_>) {
-        let (stage, said) = (Stage::set(), said());
-        let agent = &stage.maths.agent;
-        bencher.bench_local(|| stage.runtime.block_on(agent.parse(&stage.view, &said)).expect("an action"));
+        let (fixture, completion) = (Fixture::new(), completion());
+        let agent = &fixture.maths.agent;
+        bencher.bench_local(|| {
+            fixture.runtime.block_on(agent.parse(&fixture.view, &completion)).expect("an action")
+        });
     }
 
-    /// Always the first step of an episode: each input is a copy of its own.
+    /// The first step of an episode; each input is its own copy.
     #[divan::bench]
     fn apply(bencher: Bencher<'_, '_>) {
-        let stage = Stage::set();
+        let fixture = Fixture::new();
         bencher
-            .with_inputs(|| (stage.runtime.block_on(stage.maths.start()), stage.actions.clone()))
+            .with_inputs(|| (fixture.runtime.block_on(fixture.maths.start()), fixture.actions.clone()))
             .bench_local_values(|(mut episode, actions)| {
-                stage.runtime.block_on(episode.apply(actions)).expect("an outcome");
+                fixture.runtime.block_on(episode.apply(actions)).expect("an outcome");
                 episode
             });
     }
 
     #[divan::bench]
     fn score(bencher: Bencher<'_, '_>) {
-        let stage = Stage::set();
-        let (reward, task) = (&stage.maths.reward, &stage.maths.tasks[0]);
+        let fixture = Fixture::new();
+        let (reward, task) = (&fixture.maths.reward, &fixture.maths.tasks[0]);
         bencher.bench_local(|| {
-            stage.runtime.block_on(reward.score(task, &stage.actions, &stage.outcome)).expect("scores")
+            fixture.runtime.block_on(reward.score(task, &fixture.actions, &fixture.outcome)).expect("scores")
         });
     }
 }

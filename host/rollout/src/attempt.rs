@@ -1,52 +1,54 @@
-//! One attempt at an episode or tree, whatever becomes of it.
+//! One attempt at an episode or tree, successful or failed.
 
 use pl_dsl::workflow::Rollout;
 
+use crate::context::EpisodeContext;
+use crate::error::EpisodeFailure;
 use crate::flat::play_flat;
-use crate::record::{Context, Played};
-use crate::tape::Tape;
-use crate::trace::{End, Trace};
+use crate::result::EpisodeResult;
+use crate::setup::EpisodeSetup;
+use crate::trace::recorder::TraceRecorder;
+use crate::trace::{EpisodeEnd, Trace};
 use crate::tree::play_tree;
-use crate::{Cast, Failure};
 
-/// What came of an attempt.
+/// An attempt at an episode or tree.
 #[derive(Debug, Clone)]
 pub struct Attempt {
-    /// Up to the failure, where there was one.
-    pub played: Played,
-    /// What ended it before its time.
-    pub failure: Option<Failure>,
+    /// The result, up to the failure if there was one.
+    pub result: EpisodeResult,
+    /// The failure that ended the attempt early.
+    pub failure: Option<EpisodeFailure>,
     pub trace: Trace,
 }
 
 /// Plays an episode (flat) or a tree.
-pub async fn play(cast: &Cast, context: &Context) -> Attempt {
-    let mut played = context.begin(cast);
-    let mut tape = Tape::new(context.recorded.clone());
-    let result = match context.mode {
-        Rollout::Flat => play_flat(cast, context, &mut played, &mut tape).await,
-        Rollout::Tree => play_tree(cast, context, &mut played, &mut tape).await,
+pub async fn play_episode(setup: &EpisodeSetup, context: &EpisodeContext) -> Attempt {
+    let mut result = EpisodeResult::new(context, setup.agents.len());
+    let mut recorder = TraceRecorder::new(context.answers.clone());
+    let played = match context.mode {
+        Rollout::Flat => play_flat(setup, context, &mut result, &mut recorder).await,
+        Rollout::Tree => play_tree(setup, context, &mut result, &mut recorder).await,
     };
-    let failure = result.err().map(|fault| {
-        tape.fault(&fault);
-        context.failure(&fault, tape.stop(), None)
+    let failure = played.err().map(|fault| {
+        recorder.record_fault(&fault);
+        context.failure(&fault, recorder.node_visit(), None)
     });
-    played.summary.reproducible &= !tape.asked();
-    let end = End {
-        success: played.summary.success,
-        truncated: played.summary.truncated,
-        turns: played.summary.turns,
-        tokens: played.summary.tokens,
-        failure: failure.as_ref().map(Failure::in_words),
+    result.summary.reproducible = recorder.reproducible();
+    let end = EpisodeEnd {
+        success: result.summary.success,
+        truncated: result.summary.truncated,
+        turns: result.summary.turns,
+        tokens: result.summary.tokens,
+        failure: failure.as_ref().map(EpisodeFailure::describe),
     };
     let trace = Trace {
-        place: context.place.clone(),
+        key: context.key.clone(),
         task: context.task.as_ref().clone(),
         mode: context.mode,
         candidates: context.candidates,
-        rests: context.rests,
-        entries: tape.into_entries(),
+        suspends: context.suspends,
+        events: recorder.into_events(),
         end,
     };
-    Attempt { played, failure, trace }
+    Attempt { result, failure, trace }
 }

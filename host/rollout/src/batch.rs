@@ -1,4 +1,4 @@
-//! Many episodes in flight: a step's tasks played to the end, retried where they fail, sorted by key.
+//! Concurrent episodes: all tasks of a step, retried if they fail, sorted by key.
 
 use std::sync::Arc;
 
@@ -6,62 +6,64 @@ use futures::StreamExt;
 use futures::stream;
 use pl_dsl::workflow::Rollout;
 use pl_plugin::Task;
-use pl_record::Transition;
+use pl_types::{Phase, StreamKey, Transition};
 
-use crate::attempt::{Attempt, play};
-use crate::record::{Context, Summary};
+use crate::attempt::{Attempt, play_episode};
+use crate::context::EpisodeContext;
+use crate::error::{EpisodeFailure, Error};
+use crate::result::EpisodeSummary;
+use crate::setup::EpisodeSetup;
 use crate::trace::Trace;
-use crate::{Cast, Error, Failure, Phase, Place};
 
-/// Tries at one episode before the batch does without it.
+/// Attempts at one episode before the batch continues without it.
 const ATTEMPTS: u32 = 3;
 
-/// What to play.
+/// The episodes of one batch.
 #[derive(Clone)]
-pub struct Plan {
+pub struct RolloutPlan {
     pub seed: u64,
     pub phase: Phase,
     pub step: u64,
     pub tasks: Vec<Arc<Task>>,
     pub mode: Rollout,
-    /// Flat: episodes per task. Tree: candidates per node.
+    /// Flat: episodes per task. Tree: candidates per node visit.
     pub samples: u32,
-    /// Episodes (or trees) at a time.
+    /// Limit on concurrent episodes (or trees).
     pub in_flight: usize,
     /// Versions of all policies.
     pub versions: Arc<[u64]>,
 }
 
-impl Plan {
-    /// Episodes, or trees, of a task.
+impl RolloutPlan {
+    /// Number of episodes, or trees, per task.
     fn per_task(&self) -> u32 {
         if self.mode == Rollout::Flat { self.samples } else { 1 }
     }
 
-    /// Episodes, or trees, in all.
+    /// Number of episodes, or trees.
     fn episodes(&self) -> usize {
         self.tasks.len().saturating_mul(self.per_task() as usize)
     }
 }
 
-/// What was played.
+/// The results of a batch.
 #[derive(Debug, Clone, Default)]
-pub struct Batch {
+pub struct RolloutBatch {
     /// Sorted by key.
     pub transitions: Vec<Transition>,
     /// Sorted by task and sample.
-    pub episodes: Vec<Summary>,
-    /// Every fault, also those made good by another try.
-    pub failures: Vec<Failure>,
-    /// Episodes given up after all tries.
+    pub episodes: Vec<EpisodeSummary>,
+    /// Every failure, including those that a later attempt made up for.
+    pub failures: Vec<EpisodeFailure>,
+    /// Number of episodes that failed in every attempt.
     pub lost: usize,
-    /// Of every attempt. Sorted by task, sample and attempt.
+    /// Traces of all attempts, sorted by task, sample and attempt.
     pub traces: Vec<Trace>,
 }
 
-/// How far a batch is.
+/// Progress of a batch, in episodes.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress {
+pub struct RolloutProgress {
     pub done: usize,
     pub total: usize,
 }
@@ -69,41 +71,41 @@ pub struct Progress {
 /// Plays all episodes of a plan. The result does not depend on `in_flight` or on timing.
 ///
 /// # Errors
-/// [`Error::NoEpisode`] where not a single one could be played; it has the traces.
+/// [`Error::NoEpisode`], with the traces, if every episode failed.
 pub async fn play_batch(
-    cast: Arc<Cast>,
-    plan: &Plan,
-    mut progress: impl FnMut(Progress),
-) -> Result<Batch, Error> {
-    let places: Vec<(u32, u32)> = (0..plan.tasks.len() as u32)
+    setup: Arc<EpisodeSetup>,
+    plan: &RolloutPlan,
+    mut progress: impl FnMut(RolloutProgress),
+) -> Result<RolloutBatch, Error> {
+    let episodes: Vec<(u32, u32)> = (0..plan.tasks.len() as u32)
         .flat_map(|task| (0..plan.per_task()).map(move |sample| (task, sample)))
         .collect();
-    let total = places.len();
+    let total = episodes.len();
     let shared = Arc::new(plan.clone());
-    let mut running = stream::iter(places.into_iter().map(|(task, sample)| {
-        let (cast, plan) = (Arc::clone(&cast), Arc::clone(&shared));
-        tokio::spawn(async move { play_stubbornly(&cast, &plan, task, sample).await })
+    let mut running = stream::iter(episodes.into_iter().map(|(task, sample)| {
+        let (setup, plan) = (Arc::clone(&setup), Arc::clone(&shared));
+        tokio::spawn(async move { run_with_retries(&setup, &plan, task, sample).await })
     }))
     .buffer_unordered(plan.in_flight.max(1));
     let mut attempts: Vec<Attempt> = Vec::new();
-    let mut batch = Batch::default();
-    let mut state = Progress { done: 0, total };
+    let mut batch = RolloutBatch::default();
+    let mut state = RolloutProgress { done: 0, total };
     progress(state);
-    while let Some(result) = running.next().await {
-        attempts.extend(result?);
+    while let Some(finished) = running.next().await {
+        attempts.extend(finished?);
         state.done += 1;
         progress(state);
     }
     drop(running);
-    attempts.sort_by_key(|a| (a.trace.place.task, a.trace.place.sample, a.trace.place.attempt));
-    for Attempt { played, failure, trace } in attempts {
-        batch.failures.extend(played.failures);
+    attempts.sort_by_key(|a| (a.trace.key.task, a.trace.key.sample, a.trace.key.attempt));
+    for Attempt { result, failure, trace } in attempts {
+        batch.failures.extend(result.failures);
         batch.traces.push(trace);
         match failure {
             Some(failure) => batch.failures.push(failure),
             None => {
-                batch.transitions.extend(played.transitions);
-                batch.episodes.push(played.summary);
+                batch.transitions.extend(result.transitions);
+                batch.episodes.push(result.summary);
             }
         }
     }
@@ -111,18 +113,18 @@ pub async fn play_batch(
     batch.transitions.sort_by(|a, b| a.key.cmp(&b.key));
     batch.failures.sort();
     if batch.episodes.is_empty() && total > 0 {
-        let cause = batch.failures.first().map_or_else(String::new, Failure::in_words);
+        let cause = batch.failures.first().map_or_else(String::new, EpisodeFailure::describe);
         return Err(Error::NoEpisode { episodes: total, step: plan.step, cause, traces: batch.traces });
     }
     Ok(batch)
 }
 
-/// Plays one episode, again under fresh streams where it fails. All attempts in order.
-async fn play_stubbornly(cast: &Cast, plan: &Plan, task: u32, sample: u32) -> Vec<Attempt> {
+/// Plays one episode, and again with fresh random streams if it fails. Returns all attempts in order.
+async fn run_with_retries(setup: &EpisodeSetup, plan: &RolloutPlan, task: u32, sample: u32) -> Vec<Attempt> {
     let mut attempts = Vec::new();
     for attempt in 0..ATTEMPTS {
-        let context = Context {
-            place: Place {
+        let context = EpisodeContext {
+            key: StreamKey {
                 seed: plan.seed,
                 phase: plan.phase.clone(),
                 step: plan.step,
@@ -134,14 +136,14 @@ async fn play_stubbornly(cast: &Cast, plan: &Plan, task: u32, sample: u32) -> Ve
             versions: Arc::clone(&plan.versions),
             mode: plan.mode,
             candidates: plan.samples,
-            // Decided by the plan, never by who happens to come first: a run does not depend on timing.
-            rests: plan.in_flight.min(plan.episodes()) > cast.environment.seats(),
-            recorded: None,
+            // Decided by the plan, never by the order of arrival: a run does not depend on timing.
+            suspends: plan.in_flight.min(plan.episodes()) > setup.environment.capacity(),
+            answers: None,
         };
-        let attempt = play(cast, &context).await;
-        let played = attempt.failure.is_none();
+        let attempt = play_episode(setup, &context).await;
+        let succeeded = attempt.failure.is_none();
         attempts.push(attempt);
-        if played {
+        if succeeded {
             break;
         }
     }

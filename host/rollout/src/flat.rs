@@ -1,101 +1,90 @@
 //! Flat sampling: an episode from start to end, one completion per agent and turn.
 
 use futures::future::join_all;
-use serde_json::Map;
 
-use crate::record::{Context, Played, Spot};
-use crate::stop::{Answer, Question};
-use crate::tape::Tape;
-use crate::turns::{Cursor, LastReward, Next};
-use crate::{Cast, Fault};
+use crate::context::EpisodeContext;
+use crate::fault::Fault;
+use crate::node_visit::{AgentPrompt, ParsedCompletion};
+use crate::result::{EpisodeResult, NodePosition};
+use crate::setup::EpisodeSetup;
+use crate::trace::recorder::TraceRecorder;
+use crate::walk::GraphWalk;
 
-/// Plays one episode into `played`.
+/// Plays one episode into `result`.
 ///
 /// # Errors
-/// The fault that ended it, at the tape's stop.
+/// The fault that ended it, at the recorder's node visit.
 pub(crate) async fn play_flat(
-    cast: &Cast,
-    context: &Context,
-    played: &mut Played,
-    tape: &mut Tape,
+    setup: &EpisodeSetup,
+    context: &EpisodeContext,
+    result: &mut EpisodeResult,
+    recorder: &mut TraceRecorder,
 ) -> Result<(), Fault> {
-    let mut cursor = Cursor::new(cast.players.len());
-    let mut reward = LastReward::default();
-    let mut facts = Map::new();
-    let mut live = cast.start(context, tape).await?;
-    loop {
-        let index = match cursor.next(&cast.turns, &facts, &reward) {
-            Next::Node(index) => index,
-            Next::End => break,
-            Next::Truncated => {
-                played.summary.truncated = true;
-                break;
-            }
-        };
-        let stop = cursor.stops();
-        tape.at(stop);
-        let questions = cast.ask(&mut live, &cast.turns.nodes[index], &cursor, tape).await?;
-        if context.rests && !questions.is_empty() {
-            live.rest(tape).await?;
+    let mut walk = GraphWalk::new(setup);
+    let mut environment = setup.start(context, recorder).await?;
+    while let Some((index, node)) = walk.next_node(&mut result.summary, recorder) {
+        let prompts = setup.prompt_agents(&mut environment, node, &walk.cursor, recorder).await?;
+        if context.suspends && !prompts.is_empty() {
+            environment.suspend(recorder).await?;
         }
-        let answers = answers(cast, context, &questions, tape).await?;
-        cursor.leave(index, &cast.turns);
-        let joint: Vec<_> = questions.iter().zip(&answers).collect();
+        let parsed = complete_all(setup, context, &prompts, recorder).await?;
+        walk.leave(index);
+        let joint: Vec<_> = prompts.iter().zip(&parsed).collect();
         if joint.is_empty() {
             continue;
         }
-        let step = cast.act(&mut live, &context.task, &joint, tape).await?;
-        played.summary.reproducible &= live.reproducible();
-        let spot = Spot { node_visit: stop, branch: 0, state: None, chosen: true };
-        for (question, answer) in &joint {
-            played.summary.tokens += answer.completion.tokens.len() as u64;
-            played.transitions.push(context.transition(cast, question, answer, &step, &spot));
+        let step = setup.apply_and_score(&mut environment, &context.task, &joint, recorder).await?;
+        let node_visit = recorder.node_visit();
+        let position = NodePosition { node_visit, branch: 0, state: None, chosen: true };
+        for (prompt, parsed) in &joint {
+            result.summary.tokens += parsed.completion.tokens.len() as u64;
+            result.push_transition(setup, context, (prompt, parsed), &step, &position);
         }
-        played.follow(cast, &joint, &step);
-        if step.outcome.done || step.outcome.truncated {
+        result.record_step(setup, &joint, &step);
+        if !walk.continue_from(step, &prompts) {
             break;
         }
-        reward = step.last_reward(cast, &questions);
-        facts = step.outcome.facts;
     }
-    played.summary.turns = cursor.stops();
+    result.summary.turns = walk.cursor.node_visits();
     Ok(())
 }
 
-/// One answer per question. The agents answer side by side; each of them ends before a fault of another counts,
-/// so that the same fault counts whoever is fastest.
-async fn answers(
-    cast: &Cast,
-    context: &Context,
-    questions: &[Question],
-    tape: &mut Tape,
-) -> Result<Vec<Answer>, Fault> {
-    let (stop, shared) = (tape.stop(), &*tape);
-    let answering = questions.iter().map(async |question| {
-        let mut tape = shared.beside();
-        let answer = answer(cast, context, question, stop, &mut tape).await;
-        (tape, answer)
+/// Completes and parses all prompts concurrently. Every agent finishes before a fault of another one counts,
+/// so that the reported fault does not depend on timing.
+async fn complete_all(
+    setup: &EpisodeSetup,
+    context: &EpisodeContext,
+    prompts: &[AgentPrompt],
+    recorder: &mut TraceRecorder,
+) -> Result<Vec<ParsedCompletion>, Fault> {
+    let shared = &*recorder;
+    let completing = prompts.iter().map(async |prompt| {
+        let mut fork = shared.fork();
+        let parsed = complete_one(setup, context, prompt, &mut fork).await;
+        (fork, parsed)
     });
-    let answered = join_all(answering).await;
-    let (tapes, answers): (Vec<Tape>, Vec<_>) = answered.into_iter().unzip();
-    tapes.into_iter().for_each(|own| tape.append(own));
-    answers.into_iter().collect()
+    let completed = join_all(completing).await;
+    let (forks, parsed): (Vec<TraceRecorder>, Vec<_>) = completed.into_iter().unzip();
+    forks.into_iter().for_each(|fork| recorder.append(fork));
+    parsed.into_iter().collect()
 }
 
-async fn answer(
-    cast: &Cast,
-    context: &Context,
-    question: &Question,
-    stop: u32,
-    tape: &mut Tape,
-) -> Result<Answer, Fault> {
-    let seed = context.place.completion(stop, question.agent as u32, 0, 0);
-    let said = cast.complete(question, vec![seed]).await?;
-    match said.into_iter().next() {
+async fn complete_one(
+    setup: &EpisodeSetup,
+    context: &EpisodeContext,
+    prompt: &AgentPrompt,
+    recorder: &mut TraceRecorder,
+) -> Result<ParsedCompletion, Fault> {
+    let seed = context.key.completion(recorder.node_visit(), prompt.agent as u32, 0, 0);
+    let completions = setup.complete(prompt, vec![seed]).await?;
+    match completions.into_iter().next() {
         Some(completion) => {
-            cast.said(question, &completion, tape);
-            cast.parse(question, completion, tape).await
+            setup.record_completion(prompt, &completion, recorder);
+            setup.parse(prompt, completion, recorder).await
         }
-        None => Err(Fault::of(&cast.players[question.agent].name, "generation", "no completion came")),
+        None => {
+            let agent = &setup.agents[prompt.agent].name;
+            Err(Fault::for_agent(agent, "generation", "the engine returned no completion"))
+        }
     }
 }

@@ -1,37 +1,44 @@
 //! Episodes: the turn graph interpreter, flat and tree sampling.
 //!
-//! A stop of the turn cursor (`stop`) is where all the work happens: views, prompts, completions, parsing,
-//! the step of the environment, the reward. `flat` strings stops into episodes, `tree` branches at each
-//! of them, `batch` plays many at once. All that happens goes on a `tape`; a `trace` is what is kept of it, and `replay`
-//! plays it again.
+//! A visit of a node (`node_visit`) is where all the work happens: views, prompts, completions, parsing, the
+//! step of the environment, the reward. `flat` plays one visit after the other, `tree` draws several
+//! candidates at each of them, `batch` plays many episodes at once. A [`Trace`] records every attempt, and
+//! [`replay`](fn@replay) plays it again.
 
 mod attempt;
 mod batch;
-mod cast;
-mod difference;
+mod components;
+mod context;
+mod environment_copy;
+mod episode_id;
+mod error;
+mod events;
 mod fault;
 mod flat;
-mod plugged;
-mod record;
-mod recorded;
+mod node_visit;
+mod plugin_components;
 mod replay;
-mod stop;
-mod stream;
-mod tape;
+mod result;
+mod setup;
 mod tasks;
 mod trace;
 mod tree;
 mod turns;
+mod walk;
 
-pub use attempt::{Attempt, play};
-pub use batch::{Batch, Plan, Progress, play_batch};
-pub use cast::{Agent, Cast, Encode, Environment, Episode, Player, Reward};
-pub use difference::{Difference, Moment, Sent};
-pub use fault::{Error, Failure, Fault};
-pub use record::{Context, Heard, Played, Said, Summary};
-pub use recorded::Recorded;
-pub use replay::{Agreement, NoModel, Replayed, replay};
-pub use stream::{Phase, Place};
-pub use tasks::{Generator, TaskFile, TaskSource};
-pub use trace::{Candidate, End, Entry, EpisodeId, Position, Trace, What};
-pub use turns::{Cursor, LastReward, Next};
+pub use attempt::{Attempt, play_episode};
+pub use batch::{RolloutBatch, RolloutPlan, RolloutProgress, play_batch};
+pub use components::{Agent, Environment, Episode, PromptEncoder, Reward, TaskGenerator};
+pub use context::EpisodeContext;
+pub use episode_id::{EpisodeId, InvalidEpisodeId};
+pub use error::{EpisodeFailure, Error};
+pub use events::{AgentStep, EpisodeEvent};
+pub use fault::Fault;
+pub use replay::{
+    Agreement, ComparedEvent, Difference, DisabledGenerator, ExternalCall, ReplayResult, replay,
+};
+pub use result::{EpisodeResult, EpisodeSummary};
+pub use setup::{AgentRuntime, EpisodeSetup};
+pub use tasks::{TaskFile, TaskSource};
+pub use trace::answers::RecordedAnswers;
+pub use trace::{CandidateAttempt, EpisodeEnd, EventKind, EventPosition, Trace, TraceEvent};

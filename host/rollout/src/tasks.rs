@@ -1,57 +1,55 @@
-//! Where a step's tasks come from: a file, read and checked whole before anything is played, or the
-//! environment's generator.
+//! The tasks of a step: from a file, which is read and checked as a whole before anything is played, or from
+//! the environment's generator.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use pl_plugin::Task;
 use pl_plugin::journal::Journal;
+use pl_types::seed;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::{Environment, Error, Fault};
+use crate::components::{Environment, TaskGenerator};
+use crate::error::Error;
 
-/// Makes tasks by index.
-#[async_trait]
-pub trait Generator: Send + Sync {
-    async fn tasks(&self, split: &str, start: u64, count: u32, level: u32) -> Result<Vec<Task>, Fault>;
-}
-
-/// Tasks without end, addressed by position: position n is the same task in every run.
+/// An endless sequence of tasks, addressed by position. Position n is the same task in every run.
 #[derive(Clone)]
 pub enum TaskSource {
     File(Arc<TaskFile>),
-    Generated { environment: String, generator: Arc<dyn Generator>, split: String, level: u32 },
+    Generated { environment: String, generator: Arc<dyn TaskGenerator>, split: String, level: u32 },
 }
 
-/// The records of a JSONL file, in an order that is shuffled anew each pass.
+/// The records of a JSONL file, in an order that is shuffled on each pass.
 pub struct TaskFile {
     tasks: Vec<Task>,
-    /// None keeps the file's order.
+    /// Seed of the shuffle. `None` keeps the file's order.
     shuffle: Option<u64>,
 }
 
 impl TaskSource {
-    /// Tasks at `start..start + count`.
+    /// The tasks at positions `start..start + count`.
     pub async fn take(&self, start: u64, count: u32) -> Result<Vec<Arc<Task>>, Error> {
         match self {
             TaskSource::File(file) => Ok(file.take(start, count)),
             TaskSource::Generated { environment, generator, split, level } => {
-                let failed = |cause: String| Error::Generator { environment: environment.clone(), cause };
+                let failed = |cause: String| Error::TaskGenerator { environment: environment.clone(), cause };
                 let tasks = generator
                     .tasks(split, start, count, *level)
                     .await
                     .map_err(|fault| failed(fault.to_string()))?;
                 if tasks.len() != count as usize {
-                    return Err(failed(format!("{count} tasks were asked for, {} came", tasks.len())));
+                    return Err(failed(format!(
+                        "the task generator returned {} of {count} tasks",
+                        tasks.len()
+                    )));
                 }
                 Ok(tasks.into_iter().map(Arc::new).collect())
             }
         }
     }
 
-    /// How many different tasks there are; none: no end.
+    /// Number of different tasks. `None` if it is unlimited.
     pub fn size(&self) -> Option<usize> {
         match self {
             TaskSource::File(file) => Some(file.tasks.len()),
@@ -61,11 +59,12 @@ impl TaskSource {
 }
 
 impl TaskFile {
-    /// Reads a JSONL file and lets the environment start an episode on every record, so that a bad one is
-    /// found now and not in the middle of a run.
+    /// Reads a JSONL file and starts an episode on every record, so that a bad record is found now and not in
+    /// the middle of a run.
     ///
     /// # Errors
-    /// [`Error::Record`] with file and line of the first bad record.
+    /// [`Error::Record`] with the file and the line of the first bad record; [`Error::Tasks`];
+    /// [`Error::NoTasks`].
     pub async fn read(
         path: &Path,
         environment: &dyn Environment,
@@ -82,7 +81,7 @@ impl TaskFile {
             let task = Task { id: format!("{stem}:{}", index + 1), data: line.to_owned() };
             let bad = |message: String| Error::Record { path: PathBuf::from(path), line: index + 1, message };
             serde_json::from_str::<serde::de::IgnoredAny>(line)
-                .map_err(|e| bad(format!("this is not JSON: {e}")))?;
+                .map_err(|e| bad(format!("invalid JSON: {e}")))?;
             let started = environment.start(&task, 0, [0; 32], &Journal::default()).await;
             started.map_err(|fault| bad(fault.cause))?;
             tasks.push(task);
@@ -93,7 +92,7 @@ impl TaskFile {
         Ok(TaskFile { tasks, shuffle })
     }
 
-    /// The tasks at `start..start + count`, which may reach over several passes.
+    /// The tasks at positions `start..start + count`, which may span several passes.
     fn take(&self, start: u64, count: u32) -> Vec<Arc<Task>> {
         let size = self.tasks.len() as u64;
         let mut order: Option<(u64, Vec<usize>)> = None;
@@ -112,11 +111,9 @@ impl TaskFile {
         taken
     }
 
-    /// The order of one pass: Fisher and Yates' shuffle under a stream of its own.
+    /// The order of one pass: a Fisher-Yates shuffle with its own random stream.
     fn order(&self, seed: u64, pass: u64) -> Vec<usize> {
-        let mut hasher = blake3::Hasher::new_derive_key("pl-host task order v1");
-        hasher.update(&seed.to_le_bytes()).update(&pass.to_le_bytes());
-        let mut stream = ChaCha8Rng::from_seed(*hasher.finalize().as_bytes());
+        let mut stream = ChaCha8Rng::from_seed(seed::task_order(seed, pass));
         let mut order: Vec<usize> = (0..self.tasks.len()).collect();
         for last in (1..order.len()).rev() {
             order.swap(last, (stream.next_u64() % (last as u64 + 1)) as usize);

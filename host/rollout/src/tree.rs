@@ -1,191 +1,174 @@
-//! Tree sampling: at every stop, candidates from one state, each on its own copy; the episode goes on from
-//! the best.
+//! Tree sampling: every node visit draws candidates from one state, each on its own copy of the environment;
+//! the episode continues from the best.
 //!
-//! Between calls a state is a snapshot. No tree ever holds one copy of the environment while it waits for
-//! another, so that trees can't lock each other out of a full pool.
+//! Between calls a state is a snapshot. No tree holds one copy of the environment while it waits for another,
+//! so that trees can't deadlock on a full pool.
 
 use futures::future::{join_all, try_join_all};
-use pl_inference::Completion;
 use pl_plugin::Snapshot;
+use pl_types::Completion;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde_json::Map;
 
-use crate::record::{Context, Played, Spot};
-use crate::stop::{Answer, Question, Step};
-use crate::tape::Tape;
-use crate::trace::What;
-use crate::turns::{Cursor, LastReward, Next};
-use crate::{Cast, Fault};
+use crate::context::EpisodeContext;
+use crate::fault::Fault;
+use crate::node_visit::{AgentPrompt, ParsedCompletion, ScoredStep};
+use crate::result::{EpisodeResult, NodePosition};
+use crate::setup::EpisodeSetup;
+use crate::trace::EventKind;
+use crate::trace::recorder::TraceRecorder;
+use crate::walk::GraphWalk;
 
-/// Tries at one candidate before the group does without it.
-const TRIES: u32 = 3;
+/// Attempts at one candidate before its group continues without it.
+const CANDIDATE_ATTEMPTS: u32 = 3;
 
 /// A joint action that was applied to its own copy of the node's state.
 struct Candidate {
     branch: u32,
-    /// One per question.
-    answers: Vec<Answer>,
-    step: Step,
-    /// After the step.
+    /// One per prompt.
+    parsed: Vec<ParsedCompletion>,
+    step: ScoredStep,
+    /// State after the step.
     state: Snapshot,
-    reproducible: bool,
 }
 
-/// Plays one tree into `played` and keeps every candidate of every node, also those that failed alone.
+/// Plays one tree into `result`, with every candidate of every node visit and the failures of single
+/// candidates.
 ///
 /// # Errors
-/// The fault that ended it, at the tape's stop: one at the trunk, or the last one of a node none of whose candidates
-/// could be played.
+/// The fault that ended it, at the recorder's node visit: one of the shared path, or the last fault of a node
+/// visit whose candidates all failed.
 pub(crate) async fn play_tree(
-    cast: &Cast,
-    context: &Context,
-    played: &mut Played,
-    tape: &mut Tape,
+    setup: &EpisodeSetup,
+    context: &EpisodeContext,
+    result: &mut EpisodeResult,
+    recorder: &mut TraceRecorder,
 ) -> Result<(), Fault> {
-    let place = &context.place;
-    let mut cursor = Cursor::new(cast.players.len());
-    let mut reward = LastReward::default();
-    let mut facts = Map::new();
-    let mut state = cast.start(context, tape).await?.snapshot(tape).await?;
-    loop {
-        let index = match cursor.next(&cast.turns, &facts, &reward) {
-            Next::Node(index) => index,
-            Next::End => break,
-            Next::Truncated => {
-                played.summary.truncated = true;
-                break;
-            }
-        };
-        let stop = cursor.stops();
-        tape.at(stop);
-        let mut trunk = cast.restore(&state, tape).await?;
-        let questions = cast.ask(&mut trunk, &cast.turns.nodes[index], &cursor, tape).await?;
-        drop(trunk);
-        cursor.leave(index, &cast.turns);
-        if questions.is_empty() {
+    let mut walk = GraphWalk::new(setup);
+    let mut state = setup.start(context, recorder).await?.snapshot(recorder).await?;
+    while let Some((index, node)) = walk.next_node(&mut result.summary, recorder) {
+        let mut shared = setup.restore(&state, recorder).await?;
+        let prompts = setup.prompt_agents(&mut shared, node, &walk.cursor, recorder).await?;
+        drop(shared);
+        walk.leave(index);
+        if prompts.is_empty() {
             continue;
         }
-        let grown = grow(cast, context, &state, &questions, played, tape).await?;
-        let best = choose(cast, &questions, &grown, place.tie(stop));
-        tape.note(None, What::Chosen(best));
+        let candidates = sample_candidates(setup, context, &state, &prompts, result, recorder).await?;
+        let node_visit = recorder.node_visit();
+        let best = choose(setup, &prompts, &candidates, context.key.tie(node_visit));
+        recorder.record(None, EventKind::Chosen(best));
         let hash = state.hash();
-        for candidate in &grown {
-            let spot = Spot {
-                node_visit: stop,
-                branch: candidate.branch,
-                state: Some(&hash),
-                chosen: candidate.branch == best,
-            };
-            for (question, answer) in questions.iter().zip(&candidate.answers) {
-                played.transitions.push(context.transition(cast, question, answer, &candidate.step, &spot));
+        for Candidate { branch, parsed, step, .. } in &candidates {
+            let (branch, chosen) = (*branch, *branch == best);
+            let position = NodePosition { node_visit, branch, state: Some(&hash), chosen };
+            for turn in prompts.iter().zip(parsed) {
+                result.push_transition(setup, context, turn, step, &position);
             }
         }
-        let Some(winner) = grown.into_iter().find(|c| c.branch == best) else { break };
-        let joint: Vec<_> = questions.iter().zip(&winner.answers).collect();
-        played.follow(cast, &joint, &winner.step);
+        let Some(winner) = candidates.into_iter().find(|c| c.branch == best) else { break };
+        let joint: Vec<_> = prompts.iter().zip(&winner.parsed).collect();
+        result.record_step(setup, &joint, &winner.step);
         state = winner.state;
-        if winner.step.outcome.done || winner.step.outcome.truncated {
+        if !walk.continue_from(winner.step, &prompts) {
             break;
         }
-        reward = winner.step.last_reward(cast, &questions);
-        facts = winner.step.outcome.facts;
     }
-    played.summary.turns = cursor.stops();
+    result.summary.turns = walk.cursor.node_visits();
     Ok(())
 }
 
-/// Samples, applies and scores the candidates of a node. One that fails is sampled anew; after
-/// [`TRIES`] tries the group does without it.
-async fn grow(
-    cast: &Cast,
-    context: &Context,
+/// Samples, applies and scores the candidates of a node visit, sorted by branch. A candidate that fails is
+/// sampled again; after [`CANDIDATE_ATTEMPTS`] the group continues without it.
+async fn sample_candidates(
+    setup: &EpisodeSetup,
+    context: &EpisodeContext,
     state: &Snapshot,
-    questions: &[Question],
-    played: &mut Played,
-    tape: &mut Tape,
+    prompts: &[AgentPrompt],
+    result: &mut EpisodeResult,
+    recorder: &mut TraceRecorder,
 ) -> Result<Vec<Candidate>, Fault> {
-    let stop = tape.stop();
-    let mut grown = Vec::new();
-    let mut wanted: Vec<u32> = (0..context.candidates).collect();
+    let node_visit = recorder.node_visit();
+    let mut candidates = Vec::new();
+    let mut missing: Vec<u32> = (0..context.candidates).collect();
     let mut last_fault = None;
-    for retry in 0..TRIES {
-        if wanted.is_empty() {
+    for retry in 0..CANDIDATE_ATTEMPTS {
+        if missing.is_empty() {
             break;
         }
-        let completions = try_join_all(questions.iter().map(|question| {
-            let seed = |&branch| context.place.completion(stop, question.agent as u32, branch, retry);
-            cast.complete(question, wanted.iter().map(seed).collect())
+        let completions = try_join_all(prompts.iter().map(|prompt| {
+            let seed = |&branch| context.key.completion(node_visit, prompt.agent as u32, branch, retry);
+            setup.complete(prompt, missing.iter().map(seed).collect())
         }))
         .await?;
-        played.summary.tokens += completions.iter().flatten().map(|c| c.tokens.len() as u64).sum::<u64>();
-        let joint = |at: usize| completions.iter().map(|said| said[at].clone()).collect::<Vec<_>>();
-        let tries = wanted.iter().enumerate().map(async |(at, &branch)| {
-            let mut own = tape.of_candidate(branch, retry);
-            let tried = try_candidate(cast, context, state, questions, branch, joint(at), &mut own).await;
-            (own, tried)
+        result.summary.tokens += completions.iter().flatten().map(|c| c.tokens.len() as u64).sum::<u64>();
+        let joint = |index: usize| completions.iter().map(|own| own[index].clone()).collect::<Vec<_>>();
+        let attempts = missing.iter().enumerate().map(async |(index, &branch)| {
+            let mut fork = recorder.fork_for_candidate(branch, retry);
+            let tried = try_candidate(setup, context, state, prompts, branch, joint(index), &mut fork).await;
+            (fork, tried)
         });
-        let tried = join_all(tries).await;
-        let mut missing = Vec::new();
-        for (branch, (own, result)) in wanted.iter().copied().zip(tried) {
-            tape.append(own);
-            match result {
-                Ok(candidate) => {
-                    played.summary.reproducible &= candidate.reproducible;
-                    grown.push(candidate);
-                }
+        let attempts = join_all(attempts).await;
+        let mut failed = Vec::new();
+        for (branch, (fork, tried)) in missing.iter().copied().zip(attempts) {
+            recorder.append(fork);
+            match tried {
+                Ok(candidate) => candidates.push(candidate),
                 Err(fault) => {
-                    played.failures.push(context.failure(&fault, stop, Some(branch)));
+                    result.failures.push(context.failure(&fault, node_visit, Some(branch)));
                     last_fault = Some(fault);
-                    missing.push(branch);
+                    failed.push(branch);
                 }
             }
         }
-        wanted = missing;
+        missing = failed;
     }
-    grown.sort_by_key(|candidate| candidate.branch);
+    candidates.sort_by_key(|candidate| candidate.branch);
     match last_fault {
-        Some(fault) if grown.is_empty() => Err(fault),
-        _ => Ok(grown),
+        Some(fault) if candidates.is_empty() => Err(fault),
+        _ => Ok(candidates),
     }
 }
 
-/// Parses a joint action, applies it to a copy of `state` and scores it. A completion that the agent's plugin
-/// fails on costs its candidate alone, like an action that the environment fails on.
+/// Parses a joint action, applies it to a copy of `state` and scores it. A completion that makes the agent's
+/// plugin fail costs this candidate alone, like an action that makes the environment fail.
 async fn try_candidate(
-    cast: &Cast,
-    context: &Context,
+    setup: &EpisodeSetup,
+    context: &EpisodeContext,
     state: &Snapshot,
-    questions: &[Question],
+    prompts: &[AgentPrompt],
     branch: u32,
-    said: Vec<Completion>,
-    tape: &mut Tape,
+    completions: Vec<Completion>,
+    recorder: &mut TraceRecorder,
 ) -> Result<Candidate, Fault> {
-    // All of it first: a replay needs what was said, also by those that an earlier fault kept from being understood.
-    questions.iter().zip(&said).for_each(|(question, completion)| cast.said(question, completion, tape));
+    // Record all of them first: a replay needs every completion, also those after one that could not be
+    // parsed.
+    for (prompt, completion) in prompts.iter().zip(&completions) {
+        setup.record_completion(prompt, completion, recorder);
+    }
     let tried = async {
-        let mut answers = Vec::with_capacity(questions.len());
-        for (question, completion) in questions.iter().zip(said) {
-            answers.push(cast.parse(question, completion, tape).await?);
+        let mut parsed = Vec::with_capacity(prompts.len());
+        for (prompt, completion) in prompts.iter().zip(completions) {
+            parsed.push(setup.parse(prompt, completion, recorder).await?);
         }
-        let mut live = cast.restore(state, tape).await?;
-        let joint: Vec<_> = questions.iter().zip(&answers).collect();
-        let step = cast.act(&mut live, &context.task, &joint, tape).await?;
-        let state = live.snapshot(tape).await?;
-        Ok(Candidate { branch, answers, step, state, reproducible: live.reproducible() })
+        let mut environment = setup.restore(state, recorder).await?;
+        let joint: Vec<_> = prompts.iter().zip(&parsed).collect();
+        let step = setup.apply_and_score(&mut environment, &context.task, &joint, recorder).await?;
+        let state = environment.snapshot(recorder).await?;
+        Ok(Candidate { branch, parsed, step, state })
     }
     .await;
     if let Err(fault) = &tried {
-        tape.fault(fault);
+        recorder.record_fault(fault);
     }
     tried
 }
 
-/// The branch with the highest mean reward of the agents that acted; ties are drawn.
-fn choose(cast: &Cast, questions: &[Question], grown: &[Candidate], tie: [u8; 32]) -> u32 {
-    let total = |c: &Candidate| questions.iter().map(|q| c.step.reward(cast, q.agent)).sum::<f64>();
-    let best = grown.iter().map(total).fold(f64::NEG_INFINITY, f64::max);
-    let tied: Vec<u32> = grown.iter().filter(|c| total(c) >= best).map(|c| c.branch).collect();
+/// The branch with the highest mean reward of the agents that acted. A random stream decides ties.
+fn choose(setup: &EpisodeSetup, prompts: &[AgentPrompt], candidates: &[Candidate], tie: [u8; 32]) -> u32 {
+    let total = |c: &Candidate| prompts.iter().map(|prompt| c.step.reward(setup, prompt.agent)).sum::<f64>();
+    let best = candidates.iter().map(total).fold(f64::NEG_INFINITY, f64::max);
+    let tied: Vec<u32> = candidates.iter().filter(|c| total(c) >= best).map(|c| c.branch).collect();
     let mut stream = ChaCha8Rng::from_seed(tie);
     match tied.len() {
         0 => 0,

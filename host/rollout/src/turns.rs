@@ -1,74 +1,74 @@
-//! The turn cursor: which node of the graph comes next.
+//! The turn cursor: the position of an episode in the turn graph.
 
 use pl_dsl::workflow::{Condition, Edge, Node, Target, Turns};
 use serde_json::{Map, Value};
 
-/// What `reward.*` means in a condition: the last step's scores.
+/// The scores of the last step: the values of `reward.*` in conditions.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct LastReward {
+pub(crate) struct LastReward {
     pub team: f64,
     pub success: bool,
     /// Weighted reward of each agent that acted, by name.
     pub agents: Map<String, Value>,
 }
 
-/// Where an episode stands in the turn graph.
+/// The position of an episode in the turn graph.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Cursor {
+pub(crate) struct TurnCursor {
     node: Option<usize>,
-    /// Visits so far, by agent index.
+    /// Number of visits, by agent index.
     visits: Vec<u32>,
-    /// Stops so far.
-    stops: u32,
+    node_visits: u32,
 }
 
-/// What follows.
+/// The result of following an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum NextNode {
+    /// Index of the next node.
     Node(usize),
     End,
-    /// An agent would exceed the most visits allowed.
+    /// An agent would exceed the limit on its visits.
     Truncated,
 }
 
-impl Cursor {
-    pub fn new(agents: usize) -> Cursor {
-        Cursor { node: None, visits: vec![0; agents], stops: 0 }
+impl TurnCursor {
+    pub fn new(agents: usize) -> TurnCursor {
+        TurnCursor { node: None, visits: vec![0; agents], node_visits: 0 }
     }
 
-    /// The agent's visits so far.
+    /// Number of the agent's visits.
     pub fn visits(&self, agent: usize) -> u32 {
         self.visits.get(agent).copied().unwrap_or(0)
     }
 
-    /// Stops so far.
-    pub fn stops(&self) -> u32 {
-        self.stops
+    /// Number of node visits.
+    pub fn node_visits(&self) -> u32 {
+        self.node_visits
     }
 
-    /// Takes the first edge whose condition holds; where none does, the episode ends.
-    pub fn next(&self, turns: &Turns, facts: &Map<String, Value>, reward: &LastReward) -> Next {
+    /// Follows the first edge whose condition holds. The episode ends if none does.
+    pub fn next(&self, turns: &Turns, facts: &Map<String, Value>, reward: &LastReward) -> NextNode {
         let node = self.node.and_then(|n| turns.nodes.get(n));
         let edges: &[Edge] = node.map_or(&turns.start, |n| &n.edges);
         let turn = node.and_then(|n| n.agents.first()).map_or(0, |&agent| self.visits(agent));
         let scope = Scope { facts, reward, turn };
         let taken = edges.iter().find(|edge| edge.when.as_ref().is_none_or(|c| scope.holds(c)));
         match taken.map(|edge| edge.to) {
-            None | Some(Target::End) => Next::End,
+            None | Some(Target::End) => NextNode::End,
             Some(Target::Node(to)) => match turns.nodes.get(to) {
                 Some(Node { agents, .. }) if agents.iter().all(|&a| self.visits(a) < turns.max) => {
-                    Next::Node(to)
+                    NextNode::Node(to)
                 }
-                Some(_) => Next::Truncated,
-                None => Next::End,
+                Some(_) => NextNode::Truncated,
+                None => NextNode::End,
             },
         }
     }
 
-    /// Counts a stop at `node` whose agents have acted.
+    /// Counts a visit of `node`, after its agents have acted.
     pub fn leave(&mut self, node: usize, turns: &Turns) {
         self.node = Some(node);
-        self.stops += 1;
+        self.node_visits += 1;
         for &agent in turns.nodes.get(node).map_or(&[][..], |n| &n.agents) {
             if let Some(visits) = self.visits.get_mut(agent) {
                 *visits += 1;
@@ -77,7 +77,7 @@ impl Cursor {
     }
 }
 
-/// The values that a condition may read.
+/// The values that a condition can read.
 struct Scope<'a> {
     facts: &'a Map<String, Value>,
     reward: &'a LastReward,
@@ -89,7 +89,7 @@ impl Scope<'_> {
         condition.holds(&|subject| self.value(subject))
     }
 
-    /// A fact or reward that is not there yet is null.
+    /// The value of a subject; null for a fact or reward that does not exist yet.
     fn value(&self, subject: &Condition) -> Value {
         match subject {
             Condition::Fact(name) => self.facts.get(name).cloned().unwrap_or(Value::Null),
@@ -138,20 +138,20 @@ mod tests {
     }
 
     #[test]
-    fn walks_the_loop_until_a_condition_or_the_limit_ends_it() {
+    fn the_loop_runs_until_a_condition_or_the_limit_ends_it() {
         let (turns, reward) = (loop_of_two(), LastReward::default());
-        let mut cursor = Cursor::new(2);
+        let mut cursor = TurnCursor::new(2);
         for expected in [0, 1, 0, 1] {
-            assert_eq!(cursor.next(&turns, &facts(false), &reward), Next::Node(expected));
+            assert_eq!(cursor.next(&turns, &facts(false), &reward), NextNode::Node(expected));
             cursor.leave(expected, &turns);
         }
-        assert_eq!(cursor.next(&turns, &facts(true), &reward), Next::End);
-        assert_eq!(cursor.next(&turns, &facts(false), &reward), Next::Truncated);
-        assert_eq!((cursor.visits(0), cursor.stops()), (2, 4));
+        assert_eq!(cursor.next(&turns, &facts(true), &reward), NextNode::End);
+        assert_eq!(cursor.next(&turns, &facts(false), &reward), NextNode::Truncated);
+        assert_eq!((cursor.visits(0), cursor.node_visits()), (2, 4));
     }
 
     #[test]
-    fn conditions_compare_what_they_name() {
+    fn conditions_compare_the_values_that_they_name() {
         let reward = LastReward {
             team: 0.5,
             success: true,
@@ -169,7 +169,7 @@ mod tests {
         assert!(compare(Comparison::Greater, Condition::Reward("tool".into()), json!(1)));
         assert!(compare(Comparison::Equal, Condition::Reward("team".into()), json!(0.5)));
         assert!(scope.holds(&Condition::Reward("success".into())));
-        // What is not there is equal to nothing.
+        // A missing value equals nothing.
         assert!(!compare(Comparison::Equal, Condition::Fact("gone".into()), json!(1)));
         assert!(compare(Comparison::NotEqual, Condition::Fact("gone".into()), json!(1)));
         assert!(!scope.holds(&Condition::Fact("gone".into())));

@@ -1,5 +1,5 @@
-//! Python jobs: an empty one is what a fresh interpreter costs, the sympy one what agents typically write.
-//! The peer is a `python3` process doing nothing.
+//! Python jobs in WebAssembly: an empty one measures a fresh interpreter, the sympy one is typical of agents.
+//! The peer is an empty `python3` process.
 
 #![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]
 

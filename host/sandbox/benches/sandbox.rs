@@ -1,5 +1,6 @@
-//! Both backends beside a bare `python3` process, `docker exec` and `docker run`, in one run: `cargo xtask bench
-//! sandbox`. It starts an engine of its own where it can, and leaves out the containers where it can't.
+//! Both backends compared with a bare `python3` process, `docker exec` and `docker run`:
+//! `cargo xtask bench sandbox`. It starts its own Docker engine, and leaves out the containers if that is not
+//! possible.
 
 #![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]
 
@@ -12,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{Engine, IMAGE, python};
+use engine::{IMAGE, TestEngine, python};
 use futures::StreamExt;
 use pl_sandbox::{DockerSettings, DockerWorkers, Ending, Job, PythonWorkers, Sandbox, SandboxLimits};
 use pl_wasm::EngineConfig;
@@ -20,34 +21,34 @@ use pl_wasm::EngineConfig;
 const TRIVIAL: &str = "print(1)";
 const SYMPY: &str = "from sympy import *\nx = symbols('x')\nprint(solve(x**2 - 5*x + 6, x))";
 
-/// Runs of a row. Starting a container takes half a second.
+/// Runs per row, fewer if a run starts a container, which takes half a second.
 const RUNS: usize = 60;
-const FEW: usize = 10;
+const SLOW_RUNS: usize = 10;
 
-/// Jobs of a throughput row for each worker.
+/// Jobs per worker of a throughput row.
 const JOBS: usize = 60;
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        println!("| one trivial program | median ms | beside `python3` |\n|---|---|---|");
+        println!("| one trivial program | median ms | ratio to `python3` |\n|---|---|---|");
         let bare = median(RUNS, || process(&mut bare_python()));
         row("a bare `python3` process", bare, bare);
         let wasm = wasm(2).await;
-        row("wasm backend", of_backend(&wasm, RUNS, TRIVIAL).await, bare);
-        row("wasm backend, a sympy solve", of_backend(&wasm, RUNS, SYMPY).await, bare);
-        let Some(engine) = Engine::start("bench").await else { return };
+        row("wasm backend", median_of_jobs(&wasm, RUNS, TRIVIAL).await, bare);
+        row("wasm backend, a sympy solve", median_of_jobs(&wasm, RUNS, SYMPY).await, bare);
+        let Some(engine) = TestEngine::start("bench").await else { return };
         let one = containers(&engine, 1).await;
-        row("docker backend", of_backend(&one, RUNS, TRIVIAL).await, bare);
+        row("docker backend", median_of_jobs(&one, RUNS, TRIVIAL).await, bare);
         one.shut_down().await;
-        let warm = Warm::start(&engine);
-        row("`docker exec` in a warm container", median(FEW, || process(&mut warm.exec())), bare);
-        row("`docker run`", median(FEW, || process(&mut docker_run(&engine))), bare);
-        // Once more, as machines change their pace.
+        let warm = ExecContainer::start(&engine);
+        row("`docker exec` in a warm container", median(SLOW_RUNS, || process(&mut warm.exec())), bare);
+        row("`docker run`", median(SLOW_RUNS, || process(&mut docker_run(&engine))), bare);
+        // Once more, as the speed of machines varies.
         row("a bare `python3` process, again", median(RUNS, || process(&mut bare_python())), bare);
 
         let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
-        println!("\n| jobs a second, {cores} cores | docker backend | `docker exec` | wasm backend |\n|---|---|---|---|");
+        println!("\n| jobs per second, {cores} cores | docker backend | `docker exec` | wasm backend |\n|---|---|---|---|");
         for workers in [1, 2, 4, 8] {
             let pool = containers(&engine, workers).await;
             let docker = rate(&pool, workers).await;
@@ -68,7 +69,7 @@ fn limits(workers: u32) -> SandboxLimits {
     SandboxLimits { workers, ..SandboxLimits::default() }
 }
 
-async fn containers(engine: &Engine, workers: usize) -> DockerWorkers {
+async fn containers(engine: &TestEngine, workers: usize) -> DockerWorkers {
     let settings = DockerSettings { limits: limits(workers as u32), ..engine.settings() };
     DockerWorkers::start(settings, |_| ()).await.expect("containers")
 }
@@ -94,7 +95,7 @@ fn median(runs: usize, mut run: impl FnMut()) -> Duration {
     times[runs / 2]
 }
 
-async fn of_backend(backend: &impl Sandbox, runs: usize, source: &str) -> Duration {
+async fn median_of_jobs(backend: &impl Sandbox, runs: usize, source: &str) -> Duration {
     let mut times = Vec::new();
     for _ in 0..=runs {
         let started = Instant::now();
@@ -110,7 +111,7 @@ async fn one(backend: &impl Sandbox, job: Job) {
     assert!(verdicts.iter().all(|verdict| verdict.ending == Ending::Ok), "{verdicts:?}");
 }
 
-/// Jobs a second, with two for each worker on the way.
+/// Returns jobs per second, with two jobs in flight per worker.
 async fn rate(backend: &impl Sandbox, workers: usize) -> f64 {
     let count = JOBS * workers;
     let started = Instant::now();
@@ -119,18 +120,18 @@ async fn rate(backend: &impl Sandbox, workers: usize) -> f64 {
     count as f64 / started.elapsed().as_secs_f64()
 }
 
-fn rate_of_exec(warm: &Arc<Warm>, workers: usize) -> f64 {
+fn rate_of_exec(warm: &Arc<ExecContainer>, workers: usize) -> f64 {
     let started = Instant::now();
     let threads: Vec<_> = (0..workers)
         .map(|_| {
             let warm = Arc::clone(warm);
-            std::thread::spawn(move || (0..FEW).for_each(|_| process(&mut warm.exec())))
+            std::thread::spawn(move || (0..SLOW_RUNS).for_each(|_| process(&mut warm.exec())))
         })
         .collect();
     for thread in threads {
         thread.join().expect("docker exec");
     }
-    (FEW * workers) as f64 / started.elapsed().as_secs_f64()
+    (SLOW_RUNS * workers) as f64 / started.elapsed().as_secs_f64()
 }
 
 fn process(command: &mut Command) {
@@ -138,7 +139,7 @@ fn process(command: &mut Command) {
     assert!(status.is_ok_and(|status| status.success()), "{command:?}");
 }
 
-/// The system's own interpreter: what is first on the path may be a script that looks for one.
+/// Returns a command for the system's interpreter. The first one on the path may be a wrapper script.
 fn bare_python() -> Command {
     let system = "/usr/bin/python3";
     let mut command = Command::new(if Path::new(system).is_file() { system } else { "python3" });
@@ -146,7 +147,7 @@ fn bare_python() -> Command {
     command
 }
 
-fn docker_run(engine: &Engine) -> Command {
+fn docker_run(engine: &TestEngine) -> Command {
     let mut command = Command::new("docker");
     command.args([
         "-H",
@@ -162,16 +163,16 @@ fn docker_run(engine: &Engine) -> Command {
     command
 }
 
-/// A container that sleeps, for `docker exec`.
-struct Warm {
+/// A sleeping container for `docker exec`.
+struct ExecContainer {
     endpoint: String,
     id: String,
 }
 
-impl Warm {
-    fn start(engine: &Engine) -> Arc<Warm> {
+impl ExecContainer {
+    fn start(engine: &TestEngine) -> Arc<ExecContainer> {
         let id = engine.docker(&["run", "--detach", "--rm", "--network=none", IMAGE, "sleep", "100000"]);
-        Arc::new(Warm { endpoint: engine.endpoint(), id })
+        Arc::new(ExecContainer { endpoint: engine.endpoint(), id })
     }
 
     fn exec(&self) -> Command {

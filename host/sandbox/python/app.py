@@ -1,8 +1,8 @@
 """The program inside the Python worker: runs one untrusted program as `__main__`.
 
-Everything at module level runs when the component is built and is part of its memory from then on: the standard
-library and sympy are imported once, for all jobs of all time. Modules that few programs need are kept as compressed
-bytecode (see `archive.py`) and imported when asked for, since there is no file system to import from.
+Code at module level runs when the component is built, and its results are part of the component's memory: the standard
+library and sympy are imported only once. Modules that few programs need are stored as compressed bytecode (see
+`archive.py`) and imported on demand, because there is no file system to import from.
 """
 
 import atexit
@@ -17,7 +17,7 @@ import sys
 import traceback
 import types
 
-import componentize_py_types  # noqa: F401  (the bindings, which must be in the snapshot)
+import componentize_py_types  # noqa: F401  (the bindings must be in the snapshot)
 from wit_world import exports
 from wit_world.exports import interpreter
 from wit_world.imports import host
@@ -29,10 +29,10 @@ PROGRAM = "main.py"
 
 
 class Interpreter(exports.Interpreter):
-    """What the component exports."""
+    """Exports of the component."""
 
     def run(self, source):
-        """Runs `source` and says how it ended. Its streams are flushed when this returns."""
+        """Runs `source` and returns its result. Flushes its streams."""
         prepare()
         try:
             out_of_memory = False
@@ -44,7 +44,7 @@ class Interpreter(exports.Interpreter):
 
 
 def prepare():
-    """Gives the program what a fresh process has: streams, arguments, a seeded generator of random numbers."""
+    """Sets up the state of a new process: streams, arguments, a seeded random number generator."""
     sys.stdin = io.open(0, "r", encoding="utf-8", errors="surrogateescape", closefd=False)
     sys.stdout = io.open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
     sys.stderr = io.open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
@@ -55,22 +55,22 @@ def prepare():
 
 
 def leave(status):
-    """`os._exit`: nothing is flushed, nothing is run any more."""
+    """`os._exit`: ends the program without flushing streams or running exit functions."""
     host.leave(status & 0xFF)
 
 
 def execute(source):
-    """The program's exit code. Lets MemoryError through, after its traceback."""
+    """Runs the program and returns its exit code. Raises MemoryError after printing its traceback."""
     main = types.ModuleType("__main__")
     main.__file__ = PROGRAM
     main.__builtins__ = builtins
     sys.modules["__main__"] = main
-    # So that tracebacks quote the program.
+    # Lets tracebacks quote the program.
     linecache.cache[PROGRAM] = (len(source), None, source.splitlines(True), PROGRAM)
-    exit_code = guarded(lambda: exec(compile(source, PROGRAM, "exec"), main.__dict__))
-    # A process that ends runs its exit functions even after an exception, and then flushes.
-    at_exit = guarded(atexit._run_exitfuncs)
-    flushed = guarded(flush)
+    exit_code = exit_code_of(lambda: exec(compile(source, PROGRAM, "exec"), main.__dict__))
+    # Like a process, runs exit functions even after an exception, and then flushes.
+    at_exit = exit_code_of(atexit._run_exitfuncs)
+    flushed = exit_code_of(flush)
     return exit_code or at_exit or flushed
 
 
@@ -79,8 +79,8 @@ def flush():
     sys.stderr.flush()
 
 
-def guarded(work):
-    """Runs `work`; the exit code that its end stands for."""
+def exit_code_of(work):
+    """Runs `work` and returns the exit code of a process that ends like it."""
     try:
         work()
     except SystemExit as error:
@@ -94,7 +94,7 @@ def guarded(work):
 
 
 def exit_status(error):
-    """As a process: none is 0, numbers keep their low byte, all else is printed and is 1."""
+    """Returns the exit code of `sys.exit`: 0 for None, the low byte of a number, 1 for other values, which are printed."""
     if error.code is None:
         return 0
     if isinstance(error.code, int):
@@ -117,7 +117,7 @@ def report(error):
 
 
 archive.install()
-warm.up()
-# What is alive now stays alive: the collector need not walk (and so copy) it in each job.
+warm.warm_up()
+# Objects that exist now are permanent: the collector does not visit (and so copy) them in each job.
 gc.collect()
 gc.freeze()

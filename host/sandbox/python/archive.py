@@ -1,7 +1,7 @@
 """Modules that are part of the component but not yet imported, as compressed bytecode.
 
-Importing all of the standard library and sympy would triple the memory that each job starts with; leaving the rest
-out would make `import` fail in programs that work elsewhere.
+Importing all of the standard library and sympy would triple the initial memory of each job. Without the rest, `import`
+would fail in programs that work elsewhere.
 """
 
 import importlib.abc
@@ -12,7 +12,7 @@ import os
 import sys
 import zlib
 
-# Of no use without a display, a terminal, processes or a package index; and tests.
+# Modules that need a display, a terminal, processes or a package index; and tests.
 SKIPPED = {
     "curses", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tests", "tkinter", "turtledemo", "venv",
     "__pycache__", "site-packages", "testing", "benchmarks", "config",
@@ -24,7 +24,7 @@ MODULES = {}
 
 
 class Importer(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Finds and loads modules of `MODULES`."""
+    """Finds and loads the modules in `MODULES`."""
 
     def find_spec(self, name, path=None, target=None):
         if name not in MODULES:
@@ -43,8 +43,8 @@ class Importer(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
 
 def install():
-    """Reads the standard library and the packages beside sympy now, and serves them from memory later."""
-    # os itself is compiled into the interpreter and has no file.
+    """Reads the standard library and the packages next to sympy, and serves them from memory afterwards."""
+    # The module os is compiled into the interpreter and has no file.
     library = os.path.dirname(importlib.util.find_spec("argparse").origin)
     packages = os.path.dirname(os.path.dirname(importlib.util.find_spec("sympy").origin))
     for root in (library, packages):
@@ -53,7 +53,7 @@ def install():
 
 
 def collect(folder, prefix):
-    """Compiles the modules of one folder, and of the packages in it."""
+    """Compiles the modules of a folder and of the packages in it."""
     for entry in sorted(os.listdir(folder)):
         path = os.path.join(folder, entry)
         stem, extension = os.path.splitext(entry)
@@ -68,13 +68,13 @@ def collect(folder, prefix):
 
 
 def add(name, path, is_package):
-    """Keeps one module, unless its source is not for this version of Python."""
+    """Stores a module, unless its source is not valid in this version of Python."""
     if name in MODULES:
         return
     with open(path, "rb") as file:
         source = file.read()
     try:
-        # Without docstrings: they are a third of sympy.
+        # Without docstrings, which are a third of sympy.
         code = compile(source, name.replace(".", "/") + ".py", "exec", dont_inherit=True, optimize=2)
     except (SyntaxError, ValueError):
         return
@@ -82,7 +82,7 @@ def add(name, path, is_package):
 
 
 def drop_imported():
-    """Forgets what has been imported meanwhile."""
+    """Removes modules that have been imported in the meantime."""
     for name in list(MODULES):
         if name in sys.modules:
             del MODULES[name]

@@ -3,8 +3,8 @@
 
     python3 build.py --out python.wasm --cache FOLDER
 
-The tools (componentize-py, which brings CPython) and the packages come from PyPI in the versions below and stay in
-the cache folder, as does what was built; a second call with the same inputs copies at most. Needs Python 3.10 or
+The tools (componentize-py, which contains CPython) and the packages come from PyPI in the versions below. They stay in
+the cache folder together with the result, so a second call with the same inputs only copies it. Needs Python 3.10 or
 newer with pip.
 """
 
@@ -20,15 +20,15 @@ import tempfile
 TOOLS = ["componentize-py==0.25.1"]
 PACKAGES = ["sympy==1.14.0", "mpmath==1.3.0"]
 HERE = pathlib.Path(__file__).resolve().parent
-# build.py itself counts as an input, since it says with what and how.
+# build.py itself is an input, because it has the versions and the command lines.
 SOURCES = ["build.py", "worker.wit", "app.py", "archive.py", "warm.py"]
-# What is built stays for this many sets of inputs, so that switching between two is quick.
+# Number of results that stay in the cache, so that switching between two versions is quick.
 KEPT = 2
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--out", type=pathlib.Path, required=True, help="where the component goes")
+    arguments.add_argument("--out", type=pathlib.Path, required=True, help="path of the component")
     arguments.add_argument("--cache", type=pathlib.Path, required=True, help="folder for tools and results")
     options = arguments.parse_args()
     cache = options.cache.resolve()
@@ -36,15 +36,15 @@ def main():
     key = inputs_key()
     built = cache / f"worker-{key}.wasm"
     if built.exists():
-        say("the Python worker is built already")
+        say("the Python worker is up to date")
     else:
         build(cache, built)
-        forget_old(cache)
+        remove_old(cache)
     place(built, options.out)
 
 
 def inputs_key():
-    """Names everything that the result depends on."""
+    """Returns a hash of all inputs."""
     digest = hashlib.sha256()
     for name in SOURCES:
         data = (HERE / name).read_bytes()
@@ -53,8 +53,8 @@ def inputs_key():
 
 
 def build(cache, built):
-    tools = fetched(cache, "tools", TOOLS)
-    packages = fetched(cache, "packages", PACKAGES)
+    tools = fetch(cache, "tools", TOOLS)
+    packages = fetch(cache, "packages", PACKAGES)
     say("building the Python worker: imports the standard library and sympy, takes half a minute")
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         scratch = pathlib.Path(scratch)
@@ -62,7 +62,7 @@ def build(cache, built):
         app.mkdir()
         for name in SOURCES[1:]:
             shutil.copy(HERE / name, app)
-        # The tool adds the site-packages that it finds to the component's path; it shall find none.
+        # An empty site-packages folder: the tool adds the one that it finds to the component's path.
         (scratch / "empty/lib/site-packages").mkdir(parents=True)
         partial = scratch / "worker.wasm"
         run(
@@ -78,8 +78,8 @@ def build(cache, built):
     say(f"built: {built.stat().st_size / 1e6:.0f} MB")
 
 
-def fetched(cache, kind, requirements):
-    """A folder with the packages, fetched if it isn't there. Appears whole or not at all."""
+def fetch(cache, kind, requirements):
+    """Returns a folder with the packages. Fetches them if it does not exist; a failure leaves no folder."""
     name = hashlib.sha256(" ".join(requirements).encode()).hexdigest()[:8]
     folder = cache / f"{kind}-{name}"
     if not folder.exists():
@@ -89,14 +89,14 @@ def fetched(cache, kind, requirements):
             [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
             + ["--no-compile", "--only-binary", ":all:", "--target", str(partial)]
             + requirements,
-            "pip could not fetch it: is there a network, and pip for this Python?",
+            "pip failed: check the network, and that this Python has pip",
         )
         os.replace(partial, folder)
     return folder
 
 
 def place(built, out):
-    """Copies the result unless it is there; whoever reads `out` sees the old or the new one, whole."""
+    """Copies the result unless it is there already. The replacement of `out` is atomic."""
     stamp = out.with_name(f".{out.name}.stamp")
     if out.exists() and stamp.exists() and stamp.read_text() == built.name:
         return
@@ -107,14 +107,14 @@ def place(built, out):
     stamp.write_text(built.name)
 
 
-def forget_old(cache):
+def remove_old(cache):
     results = sorted(cache.glob("worker-*.wasm"), key=lambda path: path.stat().st_mtime)
     for path in results[:-KEPT]:
         path.unlink()
 
 
 def run(command, failure, **environment):
-    """Runs a command; on failure, shows what it said and leaves."""
+    """Runs a command. If it fails, prints its output and exits."""
     done = subprocess.run(
         command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -123,8 +123,8 @@ def run(command, failure, **environment):
         sys.exit(f"error: {failure}")
 
 
-def say(words):
-    print(words, flush=True)
+def say(message):
+    print(message, flush=True)
 
 
 if __name__ == "__main__":

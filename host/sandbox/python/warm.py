@@ -1,4 +1,4 @@
-"""What the snapshot has imported: what programs commonly import, and what sympy imports on its first uses."""
+"""Imports for the snapshot: the modules that programs commonly import, and those that sympy imports at first use."""
 
 import importlib
 import sys
@@ -6,7 +6,7 @@ import types
 
 import archive
 
-# The archive serves the rest.
+# The archive serves all other modules.
 COMMON = """
 abc argparse array ast base64 bisect calendar cmath collections collections.abc contextlib copy csv dataclasses
 datetime decimal enum fractions functools hashlib heapq inspect io itertools json keyword locale math numbers
@@ -16,19 +16,19 @@ encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1 encodings.utf_
 """.split()
 
 
-def up():
-    """Imports, then computes a little of everything, so that lazy imports and tables are in the snapshot."""
+def warm_up():
+    """Imports modules and runs common computations, so that lazy imports and tables are in the snapshot."""
     for name in COMMON:
         importlib.import_module(name)
     datetime = importlib.import_module("datetime")
-    # strptime imports on first use, through the C module.
+    # strptime has a lazy import in its C module.
     datetime.datetime.strptime("2024-02-29", "%Y-%m-%d")
-    sympy_up()
+    warm_up_sympy()
     archive.drop_imported()
 
 
 def import_sympy():
-    """sympy asks ctypes, which does not exist here, for the size of a C long and nothing else."""
+    """Imports sympy with a stand-in for ctypes, which does not exist here: sympy only needs the size of a C long."""
     ctypes = types.ModuleType("ctypes")
     ctypes.c_long = "long"
     ctypes.sizeof = lambda _: 4
@@ -40,7 +40,7 @@ def import_sympy():
     return sympy
 
 
-def sympy_up():
+def warm_up_sympy():
     sympy = import_sympy()
     from sympy.core.cache import clear_cache
     from sympy.parsing.sympy_parser import parse_expr

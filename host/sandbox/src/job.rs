@@ -1,40 +1,41 @@
-//! What goes into a sandbox and what comes out.
+//! Input and output of a sandbox.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 /// One program to run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Job {
-    /// `python`; in containers `shell` too, and with `run` anything.
+    /// `python`. Containers also run `shell`, and any other language if `run` is given.
     pub language: String,
-    /// The program's text.
+    /// Source code of the program.
     pub source: String,
-    /// What it reads from its standard input, where there are no cases.
+    /// Standard input of a job without cases.
     pub stdin: String,
-    /// What it finds in its working folder.
+    /// Files of its working folder.
     pub files: Vec<File>,
-    /// Standard inputs: the program is run once for each, on the same files, and each gets its verdict.
+    /// Standard inputs: the program runs once for each, on the same files, and each run has a verdict of its
+    /// own.
     pub cases: Vec<String>,
-    /// A command line that is run once, before the program. `{file}` stands for the program's file.
+    /// Command line that runs once, before the program. `{file}` stands for the program's file.
     pub compile: Vec<String>,
-    /// The program's command line, where it is not its language's. `{file}` stands for the program's file.
+    /// Command line of the program. Empty for that of its language. `{file}` stands for the program's file.
     pub run: Vec<String>,
-    /// Files of the working folder that are handed back, where they are there in the end.
-    pub keep: Vec<String>,
+    /// Files of the working folder to return, if they exist in the end.
+    pub output_files: Vec<String>,
 }
 
 /// A file of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Relative to the working folder, parts separated by `/`.
+    /// Relative to the working folder, with `/` as the separator.
     pub path: String,
-    /// What it holds.
+    /// Content.
     pub bytes: Vec<u8>,
 }
 
-/// How a job ended.
+/// Reason why a job ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
@@ -43,20 +44,20 @@ pub enum Ending {
     Ok,
     /// Another exit code, an uncaught exception, or a broken interpreter.
     Error,
-    /// It used up its time.
+    /// It ran for too long.
     Timeout,
     /// It needed more memory than it may have.
     Memory,
-    /// It printed more than is kept.
+    /// It printed too much.
     OutputLimit,
-    /// It started more processes than it may.
+    /// It started too many processes.
     ProcessLimit,
-    /// The worker was lost through no fault of the job.
+    /// The worker was lost for a reason other than the job.
     LostWorker,
 }
 
 impl Ending {
-    /// In words.
+    /// Returns its name as users see it.
     pub fn as_str(self) -> &'static str {
         match self {
             Ending::Ok => "ok",
@@ -70,45 +71,46 @@ impl Ending {
     }
 }
 
-/// What a job took. It is measured, and so differs from run to run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Resource usage of a job. It is measured, so it differs from run to run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// From the program's start to its end, by the clock on the wall.
+    /// Wall-clock time from the program's start to its end.
     pub time: Duration,
-    /// Bytes: of the whole interpreter in WebAssembly, of its largest process in a container. None where the program
-    /// was ended before it could be asked.
+    /// Peak memory in bytes: of the whole interpreter in WebAssembly, of the largest process in a container.
+    /// `None` if the program ended before it could be measured.
     pub memory: Option<u64>,
 }
 
-/// What came of a job.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Result of a job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// How it ended. With cases: the first of theirs that is not ok.
+    /// Reason why it ended. With cases: the first reason that is not [`Ending::Ok`].
     pub ending: Ending,
-    /// None where it was ended from outside.
+    /// Exit code. `None` if the sandbox ended the program.
     pub exit: Option<i32>,
-    /// What it printed, up to the limit, with a mark where it was cut. Bytes that are not UTF-8 are replaced.
+    /// Standard output up to the limit, with a mark at its end if it was cut. Bytes that are not UTF-8 are
+    /// replaced.
     pub stdout: String,
-    /// What it printed there, and the traceback of an uncaught exception.
+    /// Standard error likewise, with the traceback of an uncaught exception and the sandbox's notes.
     pub stderr: String,
-    /// False where a wall clock, not the job, decided: another run may end differently.
+    /// False if the wall clock decided: another run may end differently.
     pub reproducible: bool,
-    /// Those of [`Job::keep`] that were there.
-    pub files: Vec<File>,
-    /// Of each case, in their order; empty for a job without cases.
+    /// Files of [`Job::output_files`] that exist.
+    pub output_files: Vec<File>,
+    /// Verdicts of the cases, in their order. Empty for a job without cases.
     pub cases: Vec<Verdict>,
-    /// What it took.
+    /// Resource usage.
     pub usage: Usage,
 }
 
 impl Verdict {
-    /// A verdict of the sandbox itself, explained on stderr.
-    pub fn of_sandbox(ending: Ending, message: impl Into<String>, reproducible: bool) -> Self {
+    /// Returns a verdict of the sandbox itself, with an explanation on stderr.
+    pub fn from_sandbox(ending: Ending, message: impl Into<String>, reproducible: bool) -> Self {
         Self { ending, stderr: message.into(), reproducible, ..Self::default() }
     }
 
-    /// That of a job from those of its cases.
-    pub(crate) fn of_cases(cases: Vec<Verdict>) -> Self {
+    /// Combines the verdicts of a job's cases.
+    pub(crate) fn from_cases(cases: Vec<Verdict>) -> Self {
         let decisive = cases.iter().find(|case| case.ending != Ending::Ok).or(cases.last());
         let decisive = decisive.cloned().unwrap_or_default();
         let usage = Usage {
@@ -119,7 +121,7 @@ impl Verdict {
         Self { cases, usage, reproducible, ..decisive }
     }
 
-    /// Adds the sandbox's own words to stderr.
+    /// Appends a note of the sandbox to stderr.
     pub(crate) fn note(&mut self, note: &str) {
         if !self.stderr.is_empty() && !self.stderr.ends_with('\n') {
             self.stderr.push('\n');
@@ -130,8 +132,8 @@ impl Verdict {
     }
 }
 
-/// What was printed, as text; where it was `cut`, with a mark at its end.
-pub(crate) fn printed(bytes: Vec<u8>, cut: bool) -> String {
+/// Returns printed bytes as text, with a mark at the end if they were `cut`.
+pub(crate) fn to_text(bytes: Vec<u8>, cut: bool) -> String {
     let kept = bytes.len();
     let mut text = String::from_utf8(bytes)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());

@@ -1,62 +1,27 @@
-//! Python jobs in WebAssembly: one fresh interpreter per job, from a component whose memory already holds the
-//! standard library and sympy.
+//! Python jobs in WebAssembly: one fresh interpreter per job, from a component whose memory already contains
+//! the standard library and sympy.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use pl_wasm::{Captured, Clock, Engine, Exit, FUEL_PER_SECOND, Fault, Guest, Limits, Output, Seed, Stay};
+use pl_types::PartHasher;
+use pl_wasm::{Captured, Clock, Engine, Exit, Fault, Guest, Lifetime, Limits, Output, Seed};
 use tokio::sync::Semaphore;
 use wasmtime::component::HasSelf;
 
 use crate::bindings::exports::pl_host::worker::interpreter::Ended;
 use crate::bindings::pl_host::worker::host;
 use crate::bindings::{Worker, WorkerPre};
-use crate::job::printed;
-use crate::{Ending, Error, Job, Sandbox, Usage, Verdict};
+use crate::error::Error;
+use crate::job::{Ending, Job, Usage, Verdict, to_text};
+use crate::limits::SandboxLimits;
+use crate::sandbox::Sandbox;
 
-/// Limits of one job, and how many run at a time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SandboxLimits {
-    /// Time of one job as the job's own clock goes, which runs on fuel: the same job times out at the same
-    /// instruction on every machine.
-    pub timeout: Duration,
-    /// Bytes of memory, the interpreter's own (some 100 MiB) included.
-    pub memory: u64,
-    /// Bytes kept of each of stdout and stderr; printing more ends the job.
-    pub output: u64,
-    /// Jobs at a time.
-    pub workers: u32,
-    /// Fuel of one job; none takes it from `timeout`.
-    pub fuel: Option<u64>,
-}
+/// Factor between a job's wall-clock limit and `timeout`, for machines that are slow or overloaded.
+const WALL_CLOCK_FACTOR: u32 = 5;
 
-impl Default for SandboxLimits {
-    fn default() -> Self {
-        Self {
-            timeout: Duration::from_secs(20),
-            memory: 256 << 20,
-            output: 64 << 10,
-            workers: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-            fuel: None,
-        }
-    }
-}
-
-impl SandboxLimits {
-    fn fuel(&self) -> u64 {
-        self.fuel.unwrap_or_else(|| {
-            let fuel = self.timeout.as_secs_f64() * FUEL_PER_SECOND as f64;
-            fuel as u64
-        })
-    }
-}
-
-/// How much slower than its own clock a job may run before the wall clock ends it: for machines that are slow
-/// or have more to do than cores.
-const BACKSTOP: u32 = 5;
-
-/// Python workers.
+/// Python workers in WebAssembly.
 #[derive(Clone)]
 pub struct PythonWorkers {
     inner: Arc<Inner>,
@@ -70,12 +35,12 @@ struct Inner {
 }
 
 impl PythonWorkers {
-    /// Loads the worker component, which compiles it for tens of seconds where the engine's cache does not
-    /// have it: call it from a blocking thread. `engine` is best made with
+    /// Loads the worker component. Call it from a blocking thread: it compiles for tens of seconds if the
+    /// component is not in the engine's cache. Configure `engine` with
     /// [`EngineConfig::workers`](pl_wasm::EngineConfig::workers).
     ///
     /// # Errors
-    /// [`Error::Worker`] where the bytes are no component, [`Error::Contract`] where it is not this worker.
+    /// [`Error::Worker`] if the bytes are not a component, [`Error::Contract`] if it is another component.
     pub fn new(engine: &Engine, component: &[u8], limits: SandboxLimits) -> Result<Self, Error> {
         const LANGUAGE: &str = "python";
         let worker = |source| Error::Worker { language: LANGUAGE, source };
@@ -94,10 +59,10 @@ impl PythonWorkers {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Runs one job when a worker is free, each of its cases on a worker of its own.
+    /// Runs one job as soon as a worker is free, each of its cases on a separate worker.
     pub async fn run(&self, job: Job) -> Verdict {
-        if let Some(reason) = out_of_reach(&job) {
-            return Verdict::of_sandbox(Ending::LostWorker, format!("sandbox: {reason}\n"), true);
+        if let Some(reason) = unsupported_feature(&job) {
+            return Verdict::from_sandbox(Ending::LostWorker, format!("sandbox: {reason}\n"), true);
         }
         if job.cases.is_empty() {
             return self.run_once(job).await;
@@ -107,20 +72,20 @@ impl PythonWorkers {
             let job = Job { stdin: stdin.clone(), cases: Vec::new(), ..job.clone() };
             verdicts.push(self.run_once(job).await);
         }
-        Verdict::of_cases(verdicts)
+        Verdict::from_cases(verdicts)
     }
 
     async fn run_once(&self, job: Job) -> Verdict {
         let Ok(_permit) = self.inner.free.acquire().await else {
-            return Verdict::of_sandbox(Ending::LostWorker, "sandbox: it has shut down\n", false);
+            return Verdict::from_sandbox(Ending::LostWorker, "sandbox: it has shut down\n", false);
         };
-        // A job computes for milliseconds to seconds: its own task lets jobs use every thread there is.
+        // A job computes for milliseconds to seconds. In a task of its own it can use every thread.
         let inner = Arc::clone(&self.inner);
         match tokio::spawn(async move { inner.run(job).await }).await {
             Ok(verdict) => verdict,
             Err(error) => {
                 let message = format!("sandbox: the worker was lost: {error}\n");
-                Verdict::of_sandbox(Ending::LostWorker, message, false)
+                Verdict::from_sandbox(Ending::LostWorker, message, false)
             }
         }
     }
@@ -132,18 +97,18 @@ impl host::Host for Guest<()> {
     }
 }
 
-/// Why these workers can't run a job, where they can't.
-fn out_of_reach(job: &Job) -> Option<String> {
-    let what = if job.language != "python" {
-        format!("{:?}", job.language)
+/// Returns an explanation if a job needs a feature that these workers lack.
+fn unsupported_feature(job: &Job) -> Option<String> {
+    let problem = if job.language != "python" {
+        format!("runs Python, not {:?}", job.language)
     } else if !job.compile.is_empty() || !job.run.is_empty() {
-        "command lines".to_owned()
-    } else if !job.keep.is_empty() {
-        "files handed back".to_owned()
+        "takes no command lines".to_owned()
+    } else if !job.output_files.is_empty() {
+        "returns no files".to_owned()
     } else {
         return None;
     };
-    Some(format!("the wasm backend runs python and no {what}; the docker backend does"))
+    Some(format!("the wasm backend {problem}; the docker backend does"))
 }
 
 #[async_trait]
@@ -155,21 +120,21 @@ impl Sandbox for PythonWorkers {
 
 impl Inner {
     async fn run(&self, job: Job) -> Verdict {
-        let _seat = self.engine.seat(Stay::Long).await;
+        let _permit = self.engine.permit(Lifetime::Episode).await;
         let limits = Limits {
             memory: self.limits.memory,
             table: 100_000,
             fuel: self.limits.fuel(),
-            timeout: self.limits.timeout * BACKSTOP,
+            timeout: self.limits.timeout * WALL_CLOCK_FACTOR,
             returned: 1 << 20,
         };
         let (stdout, stderr) = (Output::new(self.limits.output), Output::new(self.limits.output));
         let mut store = self.engine.store((), &limits);
         let guest = store.data_mut();
-        guest.rewind(Clock::Works(Duration::ZERO), Seed::Number(seed(&job)));
+        guest.rewind(Clock::Fuel(Duration::ZERO), Seed::Number(seed(&job)));
         let files = job.files.iter().map(|file| (file.path.as_str(), file.bytes.as_slice()));
         if let Err(reason) = guest.set_files(self.limits.memory, files) {
-            return Verdict::of_sandbox(Ending::Error, format!("sandbox: {reason}\n"), true);
+            return Verdict::from_sandbox(Ending::Error, format!("sandbox: {reason}\n"), true);
         }
         guest.set_streams(job.stdin, stdout.clone(), stderr.clone());
         let started = Instant::now();
@@ -186,7 +151,7 @@ impl Inner {
     }
 }
 
-/// Reads how the call ended, and what was printed, as a verdict.
+/// Returns the verdict of a call from its result and its output.
 fn verdict(
     ended: Result<Ended, Fault>,
     memory_refused: bool,
@@ -225,12 +190,12 @@ fn verdict(
             | Fault::Returned { .. }
             | Fault::Host(_)),
         ) => (Ending::Error, None, Some(fault.to_string())),
-        Err(fault @ (Fault::Call(_) | Fault::Short(_))) => {
+        Err(fault @ (Fault::Call(_) | Fault::MachineMemory(_))) => {
             (Ending::LostWorker, None, Some(fault.to_string()))
         }
     };
     let (stdout, stderr) =
-        (printed(stdout.bytes, stdout.overflowed), printed(stderr.bytes, stderr.overflowed));
+        (to_text(stdout.bytes, stdout.overflowed), to_text(stderr.bytes, stderr.overflowed));
     let mut verdict = Verdict { ending, exit, stdout, stderr, reproducible, ..Verdict::default() };
     if let Some(note) = note {
         verdict.note(&note);
@@ -238,17 +203,8 @@ fn verdict(
     verdict
 }
 
-/// Equal jobs draw equal random numbers, others differ.
+/// Returns the seed of a job's random numbers: equal jobs draw equal numbers.
 fn seed(job: &Job) -> u64 {
-    let mut hasher = blake3::Hasher::new();
-    for part in [job.source.as_bytes(), job.stdin.as_bytes()]
-        .into_iter()
-        .chain(job.files.iter().flat_map(|file| [file.path.as_bytes(), &file.bytes]))
-    {
-        // Lengths keep the parts apart.
-        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
-    }
-    let mut first = [0; 8];
-    first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
-    u64::from_le_bytes(first)
+    let hasher = PartHasher::content().text(&job.source).text(&job.stdin);
+    job.files.iter().fold(hasher, |hasher, file| hasher.text(&file.path).bytes(&file.bytes)).seed_u64()
 }

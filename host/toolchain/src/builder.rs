@@ -1,40 +1,36 @@
-//! From a project to its component.
+//! Builds of projects into components.
 
 use std::path::PathBuf;
 
 use crate::c::Zig;
+use crate::error::Result;
 use crate::js::ComponentizeJs;
+use crate::process::ProgressFn;
+use crate::project::{Language, Profile, Project};
 use crate::python::ComponentizePy;
 use crate::rust::{Crate, Toolchain};
-use crate::{Language, Project, Result, Say, component, embedded};
+use crate::{component, embedded};
 
-/// How a project is built. Python's and JavaScript's tools know one way, which keeps source lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Profile {
-    /// In a moment, with the source lines that a trap's stack names.
-    Dev,
-    /// Small and fast.
-    Release,
-}
-
-/// A component that was built.
+/// Result of a build.
 #[derive(Debug, Clone)]
-pub struct Built {
+pub struct BuildOutput {
+    /// File of the component.
     pub component: PathBuf,
-    /// Size of its file in bytes.
+    /// Size of the file in bytes.
     pub bytes: u64,
 }
 
-/// Builds the component of a project. Says what it does where that takes long.
+/// Builds the component of a project.
 ///
 /// # Errors
-/// When a tool is missing (with what to install) or refuses the sources (with what it said).
-pub fn build(project: &Project, profile: Profile, say: Say) -> Result<Built> {
+/// [`Error::NoTool`](crate::Error::NoTool) with the commands that install a missing tool,
+/// [`Error::Failed`](crate::Error::Failed) with the tool's output if it refuses the sources.
+pub fn build(project: &Project, profile: Profile, progress: ProgressFn) -> Result<BuildOutput> {
     if !project.sdk.is_dir() {
-        say(&format!("writing the SDK to {}", project.sdk.display()));
+        progress(&format!("writing the SDK to {}", project.sdk.display()));
         embedded::write_sdk(project.language, &project.sdk)?;
     }
-    let start = |tool: &str| say(&format!("building {} with {tool}", project.name));
+    let start = |tool: &str| progress(&format!("building {} with {tool}", project.name));
     let bytes = match project.language {
         Language::Rust => {
             let toolchain = Toolchain::find(&project.folder)?;
@@ -57,19 +53,19 @@ pub fn build(project: &Project, profile: Profile, say: Say) -> Result<Built> {
             tool.build(project, profile)?
         }
     };
-    Ok(Built { component: project.out.clone(), bytes })
+    Ok(BuildOutput { component: project.out.clone(), bytes })
 }
 
-/// Fetches what is missing of a language's tools: into the cache folder, except for rustup's target.
+/// Fetches the missing tools of a language into the cache folder, or for Rust into rustup's.
 ///
 /// # Errors
-/// When it can't be had from where it comes from.
-pub fn fetch(language: Language, say: Say) -> Result<()> {
+/// [`Error::Failed`](crate::Error::Failed) or [`Error::NoTool`](crate::Error::NoTool) if a download fails.
+pub fn fetch(language: Language, progress: ProgressFn) -> Result<()> {
     match language {
-        Language::Rust => Toolchain::find_or_fetch(&std::env::temp_dir(), say).map(|_| ()),
-        Language::Python => ComponentizePy::fetch(say),
-        Language::Js => ComponentizeJs::fetch(say),
-        Language::C => Zig::fetch(say),
+        Language::Rust => Toolchain::find_or_fetch(&std::env::temp_dir(), progress).map(|_| ()),
+        Language::Python => ComponentizePy::fetch(progress),
+        Language::Js => ComponentizeJs::fetch(progress),
+        Language::C => Zig::fetch(progress),
     }
 }
 
@@ -79,6 +75,6 @@ fn rust(toolchain: &Toolchain, project: &Project, profile: Profile) -> Result<u6
         Profile::Release => "release",
     };
     let target_dir = project.scratch();
-    let what = Crate { folder: &project.folder, package: None, profile, target_dir: &target_dir };
-    component::encode(&toolchain.compile(&what)?, &project.out)
+    let guest = Crate { folder: &project.folder, package: None, profile, target_dir: &target_dir };
+    component::encode(&toolchain.compile(&guest)?, &project.out)
 }

@@ -1,5 +1,5 @@
-//! C and C++: bindings are generated here, `zig cc` compiles them with the SDK and the author's file, and the module is
-//! wrapped into a component.
+//! C and C++: bindings are generated here, `zig cc` compiles them with the SDK and the author's files, and
+//! the module is wrapped into a component.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,91 +8,84 @@ use std::process::Command;
 use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::Resolve;
 
-use crate::fetch::{self, Wheel};
-use crate::process::{capture, on_path, run};
-use crate::{Error, Profile, Project, Result, Say, World, cache, component};
+use crate::error::{Error, Result};
+use crate::pip::{self, Wheel};
+use crate::process::{ProgressFn, capture, on_path, run};
+use crate::project::{Profile, Project, World};
+use crate::{cache, component};
 
-/// clang, a linker and a C library for WebAssembly in one.
-const ZIG: Wheel = Wheel {
+/// clang, a linker and a C library for WebAssembly in one package.
+const ZIG: Wheel<'_> = Wheel {
     name: "ziglang",
     version: "0.17.1",
     sha256: "ea6cc5d87b033cf0aedfbc8f9549a908cae6c50ac31f1698188fa48a74524b54",
 };
 
-/// yyjson 0.10.0, the SDK's JSON reader, in the sources of the Python package that wraps it.
+/// yyjson 0.10.0, the SDK's JSON parser, in the source archive of the Python package that wraps it.
 const YYJSON: &str =
     "yyjson==4.0.6 --hash=sha256:fcd4dc15c1e39a30bf9fa85d56903029111506860fc3080ab0d81c6c6dacaa8c\n";
 
-/// Files of the SDK that only one interface needs, and that only tests need.
-const PARTS: [(&str, Option<World>); 4] = [
+/// Files of the SDK that only one interface needs, or (`None`) only tests.
+const OPTIONAL_SOURCES: [(&str, Option<World>); 4] = [
     ("pl_environments.c", Some(World::Environment)),
     ("pl_agents.c", Some(World::Agent)),
     ("pl_rewards.c", Some(World::Reward)),
     ("pl_testing.c", None),
 ];
 
-/// zig, however it is started, and yyjson's folder.
+/// zig, the way to start it, and yyjson's folder.
 #[derive(Debug)]
 pub(crate) struct Zig {
     program: PathBuf,
-    /// What stands before its own arguments.
-    first: Vec<&'static str>,
+    /// Arguments before its own ones.
+    prefix: Vec<&'static str>,
     yyjson: PathBuf,
 }
 
 impl Zig {
-    /// Looks for zig on the `PATH`, in Python's packages and in the cache; for yyjson in the cache.
+    /// Looks zig up on the `PATH`, in Python's packages and in the cache, and yyjson in the cache.
     pub(crate) fn find() -> Result<Self> {
-        let yyjson = yyjson()?;
-        match (compiler()?, yyjson.is_dir()) {
-            (Some((program, first)), true) => Ok(Self { program, first, yyjson }),
+        let yyjson = yyjson_folder()?;
+        match (find_compiler()?, yyjson.is_dir()) {
+            (Some((program, prefix)), true) => Ok(Self { program, prefix, yyjson }),
             (compiler, _) => Err(Error::NoTool {
                 missing: match compiler {
-                    Some(_) => format!("yyjson, which the C SDK reads JSON with, is not in the cache ({})", yyjson.display()),
-                    None => "zig builds C plugins, and there is none on the PATH, in Python's packages or in the cache".to_owned(),
+                    Some(_) => format!("yyjson, which the C SDK needs to parse JSON, is not in the cache ({})", yyjson.display()),
+                    None => "zig, which builds C plugins, is not on the PATH, in Python's packages or in the cache".to_owned(),
                 },
                 ways: vec![
-                    "`pl-host plugin build --fetch` fetches what is missing into the cache folder (zig: 100 MB)".to_owned(),
-                    "zig alone: `python3 -m pip install ziglang`, or https://ziglang.org/download".to_owned(),
+                    "`pl-host plugin build --fetch` fetches missing tools into the cache folder (zig: 100 MB)".to_owned(),
+                    "only zig: `python3 -m pip install ziglang`, or https://ziglang.org/download".to_owned(),
                 ],
             }),
         }
     }
 
-    /// Fetches what is missing into the cache.
-    pub(crate) fn fetch(say: Say) -> Result<()> {
-        if compiler()?.is_none() {
-            fetch::wheel(&ZIG, "100 MB", say)?;
+    /// Installs missing tools into the cache.
+    pub(crate) fn fetch(progress: ProgressFn) -> Result<()> {
+        if find_compiler()?.is_none() {
+            ZIG.install("100 MB", progress)?;
         }
-        let yyjson = yyjson()?;
+        let yyjson = yyjson_folder()?;
         cache::folder(&yyjson, |partial| {
-            say(&format!("fetching yyjson to {}", yyjson.display()));
-            let requirements = partial.join("requirements.txt");
-            fs::write(&requirements, YYJSON).map_err(Error::io("write", &requirements))?;
-            let mut pip = Command::new("python3");
-            pip.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
-            pip.args(["--no-binary", ":all:", "--require-hashes", "--dest"]).arg(partial);
-            pip.arg("--requirement").arg(&requirements);
-            run(
-                &mut pip,
-                "pip could not fetch yyjson; `python3 -m pip --version` must work, and the package index be reachable",
-            )?;
+            progress(&format!("fetching yyjson to {}", yyjson.display()));
+            pip::download_source("yyjson", YYJSON, partial)?;
             let mut tar = Command::new("tar");
             tar.current_dir(partial).args(["-xzf", "yyjson-4.0.6.tar.gz", "--strip-components=2"]);
             tar.args(["yyjson-4.0.6/yyjson/yyjson.c", "yyjson-4.0.6/yyjson/yyjson.h"]);
-            run(&mut tar, "what pip fetched has no yyjson inside")
+            run(&mut tar, "the archive that pip fetched does not contain yyjson")
         })
     }
 
-    /// Builds the component. Gives back its size in bytes.
+    /// Builds the component and returns its size in bytes.
     pub(crate) fn build(&self, project: &Project, profile: Profile) -> Result<u64> {
         let scratch = project.scratch();
         let bindings = scratch.join("bindings");
         write_bindings(&project.sdk.join("wit"), project.world, &bindings)?;
         let yyjson = scratch.join("yyjson");
-        self.lend_yyjson(&yyjson)?;
+        self.copy_yyjson(&yyjson)?;
         let folders = [&project.sdk, &yyjson, &bindings];
-        let what = format!("{} does not compile", project.source.display());
+        let message = format!("{} does not compile", project.source.display());
         let mut link = self.compiler("cc", project, profile, &folders);
         link.args(["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-mexec-model=reactor"]);
         let (c, cpp) = sources(&project.source)?;
@@ -108,7 +101,7 @@ impl Zig {
                 "-Wno-unused-parameter",
                 "-c",
             ]);
-            run(command.arg(file).arg("-o").arg(&object), &what)?;
+            run(command.arg(file).arg("-o").arg(&object), &message)?;
             link.arg(object);
         }
         if !cpp.is_empty() {
@@ -117,19 +110,19 @@ impl Zig {
         let module = scratch.join("module.wasm");
         link.args(sdk_sources(&project.sdk, project.world)?).arg(yyjson.join("yyjson.c"));
         link.arg(bindings.join("pl_world.c")).arg(bindings.join("pl_world_component_type.o"));
-        run(link.arg("-o").arg(&module), &what)?;
+        run(link.arg("-o").arg(&module), &message)?;
         component::encode(&module, &project.out)
     }
 
-    /// `zig cc` or `zig c++` with what every file is compiled with.
+    /// Returns `zig cc` or `zig c++` with the arguments that all files share.
     fn compiler(&self, kind: &str, project: &Project, profile: Profile, folders: &[&PathBuf]) -> Command {
         let mut command = Command::new(&self.program);
-        command.current_dir(&project.folder).args(&self.first).arg(kind).args(["-target", "wasm32-wasi"]);
+        command.current_dir(&project.folder).args(&self.prefix).arg(kind).args(["-target", "wasm32-wasi"]);
         command.args(match profile {
             Profile::Dev => ["-O1", "-g1"],
             Profile::Release => ["-O2", "-g0"],
         });
-        // What JSON does not have, no plugin reads or writes.
+        // Plugins read and write standard JSON only.
         command.arg("-DYYJSON_DISABLE_NON_STANDARD=1");
         for folder in folders {
             command.arg("-I").arg(folder);
@@ -137,12 +130,12 @@ impl Zig {
         command
     }
 
-    /// yyjson among the project's products: the author's own tests are compiled with it too.
-    fn lend_yyjson(&self, folder: &Path) -> Result<()> {
+    /// Copies yyjson to the project's intermediate results, where the author's own tests can use it too.
+    fn copy_yyjson(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         for name in ["yyjson.c", "yyjson.h"] {
             let (from, to) = (self.yyjson.join(name), folder.join(name));
-            // A copy of another age would be compiled anew every time.
+            // A new copy would have a new time stamp, and would be compiled again.
             if !to.is_file() {
                 fs::copy(&from, &to).map_err(Error::io("write", &to))?;
             }
@@ -150,19 +143,19 @@ impl Zig {
         Ok(())
     }
 
-    /// Its name and version, for people.
+    /// Returns its name and version for display.
     pub(crate) fn describe(&self) -> String {
         let version =
-            capture(Command::new(&self.program).args(&self.first).arg("version")).unwrap_or_default();
+            capture(Command::new(&self.program).args(&self.prefix).arg("version")).unwrap_or_default();
         format!("zig {}", version.trim())
     }
 }
 
-/// A zig and what stands before its arguments.
+/// The program of zig and the arguments before its own ones.
 type Compiler = (PathBuf, Vec<&'static str>);
 
-fn compiler() -> Result<Option<Compiler>> {
-    let cached = fetch::home(&ZIG)?.join("ziglang/zig");
+fn find_compiler() -> Result<Option<Compiler>> {
+    let cached = ZIG.folder()?.join("ziglang/zig");
     if let Some(program) = on_path("zig").or_else(|| Some(cached).filter(|zig| zig.is_file())) {
         return Ok(Some((program, Vec::new())));
     }
@@ -171,11 +164,11 @@ fn compiler() -> Result<Option<Compiler>> {
     Ok(has_zig.then(|| (python, vec!["-m", "ziglang"])))
 }
 
-fn yyjson() -> Result<PathBuf> {
-    fetch::folder("yyjson", "0.10.0")
+fn yyjson_folder() -> Result<PathBuf> {
+    cache::tool("yyjson", "0.10.0")
 }
 
-/// The contract in C, under names that do not change with the world.
+/// Writes the contract in C, with file names that are the same for all worlds.
 fn write_bindings(wit: &Path, world: World, folder: &Path) -> Result<()> {
     let broken =
         |e: &dyn std::fmt::Display| Error::project(wit, format!("the contract can't be read: {e:#}"));
@@ -193,30 +186,30 @@ fn write_bindings(wit: &Path, world: World, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The author's files: all C and all C++ files beside the main one.
+/// Returns the author's sources: all C and all C++ files in the folder of the main one.
 fn sources(main: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
-    let files = beside(main.parent().unwrap_or(main))?;
-    let of = |extensions: &[&str]| {
+    let files = files_in(main.parent().unwrap_or(main))?;
+    let with = |extensions: &[&str]| {
         let files = files
             .iter()
             .filter(|file| extensions.iter().any(|own| file.extension().is_some_and(|e| e == *own)));
         files.cloned().collect()
     };
-    Ok((of(&["c"]), of(&["cpp", "cc", "cxx"])))
+    Ok((with(&["c"]), with(&["cpp", "cc", "cxx"])))
 }
 
-/// The SDK's files that a world needs.
+/// Returns the SDK's sources that a world needs.
 fn sdk_sources(sdk: &Path, world: World) -> Result<Vec<PathBuf>> {
-    let needed = |file: &PathBuf| match PARTS.iter().find(|(name, _)| file.ends_with(name)) {
+    let needed = |file: &PathBuf| match OPTIONAL_SOURCES.iter().find(|(name, _)| file.ends_with(name)) {
         None => true,
         Some((_, own)) => own.is_some_and(|own| world == World::Domain || world == own),
     };
-    let files = beside(sdk)?.into_iter().filter(|file| file.extension().is_some_and(|e| e == "c"));
+    let files = files_in(sdk)?.into_iter().filter(|file| file.extension().is_some_and(|e| e == "c"));
     Ok(files.filter(needed).collect())
 }
 
-/// A folder's files in the order of their names: equal sources make equal components.
-fn beside(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Returns the files of a folder, sorted by name to make builds reproducible.
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).map_err(Error::io("read", folder))?;
     let mut files = entries
         .map(|entry| Ok(entry.map_err(Error::io("read", folder))?.path()))
@@ -230,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_sources_beside_the_main_one_are_the_plugin() {
+    fn all_sources_in_the_folder_belong_to_the_plugin() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["b.c", "a.c", "a.h", "c.cpp", "notes.txt"] {
             fs::write(folder.path().join(name), "").unwrap();
@@ -241,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_compiled_without_the_rest() {
+    fn an_agent_is_compiled_without_other_interfaces() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["pl_agents.c", "pl_json.c", "pl_rewards.c", "pl_sdk.h", "pl_testing.c"] {
             fs::write(folder.path().join(name), "").unwrap();

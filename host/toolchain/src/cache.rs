@@ -1,27 +1,32 @@
-//! Where fetched and slowly built things are kept, outside of projects and checkouts, for all of them.
+//! The cache folder: downloads and slow builds, shared by all projects and checkouts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
-/// `$PL_HOST_CACHE`, or `pl-host` in the user's cache folder.
+/// Returns `$PL_HOST_CACHE`, or `pl-host` in the user's cache folder.
 ///
 /// # Errors
-/// When no variable says where that is.
+/// [`Error::Input`] if no environment variable names such a folder.
 pub fn root() -> Result<PathBuf> {
-    let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    of("PL_HOST_CACHE")
-        .or_else(|| of("XDG_CACHE_HOME").map(|p| p.join("pl-host")))
-        .or_else(|| of("HOME").map(|p| p.join(".cache/pl-host")))
-        .ok_or_else(|| Error::Input("there is no cache folder: set HOME or PL_HOST_CACHE".to_owned()))
+    let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    variable("PL_HOST_CACHE")
+        .or_else(|| variable("XDG_CACHE_HOME").map(|p| p.join("pl-host")))
+        .or_else(|| variable("HOME").map(|p| p.join(".cache/pl-host")))
+        .ok_or_else(|| Error::Input("no cache folder is known: set HOME or PL_HOST_CACHE".to_owned()))
 }
 
-/// Fills `path` through `fill`, which works on a folder beside it; `path` appears whole or not at all.
-/// Returns at once where it is there already.
+/// Returns the folder of a fetched tool.
+pub(crate) fn tool(name: &str, version: &str) -> Result<PathBuf> {
+    Ok(root()?.join("toolchains").join(format!("{name}-{version}")))
+}
+
+/// Creates the folder `path` with the content that `fill` writes to the folder it receives. `path` appears
+/// only if `fill` succeeds. Does nothing if `path` exists.
 ///
 /// # Errors
-/// What `fill` fails with, and a disk that can't be written.
+/// Errors of `fill` and of the file system.
 pub fn folder<E: From<Error>>(
     path: &Path,
     fill: impl FnOnce(&Path) -> std::result::Result<(), E>,

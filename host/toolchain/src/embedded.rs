@@ -1,25 +1,26 @@
-//! What travels inside of the program: the SDKs, the contract, the templates.
+//! Files that are embedded in the program: the SDKs, the contract, the templates.
 
 use std::fs;
 use std::path::Path;
 
 use toml::{Table, Value};
 
-use crate::{Error, Language, Result};
+use crate::error::{Error, Result};
+use crate::project::Language;
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// Files below `folder`, by the rest of their path, and their texts.
-pub(crate) fn below(folder: &str) -> impl Iterator<Item = (&'static str, &'static str)> + use<'_> {
+/// Returns the files below `folder`: their paths relative to it, and their texts.
+pub(crate) fn files_below(folder: &str) -> impl Iterator<Item = (&'static str, &'static str)> + use<'_> {
     FILES.iter().filter_map(move |(path, text)| Some((path.strip_prefix(folder)?.strip_prefix('/')?, *text)))
 }
 
 /// Writes the SDK of `language` with its contract to `folder`.
 pub(crate) fn write_sdk(language: Language, folder: &Path) -> Result<()> {
-    let contract = below("wit").map(|(path, text)| (format!("wit/{path}"), text.to_owned()));
+    let contract = files_below("wit").map(|(path, text)| (format!("wit/{path}"), text.to_owned()));
     let own = format!("sdk/{language}");
-    for (path, text) in below(&own) {
-        // Cargo's manifest leans on this workspace, which the author does not have.
+    for (path, text) in files_below(&own) {
+        // The manifest inherits from this workspace, which the author does not have.
         let text = if path == "Cargo.toml" { standalone(text)? } else { text.to_owned() };
         write(&folder.join(path), &text)?;
     }
@@ -34,9 +35,9 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).map_err(Error::io("write", path))
 }
 
-/// A manifest of this workspace as it reads without the workspace: what it inherits stands in it.
+/// Returns a manifest of this workspace with all inherited values filled in.
 fn standalone(manifest: &str) -> Result<String> {
-    let broken = |e: toml::de::Error| Error::failed(format!("this pl-host carries a broken SDK: {e}"));
+    let broken = |e: toml::de::Error| Error::failed(format!("this pl-host contains a broken SDK: {e}"));
     let workspace: Table = FILES
         .iter()
         .find(|(path, _)| *path == "Cargo.toml")
@@ -53,28 +54,28 @@ fn standalone(manifest: &str) -> Result<String> {
     ] {
         let Some(Value::Table(keys)) = table.get_mut(section) else { continue };
         for (key, value) in keys {
-            if let Some(ours) = inherited(source).and_then(|all| all.get(key)) {
-                inherit(value, ours);
+            if let Some(inherited) = inherited(source).and_then(|all| all.get(key)) {
+                inherit(value, inherited);
             }
         }
     }
     Ok(table.to_string())
 }
 
-/// Puts what the workspace says in the place of `workspace = true`; features add up.
-fn inherit(value: &mut Value, ours: &Value) {
-    let Value::Table(asked) = &*value else { return };
-    if asked.get("workspace").and_then(Value::as_bool) != Some(true) {
+/// Replaces `workspace = true` by the workspace's value. Features are combined.
+fn inherit(value: &mut Value, inherited: &Value) {
+    let Value::Table(own) = &*value else { return };
+    if own.get("workspace").and_then(Value::as_bool) != Some(true) {
         return;
     }
-    // What is added to the workspace's: more features, or that it is optional.
-    let mut added = asked.clone();
+    // The manifest may add features or make a dependency optional.
+    let mut added = own.clone();
     added.remove("workspace");
-    *value = match ours {
+    *value = match inherited {
         Value::String(_) if !added.is_empty() => {
-            Table::from_iter([("version".to_owned(), ours.clone())]).into()
+            Table::from_iter([("version".to_owned(), inherited.clone())]).into()
         }
-        ours => ours.clone(),
+        inherited => inherited.clone(),
     };
     let Value::Table(table) = value else { return };
     for (key, more) in added {
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_beside_the_workspace_is_added() {
+    fn additions_to_the_workspace_are_kept() {
         let value = |text: &str| toml::from_str::<Table>(&format!("a = {text}")).unwrap()["a"].clone();
         for (asked, workspace, expected) in [
             ("{ workspace = true }", "\"1.0\"", "\"1.0\""),

@@ -1,39 +1,39 @@
-//! What can go wrong with a plugin project, in words for its author.
+//! Errors of plugin projects, worded for their authors.
 
 use std::path::{Path, PathBuf};
 
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a project could not be made or built.
+/// Reason why a project could not be created or built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot {action} {}: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
 
-    /// A file of the project says what can't be.
+    /// A file of the project is invalid.
     #[error("{}: {message}", path.display())]
     Project { path: PathBuf, message: String },
 
-    /// What was asked for can't be had.
+    /// An argument is invalid.
     #[error("{0}")]
     Input(String),
 
-    /// A language's tools are not there.
+    /// The tools of a language are missing.
     #[error("{missing}\nhint: {}", ways.join("\n      "))]
     NoTool {
-        /// A sentence: what is missing for what, and where it was looked for.
+        /// The missing tool, its purpose, and the places where it was looked up.
         missing: String,
-        /// Commands that help, each with when it does.
+        /// Commands that help, with the conditions under which they do.
         ways: Vec<String>,
     },
 
-    /// A tool said no.
-    #[error("{what}{}", if log.is_empty() { String::new() } else { format!(":\n{}", log.trim_end()) })]
+    /// A tool failed.
+    #[error("{message}{}", if log.is_empty() { String::new() } else { format!(":\n{}", log.trim_end()) })]
     Failed {
-        /// A sentence: which step failed and what to do.
-        what: String,
-        /// All that the tool said; empty where it was shown while it ran.
+        /// The step that failed, with advice.
+        message: String,
+        /// Output of the tool. Empty if it was shown while the tool ran.
         log: String,
     },
 }
@@ -48,8 +48,8 @@ impl Error {
         Error::Project { path: path.to_path_buf(), message: message.into() }
     }
 
-    pub(crate) fn failed(what: impl Into<String>) -> Error {
-        Error::Failed { what: what.into(), log: String::new() }
+    pub(crate) fn failed(message: impl Into<String>) -> Error {
+        Error::Failed { message: message.into(), log: String::new() }
     }
 }
 

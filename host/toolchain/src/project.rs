@@ -5,21 +5,21 @@
 //! name     = "guess"        # of the component and in workflows
 //! language = "python"       # rust, python, js or c
 //! world    = "domain"       # what it exports: agent, environment, reward, or domain (all three)
-//! source   = "guess.py"     # the main file; cargo knows Rust's
-//! out      = "guess.wasm"   # what `pl-host plugin build` writes
+//! source   = "guess.py"     # the main file; for Rust, cargo determines it
+//! out      = "guess.wasm"   # the file that `pl-host plugin build` writes
 //! sdk      = "sdk"          # the SDK and the contract
 //! ```
 //!
-//! The last three have these defaults, and a project can leave them out.
+//! The last three are optional and have these defaults.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
-/// The file that makes a folder a project.
+/// Name of the file that describes a project.
 pub const FILE: &str = "pl-plugin.toml";
 
 /// A language with an SDK.
@@ -35,10 +35,10 @@ pub enum Language {
 }
 
 impl Language {
-    /// All of them.
+    /// All languages.
     pub const ALL: [Language; 4] = [Language::Rust, Language::Python, Language::Js, Language::C];
 
-    /// As `pl-plugin.toml` and `--lang` write it.
+    /// Returns its name in `pl-plugin.toml` and `--lang`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl fmt::Display for Language {
     }
 }
 
-/// A world of the contract: what a plugin exports.
+/// A world of the contract: the interfaces that a plugin exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum World {
@@ -68,10 +68,10 @@ pub enum World {
 }
 
 impl World {
-    /// All of them.
+    /// All worlds.
     pub const ALL: [World; 4] = [World::Agent, World::Environment, World::Reward, World::Domain];
 
-    /// As `pl-plugin.toml`, `--kind` and the contract write it.
+    /// Returns its name in `pl-plugin.toml`, `--kind` and the contract.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -89,7 +89,16 @@ impl fmt::Display for World {
     }
 }
 
-/// A project as its file describes it. All paths are whole.
+/// Optimisation of a build. Python and JavaScript have only one kind of build, which keeps source lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Quick to build, with source lines in the stack of a trap.
+    Dev,
+    /// Small and fast.
+    Release,
+}
+
+/// A project. All paths are absolute.
 #[derive(Debug, Clone)]
 pub struct Project {
     pub folder: PathBuf,
@@ -126,27 +135,27 @@ impl Project {
     /// Reads the project in `folder`.
     ///
     /// # Errors
-    /// When there is none, or its file says what can't be.
+    /// [`Error::Project`] if its file is missing or invalid.
     pub fn open(folder: &Path) -> Result<Project> {
         let file = folder.join(FILE);
         if !file.is_file() {
             return Err(Error::project(
                 &file,
-                "there is no such file, so this is no plugin project; `pl-host plugin new NAME` makes one",
+                "this file is missing, so the folder is not a plugin project; `pl-host plugin new NAME` creates one",
             ));
         }
         let text = std::fs::read_to_string(&file).map_err(Error::io("read", &file))?;
         let Document { plugin } =
             toml::from_str(&text).map_err(|e| Error::project(&file, e.to_string().trim_end()))?;
-        check_name(&plugin.name).map_err(|e| Error::project(&file, e))?;
-        // Tools are started in the project's folder: relative paths would lead elsewhere.
+        check_name(&plugin.name).map_err(|e| Error::project(&file, e.to_string()))?;
+        // Absolute, because tools run in the project's folder.
         let folder = folder.canonicalize().map_err(Error::io("find", folder))?;
         let Table { name, language, world, source, out, sdk } = plugin;
         let source = folder.join(source.unwrap_or_else(|| main_file(language, &name)));
         if !source.is_file() {
             return Err(Error::project(
                 &file,
-                format!("`source` is {}, which is not there", source.display()),
+                format!("`source` is {}, which does not exist", source.display()),
             ));
         }
         let out = folder.join(out.unwrap_or_else(|| format!("{name}.wasm").into()));
@@ -154,14 +163,14 @@ impl Project {
         Ok(Project { folder, name, language, world, source, out, sdk })
     }
 
-    /// Where tools put what they make on the way: deleting it costs the next build time and nothing else.
+    /// Returns the folder for intermediate results of tools. It can be deleted at any time.
     #[must_use]
     pub fn scratch(&self) -> PathBuf {
         self.folder.join("target/plugin")
     }
 }
 
-/// The main file of a project that does not name it.
+/// Returns the default main file of a project.
 pub(crate) fn main_file(language: Language, name: &str) -> PathBuf {
     match language {
         Language::Rust => "src/lib.rs".into(),
@@ -171,11 +180,25 @@ pub(crate) fn main_file(language: Language, name: &str) -> PathBuf {
     }
 }
 
-/// Whether a plugin can be called `name`: in a workflow, and as a crate, a module and a file. The error says why not.
-pub(crate) fn check_name(name: &str) -> std::result::Result<(), String> {
-    /// Names that a workflow, Rust, Python, JavaScript or C keep for themselves, that pl-host's own plugins and Python's
-    /// modules have, and that people may well choose.
-    const TAKEN: &str = "abstract agent alloc and as assert async await break case catch chat class code const \
+/// Reason why a name is not allowed for a plugin.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NameError {
+    #[error(
+        "{0:?} can't be the name of a plugin: it must begin with a lower-case letter, followed by lower-case letters, \
+         digits and `_`"
+    )]
+    Characters(String),
+    #[error("{0:?} can't be the name of a plugin: it is longer than 64 characters")]
+    Length(String),
+    #[error("{0:?} can't be the name of a plugin: it is reserved; choose another one")]
+    Reserved(String),
+}
+
+/// Checks that a plugin can have this name: in a workflow, and as a crate, a module and a file.
+pub(crate) fn check_name(name: &str) -> std::result::Result<(), NameError> {
+    /// Likely names that are keywords of workflows, Rust, Python, JavaScript or C, modules of Python, or
+    /// plugins of pl-host.
+    const RESERVED: &str = "abstract agent alloc and as assert async await break case catch chat class code const \
         continue core crate def default del delete do dyn elif else end enum env environment except export extern \
         false final finally fn for from function global goto if impl import in int is lambda let loop match math \
         maths mod move mut new nonlocal not null or package pass plugin pub python raise ref register return reward \
@@ -185,18 +208,15 @@ pub(crate) fn check_name(name: &str) -> std::result::Result<(), String> {
         inspect io itertools json keyword locale logging numbers operator os platform profile queue random re sched \
         secrets select shelve signal site socket statistics string symtable sys tests time token tokenize trace types \
         typing unittest uuid warnings";
-    let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(letters) {
-        return Err(format!(
-            "a plugin can't be called {name:?}: a name begins with a lower-case letter and goes on with such letters, \
-             digits and `_`"
-        ));
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(allowed) {
+        return Err(NameError::Characters(name.to_owned()));
     }
     if name.len() > 64 {
-        return Err(format!("a plugin can't be called {name:?}: a name has at most 64 letters"));
+        return Err(NameError::Length(name.to_owned()));
     }
-    if TAKEN.split_whitespace().any(|taken| taken == name) || name.starts_with("pl_") {
-        return Err(format!("a plugin can't be called {name:?}: the name is taken; choose another one"));
+    if RESERVED.split_whitespace().any(|reserved| reserved == name) || name.starts_with("pl_") {
+        return Err(NameError::Reserved(name.to_owned()));
     }
     Ok(())
 }
@@ -213,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_defaults() {
+    fn optional_keys_have_defaults() {
         let project =
             open("[plugin]\nname = \"guess\"\nlanguage = \"python\"\nworld = \"domain\"\n").unwrap();
         assert_eq!((project.language, project.world), (Language::Python, World::Domain));
@@ -225,18 +245,18 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_the_file_and_the_place() {
-        let said = |text: &str| open(text).unwrap_err().to_string();
+    fn errors_name_the_file_and_the_line() {
+        let message = |text: &str| open(text).unwrap_err().to_string();
         let plugin = "[plugin]\nname = \"guess\"\nworld = \"domain\"\n";
-        let language = said(&format!("{plugin}language = \"ruby\"\n"));
+        let language = message(&format!("{plugin}language = \"ruby\"\n"));
         assert!(language.contains("pl-plugin.toml: ") && language.contains("line 4"), "{language}");
         assert!(language.contains("`rust`, `python`, `js`, `c`"), "{language}");
-        let key = said(&format!("{plugin}language = \"python\"\nsauce = 1\n"));
+        let key = message(&format!("{plugin}language = \"python\"\nsauce = 1\n"));
         assert!(key.contains("sauce") && key.contains("`source`"), "{key}");
-        let source = said(&format!("{plugin}language = \"rust\"\n"));
-        assert!(source.contains("src/lib.rs, which is not there"), "{source}");
-        let none = Project::open(Path::new("/nowhere")).unwrap_err().to_string();
-        assert!(none.contains("/nowhere/pl-plugin.toml") && none.contains("plugin new"), "{none}");
+        let source = message(&format!("{plugin}language = \"rust\"\n"));
+        assert!(source.contains("src/lib.rs, which does not exist"), "{source}");
+        let missing = Project::open(Path::new("/nowhere")).unwrap_err().to_string();
+        assert!(missing.contains("/nowhere/pl-plugin.toml") && missing.contains("plugin new"), "{missing}");
     }
 
     #[test]

@@ -1,36 +1,39 @@
-//! Python: componentize-py puts CPython and the author's modules, already imported, into a component.
+//! Python: componentize-py makes a component of CPython and the author's modules, which are imported during
+//! the build.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::fetch::{self, Wheel};
-use crate::process::{capture, on_path, run};
-use crate::{Error, Project, Result, Say, World, component, embedded};
+use crate::error::{Error, Result};
+use crate::pip::Wheel;
+use crate::process::{ProgressFn, capture, on_path, run};
+use crate::project::{Project, World};
+use crate::{component, embedded};
 
 /// The release that the SDK is made for.
-const COMPONENTIZE_PY: Wheel = Wheel {
+const COMPONENTIZE_PY: Wheel<'_> = Wheel {
     name: "componentize-py",
     version: "0.25.1",
     sha256: "8623cd8cab8453cb0cd8bf03f3c7103420d06f2f3d360186a280a70a1ca5e89f",
 };
 
-/// Names that the build itself puts beside the author's modules.
-const TAKEN: [&str; 5] = ["pl_app", "pl_sdk", "wit_world", "environments", "componentize_py_types"];
+/// Modules of the build, whose names the author's modules can't have.
+const RESERVED: [&str; 5] = ["pl_app", "pl_sdk", "wit_world", "environments", "componentize_py_types"];
 
-/// componentize-py, however it is started.
+/// componentize-py and the way to start it.
 #[derive(Debug)]
 pub(crate) struct ComponentizePy {
     program: PathBuf,
-    /// What stands before its own arguments.
-    first: Vec<&'static str>,
-    /// The folder it is imported from, where it is not installed.
+    /// Arguments before its own ones.
+    prefix: Vec<&'static str>,
+    /// Folder to import it from if it is not installed.
     modules: Option<PathBuf>,
 }
 
 impl ComponentizePy {
-    /// Looks into the project's `.venv`, the active virtual environment, the `PATH` and the cache.
+    /// Looks it up in the project's `.venv`, the active virtual environment, the `PATH` and the cache.
     pub(crate) fn find(project: &Path) -> Result<Self> {
         let environments = [Some(project.join(".venv")), std::env::var_os("VIRTUAL_ENV").map(PathBuf::from)];
         let installed = environments
@@ -40,18 +43,18 @@ impl ComponentizePy {
             .find(|program| program.is_file())
             .or_else(|| on_path("componentize-py"));
         if let Some(program) = installed {
-            return Ok(Self { program, first: Vec::new(), modules: None });
+            return Ok(Self { program, prefix: Vec::new(), modules: None });
         }
-        let modules = fetch::home(&COMPONENTIZE_PY)?;
+        let modules = COMPONENTIZE_PY.folder()?;
         match (modules.is_dir(), on_path("python3")) {
             (true, Some(python)) => Ok(Self {
                 program: python,
-                first: vec!["-c", "import componentize_py, sys; sys.exit(componentize_py.script())"],
+                prefix: vec!["-c", "import componentize_py, sys; sys.exit(componentize_py.script())"],
                 modules: Some(modules),
             }),
             _ => Err(Error::NoTool {
                 missing: format!(
-                    "componentize-py builds Python plugins, and there is none in {}, on the PATH or in the cache ({})",
+                    "componentize-py, which builds Python plugins, is missing: it is not in {}, on the PATH or in the cache ({})",
                     project.join(".venv").display(),
                     modules.display()
                 ),
@@ -67,23 +70,23 @@ impl ComponentizePy {
         }
     }
 
-    /// Fetches it into the cache.
-    pub(crate) fn fetch(say: Say) -> Result<()> {
-        fetch::wheel(&COMPONENTIZE_PY, "17 MB", say).map(|_| ())
+    /// Installs it into the cache.
+    pub(crate) fn fetch(progress: ProgressFn) -> Result<()> {
+        COMPONENTIZE_PY.install("17 MB", progress).map(|_| ())
     }
 
-    /// Builds the component. Gives back its size in bytes.
+    /// Builds the component and returns its size in bytes.
     pub(crate) fn build(&self, project: &Project) -> Result<u64> {
         let module = project.source.file_stem().and_then(OsStr::to_str).unwrap_or_default();
-        if TAKEN.contains(&module) {
+        if RESERVED.contains(&module) {
             return Err(Error::project(
                 &project.source,
-                "a plugin's main file can't be called that; rename it",
+                "this name is reserved and can't be that of a plugin's main file; rename it",
             ));
         }
         let scratch = project.scratch();
         let entry = scratch.join("python");
-        // componentize-py adds the site-packages that it finds to the component; it shall find none.
+        // An empty site-packages folder: componentize-py adds the one that it finds to the component.
         let empty = scratch.join("empty");
         let packages = empty.join("lib/site-packages");
         fs::create_dir_all(&packages).map_err(Error::io("create", &packages))?;
@@ -92,36 +95,36 @@ impl ComponentizePy {
         let out = scratch.join("component.wasm");
         let sources = project.source.parent().unwrap_or(&project.folder);
         let mut command = Command::new(&self.program);
-        command.current_dir(&project.folder).args(&self.first);
+        command.current_dir(&project.folder).args(&self.prefix);
         command.arg("-q").arg("-d").arg(project.sdk.join("wit")).args([
             "-w",
             project.world.name(),
             "componentize",
         ]);
         command.arg("pl_app").arg("-p").arg(&entry).arg("-p").arg(sources).arg("-p").arg(&project.sdk);
-        let own = project.folder.join("packages");
-        if own.is_dir() {
-            command.arg("-p").arg(own);
+        let packages = project.folder.join("packages");
+        if packages.is_dir() {
+            command.arg("-p").arg(packages);
         }
         command.arg("--stub-wasi").arg("-o").arg(&out);
-        // Equal sources make equal components.
+        // Makes the build reproducible.
         command.env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1").env("VIRTUAL_ENV", &empty);
         match &self.modules {
             Some(modules) => command.env("PYTHONPATH", modules),
             None => command.env_remove("PYTHONPATH"),
         };
-        let what = format!(
-            "{} does not make a plugin (everything that it imports is imported now)",
+        let message = format!(
+            "{} does not make a plugin (the build executes all of its imports)",
             project.source.display()
         );
-        run(&mut command, &what).map_err(without_backtrace)?;
-        component::place(&out, &project.out)
+        run(&mut command, &message).map_err(without_backtrace)?;
+        component::install(&out, &project.out)
     }
 
-    /// Its name and version, for people.
+    /// Returns its name and version for display.
     pub(crate) fn describe(&self) -> String {
         let mut command = Command::new(&self.program);
-        command.args(&self.first).arg("--version");
+        command.args(&self.prefix).arg("--version");
         if let Some(modules) = &self.modules {
             command.env("PYTHONPATH", modules);
         }
@@ -129,7 +132,8 @@ impl ComponentizePy {
     }
 }
 
-/// The module that the component starts with: it serves the author's `plugin` as the world has it.
+/// Returns the main module of the component: it exports the parts of the author's `plugin` that the world
+/// has.
 fn app(module: &str, world: World) -> String {
     let parts = [
         ("environments", "Environments", World::Environment),
@@ -148,7 +152,7 @@ fn app(module: &str, world: World) -> String {
     text
 }
 
-/// componentize-py looks for a resource in a module with its interface's name.
+/// Returns the module in which componentize-py expects the resource of the interface `environments`.
 fn environments(world: World) -> String {
     match world {
         World::Environment | World::Domain => {
@@ -158,12 +162,13 @@ fn environments(world: World) -> String {
     }
 }
 
-/// The tool's own stack says nothing to an author; Python's, which stands before it, does.
+/// Removes the tool's own stack from its output. Python's traceback, which is useful to authors, comes before
+/// it.
 fn without_backtrace(error: Error) -> Error {
     match error {
-        Error::Failed { what, log } => {
-            let said = log.split_once("Stack backtrace:").map_or(log.as_str(), |(said, _)| said);
-            Error::Failed { what, log: said.trim_end().to_owned() }
+        Error::Failed { message, log } => {
+            let output = log.split_once("Stack backtrace:").map_or(log.as_str(), |(output, _)| output);
+            Error::Failed { message, log: output.trim_end().to_owned() }
         }
         other => other,
     }
@@ -174,11 +179,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_component_serves_what_its_world_has() {
-        let whole = app("guess", World::Domain);
+    fn the_component_exports_the_parts_of_its_world() {
+        let domain = app("guess", World::Domain);
         assert!(
-            whole.contains("Environments") && whole.contains("Agents") && whole.contains("Rewards"),
-            "{whole}"
+            domain.contains("Environments") && domain.contains("Agents") && domain.contains("Rewards"),
+            "{domain}"
         );
         let agent = app("guess", World::Agent);
         assert!(!agent.contains("Environments") && agent.contains("import Agents"), "{agent}");
@@ -186,9 +191,9 @@ mod tests {
     }
 
     #[test]
-    fn an_author_sees_their_own_stack() {
+    fn only_the_authors_stack_is_shown() {
         let log = "Traceback:\n  File \"guess.py\", line 3\n\nStack backtrace:\n   0: std::rt\n".to_owned();
-        let error = without_backtrace(Error::Failed { what: "no".to_owned(), log });
+        let error = without_backtrace(Error::Failed { message: "no".to_owned(), log });
         assert_eq!(error.to_string(), "no:\nTraceback:\n  File \"guess.py\", line 3");
     }
 }

@@ -1,29 +1,30 @@
 //! New projects, from the templates in `plugins/templates`.
 //!
-//! A project is the files that all projects of its language have, those of its kind, and a workflow. The templates are
-//! whole files of a plugin called `my_plugin`; the new name takes the place of that one.
+//! A project consists of the files that all projects of its language share, those of its kind, and a
+//! workflow. The templates are complete files of a plugin called `my_plugin`, whose name is replaced.
 
 use std::path::{Path, PathBuf};
 
-use crate::project::check_name;
-use crate::{Error, Language, Project, Result, World, cache, embedded};
+use crate::error::{Error, Result};
+use crate::project::{Language, Project, World, check_name};
+use crate::{cache, embedded};
 
-/// What the templates' plugin is called.
+/// Name of the plugin in the templates.
 const NAME: &str = "my_plugin";
 
-/// How a workflow names its component.
+/// Reference to its component in a workflow.
 const COMPONENT: &str = "\"my_plugin.wasm\"";
 
-/// Makes the project `name` in a folder of that name below `parent`, whole or not at all.
+/// Creates the project `name` in a folder of that name below `parent`. A failure leaves no folder.
 ///
 /// # Errors
-/// When the name can't be a plugin's, or the folder is there already.
+/// [`Error::Input`] if the name is not allowed for a plugin or the folder exists.
 pub fn create(name: &str, language: Language, world: World, parent: &Path) -> Result<Project> {
-    check_name(name).map_err(Error::Input)?;
+    check_name(name).map_err(|e| Error::Input(e.to_string()))?;
     let folder = parent.join(name);
     if folder.exists() {
         return Err(Error::Input(format!(
-            "{} is there already; choose another name, or another place with `--into DIR`",
+            "{} exists already; choose another name, or another parent folder with `--into DIR`",
             folder.display()
         )));
     }
@@ -33,38 +34,38 @@ pub fn create(name: &str, language: Language, world: World, parent: &Path) -> Re
 
 fn fill(folder: &Path, name: &str, language: Language, world: World) -> Result<()> {
     for part in ["common", world.name()] {
-        for (path, text) in embedded::below(&format!("templates/{language}/{part}")) {
-            embedded::write(&folder.join(place(path, name)), &named(text, name, world))?;
+        for (path, text) in embedded::files_below(&format!("templates/{language}/{part}")) {
+            embedded::write(&folder.join(target_path(path, name)), &fill_in(text, name, world))?;
         }
     }
-    for (path, text) in embedded::below("templates/workflow") {
+    for (path, text) in embedded::files_below("templates/workflow") {
         if path == format!("{world}.mas") {
             let text = text.replace(COMPONENT, &format!("{COMPONENT}{}", settings(language)));
-            embedded::write(&folder.join(format!("{name}.mas")), &named(&text, name, world))?;
+            embedded::write(&folder.join(format!("{name}.mas")), &fill_in(&text, name, world))?;
         }
     }
     embedded::write_sdk(language, &folder.join("sdk"))
 }
 
-/// What a workflow gives a plugin of this language beyond the defaults.
+/// Returns the settings that a workflow needs for a plugin of this language.
 fn settings(language: Language) -> &'static str {
     match language {
-        // The interpreter alone takes half of the default.
+        // The interpreter alone takes half of the default memory.
         Language::Python => " { memory = 128MiB }",
         Language::Rust | Language::Js | Language::C => "",
     }
 }
 
-/// Where a template's file goes. Files that begin with a dot do so only here: in the templates' own folder they would
-/// be heeded.
-fn place(path: &str, name: &str) -> PathBuf {
+/// Returns the path of a template's file in the project. Templates have no names with a leading dot, because
+/// tools would apply such files to the templates' own folder.
+fn target_path(path: &str, name: &str) -> PathBuf {
     match path {
         "gitignore" => ".gitignore".into(),
         path => path.replace(NAME, name).into(),
     }
 }
 
-fn named(text: &str, name: &str, world: World) -> String {
+fn fill_in(text: &str, name: &str, world: World) -> String {
     text.replace(NAME, name).replace("my_kind", world.name())
 }
 
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_project_is_whole() {
+    fn every_kind_of_project_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         for language in Language::ALL {
             for world in World::ALL {
@@ -97,16 +98,16 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_there_stays_as_it_is() {
+    fn an_existing_folder_stays_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("guess")).unwrap();
         let error = create("guess", Language::Rust, World::Agent, folder.path()).unwrap_err().to_string();
-        assert!(error.contains("guess is there already") && error.contains("--into"), "{error}");
+        assert!(error.contains("guess exists already") && error.contains("--into"), "{error}");
         assert_eq!(std::fs::read_dir(folder.path().join("guess")).unwrap().count(), 0);
     }
 
     #[test]
-    fn a_name_that_can_not_be_makes_nothing() {
+    fn an_invalid_name_creates_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let error = create("My-Game", Language::C, World::Domain, folder.path()).unwrap_err().to_string();
         assert!(error.contains("My-Game") && error.contains("lower-case"), "{error}");

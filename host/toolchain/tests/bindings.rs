@@ -1,5 +1,5 @@
-//! The Rust SDK carries its bindings ready made, for what makes them takes longer to compile than a plugin does.
-//! Here they are held to the contract.
+//! The bindings in the Rust SDK are generated in advance, because their generator takes longer to compile
+//! than a plugin. This test compares them with the contract.
 
 use std::error::Error;
 use std::path::Path;
@@ -10,9 +10,9 @@ use wit_component::{StringEncoding, metadata};
 
 const WORLDS: [&str; 4] = ["agent", "environment", "reward", "domain"];
 
-/// `INSTA_UPDATE=always` writes the files anew, as it does with snapshots.
+/// `INSTA_UPDATE=always` rewrites the files, as it does with snapshots.
 #[test]
-fn the_rust_sdks_bindings_are_those_of_the_contract() {
+fn the_bindings_of_the_rust_sdk_match_the_contract() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let wit = root.join("wit/v0.1");
     let folder = root.join("plugins/sdk/rust/src/bindings");
@@ -32,7 +32,7 @@ fn the_rust_sdks_bindings_are_those_of_the_contract() {
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What wit-bindgen makes of the world with everything in it.
+/// Generates the bindings of the world with all interfaces.
 fn contract(wit: &Path) -> Result<String> {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_path(wit)?;
@@ -49,7 +49,7 @@ fn contract(wit: &Path) -> Result<String> {
     Ok(String::from_utf8(bytes.to_vec())?)
 }
 
-/// Each world as wit-component encodes it.
+/// Generates constants with the encoded worlds.
 fn worlds(wit: &Path) -> Result<String> {
     let mut text = "// The contract's worlds as wit-component encodes them. Written by `host/toolchain/tests/bindings.rs`.\n"
         .to_owned();

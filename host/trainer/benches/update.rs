@@ -1,22 +1,22 @@
-//! How fast a learner trains SmolLM2-135M on 2,048 packed tokens (eight sequences of 128 prompt and 128 completion
-//! tokens), and what it needs for it. `bench/peers/train_transformers.py` does the same work with transformers.
+//! Speed and memory of training SmolLM2-135M on 2,048 packed tokens (eight sequences of 128 prompt and 128
+//! completion tokens). `bench/peers/train_transformers.py` does the same work with transformers.
 //!
-//! `cargo bench -p pl-trainer --bench update [-- FILTER]` prints a line of JSON for each figure; `cargo xtask bench
-//! engine` lays them beside the peer's.
+//! `cargo bench -p pl-trainer --bench update [-- FILTER]` prints a line of JSON for each figure;
+//! `cargo xtask bench engine` compares them with the peer's.
 //!
-//! The model is looked for where `cargo xtask setup` puts it (`PL_HOST_CACHE`, or `~/.cache/pl-host`); without it
+//! Needs the model where `cargo xtask setup` stores it (`PL_HOST_CACHE`, or `~/.cache/pl-host`); without it,
 //! nothing is measured.
 
-#![allow(clippy::expect_used, reason = "a benchmark that can't run should say so and stop")]
+#![allow(clippy::expect_used, reason = "a benchmark that cannot run stops with the reason")]
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use pl_model::{Adapter, Dtype, Keep, Model, Projection};
-use pl_record::transition::{Group, Key, Transition};
-use pl_trainer::learner::{Learner, Sample, Settings};
+use pl_model::{Adapter, Checkpointing, Model, Projection};
 use pl_trainer::loss::Clip;
-use pl_trainer::plan::Cut;
+use pl_trainer::plan::BatchPlan;
+use pl_trainer::{Learner, LearnerSettings, Sample};
+use pl_types::{Dtype, Group, Key, Transition};
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
@@ -25,42 +25,47 @@ const COMPLETION: usize = 128;
 const SEQUENCES: usize = 8;
 const RUNS: usize = 3;
 
-/// What is measured: name, policies (each with an adapter; 0: all weights are trained), what a pass keeps, sequences
-/// with one prompt.
-const CASES: [(&str, usize, Keep, usize); 6] = [
-    ("train/full", 0, Keep::Activations, 1),
-    ("train/lora", 1, Keep::Activations, 1),
-    ("train/lora, 2 adapters", 2, Keep::Activations, 1),
-    // Two groups of four, each with one prompt, which is fed once per group.
-    ("train/lora, 4 siblings", 1, Keep::Activations, 4),
-    // Blocks run again on the way back.
-    ("train/full, checkpointed", 0, Keep::Inputs, 1),
-    ("train/lora, checkpointed", 1, Keep::Inputs, 1),
+/// Name, number of policies (each with an adapter; 0 trains all weights), gradient checkpointing, number of
+/// sequences per prompt.
+const CASES: [(&str, usize, Checkpointing, usize); 6] = [
+    ("train/full", 0, Checkpointing::Off, 1),
+    ("train/lora", 1, Checkpointing::Off, 1),
+    ("train/lora, 2 adapters", 2, Checkpointing::Off, 1),
+    // Two groups of four, each with one prompt that is fed once per group.
+    ("train/lora, 4 siblings", 1, Checkpointing::Off, 4),
+    // Gradient checkpointing.
+    ("train/full, checkpointed", 0, Checkpointing::On, 1),
+    ("train/lora, checkpointed", 1, Checkpointing::On, 1),
 ];
 
 fn main() {
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let rate = product_rate();
-    for (name, policies, keep, siblings) in CASES.into_iter().filter(|case| case.0.contains(&filter)) {
-        let learner = if policies == 0 { whole(keep) } else { adapters(policies, keep) };
+    for (name, policies, checkpointing, siblings) in CASES.into_iter().filter(|case| case.0.contains(&filter))
+    {
+        let learner = if policies == 0 {
+            full_learner(checkpointing)
+        } else {
+            adapter_learner(policies, checkpointing)
+        };
         let Some(learner) = learner else { return };
         let allows = machine_allows(&learner, rate);
-        let (tokens, processor) = update(learner, policies.max(1), siblings);
+        let (tokens, cpu_seconds) = update(learner, policies.max(1), siblings);
         println!(
             "{}",
             json!({
                 "name": name,
                 "tokens_per_second": tokens,
-                "processor_seconds": processor,
+                "processor_seconds": cpu_seconds,
                 "machine_allows": allows,
-                // Of the process so far: run one case alone to know its own.
+                // Peak of the process so far: run a case alone to measure its own.
                 "peak_memory": peak_memory(),
             })
         );
     }
 }
 
-/// GFLOP/s of a product of the size of a feed-forward projection, made as training makes them.
+/// Speed in GFLOP/s of a matrix product of the size of a feed-forward projection, computed as in training.
 fn product_rate() -> f64 {
     let options = (Kind::Float, Device::Cpu);
     let (x, matrix) = (Tensor::ones([2048, 576], options), Tensor::ones([1536, 576], options));
@@ -72,11 +77,12 @@ fn product_rate() -> f64 {
     2.0 * 2048.0 * 576.0 * 1536.0 / times.fold(f64::INFINITY, f64::min) / 1e9
 }
 
-/// Tokens per second if matrix products at that rate were all there is: forwards, the gradient of every input, and
-/// where all weights are trained that of every weight; the output matrix for completions alone.
+/// Upper bound in tokens per second if matrix products at that rate took all the time: the forward pass, the
+/// gradient of every input, and with full training that of every weight; the output matrix for completions
+/// only.
 fn machine_allows(learner: &Learner, gflops: f64) -> f64 {
     let config = learner.config();
-    let passes = if learner.members().iter().any(|member| member.adapter.is_none()) { 3.0 } else { 2.0 };
+    let passes = if learner.policies().iter().any(|policy| policy.adapter.is_none()) { 3.0 } else { 2.0 };
     let shapes = Projection::ALL.iter().map(|projection| projection.shape(config));
     let layers: i64 = shapes.map(|(inputs, outputs)| inputs * outputs).sum::<i64>() * config.layers as i64;
     let share = COMPLETION as f64 / (PROMPT + COMPLETION) as f64;
@@ -97,24 +103,24 @@ fn smollm2() -> Option<Model> {
     })?;
     let path = cache.join("models/smollm2-135m/model.gguf");
     if !path.is_file() {
-        eprintln!("skipped: {} is not there", path.display());
+        eprintln!("skipped: {} is missing (cargo xtask setup fetches it)", path.display());
         return None;
     }
     Model::load(&path, Device::Cpu, Dtype::F32).inspect_err(|error| eprintln!("skipped: {error}")).ok()
 }
 
-fn settings(keep: Keep) -> Settings {
-    Settings {
+fn settings(checkpointing: Checkpointing) -> LearnerSettings {
+    LearnerSettings {
         clip: Clip { low: 0.2, high: 0.28, dual: 3.0 },
-        cut: Cut { epochs: 1, mini_batches: 1, token_budget: 2048 },
+        batch_plan: BatchPlan { epochs: 1, mini_batches: 1, token_budget: 2048 },
         weight_decay: 0.0,
         max_grad_norm: 1.0,
-        keep,
+        checkpointing,
         seed: 1,
     }
 }
 
-/// Transitions of one family begin with one prompt.
+/// A transition; those of one family have the same prompt.
 fn transition(index: usize, family: usize, policy: u32) -> Transition {
     let tokens = |from: usize, count: usize| (from..from + count).map(|i| (i * 97 % 40_000 + 100) as u32);
     let task = index as u32;
@@ -128,7 +134,7 @@ fn transition(index: usize, family: usize, policy: u32) -> Transition {
         prompt: tokens(family * 1000, PROMPT).collect(),
         completion: tokens(index * 1000 + PROMPT, COMPLETION).collect(),
         logprobs: vec![-3.0; COMPLETION],
-        kept: None,
+        support: None,
         temperature: 1.0,
         versions: Vec::new(),
         version: 0,
@@ -142,13 +148,13 @@ fn transition(index: usize, family: usize, policy: u32) -> Transition {
     }
 }
 
-/// Tokens per second of the fastest of some updates, and the least processor time.
+/// Returns tokens per second of the fastest update, and the least CPU time in seconds.
 fn update(mut learner: Learner, policies: usize, siblings: usize) -> (f64, f64) {
     let transitions: Vec<_> =
         (0..SEQUENCES).map(|i| transition(i, i / siblings, (i * policies / SEQUENCES) as u32)).collect();
-    let (mut seconds, mut processor) = (f64::INFINITY, f64::INFINITY);
+    let (mut seconds, mut cpu) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..RUNS {
-        let (start, before) = (Instant::now(), processor_seconds());
+        let (start, before) = (Instant::now(), cpu_seconds());
         let samples = transitions
             .iter()
             .enumerate()
@@ -158,13 +164,13 @@ fn update(mut learner: Learner, policies: usize, siblings: usize) -> (f64, f64) 
             .and_then(|planned| learner.update(&planned, 1e-5, &mut || {}))
             .expect("the update runs");
         seconds = seconds.min(start.elapsed().as_secs_f64());
-        processor = processor.min(processor_seconds() - before);
+        cpu = cpu.min(cpu_seconds() - before);
     }
-    ((SEQUENCES * (PROMPT + COMPLETION)) as f64 / seconds, processor)
+    ((SEQUENCES * (PROMPT + COMPLETION)) as f64 / seconds, cpu)
 }
 
-/// Time that this process has had on all cores, which others on the machine stretch less than time on the wall.
-fn processor_seconds() -> f64 {
+/// CPU time of this process on all cores in seconds, which depends less on other processes than elapsed time.
+fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
@@ -172,8 +178,8 @@ fn processor_seconds() -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// Adapters of rank 16 on all projections, so many policies sharing the batch.
-fn adapters(policies: usize, keep: Keep) -> Option<Learner> {
+/// A learner of adapters of rank 16 on all projections.
+fn adapter_learner(policies: usize, checkpointing: Checkpointing) -> Option<Learner> {
     smollm2().map(|model| {
         let adapters = (0..policies).map(|policy| {
             let seed = [policy as u8; 32];
@@ -181,15 +187,20 @@ fn adapters(policies: usize, keep: Keep) -> Option<Learner> {
                 Adapter::new(&model.config, 16, 32.0, &Projection::ALL, seed).expect("a valid adapter");
             (policy, format!("p{policy}"), adapter)
         });
-        Learner::adapters(model.config.clone(), model.weights.shallow(), adapters.collect(), settings(keep))
-            .expect("a learner")
+        Learner::adapters(
+            model.config.clone(),
+            model.weights.shallow(),
+            adapters.collect(),
+            settings(checkpointing),
+        )
+        .expect("a learner")
     })
 }
 
-/// All weights.
-fn whole(keep: Keep) -> Option<Learner> {
+/// A learner of all weights.
+fn full_learner(checkpointing: Checkpointing) -> Option<Learner> {
     smollm2().map(|model| {
-        Learner::full(model.config, model.weights, Dtype::F32, 0, "all".into(), settings(keep))
+        Learner::full(model.config, model.weights, Dtype::F32, 0, "all".into(), settings(checkpointing))
             .expect("a learner")
     })
 }

@@ -1,41 +1,46 @@
-//! Group-relative advantages: how much better a completion was than its siblings.
+//! Group-relative advantages: the reward of a completion relative to the other completions of its group.
 //!
-//! A group holds completions that may be compared with each other ([`Group`] says which). For rewards
-//! `r_1 … r_n` of a group,
+//! [`Group`] defines which completions are comparable. For rewards `r_1 … r_n` of a group,
 //!
 //! ```text
-//! A_i = (r_i - mean(r)) / (std(r) + EPSILON)          GRPO, Shao et al. 2024 (arXiv:2402.03300)
-//! A_i =  r_i - mean(r)                                Dr.GRPO, Liu et al. 2025 (arXiv:2503.20783)
+//! A_i = (r_i - mean(r)) / (std(r) + EPSILON)          normalize = true: GRPO, Shao et al. 2024 (arXiv:2402.03300)
+//! A_i =  r_i - mean(r)                                normalize = false
 //! ```
 //!
-//! AT-GRPO (Zhao et al. 2025, arXiv:2510.11062) is the first with groups by agent and turn. `std` is the
-//! sample standard deviation (divisor n - 1). A group of one, or of equal rewards, teaches nothing: its
+//! AT-GRPO (Zhao et al. 2025, arXiv:2510.11062) is the first formula with groups by agent and turn. `std` is
+//! the sample standard deviation (divisor n - 1). A group of one, or of equal rewards, has no gradient: its
 //! advantages are exactly 0.
+//!
+//! The second formula is one of the two changes that make Dr. GRPO (Liu et al. 2025, arXiv:2503.20783). The
+//! other, a constant divisor of the loss in place of a number of tokens, is not made: the loss stays a mean
+//! over the completion tokens of a mini-batch ([`crate::learner`]), so `normalize = false` is GRPO without
+//! the division by the standard deviation, and not Dr. GRPO.
 
 use std::collections::BTreeMap;
 
-use pl_record::transition::{Group, Transition};
+use pl_types::{Group, Transition};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// Keeps the quotient finite; small beside any spread of rewards that means something.
+/// Keeps the quotient finite; small compared with any meaningful spread of rewards.
 pub const EPSILON: f64 = 1e-6;
 
-/// Advantages of one step's transitions, and how many of its groups had anything to teach.
+/// Advantages of one step's transitions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Advantages {
     /// One per transition, in the order given.
     pub values: Vec<f64>,
-    /// Groups in all.
+    /// Number of groups.
     pub groups: usize,
-    /// Groups of one, or whose rewards are all equal.
+    /// Number of groups with one member or equal rewards, which have no gradient.
     pub flat_groups: usize,
 }
 
 /// Advantages within one group, in the order of `rewards`.
 pub fn group_advantages(rewards: &[f64], normalize: bool) -> Vec<f64> {
-    // Asked of the rewards and not of their deviations: rounding can leave a mean of equal numbers beside them.
+    // Tests the rewards instead of their deviations: the mean of equal numbers can differ from them by
+    // rounding.
     if is_flat(rewards) {
         return vec![0.0; rewards.len()];
     }
@@ -50,8 +55,8 @@ pub fn group_advantages(rewards: &[f64], normalize: bool) -> Vec<f64> {
     rewards.iter().map(|r| (r - mean) / scale).collect()
 }
 
-/// Advantages of `rewards`, each compared within its group. Groups are taken by equality, wherever their members
-/// stand.
+/// Advantages of `rewards`, each relative to its group. Members of a group are equal in `G`; they need not be
+/// adjacent.
 pub fn grouped_advantages<'a, G: Ord + 'a>(
     rewards: impl IntoIterator<Item = (&'a G, f64)>,
     normalize: bool,
@@ -75,8 +80,9 @@ pub fn grouped_advantages<'a, G: Ord + 'a>(
 
 /// AT-GRPO advantages of a step's transitions: [`Transition::reward`] within [`Transition::group`].
 ///
-/// With a `shuffle` seed, rewards change places within their groups first. Groups keep their mean and their
-/// spread, but which completion earned what is lost: the control that any claim of learning is held against.
+/// With a `shuffle` seed, the rewards of each group are permuted first. Groups keep their mean and their
+/// spread, but the link between completion and reward is lost: the control experiment for any claim of
+/// learning.
 pub fn advantages(transitions: &[Transition], normalize: bool, shuffle: Option<[u8; 32]>) -> Advantages {
     let rewards = match shuffle {
         None => transitions.iter().map(|t| t.reward).collect(),
@@ -87,17 +93,17 @@ pub fn advantages(transitions: &[Transition], normalize: bool, shuffle: Option<[
 
 /// The rewards of `transitions`, permuted within each group.
 fn shuffled_rewards(transitions: &[Transition], seed: [u8; 32]) -> Vec<f64> {
-    let mut stream = ChaCha8Rng::from_seed(seed);
+    let mut rng = ChaCha8Rng::from_seed(seed);
     let mut members: BTreeMap<&Group, Vec<usize>> = BTreeMap::new();
     for (index, transition) in transitions.iter().enumerate() {
         members.entry(&transition.group).or_default().push(index);
     }
     let mut rewards = vec![0.0; transitions.len()];
-    for places in members.values() {
-        let mut drawn = places.clone();
-        drawn.shuffle(&mut stream);
-        for (&place, &from) in places.iter().zip(&drawn) {
-            rewards[place] = transitions[from].reward;
+    for indices in members.values() {
+        let mut permuted = indices.clone();
+        permuted.shuffle(&mut rng);
+        for (&index, &source) in indices.iter().zip(&permuted) {
+            rewards[index] = transitions[source].reward;
         }
     }
     rewards
@@ -137,8 +143,8 @@ mod tests {
     }
 
     #[test]
-    fn the_worked_example() {
-        // mean 0.5, squares 4 × 0.25, sample std sqrt(1 / 3).
+    fn advantages_of_a_worked_example() {
+        // Mean 0.5, squares 4 × 0.25, sample std sqrt(1 / 3).
         let expected = 0.5 / ((1.0f64 / 3.0).sqrt() + EPSILON);
         let got = group_advantages(&[1.0, 0.0, 0.0, 1.0], true);
         for (value, sign) in got.iter().zip([1.0, -1.0, -1.0, 1.0]) {
@@ -148,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_compare_is_exactly_zero() {
+    fn groups_without_spread_have_advantages_of_exactly_zero() {
         assert_eq!(group_advantages(&[], true), Vec::<f64>::new());
         assert_eq!(group_advantages(&[0.7], true), [0.0]);
         // The mean of three times 0.1 is not 0.1 in binary.
@@ -158,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn groups_do_not_see_each_other(
+        fn groups_are_independent(
             items in prop::collection::vec((0u8..6, -2.0f64..2.0), 0..40),
             normalize: bool,
         ) {
@@ -180,7 +186,7 @@ mod tests {
         }
 
         #[test]
-        fn centred_and_of_unit_spread(rewards in prop::collection::vec(-3.0f64..3.0, 2..16)) {
+        fn advantages_are_centred_and_of_unit_spread(rewards in prop::collection::vec(-3.0f64..3.0, 2..16)) {
             let n = rewards.len() as f64;
             let got = group_advantages(&rewards, true);
             prop_assert!((got.iter().sum::<f64>() / n).abs() < 1e-9);

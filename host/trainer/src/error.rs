@@ -1,4 +1,4 @@
-//! What can go wrong in training, in words for the person who started the run.
+//! Errors of training.
 
 use std::path::PathBuf;
 
@@ -6,22 +6,22 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A policy can't be set up as the workflow says.
+    /// A policy cannot be set up as the workflow asks.
     #[error("policy `{policy}`: {problem}")]
     Policy { policy: String, problem: String },
-    /// A policy's model or adapter can't be read or written.
+    /// A policy's model or adapter cannot be read or written.
     #[error("policy `{policy}`: {source}")]
     Model { policy: String, source: pl_model::Error },
-    /// A transition that can't be trained on.
+    /// A transition is invalid for training.
     #[error("step {step}, task `{task}`, agent `{agent}`, turn {turn}: {problem}")]
     Transition { step: u64, task: String, agent: String, turn: u32, problem: String },
     /// libtorch refused an operation.
-    #[error("{doing}: libtorch failed: {source}; if memory ran out, a lower `train.token_budget` needs less")]
+    #[error("{doing}: libtorch failed: {source}; if memory ran out, lower `train.token_budget`")]
     Torch { doing: String, source: tch::TchError },
     /// A file operation failed.
     #[error("{}: cannot {doing}: {source}", path.display())]
     Io { path: PathBuf, doing: &'static str, source: std::io::Error },
-    /// A checkpoint that can't be used.
+    /// A checkpoint cannot be used.
     #[error("{}: {problem}", path.display())]
     Checkpoint { path: PathBuf, problem: String },
 }

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a tiny random model, a workflow's training block, made-up transitions.
+//! Fixtures of this crate's tests: a tiny random model, a workflow's `train` block, artificial transitions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,16 @@ use pl_dsl::workflow::{
     SandboxBackend, Scenario, Schedule, Tasks, Train, Turns, Workflow,
 };
 use pl_model::{
-    Adapter, ChatTemplate, Config, Deltas, Dtype, Family, Layer, Model, NoDeltas, Projection, Rope,
-    RopeScaling, Tokenizer, Weights, causal_attention, transform,
+    Adapter, ChatTemplate, Config, Family, Layer, Model, Projection, RopeScaling, Tokenizer, Weights,
 };
-use pl_record::transition::{Group, Key, Transition};
+use pl_types::{Dtype, Group, Key, Transition};
 use serde_json::Map;
 use tch::{Device, Kind, Tensor};
 
-/// Words of the tiny models.
+#[path = "../../model/tests/it/reference.rs"]
+mod reference;
+
+/// Vocabulary size of the tiny models.
 pub const VOCABULARY: i64 = 61;
 
 /// The `train` block of most tests.
@@ -47,7 +49,7 @@ pub fn train() -> Train {
     }
 }
 
-/// Measures of a model small enough for thousands of passes a second, with grouped heads.
+/// Config of a model small enough for thousands of passes a second, with grouped heads.
 pub fn config(tied: bool) -> Config {
     Config {
         family: Family::Llama,
@@ -70,7 +72,7 @@ pub fn config(tied: bool) -> Config {
 
 /// Random weights of a config; equal seeds give equal weights.
 pub fn weights(config: &Config, seed: i64) -> Weights {
-    // libtorch's generator is one for all threads of a test run.
+    // All threads of a test run share libtorch's generator.
     static GENERATOR: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _guard = GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     tch::manual_seed(seed);
@@ -103,21 +105,21 @@ pub fn weights(config: &Config, seed: i64) -> Weights {
     }
 }
 
-/// An adapter on all projections whose B is not zero, so that A has a gradient.
+/// An adapter on all projections whose B factors are not zero, so that A has a gradient.
 pub fn adapter(config: &Config, seed: u8) -> Adapter {
     let adapter = Adapter::new(config, 3, 6.0, &Projection::ALL, [seed; 32]).unwrap();
-    for (at, (name, mut tensor)) in adapter.parameters().into_iter().enumerate() {
+    for (index, (name, mut tensor)) in adapter.parameters().into_iter().enumerate() {
         if name.contains("lora_B") {
             let count = tensor.numel();
             let values: Vec<f32> =
-                (0..count).map(|i| ((i * 7 + at * 13 + usize::from(seed)) as f32).sin() * 0.2).collect();
+                (0..count).map(|i| ((i * 7 + index * 13 + usize::from(seed)) as f32).sin() * 0.2).collect();
             tch::no_grad(|| tensor.copy_(&Tensor::from_slice(&values).view_as(&tensor)));
         }
     }
     adapter
 }
 
-/// A whole tiny model: every token is a word of its own.
+/// A complete tiny model in which every token is a word.
 pub fn model(tied: bool, seed: i64) -> Model {
     let config = config(tied);
     let vocabulary: Map<String, serde_json::Value> =
@@ -152,7 +154,7 @@ pub fn policy(name: &str, lora: bool) -> Policy {
     Policy { name: name.to_owned(), model: 0, lora, train: true, from: None }
 }
 
-/// A workflow as far as a trainer looks at it.
+/// A workflow with the parts that a trainer uses.
 pub fn workflow(policies: Vec<Policy>, train: Option<Train>) -> Workflow {
     let (plugin, item, settings) = (0, String::new(), Map::new());
     let models = policies.iter().map(|policy| policy.model).max().unwrap_or(0) + 1;
@@ -191,7 +193,7 @@ pub fn workflow(policies: Vec<Policy>, train: Option<Train>) -> Workflow {
     }
 }
 
-/// A made-up transition: tokens follow from `index`, log-probabilities are those of no model in particular.
+/// An artificial transition: tokens are derived from `index`, log-probabilities belong to no model.
 pub fn transition(policy: u32, index: u32, prompt: usize, completion: usize) -> Transition {
     let token =
         |i: usize| ((i * 17 + index as usize * 29 + policy as usize * 11 + 5) % VOCABULARY as usize) as u32;
@@ -205,7 +207,7 @@ pub fn transition(policy: u32, index: u32, prompt: usize, completion: usize) -> 
         prompt: (0..prompt).map(token).collect(),
         completion: (prompt..prompt + completion).map(token).collect(),
         logprobs: (0..completion).map(|i| -4.0 - (i as f32 + index as f32).sin() * 0.15).collect(),
-        kept: None,
+        support: None,
         temperature: 1.0,
         versions: vec![0],
         version: 0,
@@ -219,8 +221,8 @@ pub fn transition(policy: u32, index: u32, prompt: usize, completion: usize) -> 
     }
 }
 
-/// Asserts that two tensors have one shape and differ nowhere by more than `tolerance`, relative to the largest
-/// element expected if that is above 1.
+/// Asserts that two tensors have one shape and differ nowhere by more than `tolerance`, relative to the
+/// largest element expected if that is above 1.
 pub fn close(got: &Tensor, expected: &Tensor, tolerance: f64) {
     assert_eq!(got.size(), expected.size());
     let largest = |tensor: Tensor| tensor.abs().max().double_value(&[]);
@@ -228,46 +230,30 @@ pub fn close(got: &Tensor, expected: &Tensor, tolerance: f64) {
     assert!(gap <= tolerance, "they differ by {gap}");
 }
 
-/// One adapter on every row.
-struct Everywhere<'a>(&'a Adapter);
-
-impl Deltas for Everywhere<'_> {
-    fn add(&self, layer: usize, projection: Projection, x: &Tensor, y: Tensor) -> Tensor {
-        match self.0.part(layer, projection) {
-            Some(part) => y + x.matmul(&part.a.tr()).matmul(&part.b.tr()) * self.0.scale(),
-            None => y,
-        }
-    }
-}
-
-/// Logarithms of the distributions that a transition's completion was drawn from, `[tokens, V]`, by the plain
-/// road: its sequence alone, all logits at once, autograd throughout.
+/// Log-probabilities `[tokens, V]` of the distributions that a transition's completion was sampled from. A
+/// reference implementation: one sequence at a time, all logits at once, with autograd.
 pub fn plain_distributions(
     config: &Config,
     weights: &Weights,
     adapter: Option<&Adapter>,
     t: &Transition,
 ) -> Tensor {
-    let ids: Vec<i64> = t.prompt.iter().chain(&t.completion).map(|&id| i64::from(id)).collect();
-    let rope = Rope::new(config, ids.len(), Device::Cpu);
-    let deltas = adapter.map(Everywhere);
-    let deltas: &dyn Deltas = deltas.as_ref().map_or(&NoDeltas, |deltas| deltas);
-    let attend = &mut |_, q: Tensor, k: Tensor, v: Tensor| causal_attention(config, &q, &k, &v);
-    let hidden = transform(config, weights, &Tensor::from_slice(&ids), &rope, deltas, attend);
+    let tokens: Vec<u32> = t.prompt.iter().chain(&t.completion).copied().collect();
+    let hidden = reference::hidden_states(config, weights, adapter, &tokens);
     let logits = hidden.matmul(&weights.unembed().tr()) / t.temperature;
     let (first, count) = (t.prompt.len() as i64 - 1, t.completion.len() as i64);
     let logits = logits.narrow(0, first, count);
-    let Some(kept) = &t.kept else { return logits.log_softmax(-1, Kind::Float) };
-    let left_out: Vec<bool> = kept
+    let Some(support) = &t.support else { return logits.log_softmax(-1, Kind::Float) };
+    let truncated: Vec<bool> = support
         .iter()
         .flat_map(|ids| (0..config.vocab as u32).map(|id| !ids.is_empty() && !ids.contains(&id)))
         .collect();
-    let left_out = Tensor::from_slice(&left_out).view_as(&logits);
-    // Low enough to vanish, high enough that nothing times it is no number.
-    logits.masked_fill(&left_out, -1e30).log_softmax(-1, Kind::Float)
+    let truncated = Tensor::from_slice(&truncated).view_as(&logits);
+    // Low enough for a probability of 0, but finite, so that 0 times it is not NaN.
+    logits.masked_fill(&truncated, -1e30).log_softmax(-1, Kind::Float)
 }
 
-/// Log-probabilities of a transition's completion, likewise.
+/// Log-probabilities of a transition's completion tokens by the same reference implementation.
 pub fn plain_logprobs(
     config: &Config,
     weights: &Weights,
@@ -279,7 +265,7 @@ pub fn plain_logprobs(
     plain_distributions(config, weights, adapter, t).gather(1, &ids, false).squeeze_dim(1)
 }
 
-/// Gives a transition the log-probabilities that it has under a policy, each moved by up to `spread`.
+/// Sets a transition's log-probabilities to those under a policy, each changed by up to `spread`.
 pub fn sampled_from(
     config: &Config,
     weights: &Weights,
@@ -295,7 +281,7 @@ pub fn sampled_from(
     t
 }
 
-/// Whether two lists of named tensors are equal bit for bit.
+/// Returns true if two lists of named tensors are bit-identical.
 pub fn same_bits(a: &[(String, Tensor)], b: &[(String, Tensor)]) -> bool {
     a.len() == b.len()
         && a.iter().zip(b).all(|((n1, t1), (n2, t2))| {

@@ -1,133 +1,135 @@
-//! The output head of a training pass, forwards and backwards, a few rows at a time.
+//! Forward and backward pass of the output head, a few rows at a time.
 //!
 //! Log-probabilities over a vocabulary of 50,000 and more are by far the largest tensor of a naive pass. Here
-//! hidden states of completion positions come in detached, go through the head in chunks of [`CHUNK`] rows, and
-//! leave as log-probabilities and as the loss's gradient with respect to the hidden states. One backward pass
-//! through the transformer then starts from that gradient.
+//! the detached hidden states of completion positions go through the head in chunks of [`CHUNK`] rows. The
+//! results are log-probabilities and the gradient of the loss with respect to the hidden states, from which
+//! one backward pass through the transformer starts.
 //!
 //! With logits `z = W h / T`, `p = softmax(z)` and the derivative `g` of the loss with respect to the
-//! log-probability of token `y`, the gradient of a row is known in closed form, so no autograd graph is kept:
+//! log-probability of token `y`, the gradient of a row has a closed form, so no autograd graph is needed:
 //!
 //! ```text
 //! d/dz = g (onehot(y) - p)        d/dh = Wᵀ (d/dz) / T        d/dW = (d/dz) hᵀ / T
 //! ```
 //!
-//! A token that was drawn from a part of the vocabulary (top-k, top-p, min-p) comes with the ids that its sampler
-//! kept. Its distribution is the softmax over these alone: all other logits count as minus infinity.
+//! A token that was sampled from a truncated distribution (top-k, top-p, min-p) has a list of the ids that it
+//! was sampled from, its support. Its distribution is the softmax over the support alone: all other logits
+//! are minus infinity.
 //!
-//! On CUDA devices whose kernels are open, rows that were all drawn from the whole vocabulary go through
-//! [`pl_kernels::cuda::head`], which has no logits in memory and does not round them to the weights' format.
+//! On CUDA devices with loaded kernels, rows without truncation go through [`pl_kernels::cuda::head`], which
+//! keeps no logits in memory and does not round them to the weights' format.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use pl_kernels::cuda::head::{Fused, TokenHead};
+use pl_kernels::cuda::head::{FusedHead, TokenHead};
 use pl_kernels::cuda::{self, Kernels};
 use pl_model::{add_outer, linear};
 use tch::{Kind, TchError, Tensor, no_grad};
 
-/// Rows of the head at a time. 128 rows of 49,152 logits are 25 MB, and enough for the matrix products to run at
-/// full speed.
+/// Number of rows per chunk. 128 rows of 49,152 logits are 25 MB, and enough for the matrix products to run
+/// at full speed.
 pub const CHUNK: i64 = 128;
 
-/// Rows at a time through a head that has no logits in memory: enough to fill any GPU.
+/// Number of rows per chunk of a head that keeps no logits in memory: enough to fill any GPU.
 const KERNEL_CHUNK: i64 = 4096;
 
-/// What goes through the head: one row per completion token.
+/// Input of the head: one row per completion token.
 #[derive(Debug)]
-pub struct Rows<'a> {
-    /// `[N, H]`, the hidden state from which each token was predicted; no gradient is tracked through it.
+pub struct HeadInput<'a> {
+    /// `[N, H]`, hidden states from which the tokens are predicted; no gradient is tracked through them.
     pub hidden: &'a Tensor,
-    /// `[N]` int64, the token that was sampled.
+    /// `[N]` int64, sampled tokens.
     pub tokens: &'a Tensor,
-    /// `[N]`, the temperature it was sampled with; none where all are 1.
+    /// `[N]`, sampling temperatures. `None` if all are 1.
     pub temperatures: Option<&'a Tensor>,
-    /// The ids that each was drawn from; none where all were drawn from the whole vocabulary.
-    pub kept: Option<&'a Kept>,
+    /// Ids that each token was sampled from. `None` if no distribution was truncated.
+    pub support: Option<&'a SampledSupport>,
 }
 
-/// Per row, the ids that a sampler kept, end to end. A row without any was drawn from the whole vocabulary.
+/// Lists of the ids that each row's token was sampled from, end to end. An empty list stands for the whole
+/// vocabulary.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
-    /// Where each row's ids begin, and where the last ones end.
+pub struct SampledSupport {
+    /// Start of each row's ids, and the end of the last row's.
     offsets: Vec<usize>,
     ids: Vec<i64>,
 }
 
-impl Default for Kept {
+impl Default for SampledSupport {
     fn default() -> Self {
-        Kept { offsets: vec![0], ids: Vec::new() }
+        Self { offsets: vec![0], ids: Vec::new() }
     }
 }
 
-impl Kept {
-    /// Appends a row.
+impl SampledSupport {
+    /// Appends a row; an empty list stands for the whole vocabulary.
     pub fn push(&mut self, ids: &[u32]) {
         self.ids.extend(ids.iter().map(|id| i64::from(*id)));
         self.offsets.push(self.ids.len());
     }
 
-    /// Whether any row has ids.
-    pub fn restricts(&self) -> bool {
+    /// Returns true if any row is truncated.
+    pub fn is_truncated(&self) -> bool {
         !self.ids.is_empty()
     }
 
-    /// Sets the logits of ids that were not kept to minus infinity. `logits` are those of the rows from `first`
-    /// on. Says whether there were any.
+    /// Sets the logits of ids outside of the support to minus infinity. `logits` are those of the rows from
+    /// `first` on. Returns true if any of them is truncated.
     fn mask(&self, logits: &mut Tensor, first: usize) -> Result<bool, TchError> {
         let offsets = self.offsets.get(first..).unwrap_or(&[]);
-        let (mut restricted, mut rows) = (Vec::new(), Vec::new());
+        let (mut truncated, mut rows) = (Vec::new(), Vec::new());
         let mut ids = Vec::new();
-        for (row, border) in offsets.windows(2).take(logits.size()[0] as usize).enumerate() {
-            let own = &self.ids[border[0]..border[1]];
+        for (row, bounds) in offsets.windows(2).take(logits.size()[0] as usize).enumerate() {
+            let own = &self.ids[bounds[0]..bounds[1]];
             if own.is_empty() {
                 continue;
             }
-            restricted.push(row as i64);
+            truncated.push(row as i64);
             rows.extend(std::iter::repeat_n(row as i64, own.len()));
             ids.extend_from_slice(own);
         }
-        if restricted.is_empty() {
+        if truncated.is_empty() {
             return Ok(false);
         }
         let device = logits.device();
         let column = |values: &[i64]| Tensor::f_from_slice(values)?.f_to_device(device);
-        let (restricted, cells) = (column(&restricted)?, [Some(column(&rows)?), Some(column(&ids)?)]);
+        let (truncated, cells) = (column(&truncated)?, [Some(column(&rows)?), Some(column(&ids)?)]);
         let values = logits.f_index(&cells)?;
-        let _ = logits.f_index_fill_(0, &restricted, f64::NEG_INFINITY)?;
+        let _ = logits.f_index_fill_(0, &truncated, f64::NEG_INFINITY)?;
         let _ = logits.f_index_put_(&cells, &values, false)?;
         Ok(true)
     }
 }
 
-/// What comes out.
+/// Output of the head.
 #[derive(Debug)]
-pub struct Head {
+pub struct HeadOutput {
     /// `[N, H]`, gradient of the loss with respect to the hidden states.
     pub hidden_gradient: Tensor,
-    /// `[N]`, entropy of each row's distribution in nats, if asked for.
+    /// `[N]`, entropy of each row's distribution in nats, if requested.
     pub entropy: Option<Tensor>,
 }
 
-/// Runs the head over all rows.
+/// Runs the head forward and backward over all rows.
 ///
-/// `derivative` gets a range of rows with their log-probabilities and returns the derivative of the loss with
-/// respect to them; it is called once per chunk, in order. `unembed` is `[V, H]`; its gradient is added to
-/// `unembed_gradient` where there is one.
-pub fn run(
-    rows: &Rows<'_>,
+/// `derivative` receives a range of rows and their log-probabilities and returns the derivative of the loss
+/// with respect to them; it is called once per chunk, in order. `unembed` is `[V, H]`; its gradient is added
+/// to `unembed_gradient`, if there is one.
+pub fn forward_backward(
+    input: &HeadInput<'_>,
     unembed: &Tensor,
     want_entropy: bool,
     chunk: i64,
     unembed_gradient: Option<&Tensor>,
     mut derivative: impl FnMut(Range<i64>, &Tensor) -> Result<Tensor, TchError>,
-) -> Result<Head, TchError> {
-    if let Some(kernels) = kernels(rows, unembed) {
-        let head = Fused::new(kernels);
-        return without_logits(&head, rows, unembed, KERNEL_CHUNK, unembed_gradient, derivative);
+) -> Result<HeadOutput, TchError> {
+    if let Some(kernels) = kernels(input, unembed) {
+        let head = FusedHead::new(kernels);
+        return without_logits(&head, input, unembed, KERNEL_CHUNK, unembed_gradient, derivative);
     }
-    let (count, width) = rows.hidden.size2()?;
-    let hidden_gradient = no_grad(|| rows.hidden.f_empty_like())?;
+    let (count, width) = input.hidden.size2()?;
+    let hidden_gradient = no_grad(|| input.hidden.f_empty_like())?;
     debug_assert_eq!(width, unembed.size()[1]);
     let mut entropies = Vec::new();
     let mut start = 0;
@@ -136,15 +138,15 @@ pub fn run(
         let part = |tensor: &Tensor| tensor.f_narrow(0, start, length);
         let column = |tensor: &Tensor| part(tensor)?.f_unsqueeze(1);
         let (hidden, temperature, token, mut logits, masked, logp) = no_grad(|| {
-            let hidden = part(rows.hidden)?;
-            let token = column(rows.tokens)?;
-            let temperature = rows.temperatures.map(column).transpose()?;
-            let mut logits = wide(linear(&hidden, unembed)?)?;
+            let hidden = part(input.hidden)?;
+            let token = column(input.tokens)?;
+            let temperature = input.temperatures.map(column).transpose()?;
+            let mut logits = widen(linear(&hidden, unembed)?)?;
             if let Some(temperature) = &temperature {
                 let _ = logits.f_div_(temperature)?;
             }
-            let masked = match rows.kept {
-                Some(kept) => kept.mask(&mut logits, start as usize)?,
+            let masked = match input.support {
+                Some(support) => support.mask(&mut logits, start as usize)?,
                 None => false,
             };
             let normalizer = logits.f_logsumexp(-1, true)?;
@@ -155,11 +157,11 @@ pub fn run(
         let slope = derivative(start..start + length, &logp)?;
         no_grad(|| {
             let slope = slope.f_unsqueeze(1)?;
-            // `logits` holds normalised log-probabilities by now.
+            // `logits` now holds normalised log-probabilities.
             let mut gradient = if want_entropy {
                 let probabilities = logits.f_exp()?;
                 if masked {
-                    // Nothing times minus infinity is to be nothing.
+                    // Avoids 0 * -inf = NaN.
                     let _ = logits.f_clamp_min_(f64::from(f32::MIN))?;
                 }
                 let _ = logits.f_mul_(&probabilities)?;
@@ -183,44 +185,48 @@ pub fn run(
         start += length;
     }
     let entropy = if want_entropy { Some(Tensor::f_cat(&entropies, 0)?) } else { None };
-    Ok(Head { hidden_gradient, entropy })
+    Ok(HeadOutput { hidden_gradient, entropy })
 }
 
-/// The kernels of the rows' device, where they are open and can do what is asked.
-fn kernels(rows: &Rows<'_>, unembed: &Tensor) -> Option<Arc<Kernels>> {
-    let open = cuda::opened(rows.hidden.device())?;
-    (rows.kept.is_none() && Fused::takes(rows.hidden, unembed)).then_some(open)
+/// Kernels of the rows' device. Returns `None` if they are not loaded or don't support the input.
+fn kernels(input: &HeadInput<'_>, unembed: &Tensor) -> Option<Arc<Kernels>> {
+    let open = cuda::opened(input.hidden.device())?;
+    (input.support.is_none() && FusedHead::supports(input.hidden, unembed)).then_some(open)
 }
 
-/// [`run`] through a head that computes logits twice instead of keeping them. The entropy comes with the rest.
+/// [`forward_backward`] with a head that computes logits twice instead of keeping them. It always computes
+/// the entropy.
 fn without_logits(
     head: &dyn TokenHead,
-    rows: &Rows<'_>,
+    input: &HeadInput<'_>,
     unembed: &Tensor,
     chunk: i64,
     unembed_gradient: Option<&Tensor>,
     mut derivative: impl FnMut(Range<i64>, &Tensor) -> Result<Tensor, TchError>,
-) -> Result<Head, TchError> {
-    let count = rows.hidden.size()[0];
+) -> Result<HeadOutput, TchError> {
+    let count = input.hidden.size()[0];
     let (mut gradients, mut entropies) = (Vec::new(), Vec::new());
     let mut start = 0;
     while start < count {
         let length = chunk.min(count - start);
         let part = |tensor: &Tensor| tensor.f_narrow(0, start, length);
-        let (hidden, tokens) = (part(rows.hidden)?, part(rows.tokens)?);
-        let temperatures = rows.temperatures.map(part).transpose()?;
-        let rows = cuda::head::Rows { hidden: &hidden, tokens: &tokens, temperatures: temperatures.as_ref() };
+        let (hidden, tokens) = (part(input.hidden)?, part(input.tokens)?);
+        let temperatures = input.temperatures.map(part).transpose()?;
+        let rows = cuda::head::HeadRows { hidden: &hidden, tokens: &tokens, temperatures: temperatures.as_ref() };
         let scores = head.forward(&rows, unembed)?;
         let slopes = derivative(start..start + length, &scores.logp)?;
         gradients.push(head.backward(&rows, unembed, &scores, &slopes, unembed_gradient)?);
         entropies.push(scores.entropy);
         start += length;
     }
-    Ok(Head { hidden_gradient: Tensor::f_cat(&gradients, 0)?, entropy: Some(Tensor::f_cat(&entropies, 0)?) })
+    Ok(HeadOutput {
+        hidden_gradient: Tensor::f_cat(&gradients, 0)?,
+        entropy: Some(Tensor::f_cat(&entropies, 0)?),
+    })
 }
 
-/// In f32 where it was narrower: a softmax over a vocabulary wants more than 16 bits.
-fn wide(logits: Tensor) -> Result<Tensor, TchError> {
+/// Converts 16-bit logits to f32, because a softmax over a vocabulary needs the precision.
+fn widen(logits: Tensor) -> Result<Tensor, TchError> {
     match logits.kind() {
         Kind::Half | Kind::BFloat16 => logits.f_to_kind(Kind::Float),
         _ => Ok(logits),
@@ -244,21 +250,21 @@ mod tests {
         tokens: Tensor,
         temperatures: Tensor,
         weights: Tensor,
-        kept: Kept,
+        support: SampledSupport,
     }
 
     fn case() -> Case {
         tch::manual_seed(3);
         let options = (Kind::Float, Device::Cpu);
         let tokens = Tensor::randint(VOCABULARY, [ROWS], (Kind::Int64, Device::Cpu));
-        // Every third row has the whole vocabulary; the first of the rest only the token itself.
-        let mut kept = Kept::default();
+        // Every third row has the whole vocabulary; the first of the others only the token itself.
+        let mut support = SampledSupport::default();
         for (row, token) in Vec::<i64>::try_from(&tokens).unwrap().into_iter().enumerate() {
             let count = if row % 3 == 2 { 0 } else { row as i64 + 1 };
-            kept.push(&(0..count).map(|i| ((token + i * 3) % VOCABULARY) as u32).collect::<Vec<_>>());
+            support.push(&(0..count).map(|i| ((token + i * 3) % VOCABULARY) as u32).collect::<Vec<_>>());
         }
         Case {
-            kept,
+            support,
             hidden: Tensor::randn([ROWS, WIDTH], options),
             unembed: Tensor::randn([VOCABULARY, WIDTH], options),
             tokens,
@@ -268,43 +274,45 @@ mod tests {
     }
 
     impl Case {
-        /// `[N, V]`: which ids a row's sampler left out.
-        fn left_out(&self) -> Tensor {
-            let mut left_out = vec![false; (ROWS * VOCABULARY) as usize];
-            for (row, border) in self.kept.offsets.windows(2).enumerate() {
-                let own = &self.kept.ids[border[0]..border[1]];
+        /// `[N, V]`, true for ids outside of a row's support.
+        fn truncated_ids(&self) -> Tensor {
+            let mut truncated = vec![false; (ROWS * VOCABULARY) as usize];
+            for (row, bounds) in self.support.offsets.windows(2).enumerate() {
+                let own = &self.support.ids[bounds[0]..bounds[1]];
                 for id in 0..VOCABULARY {
-                    left_out[row * VOCABULARY as usize + id as usize] = !own.is_empty() && !own.contains(&id);
+                    truncated[row * VOCABULARY as usize + id as usize] =
+                        !own.is_empty() && !own.contains(&id);
                 }
             }
-            Tensor::from_slice(&left_out).view([ROWS, VOCABULARY])
+            Tensor::from_slice(&truncated).view([ROWS, VOCABULARY])
         }
     }
 
     /// The loss is `sum(weights · logp²)`: its derivative depends on the log-probabilities.
-    fn chunked(case: &Case, temperatures: bool, kept: bool, chunk: i64) -> (Tensor, Head, Tensor) {
-        let rows = Rows {
+    fn chunked(case: &Case, temperatures: bool, support: bool, chunk: i64) -> (Tensor, HeadOutput, Tensor) {
+        let input = HeadInput {
             hidden: &case.hidden,
             tokens: &case.tokens,
             temperatures: temperatures.then_some(&case.temperatures),
-            kept: kept.then_some(&case.kept),
+            support: support.then_some(&case.support),
         };
         let unembed_gradient = case.unembed.zeros_like();
         let mut logps = Vec::new();
-        let head = run(&rows, &case.unembed, true, chunk, Some(&unembed_gradient), |range, logp| {
-            logps.push(logp.shallow_clone());
-            let weights = case.weights.narrow(0, range.start, range.end - range.start);
-            Ok(weights * logp * 2.0)
-        })
-        .unwrap();
+        let head =
+            forward_backward(&input, &case.unembed, true, chunk, Some(&unembed_gradient), |range, logp| {
+                logps.push(logp.shallow_clone());
+                let weights = case.weights.narrow(0, range.start, range.end - range.start);
+                Ok(weights * logp * 2.0)
+            })
+            .unwrap();
         (Tensor::cat(&logps, 0), head, unembed_gradient)
     }
 
     #[test]
-    fn equals_autograd_on_the_full_tensor() {
-        for (temperatures, kept) in [(false, false), (true, false), (false, true), (true, true)] {
+    fn results_equal_autograd_on_the_full_tensor() {
+        for (temperatures, support) in [(false, false), (true, false), (false, true), (true, true)] {
             let case = case();
-            let (logp, head, unembed_gradient) = chunked(&case, temperatures, kept, 5);
+            let (logp, head, unembed_gradient) = chunked(&case, temperatures, support, 5);
 
             let hidden = case.hidden.copy().set_requires_grad(true);
             let unembed = case.unembed.copy().set_requires_grad(true);
@@ -312,8 +320,8 @@ mod tests {
             if temperatures {
                 logits /= case.temperatures.unsqueeze(1);
             }
-            if kept {
-                logits = logits.masked_fill(&case.left_out(), f64::from(f32::MIN));
+            if support {
+                logits = logits.masked_fill(&case.truncated_ids(), f64::from(f32::MIN));
             }
             let all = logits.log_softmax(-1, Kind::Float);
             let expected = all.gather(1, &case.tokens.unsqueeze(1), false).squeeze_dim(1);
@@ -327,27 +335,33 @@ mod tests {
         }
     }
 
-    /// What the kernels compute is tested where they are; here, that the learner would use them rightly.
+    /// The kernels have tests of their own; this one tests their use.
     #[test]
-    fn without_logits_in_memory_all_is_as_with_them() {
+    fn a_head_without_logits_in_memory_gives_the_same_results() {
         for temperatures in [false, true] {
             let case = case();
             let (logp, expected, expected_unembed) = chunked(&case, temperatures, false, CHUNK);
-            let rows = Rows {
+            let input = HeadInput {
                 hidden: &case.hidden,
                 tokens: &case.tokens,
                 temperatures: temperatures.then_some(&case.temperatures),
-                kept: None,
+                support: None,
             };
             let unembed_gradient = case.unembed.zeros_like();
             let mut logps = Vec::new();
-            let twin = cuda::head::Twin;
-            let head =
-                without_logits(&twin, &rows, &case.unembed, 7, Some(&unembed_gradient), |range, logp| {
+            let reference = cuda::head::ReferenceHead;
+            let head = without_logits(
+                &reference,
+                &input,
+                &case.unembed,
+                7,
+                Some(&unembed_gradient),
+                |range, logp| {
                     logps.push(logp.shallow_clone());
                     Ok(case.weights.narrow(0, range.start, range.end - range.start) * logp * 2.0)
-                })
-                .unwrap();
+                },
+            )
+            .unwrap();
             close(&Tensor::cat(&logps, 0), &logp, 1e-5);
             close(&head.hidden_gradient, &expected.hidden_gradient, 1e-4);
             close(&head.entropy.unwrap(), &expected.entropy.unwrap(), 1e-5);
@@ -356,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_change_nothing_but_rounding() {
+    fn chunk_sizes_change_only_rounding() {
         let case = case();
         let (logp, head, unembed_gradient) = chunked(&case, true, true, ROWS);
         for chunk in [1, 7, ROWS + 9] {
@@ -369,11 +383,12 @@ mod tests {
     }
 
     #[test]
-    fn rows_go_through_in_order_a_chunk_at_a_time() {
+    fn chunks_are_processed_in_order() {
         let case = case();
-        let rows = Rows { hidden: &case.hidden, tokens: &case.tokens, temperatures: None, kept: None };
+        let input =
+            HeadInput { hidden: &case.hidden, tokens: &case.tokens, temperatures: None, support: None };
         let mut sizes = Vec::new();
-        let head = run(&rows, &case.unembed, false, 4, None, |range, logp| {
+        let head = forward_backward(&input, &case.unembed, false, 4, None, |range, logp| {
             sizes.push(logp.size()[0]);
             assert_eq!(range.end - range.start, logp.size()[0]);
             Ok(logp.zeros_like())

@@ -1,12 +1,12 @@
-//! Advantages, losses, learners, schedules, checkpoints.
+//! Training: advantages, losses, learners, optimisers and checkpoints.
 //!
-//! [`Trainer`] is what a run works with: it turns the policies of a workflow into [`learner::Learner`]s, updates
-//! them from transitions and saves them. The parts below it stand alone: [`advantage`] and [`loss`] are pure
-//! functions, [`plan`] and [`packing`] say what is computed together, [`head`] keeps the vocabulary out of
-//! memory, [`optimizer`] is AdamW.
+//! [`Trainer`] sets up the policies of a workflow as [`learner::Learner`]s, updates them from transitions and
+//! saves them. The modules below it are independent: [`advantage`] and [`loss`] are pure functions, [`plan`]
+//! and [`packing`] decide which sequences go through the model together, [`head`] avoids the full tensor of
+//! logits, [`optimizer`] is AdamW.
 
 pub mod advantage;
-pub mod base;
+pub mod base_weights;
 pub mod checkpoint;
 mod error;
 #[cfg(test)]
@@ -20,13 +20,15 @@ pub mod metrics;
 pub mod optimizer;
 pub mod packing;
 pub mod plan;
-pub mod schedule;
-mod stream;
+mod policy_setup;
+mod seeds;
+mod token_columns;
 mod trainer;
-#[cfg(test)]
-mod trl;
+mod validate;
 
 pub use error::Error;
-pub use learner::{Learner, Sample, Settings};
+pub use learner::{Learner, LearnerSettings};
 pub use metrics::{StepMetrics, UpdateMetrics};
-pub use trainer::{ADAPTER_CONFIG, Progress, Served, Trainer};
+pub use plan::Sample;
+pub use policy_setup::ADAPTER_CONFIG;
+pub use trainer::{ServedPolicy, Trainer, UpdateProgress};

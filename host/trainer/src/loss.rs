@@ -8,23 +8,24 @@
 //! L = min(L, -A dual)   where A < 0                   dual clip, Ye et al. 2020 (arXiv:1912.09729)
 //! ```
 //!
-//! Means over tokens are the caller's: it knows the divisor of the whole mini-batch.
+//! The caller takes the mean over tokens, because its divisor is that of the whole mini-batch.
 
 use pl_dsl::workflow::Train;
 use tch::{Kind, TchError, Tensor};
 
-/// Log-ratios are held within this bound before they are exponentiated, so that a token that the policy has
-/// left entirely gives a large ratio and not an infinite one. e^20 is far outside every clip range.
+/// Bound on the absolute log-ratio before exponentiation, so that a token whose probability has vanished has
+/// a large ratio and not an infinite one. e^20 is far outside every clip range.
 const MAX_LOG_RATIO: f64 = 20.0;
 
-/// Where the loss is cut.
+/// Clipping bounds of the loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clip {
     /// Ratios below `1 - low` are clipped.
     pub low: f64,
     /// Ratios above `1 + high` are clipped.
     pub high: f64,
-    /// Bound of the loss of negative advantages, in units of `-A`; more than 1, or 0 to have none.
+    /// Bound of the loss of negative advantages, in units of `-A`; more than 1, or 0 to disable the dual
+    /// clip.
     pub dual: f64,
 }
 
@@ -39,16 +40,16 @@ impl From<&Train> for Clip {
 pub struct TokenLoss {
     /// The loss; differentiable with respect to `logp`.
     pub loss: Tensor,
-    /// Boolean: the range `low … high` took the token's gradient away.
+    /// Boolean: true if the range `low … high` removed the token's gradient.
     pub clipped: Tensor,
-    /// Boolean: the dual clip took the token's gradient away.
+    /// Boolean: true if the dual clip removed the token's gradient.
     pub dual_clipped: Tensor,
 }
 
-/// The clipped loss of each token.
+/// Computes the clipped loss of each token.
 ///
-/// `logp` and `old_logp` are natural logarithms of the token's probability under the policy as it is and as it
-/// was sampled from; all three are float tensors of one shape.
+/// `logp` and `old_logp` are natural logarithms of the token's probability under the current policy and under
+/// the policy that it was sampled from. All three tensors are floats of one shape.
 pub fn clipped_policy_loss(
     logp: &Tensor,
     old_logp: &Tensor,
@@ -71,8 +72,9 @@ pub fn clipped_policy_loss(
     Ok(TokenLoss { loss, clipped, dual_clipped })
 }
 
-/// Estimates, per token sampled from the old policy, the divergence KL(old || new) by `r - 1 - ln r`, `r` the
-/// ratio new to old (Schulman 2020, "Approximating KL divergence", k3): never negative and without bias.
+/// Estimates the divergence KL(old || new) per token sampled from the old policy by `r - 1 - ln r`, where `r`
+/// is the ratio new / old (Schulman 2020, "Approximating KL divergence", k3). The estimate is non-negative
+/// and unbiased.
 pub fn k3(logp: &Tensor, old_logp: &Tensor) -> Result<Tensor, TchError> {
     let log_ratio = logp.f_sub(old_logp)?.f_clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)?.f_to_kind(Kind::Double)?;
     log_ratio.f_expm1()?.f_sub(&log_ratio)
@@ -84,8 +86,8 @@ mod tests {
 
     const CLIP: Clip = Clip { low: 0.2, high: 0.3, dual: 3.0 };
 
-    /// Loss, gradient, clipped, dual clipped of one token with ratio `ratio` and advantage `advantage`.
-    fn one(ratio: f64, advantage: f64, clip: &Clip) -> (f64, f64, bool, bool) {
+    /// Returns loss, gradient, clipped and dual clipped of one token.
+    fn token_loss(ratio: f64, advantage: f64, clip: &Clip) -> (f64, f64, bool, bool) {
         let old = Tensor::from_slice(&[-1.0]);
         let logp = Tensor::from_slice(&[-1.0 + ratio.ln()]).set_requires_grad(true);
         let result = clipped_policy_loss(&logp, &old, &Tensor::from_slice(&[advantage]), clip).unwrap();
@@ -99,29 +101,29 @@ mod tests {
     }
 
     #[test]
-    fn hand_worked_numbers() {
+    fn loss_and_gradient_of_worked_examples() {
         // (ratio, advantage) -> (loss, d loss / d logp, clipped, dual clipped)
         let cases = [
-            // Inside the range: -A r, and its derivative -A r.
+            // Inside the range: loss -A r, derivative -A r.
             (1.1, 2.0, -2.2, -2.2, false, false),
             (0.9, -2.0, 1.8, 1.8, false, false),
-            // Above the range with a good token: bounded at 1.3, no gradient.
+            // Above the range, positive advantage: bounded at 1.3, no gradient.
             (1.5, 2.0, -2.6, 0.0, true, false),
             // 1.25 is inside the higher bound, though outside 1 + low.
             (1.25, 2.0, -2.5, -2.5, false, false),
-            // Below the range with a good token: it may still rise.
+            // Below the range, positive advantage: not clipped.
             (0.5, 2.0, -1.0, -1.0, false, false),
-            // Below the range with a bad token: bounded at 0.8.
+            // Below the range, negative advantage: bounded at 0.8.
             (0.5, -2.0, 1.6, 0.0, true, false),
-            // Above the range with a bad token: it may still fall.
+            // Above the range, negative advantage: not clipped.
             (2.0, -2.0, 4.0, 4.0, false, false),
-            // Far above with a bad token: bounded at 3 |A|.
+            // Far above, negative advantage: bounded at 3 |A|.
             (5.0, -2.0, 6.0, 0.0, false, true),
-            // Far above with a good one: the dual clip has no part in it.
+            // Far above, positive advantage: the dual clip does not apply.
             (5.0, 2.0, -2.6, 0.0, true, false),
         ];
         for (ratio, advantage, loss, gradient, clipped, dual) in cases {
-            let got = one(ratio, advantage, &CLIP);
+            let got = token_loss(ratio, advantage, &CLIP);
             assert!(
                 (got.0 - loss).abs() < 1e-9
                     && (got.1 - gradient).abs() < 1e-9
@@ -133,22 +135,22 @@ mod tests {
     }
 
     #[test]
-    fn dual_clip_can_be_off() {
+    fn a_dual_clip_of_zero_is_disabled() {
         let off = Clip { dual: 0.0, ..CLIP };
-        assert!((one(5.0, -2.0, &off).0 - 10.0).abs() < 1e-9);
-        assert!(!one(5.0, -2.0, &off).3);
+        assert!((token_loss(5.0, -2.0, &off).0 - 10.0).abs() < 1e-9);
+        assert!(!token_loss(5.0, -2.0, &off).3);
     }
 
     #[test]
-    fn gradient_is_the_finite_difference() {
+    fn the_gradient_equals_the_finite_difference() {
         let step = 1e-6;
         for advantage in [-1.7, -0.3, 0.4, 2.2] {
             for log_ratio in [-1.5, -0.7, -0.1, 0.05, 0.2, 0.6, 1.7] {
                 let ratio = f64::exp(log_ratio);
-                let slope = (one(ratio * f64::exp(step), advantage, &CLIP).0
-                    - one(ratio * f64::exp(-step), advantage, &CLIP).0)
+                let slope = (token_loss(ratio * f64::exp(step), advantage, &CLIP).0
+                    - token_loss(ratio * f64::exp(-step), advantage, &CLIP).0)
                     / (2.0 * step);
-                let gradient = one(ratio, advantage, &CLIP).1;
+                let gradient = token_loss(ratio, advantage, &CLIP).1;
                 assert!(
                     (slope - gradient).abs() < 1e-6,
                     "ratio {ratio}, advantage {advantage}: {slope} and {gradient}"
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vanished_token_gives_finite_numbers() {
+    fn vanished_probabilities_give_finite_losses() {
         let logp = Tensor::from_slice(&[-0.1f32, -200.0]).set_requires_grad(true);
         let old = Tensor::from_slice(&[-200.0f32, -0.1]);
         let advantage = Tensor::from_slice(&[-1.0f32, 1.0]);
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn k3_is_the_divergence_in_the_mean() {
+    fn the_mean_of_k3_is_the_divergence() {
         // Two outcomes, old (0.7, 0.3), new (0.4, 0.6): the mean of k3 under old is KL(old || new).
         let old = Tensor::from_slice(&[0.7f64, 0.3]).log();
         let new = Tensor::from_slice(&[0.4f64, 0.6]).log();

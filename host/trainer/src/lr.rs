@@ -4,11 +4,11 @@ use std::f64::consts::PI;
 
 use pl_dsl::workflow::{LrSchedule, Train};
 
-/// The learning rate of step `step`, counted from 0.
+/// Learning rate of step `step`, counted from 0.
 ///
-/// The first `warmup` steps climb linearly and reach the full rate with the last of them. `cosine` (Loshchilov
-/// and Hutter 2016, arXiv:1608.03983, one cycle) falls from there towards 0, which it would reach after the last
-/// of `steps` steps; a run that goes on past its last step stays at 0.
+/// The rate rises linearly over the first `warmup` steps and reaches its full value at the last of them.
+/// `cosine` (Loshchilov and Hutter 2016, arXiv:1608.03983, one cycle) then falls towards 0, which it would
+/// reach one step after the last of `steps` steps; later steps have rate 0.
 pub fn learning_rate(train: &Train, step: u64) -> f64 {
     let (warmup, steps) = (u64::from(train.warmup), u64::from(train.steps));
     if step < warmup {
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn cosine_falls_from_full_to_nothing() {
+    fn cosine_falls_from_the_full_rate_to_zero() {
         let train =
             Train { warmup: 2, learning_rate: 1.0, steps: 10, lr_schedule: LrSchedule::Cosine, ..train() };
         assert_eq!(learning_rate(&train, 1), 1.0);
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn warm_up_longer_than_the_run_is_no_division_by_zero() {
+    fn warm_up_over_the_whole_run_does_not_divide_by_zero() {
         let train =
             Train { warmup: 5, steps: 5, lr_schedule: LrSchedule::Cosine, learning_rate: 1.0, ..train() };
         assert_eq!(learning_rate(&train, 4), 1.0);

@@ -1,4 +1,4 @@
-//! AdamW over one policy's tensors, with a state that can be taken out and put back exactly.
+//! AdamW over one policy's tensors, with a state that can be saved and restored exactly.
 //!
 //! Loshchilov and Hutter 2017 (arXiv:1711.05101). With gradient `g`, step count `t` and rate `lr`,
 //!
@@ -10,164 +10,173 @@
 
 use tch::{Kind, TchError, Tensor, no_grad};
 
-/// Decay of the mean of gradients, and of their squares: the values of the Adam paper.
+/// Decay of the first and second moments: the values of the Adam paper.
 const BETA: (f64, f64) = (0.9, 0.999);
-/// Keeps the quotient finite where no gradient was ever seen.
+/// Keeps the quotient finite for parameters that never had a gradient.
 const EPSILON: f64 = 1e-8;
-/// Elements that a step goes through at a time: parameter, gradient, mean, square and a temporary of so many fit
-/// in a core's cache, so that memory is read and written once and not once per operation.
-const STRETCH: i64 = 1 << 16;
+/// Elements that a step processes at a time. Parameter, gradient, both moments and a temporary of this size
+/// fit in a core's cache, so that memory is read and written once instead of once per operation.
+const CHUNK_ELEMENTS: i64 = 1 << 16;
 /// Added to the norm in the clipping quotient.
 const NORM_EPSILON: f64 = 1e-6;
 
-/// What an optimiser step did.
+/// Outcome of an optimiser step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Stepped {
+pub struct OptimizerStep {
     /// Global norm of the gradient, before clipping.
     pub grad_norm: f64,
-    /// False: the gradient was not finite, and nothing was changed.
+    /// False if the gradient was not finite, in which case nothing was changed.
     pub applied: bool,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct ParameterState {
     name: String,
     parameter: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    /// Weight decay shrinks matrices alone: gains and biases have no direction to lose.
+    first_moment: Tensor,
+    second_moment: Tensor,
+    /// True for matrices; gains and biases have no weight decay.
     decays: bool,
 }
 
-/// An AdamW optimiser and its state. It holds its parameters by reference (shallow clones) and changes them in
-/// place.
+/// An AdamW optimiser and its state. It holds shallow clones of its parameters and changes them in place.
 #[derive(Debug)]
 pub struct AdamW {
-    slots: Vec<Slot>,
+    parameters: Vec<ParameterState>,
     steps: u64,
     weight_decay: f64,
 }
 
 impl AdamW {
-    /// A fresh optimiser of the named parameters, which keep their order.
+    /// A new optimiser of the named parameters, in the given order.
     pub fn new(parameters: Vec<(String, Tensor)>, weight_decay: f64) -> Result<Self, TchError> {
-        let slots = parameters
+        let parameters = parameters
             .into_iter()
             .map(|(name, parameter)| {
                 let zeros = || Tensor::f_zeros(parameter.size(), (Kind::Float, parameter.device()));
-                let (mean, square) = (zeros()?, zeros()?);
+                let (first_moment, second_moment) = (zeros()?, zeros()?);
                 let decays = parameter.dim() >= 2;
-                Ok(Slot { name, parameter, mean, square, decays })
+                Ok(ParameterState { name, parameter, first_moment, second_moment, decays })
             })
             .collect::<Result<_, TchError>>()?;
-        Ok(AdamW { slots, steps: 0, weight_decay })
+        Ok(AdamW { parameters, steps: 0, weight_decay })
     }
 
-    /// The parameters by name, in order.
+    /// Parameters with their names, in order.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &Tensor)> {
-        self.slots.iter().map(|slot| (slot.name.as_str(), &slot.parameter))
+        self.parameters.iter().map(|state| (state.name.as_str(), &state.parameter))
     }
 
-    /// Steps taken so far.
+    /// Number of steps taken.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// One step along `gradients` (one per parameter, in order), scaled down to a global norm of at most
-    /// `max_norm` (0: as they are). A gradient that is not finite changes nothing.
+    /// Takes one step with `gradients` (one per parameter, in order), scaled down to a global norm of at most
+    /// `max_norm` (0 disables clipping). A gradient that is not finite changes nothing.
     ///
-    /// Gradients are used up: they are zero afterwards, ready to be added to again.
-    pub fn step(&mut self, gradients: Vec<Tensor>, rate: f64, max_norm: f64) -> Result<Stepped, TchError> {
-        debug_assert_eq!(gradients.len(), self.slots.len());
+    /// Zeroes the gradients afterwards.
+    pub fn step(
+        &mut self,
+        gradients: Vec<Tensor>,
+        rate: f64,
+        max_norm: f64,
+    ) -> Result<OptimizerStep, TchError> {
+        debug_assert_eq!(gradients.len(), self.parameters.len());
         no_grad(|| {
             let grad_norm = global_norm(&gradients)?;
             if !grad_norm.is_finite() {
                 for mut gradient in gradients {
                     let _ = gradient.f_zero_()?;
                 }
-                return Ok(Stepped { grad_norm, applied: false });
+                return Ok(OptimizerStep { grad_norm, applied: false });
             }
             self.steps += 1;
             let t = self.steps as f64;
             let factors = Factors {
                 scale: clip_scale(grad_norm, max_norm),
                 rate: rate / (1.0 - BETA.0.powf(t)),
-                spread: (1.0 - BETA.1.powf(t)).sqrt(),
+                root_correction: (1.0 - BETA.1.powf(t)).sqrt(),
             };
-            for (slot, gradient) in self.slots.iter().zip(&gradients) {
-                let keep = if slot.decays { 1.0 - rate * self.weight_decay } else { 1.0 };
+            for (state, gradient) in self.parameters.iter().zip(&gradients) {
+                let decay = if state.decays { 1.0 - rate * self.weight_decay } else { 1.0 };
                 let flat = |tensor: &Tensor| tensor.f_view([-1]);
-                let all = [&slot.parameter, &slot.mean, &slot.square, gradient].map(flat);
-                let [parameter, mean, square, gradient] = all;
-                let (parameter, mean, square, gradient) = (parameter?, mean?, square?, gradient?);
+                let (parameter, gradient) = (flat(&state.parameter)?, flat(gradient)?);
+                let (first_moment, second_moment) = (flat(&state.first_moment)?, flat(&state.second_moment)?);
                 let count = gradient.size()[0];
                 let mut start = 0;
                 while start < count {
-                    let length = STRETCH.min(count - start);
+                    let length = CHUNK_ELEMENTS.min(count - start);
                     let part = |tensor: &Tensor| tensor.f_narrow(0, start, length);
-                    factors.step(part(&parameter)?, part(&mean)?, part(&square)?, part(&gradient)?, keep)?;
+                    factors.step(
+                        part(&parameter)?,
+                        part(&first_moment)?,
+                        part(&second_moment)?,
+                        part(&gradient)?,
+                        decay,
+                    )?;
                     start += length;
                 }
             }
-            Ok(Stepped { grad_norm, applied: true })
+            Ok(OptimizerStep { grad_norm, applied: true })
         })
     }
 
-    /// The running means by name (`mean.NAME`, `square.NAME`), shallow clones.
+    /// The moments as shallow clones: `mean.NAME` is the first, `square.NAME` the second.
     pub fn state(&self) -> Vec<(String, Tensor)> {
-        self.slots
+        self.parameters
             .iter()
-            .flat_map(|slot| {
+            .flat_map(|state| {
                 [
-                    (format!("mean.{}", slot.name), slot.mean.shallow_clone()),
-                    (format!("square.{}", slot.name), slot.square.shallow_clone()),
+                    (format!("mean.{}", state.name), state.first_moment.shallow_clone()),
+                    (format!("square.{}", state.name), state.second_moment.shallow_clone()),
                 ]
             })
             .collect()
     }
 
-    /// Takes up the step count of a saved state whose tensors were copied into those of [`AdamW::state`].
+    /// Sets the step count of a restored state. The caller copies its tensors into those of [`AdamW::state`].
     pub fn set_steps(&mut self, steps: u64) {
         self.steps = steps;
     }
 }
 
-/// What a step's formula has in common for all elements.
+/// Factors of a step's formula that all elements share.
 struct Factors {
-    /// Of the gradients, for clipping.
+    /// Scale of the gradients, for clipping.
     scale: f64,
-    /// The rate over the mean's correction.
+    /// Learning rate divided by the bias correction of the first moment.
     rate: f64,
-    /// Square root of the square's correction.
-    spread: f64,
+    /// Square root of the bias correction of the second moment.
+    root_correction: f64,
 }
 
 impl Factors {
     fn step(
         &self,
         mut parameter: Tensor,
-        mut mean: Tensor,
-        mut square: Tensor,
+        mut first_moment: Tensor,
+        mut second_moment: Tensor,
         mut gradient: Tensor,
-        keep: f64,
+        decay: f64,
     ) -> Result<(), TchError> {
         if self.scale != 1.0 {
             let _ = gradient.f_mul_scalar_(self.scale)?;
         }
-        if keep != 1.0 {
-            let _ = parameter.f_mul_scalar_(keep)?;
+        if decay != 1.0 {
+            let _ = parameter.f_mul_scalar_(decay)?;
         }
-        let _ = mean.f_lerp_(&gradient, 1.0 - BETA.0)?;
-        let _ = square.f_lerp_(&gradient.f_square()?, 1.0 - BETA.1)?;
-        let mut divisor = square.f_sqrt()?;
-        let _ = divisor.f_div_scalar_(self.spread)?.f_add_scalar_(EPSILON)?;
-        let _ = parameter.f_add_(&mean.f_div(&divisor)?.f_mul_scalar(-self.rate)?)?;
+        let _ = first_moment.f_lerp_(&gradient, 1.0 - BETA.0)?;
+        let _ = second_moment.f_lerp_(&gradient.f_square()?, 1.0 - BETA.1)?;
+        let mut divisor = second_moment.f_sqrt()?;
+        let _ = divisor.f_div_scalar_(self.root_correction)?.f_add_scalar_(EPSILON)?;
+        let _ = parameter.f_add_(&first_moment.f_div(&divisor)?.f_mul_scalar(-self.rate)?)?;
         let _ = gradient.f_zero_()?;
         Ok(())
     }
 }
 
-/// Square root of the sum of squares of all elements, summed in double precision in the order given.
+/// Square root of the sum of squares of all elements, summed in double precision in the given order.
 fn global_norm(tensors: &[Tensor]) -> Result<f64, TchError> {
     let mut squares = 0.0;
     for tensor in tensors {
@@ -233,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn gains_do_not_decay() {
+    fn weight_decay_applies_to_matrices_only() {
         let gain = Tensor::ones([3], (Kind::Float, tch::Device::Cpu));
         let matrix = Tensor::ones([1, 3], (Kind::Float, tch::Device::Cpu));
         let parameters =
@@ -245,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn clipping_holds_the_norm_over_all_tensors() {
+    fn clipping_bounds_the_norm_over_all_tensors() {
         assert_eq!(clip_scale(0.9, 1.0), 1.0);
         assert_eq!(clip_scale(50.0, 0.0), 1.0);
         let (a, b) = (Tensor::from_slice(&[3.0f32]), Tensor::from_slice(&[4.0f32]));
@@ -253,7 +262,7 @@ mod tests {
         assert!((norm - 5.0).abs() < 1e-9);
         assert!((clip_scale(norm, 1.0) * norm - 1.0).abs() < 1e-6);
 
-        // Only the mean after the first step shows the scale of a gradient: 0.1 × scale × g.
+        // The first moment after one step reveals the scale of the gradient: 0.1 × scale × g.
         let weight = Tensor::zeros([2], (Kind::Float, tch::Device::Cpu));
         let mut optimizer = AdamW::new(vec![("w".into(), weight)], 0.0).unwrap();
         optimizer.step(vec![Tensor::from_slice(&[3.0f32, 4.0])], 0.1, 1.0).unwrap();

@@ -1,93 +1,111 @@
-//! What an update will run: epochs, mini-batches and packed batches, known in full before the first one runs.
+//! Plan of an update: epochs, mini-batches and packed batches, complete before the first one runs.
 //!
-//! Each lane (policy) deals its own transitions into mini-batches, by a stream of its own, so that what is done
-//! to one policy does not depend on which others share its base. Mini-batch `i` of a learner is then the union
-//! of its lanes' mini-batches `i`, packed together.
+//! The transitions of each policy are split into mini-batches by a random stream of its own, so that the
+//! training of one policy does not depend on the others that share its base. Mini-batch `i` of a learner is
+//! the union of its policies' mini-batches `i`, packed together.
 
+use pl_types::Transition;
 use rand::seq::SliceRandom;
 
-use crate::packing::{Batch, Item, pack};
-use crate::stream;
+use crate::packing::{PackItem, PackedBatch, pack};
+use crate::seeds::mini_batch_rng;
 
-/// A transition, as far as planning goes.
+/// A transition with its advantage.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample<'a> {
+    /// The transition.
+    pub transition: &'a Transition,
+    /// Its advantage ([`crate::advantage`]).
+    pub advantage: f64,
+}
+
+/// The properties of a transition that planning needs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sequence {
+pub struct PlannedSequence {
     /// Tokens fed to the model, prompt first.
     pub tokens: Vec<u32>,
-    /// Tokens of the prompt.
+    /// Number of tokens of the prompt.
     pub prompt: usize,
-    /// Position of the policy within the learner.
-    pub lane: usize,
-    /// Completion tokens, which the loss is a mean over.
+    /// Index of the policy within the learner.
+    pub policy_index: usize,
+    /// Number of completion tokens, over which the loss is a mean.
     pub targets: usize,
-    /// A sequence with an advantage of 0 has no gradient: it counts in the mean, and is not computed.
+    /// False if the advantage is 0. The sequence then has no gradient: it counts in the mean and is not
+    /// computed.
     pub advantaged: bool,
 }
 
-/// How an update is cut up.
+/// Division of an update into epochs, mini-batches and packed batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut {
-    /// Passes over all sequences.
+pub struct BatchPlan {
+    /// Number of passes over all sequences.
     pub epochs: u32,
-    /// Optimiser steps per pass.
+    /// Number of optimiser steps per epoch.
     pub mini_batches: u32,
-    /// Tokens in one packed batch.
+    /// Maximum number of tokens in a packed batch.
     pub token_budget: usize,
 }
 
 /// The work up to one optimiser step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MiniBatch {
-    /// Which pass, counted from 0.
+    /// Index of the epoch.
     pub epoch: u32,
-    /// Completion tokens per lane, with and without advantage: the divisors of the loss.
+    /// Per policy, the number of completion tokens with and without advantage: the divisor of the loss.
     pub targets: Vec<usize>,
-    /// Per lane: whether there is a gradient at all.
-    pub trains: Vec<bool>,
-    /// What goes through the model together: indices into the sequences, advantaged ones only.
-    pub batches: Vec<Batch>,
+    /// Per policy, true if it has a gradient.
+    pub has_gradient: Vec<bool>,
+    /// Packed batches of the sequences with an advantage, as indices into all sequences.
+    pub batches: Vec<PackedBatch>,
 }
 
-/// The mini-batches of one update, in the order in which they run.
+/// Plans the mini-batches of an update, in the order in which they run.
 ///
-/// `lanes` are the names of the policies. Sequences are taken in the order given, which is to be that of the
-/// transitions' keys. A mini-batch that has no gradient in any lane is left out.
-pub fn plan(seed: u64, step: u64, lanes: &[&str], sequences: &[Sequence], cut: Cut) -> Vec<MiniBatch> {
-    let parts = cut.mini_batches.max(1) as usize;
+/// `policies` are the names of the learner's policies. `sequences` must be in the order of the transitions'
+/// keys. Mini-batches without any gradient are omitted.
+pub fn plan_update(
+    seed: u64,
+    step: u64,
+    policies: &[&str],
+    sequences: &[PlannedSequence],
+    batch_plan: BatchPlan,
+) -> Vec<MiniBatch> {
+    let count = batch_plan.mini_batches.max(1) as usize;
     let mut plan = Vec::new();
-    for epoch in 0..cut.epochs {
-        let mut members = vec![Vec::new(); parts];
-        for (lane, name) in lanes.iter().enumerate() {
-            let mut own: Vec<usize> = (0..sequences.len()).filter(|&i| sequences[i].lane == lane).collect();
-            own.shuffle(&mut stream::mini_batches(seed, name, step, u64::from(epoch)));
-            for (part, members) in members.iter_mut().enumerate() {
-                let border = |part: usize| own.len() * part / parts;
-                members.extend_from_slice(&own[border(part)..border(part + 1)]);
+    for epoch in 0..batch_plan.epochs {
+        let mut mini_batches = vec![Vec::new(); count];
+        for (policy_index, name) in policies.iter().enumerate() {
+            let mut own: Vec<usize> =
+                (0..sequences.len()).filter(|&i| sequences[i].policy_index == policy_index).collect();
+            own.shuffle(&mut mini_batch_rng(seed, name, step, u64::from(epoch)));
+            for (part, indices) in mini_batches.iter_mut().enumerate() {
+                let boundary = |part: usize| own.len() * part / count;
+                indices.extend_from_slice(&own[boundary(part)..boundary(part + 1)]);
             }
         }
-        for mut members in members {
-            members.sort_unstable();
-            let mut targets = vec![0; lanes.len()];
-            let mut trains = vec![false; lanes.len()];
-            for &index in &members {
+        for mut indices in mini_batches {
+            indices.sort_unstable();
+            let mut targets = vec![0; policies.len()];
+            let mut has_gradient = vec![false; policies.len()];
+            for &index in &indices {
                 let sequence = &sequences[index];
-                targets[sequence.lane] += sequence.targets;
-                trains[sequence.lane] |= sequence.advantaged;
+                targets[sequence.policy_index] += sequence.targets;
+                has_gradient[sequence.policy_index] |= sequence.advantaged;
             }
-            members.retain(|&index| sequences[index].advantaged);
-            let items: Vec<Item<'_>> = members
+            indices.retain(|&index| sequences[index].advantaged);
+            let items: Vec<PackItem<'_>> = indices
                 .iter()
                 .map(|&index| {
-                    let Sequence { tokens, prompt, lane, .. } = &sequences[index];
-                    Item { tokens, prompt: *prompt, lane: *lane }
+                    let PlannedSequence { tokens, prompt, policy_index, .. } = &sequences[index];
+                    PackItem { tokens, prompt: *prompt, policy_index: *policy_index }
                 })
                 .collect();
-            let mut batches = pack(&items, cut.token_budget);
-            for index in batches.iter_mut().flat_map(|batch| &mut batch.members) {
-                *index = members[*index];
+            let mut batches = pack(&items, batch_plan.token_budget);
+            for index in batches.iter_mut().flat_map(|batch| &mut batch.sequences) {
+                *index = indices[*index];
             }
             if !batches.is_empty() {
-                plan.push(MiniBatch { epoch, targets, trains, batches });
+                plan.push(MiniBatch { epoch, targets, has_gradient, batches });
             }
         }
     }
@@ -100,54 +118,54 @@ mod tests {
 
     use super::*;
 
-    fn sequence(lane: usize, length: usize, advantaged: bool) -> Sequence {
+    fn sequence(policy_index: usize, length: usize, advantaged: bool) -> PlannedSequence {
         let (tokens, prompt) = (vec![7; length], length - length / 2);
-        Sequence { tokens, prompt, lane, targets: length / 2, advantaged }
+        PlannedSequence { tokens, prompt, policy_index, targets: length / 2, advantaged }
     }
 
-    /// The sequences of a mini-batch, in the order of its batches.
-    fn members(mini_batch: &MiniBatch) -> impl Iterator<Item = usize> {
-        mini_batch.batches.iter().flat_map(|batch| batch.members.iter().copied())
+    /// Indices of a mini-batch's sequences, in the order of its batches.
+    fn sequence_indices(mini_batch: &MiniBatch) -> impl Iterator<Item = usize> {
+        mini_batch.batches.iter().flat_map(|batch| batch.sequences.iter().copied())
     }
 
     #[test]
-    fn zero_advantages_count_in_the_mean_alone() {
+    fn zero_advantages_count_only_in_the_mean() {
         let sequences = [sequence(0, 10, true), sequence(0, 20, false), sequence(1, 30, false)];
-        let cut = Cut { epochs: 1, mini_batches: 1, token_budget: 100 };
-        let plan = plan(1, 0, &["a", "b"], &sequences, cut);
+        let batch_plan = BatchPlan { epochs: 1, mini_batches: 1, token_budget: 100 };
+        let plan = plan_update(1, 0, &["a", "b"], &sequences, batch_plan);
         assert_eq!(plan.len(), 1);
         assert_eq!(plan[0].targets, [15, 15]);
-        assert_eq!(plan[0].trains, [true, false]);
-        assert_eq!(plan[0].batches, [Batch { members: vec![0], fed: 10 }]);
+        assert_eq!(plan[0].has_gradient, [true, false]);
+        assert_eq!(plan[0].batches, [PackedBatch { sequences: vec![0], fed_tokens: 10 }]);
     }
 
     #[test]
-    fn epochs_are_dealt_anew_and_steps_too() {
+    fn every_epoch_and_step_is_shuffled_differently() {
         let sequences = vec![sequence(0, 10, true); 32];
-        let cut = Cut { epochs: 2, mini_batches: 4, token_budget: 1000 };
-        let first = plan(1, 0, &["a"], &sequences, cut);
-        assert_eq!(first, plan(1, 0, &["a"], &sequences, cut));
+        let batch_plan = BatchPlan { epochs: 2, mini_batches: 4, token_budget: 1000 };
+        let first = plan_update(1, 0, &["a"], &sequences, batch_plan);
+        assert_eq!(first, plan_update(1, 0, &["a"], &sequences, batch_plan));
         assert_ne!(first[0].batches, first[4].batches);
-        assert_ne!(first[0].batches, plan(1, 1, &["a"], &sequences, cut)[0].batches);
-        assert_ne!(first[0].batches, plan(2, 0, &["a"], &sequences, cut)[0].batches);
+        assert_ne!(first[0].batches, plan_update(1, 1, &["a"], &sequences, batch_plan)[0].batches);
+        assert_ne!(first[0].batches, plan_update(2, 0, &["a"], &sequences, batch_plan)[0].batches);
     }
 
     proptest! {
         #[test]
-        fn each_epoch_has_each_sequence_once(
+        fn each_epoch_has_each_advantaged_sequence_once(
             parts in prop::collection::vec((0usize..3, 2usize..40, prop::bool::weighted(0.8)), 0..40),
             epochs in 1u32..3,
             mini_batches in 1u32..5,
             token_budget in 1usize..100,
         ) {
-            let sequences: Vec<Sequence> = parts.iter().map(|&(l, n, a)| sequence(l, n, a)).collect();
-            let cut = Cut { epochs, mini_batches, token_budget };
-            let plan = plan(9, 4, &["a", "b", "c"], &sequences, cut);
+            let sequences: Vec<PlannedSequence> = parts.iter().map(|&(l, n, a)| sequence(l, n, a)).collect();
+            let batch_plan = BatchPlan { epochs, mini_batches, token_budget };
+            let plan = plan_update(9, 4, &["a", "b", "c"], &sequences, batch_plan);
             for epoch in 0..epochs {
                 let mut seen: Vec<usize> = plan
                     .iter()
                     .filter(|m| m.epoch == epoch)
-                    .flat_map(members)
+                    .flat_map(sequence_indices)
                     .collect();
                 seen.sort_unstable();
                 let expected: Vec<usize> =
@@ -155,27 +173,27 @@ mod tests {
                 prop_assert_eq!(seen, expected);
             }
             for mini_batch in &plan {
-                for lane in 0..3 {
-                    let computed = members(mini_batch).any(|i| sequences[i].lane == lane);
-                    prop_assert_eq!(mini_batch.trains[lane], computed);
+                for policy_index in 0..3 {
+                    let computed = sequence_indices(mini_batch).any(|i| sequences[i].policy_index == policy_index);
+                    prop_assert_eq!(mini_batch.has_gradient[policy_index], computed);
                 }
             }
         }
 
         #[test]
-        fn a_policy_is_dealt_the_same_with_and_without_neighbours(
+        fn the_mini_batches_of_a_policy_do_not_depend_on_other_policies(
             own in prop::collection::vec(2usize..40, 1..20),
             other in prop::collection::vec(2usize..40, 0..20),
         ) {
-            let cut = Cut { epochs: 2, mini_batches: 3, token_budget: 10_000 };
-            let alone: Vec<Sequence> = own.iter().map(|&n| sequence(0, n, true)).collect();
-            let mut both: Vec<Sequence> = other.iter().map(|&n| sequence(1, n, true)).collect();
+            let batch_plan = BatchPlan { epochs: 2, mini_batches: 3, token_budget: 10_000 };
+            let alone: Vec<PlannedSequence> = own.iter().map(|&n| sequence(0, n, true)).collect();
+            let mut both: Vec<PlannedSequence> = other.iter().map(|&n| sequence(1, n, true)).collect();
             both.extend(alone.iter().cloned());
-            let lengths = |plan: &[MiniBatch], sequences: &[Sequence]| -> Vec<Vec<usize>> {
+            let lengths = |plan: &[MiniBatch], sequences: &[PlannedSequence]| -> Vec<Vec<usize>> {
                 plan.iter()
                     .map(|m| {
-                        let mut own: Vec<usize> = members(m)
-                            .filter(|&i| sequences[i].lane == 0)
+                        let mut own: Vec<usize> = sequence_indices(m)
+                            .filter(|&i| sequences[i].policy_index == 0)
                             .map(|i| sequences[i].tokens.len())
                             .collect();
                         own.sort_unstable();
@@ -184,8 +202,8 @@ mod tests {
                     .filter(|own: &Vec<usize>| !own.is_empty())
                     .collect()
             };
-            let separate = plan(3, 5, &["a"], &alone, cut);
-            let joint = plan(3, 5, &["a", "b"], &both, cut);
+            let separate = plan_update(3, 5, &["a"], &alone, batch_plan);
+            let joint = plan_update(3, 5, &["a", "b"], &both, batch_plan);
             prop_assert_eq!(lengths(&separate, &alone), lengths(&joint, &both));
         }
     }

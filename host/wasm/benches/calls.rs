@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use divan::Bencher;
-use pl_wasm::{Engine, EngineConfig, Limits, Stay, call};
+use pl_wasm::{Engine, EngineConfig, Limits, Lifetime, call};
 
 fn main() {
     divan::main();
@@ -42,7 +42,7 @@ fn instantiate_under_limits(bencher: Bencher<'_, '_>) {
     let ready = engine.linker::<()>().expect("a linker").instantiate_pre(component.inner()).expect("linked");
     bencher.bench_local(|| {
         runtime.block_on(async {
-            let _seat = engine.seat(Stay::Long).await;
+            let _permit = engine.permit(Lifetime::Episode).await;
             let mut store = engine.store((), &Limits::default());
             call(&mut store, async |store| ready.instantiate_async(store).await).await.expect("ready");
         });

@@ -1,49 +1,49 @@
-//! The wall-clock backstop of a call: how long the guest itself has run.
+//! The wall-clock backstop of a call: the time that the guest itself has run.
 //!
-//! The engine looks at the clock every [`TICK`] while a guest runs. Between two looks the guest has run as long as its
-//! thread has, and no longer than a tick: neither what other programs of a loaded machine take, nor what other guests
-//! of the thread do meanwhile, nor what the guest waits for of the host is held against it.
+//! The engine reads the clock every [`TICK`] while a guest runs. Between two reads, the guest is charged the CPU time of
+//! its thread, and at most one tick. So it pays neither for other programs on a loaded machine, nor for other guests on
+//! its thread, nor for waiting on the host.
 
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// How often guests are looked at for the clock, and give way to other tasks of their thread. Shorter costs
-/// wake-ups; longer lets one guest hold a thread.
+/// Interval at which guests check the clock and yield to other tasks of their thread. Shorter costs wake-ups; longer lets
+/// one guest occupy a thread.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// Of one call.
+/// Run time of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Backstop {
     ran: Duration,
-    last: Option<Look>,
+    last: Option<ClockReading>,
 }
 
-/// What the clocks said when the guest was looked at last.
+/// The clocks at the last check.
 #[derive(Debug)]
-struct Look {
+struct ClockReading {
     thread: ThreadId,
     ran: Duration,
     at: Instant,
 }
 
 impl Backstop {
-    /// A look at the clock: how long the guest has run by now, at least.
-    pub(crate) fn look(&mut self) -> Duration {
-        let look = Look { thread: thread::current().id(), ran: thread_time(), at: Instant::now() };
+    /// Reads the clock and returns a lower bound of the guest's run time.
+    pub(crate) fn check(&mut self) -> Duration {
+        let reading = ClockReading { thread: thread::current().id(), ran: thread_time(), at: Instant::now() };
         if let Some(last) = &self.last {
-            let passed = if last.thread == look.thread {
-                look.ran.saturating_sub(last.ran)
+            let passed = if last.thread == reading.thread {
+                reading.ran.saturating_sub(last.ran)
             } else {
-                look.at.saturating_duration_since(last.at)
+                reading.at.saturating_duration_since(last.at)
             };
             self.ran += passed.min(TICK);
         }
-        self.last = Some(look);
+        self.last = Some(reading);
         self.ran
     }
 }
 
-/// Time that this thread has spent on a processor.
+/// CPU time of this thread.
 fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a timespec that lives through the call, which writes to nothing else.
@@ -56,34 +56,34 @@ fn thread_time() -> Duration {
 mod tests {
     use super::*;
 
-    /// Keeps this thread on a processor for so long.
+    /// Keeps this thread busy for an amount of CPU time.
     fn work(time: Duration) {
         let until = thread_time() + time;
         while thread_time() < until {}
     }
 
     #[test]
-    fn what_the_guest_waits_for_is_not_held_against_it() {
+    fn waiting_is_not_charged() {
         let mut backstop = Backstop::default();
-        backstop.look();
+        backstop.check();
         thread::sleep(5 * TICK);
-        let waited = backstop.look();
+        let waited = backstop.check();
         assert!(waited < TICK / 2, "{waited:?}");
         work(TICK / 2);
-        assert!(backstop.look() >= waited + TICK / 2);
+        assert!(backstop.check() >= waited + TICK / 2);
     }
 
     #[test]
-    fn what_its_thread_does_for_others_counts_for_a_tick_at_most() {
+    fn work_of_others_on_the_thread_is_charged_as_one_tick_at_most() {
         let mut backstop = Backstop::default();
-        backstop.look();
+        backstop.check();
         work(5 * TICK);
-        assert_eq!(backstop.look(), TICK);
-        // Nothing is known of another thread's time, but a tick is still the most.
+        assert_eq!(backstop.check(), TICK);
+        // The time of another thread is unknown, but a tick is still the maximum.
         let mut backstop = thread::spawn(move || backstop).join().unwrap();
         work(2 * TICK);
         thread::scope(|scope| {
-            scope.spawn(|| assert_eq!(backstop.look(), 2 * TICK));
+            scope.spawn(|| assert_eq!(backstop.check(), 2 * TICK));
         });
     }
 }

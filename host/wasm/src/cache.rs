@@ -1,12 +1,12 @@
 //! Compiled code on disk, so that a component is compiled once per machine and version of the engine.
 //!
-//! An entry is two files: `KEY.cwasm`, which is mapped into memory, and `KEY.sum`, the BLAKE3 of it. KEY names
-//! the component's bytes and everything of the engine that the code depends on. Both files appear by renaming,
-//! so another process sees a whole entry or none; an entry whose sum doesn't fit is compiled anew. What is mapped
-//! stays as it was when the entry is replaced or removed. Whoever can write the folder can run code in this process,
-//! so it must belong to the user alone, as their programs do.
+//! An entry is two files: `KEY.cwasm`, which is mapped into memory, and `KEY.sum`, its BLAKE3. KEY is derived from the
+//! component's bytes and from everything in the engine that the code depends on. Both files are renamed into place, so
+//! another process sees a complete entry or none; an entry with a wrong sum is compiled again. Mapped code stays valid
+//! when its entry is replaced or removed. Write access to the folder means running code in this process, so only the user
+//! may have it, as for the user's programs.
 //!
-//! The folder keeps to [`KEPT`] bytes: whenever an entry is written, those that were not used for longest go.
+//! The folder is limited to [`MAX_BYTES`]: writing an entry removes the least recently used ones.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,16 +17,16 @@ use std::time::{Duration, SystemTime};
 
 use crate::Error;
 
-/// Bytes of all entries together: some twenty interpreters, or thousands of plugins in Rust.
-const KEPT: u64 = 4 << 30;
+/// Maximum size of all entries together, in bytes: about twenty interpreters, or thousands of plugins in Rust.
+const MAX_BYTES: u64 = 4 << 30;
 
-/// Age at which a file that was being written is nobody's any more.
+/// Age after which a partly written file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How files are called while they are written.
-const WRITING: &str = ".writing-";
+/// Prefix of files while they are written.
+const PARTIAL_PREFIX: &str = ".writing-";
 
-/// BLAKE3 of a component. Large ones take every core for some milliseconds.
+/// BLAKE3 of a component. Large ones occupy all cores for some milliseconds.
 pub(crate) fn hash(component: &[u8]) -> blake3::Hash {
     blake3::Hasher::new().update_rayon(component).finalize()
 }
@@ -37,31 +37,31 @@ pub(crate) struct Cache {
     folder: PathBuf,
     /// Hash of the engine's version and settings.
     engine: String,
-    /// Bytes of all entries together.
-    kept: u64,
+    /// Maximum size of all entries together, in bytes.
+    max_bytes: u64,
 }
 
 impl Cache {
     pub(crate) fn open(folder: &Path, engine: &wasmtime::Engine) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(|source| Error::Cache { path: folder.to_owned(), source })?;
-        let mut hasher = Blake(blake3::Hasher::new());
+        let mut hasher = Blake3Hasher(blake3::Hasher::new());
         engine.precompile_compatibility_hash().hash(&mut hasher);
         let engine = hasher.0.finalize().to_hex()[..16].to_owned();
-        Ok(Self { folder: folder.to_owned(), engine, kept: KEPT })
+        Ok(Self { folder: folder.to_owned(), engine, max_bytes: MAX_BYTES })
     }
 
-    /// Where something that belongs to a component (its code, its description) is kept.
+    /// Path of a file that belongs to a component, such as its code or its description.
     pub(crate) fn path(&self, component: &blake3::Hash, extension: &str) -> PathBuf {
         let component = &component.to_hex()[..32];
         self.folder.join(format!("{component}-{}.{extension}", self.engine))
     }
 
-    /// Whether there is an entry; it may still turn out to be damaged.
+    /// Returns true if there is an entry, which may still be damaged.
     pub(crate) fn has(&self, component: &blake3::Hash) -> bool {
         ["cwasm", "sum"].into_iter().all(|part| self.path(component, part).is_file())
     }
 
-    /// The entry, or none where there is none or it is damaged.
+    /// Loads an entry. Returns `None` if it is missing or damaged.
     pub(crate) fn get(
         &self,
         engine: &wasmtime::Engine,
@@ -73,59 +73,59 @@ impl Cache {
         let mut hasher = blake3::Hasher::new();
         hasher.update_mmap_rayon(&code).ok()?;
         if hasher.finalize().to_hex().as_str() != expected {
-            tracing::warn!(file = %code.display(), "a damaged entry of the compile cache is compiled anew");
+            tracing::warn!(file = %code.display(), "recompiling a damaged entry of the compile cache");
             return None;
         }
-        // SAFETY: the sum shows that the file is what `put` wrote, and `put` writes what this engine's compiler
-        // made; that nobody else writes the folder is the folder's contract.
+        // SAFETY: the sum shows that `put` wrote the file, and `put` writes code of this engine's compiler. That only the
+        // user can write the folder is a requirement of this module.
         let loaded = unsafe { wasmtime::component::Component::deserialize_file(engine, &code) };
         loaded
-            .inspect_err(|error| tracing::warn!(file = %code.display(), %error, "an unreadable entry of the compile cache is compiled anew"))
-            .inspect(|_| used(&sum))
+            .inspect_err(|error| tracing::warn!(file = %code.display(), %error, "recompiling an unreadable entry of the compile cache"))
+            .inspect(|_| mark_used(&sum))
             .ok()
     }
 
-    /// Keeps the code. A disk that is full costs the next start its time and nothing else.
+    /// Stores the code. A failure, such as a full disk, only means that the next start compiles again.
     pub(crate) fn put(&self, component: &blake3::Hash, compiled: &wasmtime::component::Component) {
-        let kept = compiled.serialize().map_err(std::io::Error::other).and_then(|code| {
+        let written = compiled.serialize().map_err(std::io::Error::other).and_then(|code| {
             self.write(&self.path(component, "cwasm"), &code)?;
             let sum = blake3::hash(&code).to_hex();
             self.write(&self.path(component, "sum"), sum.as_bytes())?;
             self.prune()
         });
-        if let Err(error) = kept {
+        if let Err(error) = written {
             tracing::warn!(folder = %self.folder.display(), %error, "the compile cache could not be written; the next start compiles again");
         }
     }
 
-    /// Writes aside, then renames.
+    /// Writes to a temporary file and renames it.
     pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-        let mut file = tempfile::Builder::new().prefix(WRITING).tempfile_in(&self.folder)?;
+        let mut file = tempfile::Builder::new().prefix(PARTIAL_PREFIX).tempfile_in(&self.folder)?;
         file.write_all(bytes)?;
         file.persist(path)?;
         Ok(())
     }
 
-    /// Removes what was not used for longest until the rest fits, and what nobody will finish writing. Another
-    /// process may do the same at the same time.
+    /// Removes the least recently used entries until the rest fits, and abandoned files. Another process may do the same at
+    /// the same time.
     fn prune(&self) -> std::io::Result<()> {
         let now = SystemTime::now();
-        // By the part of the name before the first dot: the code, its sum and its notes are one entry.
-        let mut entries: HashMap<String, Entry> = HashMap::new();
+        // Keyed by the name up to the first dot: the code, its sum and its notes are one entry.
+        let mut entries: HashMap<String, CacheEntry> = HashMap::new();
         for file in fs::read_dir(&self.folder)? {
             let file = file?;
-            // One that another process has just removed.
+            // Another process has just removed it.
             let Ok(found) = file.metadata() else { continue };
             let (path, changed) = (file.path(), found.modified().unwrap_or(now));
             let name = file.file_name().to_string_lossy().into_owned();
-            if name.starts_with(WRITING) {
+            if name.starts_with(PARTIAL_PREFIX) {
                 if now.duration_since(changed).is_ok_and(|age| age > ABANDONED) {
                     remove(&path);
                 }
                 continue;
             }
             let key = name.split('.').next().unwrap_or_default().to_owned();
-            let entry = entries.entry(key).or_insert(Entry {
+            let entry = entries.entry(key).or_insert(CacheEntry {
                 files: Vec::new(),
                 bytes: 0,
                 used: SystemTime::UNIX_EPOCH,
@@ -135,12 +135,12 @@ impl Cache {
             entry.files.push(path);
         }
         let mut bytes: u64 = entries.values().map(|entry| entry.bytes).sum();
-        let mut oldest: Vec<Entry> = entries.into_values().collect();
+        let mut oldest: Vec<CacheEntry> = entries.into_values().collect();
         oldest.sort_by(|a, b| a.used.cmp(&b.used).then_with(|| a.files.cmp(&b.files)));
-        // The last is what has just been written.
+        // The last one has just been written.
         oldest.pop();
         for entry in oldest {
-            if bytes <= self.kept {
+            if bytes <= self.max_bytes {
                 break;
             }
             bytes -= entry.bytes;
@@ -150,21 +150,21 @@ impl Cache {
     }
 }
 
-/// The files of one component, as [`Cache::prune`] sees them.
-struct Entry {
+/// The files of one component.
+struct CacheEntry {
     files: Vec<PathBuf>,
     bytes: u64,
     used: SystemTime,
 }
 
-/// Notes that an entry was used. Where the folder may only be read, nobody prunes it either.
-fn used(sum: &Path) {
+/// Marks an entry as used. In a read-only folder this fails, but then nothing is pruned either.
+fn mark_used(sum: &Path) {
     if let Ok(file) = fs::File::options().append(true).open(sum) {
         let _ = file.set_modified(SystemTime::now());
     }
 }
 
-/// Removes a file that may be gone already.
+/// Removes a file unless it is already gone.
 fn remove(file: &Path) {
     if let Err(error) = fs::remove_file(file)
         && error.kind() != std::io::ErrorKind::NotFound
@@ -173,10 +173,10 @@ fn remove(file: &Path) {
     }
 }
 
-/// BLAKE3 behind the standard library's hashing: stable between runs, as the default hasher is not.
-struct Blake(blake3::Hasher);
+/// BLAKE3 as a `Hasher`: stable between runs, unlike the default hasher.
+struct Blake3Hasher(blake3::Hasher);
 
-impl Hasher for Blake {
+impl Hasher for Blake3Hasher {
     fn write(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -208,13 +208,13 @@ mod tests {
         names
     }
 
-    fn cache(folder: &Path, kept: u64) -> Cache {
+    fn cache(folder: &Path, max_bytes: u64) -> Cache {
         let engine = wasmtime::Engine::default();
-        Cache { kept, ..Cache::open(folder, &engine).unwrap() }
+        Cache { max_bytes, ..Cache::open(folder, &engine).unwrap() }
     }
 
     #[test]
-    fn what_was_not_used_for_longest_goes_first_and_whole() {
+    fn the_least_recently_used_entries_are_removed_completely() {
         let folder = tempfile::tempdir().unwrap();
         for (entry, age) in [("old", 300), ("used", 200), ("new", 100)] {
             file(folder.path(), &format!("{entry}.cwasm"), 1000, age);
@@ -229,13 +229,13 @@ mod tests {
             names(folder.path()),
             ["new.cwasm", "new.items-0.1.json", "new.sum", "used.cwasm", "used.items-0.1.json", "used.sum"]
         );
-        // What was written or used last stays, however large it is.
+        // The entry used last stays, however large it is.
         cache(folder.path(), 1).prune().unwrap();
         assert_eq!(names(folder.path()), ["used.cwasm", "used.items-0.1.json", "used.sum"]);
     }
 
     #[test]
-    fn what_nobody_finishes_writing_is_removed() {
+    fn abandoned_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         file(folder.path(), ".writing-abandoned", 10, 2 * ABANDONED.as_secs());
         file(folder.path(), ".writing-now", 10, 1);
@@ -244,15 +244,15 @@ mod tests {
     }
 
     #[test]
-    fn loading_an_entry_makes_it_used() {
+    fn loading_marks_an_entry_as_used() {
         let folder = tempfile::tempdir().unwrap();
         let engine = wasmtime::Engine::default();
         let component = wasmtime::component::Component::from_binary(&engine, b"\0asm\x0d\0\x01\0").unwrap();
-        let (cache, key) = (cache(folder.path(), KEPT), hash(b"a component"));
+        let (cache, key) = (cache(folder.path(), MAX_BYTES), hash(b"a component"));
         cache.put(&key, &component);
         let sum = cache.path(&key, "sum");
         file(folder.path(), sum.file_name().unwrap().to_str().unwrap(), 0, 1000);
-        assert!(cache.get(&engine, &key).is_none(), "an empty sum was believed");
+        assert!(cache.get(&engine, &key).is_none(), "an empty sum was accepted");
         cache.put(&key, &component);
         let old = SystemTime::now() - Duration::from_secs(1000);
         fs::File::options().append(true).open(&sum).unwrap().set_modified(old).unwrap();

@@ -1,6 +1,6 @@
-//! Clocks that never go as the machine's does: two runs read the same times.
+//! Deterministic clocks: two runs read the same times.
 //!
-//! Sleeping takes no time on the host; it uses up the fuel that working as long would have.
+//! Sleeping takes no time on the host; it uses as much fuel as working for that time.
 
 use std::time::Duration;
 
@@ -11,28 +11,28 @@ use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
 use crate::FUEL_PER_SECOND;
 use crate::guest::Guest;
 
-/// What a guest reads when it starts: 2025-01-01T00:00:00Z, in seconds of Unix time.
+/// Time at the start of a guest: 2025-01-01T00:00:00Z, in seconds of Unix time.
 const EPOCH: u64 = 1_735_689_600;
 
 const NANOS: u64 = 1_000_000_000;
 
-/// What the clock of [`Clock::Looks`] goes on by at each look.
-const LOOK: Duration = Duration::from_micros(1);
+/// Amount by which [`Clock::PerRead`] advances at each read.
+const READ_STEP: Duration = Duration::from_micros(1);
 
-/// What makes a guest's time pass.
+/// The rule by which a guest's time advances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// Work and sleep: it stood at this when the call began, and goes on with the fuel that the guest uses.
-    Works(Duration),
-    /// Sleep, and a microsecond at each look. What a guest reads then follows from what it does, not from how long its
-    /// instance, with the memory that it has laid out so far, takes for it.
-    Looks(Duration),
+    /// Time advances with the fuel that the guest uses, from this value at the start of the call.
+    Fuel(Duration),
+    /// Time advances with sleep, and by a microsecond at each read. The times that a guest reads then follow from its
+    /// actions, not from the work that an instance of a certain age needs for them.
+    PerRead(Duration),
 }
 
 impl Clock {
-    /// A call is over that used so much fuel.
-    pub(crate) fn worked(&mut self, fuel: u64) {
-        if let Self::Works(before) = self {
+    /// Advances the clock after a call that used this much fuel.
+    pub(crate) fn advance(&mut self, fuel: u64) {
+        if let Self::Fuel(before) = self {
             *before = before.saturating_add(time_of(fuel));
         }
     }
@@ -76,20 +76,20 @@ pub(crate) fn link<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> wasmtime
     Ok(())
 }
 
-/// Time as the guest sees it.
+/// Current time of the guest, since its start.
 fn elapsed<T>(store: &mut StoreContextMut<'_, Guest<T>>) -> wasmtime::Result<Duration> {
     let left = store.get_fuel()?;
     let guest = store.data_mut();
     match &mut guest.clock {
-        Clock::Works(before) => Ok(before.saturating_add(time_of(guest.fuel.saturating_sub(left)))),
-        Clock::Looks(now) => {
-            *now = now.saturating_add(LOOK);
+        Clock::Fuel(before) => Ok(before.saturating_add(time_of(guest.fuel.saturating_sub(left)))),
+        Clock::PerRead(now) => {
+            *now = now.saturating_add(READ_STEP);
             Ok(*now)
         }
     }
 }
 
-/// How long a guest works on so much fuel.
+/// Time that an amount of fuel stands for.
 pub(crate) fn time_of(fuel: u64) -> Duration {
     let nanos = u128::from(fuel) * u128::from(NANOS) / u128::from(FUEL_PER_SECOND);
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -99,29 +99,29 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Pays for the sleep at once; what the guest then waits for is ready. A guest that waits for something else at
-/// the same time pays for the whole sleep too, and all else is always ready here.
+/// Deducts the fuel of the sleep at once and returns a pollable that is ready. A guest that waits for something else at
+/// the same time also pays for the whole sleep; everything else is always ready here.
 fn sleep<T: Send + 'static>(
     mut store: StoreContextMut<'_, Guest<T>>,
     nanos: u64,
 ) -> wasmtime::Result<(Resource<DynPollable>,)> {
     let price = u128::from(nanos) * u128::from(FUEL_PER_SECOND) / u128::from(NANOS);
     let left = u128::from(store.get_fuel()?).saturating_sub(price);
-    // With none left, the guest's next instruction ends its call.
+    // Without fuel, the guest's next instruction ends its call.
     store.set_fuel(u64::try_from(left).unwrap_or(u64::MAX))?;
     let guest = store.data_mut();
-    if let Clock::Looks(now) = &mut guest.clock {
+    if let Clock::PerRead(now) = &mut guest.clock {
         *now = now.saturating_add(Duration::from_nanos(nanos));
     }
     let table = guest.table();
-    let over = table.push(Over)?;
-    Ok((subscribe(table, over)?,))
+    let ready = table.push(Ready)?;
+    Ok((subscribe(table, ready)?,))
 }
 
-/// A wait that is over.
-struct Over;
+/// A finished wait.
+struct Ready;
 
 #[wasmtime_wasi::async_trait]
-impl Pollable for Over {
+impl Pollable for Ready {
     async fn ready(&mut self) {}
 }

@@ -1,4 +1,4 @@
-//! A compiled component, and the check that bytes look like one.
+//! A compiled component, and a check of the header of its bytes.
 
 use crate::Error;
 
@@ -14,7 +14,7 @@ impl Component {
         Self { inner, hash }
     }
 
-    /// The engine's own handle.
+    /// The wasmtime component.
     pub fn inner(&self) -> &wasmtime::component::Component {
         &self.inner
     }
@@ -30,11 +30,11 @@ impl Component {
 }
 
 const MAGIC: &[u8] = b"\0asm";
-/// Version 13 of layer 1: components. Core modules are version 1 of layer 0.
+/// Components are version 13 of layer 1; core modules are version 1 of layer 0.
 const COMPONENT: &[u8] = &[0x0d, 0x00, 0x01, 0x00];
 const CORE: &[u8] = &[0x01, 0x00, 0x00, 0x00];
 
-/// Says in plain words why `bytes` can't be a component, before the compiler would say it in its own.
+/// Reports in plain words why `bytes` can't be a component, before the compiler would in its own.
 pub(crate) fn check_header(name: &str, bytes: &[u8]) -> Result<(), Error> {
     let fail = |what, advice| Err(Error::NotAComponent { name: name.to_owned(), what, advice });
     if bytes.is_empty() {
@@ -57,7 +57,7 @@ pub(crate) fn check_header(name: &str, bytes: &[u8]) -> Result<(), Error> {
             "it is a core module",
             "turn it into a component (`wasm-tools component new`, or the build of the plugin's SDK)",
         ),
-        Some(_) => fail("its version is unknown", "build it with a current tool chain"),
+        Some(_) => fail("its version is unknown", "build it with a current toolchain"),
         None => fail("it is cut short", "build or fetch it again"),
     }
 }

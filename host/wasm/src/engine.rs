@@ -1,4 +1,4 @@
-//! The engine: one configuration for every guest of a kind, and the thread that keeps its wall-clock backstop.
+//! The engine: one configuration for all guests of a kind, and the thread that advances its epoch.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,38 +11,38 @@ use crate::backstop::TICK;
 use crate::cache::{self, Cache};
 use crate::component::{Component, check_header};
 use crate::guest::{Guest, Store};
-use crate::{Error, Limits, clock, filesystem, limits, randomness};
+use crate::{Error, Limits, clock, limits, randomness, wasi_filesystem};
 
-/// Address space of one linear memory: all that 32 bits reach, so that compiled code needs no bounds checks.
+/// Address space of one linear memory: all of 32 bits, so that compiled code needs no bounds checks.
 const RESERVATION: u64 = 4 << 30;
 
-/// Linear memories per component instance: one, and one more where an adapter brings its own.
+/// Linear memories per component instance: one, and a second one for adapters that have their own.
 const MEMORIES: u32 = 2;
 
-/// What an engine is made for.
+/// Configuration of an engine.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// Folder of the compile cache; none compiles on each start.
+    /// Folder of the compile cache. `None` compiles at each start.
     pub cache_dir: Option<PathBuf>,
-    /// Instances at a time that stay ([`Stay::Long`]).
+    /// Simultaneous instances that live across calls ([`Lifetime::Episode`]).
     pub instances: u32,
-    /// Instances at a time for one call each ([`Stay::Call`]).
+    /// Simultaneous instances that live for one call ([`Lifetime::Call`]).
     pub calls: u32,
-    /// Bytes of stack of a guest's compiled code.
+    /// Stack of a guest's compiled code, in bytes.
     pub stack: usize,
     /// Largest table, in elements.
     pub table: u32,
-    /// Core instances, and tables, per component instance: one of a C or Rust guest, up to 64 for Python.
+    /// Core instances and tables per component instance: 1 for a C or Rust guest, up to 64 for Python.
     pub parts: u32,
-    /// Bytes of a freed memory that are cleared in place instead of given back: makes small guests quick to
-    /// instantiate again, and holds that much per idle slot.
+    /// Bytes of a freed memory that are cleared in place instead of returned to the system. Makes small guests quick to
+    /// instantiate again; costs that much memory per idle slot.
     pub keep_resident: usize,
-    /// Keeps what a component says of its source, so that a fault's [`crate::Stack`] has files and lines.
+    /// Keeps a component's debug information, so that a fault's [`crate::Stack`] has files and lines.
     pub source_lines: bool,
 }
 
 impl EngineConfig {
-    /// For plugins: many small instances that come and go.
+    /// Returns the configuration for plugins: many small, short-lived instances.
     pub fn plugins() -> Self {
         Self {
             cache_dir: None,
@@ -57,23 +57,23 @@ impl EngineConfig {
         }
     }
 
-    /// For interpreters that run untrusted code: few instances of a large component.
+    /// Returns the configuration for interpreters of untrusted code: few instances of a large component.
     pub fn workers() -> Self {
         Self {
             cache_dir: None,
             instances: 64,
             calls: 0,
-            // An interpreter nests one C call in another per level of its program.
+            // An interpreter nests C calls with each call level of its program.
             stack: 16 << 20,
             table: 100_000,
             parts: 64,
-            // Twice what a sympy solve writes to.
+            // Twice the memory that a sympy solve writes to.
             keep_resident: 32 << 20,
             source_lines: false,
         }
     }
 
-    /// With a compile cache in `folder`, which is made if it doesn't exist.
+    /// Sets the folder of the compile cache, which is created if it doesn't exist.
     #[must_use]
     pub fn cache_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.cache_dir = Some(folder.into());
@@ -86,7 +86,7 @@ impl EngineConfig {
         let parts = instances.saturating_mul(self.parts);
         pool.total_component_instances(instances)
             .max_component_instance_size(16 << 20)
-            // No instance takes more than its share, or one that is made of many parts would leave no room for others.
+            // One instance of many parts must not take the room of others.
             .max_core_instances_per_component(self.parts)
             .max_memories_per_component(MEMORIES)
             .max_tables_per_component(self.tables())
@@ -98,7 +98,7 @@ impl EngineConfig {
             .table_elements(self.table as usize)
             .total_stacks(instances)
             .max_memory_size(RESERVATION as usize)
-            // Where the kernel can tell which pages a guest wrote, those alone are cleared.
+            // Clears only the pages that a guest wrote, if the kernel can report them.
             .pagemap_scan(Enabled::Auto)
             .linear_memory_keep_resident(self.keep_resident)
             .table_keep_resident(self.keep_resident.min(64 << 10))
@@ -118,49 +118,49 @@ impl EngineConfig {
             .max_wasm_stack(self.stack)
             // Host functions run on the same stack, above the guest's frames.
             .async_stack_size(self.stack + (1 << 20))
-            // Nothing that a guest computes may depend on the processor or on timing.
+            // Results of a guest must depend neither on the CPU nor on timing.
             .cranelift_nan_canonicalization(true)
             .relaxed_simd_deterministic(true)
             .parallel_compilation(true);
         config
     }
 
-    /// Tables per component instance: most guests have two, and interpreters a few more than that.
+    /// Number of tables per component instance. Most guests have two, interpreters a few more.
     fn tables(&self) -> u32 {
         self.parts.min(8)
     }
 }
 
-/// Compiles components and makes stores for them. Cheap to clone.
+/// Compiles components and creates stores for them. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
     inner: wasmtime::Engine,
     cache: Option<Cache>,
-    long: Arc<Semaphore>,
+    episodes: Arc<Semaphore>,
     calls: Arc<Semaphore>,
-    /// Seats of each kind in all.
+    /// Total permits for episodes and for calls.
     capacity: (usize, usize),
 }
 
-/// How long an instance is wanted. Two separate supplies, so that those who hold one for long and wait for a
-/// call in another can't block each other.
+/// Lifetime of an instance. The two kinds have separate permits: otherwise holders of long-lived instances that wait for
+/// a call could deadlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stay {
-    /// Across calls, such as an environment's episode.
-    Long,
-    /// For one call that waits for no other.
+pub enum Lifetime {
+    /// Across calls, as for an episode of an environment.
+    Episode,
+    /// For one call that waits for no other instance.
     Call,
 }
 
-/// The right to one instance of the engine's pool; see [`Engine::seat`].
+/// Permission to hold one instance of the engine's pool; see [`Engine::permit`].
 #[derive(Debug)]
-pub struct Seat(#[allow(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
+pub struct InstancePermit(#[allow(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
 
 impl Engine {
     /// Starts an engine.
     ///
     /// # Errors
-    /// [`Error::Engine`] where address space is short, [`Error::Cache`] where the folder can't be made.
+    /// [`Error::Engine`] if address space is short, [`Error::Cache`] if the folder can't be created.
     pub fn new(config: EngineConfig) -> Result<Self, Error> {
         let inner =
             wasmtime::Engine::new(&config.wasmtime()).map_err(|error| Error::Engine(format!("{error:#}")))?;
@@ -177,18 +177,18 @@ impl Engine {
             })
             .map_err(|error| Error::Engine(error.to_string()))?;
         let capacity = (config.instances as usize, config.calls as usize);
-        let long = Arc::new(Semaphore::new(capacity.0));
+        let episodes = Arc::new(Semaphore::new(capacity.0));
         let calls = Arc::new(Semaphore::new(capacity.1));
-        Ok(Self { inner, cache, long, calls, capacity })
+        Ok(Self { inner, cache, episodes, calls, capacity })
     }
 
-    /// The engine underneath.
+    /// The underlying wasmtime engine.
     pub fn inner(&self) -> &wasmtime::Engine {
         &self.inner
     }
 
-    /// Compiles a component, or takes it from the cache. `name` is for messages. Compiling a large component
-    /// takes every core for seconds: call it from a blocking thread.
+    /// Compiles a component, or loads it from the cache. `name` is for messages. Compiling a large component
+    /// occupies all cores for seconds, so call this from a blocking thread.
     ///
     /// # Errors
     /// [`Error::NotAComponent`] or [`Error::Damaged`], each with what to do.
@@ -206,7 +206,7 @@ impl Engine {
         Ok(Component::new(compiled, hash))
     }
 
-    /// The component, where the cache has its code: in tens of milliseconds for a large one.
+    /// Loads a component from the cache, in tens of milliseconds for a large one. Returns `None` if it isn't cached.
     pub fn find(&self, bytes: &[u8]) -> Option<Component> {
         self.cached(cache::hash(bytes))
     }
@@ -216,26 +216,26 @@ impl Engine {
         Some(Component::new(code, hash))
     }
 
-    /// Whether the cache has a component's code, so that loading it takes no time of the compiler.
+    /// Returns true if the cache has a component's code, so that loading it needs no compiler.
     pub fn is_cached(&self, bytes: &[u8]) -> bool {
         self.cache.as_ref().is_some_and(|cache| cache.has(&cache::hash(bytes)))
     }
 
-    /// A note kept beside a component's compiled code, such as what it said of itself. None where there is no
-    /// cache or no such note.
+    /// Returns a note stored with a component's compiled code, such as its description. Returns `None` without a cache or
+    /// such a note.
     pub fn note(&self, component: &Component, kind: &str) -> Option<Vec<u8>> {
         let cache = self.cache.as_ref()?;
         std::fs::read(cache.path(&component.raw_hash(), kind)).ok()
     }
 
-    /// The same of a component that is not loaded.
-    pub fn note_of(&self, bytes: &[u8], kind: &str) -> Option<Vec<u8>> {
+    /// Like [`Engine::note`], for a component that is not loaded.
+    pub fn note_for_bytes(&self, bytes: &[u8], kind: &str) -> Option<Vec<u8>> {
         let cache = self.cache.as_ref()?;
         std::fs::read(cache.path(&cache::hash(bytes), kind)).ok()
     }
 
-    /// Keeps a note beside a component's compiled code, where there is a cache.
-    pub fn keep_note(&self, component: &Component, kind: &str, note: &[u8]) {
+    /// Stores a note with a component's compiled code. Does nothing without a cache.
+    pub fn write_note(&self, component: &Component, kind: &str, note: &[u8]) {
         if let Some(cache) = &self.cache
             && let Err(error) = cache.write(&cache.path(&component.raw_hash(), kind), note)
         {
@@ -243,8 +243,8 @@ impl Engine {
         }
     }
 
-    /// A linker that offers all of WASI 0.2 with nothing behind it but what its store grants ([`Guest::mount`],
-    /// [`Guest::admit`]).
+    /// Returns a linker with all of WASI 0.2, backed only by the store's grants ([`Guest::mount`],
+    /// [`Guest::allow_hosts`]).
     ///
     /// # Errors
     /// [`Error::Engine`]; not seen in practice.
@@ -256,41 +256,41 @@ impl Engine {
         wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker).map_err(fail)?;
         clock::link(&mut linker).map_err(fail)?;
         randomness::link(&mut linker).map_err(fail)?;
-        filesystem::link(&mut linker).map_err(fail)?;
+        wasi_filesystem::link(&mut linker).map_err(fail)?;
         Ok(linker)
     }
 
-    /// A store for one instance.
+    /// Creates a store for one instance.
     pub fn store<T: Send + 'static>(&self, data: T, limits: &Limits) -> Store<T> {
         Guest::store(&self.inner, data, limits)
     }
 
-    /// Waits until the pool has room for one more instance, and holds it until the seat is dropped. Stores are
-    /// made after their seat and dropped before it: a pool without room fails to instantiate.
-    pub async fn seat(&self, stay: Stay) -> Seat {
-        match Arc::clone(self.seats(stay)).acquire_owned().await {
-            Ok(permit) => Seat(permit),
+    /// Waits until the pool has room for one more instance and reserves it until the permit is dropped. Create stores
+    /// after their permit and drop them before it: a pool without room fails to instantiate.
+    pub async fn permit(&self, lifetime: Lifetime) -> InstancePermit {
+        match Arc::clone(self.semaphore(lifetime)).acquire_owned().await {
+            Ok(permit) => InstancePermit(permit),
             Err(_) => unreachable!("the semaphore is never closed"),
         }
     }
 
-    /// Seats in all.
-    pub fn capacity(&self, stay: Stay) -> usize {
-        match stay {
-            Stay::Long => self.capacity.0,
-            Stay::Call => self.capacity.1,
+    /// Total number of permits.
+    pub fn capacity(&self, lifetime: Lifetime) -> usize {
+        match lifetime {
+            Lifetime::Episode => self.capacity.0,
+            Lifetime::Call => self.capacity.1,
         }
     }
 
-    /// Seats free at the moment.
-    pub fn free_seats(&self, stay: Stay) -> usize {
-        self.seats(stay).available_permits()
+    /// Number of permits free at the moment.
+    pub fn free_permits(&self, lifetime: Lifetime) -> usize {
+        self.semaphore(lifetime).available_permits()
     }
 
-    fn seats(&self, stay: Stay) -> &Arc<Semaphore> {
-        match stay {
-            Stay::Long => &self.long,
-            Stay::Call => &self.calls,
+    fn semaphore(&self, lifetime: Lifetime) -> &Arc<Semaphore> {
+        match lifetime {
+            Lifetime::Episode => &self.episodes,
+            Lifetime::Call => &self.calls,
         }
     }
 }

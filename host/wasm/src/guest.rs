@@ -1,4 +1,4 @@
-//! What a store holds beside its user's data, and how calls are made under limits.
+//! The data of a store, and calls under limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::backstop::Backstop;
 use crate::clock::{Clock, time_of};
-use crate::error::{Circumstances, Late, classify};
-use crate::exchange::Post;
-use crate::files::Node;
-use crate::folders::Folders;
-use crate::http::{Door, Host};
+use crate::error::{CallContext, TimeoutElapsed, classify};
+use crate::granted_folders::Folders;
+use crate::http_message::HttpRecorder;
+use crate::http_policy::{AllowedHost, HttpPolicy};
 use crate::limits::{self, Limiter, Refused};
-use crate::randomness::{Chance, Seed};
+use crate::memory_fs::Node;
+use crate::randomness::{RandomSource, Seed};
 use crate::{Captured, Fault, Limits, Output, Stack};
 
 /// A store of a guest.
 pub type Store<T> = wasmtime::Store<Guest<T>>;
 
-/// What a store holds: the user's data, the limits, and an empty world behind WASI.
+/// Data of a store: the user's data, the limits, and what WASI gives access to.
 pub struct Guest<T> {
-    /// The user's.
+    /// The user's data.
     pub data: T,
     limiter: Limiter,
     timeout: Duration,
@@ -35,35 +35,35 @@ pub struct Guest<T> {
     pub(crate) clock: Clock,
     /// Fuel of the last call.
     used_last: u64,
-    /// Fuel to be taken when the call of the host returns that it is charged for.
+    /// Fuel to deduct when the current host call returns.
     pub(crate) owed: u64,
-    /// The host was called by the engine's look at the clock.
+    /// True if the epoch callback made the current host call.
     pub(crate) interrupted: bool,
     backstop: Backstop,
-    /// Made when first asked for: most guests never do.
-    wasi: Option<Box<World>>,
-    /// Bytes of stdout and of stderr that are kept for [`Guest::take_output`].
+    /// Created at first use, because most guests never use WASI.
+    wasi: Option<Box<WasiState>>,
+    /// Bytes of stdout and of stderr kept for [`Guest::take_output`].
     kept_output: u64,
-    /// Where it stood when its last call faulted.
+    /// Call stack of the last fault.
     stack: Stack,
-    /// Whom it may ask over HTTP.
-    hosts: Arc<[Host]>,
-    /// Who keeps what it asks.
-    post: Option<Arc<dyn Post>>,
-    /// The root of its files; none has no file system at all.
+    /// Hosts that it may call over HTTP.
+    hosts: Arc<[AllowedHost]>,
+    /// Records HTTP requests, or replays recorded responses.
+    recorder: Option<Arc<dyn HttpRecorder>>,
+    /// Root of its files. `None` means no file system at all.
     files: Option<Node>,
-    /// What WASI's randomness draws from.
-    pub(crate) chance: Chance<T>,
+    /// Source of WASI's randomness.
+    pub(crate) random: RandomSource<T>,
 }
 
-struct World {
+struct WasiState {
     context: WasiCtx,
     table: ResourceTable,
-    /// What the guest writes, unless someone else reads it.
+    /// The guest's output, unless [`Guest::set_streams`] redirects it.
     stdout: Output,
     stderr: Output,
     http: WasiHttpCtx,
-    door: Door,
+    http_policy: HttpPolicy,
 }
 
 impl<T: Send + 'static> Guest<T> {
@@ -74,7 +74,7 @@ impl<T: Send + 'static> Guest<T> {
             timeout: limits.timeout,
             returned: limits.returned,
             fuel: limits.fuel,
-            clock: Clock::Works(Duration::ZERO),
+            clock: Clock::Fuel(Duration::ZERO),
             used_last: 0,
             owed: 0,
             interrupted: false,
@@ -83,9 +83,9 @@ impl<T: Send + 'static> Guest<T> {
             kept_output: 0,
             stack: Stack::default(),
             hosts: Arc::default(),
-            post: None,
+            recorder: None,
             files: None,
-            chance: Chance::new(Seed::Number(0)),
+            random: RandomSource::new(Seed::Number(0)),
         };
         let mut store = Store::new(engine, guest);
         store.limiter(|guest| &mut guest.limiter);
@@ -94,29 +94,32 @@ impl<T: Send + 'static> Guest<T> {
         store.epoch_deadline_callback(|mut context| {
             let guest = context.data_mut();
             guest.interrupted = true;
-            if guest.backstop.look() >= guest.timeout {
-                return Err(Late.into());
+            if guest.backstop.check() >= guest.timeout {
+                return Err(TimeoutElapsed.into());
             }
-            // Gives way, so that one busy guest does not hold a thread that others wait for.
+            // Yields, so that one busy guest doesn't occupy a thread that others wait for.
             Ok(UpdateDeadline::Yield(1))
         });
         store
     }
 
-    /// Gives the guest input and output. Without it stdin is empty, and output goes where [`Guest::keep_output`]
-    /// says.
+    /// Sets the guest's input and output. By default stdin is empty and [`Guest::keep_output`] decides about output.
     pub fn set_streams(&mut self, stdin: impl Into<bytes::Bytes>, stdout: Output, stderr: Output) {
-        self.wasi =
-            Some(Box::new(World::new(stdin.into(), stdout, stderr, Door::new(&self.hosts, &self.post))));
+        self.wasi = Some(Box::new(WasiState::new(
+            stdin.into(),
+            stdout,
+            stderr,
+            HttpPolicy::new(&self.hosts, &self.recorder),
+        )));
     }
 
-    /// Keeps the first `limit` bytes of stdout and of stderr for [`Guest::take_output`], and drops what is beyond.
-    /// To be called before the guest runs.
+    /// Keeps the first `limit` bytes of stdout and of stderr for [`Guest::take_output`] and drops the rest. Call this
+    /// before the guest runs.
     pub fn keep_output(&mut self, limit: u64) {
         self.kept_output = limit;
     }
 
-    /// What the guest has written to stdout and to stderr since it was last asked for.
+    /// Takes everything that the guest wrote to stdout and stderr since the last call.
     pub fn take_output(&mut self) -> (Captured, Captured) {
         match &self.wasi {
             Some(world) => (world.stdout.take(), world.stderr.take()),
@@ -124,16 +127,15 @@ impl<T: Send + 'static> Guest<T> {
         }
     }
 
-    /// Where the guest stood when its last call faulted.
+    /// Takes the call stack of the last fault.
     pub fn take_stack(&mut self) -> Stack {
         std::mem::take(&mut self.stack)
     }
 
-    /// Gives the guest a file system in memory, of at most `limit` bytes, with these files (path and bytes). It
-    /// may read and write there as it likes.
+    /// Gives the guest a writable file system in memory, of at most `limit` bytes, with these files (path and bytes).
     ///
     /// # Errors
-    /// The first path that can't be, with the reason.
+    /// The first invalid path, with the reason.
     pub fn set_files<'f>(
         &mut self,
         limit: u64,
@@ -141,8 +143,7 @@ impl<T: Send + 'static> Guest<T> {
     ) -> Result<(), String> {
         let root = Node::root(limit);
         for (path, bytes) in files {
-            root.put(path, bytes)
-                .map_err(|failure| format!("the file {path:?} can't be there: {failure}"))?;
+            root.put(path, bytes).map_err(|error| format!("the file {path:?} can't be created: {error}"))?;
         }
         self.files = Some(root);
         Ok(())
@@ -152,92 +153,97 @@ impl<T: Send + 'static> Guest<T> {
         self.files.as_ref()
     }
 
-    /// Sets the guest's clock, and puts its randomness to the start of a seed's. A new store has a [`Clock::Works`] at
-    /// zero and [`Seed::Number`] 0.
+    /// Sets the guest's clock, and restarts its randomness from a seed. A new store has a [`Clock::Fuel`] at zero and
+    /// [`Seed::Number`] 0.
     pub fn rewind(&mut self, clock: Clock, seed: Seed<T>) {
         self.clock = clock;
-        self.chance = Chance::new(seed);
+        self.random = RandomSource::new(seed);
     }
 
-    /// Lets the guest read these folders, and nothing else. To be called before the guest runs.
+    /// Lets the guest read these folders and nothing else. Call this before the guest runs.
     pub fn mount(&mut self, folders: &Folders) {
         self.files = Some(folders.root().clone());
     }
 
-    /// Lets the guest ask these hosts over HTTP. To be called before the guest runs.
-    pub fn admit(&mut self, hosts: Arc<[Host]>) {
+    /// Lets the guest call these hosts over HTTP. Call this before the guest runs.
+    pub fn allow_hosts(&mut self, hosts: Arc<[AllowedHost]>) {
         self.hosts = hosts;
     }
 
-    /// Whether the guest may ask anybody over HTTP.
-    pub fn may_ask(&self) -> bool {
+    /// Returns true if the guest may call any host over HTTP.
+    pub fn may_use_http(&self) -> bool {
         !self.hosts.is_empty()
     }
 
-    /// Has everything kept that the guest asks over HTTP from now on, by whom may also answer it.
-    pub fn set_post(&mut self, post: Option<Arc<dyn Post>>) {
+    /// Installs a recorder for outgoing HTTP; it may also replay recorded responses.
+    pub fn set_http_recorder(&mut self, recorder: Option<Arc<dyn HttpRecorder>>) {
         if let Some(world) = &mut self.wasi {
-            world.door.post.clone_from(&post);
+            world.http_policy.recorder.clone_from(&recorder);
         }
-        self.post = post;
+        self.recorder = recorder;
     }
 
-    /// Whether the guest has asked a host: what it does since then depends on the world.
-    pub fn asked(&self) -> bool {
-        self.wasi.as_ref().is_some_and(|world| world.door.passed)
+    /// Returns true if the guest has called a host, so that its behaviour is no longer reproducible.
+    pub fn used_http(&self) -> bool {
+        self.wasi.as_ref().is_some_and(|world| world.http_policy.used)
     }
 
-    /// As long as the guest may work in one call: what all its fuel is in time.
+    /// Longest time that the guest may work in one call: all of its fuel as time.
     pub fn longest_call(&self) -> Duration {
         time_of(self.fuel)
     }
 
-    /// Fuel that the last call used.
+    /// Fuel used by the last call.
     pub fn fuel_used(&self) -> u64 {
         self.used_last
     }
 
-    /// Charges the guest for what a function of the host did for it, beyond the price of any call: fuel, at
-    /// [`crate::FUEL_PER_SECOND`] per second that it takes on a modest core. A byte copied or looked at is one.
+    /// Charges the guest fuel for the work of a host function, beyond the price of every call:
+    /// [`crate::FUEL_PER_SECOND`] per second of work on a modest core, so about one per byte copied or read.
     pub fn charge(&mut self, fuel: u64) {
         self.owed = self.owed.saturating_add(fuel);
     }
 
-    /// Bytes of linear memory of all its instances. It never shrinks.
+    /// Bytes of linear memory of all its instances. Never shrinks.
     pub fn memory_held(&self) -> u64 {
         self.limiter.used
     }
 
-    /// Whether a growth of memory was refused since the last call began. The guest may have coped with it.
+    /// Returns true if a growth of memory was refused since the last call began. The guest may have handled it.
     pub fn memory_refused(&self) -> bool {
         self.limiter.refused == Some(Refused::Memory)
     }
 
-    /// The table of WASI's resources.
+    /// Table of WASI's resources.
     pub fn table(&mut self) -> &mut ResourceTable {
-        &mut self.world().table
+        &mut self.wasi_state().table
     }
 
-    fn world(&mut self) -> &mut World {
-        let Self { wasi, kept_output, hosts, post, .. } = self;
+    fn wasi_state(&mut self) -> &mut WasiState {
+        let Self { wasi, kept_output, hosts, recorder, .. } = self;
         wasi.get_or_insert_with(|| {
             let output = || Output::first(*kept_output);
-            Box::new(World::new(bytes::Bytes::new(), output(), output(), Door::new(hosts, post)))
+            Box::new(WasiState::new(
+                bytes::Bytes::new(),
+                output(),
+                output(),
+                HttpPolicy::new(hosts, recorder),
+            ))
         })
     }
 }
 
 impl<T> Guest<T> {
-    /// What is to be paid for the call of the host that returns now.
+    /// Takes the fuel owed for the host call that returns now.
     pub(crate) fn take_owed(&mut self) -> u64 {
-        let asked = self.wasi.as_mut().map_or(0, |world| std::mem::take(&mut world.door.owed));
-        std::mem::take(&mut self.owed).saturating_add(asked)
+        let for_requests = self.wasi.as_mut().map_or(0, |world| std::mem::take(&mut world.http_policy.owed));
+        std::mem::take(&mut self.owed).saturating_add(for_requests)
     }
 }
 
-impl World {
-    /// Nothing but its streams. Clocks and randomness are replaced in the linker; the context's own are never asked.
-    fn new(stdin: bytes::Bytes, stdout: Output, stderr: Output, door: Door) -> Self {
+impl WasiState {
+    /// Creates a context with streams only. The linker replaces clocks and randomness, so the context's own are never used.
+    fn new(stdin: bytes::Bytes, stdout: Output, stderr: Output, http_policy: HttpPolicy) -> Self {
         let mut builder = WasiCtxBuilder::new();
         builder.allow_tcp(false).allow_udp(false);
         builder.stdin(MemoryInputPipe::new(stdin)).stdout(stdout.clone()).stderr(stderr.clone());
@@ -247,31 +253,31 @@ impl World {
             stdout,
             stderr,
             http: WasiHttpCtx::new(),
-            door,
+            http_policy,
         }
     }
 }
 
 impl<T: Send + 'static> WasiView for Guest<T> {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let World { context, table, .. } = self.world();
+        let WasiState { context, table, .. } = self.wasi_state();
         WasiCtxView { ctx: context, table }
     }
 }
 
 impl<T: Send + 'static> WasiHttpView for Guest<T> {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
-        let World { http, table, door, .. } = self.world();
-        WasiHttpCtxView { hooks: door, table, ctx: http }
+        let WasiState { http, table, http_policy, .. } = self.wasi_state();
+        WasiHttpCtxView { hooks: http_policy, table, ctx: http }
     }
 }
 
-/// Makes a call (or an instantiation) with full fuel, a fresh backstop, and the store's limits.
+/// Makes a call (or an instantiation) with full fuel, a fresh backstop and the store's limits.
 ///
 /// After a fault the instance is in an unknown state: drop the store.
 ///
 /// # Errors
-/// The fault that ended it.
+/// The fault that ended the call.
 pub async fn call<T: Send + 'static, R>(
     store: &mut Store<T>,
     work: impl AsyncFnOnce(&mut Store<T>) -> wasmtime::Result<R>,
@@ -281,12 +287,12 @@ pub async fn call<T: Send + 'static, R>(
     let left = store.get_fuel().unwrap_or(0);
     let guest = store.data_mut();
     guest.used_last = guest.fuel.saturating_sub(left);
-    guest.clock.worked(guest.used_last);
+    guest.clock.advance(guest.used_last);
     outcome.map_err(|error| {
-        guest.stack = Stack::of(&error);
+        guest.stack = Stack::from_error(&error);
         classify(
             &error,
-            &Circumstances {
+            &CallContext {
                 fuel: guest.fuel,
                 timeout: guest.timeout,
                 memory: guest.limiter.memory,

@@ -1,9 +1,9 @@
 //! The WebAssembly engine: compile cache, limits, determinism.
 //!
-//! Knows nothing of agents. A guest is a component that runs with no files but those it is given in memory, no network, no environment and no
-//! real clock behind WASI, under limits on memory, tables, stack, fuel, time and returned bytes. What a guest
-//! does depends on its bytes and its arguments alone; the one exception is the wall-clock backstop, and
-//! [`Fault::reproducible`] tells when that one fired.
+//! Knows nothing of agents. A guest is a component that runs under limits on memory, tables, stack, fuel, time and
+//! returned bytes. Behind WASI it has an in-memory file system, no environment, no real clock, and no network except
+//! the HTTP hosts that it was granted. Its behaviour depends only on its bytes and its arguments, with two exceptions:
+//! HTTP responses, and the wall-clock backstop, which [`Fault::reproducible`] reports.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,28 +23,28 @@ mod clock;
 mod component;
 mod engine;
 mod error;
-mod exchange;
-mod files;
-mod filesystem;
-mod folders;
+mod granted_folders;
 mod guest;
-mod http;
+mod http_message;
+mod http_policy;
 mod limits;
+mod memory_fs;
 mod output;
 mod randomness;
 mod stack;
+mod wasi_filesystem;
 
 pub use clock::Clock;
 pub use component::Component;
-pub use engine::{Engine, EngineConfig, Seat, Stay};
+pub use engine::{Engine, EngineConfig, InstancePermit, Lifetime};
 pub use error::{Error, Fault, HostError};
-pub use exchange::{Failure, Headers, Post, Request, Response};
-pub use folders::{Folders, FoldersError};
+pub use granted_folders::{Folders, FoldersError};
 pub use guest::{Guest, Store, call};
-pub use http::Host;
+pub use http_message::{Headers, HttpFailure, HttpRecorder, HttpRequest, HttpResponse};
+pub use http_policy::AllowedHost;
 pub use limits::{FUEL_PER_SECOND, Limits};
 pub use output::{Captured, Output};
 pub use randomness::Seed;
 pub use stack::{Frame, Stack};
-/// What a host function returns as an error to end its guest with an exit code: [`Fault::Exit`].
+/// Error with which a host function ends its guest with an exit code: [`Fault::Exit`].
 pub use wasmtime_wasi::I32Exit as Exit;

@@ -1,4 +1,4 @@
-//! What one call may use, what it pays for, and who says no.
+//! Limits of a call, prices of host calls, and the limiter of memory.
 
 use std::time::Duration;
 
@@ -7,33 +7,32 @@ use wasmtime::{CallHook, OperatorCost, ResourceLimiter, StoreContextMut, Trap};
 
 use crate::Guest;
 
-/// Fuel that stands for one second of work: what a modest core executes of compiled code. (Measured on a current
-/// server core: 6 to 13 times 10^9 for the Python worker.)
+/// Fuel that stands for one second of work: the rate at which a modest core executes compiled code. (Measured on a
+/// current server core: 6 to 13 times 10^9 for the Python worker.)
 ///
-/// Guests' clocks run on it ([`crate::Guest`]), and limits in seconds become fuel through it, so that where a
-/// time limit falls does not depend on the machine.
+/// Guests' clocks ([`crate::Clock`]) and limits in seconds are based on it, so that they don't depend on the machine.
 pub const FUEL_PER_SECOND: u64 = 5_000_000_000;
 
 /// Limits of one call into a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of linear memory, of the whole instance.
+    /// Linear memory of the whole instance, in bytes.
     pub memory: u64,
     /// Elements of one table.
     pub table: u32,
-    /// Units of fuel, about one per instruction. Decides deterministically.
+    /// Units of fuel, about one per instruction. A deterministic limit.
     pub fuel: u64,
-    /// Clock backstop, for when fuel runs much slower than [`FUEL_PER_SECOND`]: time that the guest itself runs.
-    /// What it waits for the host, and what the machine does for others, does not count.
+    /// Wall-clock backstop, in case fuel burns much more slowly than [`FUEL_PER_SECOND`]: the guest's own run time,
+    /// without waits for the host and work of others on the machine.
     pub timeout: Duration,
-    /// Bytes that the guest may hand to the host in one call or one return.
+    /// Bytes that the guest may pass to the host in one call or one return.
     pub returned: u64,
 }
 
 impl Default for Limits {
-    /// For plugins: 64 MiB because domains hold one task at a time; 10^9 units because a call should take
-    /// microseconds, and a fifth of a second is surely a loop; 10 s so that the clock never decides on a loaded machine;
-    /// 16 MiB so that a view with images fits.
+    /// Returns the limits for plugins: 64 MiB because domains hold one task at a time; 10^9 units because a call should
+    /// take microseconds, and a fifth of a second is surely a loop; 10 s so that the clock never decides on a loaded
+    /// machine; 16 MiB so that a view with images fits.
     fn default() -> Self {
         Self {
             memory: 64 << 20,
@@ -45,31 +44,29 @@ impl Default for Limits {
     }
 }
 
-/// Fuel that any call of the host costs a guest: about what passing from one to the other takes, so that a loop of
-/// calls that do little ends when a loop that does nothing would. What a call does beyond that is charged by
-/// [`Guest::charge`].
+/// Fuel of any host call: about the cost of the transition, so that a loop of trivial host calls ends when an empty loop
+/// would. [`Guest::charge`] adds the work of the call itself.
 pub(crate) const HOST_CALL: u64 = 500;
 
-/// What instructions cost: one unit each (and one per byte or element that they move), but for those that leave the
-/// guest's own code to ask for space, which take a hundred times as long whether they are granted it or not.
+/// Returns the fuel per instruction: one unit each (and one per byte or element moved), except for growing memories and
+/// tables, which takes a hundred times as long whether it succeeds or not.
 pub(crate) fn costs() -> OperatorCost {
     let mut costs = OperatorCost { MemoryGrow: u8::MAX, TableGrow: u8::MAX, ..OperatorCost::new() };
     costs.variable.memory_grow_per_page = u8::MAX;
     costs
 }
 
-/// Takes the price of a call of the host from the guest's fuel as the call returns.
+/// Deducts the price of a host call from the guest's fuel when the call returns.
 ///
 /// # Errors
-/// The trap of a guest that can't pay.
+/// [`Trap::OutOfFuel`] if the guest has too little fuel.
 pub(crate) fn collect<T>(mut store: StoreContextMut<'_, Guest<T>>, hook: CallHook) -> wasmtime::Result<()> {
     if !matches!(hook, CallHook::ReturningFromHost) {
         return Ok(());
     }
     let guest = store.data_mut();
     let owed = guest.take_owed();
-    // The engine's own looks at the clock come at moments that no two runs share. They are free, or fuel would not
-    // be deterministic.
+    // The engine's own clock checks happen at random moments. They must be free, or fuel would not be deterministic.
     if std::mem::take(&mut guest.interrupted) {
         return Ok(());
     }
@@ -81,20 +78,20 @@ pub(crate) fn collect<T>(mut store: StoreContextMut<'_, Guest<T>>, hook: CallHoo
     Ok(())
 }
 
-/// What was refused to a guest since its call began. It may have coped with it.
+/// Resource refused to a guest since its call began. The guest may have handled the refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     Memory,
     Table,
 }
 
-/// The machine could not give memory that the limits allow. A guest that went on without would do so on this machine
-/// alone, so it does not get to.
+/// The machine lacks memory that the limits allow. The guest's call ends, because continuing without that memory would be
+/// a behaviour of this machine only.
 #[derive(Debug, Error)]
 #[error("the machine has no memory left: {0}")]
-pub(crate) struct Short(String);
+pub(crate) struct MachineMemory(String);
 
-/// Counts the linear memory of all memories of a store and refuses what goes over.
+/// Counts the linear memory of all memories of a store and refuses growth beyond the limit.
 #[derive(Debug, Default)]
 pub(crate) struct Limiter {
     pub memory: u64,
@@ -116,7 +113,7 @@ impl ResourceLimiter for Limiter {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        // What the memory's own type forbids was never the limit's to allow.
+        // The memory's own type forbids this growth, whatever the limit.
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
@@ -131,12 +128,12 @@ impl ResourceLimiter for Limiter {
     }
 
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
-        let words = format!("{error:#}");
-        // More than the memory's addresses reach: every machine says no.
-        if words.contains("exceeds memory type's limits") {
+        let message = format!("{error:#}");
+        // Beyond the address range of the memory, which is the same on every machine.
+        if message.contains("exceeds memory type's limits") {
             return Ok(());
         }
-        Err(Short(words).into())
+        Err(MachineMemory(message).into())
     }
 
     fn table_growing(

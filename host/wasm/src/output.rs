@@ -1,4 +1,4 @@
-//! Where a guest's stdout and stderr go: a buffer with a limit, shared with whoever reads it.
+//! Buffers with a limit for a guest's stdout and stderr.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
 use crate::HostError;
 
-/// A stream of a guest, kept up to a limit. Cheap to clone; clones share the buffer.
+/// An output stream of a guest, buffered up to a limit. Cheap to clone; clones share the buffer.
 #[derive(Debug, Clone)]
 pub struct Output {
     shared: Arc<Mutex<Captured>>,
@@ -17,31 +17,31 @@ pub struct Output {
     strict: bool,
 }
 
-/// What a guest has written so far.
+/// Output of a guest so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
     /// At most the limit.
     pub bytes: Vec<u8>,
-    /// It wrote more than is kept.
+    /// True if the guest wrote more than the limit.
     pub overflowed: bool,
 }
 
-/// Largest write that a guest may make at once.
-const PERMIT: usize = 64 << 10;
+/// Maximum size of one write, in bytes.
+const MAX_WRITE: usize = 64 << 10;
 
 impl Output {
-    /// A buffer of at most `limit` bytes. Writing more ends the guest's call.
+    /// Creates a buffer of at most `limit` bytes. Writing more ends the guest's call.
     pub fn new(limit: u64) -> Self {
         Self { strict: true, ..Self::first(limit) }
     }
 
-    /// A buffer of the first `limit` bytes. The guest may write more, and nobody reads it.
+    /// Creates a buffer of the first `limit` bytes. Further output is discarded.
     pub fn first(limit: u64) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         Self { shared: Arc::default(), limit, strict: false }
     }
 
-    /// Takes what has been written.
+    /// Takes the buffered output.
     pub fn take(&self) -> Captured {
         std::mem::take(&mut *self.shared.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -58,7 +58,7 @@ impl StdoutStream for Output {
         Box::new(self.clone())
     }
 
-    // Asked for by WASI 0.3 alone, which is not linked.
+    // Only for WASI 0.3, which is not linked.
     fn async_stream(&self) -> Box<dyn tokio::io::AsyncWrite + Send + Sync> {
         Box::new(tokio::io::sink())
     }
@@ -75,7 +75,7 @@ impl OutputStream for Output {
             if !self.strict {
                 return Ok(());
             }
-            return Err(StreamError::Trap(HostError("it wrote more output than is kept".to_owned()).into()));
+            return Err(StreamError::Trap(HostError("it exceeded the limit on output".to_owned()).into()));
         }
         Ok(())
     }
@@ -85,7 +85,7 @@ impl OutputStream for Output {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        Ok(PERMIT)
+        Ok(MAX_WRITE)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Randomness from a seed.
 //!
-//! WASI's random interfaces draw from one generator of the store, which can be put back to its start between calls, so
-//! that what a shared instance draws does not depend on who called it before. What guests take for their hash tables
-//! (`insecure-seed`) is the same for all: an instance may keep it for longer than one call.
+//! WASI's random interfaces draw from one generator of the store. It can be restarted between calls, so that the numbers
+//! of a shared instance don't depend on earlier callers. `insecure-seed`, which guests use for hash tables, is the same
+//! for all guests, because an instance may keep it across calls.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -12,37 +12,37 @@ use wasmtime::component::Linker;
 use crate::HostError;
 use crate::guest::Guest;
 
-/// Most bytes that a guest may ask for at once: more than any use, less than what would hurt.
-const MOST: u64 = 1 << 20;
+/// Maximum number of bytes that a guest may draw at once: more than any use needs, less than would do harm.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// What hash tables begin with; any number serves.
-const FOR_TABLES: (u64, u64) = (0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03);
+/// Seed of hash tables; the value is arbitrary.
+const INSECURE_SEED: (u64, u64) = (0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03);
 
-/// What a guest's randomness begins with.
+/// Seed of a guest's randomness.
 #[derive(Debug)]
 pub enum Seed<T> {
     /// A number.
     Number(u64),
-    /// What a function makes of the store's data, when the guest first draws in a call. Most never do.
-    Of(fn(&T) -> [u8; 32]),
+    /// Computed from the store's data when the guest first draws in a call. Most never do.
+    Derived(fn(&T) -> [u8; 32]),
 }
 
-/// What a store draws from.
-pub(crate) struct Chance<T> {
+/// Random generator of a store, created at its first use.
+pub(crate) struct RandomSource<T> {
     seed: Seed<T>,
-    running: Option<Box<ChaCha8Rng>>,
+    generator: Option<Box<ChaCha8Rng>>,
 }
 
-impl<T> Chance<T> {
+impl<T> RandomSource<T> {
     pub(crate) fn new(seed: Seed<T>) -> Self {
-        Self { seed, running: None }
+        Self { seed, generator: None }
     }
 
-    fn of(&mut self, data: &T) -> &mut ChaCha8Rng {
-        self.running.get_or_insert_with(|| {
+    fn generator(&mut self, data: &T) -> &mut ChaCha8Rng {
+        self.generator.get_or_insert_with(|| {
             Box::new(match self.seed {
                 Seed::Number(number) => ChaCha8Rng::seed_from_u64(number),
-                Seed::Of(seed) => ChaCha8Rng::from_seed(seed(data)),
+                Seed::Derived(seed) => ChaCha8Rng::from_seed(seed(data)),
             })
         })
     }
@@ -56,23 +56,24 @@ pub(crate) fn link<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> wasmtime
     ] {
         let mut instance = linker.instance(interface)?;
         instance.func_wrap(bytes, |mut store: StoreContextMut<'_, Guest<T>>, (length,): (u64,)| {
-            if length > MOST {
-                let words = format!("it asked for {length} random bytes at once; {MOST} is the most");
-                return Err(HostError(words).into());
+            if length > MAX_BYTES {
+                let message =
+                    format!("it requested {length} random bytes at once; {MAX_BYTES} is the maximum");
+                return Err(HostError(message).into());
             }
-            let mut drawn = vec![0_u8; length as usize];
+            let mut bytes = vec![0_u8; length as usize];
             let guest = store.data_mut();
             guest.charge(length);
-            guest.chance.of(&guest.data).fill_bytes(&mut drawn);
-            Ok((drawn,))
+            guest.random.generator(&guest.data).fill_bytes(&mut bytes);
+            Ok((bytes,))
         })?;
         instance.func_wrap(number, |mut store: StoreContextMut<'_, Guest<T>>, (): ()| {
             let guest = store.data_mut();
-            Ok((guest.chance.of(&guest.data).next_u64(),))
+            Ok((guest.random.generator(&guest.data).next_u64(),))
         })?;
     }
     linker
         .instance("wasi:random/insecure-seed@0.2.12")?
-        .func_wrap("insecure-seed", |_: StoreContextMut<'_, Guest<T>>, (): ()| Ok((FOR_TABLES,)))?;
+        .func_wrap("insecure-seed", |_: StoreContextMut<'_, Guest<T>>, (): ()| Ok((INSECURE_SEED,)))?;
     Ok(())
 }

@@ -1,61 +1,61 @@
-//! Where a guest stood when it trapped: its own functions, with source lines where the component carries them.
+//! Call stacks of guests that trapped: their own functions, with source lines if the component has debug information.
 //!
-//! Names come from the component's name section, files and lines from its DWARF sections; one that was stripped
-//! shows numbers. What the language's runtime puts on top of the guest's own code (a panic's machinery) is left out.
+//! Names come from the component's name section, files and lines from its DWARF sections; a stripped component shows
+//! numbers. Frames of the language's runtime above the guest's own code (panic handling) are left out.
 
 use std::fmt;
 
 use wasmtime::{FrameInfo, WasmBacktrace};
 
-/// Most frames that are kept: enough to see where a recursion came from.
-const MOST: usize = 24;
+/// Maximum number of frames: enough to show the origin of a recursion.
+const MAX_FRAMES: usize = 24;
 
 /// A guest's calls at the moment of a fault, innermost first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stack {
-    /// Empty where nothing is known.
+    /// Empty if nothing is known.
     pub frames: Vec<Frame>,
-    /// How many more there were.
+    /// Number of frames left out.
     pub left_out: usize,
 }
 
 /// One function of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// Demangled; `function 17` where it has no name.
+    /// Demangled name, or `function 17` without one.
     pub function: String,
-    /// File and line (1-based) as the compiler wrote them.
-    pub place: Option<(String, u32)>,
+    /// File and line (1-based) from the debug information.
+    pub location: Option<(String, u32)>,
 }
 
 impl Stack {
-    pub(crate) fn of(error: &wasmtime::Error) -> Self {
+    pub(crate) fn from_error(error: &wasmtime::Error) -> Self {
         let Some(trace) = error.downcast_ref::<WasmBacktrace>() else { return Self::default() };
         let all: Vec<Frame> = trace.frames().iter().flat_map(frames).collect();
-        let machinery = all.iter().take_while(|frame| frame.is_machinery()).count();
-        // Where nothing else is known, the machinery is better than nothing.
-        let skipped = if machinery == all.len() { 0 } else { machinery };
-        let left_out = (all.len() - skipped).saturating_sub(MOST);
-        Self { frames: all.into_iter().skip(skipped).take(MOST).collect(), left_out }
+        let runtime = all.iter().take_while(|frame| frame.is_runtime()).count();
+        // Runtime frames are better than none.
+        let skipped = if runtime == all.len() { 0 } else { runtime };
+        let left_out = (all.len() - skipped).saturating_sub(MAX_FRAMES);
+        Self { frames: all.into_iter().skip(skipped).take(MAX_FRAMES).collect(), left_out }
     }
 }
 
-/// The functions of one frame: several where calls were inlined.
+/// Returns the functions of one frame: several if calls were inlined.
 fn frames(info: &FrameInfo) -> Vec<Frame> {
     let name =
-        |mangled: Option<&str>| mangled.map_or_else(|| format!("function {}", info.func_index()), demangled);
+        |mangled: Option<&str>| mangled.map_or_else(|| format!("function {}", info.func_index()), demangle);
     if info.symbols().is_empty() {
-        return vec![Frame { function: name(info.func_name()), place: None }];
+        return vec![Frame { function: name(info.func_name()), location: None }];
     }
     let symbol = |symbol: &wasmtime::FrameSymbol| Frame {
         function: name(symbol.name().or(info.func_name())),
-        place: symbol.file().zip(symbol.line()).map(|(file, line)| (file.to_owned(), line)),
+        location: symbol.file().zip(symbol.line()).map(|(file, line)| (file.to_owned(), line)),
     };
     info.symbols().iter().map(symbol).collect()
 }
 
-/// Rust's and C++'s names as their programmers know them.
-fn demangled(name: &str) -> String {
+/// Demangles names of Rust and C++.
+fn demangle(name: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}");
     }
@@ -64,26 +64,26 @@ fn demangled(name: &str) -> String {
 }
 
 impl Frame {
-    /// Whether it belongs to how a language ends a program.
-    fn is_machinery(&self) -> bool {
-        const LEADS: [&str; 5] = ["core::", "std::", "alloc::", "__rust", "rust_"];
+    /// Returns true for functions with which a language's runtime ends a program.
+    fn is_runtime(&self) -> bool {
+        const PREFIXES: [&str; 5] = ["core::", "std::", "alloc::", "__rust", "rust_"];
         const NAMES: [&str; 4] = ["abort", "__assert_fail", "panic_abort", "_Exit"];
-        // A method of a trait reads `<core::… as …>`.
+        // Trait methods are written `<core::… as …>`.
         let name = self.function.trim_start_matches('<');
-        LEADS.iter().any(|lead| name.starts_with(lead)) || NAMES.contains(&name)
+        PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || NAMES.contains(&name)
     }
 }
 
 impl fmt::Display for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
+        match &self.location {
             Some((file, line)) => write!(f, "{} ({file}:{line})", self.function),
             None => f.write_str(&self.function),
         }
     }
 }
 
-/// A line per frame, each set in and with `at` in front.
+/// Writes one indented line per frame, with `at` in front.
 impl fmt::Display for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for frame in &self.frames {

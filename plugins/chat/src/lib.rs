@@ -1,5 +1,5 @@
 //! The built-in agent: a system prompt, a template over the environment's view, an extraction rule. With it a
-//! workflow has agents without a compiler.
+//! workflow can have agents without a plugin.
 
 mod template;
 
@@ -11,21 +11,21 @@ use serde_json::Value;
 
 use crate::template::Template;
 
-/// Says what its template says and answers with what its pattern finds.
+/// An agent whose prompt is a template and whose answer is the match of a pattern.
 pub struct Chat;
 
 /// Settings of `std.chat`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// The system message. None is sent when it is empty.
+    /// The system message. An empty one is not sent.
     pub system: String,
-    /// The user message. `{name}` and `{name.inner.0}` stand for what the environment shows under that name.
+    /// The user message. `{name}` and `{name.inner.0}` are replaced by these parts of the environment's view.
     pub template: String,
-    /// A regular expression: the answer is its first group (or the whole match) where it matches last. Without
-    /// one, the whole completion is.
+    /// A regular expression. The answer is the first group (or all) of its last match. Without an expression,
+    /// the answer is the whole completion.
     pub extract: Option<String>,
-    /// Name under which the answer goes to the environment.
+    /// Name of the answer in the action for the environment.
     pub action: String,
     /// Strings that end the completion.
     pub stop: Vec<String>,
@@ -46,14 +46,15 @@ impl Default for Settings {
 impl Agent for Chat {
     const NAME: &'static str = "chat";
     const DOC: &'static str =
-        "Fills a template from the environment's view and answers with what a pattern finds.";
+        "Fills a template from the environment's view and answers with the match of a pattern.";
     type Settings = Settings;
     type View = Value;
-    /// `{action: text}`, or `{"none": reason}` when the pattern finds nothing.
+    /// `{action: text}`, or `{"none": reason}` if the pattern has no match.
     type Action = BTreeMap<String, String>;
 
     fn prompt(settings: &Settings, view: &Value, _turn: &Turn) -> Result<Option<Request>> {
-        let text = Template::parse(&settings.template).fill(view).map_err(Error::settings)?;
+        let text =
+            Template::parse(&settings.template).fill(view).map_err(|e| Error::settings(e.to_string()))?;
         let request = Request::user(text).with_stop(settings.stop.iter().cloned());
         Ok(Some(if settings.system.is_empty() { request } else { request.with_system(&settings.system) }))
     }
@@ -63,8 +64,8 @@ impl Agent for Chat {
             None => Some(completion.text.trim()),
             Some(pattern) => {
                 let regex = Regex::new(pattern)
-                    .map_err(|e| Error::settings(format!("`extract` is no regular expression: {e}")))?;
-                // The last match: models think aloud first.
+                    .map_err(|e| Error::settings(format!("`extract` is not a regular expression: {e}")))?;
+                // The last match, because models reason before they answer.
                 regex.captures_iter(&completion.text).last().map(|found| {
                     let group = found.get(1).or_else(|| found.get(0));
                     group.map_or("", |group| group.as_str().trim())
@@ -106,11 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn by_default_the_question_is_asked_and_the_completion_is_the_answer() {
+    fn by_default_the_prompt_is_the_question_and_the_answer_the_completion() {
         let settings = settings(json!({}));
         let request = Chat::prompt(&settings, &json!({"question": "2 + 2?"}), &turn()).unwrap().unwrap();
-        let said: Vec<_> = request.messages.iter().map(|message| (message.role, message.text())).collect();
-        assert_eq!(said, [(Role::User, "2 + 2?".to_owned())]);
+        let messages: Vec<_> =
+            request.messages.iter().map(|message| (message.role, message.text())).collect();
+        assert_eq!(messages, [(Role::User, "2 + 2?".to_owned())]);
         assert_eq!(action(&settings, " 4\n"), json!({"answer": "4"}));
     }
 
@@ -137,11 +139,11 @@ mod tests {
         let broken =
             Chat::parse(&settings(json!({"extract": "("})), &Value::Null, &completion("x")).unwrap_err();
         assert!(broken.message.contains("extract"), "{}", broken.message);
-        let lacking = settings(json!({"template": "{nothing}"}));
-        let error = Chat::prompt(&lacking, &json!({"question": "q"}), &turn()).unwrap_err();
+        let incomplete = settings(json!({"template": "{nothing}"}));
+        let error = Chat::prompt(&incomplete, &json!({"question": "q"}), &turn()).unwrap_err();
         assert_eq!(
             error.message,
-            "the template asks for {nothing}, which the environment does not show: it shows question"
+            "the template has {nothing}, which is not in the environment's view: it has question"
         );
     }
 }

@@ -1,6 +1,23 @@
 //! Templates: text with `{dotted.path}` placeholders over a JSON document.
 
+use std::fmt;
+
 use serde_json::Value;
+
+/// A path of a template that is missing in the view.
+#[derive(Debug, PartialEq)]
+pub struct MissingPath {
+    path: String,
+    /// Description of the value in which the search ended.
+    available: String,
+}
+
+impl fmt::Display for MissingPath {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, available } = self;
+        write!(out, "the template has {{{path}}}, which is not in the environment's view: it has {available}")
+    }
+}
 
 /// A parsed template.
 #[derive(Debug, PartialEq)]
@@ -9,28 +26,29 @@ pub struct Template<'a>(Vec<Piece<'a>>);
 #[derive(Debug, PartialEq)]
 enum Piece<'a> {
     Text(&'a str),
-    /// A path, its steps between dots.
-    Hole(&'a str),
+    /// A path whose steps are separated by dots.
+    Placeholder(&'a str),
 }
 
 impl<'a> Template<'a> {
-    /// Braces that hold no path (JSON, LaTeX, code) are text, so there is nothing to refuse.
+    /// Parses a template. Braces around anything but a path (JSON, LaTeX, code) are text, so no template is
+    /// invalid.
     pub fn parse(source: &'a str) -> Self {
         let mut pieces = Vec::new();
         let mut rest = source;
-        let mut from = 0;
-        while let Some(open) = rest[from..].find('{').map(|at| from + at) {
+        let mut search_start = 0;
+        while let Some(open) = rest[search_start..].find('{').map(|index| search_start + index) {
             let inside = &rest[open + 1..];
             let path = inside.split_once('}').map(|(path, _)| path).filter(|path| is_path(path));
             if let Some(path) = path {
                 if open > 0 {
                     pieces.push(Piece::Text(&rest[..open]));
                 }
-                pieces.push(Piece::Hole(path));
+                pieces.push(Piece::Placeholder(path));
                 rest = &inside[path.len() + 1..];
-                from = 0;
+                search_start = 0;
             } else {
-                from = open + 1;
+                search_start = open + 1;
             }
         }
         if !rest.is_empty() {
@@ -39,16 +57,17 @@ impl<'a> Template<'a> {
         Self(pieces)
     }
 
-    /// The text with what `view` holds: strings as they are, null as nothing, the rest as JSON.
+    /// Returns the text with the values of `view`: strings unchanged, null as an empty text, other values as
+    /// JSON.
     ///
     /// # Errors
-    /// A sentence that names the path that `view` lacks.
-    pub fn fill(&self, view: &Value) -> Result<String, String> {
+    /// [`MissingPath`]
+    pub fn fill(&self, view: &Value) -> Result<String, MissingPath> {
         let mut text = String::new();
         for piece in &self.0 {
             match piece {
                 Piece::Text(part) => text.push_str(part),
-                Piece::Hole(path) => match find(view, path)? {
+                Piece::Placeholder(path) => match find(view, path)? {
                     Value::Null => {}
                     Value::String(value) => text.push_str(value),
                     other => text.push_str(&other.to_string()),
@@ -65,8 +84,8 @@ fn is_path(text: &str) -> bool {
     text.split('.').all(step)
 }
 
-/// What stands below a null (a tool that was not used yet) is null.
-fn find<'v>(view: &'v Value, path: &str) -> Result<&'v Value, String> {
+/// Returns the value of a path. Everything below null (a tool that was not used yet) is null.
+fn find<'v>(view: &'v Value, path: &str) -> Result<&'v Value, MissingPath> {
     let mut value = view;
     for step in path.split('.') {
         let next = match value {
@@ -75,12 +94,12 @@ fn find<'v>(view: &'v Value, path: &str) -> Result<&'v Value, String> {
             other => other.get(step),
         };
         value = next.ok_or_else(|| {
-            let shown = match value {
+            let available = match value {
                 Value::Object(fields) => fields.keys().cloned().collect::<Vec<_>>().join(", "),
                 Value::Array(items) => format!("a list of {}", items.len()),
                 other => other.to_string(),
             };
-            format!("the template asks for {{{path}}}, which the environment does not show: it shows {shown}")
+            MissingPath { path: path.to_owned(), available }
         })?;
     }
     Ok(value)
@@ -117,8 +136,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lacking_path_is_named() {
+    fn a_missing_path_is_named() {
         let error = Template::parse("{a.z}").fill(&json!({"a": {"b": 1, "c": 2}})).unwrap_err();
-        assert_eq!(error, "the template asks for {a.z}, which the environment does not show: it shows b, c");
+        assert_eq!(
+            error.to_string(),
+            "the template has {a.z}, which is not in the environment's view: it has b, c"
+        );
     }
 }

@@ -1,13 +1,13 @@
-//! The agent: writes a program, and repairs it where it failed.
+//! The agent: writes a program, and repairs it after a failure.
 //!
-//! Its instruction stands in the question, not in a system message: chat templates have one of their own, which is
-//! the one that a model knows.
+//! Its instruction is part of the question, not a system message: chat templates have their own default
+//! system message, which the model knows from its training.
 
 use pl_sdk::prelude::*;
 
 use crate::problems::{Action, View};
 
-/// What is asked for, before the problem.
+/// Instruction before the problem.
 const INSTRUCTION: &str =
     "Write a complete, self-contained Python function. Answer with one ```python block that holds all of it.";
 
@@ -15,7 +15,7 @@ const INSTRUCTION: &str =
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Replaces the instruction before the problem. An empty one leaves the problem alone.
+    /// Replaces the instruction before the problem. With an empty one the prompt is the problem only.
     pub instruction: Option<String>,
 }
 
@@ -24,7 +24,7 @@ pub struct Coder;
 
 impl Agent for Coder {
     const NAME: &'static str = "coder";
-    const DOC: &'static str = "Writes a Python function, and repairs it where its tests failed.";
+    const DOC: &'static str = "Writes a Python function, and repairs it if its tests fail.";
     type Settings = Settings;
     type View = View;
     type Action = Action;
@@ -50,9 +50,9 @@ impl Agent for Coder {
     }
 }
 
-/// The last fenced block that defines something: what comes after it is mostly an example of its use or of what
-/// that prints, what comes before it an idea given up. The first block where none defines anything, and the whole
-/// text where there is no block.
+/// Returns the last fenced block that defines something: blocks after it are mostly examples of its use or
+/// output, blocks before it are discarded ideas. If none defines anything, returns the first block, or the
+/// whole text without blocks.
 fn program(text: &str) -> String {
     let blocks = blocks(text);
     let defining = blocks.iter().rfind(|block| block.lines().any(defines));
@@ -65,8 +65,8 @@ fn defines(line: &str) -> bool {
     ["def ", "class ", "async def "].iter().any(|word| line.trim_start().starts_with(word))
 }
 
-/// The fenced blocks of a text, one that was cut off included. A fence stands at the beginning of a line; a block
-/// in a list is indented, and so is its fence.
+/// Returns the fenced blocks of a text, including one that is cut off. A fence starts a line; a block in a
+/// list is indented together with its fence.
 fn blocks(text: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut open: Option<(usize, Vec<&str>)> = None;
@@ -127,10 +127,10 @@ mod tests {
         let add = "def add(a, b):\n    return a + b";
         assert_eq!(parse(&format!("```python\n{add}\n```")), python(add));
         assert_eq!(parse(&format!("Sure!\n\n```py\n{add}\n```\nIt adds.")), python(add));
-        // An example of its use is not the function, and neither is what that prints.
+        // Neither an example of its use nor the output of that is the function.
         let used = format!("```python\n{add}\n```\nUse it:\n```python\nprint(add(1, 2))\n```\n```\n3\n```");
         assert_eq!(parse(&used), python(add));
-        // A better idea comes last.
+        // An improved version comes last.
         let twice = format!("```python\ndef add(a, b):\n    pass\n```\nBetter:\n```python\n{add}\n```");
         assert_eq!(parse(&twice), python(add));
         assert_eq!(
@@ -154,7 +154,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever a model says, and wherever it is cut off, is an action.
+        /// Any completion is an action, even if it is cut off.
         #[test]
         fn any_text_is_an_action(parts in proptest::collection::vec("```|python|\n|  |é|def f\\(\\):|x = 1", 0..24)) {
             let text = parts.concat();

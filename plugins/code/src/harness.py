@@ -1,13 +1,13 @@
-"""Runs a program, then the tests of its task, and says how many held.
+"""Runs a program, then the tests of its task, and counts the asserts that hold.
 
-Standard input is JSON: `prelude` (what the task itself defines), `program`, `tests` (Python; its assert statements
-are what is counted), `shown` (how many of the first asserts may be quoted to the program's author) and `key`. The
-last line of standard output is JSON:
+Standard input is JSON: `prelude` (definitions of the task), `program`, `tests` (Python code whose assert statements are
+counted), `shown` (number of leading asserts that may be quoted to the program's author) and `key`. The last line of
+standard output is JSON:
 
     {"key": …, "ran": bool, "held": n, "total": n, "error": text or null}
 
-Without the key, which is read before the program starts, nothing on standard output counts: a program that ends the
-process early has passed nothing.
+Output without the key, which is read before the program starts, is ignored: a program that ends the process early
+passes nothing.
 """
 
 import ast
@@ -19,12 +19,12 @@ import traceback
 import types
 
 PROGRAM = "solution.py"
-# Frames of a traceback: the innermost ones, since a recursion has hundreds.
+# Number of innermost frames of a traceback to show, since a recursion has hundreds.
 FRAMES = 4
 
 
 class Silence(io.TextIOBase):
-    """Where the program's own output goes."""
+    """Discards the program's own output."""
 
     def writable(self):
         return True
@@ -34,7 +34,7 @@ class Silence(io.TextIOBase):
 
 
 class Counted(ast.NodeTransformer):
-    """Lets every assert statement report, and the tests go on after one that failed."""
+    """Makes every assert statement report its result, and lets the tests continue after a failure."""
 
     def __init__(self):
         self.statements = []
@@ -48,7 +48,7 @@ class Counted(ast.NodeTransformer):
 
 
 def explain(error):
-    """The error as Python prints it, its frames those of the program alone: tests are not quoted."""
+    """Returns the error as Python prints it, with the frames of the program only: tests are not quoted."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == PROGRAM]
     lines = ["Traceback (most recent call last):\n"] if frames else []
     lines += traceback.format_list(frames[-FRAMES:])
@@ -57,7 +57,7 @@ def explain(error):
 
 
 def judge(prelude, program, tests, shown):
-    """What the last line of output says, but for the key."""
+    """Returns the last line of output as a dictionary, without the key."""
     counted = Counted()
     tests = ast.fix_missing_locations(counted.visit(ast.parse(tests)))
     statements = counted.statements
@@ -66,7 +66,7 @@ def judge(prelude, program, tests, shown):
     module = types.ModuleType("solution")
     module.__file__ = PROGRAM
     sys.modules["solution"] = module
-    # So that tracebacks quote the program.
+    # Lets tracebacks quote the program.
     linecache.cache[PROGRAM] = (len(program), None, program.splitlines(True), PROGRAM)
     exec(compile(prelude, "task.py", "exec"), module.__dict__)
     try:
@@ -82,7 +82,7 @@ def judge(prelude, program, tests, shown):
         quoted = statements[index] if index < shown else "A hidden test failed."
         failed.setdefault(index, f"{quoted}\n{explain(sys.exception())}")
 
-    # The tests see what the program defines, in a space of their own.
+    # The tests have the program's definitions in a separate namespace.
     names = {**module.__dict__, "__held__": held.add, "__failed__": fail}
     broken = None
     try:
@@ -92,10 +92,10 @@ def judge(prelude, program, tests, shown):
     held -= failed.keys()
     if failed or broken is not None:
         verdict["error"] = failed[min(failed)] if failed else broken
-        # Where the tests broke off between two asserts, all asserts may have held until then.
+        # If the tests broke off between two asserts, all asserts until then may have held.
         verdict["held"] = min(len(held), max(len(statements) - 1, 0))
     else:
-        # An assert that the tests had no reason to reach is none that failed.
+        # An assert that the tests did not need to reach has not failed.
         verdict["held"] = len(statements)
     return verdict
 

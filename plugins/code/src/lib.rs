@@ -1,4 +1,4 @@
-//! The code domain: functions to write, hidden tests, a coder that may repair what failed.
+//! The code domain: functions to write, hidden tests, a coder that can repair a failed program.
 
 mod coder;
 mod problems;

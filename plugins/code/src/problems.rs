@@ -1,4 +1,4 @@
-//! The environment: a problem and the programs that were tried on it.
+//! The environment: a problem and the programs that attempt it.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use pl_sdk::sandbox::Job;
 use crate::record::Problem;
 use crate::run::{self, Attempt, Tally};
 
-/// One episode over one problem. It never ends by itself: the workflow's turns say when the team is through
+/// An episode with one problem. It never ends by itself: the turns of the workflow decide
 /// (`coder -> end when env.passed`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problems {
     problem: Problem,
-    /// Steps so far.
+    /// Number of steps so far.
     round: u32,
     /// The newest program.
     attempt: Option<Attempt>,
-    /// What the tests said of each agent's last action; nothing of one that was no program.
+    /// Test result of each agent's last action. An action without a program has a zero tally.
     latest: BTreeMap<String, Tally>,
 }
 
@@ -25,8 +25,8 @@ pub struct Problems {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// How many of an MBPP record's tests its problem shows, as examples: the text alone does not say what the
-    /// function is called. 3 is what its authors show. The others stay hidden, as all of HumanEval's do.
+    /// Number of an MBPP record's tests that its problem shows as examples, because the text does not name
+    /// the function. The authors of MBPP show 3. All other tests are hidden, like all of HumanEval's.
     #[schemars(range(min = 1))]
     pub shown: u32,
 }
@@ -37,48 +37,48 @@ impl Default for Settings {
     }
 }
 
-/// What every agent may see.
+/// View of every agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     /// The problem.
     pub problem: String,
-    /// Steps so far.
+    /// Number of steps so far.
     pub round: u32,
-    /// The newest program and what came of it.
+    /// The newest program and its result.
     pub attempt: Option<Attempt>,
 }
 
-/// What an agent may do.
+/// Action of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Test a Python program.
     Python(String),
-    /// Nothing that could be understood, and why.
+    /// No usable action, with the reason.
     None(String),
 }
 
-/// What the workflow's conditions may ask for.
+/// Facts for the conditions of workflows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
-    /// The newest program passed all tests.
+    /// True if the newest program passed all tests.
     pub passed: bool,
-    /// The newest program ran to its end, whatever the tests said.
+    /// True if the newest program ran to its end, with any test result.
     pub ran: bool,
 }
 
-/// For the reward alone.
+/// Evidence for the reward. Agents never see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// What the tests said of the newest program.
+    /// Test result of the newest program.
     pub team: Tally,
-    /// What they said of each agent's last action.
+    /// Test result of each agent's last action.
     pub latest: BTreeMap<String, Tally>,
 }
 
 impl Environment for Problems {
     const NAME: &'static str = "problems";
-    const DOC: &'static str = "Functions to write, under hidden tests: HumanEval's and MBPP's records.";
+    const DOC: &'static str = "Functions to write, with hidden tests: HumanEval's and MBPP's records.";
     type Settings = Settings;
     type View = View;
     type Action = Action;
@@ -104,13 +104,14 @@ impl Environment for Problems {
         actions: &[pl_sdk::Action<Action>],
     ) -> Result<Outcome<Facts, Evidence>> {
         let key = random::next().to_string();
-        // All programs of a turn at once: the sandbox runs them side by side.
+        // All programs of a turn at once: the sandbox runs them in parallel.
         let programs = actions.iter().filter_map(|action| action.action.program());
-        let jobs: Vec<Job> = programs.map(|program| run::job(&self.problem, program, &key)).collect();
+        let jobs: Vec<Job> = programs.map(|program| run::to_job(&self.problem, program, &key)).collect();
         let mut verdicts = if jobs.is_empty() { Vec::new() } else { sandbox::execute(&jobs) }.into_iter();
         self.round += 1;
         for pl_sdk::Action { agent, action } in actions {
-            let attempt = action.program().map(|program| Attempt::read(program, &key, verdicts.next()));
+            let attempt =
+                action.program().map(|program| Attempt::from_verdict(program, &key, verdicts.next()));
             let tally = attempt.as_ref().map_or(Tally::default(), |attempt| attempt.tally);
             self.latest.insert(agent.clone(), tally);
             self.attempt = attempt.or(self.attempt.take());
@@ -160,8 +161,8 @@ mod tests {
         Problems::start(&Settings::default(), &Task::new("1", &record).unwrap(), 0).unwrap()
     }
 
-    /// A sandbox in which `right` passes, and all else holds one assert of two.
-    fn judge(job: &Job) -> Verdict {
+    /// A sandbox in which `right` passes, and all other programs fail one assert of two.
+    fn fake_verdict(job: &Job) -> Verdict {
         let input: Value = serde_json::from_str(&job.stdin).unwrap();
         let right = input["program"] == "right";
         let error = if right { Value::Null } else { "AssertionError".into() };
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_program_is_repaired() {
-        testing::set_sandbox(judge);
+        testing::set_sandbox(fake_verdict);
         let mut episode = start();
         let outcome = apply(&mut episode, &[act("coder", "wrong")]);
         assert_eq!(outcome.facts, Facts { passed: false, ran: true });
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn no_view_shows_a_test() {
-        testing::set_sandbox(judge);
+        testing::set_sandbox(fake_verdict);
         let mut episode = start();
         apply(&mut episode, &[act("coder", "wrong")]);
         let view = json!(episode.view(&Settings::default(), "coder").unwrap());
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn programs_of_one_turn_keep_their_order() {
-        testing::set_sandbox(judge);
+        testing::set_sandbox(fake_verdict);
         let mut episode = start();
         let silent = pl_sdk::Action { agent: "b".to_owned(), action: Action::None("no program".to_owned()) };
         let evidence = apply(&mut episode, &[act("a", "right"), silent, act("c", "wrong")]).evidence;
@@ -217,12 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn every_turn_has_a_key_of_its_own() {
+    fn every_turn_has_its_own_key() {
         let (keys, seen) = std::sync::mpsc::channel();
         testing::set_sandbox(move |job| {
             let input: Value = serde_json::from_str(&job.stdin).unwrap();
             keys.send(input["key"].as_str().unwrap().to_owned()).unwrap();
-            judge(job)
+            fake_verdict(job)
         });
         let mut episode = start();
         apply(&mut episode, &[act("coder", "wrong")]);
@@ -231,8 +232,8 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_the_episode() {
-        testing::set_sandbox(judge);
+    fn a_snapshot_restores_the_episode() {
+        testing::set_sandbox(fake_verdict);
         let mut episode = start();
         apply(&mut episode, &[act("coder", "wrong")]);
         let mut restored: Problems = serde_json::from_slice(&serde_json::to_vec(&episode).unwrap()).unwrap();

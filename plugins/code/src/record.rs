@@ -1,4 +1,4 @@
-//! Task records: the forms in which programming problems come.
+//! Task records: the formats of programming data sets.
 
 use pl_sdk::prelude::*;
 use serde_json::{Map, Value};
@@ -6,17 +6,18 @@ use serde_json::{Map, Value};
 /// A problem and its tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// What is asked, as agents see it.
+    /// The question, as agents see it.
     pub text: String,
-    /// Python that stands before every answer: imports and helpers that the problem's text defines.
+    /// Python code before every answer: imports and helpers from the problem's text.
     pub prelude: String,
-    /// Python that is run after an answer, in its names. Empty where nobody knows tests: nothing passes then.
+    /// Python code that runs after an answer, in its namespace. Empty if there are no tests: then no answer
+    /// passes.
     pub tests: String,
-    /// How many of the tests' first asserts the text shows.
+    /// Number of leading asserts that the text shows.
     pub shown: u32,
 }
 
-/// The fields that are read; others are passed over.
+/// The fields that are read. Others are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Record {
@@ -31,18 +32,18 @@ struct Record {
 }
 
 impl Problem {
-    /// Reads HumanEval's records (`prompt`, `entry_point`, `test`; Chen et al. 2021, arXiv:2107.03374) and MBPP's
-    /// (`text` or `prompt`, `test_list`, with or without `test_setup_code` and `test_imports`; Austin et al. 2021,
-    /// arXiv:2108.07732), of whose tests the first `shown` are shown: their text does not say what the function
-    /// is called. A record that is a `question` and nothing else is one that somebody asks by hand.
+    /// Reads HumanEval's records (`prompt`, `entry_point`, `test`; Chen et al. 2021, arXiv:2107.03374) and
+    /// MBPP's (`text` or `prompt`, `test_list`, with or without `test_setup_code` and `test_imports`; Austin
+    /// et al. 2021, arXiv:2108.07732). Of MBPP's tests the first `shown` are shown, because the text does not
+    /// name the function. A record with only a `question` has no tests.
     ///
     /// # Errors
-    /// [`Error::task`] that says which field is missing or wrong.
+    /// [`Error::task`] that names the missing or invalid field.
     pub fn read(task: &Task, shown: u32) -> Result<Self> {
         let bad = |problem: &str| Error::task(format!("task {}: {problem}", task.id));
         match task.read::<Record>()? {
             Record { prompt: Some(prompt), entry_point: Some(entry), test: Some(test), .. } => {
-                function(&prompt, &entry, &test).map_err(|problem| bad(&problem))
+                from_human_eval(&prompt, &entry, &test, bad)
             }
             Record {
                 prompt,
@@ -54,7 +55,7 @@ impl Problem {
             } => {
                 let text =
                     text.or(prompt).ok_or_else(|| bad("it has tests, but neither `text` nor `prompt`"))?;
-                described(&text, &imports, &setup, &tests, shown).map_err(|problem| bad(&problem))
+                from_mbpp(&text, &imports, &setup, &tests, shown, bad)
             }
             Record { question: Some(question), .. } if task.read::<Map<String, Value>>()?.len() == 1 => {
                 let text = question.trim().to_owned();
@@ -72,19 +73,19 @@ impl Problem {
     }
 }
 
-/// A function that is given by its head.
-fn function(prompt: &str, entry: &str, test: &str) -> std::result::Result<Problem, String> {
+/// Converts a HumanEval record, in which a function is given by its signature.
+fn from_human_eval(prompt: &str, entry: &str, test: &str, bad: impl Fn(&str) -> Error) -> Result<Problem> {
     let head = format!("def {entry}(");
-    let mut at = 0;
+    let mut offset = 0;
     let prelude = prompt.split_inclusive('\n').find_map(|line| {
-        let before = prompt.get(..at);
-        at += line.len();
+        let before = prompt.get(..offset);
+        offset += line.len();
         before.filter(|_| line.starts_with(&head))
     });
-    let prelude = prelude.ok_or_else(|| format!("its `prompt` does not define `{entry}`"))?;
+    let prelude = prelude.ok_or_else(|| bad(&format!("its `prompt` does not define `{entry}`")))?;
     let has_asserts = test.contains("assert");
     if !(has_asserts && test.contains("def check(")) {
-        return Err("its `test` defines no `check` with assert statements".to_owned());
+        return Err(bad("its `test` defines no `check` with assert statements"));
     }
     Ok(Problem {
         text: format!("Complete this function:\n```python\n{}\n```", prompt.trim()),
@@ -94,16 +95,17 @@ fn function(prompt: &str, entry: &str, test: &str) -> std::result::Result<Proble
     })
 }
 
-/// A function that is described in words.
-fn described(
+/// Converts an MBPP record, in which a function is described in words.
+fn from_mbpp(
     text: &str,
     imports: &[String],
     setup: &str,
     tests: &[String],
     shown: u32,
-) -> std::result::Result<Problem, String> {
+    bad: impl Fn(&str) -> Error,
+) -> Result<Problem> {
     if tests.is_empty() || !tests.iter().all(|test| test.trim_start().starts_with("assert")) {
-        return Err("its `test_list` is no list of assert statements".to_owned());
+        return Err(bad("its `test_list` is not a list of assert statements"));
     }
     let examples: Vec<&str> = tests.iter().take(shown as usize).map(|test| test.trim()).collect();
     let lines = imports.iter().map(String::as_str).chain([setup]).chain(tests.iter().map(String::as_str));
@@ -172,7 +174,7 @@ mod tests {
         assert!(
             message(&json!({"question": "q", "answer": "5"})).ends_with("this one has: question, answer")
         );
-        assert!(message(&json!({"text": "t", "test_list": ["print(1)"]})).contains("no list of assert"));
+        assert!(message(&json!({"text": "t", "test_list": ["print(1)"]})).contains("not a list of assert"));
         assert!(message(&json!({"test_list": ["assert 1"]})).contains("neither `text` nor `prompt`"));
         assert!(message(&json!({"text": "t", "test_list": "assert 1"})).starts_with("task 7: "));
         assert_eq!(read(&json!({"question": "By hand?"})).unwrap().text, "By hand?");

@@ -1,4 +1,4 @@
-//! One program under the tests of its problem, in the sandbox.
+//! Runs of programs and their tests in the sandbox.
 
 use pl_sdk::prelude::*;
 use pl_sdk::sandbox::{Ending, Job, Verdict};
@@ -6,35 +6,35 @@ use serde_json::{Value, json};
 
 use crate::record::Problem;
 
-/// Runs a program and its tests in one process and counts asserts.
+/// Python program that runs a program and its tests in one process and counts asserts.
 const HARNESS: &str = include_str!("harness.py");
 
-/// Characters kept of an error, from its end: the line that names the exception is the last one.
-const SHOWN_ERROR: usize = 800;
+/// Characters kept of the end of an error, whose last line names the exception.
+const MAX_ERROR: usize = 800;
 
-/// How many of a problem's assert statements held. All of them, exactly where the tests passed.
+/// Numbers of a problem's assert statements. The tests passed if and only if all of them held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Those that held.
+    /// Number of asserts that held.
     pub held: u32,
-    /// All that there are; 0 where nothing was tested.
+    /// Number of asserts. 0 if nothing was tested.
     pub total: u32,
 }
 
-/// A program and what came of it.
+/// A program and its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// The program.
     pub program: String,
-    /// The program itself ran to its end, whatever the tests said afterwards.
+    /// True if the program itself ran to its end, with any result of its tests.
     pub ran: bool,
-    /// What the tests said.
+    /// Test result.
     pub tally: Tally,
-    /// What went wrong first, cut to its last lines.
+    /// First error, cut to its last lines.
     pub error: Option<String>,
 }
 
-/// The harness's last line.
+/// Last line of the harness's output.
 #[derive(Deserialize)]
 struct Report {
     key: String,
@@ -45,20 +45,20 @@ struct Report {
 }
 
 impl Tally {
-    /// All asserts held, and there were some.
+    /// Returns true if there are asserts and all of them held.
     pub fn passed(self) -> bool {
         self.total > 0 && self.held == self.total
     }
 
-    /// The share of asserts that held, 0 to 1.
+    /// Returns the share of asserts that held, 0 to 1.
     pub fn share(self) -> f64 {
         f64::from(self.held) / f64::from(self.total.max(1))
     }
 }
 
-/// The job that tests `program`. `key` is what a program can't know before it is started: a report without it
-/// is a forgery.
-pub fn job(problem: &Problem, program: &str, key: &str) -> Job {
+/// Returns the job that tests `program`. `key` authenticates the report: the program can't know it before it
+/// starts.
+pub fn to_job(problem: &Problem, program: &str, key: &str) -> Job {
     let Problem { prelude, tests, shown, .. } = problem;
     let input: Value =
         json!({"prelude": prelude, "program": program, "tests": tests, "shown": shown, "key": key});
@@ -71,13 +71,13 @@ pub fn job(problem: &Problem, program: &str, key: &str) -> Job {
 }
 
 impl Attempt {
-    /// Reads the verdict on `program`.
-    pub fn read(program: &str, key: &str, verdict: Option<Verdict>) -> Self {
-        let failed = |why: String| Self {
+    /// Returns the result of `program` from its verdict.
+    pub fn from_verdict(program: &str, key: &str, verdict: Option<Verdict>) -> Self {
+        let failed = |reason: String| Self {
             program: program.to_owned(),
             ran: false,
             tally: Tally::default(),
-            error: Some(last(&why)),
+            error: Some(last_lines(&reason)),
         };
         let Some(Verdict { ending, stdout, stderr, .. }) = verdict else {
             return failed("the sandbox gave no verdict".to_owned());
@@ -98,20 +98,20 @@ impl Attempt {
                 program: program.to_owned(),
                 ran,
                 tally: Tally { held, total },
-                error: error.as_deref().map(last),
+                error: error.as_deref().map(last_lines),
             },
             None => failed("the program ended before it could be tested".to_owned()),
         }
     }
 }
 
-/// The end of a text, from the beginning of a line where one begins in it.
-fn last(text: &str) -> String {
+/// Returns the end of a text, from the start of a line if possible.
+fn last_lines(text: &str) -> String {
     let length = text.chars().count();
-    if length <= SHOWN_ERROR {
+    if length <= MAX_ERROR {
         return text.to_owned();
     }
-    let end: String = text.chars().skip(length - SHOWN_ERROR).collect();
+    let end: String = text.chars().skip(length - MAX_ERROR).collect();
     end.split_once('\n').map_or(end.as_str(), |(_, lines)| lines).to_owned()
 }
 
@@ -127,18 +127,18 @@ mod tests {
     }
 
     #[test]
-    fn only_the_key_makes_a_report() {
-        let attempt = Attempt::read("x", "17", Some(report("17", 3, None)));
+    fn a_report_needs_the_key() {
+        let attempt = Attempt::from_verdict("x", "17", Some(report("17", 3, None)));
         assert!(attempt.ran && attempt.tally.passed() && attempt.error.is_none());
-        let forged = Attempt::read("x", "17", Some(report("18", 3, None)));
+        let forged = Attempt::from_verdict("x", "17", Some(report("18", 3, None)));
         assert_eq!((forged.tally, forged.ran), (Tally::default(), false));
         assert!(forged.error.unwrap().contains("before it could be tested"));
-        assert!(Attempt::read("x", "17", Some(testing::printed(""))).error.is_some());
+        assert!(Attempt::from_verdict("x", "17", Some(testing::printed(""))).error.is_some());
     }
 
     #[test]
-    fn a_share_is_not_a_pass() {
-        let attempt = Attempt::read("x", "1", Some(report("1", 2, Some("AssertionError"))));
+    fn a_partial_success_is_not_a_pass() {
+        let attempt = Attempt::from_verdict("x", "1", Some(report("1", 2, Some("AssertionError"))));
         assert!(!attempt.tally.passed());
         assert!((attempt.tally.share() - 2.0 / 3.0).abs() < 1e-12);
         assert!(!Tally::default().passed());
@@ -149,12 +149,12 @@ mod tests {
     fn errors_are_cut_to_their_last_lines() {
         let long = format!("{}\nlast but one\nNameError: x", "line\n".repeat(500));
         let verdict = Verdict { ending: Ending::Error, exit: Some(1), stdout: String::new(), stderr: long };
-        let error = Attempt::read("x", "1", Some(verdict)).error.unwrap();
-        assert!(error.len() <= SHOWN_ERROR && error.starts_with("line\n"), "{error}");
+        let error = Attempt::from_verdict("x", "1", Some(verdict)).error.unwrap();
+        assert!(error.len() <= MAX_ERROR && error.starts_with("line\n"), "{error}");
         assert!(error.ends_with("last but one\nNameError: x"), "{error}");
         for ending in [Ending::Timeout, Ending::Memory, Ending::OutputLimit, Ending::LostWorker] {
             let verdict = Verdict { ending, ..report("1", 3, None) };
-            let attempt = Attempt::read("x", "1", Some(verdict));
+            let attempt = Attempt::from_verdict("x", "1", Some(verdict));
             assert!(attempt.error.is_some() && !attempt.tally.passed(), "{ending:?}");
         }
     }

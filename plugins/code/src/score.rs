@@ -1,19 +1,19 @@
-//! The reward: passed or not for the team, the share of asserts that held for each agent.
+//! The reward: 1 for the team if all tests pass, the share of successful asserts for each agent.
 
 use pl_sdk::prelude::*;
 
 use crate::problems::{Action, Evidence, Facts};
 use crate::run::Tally;
 
-/// The team earns 1 when its newest program passes all tests, and 0 otherwise. An agent's own part is the share of
-/// the tests' assert statements that held for its program: a group of programs that all fail has something to be
-/// told apart by. What was no program, and what never got to its tests, earns nothing.
+/// The team gets 1 if its newest program passes all tests, else 0. An agent's local reward is the share of
+/// assert statements that hold for its program, which distinguishes programs in a group of failures. An
+/// action without a program, or a program that never reaches its tests, gets 0.
 pub struct Score;
 
 impl Reward for Score {
     const NAME: &'static str = "score";
     const DOC: &'static str =
-        "For the team 1 when all tests pass; for each agent the share of asserts that held.";
+        "For the team 1 if all tests pass; for each agent the share of asserts that hold.";
     type Settings = NoSettings;
     type Action = Action;
     type Facts = Facts;
@@ -51,11 +51,15 @@ mod tests {
     }
 
     #[test]
-    fn each_part_is_its_own() {
+    fn team_and_local_rewards_are_independent() {
         assert_eq!(score((4, 4), (4, 4)), (1.0, true, 1.0, true));
         assert_eq!(score((3, 4), (3, 4)), (0.0, false, 0.75, false));
         assert_eq!(score((1, 4), (4, 4)), (1.0, true, 0.25, false));
-        assert_eq!(score((0, 0), (4, 4)), (1.0, true, 0.0, false), "who says nothing lives on nobody's work");
+        assert_eq!(
+            score((0, 0), (4, 4)),
+            (1.0, true, 0.0, false),
+            "an agent without a program gets no reward for the team's"
+        );
         assert_eq!(score((0, 0), (0, 0)), (0.0, false, 0.0, false));
     }
 }

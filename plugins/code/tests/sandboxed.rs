@@ -1,9 +1,9 @@
-//! The domain on the real Python worker: programs of every temper, and all of HumanEval's and MBPP's own solutions.
+//! The domain on the real Python worker: good and bad programs, and all solutions of HumanEval and MBPP.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use code::Problems;
@@ -16,7 +16,7 @@ use pl_wasm::{Engine, EngineConfig};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// One engine for all tests, since the worker takes seconds to load.
+/// Returns one engine for all tests, because the worker takes seconds to load.
 fn workers() -> &'static (Runtime, PythonWorkers) {
     static WORKERS: OnceLock<(Runtime, PythonWorkers)> = OnceLock::new();
     WORKERS.get_or_init(|| {
@@ -29,7 +29,7 @@ fn workers() -> &'static (Runtime, PythonWorkers) {
     })
 }
 
-/// What the host does with a guest's job.
+/// Runs a guest's job as the host does.
 fn execute(job: &Job) -> Verdict {
     let (runtime, workers) = workers();
     let Job { language, source, stdin, .. } = job.clone();
@@ -47,18 +47,18 @@ fn execute(job: &Job) -> Verdict {
     Verdict { ending, exit: verdict.exit, stdout: verdict.stdout, stderr: verdict.stderr }
 }
 
-/// What became of a program.
+/// Result of a program.
 #[derive(Debug)]
-struct Tried {
+struct TestResult {
     passed: bool,
     ran: bool,
     held: u64,
     total: u64,
-    /// Empty where nothing went wrong.
+    /// Empty if there was no error.
     error: String,
 }
 
-fn attempt(record: &Value, program: &str) -> Tried {
+fn attempt(record: &Value, program: &str) -> TestResult {
     testing::set_sandbox(execute);
     let task = Task::new("1", record).unwrap();
     let settings = serde_json::from_value(json!({})).unwrap();
@@ -66,7 +66,7 @@ fn attempt(record: &Value, program: &str) -> Tried {
     let action = serde_json::from_value(json!({ "python": program })).unwrap();
     let facts = episode.apply(&settings, &[Action { agent: "a".to_owned(), action }]).unwrap().facts;
     let attempt = json!(episode.view(&settings, "a").unwrap())["attempt"].take();
-    Tried {
+    TestResult {
         passed: facts.passed,
         ran: facts.ran,
         held: attempt["tally"]["held"].as_u64().unwrap(),
@@ -75,7 +75,7 @@ fn attempt(record: &Value, program: &str) -> Tried {
     }
 }
 
-/// A function of one argument, doubled.
+/// Returns a task: a function that doubles its argument.
 fn double() -> Value {
     json!({
         "prompt": "import math\n\ndef half(x):\n    return x / 2\n\n\ndef double(x):\n    \"\"\" Twice x. \"\"\"\n",
@@ -86,7 +86,7 @@ fn double() -> Value {
 }
 
 #[test]
-fn a_right_program_passes_whatever_it_prints() {
+fn a_right_program_passes_with_any_output() {
     let tried = attempt(&double(), "def double(x):\n    print('x' * 5000)\n    return math.floor(2 * x)");
     assert!(tried.passed && tried.ran && tried.error.is_empty(), "{tried:?}");
     assert_eq!((tried.held, tried.total), (3, 3));
@@ -135,7 +135,7 @@ fn a_program_that_does_not_run_is_not_tested() {
     }
 }
 
-/// Programs that want the reward without the work.
+/// Programs that try to get the reward without solving the task.
 #[test]
 fn cheats_do_not_pass() {
     for program in [
@@ -154,7 +154,7 @@ fn cheats_do_not_pass() {
 }
 
 #[test]
-fn a_program_may_take_the_language_as_it_comes() {
+fn programs_may_use_all_of_the_language() {
     for program in [
         "from __future__ import annotations\nimport typing\ndef double(x: Undefined) -> int:\n    return 2 * x",
         "from dataclasses import dataclass\n@dataclass\nclass Two:\n    n: int = 2\ndef double(x):\n    return Two().n * x",
@@ -166,14 +166,9 @@ fn a_program_may_take_the_language_as_it_comes() {
     }
 }
 
-/// A data set's lines, or none where the machine does not have it.
+/// Reads the records of a data set. Returns `None` if it is missing.
 fn records(file: &str) -> Option<Vec<Value>> {
-    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let folder = std::env::var_os("PL_HOST_DATA").map_or(beside, PathBuf::from);
-    let Ok(bytes) = std::fs::read(folder.join(file)) else {
-        println!("skipped: no data (set PL_HOST_DATA to the folder that holds {file})");
-        return None;
-    };
+    let bytes = std::fs::read(pl_testing::data(file)?).unwrap();
     let mut text = String::new();
     match file.ends_with(".gz") {
         true => GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).unwrap(),
@@ -195,13 +190,13 @@ fn human_evals_solutions_pass_and_broken_ones_fail() {
         let solution = format!("{}{}", field(record, "prompt"), field(record, "canonical_solution"));
         let tried = attempt(record, &solution);
         assert!(tried.passed, "{id}: {tried:?}");
-        // The same function, giving back nothing of what it found.
+        // The same function with a wrong result.
         let entry = field(record, "entry_point");
         let broken =
             format!("{solution}\n\n_right = {entry}\ndef {entry}(*given):\n    return [_right(*given)]\n");
         let tried = attempt(record, &broken);
         assert!(!tried.passed && tried.ran && tried.held < tried.total, "{id}: {tried:?}");
-        // No function at all.
+        // No function.
         let tried = attempt(record, "pass");
         assert!(!tried.passed && tried.error.contains("NameError"), "{id}: {tried:?}");
     }

@@ -1,16 +1,16 @@
-//! The agents: one writes a program, one reasons in words. Prompts are short and direct, and worked examples stand
-//! before the question as earlier exchanges: a model of a hundred million parameters keeps to the form of its own
-//! last answers, and to little else.
+//! The agents: one writes a program, one reasons in words. Prompts are short and direct, and worked examples
+//! come before the question as earlier exchanges: a model of a hundred million parameters follows the form of
+//! its own last answers, and hardly anything else.
 
 use pl_sdk::prelude::*;
 
 use crate::grader::extract;
 use crate::problems::{Action, View};
 
-/// Characters of an answer: more is no answer.
-const LONGEST_ANSWER: usize = 4000;
+/// Maximum length of an answer in bytes.
+const MAX_ANSWER: usize = 4000;
 
-/// Worked examples: question, sum, result. None of them is a generated task.
+/// Worked examples: question, calculation, result. The generator makes none of these questions.
 const EXAMPLES: [(&str, &str, &str); 4] = [
     ("Sam has 2 pens. He buys 3 more. How many pens does Sam have now?", "2 + 3", "5"),
     ("Kim has 9 cups and breaks 4. How many cups does Kim have left?", "9 - 4", "5"),
@@ -36,7 +36,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The request for `question`. `answer` puts an example's sum and result into the agent's own form.
+    /// Builds the request for `question`. `answer` formats an example's calculation and result as the agent
+    /// would.
     fn request(
         &self,
         instruction: &str,
@@ -67,12 +68,12 @@ impl Agent for Tool {
     fn prompt(settings: &Settings, view: &View, _turn: &Turn) -> Result<Option<Request>> {
         let mut text = view.question.clone();
         if let Some(run) = &view.tool {
-            let came = match (&run.error, &run.answer) {
+            let result = match (&run.error, &run.answer) {
                 (Some(error), _) => format!("failed: {error}"),
                 (None, Some(answer)) => format!("printed {answer}, which may be wrong"),
                 (None, None) => "printed nothing".to_owned(),
             };
-            text.push_str(&format!("\nYour last program:\n```python\n{}\n```\nIt {came}.", run.code));
+            text.push_str(&format!("\nYour last program:\n```python\n{}\n```\nIt {result}.", run.code));
             if let Some(given) = view.answers.last() {
                 text.push_str(&format!(" Someone else answers {}.", given.answer));
             }
@@ -88,20 +89,20 @@ impl Agent for Tool {
     }
 }
 
-/// The first fenced block, or the whole text where there is none.
+/// Returns the first fenced block, or the whole text if there is none.
 fn code_block(text: &str) -> String {
     let Some((_, after)) = text.split_once("```") else {
         return text.trim().to_owned();
     };
     let inside = after.split_once("```").map_or(after, |(inside, _)| inside);
-    // The language stands on the fence's own line.
+    // The language is on the line of the fence.
     let first = inside.lines().next().unwrap_or("").trim();
     let named = matches!(first, "" | "python" | "py" | "python3" | "Python");
     let code = if named { inside.split_once('\n').map_or("", |(_, code)| code) } else { inside };
     code.trim_matches('\n').trim_end().to_owned()
 }
 
-/// Answers in words, with what the newest program printed before its eyes.
+/// Answers in words. Its prompt shows the output of the newest program.
 pub struct Reasoner;
 
 impl Agent for Reasoner {
@@ -125,7 +126,7 @@ impl Agent for Reasoner {
 
     fn parse(_settings: &Settings, _view: &View, completion: &Completion) -> Result<Action> {
         Ok(match extract::answer(&completion.text) {
-            Some(answer) if answer.len() <= LONGEST_ANSWER => Action::Answer(answer),
+            Some(answer) if answer.len() <= MAX_ANSWER => Action::Answer(answer),
             Some(_) => Action::None("the answer is too long".to_owned()),
             None => Action::None("no answer".to_owned()),
         })
@@ -137,7 +138,7 @@ mod tests {
     use pl_sdk::Finish;
 
     use super::*;
-    use crate::problems::{Given, Run};
+    use crate::problems::{AgentAnswer, ProgramRun};
 
     fn completion(text: &str) -> Completion {
         Completion { text: text.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop }
@@ -148,13 +149,13 @@ mod tests {
     }
 
     fn later_view() -> View {
-        let run = Run {
+        let run = ProgramRun {
             code: "print(3 - 4)".to_owned(),
             output: "-1".to_owned(),
             error: None,
             answer: Some("-1".to_owned()),
         };
-        let given = Given { agent: "reason".to_owned(), answer: "7".to_owned() };
+        let given = AgentAnswer { agent: "reason".to_owned(), answer: "7".to_owned() };
         View { round: 2, tool: Some(run), answers: vec![given], ..view() }
     }
 
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(parse("3 + 4 = 7. The answer is \\boxed{7}."), Action::Answer("7".to_owned()));
         assert_eq!(parse("So there are 7 apples."), Action::Answer("7".to_owned()));
         assert_eq!(parse(""), Action::None("no answer".to_owned()));
-        let long = format!("\\boxed{{{}}}", "1".repeat(LONGEST_ANSWER + 1));
+        let long = format!("\\boxed{{{}}}", "1".repeat(MAX_ANSWER + 1));
         assert_eq!(parse(&long), Action::None("the answer is too long".to_owned()));
     }
 }

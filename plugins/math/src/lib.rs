@@ -1,11 +1,11 @@
 //! The maths domain: generated word problems, a tool agent, a reasoner, a grader.
 
 mod agents;
+mod generator;
 pub mod grader;
 mod problems;
 mod record;
 mod score;
-mod words;
 
 pub use agents::{Reasoner, Tool};
 pub use problems::Problems;

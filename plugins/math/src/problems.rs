@@ -1,50 +1,49 @@
-//! The environment: a problem, a program that was run, answers that were given.
+//! The environment: a problem, the newest program, and the answers so far.
 
 use std::collections::BTreeMap;
 
 use pl_sdk::prelude::*;
 use pl_sdk::sandbox::{Ending, Job, Verdict};
 
-use crate::grader;
 use crate::record::Problem;
-use crate::words;
+use crate::{generator, grader};
 
-/// Characters kept of a program's output and error: what a small model's context can hold.
-const SHOWN_OUTPUT: usize = 1000;
+/// Characters kept of a program's output and error, so that they fit into the context of a small model.
+const MAX_SHOWN: usize = 1000;
 
-/// One episode over one problem. It never ends by itself: the workflow's turns say when the team is through.
+/// An episode with one problem. It never ends by itself: the turns of the workflow decide.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Problems {
     problem: Problem,
-    /// Steps so far.
+    /// Number of steps so far.
     round: u32,
     /// The newest program.
-    tool: Option<Run>,
-    /// Everything that was answered, oldest first.
-    answers: Vec<Given>,
-    /// Each agent's newest answer; none where it gave none.
+    tool: Option<ProgramRun>,
+    /// All answers in words, oldest first.
+    answers: Vec<AgentAnswer>,
+    /// Newest answer of each agent. `None` if its last step gave none.
     latest: BTreeMap<String, Option<String>>,
-    /// Who acted in the last step.
+    /// Agents of the last step.
     acted: Vec<String>,
 }
 
-/// A program and what came of it.
+/// A program and its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
+pub struct ProgramRun {
     /// The program.
     pub code: String,
-    /// What it printed.
+    /// Its output.
     pub output: String,
-    /// Why there is no answer in it, in a line.
+    /// Reason why there is no answer, in one line.
     pub error: Option<String>,
-    /// The last line that it printed.
+    /// Last line of its output.
     pub answer: Option<String>,
 }
 
-/// An answer that was given in words.
+/// An answer in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Given {
-    /// Who gave it.
+pub struct AgentAnswer {
+    /// Agent that gave it.
     pub agent: String,
     /// The answer.
     pub answer: String,
@@ -54,47 +53,47 @@ pub struct Given {
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Which of the endless many sets of generated problems. Train and test never share one, whatever the seed.
+    /// Number of the set of generated problems. Train and test never share a problem, for any seed.
     pub seed: u64,
 }
 
-/// What every agent may see.
+/// View of every agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct View {
     /// The problem.
     pub question: String,
-    /// Steps so far.
+    /// Number of steps so far.
     pub round: u32,
     /// The newest program and its output.
-    pub tool: Option<Run>,
-    /// Everything that was answered, oldest first.
-    pub answers: Vec<Given>,
+    pub tool: Option<ProgramRun>,
+    /// All answers in words, oldest first.
+    pub answers: Vec<AgentAnswer>,
 }
 
-/// What an agent may do.
+/// Action of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Run a Python program; the last line that it prints is its answer.
+    /// Run a Python program, whose last line of output is its answer.
     Python(String),
     /// Answer.
     Answer(String),
-    /// Nothing that could be understood, and why.
+    /// No usable action, with the reason.
     None(String),
 }
 
-/// What the workflow's conditions may ask for.
+/// Facts for the conditions of workflows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
-    /// An agent that has just acted gives the same answer as another agent gave last.
+    /// True if an agent that has just acted gives the same answer as the last one of another agent.
     pub agreed: bool,
-    /// An answer in words was given.
+    /// True if there is an answer in words.
     pub answered: bool,
-    /// The newest program printed an answer.
+    /// True if the newest program printed an answer.
     pub computed: bool,
 }
 
-/// For the reward alone.
+/// Evidence for the reward. Agents never see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The right answer.
@@ -103,7 +102,7 @@ pub struct Evidence {
     pub tool_answer: Option<String>,
     /// The newest answer in words.
     pub answer: Option<String>,
-    /// Each agent's newest answer; none where it gave none.
+    /// Newest answer of each agent. `None` if its last step gave none.
     pub latest: BTreeMap<String, Option<String>>,
 }
 
@@ -142,24 +141,24 @@ impl Environment for Problems {
             Action::Python(code) => Some(code.as_str()),
             Action::Answer(_) | Action::None(_) => None,
         });
-        // All programs of a turn at once: the sandbox runs them side by side.
-        let jobs: Vec<Job> = programs.map(python).collect();
+        // All programs of a turn at once: the sandbox runs them in parallel.
+        let jobs: Vec<Job> = programs.map(python_job).collect();
         let verdicts = if jobs.is_empty() { Vec::new() } else { sandbox::execute(&jobs) };
         self.step(actions, verdicts);
         Ok(Outcome { done: false, truncated: false, facts: self.facts(), evidence: self.evidence() })
     }
 
     fn tasks(settings: &Settings, request: &TaskRequest) -> Result<Vec<Task>> {
-        words::tasks(settings.seed, request)
+        generator::tasks(settings.seed, request)
     }
 }
 
-fn python(code: &str) -> Job {
+fn python_job(code: &str) -> Job {
     Job { language: "python".to_owned(), source: code.to_owned(), stdin: String::new(), files: Vec::new() }
 }
 
 impl Problems {
-    /// The step itself: `verdicts` belong to the turn's programs, in order.
+    /// Applies a turn. `verdicts` are those of its programs, in order.
     fn step(&mut self, actions: &[pl_sdk::Action<Action>], verdicts: Vec<Verdict>) {
         self.round += 1;
         self.acted = actions.iter().map(|action| action.agent.clone()).collect();
@@ -167,13 +166,13 @@ impl Problems {
         for pl_sdk::Action { agent, action } in actions {
             let latest = match action {
                 Action::Python(code) => {
-                    let run = Run::read(code, verdicts.next());
+                    let run = ProgramRun::from_verdict(code, verdicts.next());
                     let answer = run.answer.clone();
                     self.tool = Some(run);
                     answer
                 }
                 Action::Answer(answer) => {
-                    self.answers.push(Given { agent: agent.clone(), answer: answer.clone() });
+                    self.answers.push(AgentAnswer { agent: agent.clone(), answer: answer.clone() });
                     Some(answer.clone())
                 }
                 Action::None(_) => None,
@@ -191,12 +190,12 @@ impl Problems {
     }
 
     fn facts(&self) -> Facts {
-        let agreed = self.acted.iter().any(|agent| self.is_seconded(agent));
+        let agreed = self.acted.iter().any(|agent| self.is_confirmed(agent));
         Facts { agreed, answered: self.answer().is_some(), computed: self.tool_answer().is_some() }
     }
 
-    /// Whether another agent's newest answer is that of `agent`.
-    fn is_seconded(&self, agent: &str) -> bool {
+    /// Returns true if another agent's newest answer equals that of `agent`.
+    fn is_confirmed(&self, agent: &str) -> bool {
         let Some(Some(own)) = self.latest.get(agent) else { return false };
         let mut others = self.latest.iter().filter(|(name, _)| *name != agent);
         others.any(|(_, other)| other.as_ref().is_some_and(|other| grader::grade(other, own)))
@@ -212,30 +211,30 @@ impl Problems {
     }
 }
 
-impl Run {
-    fn read(code: &str, verdict: Option<Verdict>) -> Self {
+impl ProgramRun {
+    fn from_verdict(code: &str, verdict: Option<Verdict>) -> Self {
         let code = code.to_owned();
         let Some(Verdict { ending, stdout, stderr, .. }) = verdict else {
             let error = Some("the sandbox gave no verdict".to_owned());
             return Self { code, output: String::new(), error, answer: None };
         };
-        let answer = last_line(&stdout).map(|line| cut(line, SHOWN_OUTPUT));
+        let answer = last_line(&stdout).map(|line| cut(line, MAX_SHOWN));
         let error = match ending {
             Ending::Ok if answer.is_none() => Some("the program printed nothing".to_owned()),
             Ending::Ok => None,
-            // Python's last line names the exception.
-            Ending::Error => Some(
-                last_line(&stderr).map_or("the program failed".to_owned(), |line| cut(line, SHOWN_OUTPUT)),
-            ),
+            // The last line of a Python traceback names the exception.
+            Ending::Error => {
+                Some(last_line(&stderr).map_or("the program failed".to_owned(), |line| cut(line, MAX_SHOWN)))
+            }
             Ending::Timeout => Some("the program took too long".to_owned()),
             Ending::Memory => Some("the program used too much memory".to_owned()),
             Ending::OutputLimit => Some("the program printed too much".to_owned()),
             Ending::ProcessLimit => Some("the program started too many processes".to_owned()),
             Ending::LostWorker => Some("the sandbox lost the program".to_owned()),
         };
-        // What a failed program printed before is no answer.
+        // The output of a failed program is not an answer.
         let answer = answer.filter(|_| error.is_none());
-        Self { code, output: cut(stdout.trim_end(), SHOWN_OUTPUT), error, answer }
+        Self { code, output: cut(stdout.trim_end(), MAX_SHOWN), error, answer }
     }
 }
 
@@ -286,15 +285,15 @@ mod tests {
     }
 
     #[test]
-    fn two_that_answer_in_words_agree_too() {
+    fn two_agents_that_answer_in_words_can_agree() {
         let mut episode = start();
-        let mut say = |agent, answer: &str| {
+        let mut answer_agrees = |agent, answer: &str| {
             apply(&mut episode, &[act(agent, Action::Answer(answer.to_owned()))]).facts.agreed
         };
-        assert!(!say("solve", "2"));
-        assert!(!say("solve", "2"), "an agent can't second itself");
-        assert!(say("check", "2.0"));
-        assert!(!say("solve", "3"));
+        assert!(!answer_agrees("solve", "2"));
+        assert!(!answer_agrees("solve", "2"), "an agent can't confirm itself");
+        assert!(answer_agrees("check", "2.0"));
+        assert!(!answer_agrees("solve", "3"));
     }
 
     #[test]
@@ -310,23 +309,23 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_answers_nothing() {
+    fn a_failing_program_gives_no_answer() {
         let verdict = |ending, stdout: &str, stderr: &str| Verdict {
             ending,
             exit: Some(1),
             stdout: stdout.to_owned(),
             stderr: stderr.to_owned(),
         };
-        let run = Run::read(
+        let run = ProgramRun::from_verdict(
             "x",
             Some(verdict(Ending::Error, "5\n", "Traceback\nNameError: name 'x' is not defined\n")),
         );
         assert_eq!((run.answer, run.error.as_deref()), (None, Some("NameError: name 'x' is not defined")));
-        let run = Run::read("x", Some(verdict(Ending::Ok, " \n", "")));
+        let run = ProgramRun::from_verdict("x", Some(verdict(Ending::Ok, " \n", "")));
         assert_eq!((run.answer, run.error.as_deref()), (None, Some("the program printed nothing")));
-        let run = Run::read("x", Some(verdict(Ending::OutputLimit, &"9".repeat(5000), "")));
-        assert_eq!((run.answer, run.output.len()), (None, SHOWN_OUTPUT));
-        assert!(Run::read("x", None).error.is_some());
+        let run = ProgramRun::from_verdict("x", Some(verdict(Ending::OutputLimit, &"9".repeat(5000), "")));
+        assert_eq!((run.answer, run.output.len()), (None, MAX_SHOWN));
+        assert!(ProgramRun::from_verdict("x", None).error.is_some());
     }
 
     #[test]
@@ -345,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_the_episode() {
+    fn a_snapshot_restores_the_episode() {
         testing::set_sandbox(|_| testing::printed("7"));
         let mut episode = start();
         apply(&mut episode, &[act("tool", Action::Python("print(7)".to_owned()))]);

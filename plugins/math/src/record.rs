@@ -1,4 +1,4 @@
-//! Task records: the forms in which maths problems come.
+//! Task records: the formats of maths data sets.
 
 use pl_sdk::prelude::*;
 use serde_json::{Map, Value};
@@ -8,19 +8,19 @@ use crate::grader::extract;
 /// A problem and its right answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// What is asked. Empty where only answers are graded.
+    /// The question. Empty if only answers are graded.
     pub question: String,
-    /// The right answer, as the record has it. Empty where nobody knows it: nothing is right then.
+    /// The right answer, as the record has it. Empty if it is unknown: then no answer is right.
     pub gold: String,
 }
 
 impl Problem {
-    /// Reads GSM8K's records (`question`, and `answer` ending in `#### 42`), MATH's (`problem`, and `answer` or a
-    /// `solution` that boxes it), and bare ones (`gold`, with or without `question`). A record that is a
-    /// `question` and nothing else is one that somebody asks by hand.
+    /// Reads GSM8K's records (`question`, and `answer` ending in `#### 42`), MATH's (`problem`, and `answer`
+    /// or a `solution` that boxes it), and bare ones (`gold`, with or without `question`). A record with only
+    /// a `question` has no known answer.
     ///
     /// # Errors
-    /// [`Error::task`] that says which field is missing or wrong.
+    /// [`Error::task`] that names the missing or invalid field.
     pub fn read(task: &Task) -> Result<Self> {
         let record: Map<String, Value> = task.read()?;
         let text = |name: &str| match record.get(name) {

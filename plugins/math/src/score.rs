@@ -1,4 +1,4 @@
-//! The reward: right or not, for each agent and for the team.
+//! The reward: 1 for a right answer, for each agent and for the team.
 
 use pl_sdk::prelude::*;
 use serde::de::IgnoredAny;
@@ -6,13 +6,13 @@ use serde::de::IgnoredAny;
 use crate::grader;
 use crate::problems::{Action, Evidence};
 
-/// 1 for what is right, 0 for the rest. It grades the answers of any environment whose evidence has `gold`, `answer`
-/// and `latest`, whatever its facts are.
+/// 1 for a right answer, else 0. It grades any environment whose evidence has `gold`, `answer` and `latest`;
+/// the facts don't matter.
 pub struct Score;
 
 impl Reward for Score {
     const NAME: &'static str = "score";
-    const DOC: &'static str = "1 for a right answer: each agent's own, and the team's as things stand.";
+    const DOC: &'static str = "1 for a right answer: each agent's own one, and the current one of the team.";
     type Settings = NoSettings;
     type Action = Action;
     type Facts = IgnoredAny;
@@ -25,12 +25,12 @@ impl Reward for Score {
         let evidence = &transition.evidence;
         let right =
             |answer: Option<&String>| answer.is_some_and(|answer| grader::grade(&evidence.gold, answer));
-        // The team speaks through its newest answer in words; while there is none, through its program.
+        // The team's answer is the newest one in words or, if there is none, that of its program.
         let answer = evidence.answer.as_ref().or(evidence.tool_answer.as_ref());
         let team = right(answer);
         let local = transition.actions.iter().map(|action| {
             let own = evidence.latest.get(&action.agent).and_then(Option::as_ref);
-            // Mostly an agent has just given the team's answer: grading is the dear part of a turn.
+            // Usually the agent has just given the team's answer. Grading is the expensive part of a turn.
             let success = if own == answer { team } else { right(own) };
             AgentScore { agent: action.agent.clone(), reward: reward(success), success }
         });
@@ -74,14 +74,14 @@ mod tests {
     }
 
     #[test]
-    fn each_part_is_its_own() {
+    fn team_and_local_rewards_are_independent() {
         let python = || Action::Python(String::new());
-        let said = || Action::Answer(String::new());
+        let answer = || Action::Answer(String::new());
         assert_eq!(score(python(), Some("7"), None, Some("7")), (1.0, 1.0, true, true));
         assert_eq!(score(python(), Some("8"), Some("7"), Some("8")), (1.0, 0.0, true, false));
         assert_eq!(score(python(), Some("7"), Some("8"), Some("7")), (0.0, 1.0, false, true));
-        assert_eq!(score(said(), Some("8"), Some("7 apples"), Some("7 apples")), (1.0, 1.0, true, true));
-        // An agent that says nothing now does not live on what the team has.
+        assert_eq!(score(answer(), Some("8"), Some("7 apples"), Some("7 apples")), (1.0, 1.0, true, true));
+        // An agent without an answer gets no reward for the team's.
         assert_eq!(score(Action::None(String::new()), Some("7"), Some("7"), None), (1.0, 0.0, true, false));
         assert_eq!(score(python(), None, None, None), (0.0, 0.0, false, false));
     }

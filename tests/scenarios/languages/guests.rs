@@ -1,4 +1,4 @@
-//! The plugin's components: built where something changed, loaded as a run loads them.
+//! The components of the example plugin: rebuilt after changes, loaded as a run loads them.
 
 #![allow(clippy::panic, reason = "a test crate: a panic is how a test fails")]
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_plugin::{Agent, Cause, Environment, Error, Plugin, PluginSpec, Reward, Services, Task};
-use pl_sandbox::Refuse;
+use pl_sandbox::DeniedSandbox;
 use pl_toolchain::{Language, Profile, Project};
 use pl_wasm::{Engine, EngineConfig};
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::stream;
 use crate::support::repository;
 
-/// The environment's settings in all episodes.
+/// Returns the environment's settings in all episodes.
 fn settings() -> Map<String, Value> {
     json!({"terms": 3, "tries": 6}).as_object().unwrap().clone()
 }
@@ -31,7 +31,7 @@ pub struct Loaded {
     plugin: Plugin,
 }
 
-/// The plugin in every language whose tools are here, Rust's first; none where Rust's are missing.
+/// Loads the plugin in every language with tools on this machine, Rust first. Returns an empty list without Rust's tools.
 pub async fn all() -> Vec<Loaded> {
     let mut loaded = Vec::new();
     for language in Language::ALL {
@@ -44,17 +44,17 @@ pub async fn all() -> Vec<Loaded> {
     loaded
 }
 
-/// All components, or none where a tool is missing.
+/// Returns all components, or `None` if a tool is missing.
 pub fn components() -> Option<Vec<(Language, PathBuf)>> {
     Language::ALL.into_iter().map(|language| Some((language, component(language)?))).collect()
 }
 
-/// The plugin in `language`. Rust's reasoner is the maths domain's own.
+/// Loads the plugin in `language`. The reasoner in Rust is the one of the maths domain.
 pub async fn load(language: Language) -> Option<Loaded> {
-    let plugin = plugin_of(&component(language)?, language.name()).await;
+    let plugin = load_plugin(&component(language)?, language.name()).await;
     let maths = repository().join("target/release/plugins/math.wasm");
     let reasoners =
-        if language == Language::Rust { plugin_of(&maths, "maths").await } else { plugin.clone() };
+        if language == Language::Rust { load_plugin(&maths, "maths").await } else { plugin.clone() };
     Some(Loaded {
         language,
         sums: Environment::new(&plugin, "sums", settings(), services()).unwrap(),
@@ -65,22 +65,22 @@ pub async fn load(language: Language) -> Option<Loaded> {
 }
 
 fn services() -> Services {
-    Services { sandbox: Arc::new(Refuse("no sandbox here".to_owned())) }
+    Services { sandbox: Arc::new(DeniedSandbox("no sandbox here".to_owned())) }
 }
 
-async fn plugin_of(component: &Path, name: &str) -> Plugin {
+async fn load_plugin(component: &Path, name: &str) -> Plugin {
     let config = EngineConfig { instances: 16, calls: 16, ..EngineConfig::plugins() };
     let engine = Engine::new(config.cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     Plugin::load(&engine, PluginSpec::new(name), &fs::read(component).unwrap()).await.unwrap()
 }
 
-/// The component of `language`, built where its sources or its SDK changed.
+/// Returns the component of `language`, rebuilt if its sources or its SDK changed.
 fn component(language: Language) -> Option<PathBuf> {
     let name = language.name();
     let example = repository().join("plugins/sdk/examples").join(name);
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("languages").join(name);
     fs::create_dir_all(&scratch).unwrap();
-    // Tests are processes of their own, and the first one builds for all.
+    // Tests run in separate processes; the first one builds for all.
     let lock = fs::File::create(scratch.join("lock")).unwrap();
     lock.lock().unwrap();
     let sources = [&example, &repository().join("plugins/sdk").join(name), &repository().join("wit")];
@@ -90,7 +90,7 @@ fn component(language: Language) -> Option<PathBuf> {
         return Some(component);
     }
     let folder = match language {
-        // Cargo finds the workspace from where the crate lies.
+        // Cargo finds the workspace from the folder of the crate.
         Language::Rust => example,
         _ => fresh_copy(&example, &scratch.join("project")),
     };
@@ -102,28 +102,22 @@ fn component(language: Language) -> Option<PathBuf> {
             Some(component)
         }
         Err(error @ pl_toolchain::Error::NoTool { .. }) => {
-            assert!(!all_needed(), "{error}");
-            eprintln!("skipped: no tools for {language}: {error}");
+            pl_testing::skip_or_fail("TOOLCHAINS", &format!("no tools for {language}: {error}"));
             None
         }
         Err(error) => panic!("{error}"),
     }
 }
 
-/// Whether a missing tool is a failure.
-pub fn all_needed() -> bool {
-    std::env::var_os("PL_HOST_NEEDS_TOOLCHAINS").is_some_and(|needed| needed == "1")
-}
-
-/// The folder of yyjson, where C's tools are.
+/// Returns the folder of yyjson, or `None` without C's tools.
 pub fn yyjson() -> Option<PathBuf> {
     let folder = component(Language::C)?.with_file_name("project/target/plugin/yyjson");
     assert!(folder.is_dir(), "{} is missing", folder.display());
     Some(folder)
 }
 
-/// Made in builds, and no source.
-const MADE: [&str; 5] = ["target", "sdk", "node_modules", "__pycache__", "sums.wasm"];
+/// Names of build outputs.
+const OUTPUTS: [&str; 5] = ["target", "sdk", "node_modules", "__pycache__", "sums.wasm"];
 
 fn hash_of(folder: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -133,7 +127,7 @@ fn hash_of(folder: &Path) -> u64 {
     hasher.finish()
 }
 
-/// The sources of a project, elsewhere.
+/// Copies the sources of a project.
 pub fn fresh_copy(from: &Path, to: &Path) -> PathBuf {
     if to.exists() {
         fs::remove_dir_all(to).unwrap();
@@ -150,7 +144,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if MADE.iter().any(|made| path.ends_with(made)) {
+        if OUTPUTS.iter().any(|made| path.ends_with(made)) {
             continue;
         }
         if path.is_dir() {

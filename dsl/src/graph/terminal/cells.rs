@@ -1,47 +1,47 @@
-//! A page of letters and of lines that know where they meet.
+//! A grid of characters, in which lines that meet join each other.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::Screen;
+use super::TerminalOptions;
 
-/// Directions in which a cell's line goes.
+/// Directions of the lines in a cell.
 const UP: u8 = 1;
 const DOWN: u8 = 2;
 pub const LEFT: u8 = 4;
 pub const RIGHT: u8 = 8;
 
-/// By the directions that meet, as bits in the order above.
+/// Characters of lines, indexed by the bits of their directions.
 const LINES: [char; 16] = [' ', '│', '│', '│', '─', '┘', '┐', '┤', '─', '└', '┌', '├', '─', '┴', '┬', '┼'];
 
-/// By model, as in the SVG: blue, yellow, green, magenta, red, cyan.
+/// ANSI colours of the models, as in the SVG: blue, yellow, green, magenta, red, cyan.
 pub const COLOURS: [u8; 6] = [34, 33, 32, 35, 31, 36];
 
-/// A place for one letter.
+/// A cell of the grid.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cell {
     pub lines: u8,
-    /// Instead of lines; a wide letter has an empty one behind it.
+    /// Character instead of lines; a wide one is followed by an empty cell.
     pub letter: Option<char>,
-    /// The second half of a wide letter.
-    taken: bool,
-    /// Position of the model whose colour it has.
+    /// True for the second half of a wide character.
+    continued: bool,
+    /// Index of the model that determines the colour.
     pub model: Option<usize>,
     bold: bool,
 }
 
-/// All places, by row; where a row ends there is nothing.
+/// The grid, by row.
 #[derive(Default)]
 pub struct Cells {
     rows: Vec<Vec<Cell>>,
 }
 
 impl Cells {
-    /// Columns of the widest row.
+    /// Number of columns of the widest row.
     pub fn width(&self) -> usize {
         self.rows.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// The cell at a place, which there is from now on.
+    /// The cell at a position; the grid grows as needed.
     pub fn cell(&mut self, row: usize, column: usize) -> &mut Cell {
         if self.rows.len() <= row {
             self.rows.resize_with(row + 1, Vec::new);
@@ -53,8 +53,8 @@ impl Cells {
         &mut cells[column]
     }
 
-    /// A line from left to right, both ends included.
-    pub fn across(&mut self, row: usize, left: usize, right: usize, model: Option<usize>) {
+    /// Draws a horizontal line, both ends included.
+    pub fn horizontal(&mut self, row: usize, left: usize, right: usize, model: Option<usize>) {
         for x in left..=right {
             let cell = self.cell(row, x);
             cell.lines |= if x > left { LEFT } else { 0 } | if x < right { RIGHT } else { 0 };
@@ -62,16 +62,16 @@ impl Cells {
         }
     }
 
-    /// A line from the top down, both ends included.
-    pub fn upright(&mut self, column: usize, top: usize, low: usize, model: Option<usize>) {
-        for y in top..=low {
+    /// Draws a vertical line, both ends included.
+    pub fn vertical(&mut self, column: usize, top: usize, bottom: usize, model: Option<usize>) {
+        for y in top..=bottom {
             let cell = self.cell(y, column);
-            cell.lines |= if y > top { UP } else { 0 } | if y < low { DOWN } else { 0 };
+            cell.lines |= if y > top { UP } else { 0 } | if y < bottom { DOWN } else { 0 };
             cell.model = cell.model.or(model);
         }
     }
 
-    /// Text over whatever is there; a line that reaches it goes on at its other side.
+    /// Writes text over the cells.
     pub fn write(&mut self, row: usize, column: usize, text: &str, model: Option<usize>, bold: bool) {
         let mut x = column;
         for letter in text.chars() {
@@ -81,21 +81,21 @@ impl Cells {
             }
             *self.cell(row, x) = Cell { letter: Some(letter), model, bold, ..Cell::default() };
             if wide == 2 {
-                *self.cell(row, x + 1) = Cell { taken: true, ..Cell::default() };
+                *self.cell(row, x + 1) = Cell { continued: true, ..Cell::default() };
             }
             x += wide;
         }
     }
 
-    /// The cells as text.
-    pub fn show(&self, screen: &Screen) -> String {
+    /// The grid as text.
+    pub fn render(&self, options: &TerminalOptions) -> String {
         let mut out = String::new();
         for row in &self.rows {
             let mut style = (None, false);
             let mut line = String::new();
-            for cell in row.iter().filter(|cell| !cell.taken) {
+            for cell in row.iter().filter(|cell| !cell.continued) {
                 let wanted = (cell.model, cell.bold);
-                if screen.colour && wanted != style {
+                if options.colour && wanted != style {
                     line.push_str("\u{1b}[0m");
                     if let Some(model) = cell.model {
                         line.push_str(&format!("\u{1b}[{}m", COLOURS[model % COLOURS.len()]));
@@ -117,7 +117,7 @@ impl Cells {
     }
 }
 
-/// The text without its end where it is wider than `width`.
+/// Shortens a text to `width` columns.
 pub fn shorten(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -135,8 +135,8 @@ pub fn shorten(text: &str, width: usize) -> String {
     out
 }
 
-/// Lines, arrows and dots that every machine can show.
-pub fn plain(text: &str) -> String {
+/// Replaces the characters of lines, arrows and dots by ASCII.
+pub fn to_ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

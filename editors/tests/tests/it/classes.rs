@@ -1,13 +1,13 @@
-//! The classes that a reader tells apart, and what each grammar calls them: the one table that both are held to.
+//! Classes of characters with their names in both grammars.
 
 /// A class of characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Class {
-    /// What stands for it in a snapshot.
+    /// Letter in snapshots.
     pub letter: char,
-    /// The name of the tree-sitter query's capture.
+    /// Name of the capture in the tree-sitter query.
     pub capture: &'static str,
-    /// The beginning of TextMate's name, as a theme selects it.
+    /// Prefix of the TextMate scope, as a theme selects it.
     pub scope: &'static str,
 }
 
@@ -15,7 +15,7 @@ const fn class(letter: char, capture: &'static str, scope: &'static str) -> Clas
     Class { letter, capture, scope }
 }
 
-/// All of them. White space has none.
+/// All classes. White space has none.
 pub const CLASSES: &[Class] = &[
     class('c', "comment", "comment"),
     class('k', "keyword", "keyword.declaration"),
@@ -40,26 +40,26 @@ pub const CLASSES: &[Class] = &[
     class('.', "punctuation.delimiter", "punctuation.separator"),
 ];
 
-/// A text with the class of each of its bytes.
+/// A text with the class of each byte.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Classified<'t> {
     pub text: &'t str,
-    /// A letter for each byte; a space where there is none.
+    /// Letter of the class of each byte; a space if it has none.
     pub letters: Vec<char>,
 }
 
 impl<'t> Classified<'t> {
-    pub fn nothing(text: &'t str) -> Self {
+    pub fn unclassified(text: &'t str) -> Self {
         Classified { text, letters: vec![' '; text.len()] }
     }
 
-    /// Gives a range of bytes a class. White space between words has none.
+    /// Sets the class of a range of bytes.
     pub fn set(&mut self, start: usize, end: usize, class: &Class) {
         self.letters[start..end].fill(class.letter);
     }
 
-    /// Each line of the text over its letters, one a character.
-    pub fn shown(&self) -> String {
+    /// Renders each line of the text above the letters of its characters.
+    pub fn render(&self) -> String {
         let mut out = String::new();
         let mut start = 0;
         for line in self.text.split_inclusive('\n') {

@@ -1,20 +1,20 @@
-//! The cases of `test/corpus`, so that they run without tree-sitter's own program.
+//! The cases of `test/corpus`, run without the tree-sitter program.
 
 use crate::{files, tree};
 
-/// A tree as the corpus writes it: one form for all white space.
-fn plain(tree: &str) -> String {
+/// Normalises the white space of a tree.
+fn normalize(tree: &str) -> String {
     tree.split_whitespace().collect::<Vec<_>>().join(" ").replace(" )", ")")
 }
 
-/// The tree without the names of fields, which the corpus leaves out.
+/// Removes the names of fields, which the corpus omits.
 fn without_fields(tree: &str) -> String {
     tree.split(' ').filter(|word| !word.ends_with(':')).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
 fn every_case_of_the_corpus_holds() {
-    for path in files::of("editors/tree-sitter-mas/test/corpus", "txt") {
+    for path in files::with_extension("editors/tree-sitter-mas/test/corpus", "txt") {
         let text = files::read(&path);
         let rule = "=".repeat(80);
         // `===`, name, `===`, case, `===`, name, …
@@ -24,8 +24,8 @@ fn every_case_of_the_corpus_holds() {
             let (source, expected) = rest.split_once(&"-".repeat(80)).expect("a tree below the text");
             let found = tree::parse(source.trim_start_matches('\n')).root_node().to_sexp();
             assert_eq!(
-                without_fields(&plain(&found)),
-                plain(expected),
+                without_fields(&normalize(&found)),
+                normalize(expected),
                 "{}: {}",
                 path.display(),
                 name.trim()

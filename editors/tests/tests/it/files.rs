@@ -1,8 +1,8 @@
-//! The workflows that the grammars are tried on.
+//! Workflows for the tests of the grammars.
 
 use std::path::{Path, PathBuf};
 
-/// A place in the repository.
+/// Path in the repository.
 pub fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
@@ -11,20 +11,20 @@ pub fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The files of a folder with one ending, in order of name.
-pub fn of(folder: &str, ending: &str) -> Vec<PathBuf> {
+/// Files of a folder with an extension, sorted by name.
+pub fn with_extension(folder: &str, extension: &str) -> Vec<PathBuf> {
     let folder = repository(folder);
     let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|found| found == ending))
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
         .collect();
     files.sort();
-    assert!(!files.is_empty(), "{} has no .{ending}", folder.display());
+    assert!(!files.is_empty(), "{} has no .{extension}", folder.display());
     files
 }
 
-/// Every right workflow: the examples, and every form of the language.
+/// All valid workflows: the examples, and a file with every form of the language.
 pub fn workflows() -> Vec<PathBuf> {
-    [of("examples", "mas"), of("editors/tests/tests/fixtures", "mas")].concat()
+    [with_extension("examples", "mas"), with_extension("editors/tests/tests/fixtures", "mas")].concat()
 }

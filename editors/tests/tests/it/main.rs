@@ -1,4 +1,4 @@
-//! Both grammars read every workflow there is, and see the same in it.
+//! Tests that both grammars read every workflow and assign the same classes.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The TextMate grammar, read by an engine that gives what VS Code gives.
+//! The TextMate grammar, in an engine that is compatible with VS Code.
 
 use giallo::{HighlightOptions, Registry, ThemeVariant};
 use serde_json::json;
@@ -6,14 +6,14 @@ use serde_json::json;
 use crate::classes::{CLASSES, Classified};
 use crate::files;
 
-/// A theme in which each class has a colour of its own, so that a colour tells the class.
+/// A theme with a different colour for each class, so that the colour identifies the class.
 fn theme() -> serde_json::Value {
     let colour = |index: usize| format!("#0000{:02x}", index + 1);
     let rules: Vec<_> = CLASSES
         .iter()
         .enumerate()
         .map(|(index, class)| json!({ "scope": class.scope, "settings": { "foreground": colour(index) } }))
-        // Inside a text a value is no text.
+        // A value inserted into a text is not text.
         .chain([json!({ "scope": "meta.embedded", "settings": { "foreground": "#000000" } })])
         .collect();
     json!({
@@ -35,19 +35,19 @@ fn registry() -> Registry {
     registry
 }
 
-/// The text as VS Code sees it.
+/// Classifies a text like VS Code.
 pub fn classify(text: &str) -> Classified<'_> {
     let registry = registry();
     let options = HighlightOptions::new("pl-host workflow", ThemeVariant::Single("classes"))
         .merge_whitespace(false)
         .merge_same_style_tokens(false);
     let code = registry.highlight(text, &options).unwrap();
-    let mut out = Classified::nothing(text);
+    let mut out = Classified::unclassified(text);
     let mut at = 0;
     for (line, tokens) in text.split_inclusive('\n').zip(&code.tokens) {
         let mut start = at;
         for token in tokens {
-            let ThemeVariant::Single(style) = &token.style else { panic!("one theme was asked for") };
+            let ThemeVariant::Single(style) = &token.style else { panic!("the registry has one theme") };
             let blue = style.foreground.as_hex();
             let index = usize::from_str_radix(&blue[5..7], 16).unwrap();
             let end = (start + token.text.len()).min(at + line.len());

@@ -1,4 +1,4 @@
-//! The tree-sitter grammar: trees, and the classes that its query gives.
+//! The tree-sitter grammar: syntax trees, and the classes of its query.
 
 use mas_editors_tests::language;
 use tree_sitter::{Parser, Tree};
@@ -13,13 +13,13 @@ pub fn parse(text: &str) -> Tree {
     parser.parse(text, None).unwrap()
 }
 
-/// The text as `queries/highlights.scm` sees it.
+/// Classifies a text with `queries/highlights.scm`.
 pub fn classify(text: &str) -> Classified<'_> {
     let query = files::read(&files::repository("editors/tree-sitter-mas/queries/highlights.scm"));
     let mut configuration = HighlightConfiguration::new(language(), "mas", &query, "", "").unwrap();
     let names: Vec<&str> = CLASSES.iter().map(|class| class.capture).collect();
     configuration.configure(&names);
-    let mut out = Classified::nothing(text);
+    let mut out = Classified::unclassified(text);
     let mut inside: Vec<Highlight> = Vec::new();
     let mut highlighter = Highlighter::new();
     for event in highlighter.highlight(&configuration, text.as_bytes(), None, None, |_| None).unwrap() {

@@ -1,25 +1,36 @@
-//! `pl-host check`: all mistakes of a workflow, or what it is.
+//! `pl-host check`: the mistakes of a workflow, or a summary of it.
 
 use std::io::Write;
 
-use crate::arguments::{Check, DeviceChoice, Source};
-use crate::exit::{Outcome, Stop};
-use crate::memory::Estimate;
-use crate::session::{self, Loaded};
+use pl_run::{CheckedWorkflow, DevicePreference, Error, MemoryEstimate, select_device};
 
-pub fn run(options: &Check) -> Outcome {
-    let runtime = tokio::runtime::Runtime::new().map_err(Stop::failed)?;
+use crate::App;
+use crate::arguments::{Check, Format, Source};
+use crate::diagnostics;
+use crate::exit::{CommandError, CommandResult};
+
+pub fn run(app: &App, options: &Check) -> CommandResult {
     let Source { file, given } = &options.source;
-    let device = session::device(DeviceChoice::Auto)?;
-    let mut memory = Err(String::new());
-    let loaded = Loaded::check(&runtime, file, &given.all()?, options.format, |workflow, folder| {
-        memory = Estimate::here(workflow, folder, device);
-        memory.as_ref().map(Estimate::doubts).unwrap_or_default()
-    })?;
-    let workflow = &loaded.workflow;
+    let device = select_device(&app.host, DevicePreference::Auto)?;
+    let mut checked = match CheckedWorkflow::open(&app.host, file, &given.all()?) {
+        Err(Error::Workflow(errors)) => {
+            diagnostics::show(&errors, options.format)?;
+            return Err(CommandError::Diagnosed);
+        }
+        checked => checked?,
+    };
+    let memory = MemoryEstimate::without_fetching(&checked.workflow, &checked.folder, device);
+    if let Ok(memory) = &memory {
+        checked.warn_of_memory(memory);
+    }
+    diagnostics::show(&checked.warnings, options.format)?;
+    if options.format != Format::Human {
+        return Ok(());
+    }
+    let workflow = &checked.workflow;
     let names = |list: &mut dyn Iterator<Item = &String>| list.cloned().collect::<Vec<_>>().join(", ");
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{} is right", file.display())?;
+    writeln!(out, "{} is valid", file.display())?;
     writeln!(out, "  layout    {:?}", workflow.layout)?;
     writeln!(out, "  agents    {}", names(&mut workflow.agents.iter().map(|a| &a.name)))?;
     writeln!(out, "  policies  {}", names(&mut workflow.policies.iter().map(|p| &p.name)))?;
@@ -29,7 +40,7 @@ pub fn run(options: &Check) -> Outcome {
     }
     match memory {
         Ok(memory) => write!(out, "{memory}")?,
-        Err(why) => writeln!(out, "  memory    unknown: {why}")?,
+        Err(reason) => writeln!(out, "  memory    unknown: {reason}")?,
     }
     Ok(())
 }

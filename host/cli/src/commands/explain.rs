@@ -1,18 +1,18 @@
-//! `pl-host explain`: what a code, a block, a setting or a function means.
+//! `pl-host explain`: explains a code, a block, a setting or a function.
 
 use std::io::Write;
 
-use pl_dsl::explain::{explain, plain, topics};
+use pl_dsl::explain::{explain, to_plain_text, topics};
 
 use crate::arguments::Explain;
-use crate::exit::{Outcome, Stop};
+use crate::exit::{CommandError, CommandResult};
 
-pub fn run(options: &Explain) -> Outcome {
-    // As a check lists them: `MAS0007, MAS0012`.
-    let asked = options.topics.iter().map(|topic| topic.trim_end_matches(','));
-    let mut pages = asked.map(explain).collect::<Result<Vec<_>, _>>().map_err(Stop::input)?;
+pub fn run(options: &Explain) -> CommandResult {
+    // A check lists codes with commas: `MAS0007, MAS0012`.
+    let requested = options.topics.iter().map(|topic| topic.trim_end_matches(','));
+    let mut pages = requested.map(explain).collect::<Result<Vec<_>, _>>().map_err(CommandError::input)?;
     if pages.is_empty() {
         pages.push(topics());
     }
-    Ok(std::io::stdout().lock().write_all(plain(&pages.join("\n\n")).as_bytes())?)
+    Ok(std::io::stdout().lock().write_all(to_plain_text(&pages.join("\n\n")).as_bytes())?)
 }

@@ -1,32 +1,33 @@
-//! `pl-host fmt`: workflow files written the one way.
+//! `pl-host fmt`: formats workflow files.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 
 use pl_dsl::Source;
+use pl_run::Diagnostics;
 use similar::TextDiff;
 
 use crate::arguments::{Fmt, Format};
-use crate::exit::{Outcome, Stop};
-use crate::session;
+use crate::diagnostics;
+use crate::exit::{CommandError, CommandResult};
 
-/// Lines around a difference. Whoever wants more formats the file and looks.
+/// Lines of context around a difference.
 const CONTEXT: usize = 1;
 
-/// Lines that are shown of how a file differs.
+/// Largest number of lines of a diff that is shown.
 const LONGEST_DIFF: usize = 60;
 
-/// Files with unmatched brackets are passed over, and the command fails in the end; the others are formatted.
-pub fn run(options: &Fmt) -> Outcome {
+/// Formats all files except those with unmatched brackets, for which the command fails at the end.
+pub fn run(options: &Fmt) -> CommandResult {
     let mut refused = false;
     let mut differing = 0;
-    for file in expanded(&options.files)? {
+    for file in expand_folders(&options.files)? {
         let source = read(&file)?;
         let formatted = match pl_dsl::format(&source.text) {
             Ok(formatted) => formatted,
             Err(diagnostics) => {
-                session::show(&diagnostics, &source.into(), Format::Human);
+                diagnostics::show(&Diagnostics { list: diagnostics, sources: source.into() }, Format::Human)?;
                 refused = true;
                 continue;
             }
@@ -45,10 +46,10 @@ pub fn run(options: &Fmt) -> Outcome {
         }
     }
     match differing {
-        _ if refused => Err(Stop::Diagnosed),
+        _ if refused => Err(CommandError::Diagnosed),
         0 => Ok(()),
-        1 => Err(Stop::Failed("1 file is not formatted: `pl-host fmt` does it".to_owned())),
-        many => Err(Stop::Failed(format!("{many} files are not formatted: `pl-host fmt` does it"))),
+        1 => Err(CommandError::Failed("1 file is not formatted; run `pl-host fmt`".to_owned())),
+        many => Err(CommandError::Failed(format!("{many} files are not formatted; run `pl-host fmt`"))),
     }
 }
 
@@ -56,16 +57,16 @@ fn is_stdin(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// The files, and for each folder the workflows right in it. Those further below may belong to runs, which go on
-/// only with the very text that they began with.
-fn expanded(given: &[PathBuf]) -> Result<Vec<PathBuf>, Stop> {
+/// Returns the files, and for each folder the workflows directly in it. Those in subfolders may belong to
+/// runs, whose text must not change.
+fn expand_folders(given: &[PathBuf]) -> Result<Vec<PathBuf>, CommandError> {
     let mut files = Vec::new();
     for path in given {
         if is_stdin(path) || !path.is_dir() {
             files.push(path.clone());
             continue;
         }
-        let cannot = |e: std::io::Error| Stop::input(format!("cannot read {}: {e}", path.display()));
+        let cannot = |e: std::io::Error| CommandError::input(format!("cannot read {}: {e}", path.display()));
         let mut inside = Vec::new();
         for entry in std::fs::read_dir(path).map_err(cannot)? {
             let file = entry.map_err(cannot)?.path();
@@ -79,7 +80,7 @@ fn expanded(given: &[PathBuf]) -> Result<Vec<PathBuf>, Stop> {
     Ok(files)
 }
 
-fn read(file: &Path) -> Result<Source, Stop> {
+fn read(file: &Path) -> Result<Source, CommandError> {
     let (name, text) = if is_stdin(file) {
         let mut text = String::new();
         ("<stdin>".to_owned(), std::io::stdin().read_to_string(&mut text).map(|_| text))
@@ -88,26 +89,26 @@ fn read(file: &Path) -> Result<Source, Stop> {
     };
     match text {
         Ok(text) => Ok(Source { name, text }),
-        Err(e) => Err(Stop::input(format!("cannot read {name}: {e}"))),
+        Err(e) => Err(CommandError::input(format!("cannot read {name}: {e}"))),
     }
 }
 
-/// Writes the new text in the place of the old one, or leaves that as it is. A link stays a link.
-fn replace(file: &Path, text: &str) -> Outcome {
-    let cannot = |e: std::io::Error| Stop::failed(format!("cannot write {}: {e}", file.display()));
+/// Replaces the text of a file as a whole. A symbolic link stays one.
+fn replace(file: &Path, text: &str) -> CommandResult {
+    let cannot = |e: std::io::Error| CommandError::failed(format!("cannot write {}: {e}", file.display()));
     let file = std::fs::canonicalize(file).map_err(cannot)?;
     let permissions = std::fs::metadata(&file).map_err(cannot)?.permissions();
-    pl_record::write_atomically(&file, text.as_bytes())?;
+    pl_record::write_atomically(&file, text.as_bytes()).map_err(CommandError::failed)?;
     std::fs::set_permissions(&file, permissions).map_err(cannot)
 }
 
-fn print(text: &str) -> Outcome {
+fn print(text: &str) -> CommandResult {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
 }
 
-/// How a file differs from its formatted text, in the form of `diff -u`.
+/// Returns the difference between a file and its formatted text, in the form of `diff -u`.
 fn diff(source: &Source, formatted: &str) -> String {
     let diff = TextDiff::from_lines(source.text.as_str(), formatted);
     let name = source.name.as_str();
@@ -132,12 +133,12 @@ mod tests {
     const UNTIDY: &str = "workflow  x\ntrain{steps=3}\n";
     const TIDY: &str = "workflow x\ntrain { steps = 3 }\n";
 
-    fn fmt(files: &[&Path], check: bool) -> Outcome {
+    fn fmt(files: &[&Path], check: bool) -> CommandResult {
         run(&Fmt { files: files.iter().map(|file| file.to_path_buf()).collect(), check })
     }
 
     #[test]
-    fn files_and_folders_are_rewritten_where_they_differ() {
+    fn files_and_folders_are_rewritten_if_they_differ() {
         let folder = tempfile::tempdir().unwrap();
         let [a, b, other, below] =
             ["a.mas", "b.mas", "c.txt", "runs/d.mas"].map(|name| folder.path().join(name));
@@ -145,7 +146,9 @@ mod tests {
         for file in [&a, &b, &other, &below] {
             std::fs::write(file, UNTIDY).unwrap();
         }
-        assert!(matches!(fmt(&[folder.path()], true), Err(Stop::Failed(why)) if why.starts_with("2 files")));
+        assert!(
+            matches!(fmt(&[folder.path()], true), Err(CommandError::Failed(why)) if why.starts_with("2 files"))
+        );
         assert_eq!(std::fs::read_to_string(&a).unwrap(), UNTIDY, "a check writes nothing");
         fmt(&[folder.path()], false).unwrap();
         let read = |file: &Path| std::fs::read_to_string(file).unwrap();
@@ -155,19 +158,19 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_formatted_stays_and_hinders_no_other() {
+    fn a_file_that_can_not_be_formatted_stays_and_the_others_are_formatted() {
         let folder = tempfile::tempdir().unwrap();
         let [broken, fine] = ["a.mas", "b.mas"].map(|name| folder.path().join(name));
         std::fs::write(&broken, "train {").unwrap();
         std::fs::write(&fine, UNTIDY).unwrap();
-        assert!(matches!(fmt(&[&broken, &fine], false), Err(Stop::Diagnosed)));
+        assert!(matches!(fmt(&[&broken, &fine], false), Err(CommandError::Diagnosed)));
         assert_eq!(std::fs::read_to_string(&broken).unwrap(), "train {");
         assert_eq!(std::fs::read_to_string(&fine).unwrap(), TIDY);
         let missing = folder.path().join("c.mas");
-        assert!(matches!(fmt(&[&missing], false), Err(Stop::Input(_))));
+        assert!(matches!(fmt(&[&missing], false), Err(CommandError::Input(_))));
     }
 
-    /// A file that others may read, or a link to it, is the same afterwards.
+    /// Permissions of a file, and a link to it, are the same afterwards.
     #[cfg(unix)]
     #[test]
     fn permissions_and_links_stay() {
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_shown_in_short() {
+    fn a_long_difference_is_cut() {
         let source = Source { name: "x.mas".to_owned(), text: UNTIDY.to_owned() };
         let shown = diff(&source, TIDY);
         assert_eq!(

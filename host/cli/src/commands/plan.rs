@@ -1,21 +1,24 @@
-//! `pl-host plan`: what a run would do, without doing it.
+//! `pl-host plan`: the amounts of everything that a run would use.
 
 use std::io::Write;
 
-use crate::arguments::Plan as Options;
-use crate::exit::{Outcome, Stop};
-use crate::plan::Plan;
-use crate::session::{self, Loaded};
+use pl_run::plan::RunPlan;
+use pl_run::select_device;
 
-pub fn run(options: &Options) -> Outcome {
-    let runtime = tokio::runtime::Runtime::new().map_err(Stop::failed)?;
-    let device = session::device(options.device)?;
-    let loaded = Loaded::open(&runtime, &options.source.file, &options.source.given.all()?)?;
-    let plan = Plan::of(&loaded, device);
+use crate::App;
+use crate::arguments::Plan;
+use crate::exit::CommandResult;
+use crate::plan::PlanTable;
+
+pub fn run(app: &App, options: &Plan) -> CommandResult {
+    let device = select_device(&app.host, options.device.into())?;
+    let checked = app.open(&options.source)?;
+    let plan = RunPlan::new(&app.host, &checked, device);
     let mut out = std::io::stdout().lock();
-    match options.json {
-        true => writeln!(out, "{:#}", plan.json())?,
-        false => write!(out, "{plan}")?,
+    if options.json {
+        writeln!(out, "{:#}", plan.to_json())?;
+    } else {
+        write!(out, "{}", PlanTable(&plan))?;
     }
     Ok(())
 }

@@ -1,37 +1,37 @@
-//! `pl-host sandbox`: what an agent's code would get, and what its workers need.
+//! `pl-host sandbox`: runs programs like the code of agents, and sets up their workers.
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pl_dsl::workflow::{Docker, Sandbox as Settings, SandboxBackend};
+use pl_run::sandbox::{LazyWorkers, docker_settings};
 use pl_sandbox::{
     DEFAULT_IMAGE, DockerSettings, DockerWorkers, Ending, ImageSource, Inspection, Job, Verdict,
 };
 
+use crate::App;
 use crate::arguments::{Backend, Sandbox as Command, SandboxDoctor, SandboxEngine, SandboxImage, SandboxRun};
-use crate::exit::{Outcome, Stop};
-use crate::progress;
-use crate::workers::{LazyWorkers, docker_settings};
+use crate::exit::{CommandError, CommandResult};
+use crate::progress::Terminal;
 
-/// What the default image is fetched as.
+/// Name under which a registry has the base of the default image.
 const REGISTRY_IMAGE: &str = "python:3.11-slim";
 
-pub fn run(command: &Command) -> Outcome {
+pub fn run(app: &App, command: &Command) -> CommandResult {
     match command {
-        Command::Run(options) => run_file(options),
-        Command::Doctor(options) => doctor(options),
-        Command::Image(options) => image(options),
+        Command::Run(options) => run_file(app, options),
+        Command::Doctor(options) => doctor(app, options),
+        Command::Image(options) => image(app, options),
     }
 }
 
-fn run_file(options: &SandboxRun) -> Outcome {
+fn run_file(app: &App, options: &SandboxRun) -> CommandResult {
     let job = job(options)?;
-    let workers = LazyWorkers::find(&settings(options), Path::new(""))?;
-    let runtime = tokio::runtime::Runtime::new().map_err(Stop::failed)?;
-    let verdicts = runtime.block_on(workers.execute(vec![job]));
+    let workers = LazyWorkers::for_workflow(&app.host, &settings(options), Path::new(""))?;
+    let verdicts = app.host.block_on(workers.execute(vec![job]));
     let Some(verdict) = verdicts.into_iter().next() else {
-        return Err(Stop::failed("the sandbox gave no verdict"));
+        return Err(CommandError::failed("the sandbox returned no verdict"));
     };
     std::io::stdout().write_all(verdict.stdout.as_bytes())?;
     eprint!("{}", verdict.stderr);
@@ -42,12 +42,12 @@ fn run_file(options: &SandboxRun) -> Outcome {
         Ending::Ok => Ok(()),
         ending => {
             let exit = verdict.exit.map(|code| format!(", exit code {code}")).unwrap_or_default();
-            Err(Stop::failed(format!("{}: {}{exit}", options.file.display(), ending.as_str())))
+            Err(CommandError::failed(format!("{}: {}{exit}", options.file.display(), ending.as_str())))
         }
     }
 }
 
-/// `1.25 s, 7.9 MiB`
+/// Returns the time and memory of a job: `1.25 s, 7.9 MiB`.
 fn usage(verdict: &Verdict) -> String {
     let memory = verdict.usage.memory.map(|bytes| format!(", {:.1} MiB", bytes as f64 / f64::from(1 << 20)));
     format!("{:.3} s{}", verdict.usage.time.as_secs_f64(), memory.unwrap_or_default())
@@ -70,25 +70,25 @@ fn settings(options: &SandboxRun) -> Settings {
 }
 
 fn containers(engine: &SandboxEngine) -> Docker {
-    let usual = DockerSettings::default();
+    let default = DockerSettings::default();
     Docker {
         image: engine.image.clone(),
-        pids: usual.pids,
-        cpus: usual.cpus,
+        pids: default.pids,
+        cpus: default.cpus,
         endpoints: engine.endpoints.clone(),
         certificates: engine.certificates.as_ref().map(|path| path.display().to_string()),
-        jobs_per_worker: usual.jobs_per_worker,
+        jobs_per_worker: default.jobs_per_worker,
         run: Vec::new(),
         fallback: false,
     }
 }
 
-fn job(options: &SandboxRun) -> Result<Job, Stop> {
+fn job(options: &SandboxRun) -> Result<Job, CommandError> {
     let source = std::fs::read_to_string(&options.file)
-        .map_err(|e| Stop::input(format!("cannot read {}: {e}", options.file.display())))?;
+        .map_err(|e| CommandError::input(format!("cannot read {}: {e}", options.file.display())))?;
     let mut stdin = String::new();
     if !std::io::stdin().is_terminal() {
-        std::io::stdin().read_to_string(&mut stdin).map_err(Stop::input)?;
+        std::io::stdin().read_to_string(&mut stdin).map_err(CommandError::input)?;
     }
     let language = match options.file.extension().and_then(|ending| ending.to_str()) {
         Some("sh") => "shell",
@@ -98,8 +98,8 @@ fn job(options: &SandboxRun) -> Result<Job, Stop> {
     Ok(Job { language: language.to_owned(), source, stdin, ..Job::default() })
 }
 
-/// The settings of containers as the command line has them.
-fn engines(engine: &SandboxEngine) -> DockerSettings {
+/// Returns the container settings of the command line.
+fn container_settings(engine: &SandboxEngine) -> DockerSettings {
     let settings = Settings {
         backend: SandboxBackend::Docker,
         timeout: Duration::from_secs(20),
@@ -111,32 +111,31 @@ fn engines(engine: &SandboxEngine) -> DockerSettings {
     docker_settings(&settings, &containers(engine), Path::new(""))
 }
 
-/// Says what each backend has and lacks. Exit code 1 where containers can't be had.
-fn doctor(options: &SandboxDoctor) -> Outcome {
-    let settings = engines(&options.engine);
-    let runtime = tokio::runtime::Runtime::new().map_err(Stop::failed)?;
-    let found = runtime.block_on(DockerWorkers::inspect(&settings));
+/// Shows what each backend has and lacks. Fails if containers are not usable.
+fn doctor(app: &App, options: &SandboxDoctor) -> CommandResult {
+    let settings = container_settings(&options.engine);
+    let found = app.host.block_on(DockerWorkers::inspect(&settings));
     let mut out = std::io::stdout().lock();
-    writeln!(out, "wasm: ready (Python, built in)")?;
+    writeln!(out, "wasm: ready (built-in Python)")?;
     for one in &found {
         write!(out, "{}", report(one))?;
     }
     if !found.iter().any(|one| one.problem.is_none()) {
-        return Err(Stop::failed("the docker backend can't run programs yet"));
+        return Err(CommandError::failed("the docker backend can't run programs yet"));
     }
-    // The proof: a container that is as closed as it should be, or its supervisor refuses.
+    // The test: a supervisor refuses to work in a container that is not isolated as it should be.
     let one = pl_sandbox::SandboxLimits { workers: 1, ..settings.limits.clone() };
-    let tried = runtime.block_on(async {
+    let started = app.host.block_on(async {
         let workers = DockerWorkers::start(DockerSettings { limits: one, ..settings }, |_| ()).await?;
         workers.shut_down().await;
         Ok::<(), pl_sandbox::Error>(())
     });
-    tried.map_err(Stop::failed)?;
-    writeln!(out, "docker: ready (a container was started, found closed, and removed)")?;
+    started.map_err(CommandError::failed)?;
+    writeln!(out, "docker: ready (a container was started, its isolation checked, and removed)")?;
     Ok(())
 }
 
-/// A few lines on an endpoint.
+/// Describes an endpoint in a few lines.
 fn report(found: &Inspection) -> String {
     let mut lines = format!("docker at {}\n", found.endpoint);
     let mut line = |text: &str| lines.push_str(&format!("  {text}\n"));
@@ -152,98 +151,103 @@ fn report(found: &Inspection) -> String {
     lines
 }
 
-/// Makes the image of the containers: fetched where a registry is reachable, else from a root file system.
-fn image(options: &SandboxImage) -> Outcome {
-    let settings = engines(&options.engine);
-    let runtime = tokio::runtime::Runtime::new().map_err(Stop::failed)?;
-    let make = |source: ImageSource| {
-        let spinner = progress::spinner(&format!("making {}", settings.image));
+/// Creates the image of the containers from a registry, or else from a root file system.
+fn image(app: &App, options: &SandboxImage) -> CommandResult {
+    let settings = container_settings(&options.engine);
+    let create = |source: ImageSource| {
+        let spinner = app.terminal.spinner(&format!("creating {}", settings.image));
         let shown = spinner.clone();
         let progress = move |step: String| shown.set_message(step);
-        let made = runtime.block_on(DockerWorkers::make_image(&settings, source, &progress));
+        let created = app.host.block_on(DockerWorkers::make_image(&settings, source, &progress));
         spinner.finish_and_clear();
-        made.map_err(|e| e.to_string())
+        created
     };
     if let Some(root) = &options.root {
-        let archive = Archive::of(root).map_err(Stop::input)?;
-        make(ImageSource::Archive(archive.path.clone())).map_err(Stop::failed)?;
+        let archive = Archive::from_root(root)?;
+        create(ImageSource::Archive(archive.path.clone())).map_err(CommandError::failed)?;
     } else {
         let source = if settings.image == DEFAULT_IMAGE { REGISTRY_IMAGE } else { &settings.image };
-        if let Err(fetching) = make(ImageSource::Registry(source.to_owned())) {
-            eprintln!("{source} can't be fetched ({fetching}); making Debian with Python instead");
-            let archive = Archive::of_debian().map_err(|reason| {
-                Stop::failed(format!(
-                    "{reason}\nhint: `--root FOLDER` makes the image of any root file system"
-                ))
-            })?;
-            make(ImageSource::Archive(archive.path.clone())).map_err(Stop::failed)?;
+        if let Err(fetching) = create(ImageSource::Registry(source.to_owned())) {
+            eprintln!("{source} can't be fetched ({fetching}); creating Debian with Python instead");
+            let archive = Archive::with_debian(&app.terminal)?;
+            create(ImageSource::Archive(archive.path.clone())).map_err(CommandError::failed)?;
         }
     }
-    println!("{}", settings.image);
-    Ok(())
+    Ok(writeln!(std::io::stdout(), "{}", settings.image)?)
 }
 
-/// The archive of a root file system, removed with this value where it is ours.
+/// Archive of a root file system. A temporary one is removed when this value is dropped.
 struct Archive {
     path: PathBuf,
-    ours: Option<PathBuf>,
+    temporary: Option<PathBuf>,
 }
 
 impl Archive {
-    /// Of a folder, or the archive that it is already.
-    fn of(root: &Path) -> Result<Archive, String> {
+    /// Packs a folder. An archive is used as it is.
+    fn from_root(root: &Path) -> Result<Archive, CommandError> {
         if root.is_file() {
-            return Ok(Archive { path: root.to_path_buf(), ours: None });
+            return Ok(Archive { path: root.to_path_buf(), temporary: None });
         }
         if !root.is_dir() {
-            return Err(format!("{} is neither a folder nor an archive", root.display()));
+            let message = format!("{} is neither a folder nor an archive", root.display());
+            return Err(CommandError::Input(message));
         }
-        let mut archive = Archive::empty()?;
+        let mut archive = Archive::temporary()?;
         archive.pack(root)?;
         Ok(archive)
     }
 
-    /// Of Debian with Python, from a Debian mirror.
-    fn of_debian() -> Result<Archive, String> {
-        let mut archive = Archive::empty()?;
+    /// Packs Debian with Python from a Debian mirror.
+    fn with_debian(terminal: &Terminal) -> Result<Archive, CommandError> {
+        let mut archive = Archive::temporary()?;
         let root = archive.path.with_file_name("root");
-        let spinner = progress::spinner("debootstrap: Debian with Python, takes a minute");
-        let made = command("debootstrap", |made| {
-            made.args(["--variant=minbase", "--include=python3", "bookworm"]).arg(&root)
+        let spinner = terminal.spinner("debootstrap: Debian with Python, takes a minute");
+        let debootstrap = run_tool("debootstrap", |command| {
+            command.args(["--variant=minbase", "--include=python3", "bookworm"]).arg(&root)
         });
         spinner.finish_and_clear();
-        made.map_err(|e| format!("{e} (it needs root and the package debootstrap)"))?;
+        debootstrap.map_err(|error| {
+            let CommandError::Failed(reason) = error else { return error };
+            CommandError::Failed(format!(
+                "{reason} (debootstrap needs root and the package debootstrap)\nhint: `--root FOLDER` creates the image from \
+                 any root file system"
+            ))
+        })?;
         archive.pack(&root)?;
         Ok(archive)
     }
 
-    fn empty() -> Result<Archive, String> {
+    fn temporary() -> Result<Archive, CommandError> {
         let folder = std::env::temp_dir().join(format!("pl-host-image-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        Ok(Archive { path: folder.join("root.tar"), ours: Some(folder) })
+        std::fs::create_dir_all(&folder)
+            .map_err(|e| CommandError::Failed(format!("cannot create {}: {e}", folder.display())))?;
+        Ok(Archive { path: folder.join("root.tar"), temporary: Some(folder) })
     }
 
-    fn pack(&mut self, root: &Path) -> Result<(), String> {
-        command("tar", |tar| tar.arg("-C").arg(root).arg("-cf").arg(&self.path).arg("."))
+    fn pack(&mut self, root: &Path) -> CommandResult {
+        run_tool("tar", |tar| tar.arg("-C").arg(root).arg("-cf").arg(&self.path).arg("."))
     }
 }
 
 impl Drop for Archive {
     fn drop(&mut self) {
-        if let Some(folder) = &self.ours {
+        if let Some(folder) = &self.temporary {
             let _ = std::fs::remove_dir_all(folder);
         }
     }
 }
 
-fn command(
+/// Runs a program of the system. Fails with the last line that it wrote to stderr.
+fn run_tool(
     name: &str,
     with: impl FnOnce(&mut std::process::Command) -> &mut std::process::Command,
-) -> Result<(), String> {
-    let output = with(&mut std::process::Command::new(name)).output().map_err(|e| format!("{name}: {e}"))?;
+) -> CommandResult {
+    let output = with(&mut std::process::Command::new(name))
+        .output()
+        .map_err(|e| CommandError::Failed(format!("cannot run {name}: {e}")))?;
     if output.status.success() {
         return Ok(());
     }
-    let words = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{name}: {}", words.lines().last().unwrap_or("it failed")))
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(CommandError::Failed(format!("{name}: {}", message.lines().last().unwrap_or("it failed"))))
 }

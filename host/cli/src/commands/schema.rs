@@ -1,11 +1,11 @@
-//! `pl-host schema`: the JSON Schema of a checked workflow, as `workflow.json` of a run folder holds it.
+//! `pl-host schema`: the JSON Schema of a checked workflow, which a run folder has as `workflow.json`.
 
 use std::io::Write;
 
 use pl_dsl::workflow::Workflow;
 
-use crate::exit::Outcome;
+use crate::exit::CommandResult;
 
-pub fn run() -> Outcome {
+pub fn run() -> CommandResult {
     Ok(writeln!(std::io::stdout().lock(), "{:#}", Workflow::json_schema())?)
 }

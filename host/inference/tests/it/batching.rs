@@ -1,9 +1,10 @@
-//! A completion is the same, bit for bit, whatever runs beside it, however little room there is, and whatever was
-//! computed before.
+//! Completions are bit-identical regardless of the other requests in the batch, the size of the cache and its
+//! previous contents.
 
 use std::sync::Arc;
 
-use pl_inference::{Backend, Completion, Engine, EngineConfig, Generate, Request};
+use pl_inference::{Backend, Engine, EngineConfig};
+use pl_types::{Completion, Generate, Request};
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 
@@ -12,7 +13,7 @@ use crate::{base, policies, prompt, request, tiny};
 fn requests() -> Vec<Request> {
     (0..9u32)
         .map(|i| {
-            // Prompts that begin alike, and prompts that don't.
+            // Some prompts share a prefix, others don't.
             let whole = prompt(i / 3, 3 + 60);
             let own = prompt(i, 2 + 5 * i as usize);
             let tokens: Arc<[u32]> = whole[..20 * (i as usize % 4)].iter().chain(&own[..]).copied().collect();
@@ -33,10 +34,10 @@ fn bits(completions: &[Completion]) -> Vec<(Vec<u32>, Vec<u32>, &str)> {
         .collect()
 }
 
-/// Bytes of one block of the tiny model's cache on the native backend.
+/// Size in bytes of one cache block of the tiny model on the native backend.
 const BLOCK_BYTES: u64 = 2 * 2 * (8 + 16) * 16 * 4;
 
-fn ask_all(engine: &Engine, order: &[usize]) -> Vec<Vec<Completion>> {
+fn generate_all(engine: &Engine, order: &[usize]) -> Vec<Vec<Completion>> {
     let all = requests();
     Runtime::new().unwrap().block_on(async {
         let running: Vec<_> = order
@@ -46,11 +47,11 @@ fn ask_all(engine: &Engine, order: &[usize]) -> Vec<Vec<Completion>> {
                 tokio::spawn(async move { engine.generate(request).await.unwrap() })
             })
             .collect();
-        let mut answers = Vec::new();
+        let mut results = Vec::new();
         for task in running {
-            answers.push(task.await.unwrap());
+            results.push(task.await.unwrap());
         }
-        answers
+        results
     })
 }
 
@@ -62,10 +63,10 @@ fn start(config: EngineConfig) -> Engine {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Any order, any number of slots and threads, any company, room for few sequences or for many: the answers of
-    /// each request alone.
+    /// For any order, other requests, slots, threads and cache size, each request's results equal those of
+    /// running it alone.
     #[test]
-    fn company_changes_nothing(
+    fn other_requests_change_nothing(
         order in Just((0..9usize).collect::<Vec<_>>()).prop_shuffle(),
         taken in 1..=9usize,
         slots in 1..30usize,
@@ -76,18 +77,18 @@ proptest! {
             static ALONE: Vec<Vec<Completion>> = (0..9)
                 .map(|i| {
                     let config = EngineConfig { slots: 1, threads: 1, ..EngineConfig::default() };
-                    ask_all(&start(config), &[i]).remove(0)
+                    generate_all(&start(config), &[i]).remove(0)
                 })
                 .collect();
         }
         let config = EngineConfig { slots, threads, kv_cache: blocks * BLOCK_BYTES, backend: None };
         let engine = start(config);
-        // Twice: the second time, prompts may be there already.
+        // Twice: the second time, prompts may be cached already.
         for _ in 0..2 {
-            let answers = ask_all(&engine, &order[..taken]);
+            let results = generate_all(&engine, &order[..taken]);
             ALONE.with(|alone| {
-                for (i, answer) in order.iter().zip(&answers) {
-                    prop_assert_eq!(bits(answer), bits(&alone[*i]), "request {}", i);
+                for (i, result) in order.iter().zip(&results) {
+                    prop_assert_eq!(bits(result), bits(&alone[*i]), "request {}", i);
                 }
                 Ok(())
             })?;
@@ -95,40 +96,40 @@ proptest! {
     }
 }
 
-/// Little room is no failure: sequences leave and come back.
+/// A full cache is not a failure: sequences are preempted and resumed.
 #[test]
-fn a_full_cache_pauses_and_goes_on() {
+fn a_full_cache_preempts_and_completes() {
     let roomy = start(EngineConfig::default());
     let order: Vec<usize> = (0..9).collect();
-    let expected = ask_all(&roomy, &order);
-    assert_eq!(roomy.stats().pauses, 0);
+    let expected = generate_all(&roomy, &order);
+    assert_eq!(roomy.stats().preemptions, 0);
     let tight = start(EngineConfig { kv_cache: 9 * BLOCK_BYTES, ..EngineConfig::default() });
-    assert_eq!(ask_all(&tight, &order), expected);
-    assert!(tight.stats().pauses > 0, "{:?}", tight.stats());
+    assert_eq!(generate_all(&tight, &order), expected);
+    assert!(tight.stats().preemptions > 0, "{:?}", tight.stats());
 }
 
-/// libtorch and the processor's kernels are two ways to the same numbers.
+/// libtorch and the CPU kernels give the same numbers, up to rounding.
 #[test]
 fn both_backends_agree() {
     let order: Vec<usize> = (0..9).collect();
     let [native, libtorch] = [Backend::Native, Backend::Libtorch].map(|backend| {
-        ask_all(
+        generate_all(
             &start(EngineConfig { backend: Some(backend), kv_cache: 1 << 24, ..EngineConfig::default() }),
             &order,
         )
     });
     let mut compared = 0;
     for (a, b) in native.iter().flatten().zip(libtorch.iter().flatten()) {
-        let same = a.tokens.iter().zip(&b.tokens).take_while(|(a, b)| a == b).count();
-        // A draw on the border between two tokens may go either way, and ends what can be compared.
-        for (a, b) in a.logprobs[..same].iter().zip(&b.logprobs) {
+        let agreed = a.tokens.iter().zip(&b.tokens).take_while(|(a, b)| a == b).count();
+        // Rounding may tip a quantile at the border between two tokens; the rest cannot be compared then.
+        for (a, b) in a.logprobs[..agreed].iter().zip(&b.logprobs) {
             assert!((a - b).abs() < 1e-4, "{a} and {b}");
             compared += 1;
         }
-        if let (Some(a), Some(b)) = (&a.kept, &b.kept) {
-            assert_eq!(a[..same], b[..same]);
+        if let (Some(a), Some(b)) = (&a.support, &b.support) {
+            assert_eq!(a[..agreed], b[..agreed]);
         }
     }
     let all: usize = native.iter().flatten().map(|completion| completion.tokens.len()).sum();
-    assert!(compared * 10 > all * 9, "{compared} of {all} tokens alike");
+    assert!(compared * 10 > all * 9, "{compared} of {all} tokens agree");
 }

@@ -1,11 +1,11 @@
-//! The embedded engine: what it samples, what it shares, what it refuses.
+//! The embedded engine: sampling, batching, prefix sharing, publishing and refusals.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+#![allow(clippy::unwrap_used, reason = "a failing helper fails the test")]
 
-mod asking;
 mod batching;
 mod publishing;
 mod refusals;
+mod request_options;
 mod sampling;
 mod sharing;
 mod smollm;
@@ -14,11 +14,12 @@ mod stopping;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pl_inference::{Base, Engine, EngineConfig, PolicyWeights, Request, Sampling};
-use pl_model::{Adapter, Config, Dtype, Model, Projection};
+use pl_inference::{BaseModel, Engine, EngineConfig, PolicyWeights};
+use pl_model::{Adapter, Config, Model, Projection};
+use pl_types::{Dtype, Request, Sampling};
 use tch::Device;
 
-/// A folder of the project's tests.
+/// A path in the project's folder of tests.
 fn data(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(path)
 }
@@ -27,9 +28,9 @@ fn tiny() -> Model {
     Model::load(&data("data/tiny"), Device::Cpu, Dtype::F32).unwrap()
 }
 
-/// A small model as an engine's base.
-fn base(model: &Model) -> Base {
-    Base {
+/// A model as a base of an engine.
+fn base(model: &Model) -> BaseModel {
+    BaseModel {
         config: model.config.clone(),
         weights: model.weights.shallow(),
         tokenizer: Arc::clone(&model.tokenizer),
@@ -37,7 +38,7 @@ fn base(model: &Model) -> Base {
     }
 }
 
-/// An adapter with B away from zero, so that it changes what is said.
+/// An adapter whose B factors are not zero, so that it changes the output.
 fn adapter(config: &Config, rank: usize, targets: &[Projection], seed: u8) -> Adapter {
     let adapter = Adapter::new(config, rank, 2.0 * rank as f64, targets, [seed; 32]).unwrap();
     tch::manual_seed(i64::from(seed));
@@ -49,7 +50,7 @@ fn adapter(config: &Config, rank: usize, targets: &[Projection], seed: u8) -> Ad
     adapter
 }
 
-/// Three policies on the tiny model: two adapters and the base itself.
+/// Three policies on the tiny model: two adapters and the plain base.
 fn policies(config: &Config) -> Vec<PolicyWeights> {
     let policy = |adapter, version| PolicyWeights { base: 0, adapter, version };
     vec![

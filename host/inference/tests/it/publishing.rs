@@ -1,24 +1,25 @@
-//! New weights: for what comes after, not for what is under way.
+//! Published weights apply to later requests, not to those in progress.
 
-use pl_inference::{Engine, EngineConfig, Error, Generate, PolicyWeights};
-use pl_model::{Dtype, Model, Projection};
+use pl_inference::{Engine, EngineConfig, PolicyWeights};
+use pl_model::{Model, Projection};
+use pl_types::{Dtype, Generate, GenerateError};
 use tch::Device;
 
 use crate::{adapter, base, data, engine, policies, prompt, request, small, tiny};
 
 #[tokio::test]
-async fn an_adapter() {
+async fn a_published_adapter_serves_later_requests() {
     let model = tiny();
     let engine = engine(&model, small());
-    let ask =
+    let generate =
         async |policy: usize| engine.generate(request(policy, prompt(1, 30), &[1])).await.unwrap().remove(0);
-    let (first, other) = (ask(0).await, ask(1).await);
+    let (first, other) = (generate(0).await, generate(1).await);
     engine.publish(0, adapter(&model.config, 4, &Projection::ALL, 9), 11).unwrap();
-    let (second, same) = (ask(0).await, ask(1).await);
+    let (second, same) = (generate(0).await, generate(1).await);
     assert_eq!((first.version, second.version), (10, 11));
-    assert_ne!(first.tokens, second.tokens, "the prompt kept from the old weights must not be used");
+    assert_ne!(first.tokens, second.tokens, "the prompt cached under the old weights must not be used");
     assert_eq!(other, same);
-    // A fresh engine with those weights says the same: nothing of the old ones is left.
+    // A new engine with those weights generates the same: nothing of the old weights is left.
     let mut weights = policies(&model.config);
     weights[0].adapter = Some(adapter(&model.config, 4, &Projection::ALL, 9));
     let fresh = Engine::start(vec![base(&model)], weights, small()).unwrap();
@@ -27,22 +28,22 @@ async fn an_adapter() {
 }
 
 #[tokio::test]
-async fn a_whole_model() {
+async fn a_published_model_serves_later_requests() {
     let model = tiny();
     let policy = || PolicyWeights { base: 0, adapter: None, version: 0 };
     let engine = Engine::start(vec![base(&model)], vec![policy()], small()).unwrap();
-    let ask = async || engine.generate(request(0, prompt(1, 30), &[1])).await.unwrap().remove(0);
-    let first = ask().await;
+    let generate = async || engine.generate(request(0, prompt(1, 30), &[1])).await.unwrap().remove(0);
+    let first = generate().await;
     let changed = model.weights.copy();
     let _ = tch::no_grad(|| changed.norm.shallow_clone().multiply_scalar_(1.5));
     engine.publish(0, changed, 1).unwrap();
-    let second = ask().await;
+    let second = generate().await;
     assert_eq!((first.version, second.version), (0, 1));
     assert_ne!(first.logprobs, second.logprobs);
 }
 
 #[tokio::test]
-async fn what_is_under_way_ends_on_the_old_weights() {
+async fn requests_in_progress_finish_on_the_old_weights() {
     let model = tiny();
     let mut long = request(0, prompt(1, 30), &[1, 2, 3]);
     long.max_tokens = 300;
@@ -66,12 +67,12 @@ async fn what_is_under_way_ends_on_the_old_weights() {
 fn weights_that_do_not_fit_are_refused() {
     let model = tiny();
     let other = Model::load(&data("conformance/logits/grouped-untied"), Device::Cpu, Dtype::F32).unwrap();
-    let alien = || adapter(&other.config, 4, &Projection::ALL, 1);
+    let foreign = || adapter(&other.config, 4, &Projection::ALL, 1);
     let engine = engine(&model, small());
-    let mut lying = base(&model);
-    lying.config.heads = 8;
+    let mut mislabelled = base(&model);
+    mislabelled.config.heads = 8;
     let refused = [
-        engine.publish(0, alien(), 1).unwrap_err(),
+        engine.publish(0, foreign(), 1).unwrap_err(),
         engine.publish(7, adapter(&model.config, 4, &Projection::ALL, 1), 1).unwrap_err(),
         engine.publish(2, other.weights.shallow(), 1).unwrap_err(),
         Engine::start(
@@ -82,13 +83,13 @@ fn weights_that_do_not_fit_are_refused() {
         .unwrap_err(),
         Engine::start(
             vec![base(&model)],
-            vec![PolicyWeights { base: 0, adapter: Some(alien()), version: 0 }],
+            vec![PolicyWeights { base: 0, adapter: Some(foreign()), version: 0 }],
             small(),
         )
         .unwrap_err(),
-        Engine::start(vec![lying], policies(&model.config), small()).unwrap_err(),
+        Engine::start(vec![mislabelled], policies(&model.config), small()).unwrap_err(),
         Engine::start(vec![], vec![], EngineConfig { kv_cache: 0, ..small() }).unwrap_err(),
     ];
-    assert!(refused.iter().all(|error| matches!(error, Error::Setup(_))), "{refused:?}");
+    assert!(refused.iter().all(|error| matches!(error, GenerateError::Setup(_))), "{refused:?}");
     assert!(refused[0].to_string().contains("policy 0"));
 }

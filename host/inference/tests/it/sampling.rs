@@ -1,21 +1,22 @@
-//! Tokens follow their seeds; log-probabilities are those of training's forward pass.
+//! Seeds determine tokens, and log-probabilities equal those of training's forward pass.
 
 use std::sync::Arc;
 
-use pl_inference::{Engine, Generate};
+use pl_inference::Engine;
 use pl_model::{Adapter, Packed, hidden_states};
+use pl_types::Generate;
 use tch::{Kind, Tensor};
 
 use crate::{base, engine, policies, prompt, request, small, tiny};
 
 #[tokio::test]
-async fn seeds_decide() {
+async fn seeds_determine_completions() {
     let engine = engine(&tiny(), small());
-    let ask = |seeds: &'static [u8]| engine.generate(request(0, prompt(1, 20), seeds));
-    let three = ask(&[1, 2, 1]).await.unwrap();
+    let generate = |seeds: &'static [u8]| engine.generate(request(0, prompt(1, 20), seeds));
+    let three = generate(&[1, 2, 1]).await.unwrap();
     assert_eq!(three[0], three[2]);
     assert_ne!(three[0].tokens, three[1].tokens);
-    assert_eq!(ask(&[2]).await.unwrap()[0], three[1]);
+    assert_eq!(generate(&[2]).await.unwrap()[0], three[1]);
     assert_eq!(three[0].version, 10);
     assert_eq!(three[0].tokens.len(), three[0].logprobs.len());
 }
@@ -23,18 +24,18 @@ async fn seeds_decide() {
 #[tokio::test]
 async fn policies_differ_and_greedy_needs_no_seed() {
     let engine = engine(&tiny(), small());
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for policy in 0..3 {
         let mut request = request(policy, prompt(1, 20), &[1, 2]);
         request.sampling.temperature = 0.0;
         let two = engine.generate(request).await.unwrap();
         assert_eq!(two[0].tokens, two[1].tokens);
-        answers.push(two[0].tokens.clone());
+        results.push(two[0].tokens.clone());
     }
-    assert!(answers[0] != answers[1] && answers[1] != answers[2] && answers[0] != answers[2]);
+    assert!(results[0] != results[1] && results[1] != results[2] && results[0] != results[2]);
 }
 
-/// What is sampled is what is trained on.
+/// Sampling and training see the same distribution.
 #[tokio::test]
 async fn logprobs_equal_the_packed_pass() {
     let model = tiny();

@@ -1,45 +1,46 @@
-//! What sequences have in common is computed once.
+//! Common prefixes of sequences are computed once.
 
-use pl_inference::{EngineConfig, Generate};
+use pl_inference::EngineConfig;
+use pl_types::Generate;
 
 use crate::{engine, prompt, request, small, tiny};
 
 #[tokio::test]
 async fn samples_and_equal_prompts_share_a_prefill() {
     let engine = engine(&tiny(), small());
-    // Twenty samples over four slots, all of one prompt, asked for in three requests at once; another prompt;
+    // Twenty samples over four slots, all of one prompt, in several concurrent requests; another prompt;
     // and the first prompt under another policy, whose keys and values are not the same.
     let a = engine.generate(request(0, prompt(1, 40), &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]));
     let b = engine.generate(request(0, prompt(1, 40), &[11, 12, 13, 14, 15, 16, 17, 18, 19, 20]));
     let c = engine.generate(request(0, prompt(2, 25), &[1, 2]));
     let d = engine.generate(request(1, prompt(1, 40), &[1, 2]));
     let (a, b, c, d) = tokio::join!(a, b, c, d);
-    let answers = [a.unwrap(), b.unwrap(), c.unwrap(), d.unwrap()];
+    let results = [a.unwrap(), b.unwrap(), c.unwrap(), d.unwrap()];
     let stats = engine.stats();
-    // Whoever comes when a prompt's whole blocks are there computes the last 8 or 9 tokens alone.
-    let (first_times, later) = (40 + 25 + 40, stats.prefills - 3);
-    let again = stats.prefilled_tokens - first_times;
+    // A sequence that finds a prompt's full blocks cached computes only the last 8 or 9 tokens.
+    let (first_prefills, later) = (40 + 25 + 40, stats.prefills - 3);
+    let again = stats.prefilled_tokens - first_prefills;
     assert!(8 * later <= again && again <= 9 * later, "{stats:?}");
-    let tokens: usize = answers.iter().flatten().map(|completion| completion.tokens.len()).sum();
+    let tokens: usize = results.iter().flatten().map(|completion| completion.tokens.len()).sum();
     assert_eq!(stats.generated_tokens, tokens as u64);
     // Four at a time: at least a quarter of a step per token beyond each completion's first.
     assert!(stats.steps as usize * 4 >= tokens - 24, "{stats:?}");
 }
 
 #[tokio::test]
-async fn all_samples_of_a_request_that_fit_share_it_whole() {
+async fn samples_of_one_request_share_the_whole_prefill() {
     let engine = engine(&tiny(), EngineConfig { slots: 32, ..small() });
     engine.generate(request(0, prompt(1, 40), &[1, 2, 3, 4, 5, 6, 7, 8])).await.unwrap();
     assert_eq!((engine.stats().prefills, engine.stats().prefilled_tokens), (1, 40));
 }
 
 #[tokio::test]
-async fn a_longer_prompt_goes_on_from_a_shorter_one() {
+async fn a_longer_prompt_reuses_the_blocks_of_a_shorter_one() {
     let engine = engine(&tiny(), small());
     let whole = prompt(1, 100);
     engine.generate(request(0, whole[..60].into(), &[1])).await.unwrap();
     assert_eq!(engine.stats().prefilled_tokens, 60);
-    // Three whole blocks of the sixty are found.
+    // Three full blocks of the sixty tokens are cached.
     let again = engine.generate(request(0, whole.clone(), &[1])).await.unwrap();
     assert_eq!(engine.stats().prefilled_tokens, 60 + 52);
     let fresh = crate::engine(&tiny(), small()).generate(request(0, whole, &[1])).await.unwrap();
@@ -47,16 +48,16 @@ async fn a_longer_prompt_goes_on_from_a_shorter_one() {
 }
 
 #[tokio::test]
-async fn a_turn_goes_on_from_the_turn_before() {
+async fn a_turn_reuses_the_blocks_of_the_previous_turn() {
     let engine = engine(&tiny(), small());
     let first = prompt(1, 40);
-    let mut ask = request(2, first.clone(), &[1]);
-    ask.max_tokens = 30;
-    let said = engine.generate(ask).await.unwrap().remove(0).tokens;
+    let mut opening = request(2, first.clone(), &[1]);
+    opening.max_tokens = 30;
+    let completion = engine.generate(opening).await.unwrap().remove(0).tokens;
     let before = engine.stats().prefilled_tokens;
-    let next: Vec<u32> = first.iter().chain(&said).chain(&prompt(7, 20)[..]).copied().collect();
+    let next: Vec<u32> = first.iter().chain(&completion).chain(&prompt(7, 20)[..]).copied().collect();
     engine.generate(request(2, next.as_slice().into(), &[1])).await.unwrap();
-    // The newest token of a completion never was an input.
-    let known = (first.len() + said.len() - 1) / 16 * 16;
-    assert_eq!(engine.stats().prefilled_tokens - before, (next.len() - known) as u64);
+    // The last token of a completion was never an input.
+    let cached = (first.len() + completion.len() - 1) / 16 * 16;
+    assert_eq!(engine.stats().prefilled_tokens - before, (next.len() - cached) as u64);
 }

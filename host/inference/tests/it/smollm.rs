@@ -1,26 +1,27 @@
-//! The real model: greedy answers are transformers' on the same file.
+//! SmolLM2-135M: greedy completions equal those of transformers on the same file.
 
 use std::sync::Arc;
 
-use pl_inference::{Base, Engine, EngineConfig, Generate, PolicyWeights, Request, Sampling};
-use pl_model::{Dtype, Model};
+use pl_inference::{BaseModel, Engine, EngineConfig, PolicyWeights};
+use pl_model::Model;
+use pl_types::{Dtype, Generate, Request, Sampling};
 use serde_json::Value;
 use tch::Device;
 
 use crate::data;
 
 #[tokio::test]
-async fn greedy_answers() {
+async fn greedy_completions_equal_those_of_transformers() {
     let cache = std::env::var_os("PL_HOST_CACHE")
         .map(std::path::PathBuf::from)
         .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")));
     let path = cache.unwrap().join("models/smollm2-135m/model.gguf");
     if !path.exists() {
-        eprintln!("skipped: {} is not there (cargo xtask setup fetches it)", path.display());
-        return;
+        let reason = format!("{} is missing (cargo xtask setup fetches it)", path.display());
+        return pl_testing::skip_or_fail("MODEL", &reason);
     }
     let model = Model::load(&path, Device::Cpu, Dtype::F32).unwrap();
-    let base = Base {
+    let base = BaseModel {
         config: model.config,
         weights: model.weights,
         tokenizer: Arc::clone(&model.tokenizer),
@@ -40,7 +41,7 @@ async fn greedy_answers() {
                 prompt: ids(&row["prompt"]).into(),
                 seeds: vec![[0; 32]],
                 max_tokens: 64,
-                sampling: Sampling::at(0.0),
+                sampling: Sampling::with_temperature(0.0),
                 stop: Arc::new([]),
                 stop_ids: Arc::new([]),
                 top_logprobs: 0,

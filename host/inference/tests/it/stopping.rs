@@ -1,13 +1,14 @@
-//! Why completions end.
+//! Stop strings, ends of turn, length limits and cancellation.
 
 use std::sync::Arc;
 
-use pl_inference::{Engine, Finish, Generate, PolicyWeights};
+use pl_inference::{Engine, PolicyWeights};
 use pl_model::Tokenizer;
+use pl_types::{Finish, Generate};
 
 use crate::{base, engine, prompt, request, small, tiny};
 
-/// Text of the tokens alone, as the engine sees it.
+/// Text of tokens without special tokens, as the engine decodes it.
 fn text(tokenizer: &Tokenizer, tokens: &[u32]) -> String {
     tokenizer.decode(tokens, true)
 }
@@ -21,7 +22,7 @@ async fn stop_strings_across_token_borders() {
     let whole = engine.generate(free.clone()).await.unwrap().remove(0);
     let full = text(&model.tokenizer, &whole.tokens);
     let mut crossed = 0;
-    // Every stop string that three neighbouring characters of the free text make.
+    // Every three consecutive characters of the unconstrained text as a stop string.
     let characters: Vec<(usize, char)> = full.char_indices().collect();
     for window in characters.windows(3) {
         let stop: String = window.iter().map(|(_, c)| *c).collect();
@@ -29,11 +30,11 @@ async fn stop_strings_across_token_borders() {
             continue;
         }
         let mut request = free.clone();
-        request.stop = Arc::new(["never to be found".into(), stop.clone()]);
+        request.stop = Arc::new(["not in the text".into(), stop.clone()]);
         let cut = engine.generate(request).await.unwrap().remove(0);
         assert_eq!(cut.text, full[..full.find(&stop).unwrap()], "{stop:?}");
         assert_eq!(cut.finish, Finish::Stop);
-        // Every sampled token is kept, up to the one that completed the string and no further.
+        // Keeps every sampled token up to the one that completed the string.
         assert_eq!(cut.tokens, whole.tokens[..cut.tokens.len()]);
         assert!(text(&model.tokenizer, &cut.tokens).contains(&stop));
         assert!(!text(&model.tokenizer, &cut.tokens[..cut.tokens.len() - 1]).contains(&stop));
@@ -43,7 +44,7 @@ async fn stop_strings_across_token_borders() {
 }
 
 #[tokio::test]
-async fn an_empty_stop_string_is_none() {
+async fn an_empty_stop_string_is_ignored() {
     let engine = engine(&tiny(), small());
     let mut request = request(2, prompt(3, 20), &[5]);
     let free = engine.generate(request.clone()).await.unwrap();
@@ -52,9 +53,9 @@ async fn an_empty_stop_string_is_none() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_turn() {
+async fn an_end_of_turn_token_ends_the_completion() {
     let model = tiny();
-    // Make the end of the turn the likeliest token everywhere: its row is the mean hidden state, scaled up.
+    // Makes the end of turn the likeliest token: its row becomes the last hidden state, scaled up.
     let ids: Vec<u32> = prompt(1, 40).to_vec();
     let mut packed = pl_model::Packed::default();
     packed.push(&ids, None);
@@ -72,7 +73,7 @@ async fn the_end_of_the_turn() {
 }
 
 #[tokio::test]
-async fn lengths() {
+async fn length_limits_end_completions() {
     let mut model = tiny();
     model.config.max_positions = 32;
     let engine = engine(&model, small());
@@ -88,9 +89,8 @@ async fn lengths() {
     }
 }
 
-/// A request that nobody waits for frees its slots at once.
 #[tokio::test]
-async fn cancelled_requests_make_room() {
+async fn cancelled_requests_free_their_slots() {
     let model = tiny();
     let engine = engine(&model, small());
     let mut endless = request(2, prompt(3, 20), &[1, 2, 3, 4, 5, 6]);
@@ -107,6 +107,6 @@ async fn cancelled_requests_make_room() {
     let before = engine.stats().generated_tokens;
     let answer = engine.generate(request(2, prompt(4, 20), &[1])).await.unwrap();
     let after = engine.stats().generated_tokens;
-    // What was under way when it was dropped may have had a few steps more.
+    // The cancelled request may have run a few more steps.
     assert!(after - before <= answer[0].tokens.len() as u64 + 4 * 50, "{}", after - before);
 }

@@ -1,68 +1,69 @@
-//! Attention of single queries over keys and values in blocks.
+//! Attention of single queries over paged keys and values.
 //!
-//! A sequence's keys and values lie in blocks of [`BLOCK`] tokens anywhere in memory, so that sequences share
-//! what they have in common (Kwon et al. 2023, PagedAttention). Keys are stored transposed: a vector holds one
-//! number of each of the block's tokens, and the scores of many tokens grow side by side. Each query is computed
-//! on its own, over its tokens in order.
+//! A sequence's keys and values are in blocks of [`BLOCK`] tokens anywhere in memory, so that sequences share the blocks
+//! of a common prefix (Kwon et al. 2023, PagedAttention). Keys are stored transposed: a vector holds one number of each
+//! of the block's tokens, so that one instruction adds to the scores of many tokens. Each query is computed separately,
+//! over its tokens in order.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use super::Cpu;
 use super::simd::{Kernel, Simd};
-use super::team::{Scratch, Shards};
+use super::thread_pool::{DisjointSlice, Scratch};
 
-/// Tokens of a block: one vector of AVX-512.
+/// Number of tokens of a block: one vector of AVX-512.
 pub const BLOCK: usize = 16;
 
-/// Measures of attention.
+/// Dimensions of attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heads {
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// Key and value heads; each serves `heads / kv_heads` query heads.
+    /// Number of key and value heads; each serves `heads / kv_heads` query heads.
     pub kv_heads: usize,
     /// Width of a head.
     pub dim: usize,
 }
 
 impl Heads {
-    /// Numbers of a row of queries, keys and values.
+    /// Returns the number of values in a row of queries, keys and values.
     pub fn stride(self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.dim
     }
 
-    /// Width of a value in the cache: vectors of every width end where it does.
-    fn wide(self) -> usize {
+    /// Returns the width of a value in the cache, padded to whole vectors of any width.
+    fn padded_dim(self) -> usize {
         self.dim.next_multiple_of(16)
     }
 
-    /// Numbers of a block's keys (or values) of one head.
-    fn keys(self) -> usize {
+    /// Returns the number of values of a block's keys of one head.
+    fn keys_len(self) -> usize {
         self.dim * BLOCK
     }
 
-    fn values(self) -> usize {
-        self.wide() * BLOCK
+    /// Returns the number of values of a block's values of one head.
+    fn values_len(self) -> usize {
+        self.padded_dim() * BLOCK
     }
 }
 
-/// Keys and values of all layers, in blocks. Memory for a block is taken when it is first written, and kept.
-pub struct KeyValues {
+/// Keys and values of all layers, in blocks. Memory for a block is allocated when it is first written, and kept.
+pub struct KvCache {
     heads: Heads,
     layers: usize,
     pages: Vec<Option<Page>>,
 }
 
-/// Per layer and head: keys `[dim, BLOCK]`, then values `[BLOCK, wide]`.
+/// Memory of a block. For each layer and head: keys `[dim, BLOCK]`, then values `[BLOCK, padded_dim]`.
 struct Page {
     start: NonNull<f32>,
     layout: Layout,
 }
 
-// SAFETY: it owns its memory.
+// SAFETY: the page owns its memory.
 unsafe impl Send for Page {}
-// SAFETY: threads that write it at the same time write different slots; see `KeyValues::write`.
+// SAFETY: threads that write it at the same time write different slots; see `KvCache::write`.
 unsafe impl Sync for Page {}
 
 impl Drop for Page {
@@ -72,25 +73,28 @@ impl Drop for Page {
     }
 }
 
-impl KeyValues {
-    /// No block yet.
+impl KvCache {
+    /// Creates a cache without blocks.
     ///
     /// # Panics
-    /// When query heads can't be shared among key heads.
+    /// If the number of query heads is not a multiple of the number of key heads.
     pub fn new(heads: Heads, layers: usize) -> Self {
         assert!(heads.kv_heads > 0 && heads.heads.is_multiple_of(heads.kv_heads), "{heads:?}");
         Self { heads, layers, pages: Vec::new() }
     }
 
-    /// Bytes of one block.
+    /// Returns the size of one block in bytes.
     pub fn block_bytes(&self) -> usize {
-        self.layers * self.heads.kv_heads * (self.heads.keys() + self.heads.values()) * size_of::<f32>()
+        self.layers
+            * self.heads.kv_heads
+            * (self.heads.keys_len() + self.heads.values_len())
+            * size_of::<f32>()
     }
 
-    /// Copies a block whole.
+    /// Copies a block.
     ///
     /// # Panics
-    /// When `from` was never written.
+    /// If `from` was never written.
     pub fn copy(&mut self, from: u32, to: u32) {
         self.reserve([to]);
         let count = self.block_bytes() / size_of::<f32>();
@@ -99,7 +103,7 @@ impl KeyValues {
         unsafe { std::ptr::copy(from.start.as_ptr(), to.start.as_ptr(), count) };
     }
 
-    /// Makes sure that blocks have memory.
+    /// Allocates memory for blocks that have none.
     pub(crate) fn reserve(&mut self, blocks: impl IntoIterator<Item = u32>) {
         let bytes = self.block_bytes().max(1);
         for block in blocks {
@@ -120,17 +124,17 @@ impl KeyValues {
 
     fn page(&self, block: u32) -> &Page {
         let page = self.pages.get(block as usize).and_then(Option::as_ref);
-        #[allow(clippy::expect_used, reason = "the caller's mistake, as documented")]
+        #[allow(clippy::expect_used, reason = "a mistake of the caller, as documented")]
         page.expect("a block that was written")
     }
 
-    /// Where the keys of a layer's head begin; the values follow.
+    /// Returns the address of the keys of a layer's head; the values follow.
     #[inline(always)]
-    fn head(&self, block: u32, layer: usize, head: usize) -> *mut f32 {
+    fn head_start(&self, block: u32, layer: usize, head: usize) -> *mut f32 {
         assert!(layer < self.layers && head < self.heads.kv_heads, "layer {layer}, head {head}");
-        let at = (layer * self.heads.kv_heads + head) * (self.heads.keys() + self.heads.values());
+        let offset = (layer * self.heads.kv_heads + head) * (self.heads.keys_len() + self.heads.values_len());
         // SAFETY: within the page.
-        unsafe { self.page(block).start.as_ptr().add(at) }
+        unsafe { self.page(block).start.as_ptr().add(offset) }
     }
 
     /// Writes one token's key and value of a head.
@@ -148,46 +152,46 @@ impl KeyValues {
         value: &[f32],
     ) {
         assert!(slot < BLOCK && key.len() == self.heads.dim && value.len() == self.heads.dim);
-        let start = self.head(block, layer, head);
-        // SAFETY: within the head's keys and values; the slot is the caller's.
+        let start = self.head_start(block, layer, head);
+        // SAFETY: within the head's keys and values; the caller has the slot.
         unsafe {
             for (d, x) in key.iter().enumerate() {
                 start.add(d * BLOCK + slot).write(*x);
             }
-            let values = start.add(self.heads.keys() + slot * self.heads.wide());
+            let values = start.add(self.heads.keys_len() + slot * self.heads.padded_dim());
             values.copy_from_nonoverlapping(value.as_ptr(), value.len());
         }
     }
 }
 
-/// One query: a token and what it sees.
+/// One query: a token and the tokens that it attends to.
 #[derive(Clone, Copy)]
 pub struct Query<'a> {
     /// Blocks of its sequence.
     pub blocks: &'a [u32],
-    /// Tokens that it sees, itself the last.
+    /// Number of tokens that it attends to, including itself as the last.
     pub length: usize,
 }
 
 /// Attention of many queries in one layer.
 pub struct Attention<'a> {
-    /// Keys and values, the queries' own included.
-    pub cache: &'a KeyValues,
-    /// Which layer.
+    /// Keys and values, including those of the queries' tokens.
+    pub cache: &'a KvCache,
+    /// Index of the layer.
     pub layer: usize,
     /// Rotated queries: head `h` of row `r` begins at `r * stride + h * dim`.
     pub q: &'a [f32],
-    /// Numbers from one row of `q` to the next.
+    /// Distance between rows of `q`.
     pub stride: usize,
-    /// One per row.
+    /// One query per row.
     pub queries: &'a [Query<'a>],
 }
 
 impl Cpu {
-    /// Softmax attention with scale `1 / sqrt(dim)`; `out` is `[rows, heads dim]`.
+    /// Computes softmax attention with scale `1 / sqrt(dim)`; `out` is `[rows, heads dim]`.
     ///
     /// # Panics
-    /// When shapes do not fit, or a query names a block that was never written.
+    /// If shapes do not match, or if a query names a block that was never written.
     pub fn attend(&self, attention: &Attention<'_>, out: &mut [f32]) {
         let heads = attention.cache.heads;
         let rows = attention.queries.len();
@@ -201,32 +205,32 @@ impl Cpu {
         for query in attention.queries {
             assert!(query.length > 0 && query.length <= query.blocks.len() * BLOCK, "a query's length");
         }
-        let out = Shards::new(out);
+        let out = DisjointSlice::new(out);
         let group = heads.heads / heads.kv_heads;
         let (level, scratch) = (self.level, self.scratch.as_slice());
-        self.team.each(rows * heads.kv_heads, |thread, task| {
+        self.pool.for_each(rows * heads.kv_heads, |thread, task| {
             let (row, head) = (task / heads.kv_heads, task % heads.kv_heads);
             let first = head * group;
-            let at = row * attention.stride + first * heads.dim;
-            let work = OneQuery {
+            let start = row * attention.stride + first * heads.dim;
+            let kernel = HeadGroupKernel {
                 cache: attention.cache,
                 layer: attention.layer,
                 head,
                 query: attention.queries[row],
-                q: &attention.q[at..at + group * heads.dim],
-                // SAFETY: no two tasks have a row and a head in common.
+                q: &attention.q[start..start + group * heads.dim],
+                // SAFETY: no two tasks share a row and a head.
                 out: unsafe { out.part(row * width + first * heads.dim, group * heads.dim) },
                 scratch: &scratch[thread],
             };
             // SAFETY: the level was detected; blocks and lengths were checked.
-            unsafe { level.run(work) };
+            unsafe { level.run(kernel) };
         });
     }
 }
 
 /// The query heads of one row that share a key head.
-struct OneQuery<'a> {
-    cache: &'a KeyValues,
+struct HeadGroupKernel<'a> {
+    cache: &'a KvCache,
     layer: usize,
     head: usize,
     query: Query<'a>,
@@ -235,58 +239,58 @@ struct OneQuery<'a> {
     scratch: &'a Scratch,
 }
 
-impl Kernel for OneQuery<'_> {
+impl Kernel for HeadGroupKernel<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let dim = self.cache.heads.dim;
         let count = self.q.len() / dim;
         let mut done = 0;
         while done < count {
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 done += match count - done {
-                    1 => self.heads::<S, 1>(done),
-                    2 => self.heads::<S, 2>(done),
-                    3 => self.heads::<S, 3>(done),
-                    _ => self.heads::<S, 4>(done),
+                    1 => self.attend_heads::<S, 1>(done),
+                    2 => self.attend_heads::<S, 2>(done),
+                    3 => self.attend_heads::<S, 3>(done),
+                    _ => self.attend_heads::<S, 4>(done),
                 };
             }
         }
     }
 }
 
-impl OneQuery<'_> {
-    /// G heads from `first` on; returns G.
+impl HeadGroupKernel<'_> {
+    /// Computes G heads from `first` on. Returns G.
     #[inline(always)]
-    unsafe fn heads<S: Simd, const G: usize>(&self, first: usize) -> usize {
+    unsafe fn attend_heads<S: Simd, const G: usize>(&self, first: usize) -> usize {
         let heads = self.cache.heads;
-        let (dim, wide, length) = (heads.dim, heads.wide(), self.query.length);
+        let (dim, padded_dim, length) = (heads.dim, heads.padded_dim(), self.query.length);
         let padded = length.next_multiple_of(BLOCK);
-        // SAFETY: the thread's own scratch, borrowed once at a time.
-        let scratch = unsafe { self.scratch.get(G * (dim + padded + wide)) };
+        // SAFETY: the scratch of this thread, borrowed once at a time.
+        let scratch = unsafe { self.scratch.get(G * (dim + padded + padded_dim)) };
         let (q, rest) = scratch.split_at_mut(G * dim);
         let (scores, mixed) = rest.split_at_mut(G * padded);
         let scale = 1.0 / (dim as f32).sqrt();
         for (to, from) in q.iter_mut().zip(&self.q[first * dim..]) {
             *to = from * scale;
         }
-        // SAFETY: scratch is as long as each needs; blocks hold `length` tokens.
+        // SAFETY: the parts of the scratch are long enough; the blocks have `length` tokens.
         unsafe {
             self.scores::<S, G>(q, scores, padded);
             for scores in scores.chunks_exact_mut(padded) {
-                soften::<S>(scores, length);
+                softmax::<S>(scores, length);
             }
             self.mix::<S, G>(scores, padded, mixed);
         }
         let out = self.out.as_ptr().cast_mut();
-        for (g, mixed) in mixed.chunks_exact(wide).enumerate() {
-            // SAFETY: `out` is borrowed by this task alone, and holds all its heads.
+        for (g, mixed) in mixed.chunks_exact(padded_dim).enumerate() {
+            // SAFETY: only this task borrows `out`, which has all its heads.
             unsafe { out.add((first + g) * dim).copy_from_nonoverlapping(mixed.as_ptr(), dim) };
         }
         G
     }
 
-    /// Products of G queries with the keys of all blocks, in pairs of vectors.
+    /// Computes the products of G queries with the keys of all blocks, in pairs of vectors.
     #[inline(always)]
     unsafe fn scores<S: Simd, const G: usize>(&self, q: &[f32], scores: &mut [f32], padded: usize) {
         let vectors = padded / S::LANES;
@@ -305,23 +309,23 @@ impl OneQuery<'_> {
         }
     }
 
-    /// Where a vector of tokens has its keys.
+    /// Returns the address of the keys of a vector of tokens.
     #[inline(always)]
     fn keys<S: Simd>(&self, vector: usize) -> *const f32 {
         let token = vector * S::LANES;
-        let start = self.cache.head(self.query.blocks[token / BLOCK], self.layer, self.head);
+        let start = self.cache.head_start(self.query.blocks[token / BLOCK], self.layer, self.head);
         start.wrapping_add(token % BLOCK)
     }
 
-    /// Values weighted by `scores`, token after token.
+    /// Sums the values weighted by `scores`, in the order of the tokens.
     #[inline(always)]
     unsafe fn mix<S: Simd, const G: usize>(&self, scores: &[f32], padded: usize, mixed: &mut [f32]) {
-        let wide = self.cache.heads.wide();
+        let padded_dim = self.cache.heads.padded_dim();
         let mut at = 0;
-        while at < wide {
-            // SAFETY: `at` plus the vectors of a part stay within `wide`, a multiple of 16.
+        while at < padded_dim {
+            // SAFETY: `at` plus the vectors of a part stay within `padded_dim`, a multiple of 16.
             unsafe {
-                at += match (wide - at) / S::LANES {
+                at += match (padded_dim - at) / S::LANES {
                     1 => self.mix_part::<S, G, 1>(scores, padded, mixed, at),
                     2 | 3 => self.mix_part::<S, G, 2>(scores, padded, mixed, at),
                     // AVX2 has registers for two vectors of four heads.
@@ -332,8 +336,8 @@ impl OneQuery<'_> {
         }
     }
 
-    /// N vectors of the mixed values from `at` on; returns their width.
-    #[allow(clippy::needless_range_loop, reason = "vectors stay in registers when nothing passes them on")]
+    /// Computes N vectors of the weighted sum from `at` on. Returns their width.
+    #[allow(clippy::needless_range_loop, reason = "vectors stay in registers only without iterators")]
     #[inline(always)]
     unsafe fn mix_part<S: Simd, const G: usize, const N: usize>(
         &self,
@@ -343,17 +347,17 @@ impl OneQuery<'_> {
         at: usize,
     ) -> usize {
         let heads = self.cache.heads;
-        let wide = heads.wide();
-        // SAFETY: tokens below the query's length are in its blocks; `at` leaves room for N vectors.
+        let padded_dim = heads.padded_dim();
+        // SAFETY: tokens below the query's length are in its blocks; there is room for N vectors from `at` on.
         unsafe {
             let mut sums = [[S::splat(0.0); N]; G];
             let mut token = 0;
             for block in self.query.blocks {
-                let values = self.cache.head(*block, self.layer, self.head).add(heads.keys() + at);
+                let values = self.cache.head_start(*block, self.layer, self.head).add(heads.keys_len() + at);
                 let end = (token + BLOCK).min(self.query.length);
                 for slot in 0..end - token {
                     for n in 0..N {
-                        let value = S::load(values.add(slot * wide + n * S::LANES));
+                        let value = S::load(values.add(slot * padded_dim + n * S::LANES));
                         for g in 0..G {
                             let p = S::splat(*scores.as_ptr().add(g * padded + token + slot));
                             sums[g][n] = S::fma(p, value, sums[g][n]);
@@ -367,7 +371,7 @@ impl OneQuery<'_> {
             }
             for (g, sums) in sums.iter().enumerate() {
                 for (n, sum) in sums.iter().enumerate() {
-                    S::store(mixed.as_mut_ptr().add(g * wide + at + n * S::LANES), *sum);
+                    S::store(mixed.as_mut_ptr().add(g * padded_dim + at + n * S::LANES), *sum);
                 }
             }
         }
@@ -375,8 +379,8 @@ impl OneQuery<'_> {
     }
 }
 
-/// Products of G queries with N vectors of tokens, whose keys lie [`BLOCK`] apart.
-#[allow(clippy::needless_range_loop, reason = "vectors stay in registers when nothing passes them on")]
+/// Computes the products of G queries with N vectors of tokens, whose keys are [`BLOCK`] numbers apart.
+#[allow(clippy::needless_range_loop, reason = "vectors stay in registers only without iterators")]
 #[inline(always)]
 unsafe fn score<S: Simd, const G: usize, const N: usize>(
     q: &[f32],
@@ -386,7 +390,7 @@ unsafe fn score<S: Simd, const G: usize, const N: usize>(
     at: usize,
 ) {
     let dim = q.len() / G;
-    // SAFETY: keys are good for `dim` vectors BLOCK apart; scores for N vectors from `at` on.
+    // SAFETY: keys are valid for `dim` vectors that are BLOCK apart, scores for N vectors from `at` on.
     unsafe {
         let mut sums = [[S::splat(0.0); N]; G];
         for d in 0..dim {
@@ -405,29 +409,29 @@ unsafe fn score<S: Simd, const G: usize, const N: usize>(
     }
 }
 
-/// The softmax of the first `length` scores, in place.
+/// Computes the softmax of the first `length` scores, in place.
 #[inline(always)]
-unsafe fn soften<S: Simd>(scores: &mut [f32], length: usize) {
+unsafe fn softmax<S: Simd>(scores: &mut [f32], length: usize) {
     scores[length..].fill(f32::NEG_INFINITY);
-    // SAFETY: scores are whole blocks, and so whole vectors.
+    // SAFETY: scores are whole blocks, and therefore whole vectors.
     unsafe {
-        let mut most = S::splat(f32::NEG_INFINITY);
+        let mut largest = S::splat(f32::NEG_INFINITY);
         for at in (0..scores.len()).step_by(S::LANES) {
-            most = S::max(most, S::load(scores.as_ptr().add(at)));
+            largest = S::max(largest, S::load(scores.as_ptr().add(at)));
         }
-        let most = S::splat(S::largest(most));
+        let largest = S::splat(S::largest(largest));
         let mut sum = S::splat(0.0);
         for at in (0..scores.len()).step_by(S::LANES) {
-            let place = scores.as_mut_ptr().add(at);
-            let p = S::exp(S::sub(S::load(place), most));
-            S::store(place, p);
-            // Past the end, 1e-38 beside a sum of at least 1: nothing.
+            let address = scores.as_mut_ptr().add(at);
+            let p = S::exp(S::sub(S::load(address), largest));
+            S::store(address, p);
+            // Padding adds about 1e-38 to a sum of at least 1, which does not change it.
             sum = S::add(sum, p);
         }
         let scale = S::splat(1.0 / S::sum(sum));
         for at in (0..scores.len()).step_by(S::LANES) {
-            let place = scores.as_mut_ptr().add(at);
-            S::store(place, S::mul(S::load(place), scale));
+            let address = scores.as_mut_ptr().add(at);
+            S::store(address, S::mul(S::load(address), scale));
         }
     }
 }

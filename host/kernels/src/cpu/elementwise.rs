@@ -2,55 +2,55 @@
 
 use super::Cpu;
 use super::simd::{Kernel, Simd};
-use super::team::Shards;
+use super::thread_pool::DisjointSlice;
 
 /// An RMS norm (Zhang and Sennrich 2019): `x / sqrt(mean(x²) + eps) weight`.
 #[derive(Clone, Copy)]
 pub struct RmsNorm<'a> {
-    /// Gains, one per number of a row.
+    /// Gains, one per column.
     pub weight: &'a [f32],
-    /// Added to the mean square.
+    /// Summand of the mean square.
     pub eps: f32,
 }
 
 impl Cpu {
-    /// The norm of every row of `x` (as long as the norm's weight), into `out`.
+    /// Computes the norm of every row of `x` (of the length of the norm's weight) into `out`.
     ///
     /// # Panics
-    /// When `x` and `out` are not as long, or hold no whole rows.
+    /// If the lengths of `x` and `out` differ or are not whole rows.
     pub fn rms_norm(&self, norm: RmsNorm<'_>, x: &[f32], out: &mut [f32]) {
         let width = norm.weight.len();
-        assert!(x.len() == out.len() && x.len().is_multiple_of(width), "rows of {width} to be normed");
-        let shards = Shards::new(out);
+        assert!(x.len() == out.len() && x.len().is_multiple_of(width), "rows of {width}");
+        let rows = DisjointSlice::new(out);
         let level = self.level;
-        self.team.each(x.len() / width, |_, row| {
-            // SAFETY: rows don't overlap.
-            let out = unsafe { shards.part(row * width, width) };
+        self.pool.for_each(x.len() / width, |_, row| {
+            // SAFETY: rows do not overlap.
+            let out = unsafe { rows.part(row * width, width) };
             out.copy_from_slice(&x[row * width..][..width]);
-            // SAFETY: the level was detected; the row is as long as the weight.
-            unsafe { level.run(Row { norm, row: out }) };
+            // SAFETY: the level was detected; the row has the length of the weight.
+            unsafe { level.run(NormKernel { norm, row: out }) };
         });
     }
 }
 
-/// One row, in place.
-struct Row<'a> {
+/// Norm of one row, in place.
+struct NormKernel<'a> {
     norm: RmsNorm<'a>,
     row: &'a mut [f32],
 }
 
-impl Kernel for Row<'_> {
+impl Kernel for NormKernel<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { norm_row::<S>(self.norm, self.row) }
     }
 }
 
-/// The norm of one row, in place.
+/// Computes the norm of one row, in place.
 #[inline(always)]
 pub(crate) unsafe fn norm_row<S: Simd>(norm: RmsNorm<'_>, row: &mut [f32]) {
-    // Sixteen sums whatever the vector's width, then the rest one by one.
+    // Sixteen sums for every vector width, then the rest in order.
     let mut sums = [0f32; 16];
     let mut chunks = row.chunks_exact(16);
     for chunk in &mut chunks {

@@ -1,7 +1,7 @@
-//! Weights, laid out once for the products.
+//! Weights in the memory layout of the products.
 //!
-//! A matrix `[out, in]` is cut into panels of as many outputs as two vectors hold; within a panel, the weights of
-//! one input lie side by side. A product then reads every weight once, in the order in which it lies in memory.
+//! A matrix `[out, in]` is cut into panels of as many outputs as two vectors hold; within a panel, the weights of one
+//! input are contiguous. A product then reads every weight once, in the order of memory.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -10,9 +10,9 @@ use half::{bf16, f16};
 
 use super::Cpu;
 use super::simd::Level;
-use super::team::Shards;
+use super::thread_pool::DisjointSlice;
 
-/// How numbers of a matrix are stored. Arithmetic is in f32 whatever this is.
+/// Number format of stored weights. Arithmetic is always in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// 32 bits.
@@ -24,7 +24,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Bytes of a number.
+    /// Returns the size of a number in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -35,29 +35,29 @@ impl Format {
 
 /// A matrix `[outputs, inputs]` in panels.
 pub struct Matrix {
-    memory: Memory,
+    memory: AlignedMemory,
     format: Format,
     outputs: usize,
     inputs: usize,
     panel: usize,
 }
 
-/// Outputs of a panel.
+/// Returns the number of outputs of a panel.
 pub(crate) fn panel(level: Level) -> usize {
     2 * level.lanes()
 }
 
 impl Matrix {
-    /// Packs `values` (`[outputs, inputs]`, row after row), rounded to `format`, for the processor's
+    /// Packs `values` (`[outputs, inputs]`, row after row), rounded to `format`, for the CPU's
     /// instructions.
     ///
     /// # Panics
-    /// When there are not `outputs x inputs` values.
+    /// If there are not `outputs x inputs` values.
     pub fn pack(cpu: &Cpu, values: &[f32], outputs: usize, inputs: usize, format: Format) -> Self {
         assert_eq!(values.len(), outputs * inputs, "values of a matrix [{outputs}, {inputs}]");
         let panel = panel(cpu.level);
         let panels = outputs.div_ceil(panel);
-        let mut memory = Memory::zeroed(panels * panel * inputs * format.bytes());
+        let mut memory = AlignedMemory::zeroed(panels * panel * inputs * format.bytes());
         match format {
             Format::F32 => fill(cpu, values, inputs, panel, memory.slice_mut::<f32>(), |x| x),
             Format::F16 => {
@@ -70,30 +70,30 @@ impl Matrix {
         Self { memory, format, outputs, inputs, panel }
     }
 
-    /// Rows: the length of a product's output.
+    /// Returns the number of rows: the length of a product's output.
     pub fn outputs(&self) -> usize {
         self.outputs
     }
 
-    /// Columns: the length of a product's input.
+    /// Returns the number of columns: the length of a product's input.
     pub fn inputs(&self) -> usize {
         self.inputs
     }
 
-    /// How its numbers are stored.
+    /// Returns the number format.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Bytes that it takes.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         self.memory.layout.size()
     }
 
-    /// Copies a row, as an embedding is looked up.
+    /// Copies a row, for example an embedding.
     ///
     /// # Panics
-    /// When there is no such row, or `to` is not [`inputs`](Self::inputs) long.
+    /// If the row does not exist, or if `to` is not [`inputs`](Self::inputs) long.
     pub fn row(&self, row: usize, to: &mut [f32]) {
         assert!(
             row < self.outputs && to.len() == self.inputs,
@@ -102,19 +102,19 @@ impl Matrix {
             self.inputs
         );
         let start = row / self.panel * self.panel * self.inputs + row % self.panel;
-        let places = (start..).step_by(self.panel).zip(to);
+        let numbers = (start..).step_by(self.panel).zip(to);
         match self.format {
             Format::F32 => {
                 let all = self.memory.slice::<f32>();
-                places.for_each(|(at, to)| *to = all[at]);
+                numbers.for_each(|(i, to)| *to = all[i]);
             }
             Format::F16 => {
                 let all = self.memory.slice::<u16>();
-                places.for_each(|(at, to)| *to = f16::from_bits(all[at]).to_f32());
+                numbers.for_each(|(i, to)| *to = f16::from_bits(all[i]).to_f32());
             }
             Format::Bf16 => {
                 let all = self.memory.slice::<u16>();
-                places.for_each(|(at, to)| *to = bf16::from_bits(all[at]).to_f32());
+                numbers.for_each(|(i, to)| *to = bf16::from_bits(all[i]).to_f32());
             }
         }
     }
@@ -123,7 +123,7 @@ impl Matrix {
         self.outputs.div_ceil(self.panel)
     }
 
-    /// Where a panel's weights begin.
+    /// Returns the address of a panel's weights.
     pub(crate) fn panel_start(&self, panel: usize) -> *const u8 {
         debug_assert!(panel < self.panels());
         // SAFETY: within the allocation.
@@ -144,35 +144,35 @@ fn fill<T: Copy + Send>(
         return;
     }
     let rows: Vec<&[f32]> = values.chunks_exact(inputs).collect();
-    let memory = Shards::new(memory);
-    cpu.team.each(rows.len().div_ceil(panel), |_, p| {
+    let memory = DisjointSlice::new(memory);
+    cpu.pool.for_each(rows.len().div_ceil(panel), |_, p| {
         let rows = &rows[p * panel..rows.len().min((p + 1) * panel)];
-        // SAFETY: panels don't overlap.
+        // SAFETY: panels do not overlap.
         let own = unsafe { memory.part(p * panel * inputs, panel * inputs) };
         for (k, column) in own.chunks_exact_mut(panel).enumerate() {
-            for (place, row) in column.iter_mut().zip(rows) {
-                *place = convert(row[k]);
+            for (number, row) in column.iter_mut().zip(rows) {
+                *number = convert(row[k]);
             }
         }
     });
 }
 
-/// Zeroed memory aligned for vectors, or to huge pages where it is large: the processor's own prefetching stops
-/// at page borders.
-struct Memory {
+/// Zeroed memory, aligned for vectors, or to huge pages if it is large: the CPU's own prefetching stops at page
+/// borders.
+struct AlignedMemory {
     start: NonNull<u8>,
     layout: Layout,
 }
 
-/// Size of a huge page.
+/// Size of a huge page in bytes.
 const HUGE: usize = 2 << 20;
 
-// SAFETY: it owns its memory.
-unsafe impl Send for Memory {}
-// SAFETY: shared, it is only read.
-unsafe impl Sync for Memory {}
+// SAFETY: the value owns its memory.
+unsafe impl Send for AlignedMemory {}
+// SAFETY: shared memory is only read.
+unsafe impl Sync for AlignedMemory {}
 
-impl Memory {
+impl AlignedMemory {
     fn zeroed(bytes: usize) -> Self {
         let align = if bytes >= HUGE { HUGE } else { 64 };
         let size = bytes.max(1).next_multiple_of(align.min(4096));
@@ -183,28 +183,28 @@ impl Memory {
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         #[cfg(target_os = "linux")]
         if align == HUGE {
-            // SAFETY: advice about memory of our own. Where it is not taken, pages stay small: nothing to handle.
+            // SAFETY: advice about memory that was just allocated. Without effect, pages stay small; no error to handle.
             unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
         }
-        // SAFETY: just allocated with this size. Large pages come with the first touch.
+        // SAFETY: just allocated with this size. The first write creates the large pages.
         unsafe { start.as_ptr().write_bytes(0, size) };
         Self { start, layout }
     }
 
     fn slice<T>(&self) -> &[T] {
-        // SAFETY: T is f32 or u16; every bit pattern of zeroed or written memory is one.
+        // SAFETY: T is f32 or u16, for which every bit pattern is valid.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.layout.size() / size_of::<T>()) }
     }
 
     fn slice_mut<T>(&mut self) -> &mut [T] {
-        // SAFETY: as above, and borrowed alone.
+        // SAFETY: as above, and borrowed exclusively.
         unsafe {
             std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.layout.size() / size_of::<T>())
         }
     }
 }
 
-impl Drop for Memory {
+impl Drop for AlignedMemory {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }

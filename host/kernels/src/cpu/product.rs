@@ -1,42 +1,42 @@
 //! Products of rows with packed matrices.
 //!
-//! An output row is the sum of [`Term`]s: the base's weights for all rows, and for ranges of rows the second
-//! factor of an adapter, whose input is what its first factor gave. A task computes one panel of outputs for all
-//! rows: blocks of up to [`ROWS`] rows keep their sums in registers while the panel's weights stream by, and
-//! [`STRIDE`] inputs at a time, so that the weights that the next block of rows needs are still close.
-//! Every sum runs over its inputs in their order, one term after the other, with one rounding each.
+//! An output row is the sum of [`Term`]s: the base weights for all rows, and for ranges of rows the second factor of an
+//! adapter, whose input is the output of the first factor. A task computes one panel of outputs for all rows: blocks of
+//! up to [`ROWS`] rows keep their sums in registers while the panel's weights are read, [`STRIDE`] inputs at a time, so
+//! that the weights are still in the cache for the next block of rows. Every sum runs over the inputs in order, term by
+//! term, with one rounding each.
 
 use std::ops::Range;
 
 use super::Cpu;
 use super::matrix::{Format, Matrix};
 use super::simd::{Kernel, Simd};
-use super::team::{Scratch, Shards};
+use super::thread_pool::{DisjointSlice, Scratch};
 
-/// Rows whose sums are in registers at a time: with two vectors each, half of AVX-512's registers.
+/// Number of rows whose sums are in registers at a time: with two vectors each, half of AVX-512's registers.
 const ROWS: usize = 8;
-/// Inputs of one pass over the rows: 32 outputs of so many f32 weights are 32 KiB, which the first-level cache
-/// holds beside the rows.
+/// Number of inputs of one pass over the rows. The f32 weights of 32 outputs are 32 KiB, which fit into the first-level
+/// cache together with the rows.
 const STRIDE: usize = 256;
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// `rows` of an output get `matrix` times the rows of `x`.
+/// A term of a product: `matrix` times the rows of `x`, added to `rows` of the output.
 pub struct Term<'a> {
-    /// Rows of the output, and of `x`; within those of the product.
+    /// Rows of the output and of `x`; within the rows of the product.
     pub rows: Range<usize>,
-    /// Inputs, row after row: input `i` of row `r` is `x[r * stride + offset + i]`.
+    /// Inputs, row by row: input `i` of row `r` is `x[r * stride + offset + i]`.
     pub x: &'a [f32],
-    /// Numbers from one row of `x` to the next.
+    /// Distance between rows of `x`.
     pub stride: usize,
-    /// Where a row's inputs begin.
+    /// Offset of the inputs in a row.
     pub offset: usize,
-    /// The weights.
+    /// Weights.
     pub matrix: &'a Matrix,
 }
 
-/// What becomes of the sums `s`.
+/// Operation on the sums `s`.
 pub enum Epilogue<'a> {
     /// `out = s`
     Store,
@@ -44,27 +44,27 @@ pub enum Epilogue<'a> {
     Bias(&'a [f32]),
     /// `out = out + s`
     Add,
-    /// `out = silu(s) u`, with `u` the sum of these terms (Shazeer 2020, SwiGLU).
+    /// `out = silu(s) u`, where `u` is the sum of these terms (Shazeer 2020, SwiGLU).
     Gate(&'a [Term<'a>]),
 }
 
 /// A matrix product: output `o` of row `r` is `out[r * stride + offset + o]`.
 pub struct Product<'a> {
-    /// Rows of the output that it writes.
+    /// Rows of the output that the product writes.
     pub rows: Range<usize>,
-    /// What is summed; all matrices have as many outputs.
+    /// Terms of the sum. All matrices have the same number of outputs.
     pub terms: &'a [Term<'a>],
-    /// What becomes of the sums.
+    /// Operation on the sums.
     pub epilogue: Epilogue<'a>,
-    /// Where in a row of `out` the outputs begin.
+    /// Offset of the outputs in a row of `out`.
     pub offset: usize,
 }
 
 impl Cpu {
-    /// Computes products into `out` (`[rows, stride]`), of which they must not write the same part.
+    /// Computes products into `out` (`[rows, stride]`). No two products may write the same part of it.
     ///
     /// # Panics
-    /// When a term's rows, inputs or outputs do not fit `out` or each other.
+    /// If a term's rows, inputs or outputs do not match `out` or each other.
     pub fn products(&self, products: &[Product<'_>], out: &mut [f32], stride: usize) {
         let mut written: Vec<(Range<usize>, Range<usize>)> = Vec::new();
         let mut tasks = Vec::new();
@@ -75,21 +75,22 @@ impl Cpu {
             assert!(product.offset + outputs <= stride, "outputs past the end of a row");
             assert!(product.rows.end * stride <= out.len(), "rows past the end of the output");
             let (rows, columns) = (product.rows.clone(), product.offset..product.offset + outputs);
-            let apart = |a: &Range<usize>, b: &Range<usize>| a.end <= b.start || b.end <= a.start;
+            let disjoint = |a: &Range<usize>, b: &Range<usize>| a.end <= b.start || b.end <= a.start;
             assert!(
-                written.iter().all(|(r, c)| apart(r, &rows) || apart(c, &columns)),
+                written.iter().all(|(r, c)| disjoint(r, &rows) || disjoint(c, &columns)),
                 "two products write the same outputs"
             );
             written.push((rows, columns));
             tasks.extend((0..first.matrix.panels()).map(|panel| (index, panel)));
         }
-        let out = Shards::new(out);
+        let out = DisjointSlice::new(out);
         let (level, scratch) = (self.level, self.scratch.as_slice());
-        self.team.each(tasks.len(), |thread, task| {
+        self.pool.for_each(tasks.len(), |thread, task| {
             let (index, panel) = tasks[task];
-            let work = Panel { product: &products[index], panel, out, stride, scratch: &scratch[thread] };
+            let kernel =
+                PanelKernel { product: &products[index], panel, out, stride, scratch: &scratch[thread] };
             // SAFETY: the level was detected; shapes were checked above; no two tasks share outputs.
-            unsafe { level.run(work) };
+            unsafe { level.run(kernel) };
         });
     }
 }
@@ -112,26 +113,26 @@ impl Product<'_> {
     }
 }
 
-/// One panel of one product, for all rows.
-struct Panel<'a> {
+/// Computation of one panel of one product for all rows.
+struct PanelKernel<'a> {
     product: &'a Product<'a>,
     panel: usize,
-    out: Shards<'a, f32>,
+    out: DisjointSlice<'a, f32>,
     stride: usize,
     scratch: &'a Scratch,
 }
 
-impl Kernel for Panel<'_> {
+impl Kernel for PanelKernel<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let width = 2 * S::LANES;
         let gated = matches!(self.product.epilogue, Epilogue::Gate(_));
         let rows = self.product.rows.clone();
         let size = rows.len() * width;
-        // SAFETY: the thread's own scratch, borrowed once.
+        // SAFETY: the scratch of this thread, borrowed once.
         let scratch = unsafe { self.scratch.get(if gated { 2 * size } else { size }) };
         let (sums, ups) = scratch.split_at_mut(size);
-        // SAFETY: shapes were checked; sums and ups hold all rows.
+        // SAFETY: shapes were checked; sums and ups have all rows.
         unsafe {
             accumulate::<S>(self.product.terms, self.panel, rows.start, sums);
             if let Epilogue::Gate(terms) = &self.product.epilogue {
@@ -142,9 +143,9 @@ impl Kernel for Panel<'_> {
         let Some(first) = self.product.terms.first() else { return };
         let count = width.min(first.matrix.outputs() - start);
         for (index, row) in rows.enumerate() {
-            let at = row * self.stride + self.product.offset + start;
-            // SAFETY: this panel's outputs belong to this task.
-            let out = unsafe { self.out.part(at, count) };
+            let offset = row * self.stride + self.product.offset + start;
+            // SAFETY: only this task writes this panel's outputs.
+            let out = unsafe { self.out.part(offset, count) };
             let sums = &mut sums[index * width..][..width];
             match &self.product.epilogue {
                 Epilogue::Store => {}
@@ -153,7 +154,7 @@ impl Kernel for Panel<'_> {
                 }
                 Epilogue::Add => sums.iter_mut().zip(&*out).for_each(|(s, o)| *s += o),
                 Epilogue::Gate(_) => {
-                    // SAFETY: both are a panel wide.
+                    // SAFETY: both have the width of a panel.
                     unsafe { gate::<S>(sums, &ups[index * width..][..width]) };
                 }
             }
@@ -162,27 +163,27 @@ impl Kernel for Panel<'_> {
     }
 }
 
-/// `sums = silu(sums) ups`, a panel wide.
+/// Computes `sums = silu(sums) ups` over the width of a panel.
 #[inline(always)]
 unsafe fn gate<S: Simd>(sums: &mut [f32], ups: &[f32]) {
     for half in 0..2 {
         // SAFETY: two vectors each.
         unsafe {
-            let at = sums.as_mut_ptr().add(half * S::LANES);
-            let x = S::load(at);
+            let address = sums.as_mut_ptr().add(half * S::LANES);
+            let x = S::load(address);
             let one = S::splat(1.0);
             let sigmoid = S::div(one, S::add(one, S::exp(S::sub(S::splat(0.0), x))));
-            S::store(at, S::mul(S::mul(x, sigmoid), S::load(ups.as_ptr().add(half * S::LANES))));
+            S::store(address, S::mul(S::mul(x, sigmoid), S::load(ups.as_ptr().add(half * S::LANES))));
         }
     }
 }
 
-/// The sums of some terms for one panel and the rows from `first` on, from zero.
+/// Computes the sums of terms for one panel and the rows from `first` on.
 #[inline(always)]
 unsafe fn accumulate<S: Simd>(terms: &[Term<'_>], panel: usize, first: usize, sums: &mut [f32]) {
     sums.fill(0.0);
     for term in terms {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match term.matrix.format() {
                 Format::F32 => add_term::<S, F32>(term, panel, first, sums),
@@ -193,11 +194,11 @@ unsafe fn accumulate<S: Simd>(terms: &[Term<'_>], panel: usize, first: usize, su
     }
 }
 
-/// How a vector of weights is read.
-trait Stored {
-    /// A stored number.
+/// Storage format of weights.
+trait WeightStorage {
+    /// Type of a stored number.
     type Number;
-    /// Widens a vector.
+    /// Loads a vector as f32.
     unsafe fn load<S: Simd>(from: *const Self::Number) -> S::V;
 }
 
@@ -205,35 +206,35 @@ struct F32;
 struct F16;
 struct Bf16;
 
-impl Stored for F32 {
+impl WeightStorage for F32 {
     type Number = f32;
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const f32) -> S::V {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { S::load(from) }
     }
 }
 
-impl Stored for F16 {
+impl WeightStorage for F16 {
     type Number = u16;
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const u16) -> S::V {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { S::load_f16(from) }
     }
 }
 
-impl Stored for Bf16 {
+impl WeightStorage for Bf16 {
     type Number = u16;
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const u16) -> S::V {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { S::load_bf16(from) }
     }
 }
 
 #[inline(always)]
-unsafe fn add_term<S: Simd, W: Stored>(term: &Term<'_>, panel: usize, first: usize, sums: &mut [f32]) {
+unsafe fn add_term<S: Simd, W: WeightStorage>(term: &Term<'_>, panel: usize, first: usize, sums: &mut [f32]) {
     let width = 2 * S::LANES;
     let inputs = term.matrix.inputs();
     let blocks = term.rows.len().div_ceil(ROWS).max(1);
@@ -241,10 +242,10 @@ unsafe fn add_term<S: Simd, W: Stored>(term: &Term<'_>, panel: usize, first: usi
     let mut at = 0;
     while at < inputs {
         let count = STRIDE.min(inputs - at);
-        // SAFETY: `at + count <= inputs`, rows are below those of `x` and `sums`; a prefetch past the end is void.
+        // SAFETY: `at + count <= inputs`, rows are below those of `x` and `sums`; a prefetch past the end has no effect.
         unsafe {
             let weights = weights.add(at * width);
-            // While one stride is multiplied, the next one comes in, shared among the blocks of rows.
+            // While one stride is multiplied, the blocks of rows prefetch the next one, a share each.
             let bytes = count * width * size_of::<W::Number>();
             let mut ahead = weights.cast::<u8>().add(bytes);
             let share = bytes.div_ceil(blocks * count);
@@ -273,7 +274,7 @@ unsafe fn add_term<S: Simd, W: Stored>(term: &Term<'_>, panel: usize, first: usi
 
 /// Adds `count` inputs of M rows to their sums.
 #[inline(always)]
-unsafe fn block<S: Simd, W: Stored, const M: usize>(
+unsafe fn block<S: Simd, W: WeightStorage, const M: usize>(
     x: *const f32,
     stride: usize,
     weights: *const W::Number,
@@ -283,7 +284,7 @@ unsafe fn block<S: Simd, W: Stored, const M: usize>(
     share: usize,
 ) {
     let width = 2 * S::LANES;
-    // SAFETY: the caller's pointers are good for M rows, `count` inputs and a panel.
+    // SAFETY: the caller's pointers are valid for M rows, `count` inputs and a panel.
     unsafe {
         let mut c = [[S::splat(0.0); 2]; M];
         for (row, c) in c.iter_mut().enumerate() {

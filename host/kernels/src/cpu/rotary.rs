@@ -1,17 +1,17 @@
-//! From projections to queries and cached keys: norms of heads, rotary embedding, and the way into the cache.
+//! From projections to rotated queries and cached keys: norms of heads, rotary embedding, writing to the cache.
 
 use super::Cpu;
-use super::attention::{BLOCK, Heads, KeyValues};
+use super::attention::{BLOCK, Heads, KvCache};
 use super::elementwise::{RmsNorm, norm_row};
 use super::simd::{Kernel, Simd};
-use super::team::Shards;
+use super::thread_pool::DisjointSlice;
 
-/// Cosines and sines of the rows' positions, and the norms of heads where a model has them.
+/// Cosines and sines of all positions, and the norms of heads if the model has them.
 #[derive(Clone, Copy)]
 pub struct Rotation<'a> {
     /// `[positions, dim]`.
     pub cos: &'a [f32],
-    /// `[positions, dim]`, the first half of each row negated, so that rotating is one swap of halves.
+    /// `[positions, dim]`, with the first half of each row negated, so that a rotation needs one swap of halves.
     pub sin: &'a [f32],
     /// Norm of every query head.
     pub q_norm: Option<RmsNorm<'a>>,
@@ -23,65 +23,65 @@ impl Cpu {
     /// Rotates the queries of `qkv` in place and writes the rotated keys and the values to the cache.
     ///
     /// `qkv` is `[rows, (heads + 2 kv_heads) dim]`: queries, keys, values. Row `r` is the token at position
-    /// `places[r].1` of a sequence, kept in slot `position % BLOCK` of the block `places[r].0`.
+    /// `slots[r].1` of a sequence, stored in slot `position % BLOCK` of the block `slots[r].0`.
     ///
     /// # Panics
-    /// When shapes do not fit, or a block or position is not there.
+    /// If shapes do not match, or if a position is past the rotary table.
     pub fn rotate(
         &self,
         rotation: Rotation<'_>,
         heads: Heads,
         qkv: &mut [f32],
-        places: &[(u32, usize)],
+        slots: &[(u32, usize)],
         layer: usize,
-        cache: &mut KeyValues,
+        cache: &mut KvCache,
     ) {
         let stride = heads.stride();
-        assert!(qkv.len() >= places.len() * stride, "queries, keys and values of {} rows", places.len());
+        assert!(qkv.len() >= slots.len() * stride, "queries, keys and values of {} rows", slots.len());
         for norm in rotation.q_norm.iter().chain(&rotation.k_norm) {
             assert_eq!(norm.weight.len(), heads.dim, "a norm of heads");
         }
         let positions = (rotation.cos.len() / heads.dim).min(rotation.sin.len() / heads.dim);
-        assert!(places.iter().all(|(_, position)| *position < positions), "a position past the rotary table");
-        cache.reserve(places.iter().map(|(block, _)| *block));
+        assert!(slots.iter().all(|(_, position)| *position < positions), "a position past the rotary table");
+        cache.reserve(slots.iter().map(|(block, _)| *block));
         let cache = &*cache;
-        let qkv = Shards::new(qkv);
+        let qkv = DisjointSlice::new(qkv);
         let level = self.level;
-        self.team.each(places.len(), |_, row| {
-            let (block, position) = places[row];
-            let at = position * heads.dim;
-            let work = Row {
+        self.pool.for_each(slots.len(), |_, row| {
+            let (block, position) = slots[row];
+            let start = position * heads.dim;
+            let kernel = RowKernel {
                 heads,
                 rotation,
-                cos: &rotation.cos[at..at + heads.dim],
-                sin: &rotation.sin[at..at + heads.dim],
-                // SAFETY: rows don't overlap.
+                cos: &rotation.cos[start..start + heads.dim],
+                sin: &rotation.sin[start..start + heads.dim],
+                // SAFETY: rows do not overlap.
                 row: unsafe { qkv.part(row * stride, stride) },
                 cache,
                 layer,
                 block,
                 slot: position % BLOCK,
             };
-            // SAFETY: the level was detected; no two rows are one token of one sequence, so that slots differ.
-            unsafe { level.run(work) };
+            // SAFETY: the level was detected; no two rows are the same token of a sequence, so that slots differ.
+            unsafe { level.run(kernel) };
         });
     }
 }
 
-/// One token.
-struct Row<'a> {
+/// Rotation of one token.
+struct RowKernel<'a> {
     heads: Heads,
     rotation: Rotation<'a>,
     cos: &'a [f32],
     sin: &'a [f32],
     row: &'a mut [f32],
-    cache: &'a KeyValues,
+    cache: &'a KvCache,
     layer: usize,
     block: u32,
     slot: usize,
 }
 
-impl Kernel for Row<'_> {
+impl Kernel for RowKernel<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Heads { heads, kv_heads, dim } = self.heads;
@@ -90,7 +90,7 @@ impl Kernel for Row<'_> {
         for (part, norm) in [(q, self.rotation.q_norm), (&mut *k, self.rotation.k_norm)] {
             for head in part.chunks_exact_mut(dim) {
                 if let Some(norm) = norm {
-                    // SAFETY: the norm is a head wide, as was checked.
+                    // SAFETY: the norm has the width of a head, as checked.
                     unsafe { norm_row::<S>(norm, head) };
                 }
                 rotate(head, self.cos, self.sin);
@@ -98,7 +98,7 @@ impl Kernel for Row<'_> {
         }
         for head in 0..kv_heads {
             let part = head * dim..(head + 1) * dim;
-            // SAFETY: the block was reserved; this slot is this row's alone.
+            // SAFETY: the block was reserved; only this row writes this slot.
             unsafe { self.cache.write(self.layer, self.block, self.slot, head, &k[part.clone()], &v[part]) };
         }
     }

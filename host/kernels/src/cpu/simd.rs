@@ -1,15 +1,15 @@
 //! Vectors of f32, and the choice of instructions at run time.
 //!
-//! A kernel is a [`Kernel`]: a struct of its arguments with one function, generic over [`Simd`]. [`Level::run`]
-//! compiles it once for each set of instructions and calls the one that the processor has. For that to work
-//! everything between `run` and the intrinsics has to be `inline(always)`, without closures on the way.
+//! A kernel is a [`Kernel`]: a struct of its arguments with one function, generic over [`Simd`]. [`Level::run`] is compiled
+//! once for each set of instructions and calls the version for the CPU. This needs `inline(always)` on everything between
+//! `run` and the intrinsics, and no closures in between.
 
 use std::fmt;
 
-/// Sets of instructions, least first.
+/// Sets of instructions, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Whatever the compiler makes of arrays.
+    /// Arrays, as the compiler vectorizes them.
     Portable,
     /// AVX2, FMA and F16C: 8 lanes.
     Avx2,
@@ -18,7 +18,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The best that this processor has.
+    /// Returns the best set of this CPU.
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -35,7 +35,7 @@ impl Level {
         Self::Portable
     }
 
-    /// Lanes of one vector.
+    /// Returns the number of lanes of a vector.
     pub(crate) fn lanes(self) -> usize {
         match self {
             Self::Portable | Self::Avx2 => 8,
@@ -46,17 +46,16 @@ impl Level {
     /// Runs a kernel with these instructions.
     ///
     /// # Safety
-    /// The processor has them (a level from [`detect`](Self::detect) or below), and the kernel's own demands
-    /// hold.
+    /// The CPU has them (the level is at most [`detect`](Self::detect)), and the kernel's own requirements hold.
     #[inline]
     pub(crate) unsafe fn run<K: Kernel>(self, kernel: K) {
         match self {
-            // SAFETY: no special instructions; the caller vouches for the kernel.
+            // SAFETY: no special instructions; the caller guarantees the rest.
             Self::Portable => unsafe { kernel.run::<Portable>() },
-            // SAFETY: the caller vouches for both.
+            // SAFETY: guaranteed by the caller.
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => unsafe { x86::run_avx2(kernel) },
-            // SAFETY: the caller vouches for both.
+            // SAFETY: guaranteed by the caller.
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => unsafe { x86::run_avx512(kernel) },
             // SAFETY: as for Portable; detection never gives another level here.
@@ -76,23 +75,23 @@ impl fmt::Display for Level {
     }
 }
 
-/// Work that is compiled for each set of instructions.
+/// Code that is compiled for each set of instructions.
 pub(crate) trait Kernel {
-    /// Does it. Implementations are `inline(always)`.
+    /// Runs the kernel. Implementations are `inline(always)`.
     ///
     /// # Safety
-    /// As the implementation says.
+    /// Stated by the implementation.
     unsafe fn run<S: Simd>(self);
 }
 
 /// A vector of f32.
 ///
 /// # Safety (of all functions)
-/// Pointers are good for one vector; the instructions are there.
+/// Pointers are valid for one vector; the CPU has the instructions.
 pub(crate) trait Simd: Copy {
-    /// The vector.
+    /// Type of a vector.
     type V: Copy;
-    /// Its lanes.
+    /// Number of lanes.
     const LANES: usize;
 
     unsafe fn splat(x: f32) -> Self::V;
@@ -106,27 +105,27 @@ pub(crate) trait Simd: Copy {
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn div(a: Self::V, b: Self::V) -> Self::V;
-    /// The larger; `b` where one is no number.
+    /// Maximum; `b` if one is NaN.
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
-    /// The smaller; `b` where one is no number.
+    /// Minimum; `b` if one is NaN.
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
     /// `a b + c`.
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    /// To the nearest whole number, ties to even.
+    /// Rounds to the nearest integer, ties to even.
     unsafe fn round(v: Self::V) -> Self::V;
     /// `v 2^n` for whole `n` from -126 to 127.
     unsafe fn scale(v: Self::V, n: Self::V) -> Self::V;
-    /// Asks for a cache line.
+    /// Prefetches a cache line.
     unsafe fn prefetch(at: *const u8);
 
-    /// e^x, good to 2 units in the last place; x is held between -87 (1.6e-38) and 88 (1.7e38).
+    /// e^x, accurate to 2 units in the last place; x is clamped between -87 (1.6e-38) and 88 (1.7e38).
     #[inline(always)]
     unsafe fn exp(x: Self::V) -> Self::V {
-        // SAFETY: arithmetic alone.
+        // SAFETY: only arithmetic.
         unsafe {
             let x = Self::min(Self::splat(88.0), Self::max(Self::splat(-87.0), x));
             let n = Self::round(Self::mul(x, Self::splat(std::f32::consts::LOG2_E)));
-            // ln 2 in two parts, so that the product with n is exact to the last bit that counts.
+            // ln 2 in two parts, so that the product with n is exact to the last significant bit.
             let r = Self::fma(n, Self::splat(-0.693_359_4), x);
             let r = Self::fma(n, Self::splat(2.121_944_4e-4), r);
             // Minimax polynomial of (e^r - 1 - r) / r² on ±ln 2 / 2 (Cephes, expf).
@@ -167,7 +166,7 @@ pub(crate) trait Simd: Copy {
     }
 }
 
-/// Arrays, for processors without the others.
+/// Arrays, for CPUs without the other sets.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
@@ -190,22 +189,22 @@ impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self::V {
-        // SAFETY: the caller's pointer is good for 8.
+        // SAFETY: the caller's pointer is valid for 8.
         unsafe { from.cast::<[f32; 8]>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(to: *mut f32, v: Self::V) {
-        // SAFETY: the caller's pointer is good for 8.
+        // SAFETY: the caller's pointer is valid for 8.
         unsafe { to.cast::<[f32; 8]>().write_unaligned(v) }
     }
     #[inline(always)]
     unsafe fn load_f16(from: *const u16) -> Self::V {
-        // SAFETY: the caller's pointer is good for 8.
+        // SAFETY: the caller's pointer is valid for 8.
         each(|i| half::f16::from_bits(unsafe { from.add(i).read_unaligned() }).to_f32())
     }
     #[inline(always)]
     unsafe fn load_bf16(from: *const u16) -> Self::V {
-        // SAFETY: the caller's pointer is good for 8.
+        // SAFETY: the caller's pointer is valid for 8.
         each(|i| half::bf16::from_bits(unsafe { from.add(i).read_unaligned() }).to_f32())
     }
     #[inline(always)]
@@ -234,7 +233,7 @@ impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-        // Two roundings: without the instruction a fused product is a slow call.
+        // Two roundings: without the instruction, a fused product is a slow function call.
         each(|i| a[i] * b[i] + c[i])
     }
     #[inline(always)]
@@ -257,20 +256,20 @@ mod x86 {
 
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn run_avx512<K: Kernel>(kernel: K) {
-        // SAFETY: the instructions are there; the caller vouches for the kernel.
+        // SAFETY: the CPU has the instructions; the caller guarantees the rest.
         unsafe { kernel.run::<Avx512>() }
     }
 
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) unsafe fn run_avx2<K: Kernel>(kernel: K) {
-        // SAFETY: the instructions are there; the caller vouches for the kernel.
+        // SAFETY: the CPU has the instructions; the caller guarantees the rest.
         unsafe { kernel.run::<Avx2>() }
     }
 
     #[derive(Clone, Copy)]
     pub(super) struct Avx512;
 
-    // SAFETY (of every body): the caller's pointers are good for 16 lanes, and the instructions are there.
+    // SAFETY (of every body): the caller's pointers are valid for 16 lanes, and the CPU has the instructions.
     impl Simd for Avx512 {
         type V = __m512;
         const LANES: usize = 16;
@@ -343,7 +342,7 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(super) struct Avx2;
 
-    // SAFETY (of every body): the caller's pointers are good for 8 lanes, and the instructions are there.
+    // SAFETY (of every body): the caller's pointers are valid for 8 lanes, and the CPU has the instructions.
     impl Simd for Avx2 {
         type V = __m256;
         const LANES: usize = 8;

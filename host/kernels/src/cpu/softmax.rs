@@ -1,15 +1,15 @@
-//! From logits to a distribution that tokens are drawn from.
+//! Softmax of logits, and sampling from it.
 
 use super::simd::{Kernel, Level, Simd};
 
-/// Probabilities whose sum is kept, so that drawing need not add up a whole vocabulary: their number.
+/// Number of probabilities per stored partial sum, which saves the sampling from adding up a whole vocabulary.
 const PART: usize = 256;
 
 /// The softmax of one row of logits, not yet divided by its sum.
 pub struct Distribution {
     /// The largest logit, after division by the temperature.
     pub largest: f32,
-    /// Sum of `e^(logit - largest)`; no number where a logit is none.
+    /// Sum of `e^(logit - largest)`; NaN if a logit is NaN.
     pub total: f64,
     /// Sums of [`PART`] probabilities each.
     parts: Vec<f64>,
@@ -20,30 +20,30 @@ impl Distribution {
     /// infinity has weight 0.
     ///
     /// # Panics
-    /// When the two are not as long.
+    /// If the lengths differ.
     pub fn new(level: Level, logits: &mut [f32], temperature: f32, weights: &mut [f32]) -> Self {
         assert_eq!(logits.len(), weights.len(), "a weight per logit");
         let mut out =
             Self { largest: f32::NEG_INFINITY, total: 0.0, parts: vec![0.0; logits.len().div_ceil(PART)] };
         let level = level.min(Level::detect());
-        // SAFETY: the level was detected; both slices are as long.
-        unsafe { level.run(Row { logits, temperature, weights, out: &mut out }) };
+        // SAFETY: the level was detected; both slices have the same length.
+        unsafe { level.run(SoftmaxKernel { logits, temperature, weights, out: &mut out }) };
         out.total = out.parts.iter().sum();
         out
     }
 
-    /// ln p of a token whose logit, divided by the temperature, is `logit`.
+    /// Returns ln p of a token whose logit, divided by the temperature, is `logit`.
     pub fn logprob(&self, logit: f32) -> f32 {
         (f64::from(logit) - f64::from(self.largest) - self.total.ln()) as f32
     }
 
-    /// The token at which the running sum of `weights` passes the share `at` (in [0, 1)) of the whole; none where
-    /// the logits were no numbers.
-    pub fn draw(&self, weights: &[f32], at: f64) -> Option<usize> {
+    /// Samples the token at which the running sum of `weights` exceeds the fraction `quantile` (in [0, 1)) of the total.
+    /// Returns `None` if a logit is NaN.
+    pub fn sample(&self, weights: &[f32], quantile: f64) -> Option<usize> {
         if !(self.total.is_finite() && self.total > 0.0) {
             return None;
         }
-        let target = at * self.total;
+        let target = quantile * self.total;
         let mut sum = 0.0;
         for (part, total) in self.parts.iter().enumerate() {
             if sum + total > target {
@@ -58,24 +58,24 @@ impl Distribution {
                         }
                     }
                 }
-                // The part's own sum was rounded up.
+                // The partial sum was rounded up.
                 return last;
             }
             sum += total;
         }
-        // The target was rounded up to the whole.
+        // The target was rounded up to the total.
         weights.iter().rposition(|weight| *weight > 0.0)
     }
 }
 
-struct Row<'a> {
+struct SoftmaxKernel<'a> {
     logits: &'a mut [f32],
     temperature: f32,
     weights: &'a mut [f32],
     out: &'a mut Distribution,
 }
 
-impl Kernel for Row<'_> {
+impl Kernel for SoftmaxKernel<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let count = self.logits.len();
@@ -85,9 +85,9 @@ impl Kernel for Row<'_> {
             let divisor = S::splat(self.temperature);
             let mut most = S::splat(f32::NEG_INFINITY);
             for at in (0..whole).step_by(S::LANES) {
-                let place = self.logits.as_mut_ptr().add(at);
-                let z = S::div(S::load(place), divisor);
-                S::store(place, z);
+                let address = self.logits.as_mut_ptr().add(at);
+                let z = S::div(S::load(address), divisor);
+                S::store(address, z);
                 most = S::max(z, most);
             }
             let mut largest = S::largest(most);
@@ -101,7 +101,7 @@ impl Kernel for Row<'_> {
                 let e = S::exp(S::sub(S::load(self.logits.as_ptr().add(at)), shift));
                 S::store(self.weights.as_mut_ptr().add(at), e);
             }
-            // The last few as one vector that is filled up.
+            // The remaining numbers as one padded vector.
             let mut rest = [f32::NEG_INFINITY; 16];
             rest[..count - whole].copy_from_slice(&self.logits[whole..]);
             S::store(rest.as_mut_ptr(), S::exp(S::sub(S::load(rest.as_ptr()), shift)));
@@ -110,12 +110,12 @@ impl Kernel for Row<'_> {
         let parts = self.weights.chunks_mut(PART).zip(self.logits.chunks(PART));
         for ((weights, logits), sum) in parts.zip(&mut self.out.parts) {
             for (weight, logit) in weights.iter_mut().zip(logits) {
-                // The exponential of minus infinity is held at 1e-38; what can't be drawn must have nothing.
+                // The kernel's exponential of minus infinity is 1e-38, but a token without probability must have weight 0.
                 if *logit == f32::NEG_INFINITY {
                     *weight = 0.0;
                 }
             }
-            // Eight sums side by side, in f64.
+            // Eight independent sums in f64.
             let mut sums = [0f64; 8];
             for eight in weights.chunks(8) {
                 for (sum, weight) in sums.iter_mut().zip(eight) {

@@ -1,53 +1,54 @@
-//! Kernels' sources to machine code, with NVRTC. It needs no GPU.
+//! Compilation of kernels to machine code with NVRTC. It needs no GPU.
 
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 
 use cudarc::nvrtc::{result, sys};
 
-use super::{Error, library};
+use super::error::Error;
+use super::library;
 
-/// The source of some kernels.
+/// Source of kernels.
 #[derive(Debug)]
 pub struct Source {
-    /// For messages.
+    /// Name in messages.
     pub name: &'static str,
-    /// CUDA C++ that includes nothing. `primitives.cu` goes before it.
+    /// CUDA C++ without includes. `primitives.cu` is put before it.
     pub text: &'static str,
 }
 
 impl Source {
-    /// The whole text that is compiled.
-    fn whole(&self) -> String {
+    /// Returns the complete text that is compiled.
+    fn full_text(&self) -> String {
         format!("{}\n{}", include_str!("primitives.cu"), self.text)
     }
 }
 
-/// NVRTC, found and loaded.
+/// The loaded NVRTC.
 #[derive(Debug)]
 pub struct Compiler {
     version: (i32, i32),
 }
 
 impl Compiler {
-    /// Looks for NVRTC in `folders`, then where the system looks for libraries.
+    /// Looks for NVRTC in `folders`, then in the system's library folders.
     ///
     /// # Errors
-    /// [`Error::NoCompiler`] where it is nowhere, [`Error::Library`] where it can't be loaded.
+    /// [`Error::NoCompiler`] if it is not found, [`Error::Library`] if it can't be loaded.
     pub fn find(folders: &[PathBuf]) -> Result<Self, Error> {
         for folder in folders {
             let nvrtc = folder.join("libnvrtc.so.13");
             if !nvrtc.is_file() {
                 continue;
             }
-            // It loads these itself, but looks only where the system looks for libraries.
+            // NVRTC loads these itself, but only from the system's library folders.
             for builtins in builtins(folder) {
                 library::load(&builtins)?;
             }
             library::load(&nvrtc)?;
             break;
         }
-        // SAFETY: loads NVRTC, which does nothing by being loaded; found by name if it is loaded already.
+        // SAFETY: loads NVRTC, whose loading has no side effects; found by name if it is already loaded.
         if !unsafe { sys::is_culib_present() } {
             return Err(Error::NoCompiler { folders: folders.to_vec() });
         }
@@ -55,20 +56,20 @@ impl Compiler {
         // SAFETY: writes two integers.
         unsafe { sys::nvrtcVersion(&raw mut version.0, &raw mut version.1) }
             .result()
-            .map_err(Error::call("ask NVRTC for its version"))?;
+            .map_err(Error::call("query the version of NVRTC"))?;
         Ok(Self { version })
     }
 
-    /// Machine code (a cubin) of a source for an architecture, as in `sm_90`: from the folder `cache` where there is
-    /// one and it was compiled before, with the same NVRTC.
+    /// Returns the machine code (a cubin) of a source for an architecture, as in `sm_90`. It comes from the folder `cache`
+    /// if that is given and the same NVRTC compiled the source before.
     ///
     /// # Errors
     /// [`Error::Compile`] with NVRTC's log.
     pub fn compile(&self, source: &Source, arch: &str, cache: Option<&Path>) -> Result<Vec<u8>, Error> {
-        let text = source.whole();
+        let text = source.full_text();
         let options = [format!("--gpu-architecture={arch}"), "--std=c++17".to_owned()];
-        let entry = cache.map(|folder| Entry::new(folder, &text, &options, self.version));
-        if let Some(code) = entry.as_ref().and_then(Entry::get) {
+        let file = cache.map(|folder| CacheFile::new(folder, &text, &options, self.version));
+        if let Some(code) = file.as_ref().and_then(CacheFile::get) {
             return Ok(code);
         }
         let code = compile(&text, &options).map_err(|reason| Error::Compile {
@@ -76,8 +77,8 @@ impl Compiler {
             arch: arch.to_owned(),
             reason,
         })?;
-        if let Some(entry) = entry {
-            entry.put(&code);
+        if let Some(file) = file {
+            file.put(&code);
         }
         Ok(code)
     }
@@ -88,7 +89,7 @@ fn builtins(folder: &Path) -> Vec<PathBuf> {
     files.filter(|path| path.to_string_lossy().contains("/libnvrtc-builtins.so")).collect()
 }
 
-/// A program of NVRTC's, destroyed when dropped.
+/// A program of NVRTC that is destroyed when dropped.
 struct Program(sys::nvrtcProgram);
 
 impl Drop for Program {
@@ -111,16 +112,16 @@ fn compile(text: &str, options: &[String]) -> Result<Vec<u8>, String> {
     let mut size = 0;
     unsafe { sys::nvrtcGetCUBINSize(program.0, &raw mut size) }.result().map_err(|e| e.to_string())?;
     let mut code = vec![0u8; size];
-    // SAFETY: `code` has as many bytes as were asked for.
+    // SAFETY: `code` has the size that NVRTC returned.
     unsafe { sys::nvrtcGetCUBIN(program.0, code.as_mut_ptr().cast()) }.result().map_err(|e| e.to_string())?;
     Ok(code)
 }
 
-/// A file of the cache: a BLAKE3 hash of the code, then the code. It is named by everything that the code depends on.
-/// Whoever can write the folder can run code on this user's device, so it must belong to the user alone.
-struct Entry(PathBuf);
+/// A file of the cache: a BLAKE3 hash of the code, then the code. Its name is a hash of everything that the code depends
+/// on. Write access to the folder allows running code on this user's device, so only the user may have it.
+struct CacheFile(PathBuf);
 
-impl Entry {
+impl CacheFile {
     fn new(folder: &Path, text: &str, options: &[String], version: (i32, i32)) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(text.as_bytes());
@@ -131,7 +132,7 @@ impl Entry {
         Self(folder.join(format!("{hash}-{}.{}.cubin", version.0, version.1)))
     }
 
-    /// None where there is none, or a damaged one.
+    /// Reads the code. Returns `None` if the file is missing or damaged.
     fn get(&self) -> Option<Vec<u8>> {
         let mut file = std::fs::read(&self.0).ok()?;
         let sum: [u8; 32] = file.get(..32)?.try_into().ok()?;
@@ -139,7 +140,7 @@ impl Entry {
         (blake3::hash(&file) == sum).then_some(file)
     }
 
-    /// Appears whole or not at all. A disk that is full costs the next start its time and nothing else.
+    /// Writes the code atomically. After a failure, for example on a full disk, the next start compiles again.
     fn put(&self, code: &[u8]) {
         let write = || -> std::io::Result<()> {
             if let Some(folder) = self.0.parent() {
@@ -156,18 +157,19 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::{Settings, head};
+    use crate::cuda::head;
+    use crate::cuda::launch::KernelSettings;
 
-    /// NVRTC as set-up leaves it.
+    /// Finds NVRTC as set-up installs it.
     fn compiler() -> Option<Compiler> {
-        let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let cache = of("PL_HOST_CACHE")
-            .or_else(|| of("XDG_CACHE_HOME").map(|p| p.join("pl-host")))
-            .or_else(|| of("HOME").map(|p| p.join(".cache/pl-host")))?;
-        match Compiler::find(&Settings::new(&cache).nvrtc) {
+        let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let cache = variable("PL_HOST_CACHE")
+            .or_else(|| variable("XDG_CACHE_HOME").map(|p| p.join("pl-host")))
+            .or_else(|| variable("HOME").map(|p| p.join(".cache/pl-host")))?;
+        match Compiler::find(&KernelSettings::new(&cache).nvrtc) {
             Ok(compiler) => Some(compiler),
             Err(error @ Error::NoCompiler { .. }) => {
-                eprintln!("skipped: {error}");
+                pl_testing::skip_or_fail("CUDA", &error.to_string());
                 None
             }
             Err(error) => panic!("{error}"),
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_compiled_is_kept_and_what_is_damaged_is_compiled_anew() {
+    fn compiled_code_is_cached_and_damaged_files_are_compiled_again() {
         let Some(compiler) = compiler() else { return };
         let source =
             Source { name: "one.cu", text: "extern \"C\" __global__ void one(int* to) { *to = 1; }" };
@@ -198,22 +200,22 @@ mod tests {
         let compile = || compiler.compile(&source, "sm_80", Some(&cache)).unwrap();
         let code = compile();
         let file = std::fs::read_dir(&cache).unwrap().next().unwrap().unwrap().path();
-        // Another program under the entry's name, with the right sum: it comes back, so nothing was compiled.
+        // Another program in the file, with a valid hash: it is returned, so nothing was compiled.
         std::fs::write(&file, [blake3::hash(b"other").as_bytes().as_slice(), b"other"].concat()).unwrap();
         assert_eq!(compile(), b"other");
         std::fs::write(&file, "damaged").unwrap();
         assert_eq!(compile(), code);
         assert_eq!(compile(), code);
         compiler.compile(&source, "sm_90", Some(&cache)).unwrap();
-        assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 2, "an architecture each");
+        assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 2, "one file per architecture");
     }
 
     #[test]
     fn a_wrong_source_is_an_error_with_the_log() {
         let Some(compiler) = compiler() else { return };
         let source = Source { name: "wrong.cu", text: "__global__ void wrong() { nothing(); }" };
-        let said = compiler.compile(&source, "sm_80", None).unwrap_err().to_string();
-        assert!(said.starts_with("NVRTC can't compile wrong.cu for sm_80: "), "{said}");
-        assert!(said.contains("nothing"), "{said}");
+        let message = compiler.compile(&source, "sm_80", None).unwrap_err().to_string();
+        assert!(message.starts_with("NVRTC can't compile wrong.cu for sm_80: "), "{message}");
+        assert!(message.contains("nothing"), "{message}");
     }
 }

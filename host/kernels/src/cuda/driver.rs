@@ -1,35 +1,35 @@
-//! NVIDIA's driver: whether there is one, and what it drives.
+//! Query of NVIDIA's driver.
 
 use cudarc::driver::{result, sys};
 
-/// The oldest version of the driver's interface that the libraries of this build of libtorch work with, as the driver
-/// counts: CUDA 13.0. That is the driver of release 580.
+/// Oldest version of the driver's interface that this build's CUDA libraries of libtorch work with, in the driver's
+/// notation: CUDA 13.0, the interface of driver 580.
 pub const LEAST_DRIVER: i32 = 13_000;
 
-/// What this machine's driver says.
+/// State of this machine's driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Driver {
-    /// There is no libcuda.
+    /// libcuda is missing.
     Absent,
-    /// There is one, but it does not answer as it should.
+    /// libcuda returned an error.
     Failed(String),
-    /// It works.
+    /// The driver works.
     Found {
-        /// The newest CUDA that it knows: 13000 is 13.0.
+        /// Newest CUDA version that it supports: 13000 is 13.0.
         version: i32,
-        /// Devices that it lets this process see.
+        /// Number of devices that are visible to this process.
         devices: i32,
     },
 }
 
-/// Asks the driver. It does nothing that libtorch's own start would come too late for.
+/// Queries the driver, in a way that does not disturb libtorch's later use of it.
 pub fn driver() -> Driver {
-    // SAFETY: loads libcuda, which does nothing by being loaded.
+    // SAFETY: loads libcuda, whose loading has no side effects.
     if !unsafe { sys::is_culib_present() } {
         return Driver::Absent;
     }
     let mut version = 0;
-    // SAFETY: may be asked before anything else, and writes one integer.
+    // SAFETY: may be called before anything else, and writes one integer.
     if let Err(error) = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result() {
         return Driver::Failed(error.to_string());
     }

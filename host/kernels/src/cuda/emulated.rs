@@ -1,4 +1,4 @@
-//! Runs kernels' sources on the processor, for tests: `emulated.h`, compiled by the system's C++ compiler.
+//! Execution of kernels on the CPU for tests: `emulated.h`, compiled by the system's C++ compiler.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
@@ -6,20 +6,20 @@ use std::process::Command;
 
 use tch::Device;
 
-use super::Error;
+use super::error::Error;
 use super::launch::{Argument, Kernel, Launch};
 
 type Emulate =
     unsafe extern "C" fn(*const c_char, *const c_uint, c_uint, c_uint, *const *mut c_void, u64) -> c_int;
 
-/// A library of kernels, with a seed for the order in which threads take turns.
+/// A library of kernels, with a seed for the order in which threads run.
 pub(super) struct Emulated {
     emulate: Emulate,
     pub seed: u64,
 }
 
 impl Emulated {
-    /// Compiles `source`, a C++ file below `src/cuda`.
+    /// Compiles `source`, a C++ file in `src/cuda`.
     pub fn compile(source: &str, seed: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("kernels.so");
@@ -32,7 +32,7 @@ impl Emulated {
             .unwrap();
         assert!(output.status.success(), "{compiler}: {}", String::from_utf8_lossy(&output.stderr));
         let path = CString::new(library.to_str().unwrap()).unwrap();
-        // SAFETY: the library was just made of our own source, and stays loaded; the symbol has this signature.
+        // SAFETY: the library was just built from our own source and stays loaded; the symbol has this signature.
         let emulate = unsafe {
             let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
             assert!(!handle.is_null(), "{:?}", CStr::from_ptr(libc::dlerror()));
@@ -55,16 +55,16 @@ impl Launch for Emulated {
         let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let name = CString::new(kernel.name).unwrap();
         let addresses: Vec<*mut c_void> = arguments.iter().map(Argument::address).collect();
-        // SAFETY: the caller's promise, with tensors on the processor.
+        // SAFETY: guaranteed by the caller, with tensors on the CPU.
         let code = unsafe {
             let (grid, addresses) = (grid.as_ptr(), addresses.as_ptr());
             (self.emulate)(name.as_ptr(), grid, kernel.threads, kernel.shared, addresses, self.seed)
         };
         let reason = match code {
             0 => return Ok(()),
-            1 => "there is no such kernel",
-            _ => "its threads wait for each other for ever",
+            1 => "the kernel does not exist",
+            _ => "its threads are deadlocked",
         };
-        Err(Error::Call { doing: format!("launch {}", kernel.name), reason: reason.into() })
+        Err(Error::Call { action: format!("launch {}", kernel.name), reason: reason.into() })
     }
 }

@@ -1,78 +1,78 @@
-//! What can go wrong with kernels on CUDA.
+//! Errors of kernels on CUDA.
 
 use std::path::PathBuf;
 
 /// Errors of [`crate::cuda`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no CUDA driver.
-    #[error("there is no CUDA driver (libcuda.so.1): install NVIDIA's driver")]
+    /// The CUDA driver is missing.
+    #[error("the CUDA driver (libcuda.so.1) is missing; install NVIDIA's driver")]
     NoDriver,
-    /// NVRTC was found nowhere.
+    /// NVRTC was not found.
     #[error(
-        "there is no NVRTC (libnvrtc.so.13), neither where the system looks for libraries nor in {}: `cargo xtask setup` fetches it",
+        "NVRTC (libnvrtc.so.13) is neither in the system's library folders nor in {}; `cargo xtask setup` fetches it",
         .folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
     NoCompiler {
-        /// Where it was looked for.
+        /// Folders that were searched.
         folders: Vec<PathBuf>,
     },
-    /// A library is there, but can't be loaded.
+    /// A library can't be loaded.
     #[error("{path} can't be loaded: {reason}", path = .path.display())]
     Library {
-        /// The library.
+        /// Path of the library.
         path: PathBuf,
-        /// What the loader said.
+        /// The loader's message.
         reason: String,
     },
-    /// NVRTC refused a source, or failed.
+    /// NVRTC can't compile a source.
     #[error("NVRTC can't compile {name} for {arch}: {reason}")]
     Compile {
-        /// The source.
+        /// Name of the source.
         name: &'static str,
-        /// For what it was to be compiled, as in `sm_90`.
+        /// Target architecture, as in `sm_90`.
         arch: String,
         /// NVRTC's error and log.
         reason: String,
     },
-    /// The device is older than the kernels allow.
+    /// The device is too old for the kernels.
     #[error("device cuda:{ordinal} has compute capability {major}.{minor}; the kernels need 8.0")]
     Device {
-        /// The device.
+        /// Number of the device.
         ordinal: usize,
-        /// Its compute capability.
+        /// Major number of its compute capability.
         major: i32,
-        /// Its compute capability.
+        /// Minor number of its compute capability.
         minor: i32,
     },
-    /// The driver refused.
-    #[error("CUDA could not {doing}: {reason}")]
+    /// A call of the driver failed.
+    #[error("CUDA could not {action}: {reason}")]
     Call {
-        /// What was asked of it.
-        doing: String,
-        /// Its answer.
+        /// The action that failed.
+        action: String,
+        /// The driver's message.
         reason: String,
     },
-    /// A tensor is not what a kernel takes.
-    #[error("{kernel}: {tensor} has to be {expected}, but is {got}")]
+    /// A tensor has the wrong kind, shape or device for a kernel.
+    #[error("{kernel}: {tensor} must be {expected}, but is {got}")]
     Tensor {
-        /// The kernel.
+        /// Name of the kernel.
         kernel: &'static str,
-        /// Which of its tensors.
+        /// Name of the tensor.
         tensor: &'static str,
-        /// Kind, shape and device that it takes.
+        /// Kind, shape and device that the kernel needs.
         expected: String,
-        /// What came.
+        /// Kind, shape and device of the given tensor.
         got: String,
     },
-    /// libtorch refused.
+    /// libtorch failed.
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),
 }
 
 impl Error {
-    pub(crate) fn call<E: std::fmt::Display>(doing: impl Into<String>) -> impl FnOnce(E) -> Self {
-        let doing = doing.into();
-        move |error| Self::Call { doing, reason: error.to_string() }
+    pub(crate) fn call<E: std::fmt::Display>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let action = action.into();
+        move |error| Self::Call { action, reason: error.to_string() }
     }
 }

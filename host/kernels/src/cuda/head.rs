@@ -1,18 +1,19 @@
-//! The output head without its logits in memory: log-probability and entropy of tokens from hidden states, and the
-//! way back.
+//! The output head without its logits in memory: log-probability and entropy of tokens from hidden states, and their
+//! gradient.
 //!
-//! A naive head computes logits `[rows, vocabulary]` and rounds them to the number format of the weights, which for
-//! bf16 costs a log-probability two of its digits. Here logits live in the registers of the threads that use them, in
-//! f32 ([`Fused`], `head.cu`). On the way back they are computed again, a part of the vocabulary at a time, and what
-//! comes of them (their gradient, in the format of the weights) goes through two of libtorch's matrix products:
+//! A naive head computes logits `[rows, vocabulary]` and rounds them to the number format of the weights; in bf16, a
+//! log-probability loses two digits by that. Here logits stay in the registers of the threads that use them, in f32
+//! ([`FusedHead`], `head.cu`). The backward pass computes them again, a part of the vocabulary at a time, and their
+//! gradient, in the format of the weights, is the input of two of libtorch's matrix products:
 //!
 //! ```text
 //! z = W h / T    p = softmax(z)    d/dz = g (onehot(token) - p)    d/dh = Wᵀ (d/dz) / T    d/dW = (d/dz) hᵀ / T
 //! ```
 //!
-//! [`Twin`] is the same in plain libtorch, on any device: what the kernels are tested against and measured beside.
+//! [`ReferenceHead`] is the same in plain libtorch, on any device; tests and benchmarks compare the kernels with it.
 
-mod twin;
+mod interface;
+mod reference;
 
 #[cfg(test)]
 mod tests;
@@ -21,24 +22,26 @@ use std::sync::Arc;
 
 use tch::{Device, Kind, TchError, Tensor, no_grad};
 
-pub use twin::Twin;
+pub use interface::{HeadRows, Scores, TokenHead};
+pub use reference::ReferenceHead;
 
-use super::launch::{Argument, Kernel, Launch};
-use super::{Error, Kernels, Source};
+use super::compile::Source;
+use super::error::Error;
+use super::launch::{Argument, Kernel, Kernels, Launch};
 
-/// The kernels' source.
+/// Source of the kernels.
 pub const SOURCE: Source = Source { name: "head.cu", text: include_str!("head.cu") };
 
-/// Rows of a tile, and ids; as in the source, like all numbers below.
+/// Number of rows of a tile, and of ids. The source has the same value, as of all constants below.
 const TILE: i64 = 128;
 const THREADS: u32 = 256;
-/// Three stages of two matrices' slices, of 128 rows of 80 bytes each.
+/// Three stages of slices of two matrices, each with 128 rows of 80 bytes.
 const SHARED: u32 = 3 * 2 * 128 * 80;
-/// Ids that one block goes through.
+/// Number of ids that one block processes.
 const SPAN: i64 = 2048;
 
-/// Ids whose logits' gradient is in memory at a time: with 4,096 rows in bf16, 64 MiB. It does not depend on the
-/// number of rows, so that the order of a row's sums doesn't either.
+/// Number of ids whose logits' gradient is in memory at a time: with 4,096 rows in bf16, 64 MiB. It does not depend on
+/// the number of rows, so that the order of a row's sums does not either.
 const PART: i64 = 8192;
 
 pub(super) const KERNELS: [Kernel; 5] = [
@@ -50,76 +53,36 @@ pub(super) const KERNELS: [Kernel; 5] = [
 ];
 const MERGE_SUMS: Kernel = KERNELS[2];
 
-/// What goes through the head, one row per token. All on one device.
-#[derive(Debug, Clone, Copy)]
-pub struct Rows<'a> {
-    /// `[N, H]`, the hidden state from which each token was predicted.
-    pub hidden: &'a Tensor,
-    /// `[N]` int64, the tokens.
-    pub tokens: &'a Tensor,
-    /// `[N]` f32, what logits are divided by, above 0; none where it is 1 for all.
-    pub temperatures: Option<&'a Tensor>,
-}
-
-/// What comes out. All are `[N]`, f32.
-#[derive(Debug)]
-pub struct Scores {
-    /// Log-probability of each row's token, in nats; NaN where the token is outside of the vocabulary.
-    pub logp: Tensor,
-    /// Entropy of each row's distribution, in nats.
-    pub entropy: Tensor,
-    /// Log of the sum of the exponentials of each row's logits.
-    pub normalizer: Tensor,
-}
-
-/// A head, forwards and backwards. No gradients are recorded.
-pub trait TokenHead {
-    /// Scores the rows' tokens. `unembed` is `[V, H]`, of the kind of the hidden states.
-    fn forward(&self, rows: &Rows<'_>, unembed: &Tensor) -> Result<Scores, Error>;
-
-    /// The gradient of a loss with respect to the hidden states, `[N, H]`, of their kind. `slopes`, `[N]` f32, are
-    /// the derivatives of the loss with respect to the log-probabilities; `scores` are what `forward` gave for the
-    /// same rows. The gradient with respect to `unembed` is added to `unembed_gradient` where there is one.
-    fn backward(
-        &self,
-        rows: &Rows<'_>,
-        unembed: &Tensor,
-        scores: &Scores,
-        slopes: &Tensor,
-        unembed_gradient: Option<&Tensor>,
-    ) -> Result<Tensor, Error>;
-}
-
-/// The head by the kernels of this folder: f32 and bf16, any measures.
-pub struct Fused {
+/// The head as kernels of this folder, for f32 and bf16 and all dimensions.
+pub struct FusedHead {
     launcher: Arc<dyn Launch>,
 }
 
-impl Fused {
-    /// On a device whose kernels are open.
+impl FusedHead {
+    /// Creates the head on a device whose kernels are open.
     pub fn new(kernels: Arc<Kernels>) -> Self {
         Self { launcher: kernels }
     }
 
-    /// Whether it takes such tensors; all else about them is for the caller to get right.
-    pub fn takes(hidden: &Tensor, unembed: &Tensor) -> bool {
-        Format::of(hidden.kind()).is_some() && hidden.kind() == unembed.kind()
+    /// Returns true if the kernels support the kinds of these tensors.
+    pub fn supports(hidden: &Tensor, unembed: &Tensor) -> bool {
+        LogitFormat::from_kind(hidden.kind()).is_some() && hidden.kind() == unembed.kind()
     }
 
-    fn check(&self, rows: &Rows<'_>, unembed: &Tensor) -> Result<Measures, Error> {
+    fn check(&self, rows: &HeadRows<'_>, unembed: &Tensor) -> Result<Dimensions, Error> {
         let device = self.launcher.device();
-        let Some(format) = Format::of(rows.hidden.kind()) else {
-            return Err(wrong("the hidden states", "f32 or bf16", rows.hidden));
+        let Some(format) = LogitFormat::from_kind(rows.hidden.kind()) else {
+            return Err(invalid_tensor("the hidden states", "f32 or bf16", rows.hidden));
         };
         let (hidden, matrix) = (rows.hidden.size(), unembed.size());
         let (&[count, width], &[vocabulary, _]) = (hidden.as_slice(), matrix.as_slice()) else {
-            return Err(wrong("the hidden states or the output matrix", "a matrix", rows.hidden));
+            return Err(invalid_tensor("the hidden states or the output matrix", "a matrix", rows.hidden));
         };
-        let measures = Measures { format, rows: count, width, vocabulary };
-        // Counts go to the kernels as 32-bit integers, with a tile to spare.
+        let dimensions = Dimensions { format, rows: count, width, vocabulary };
+        // Counts are 32-bit integers in the kernels, with room for one more tile.
         let largest = i64::from(i32::MAX) - TILE;
         if width == 0 || vocabulary == 0 || [count, width, vocabulary].iter().any(|&n| n > largest) {
-            return Err(wrong("the output matrix", "of measures from 1 to 2³¹", unembed));
+            return Err(invalid_tensor("the output matrix", "of dimensions from 1 to 2³¹", unembed));
         }
         expect("the hidden states", rows.hidden, format.kind(), &[count, width], device)?;
         expect("the output matrix", unembed, format.kind(), &[vocabulary, width], device)?;
@@ -127,21 +90,21 @@ impl Fused {
         if let Some(temperatures) = rows.temperatures {
             expect("the temperatures", temperatures, Kind::Float, &[count], device)?;
         }
-        Ok(measures)
+        Ok(dimensions)
     }
 
-    fn sums(&self, rows: &Rows<'_>, unembed: &Tensor, measures: &Measures) -> Result<Scores, Error> {
+    fn sums(&self, rows: &HeadRows<'_>, unembed: &Tensor, dimensions: &Dimensions) -> Result<Scores, Error> {
         let options = (Kind::Float, rows.hidden.device());
-        let column = || Tensor::f_empty([measures.rows], options);
+        let column = || Tensor::f_empty([dimensions.rows], options);
         let scores = Scores { logp: column()?, entropy: column()?, normalizer: column()? };
-        if measures.rows == 0 {
+        if dimensions.rows == 0 {
             return Ok(scores);
         }
-        let spans = measures.vocabulary.div_euclid(SPAN) + i64::from(measures.vocabulary % SPAN != 0);
-        let partial = Tensor::f_empty([spans, 3, measures.rows], options)?;
-        // A token outside of the vocabulary meets no logit.
-        let picked = Tensor::f_full([measures.rows], f64::NAN, options)?;
-        let [count, width, vocabulary] = measures.counts();
+        let spans = dimensions.vocabulary.div_euclid(SPAN) + i64::from(dimensions.vocabulary % SPAN != 0);
+        let partial = Tensor::f_empty([spans, 3, dimensions.rows], options)?;
+        // Stays NaN for a token outside of the vocabulary, which has no logit.
+        let picked = Tensor::f_full([dimensions.rows], f64::NAN, options)?;
+        let [count, width, vocabulary] = dimensions.counts();
         let arguments = [
             Argument::tensor(rows.hidden),
             Argument::tensor(unembed),
@@ -153,10 +116,10 @@ impl Fused {
             Argument::Count(width),
             Argument::Count(vocabulary),
         ];
-        let grid = [tiles(measures.rows), spans as u32];
-        // SAFETY: the kernel's arguments in its order; `check` and the lines above made the tensors of the kinds and
-        // measures that it goes by, and libtorch frees them in the stream's order.
-        unsafe { self.launcher.launch(measures.format.partial_sums(), grid, &arguments)? };
+        let grid = [tiles(dimensions.rows), spans as u32];
+        // SAFETY: the kernel's arguments in its order; `check` and the lines above ensure the kinds and dimensions that
+        // it needs, and libtorch frees tensors in the stream's order.
+        unsafe { self.launcher.launch(dimensions.format.partial_sums(), grid, &arguments)? };
         let arguments = [
             Argument::tensor(&partial),
             Argument::tensor(&picked),
@@ -166,25 +129,25 @@ impl Fused {
             Argument::Count(count),
             Argument::Count(spans as i32),
         ];
-        let blocks = (measures.rows as u64).div_ceil(u64::from(THREADS)) as u32;
+        let blocks = (dimensions.rows as u64).div_ceil(u64::from(THREADS)) as u32;
         // SAFETY: as above.
         unsafe { self.launcher.launch(MERGE_SUMS, [blocks, 1], &arguments)? };
         Ok(scores)
     }
 
-    /// The gradient with respect to `W h` of `count` ids from `first` on, `[N, count]`.
+    /// Returns the gradient with respect to `W h` of `count` ids from `first` on, `[N, count]`.
     fn logit_gradient(
         &self,
-        rows: &Rows<'_>,
+        rows: &HeadRows<'_>,
         unembed: &Tensor,
-        measures: &Measures,
+        dimensions: &Dimensions,
         normalizer: &Tensor,
         slopes: &Tensor,
         (first, count): (i64, i64),
     ) -> Result<Tensor, Error> {
         let gradient =
-            Tensor::f_empty([measures.rows, count], (measures.format.kind(), rows.hidden.device()))?;
-        let [total, width, vocabulary] = measures.counts();
+            Tensor::f_empty([dimensions.rows, count], (dimensions.format.kind(), rows.hidden.device()))?;
+        let [total, width, vocabulary] = dimensions.counts();
         let arguments = [
             Argument::tensor(rows.hidden),
             Argument::tensor(unembed),
@@ -199,45 +162,45 @@ impl Fused {
             Argument::Count(first as i32),
             Argument::Count(count as i32),
         ];
-        let grid = [tiles(measures.rows), tiles(count)];
+        let grid = [tiles(dimensions.rows), tiles(count)];
         // SAFETY: as in `sums`; `backward` checked the normalizers and slopes.
-        unsafe { self.launcher.launch(measures.format.logit_gradient(), grid, &arguments)? };
+        unsafe { self.launcher.launch(dimensions.format.logit_gradient(), grid, &arguments)? };
         Ok(gradient)
     }
 }
 
-impl TokenHead for Fused {
-    fn forward(&self, rows: &Rows<'_>, unembed: &Tensor) -> Result<Scores, Error> {
-        let measures = self.check(rows, unembed)?;
-        no_grad(|| self.sums(rows, unembed, &measures))
+impl TokenHead for FusedHead {
+    fn forward(&self, rows: &HeadRows<'_>, unembed: &Tensor) -> Result<Scores, Error> {
+        let dimensions = self.check(rows, unembed)?;
+        no_grad(|| self.sums(rows, unembed, &dimensions))
     }
 
     fn backward(
         &self,
-        rows: &Rows<'_>,
+        rows: &HeadRows<'_>,
         unembed: &Tensor,
         scores: &Scores,
         slopes: &Tensor,
         unembed_gradient: Option<&Tensor>,
     ) -> Result<Tensor, Error> {
-        let measures = self.check(rows, unembed)?;
+        let dimensions = self.check(rows, unembed)?;
         let device = self.launcher.device();
-        expect("the normalizers", &scores.normalizer, Kind::Float, &[measures.rows], device)?;
-        expect("the slopes", slopes, Kind::Float, &[measures.rows], device)?;
+        expect("the normalizers", &scores.normalizer, Kind::Float, &[dimensions.rows], device)?;
+        expect("the slopes", slopes, Kind::Float, &[dimensions.rows], device)?;
         no_grad(|| {
             let hidden = rows.hidden;
-            // A sum over parts of the vocabulary wants more than 16 bits.
+            // A sum over parts of the vocabulary needs more than 16 bits.
             let total = Tensor::f_zeros(hidden.size(), (Kind::Float, hidden.device()))?;
-            if measures.rows == 0 {
+            if dimensions.rows == 0 {
                 return Ok(total.f_to_kind(hidden.kind())?);
             }
             let mut first = 0;
-            while first < measures.vocabulary {
-                let count = PART.min(measures.vocabulary - first);
+            while first < dimensions.vocabulary {
+                let count = PART.min(dimensions.vocabulary - first);
                 let gradient = self.logit_gradient(
                     rows,
                     unembed,
-                    &measures,
+                    &dimensions,
                     &scores.normalizer,
                     slopes,
                     (first, count),
@@ -254,15 +217,15 @@ impl TokenHead for Fused {
     }
 }
 
-/// Number formats that there are kernels for.
+/// Number formats of the kernels.
 #[derive(Debug, Clone, Copy)]
-enum Format {
+enum LogitFormat {
     F32,
     Bf16,
 }
 
-impl Format {
-    fn of(kind: Kind) -> Option<Self> {
+impl LogitFormat {
+    fn from_kind(kind: Kind) -> Option<Self> {
         match kind {
             Kind::Float => Some(Self::F32),
             Kind::BFloat16 => Some(Self::Bf16),
@@ -292,15 +255,15 @@ impl Format {
     }
 }
 
-/// What rows and an output matrix measure.
-struct Measures {
-    format: Format,
+/// Dimensions of rows and an output matrix.
+struct Dimensions {
+    format: LogitFormat,
     rows: i64,
     width: i64,
     vocabulary: i64,
 }
 
-impl Measures {
+impl Dimensions {
     fn counts(&self) -> [i32; 3] {
         [self.rows, self.width, self.vocabulary].map(|n| n as i32)
     }
@@ -314,7 +277,7 @@ fn optional(tensor: Option<&Tensor>) -> Argument {
     tensor.map_or(Argument::Pointer(0), Argument::tensor)
 }
 
-/// Whether a tensor is what a kernel goes by: kind, shape, device, and its numbers end to end.
+/// Checks that a tensor has the kind, shape and device that a kernel needs, and is contiguous.
 fn expect(
     name: &'static str,
     tensor: &Tensor,
@@ -322,23 +285,23 @@ fn expect(
     shape: &[i64],
     device: Device,
 ) -> Result<(), Error> {
-    let right = tensor.kind() == kind
+    let valid = tensor.kind() == kind
         && tensor.size() == shape
         && tensor.device() == device
         && tensor.is_contiguous();
-    if right {
+    if valid {
         return Ok(());
     }
-    Err(wrong(name, &format!("{kind:?} {shape:?} on {device:?}, contiguous"), tensor))
+    Err(invalid_tensor(name, &format!("{kind:?} {shape:?} on {device:?}, contiguous"), tensor))
 }
 
-fn wrong(tensor: &'static str, expected: &str, got: &Tensor) -> Error {
-    let laid_out = if got.is_contiguous() { "contiguous" } else { "not contiguous" };
-    let got = format!("{:?} {:?} on {:?}, {laid_out}", got.kind(), got.size(), got.device());
+fn invalid_tensor(tensor: &'static str, expected: &str, got: &Tensor) -> Error {
+    let layout = if got.is_contiguous() { "contiguous" } else { "not contiguous" };
+    let got = format!("{:?} {:?} on {:?}, {layout}", got.kind(), got.size(), got.device());
     Error::Tensor { kernel: "head", tensor, expected: expected.to_owned(), got }
 }
 
-/// For callers that speak libtorch's errors alone.
+/// For callers that return only libtorch's errors.
 impl From<Error> for TchError {
     fn from(error: Error) -> Self {
         match error {

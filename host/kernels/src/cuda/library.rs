@@ -1,39 +1,43 @@
-//! Shared libraries that are loaded while the program runs.
+//! Shared libraries that are loaded at run time, libtorch's CUDA libraries among them.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::Error;
+use super::error::Error;
 
-/// Loads a library for good, with everything it needs, for all that are loaded later.
+/// Environment variable with the folder of `libtorch_cuda.so`, if it is not with the loaded libtorch.
+pub const LIBTORCH_CUDA_VARIABLE: &str = "PL_HOST_LIBTORCH_CUDA";
+
+/// Loads a library and its dependencies until the process ends, and makes its symbols available to libraries that are
+/// loaded later.
 ///
 /// # Errors
-/// [`Error::Library`] with what the loader said.
+/// [`Error::Library`] with the loader's message.
 pub fn load(path: &Path) -> Result<(), Error> {
-    let refuse = |reason: String| Error::Library { path: path.to_owned(), reason };
-    let name = CString::new(path.as_os_str().as_bytes()).map_err(|e| refuse(e.to_string()))?;
-    // SAFETY: `name` is a C string. What a library does when it is loaded is for its caller to know.
+    let failed = |reason: String| Error::Library { path: path.to_owned(), reason };
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|e| failed(e.to_string()))?;
+    // SAFETY: `name` is a C string. The caller knows what the library does when it is loaded.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     if !handle.is_null() {
         return Ok(());
     }
     // SAFETY: after a failure it is null or a C string, valid until this thread's next call of the loader.
     let reason = unsafe {
-        let said = libc::dlerror();
-        if said.is_null() { String::new() } else { CStr::from_ptr(said).to_string_lossy().into_owned() }
+        let message = libc::dlerror();
+        if message.is_null() { String::new() } else { CStr::from_ptr(message).to_string_lossy().into_owned() }
     };
-    Err(refuse(reason))
+    Err(failed(reason))
 }
 
-/// Where a library lies that this process has loaded; none where it has not.
+/// Returns the path of a library that this process has loaded. Returns `None` if it has not.
 pub fn loaded(file_name: &str) -> Option<PathBuf> {
     struct Search<'a> {
         file_name: &'a str,
         found: Option<PathBuf>,
     }
     extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
-        // SAFETY: the loader gives a valid `info`, and `search` is what was handed to it below.
+        // SAFETY: the loader gives a valid `info`, and `search` is the argument given below.
         let (info, search) = unsafe { (&*info, &mut *search.cast::<Search<'_>>()) };
         if info.dlpi_name.is_null() {
             return 0;
@@ -48,9 +52,31 @@ pub fn loaded(file_name: &str) -> Option<PathBuf> {
         0
     }
     let mut search = Search { file_name, found: None };
-    // SAFETY: `visit` has the signature that is asked for, and `search` outlives the call.
+    // SAFETY: `visit` has the required signature, and `search` outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
     search.found
+}
+
+/// Finds `libtorch_cuda.so` in the folder that [`LIBTORCH_CUDA_VARIABLE`] names, or with the loaded libtorch if the
+/// variable is not set.
+pub fn find_libtorch_cuda() -> Option<PathBuf> {
+    let named = std::env::var_os(LIBTORCH_CUDA_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+    find(named, loaded("libtorch_cpu.so"))
+}
+
+/// Finds `libtorch_cuda.so` in the named folder, or with the loaded libtorch if none is named.
+fn find(named: Option<PathBuf>, libtorch: Option<PathBuf>) -> Option<PathBuf> {
+    let folders = match named {
+        Some(folder) => vec![folder],
+        None => {
+            let own_folder = libtorch?.canonicalize().ok()?.parent()?.to_owned();
+            // Set-up keeps the CUDA libraries in a folder of their own, because the folder of libtorch_cpu is linked.
+            vec![own_folder.parent()?.join("cuda"), own_folder]
+        }
+    };
+    let found = folders.iter().map(|folder| folder.join("libtorch_cuda.so")).find(|path| path.is_file())?;
+    // The library finds its dependencies relative to its real path.
+    found.canonicalize().ok()
 }
 
 #[cfg(test)]
@@ -58,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_loaded_is_found_and_what_is_not_is_not() {
+    fn only_loaded_libraries_are_found() {
         // The tests of this crate are linked to libtorch.
         let _ = tch::Tensor::zeros([1], (tch::Kind::Float, tch::Device::Cpu));
         let path = loaded("libtorch_cpu.so").unwrap();
@@ -67,13 +93,36 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_none_is_an_error_that_names_it() {
+    fn an_invalid_library_is_an_error_with_its_path() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("libnothing.so");
         std::fs::write(&path, "not a library").unwrap();
         for path in [path, folder.path().join("libmissing.so")] {
-            let said = load(&path).unwrap_err().to_string();
-            assert!(said.starts_with(&format!("{} can't be loaded: ", path.display())), "{said}");
+            let message = load(&path).unwrap_err().to_string();
+            assert!(message.starts_with(&format!("{} can't be loaded: ", path.display())), "{message}");
         }
+    }
+
+    #[test]
+    fn cuda_libraries_are_found_in_the_named_folder_or_with_the_loaded_libtorch() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let file = |path: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "").unwrap();
+            path
+        };
+        let cpu = file("torch/lib/libtorch_cpu.so");
+        let named = file("elsewhere/libtorch_cuda.so");
+        assert_eq!(find(None, None), None);
+        assert_eq!(find(None, Some(cpu.clone())), None);
+        let with_cpu = file("torch/lib/libtorch_cuda.so");
+        assert_eq!(find(None, Some(cpu.clone())), Some(with_cpu));
+        let own_folder = file("torch/cuda/libtorch_cuda.so");
+        assert_eq!(find(None, Some(cpu.clone())), Some(own_folder));
+        assert_eq!(find(Some(root.join("elsewhere")), Some(cpu.clone())), Some(named));
+        // A wrong name does not fall back to other folders.
+        assert_eq!(find(Some(root.join("nowhere")), Some(cpu)), None);
     }
 }

@@ -1,4 +1,4 @@
-//! An editor that is a test.
+//! A client that talks to the server process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Long past anything that the server may take, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Limit for every wait, far above the time that the server needs on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct Editor {
     server: Child,
     input: Option<ChildStdin>,
     messages: Receiver<Value>,
-    /// Notifications and requests that came while an answer was waited for.
-    aside: Vec<Value>,
-    next: i64,
+    /// Messages that arrived during a wait for another one.
+    pending: Vec<Value>,
+    last_id: i64,
 }
 
 impl Editor {
-    /// A server that nobody has spoken to.
+    /// Starts a server that is not initialized.
     pub fn start() -> Editor {
         let mut server = Command::new(env!("CARGO_BIN_EXE_lsp-fixture"))
             .stdin(Stdio::piped())
@@ -39,78 +39,78 @@ impl Editor {
             }
         });
         let input = server.stdin.take();
-        Editor { server, input, messages, aside: Vec::new(), next: 0 }
+        Editor { server, input, messages, pending: Vec::new(), last_id: 0 }
     }
 
-    /// A server that is ready.
-    pub fn ready() -> Editor {
+    /// Starts and initializes a server.
+    pub fn initialized() -> Editor {
         let mut editor = Editor::start();
-        editor.ask("initialize", json!({ "processId": null, "rootUri": null, "capabilities": {} }));
-        editor.tell("initialized", json!({}));
+        editor.request("initialize", json!({ "processId": null, "rootUri": null, "capabilities": {} }));
+        editor.notify("initialized", json!({}));
         editor
     }
 
-    /// Bytes as they are.
-    pub fn send(&mut self, bytes: &[u8]) {
+    /// Sends raw bytes.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
         let input = self.input.as_mut().unwrap();
-        // Where the server has ended, whoever waits for its answer will notice.
+        // If the server has ended, the wait for its response fails.
         let _ = input.write_all(bytes).and_then(|()| input.flush());
     }
 
-    pub fn write(&mut self, message: &Value) {
+    pub fn send(&mut self, message: &Value) {
         let body = message.to_string();
-        self.send(format!("Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
+        self.send_bytes(format!("Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
     }
 
-    pub fn tell(&mut self, method: &str, params: Value) {
-        self.write(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    pub fn notify(&mut self, method: &str, params: Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
-    /// The whole answer to a request.
-    pub fn answer(&mut self, method: &str, params: Value) -> Value {
-        self.next += 1;
-        let id = self.next;
-        self.write(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
-        self.wait(|message| message["id"] == id && message.get("method").is_none())
+    /// Sends a request and returns the whole response.
+    pub fn response(&mut self, method: &str, params: Value) -> Value {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        self.wait_for(|message| message["id"] == id && message.get("method").is_none())
     }
 
-    /// The result of a request that succeeds.
-    pub fn ask(&mut self, method: &str, params: Value) -> Value {
-        let answer = self.answer(method, params);
-        assert!(answer.get("error").is_none(), "{method}: {answer}");
-        answer["result"].clone()
+    /// Sends a request that succeeds and returns its result.
+    pub fn request(&mut self, method: &str, params: Value) -> Value {
+        let response = self.response(method, params);
+        assert!(response.get("error").is_none(), "{method}: {response}");
+        response["result"].clone()
     }
 
-    /// The code of a request that fails.
-    pub fn refused(&mut self, method: &str, params: Value) -> i64 {
-        let answer = self.answer(method, params);
-        answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{method} succeeds: {answer}"))
+    /// Sends a request that fails and returns its error code.
+    pub fn error_code(&mut self, method: &str, params: Value) -> i64 {
+        let response = self.response(method, params);
+        response["error"]["code"].as_i64().unwrap_or_else(|| panic!("{method} succeeds: {response}"))
     }
 
-    /// The first message that fits; the others are kept.
-    pub fn wait(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
-        if let Some(at) = self.aside.iter().position(&fits) {
-            return self.aside.remove(at);
+    /// Waits for the first message that matches; the others are kept.
+    pub fn wait_for(&mut self, matches: impl Fn(&Value) -> bool) -> Value {
+        if let Some(index) = self.pending.iter().position(&matches) {
+            return self.pending.remove(index);
         }
-        let end = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let message = self.messages.recv_timeout(left).expect("a message that is waited for");
-            if fits(&message) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let message = self.messages.recv_timeout(left).expect("the expected message arrives");
+            if matches(&message) {
                 return message;
             }
-            self.aside.push(message);
+            self.pending.push(message);
         }
     }
 
     pub fn open(&mut self, uri: &str, text: &str) {
         let document = json!({ "uri": uri, "languageId": "mas", "version": 1, "text": text });
-        self.tell("textDocument/didOpen", json!({ "textDocument": document }));
+        self.notify("textDocument/didOpen", json!({ "textDocument": document }));
     }
 
     /// Replaces a document's whole text.
     pub fn replace(&mut self, uri: &str, version: i32, text: &str) {
-        self.tell(
+        self.notify(
             "textDocument/didChange",
             json!({ "textDocument": { "uri": uri, "version": version }, "contentChanges": [{ "text": text }] }),
         );
@@ -118,7 +118,7 @@ impl Editor {
 
     /// The diagnostics of one version of a document.
     pub fn diagnostics(&mut self, uri: &str, version: i32) -> Value {
-        let message = self.wait(|message| {
+        let message = self.wait_for(|message| {
             message["method"] == "textDocument/publishDiagnostics"
                 && message["params"]["uri"] == uri
                 && message["params"]["version"] == version
@@ -126,24 +126,24 @@ impl Editor {
         message["params"]["diagnostics"].clone()
     }
 
-    /// What has come and was not waited for.
-    pub fn rest(&mut self) -> Vec<Value> {
-        self.aside.extend(self.messages.try_iter());
-        std::mem::take(&mut self.aside)
+    /// Takes the messages that no wait has returned.
+    pub fn take_pending(&mut self) -> Vec<Value> {
+        self.pending.extend(self.messages.try_iter());
+        std::mem::take(&mut self.pending)
     }
 
-    /// Nothing more is said; the code that the server ends with.
-    pub fn leave(mut self) -> i32 {
+    /// Closes the connection and returns the server's exit code.
+    pub fn disconnect(mut self) -> i32 {
         self.input = None;
-        self.ended()
+        self.exit_code()
     }
 
-    /// The code that the server ends with by itself.
-    pub fn ended(mut self) -> i32 {
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
+    /// Waits until the server ends and returns its exit code.
+    pub fn exit_code(mut self) -> i32 {
+        let deadline = Instant::now() + TIMEOUT;
+        while Instant::now() < deadline {
             if let Some(status) = self.server.try_wait().unwrap() {
-                return status.code().expect("the server ends by itself");
+                return status.code().expect("the server is not killed");
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -153,7 +153,7 @@ impl Editor {
 
 impl Drop for Editor {
     fn drop(&mut self) {
-        // A test that failed leaves no process behind.
+        // A failed test must not leave the process running.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
@@ -175,10 +175,9 @@ fn read(input: &mut impl BufRead) -> Option<Value> {
     Some(serde_json::from_slice(&body).unwrap())
 }
 
-/// A position marked with `|`, and the text without the mark.
-pub fn marked(text: &str) -> (String, Value) {
-    let at = text.find('|').unwrap();
-    let before = &text[..at];
+/// Text without the mark `|`, and the position of the mark.
+pub fn split_mark(text: &str) -> (String, Value) {
+    let before = &text[..text.find('|').unwrap()];
     let line = before.matches('\n').count();
     let column = before[before.rfind('\n').map_or(0, |newline| newline + 1)..].encode_utf16().count();
     (text.replacen('|', "", 1), json!({ "line": line, "character": column }))

@@ -1,4 +1,4 @@
-//! The server as an editor meets it: a process that is spoken to over its standard input and output.
+//! Tests of the server as a process, over its standard input and output.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,8 +7,8 @@
     reason = "a test crate: a panic is how a test fails"
 )]
 
-mod checks;
+mod diagnostics;
 mod editor;
-mod knows;
-mod robust;
-mod talk;
+mod features;
+mod lifecycle;
+mod robustness;

@@ -1,6 +1,7 @@
 //! Adapters from a seed, and to disk and back.
 
-use pl_model::{Adapter, Dtype, Error, Model, Projection, Weights};
+use pl_model::{Adapter, Error, Model, Projection, Weights};
+use pl_types::Dtype;
 use tch::Device;
 
 use crate::{data, gap, tiny};

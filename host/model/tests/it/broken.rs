@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use pl_model::{Dtype, Model};
+use pl_model::Model;
+use pl_types::Dtype;
 use tch::{Device, Kind, Tensor};
 
 use crate::{data, smollm};
@@ -63,7 +64,7 @@ fn folders() {
     let scaling = "\"rope_scaling\": { \"type\": \"linear\" }, \"mlp_bias\"";
     assert!(edit("config.json", "\"mlp_bias\"", scaling).contains("`factor`"));
     let scaling = "\"rope_scaling\": { \"type\": \"linear\", \"factor\": 0 }, \"mlp_bias\"";
-    assert!(edit("config.json", "\"mlp_bias\"", scaling).contains("make no sense"));
+    assert!(edit("config.json", "\"mlp_bias\"", scaling).contains("are invalid"));
     let scaling = "\"rope_scaling\": { \"type\": \"longrope\", \"short_factor\": [1], \"long_factor\": [2] }, \"mlp_bias\"";
     assert!(edit("config.json", "\"mlp_bias\"", scaling).contains("longrope"));
     assert!(

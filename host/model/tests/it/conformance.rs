@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use pl_model::{Adapter, Dtype, Model, Packed, hidden_states};
+use pl_model::{Adapter, Model, Packed, hidden_states};
+use pl_types::Dtype;
 use tch::{Device, Kind, Tensor};
 
 use crate::{data, gap, smollm, tiny};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use pl_model::{Dtype, Fetched, Hub, HubModel, Model};
+use pl_model::{Fetched, Hub, HubModel, Model};
+use pl_types::Dtype;
 use tch::Device;
 use tempfile::TempDir;
 

@@ -1,6 +1,7 @@
 //! Number formats: matrices are rounded, norms and biases are not, and saved files hold what was asked for.
 
-use pl_model::{Dtype, Model, Weights};
+use pl_model::{Model, TorchDtype, Weights};
+use pl_types::Dtype;
 use tch::{Device, Kind, Tensor};
 
 use crate::conformance::logits;

@@ -11,6 +11,7 @@ mod fetch;
 mod formats;
 mod hub_server;
 mod packing;
+mod reference;
 mod roundtrip;
 mod templates;
 mod text;
@@ -18,7 +19,8 @@ mod tokenizers;
 
 use std::path::PathBuf;
 
-use pl_model::{Dtype, Model};
+use pl_model::Model;
+use pl_types::Dtype;
 use tch::{Device, Tensor};
 
 /// A folder of the project's tests.

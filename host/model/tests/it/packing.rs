@@ -2,35 +2,12 @@
 //! gradients equal what autograd makes of it.
 
 use pl_model::{
-    Adapter, Config, Deltas, Error, Family, Gradients, Keep, LEAST_SHARED, Layer, Model, NoDeltas, Packed,
-    Pass, Projection, Rope, Sequence, Span, Weights, causal_attention, hidden_states, transform,
+    Adapter, Checkpointing, Config, Error, Family, Gradients, LEAST_SHARED, Layer, Model, Packed, Pass,
+    Projection, Sequence, Span, Weights, hidden_states,
 };
 use tch::{Device, Kind, Tensor};
 
-use crate::{gap, tiny};
-
-/// One adapter on every row, for the reference.
-struct Everywhere<'a>(&'a Adapter);
-
-impl Deltas for Everywhere<'_> {
-    fn add(&self, layer: usize, projection: Projection, x: &Tensor, y: Tensor) -> Tensor {
-        match self.0.part(layer, projection) {
-            Some(part) => y + x.matmul(&part.a.tr()).matmul(&part.b.tr()) * self.0.scale(),
-            None => y,
-        }
-    }
-}
-
-/// The hidden states of a sequence alone, by the transformer's definition, differentiable.
-fn alone(config: &Config, weights: &Weights, adapter: Option<&Adapter>, tokens: &[u32]) -> Tensor {
-    let ids: Vec<i64> = tokens.iter().map(|id| i64::from(*id)).collect();
-    let rope = Rope::new(config, ids.len(), Device::Cpu);
-    let deltas = adapter.map(Everywhere);
-    let deltas: &dyn Deltas = deltas.as_ref().map_or(&NoDeltas, |deltas| deltas);
-    transform(config, weights, &Tensor::from_slice(&ids), &rope, deltas, &mut |_, q, k, v| {
-        causal_attention(config, &q, &k, &v)
-    })
-}
+use crate::{gap, reference, tiny};
 
 /// An adapter with B away from zero, so that it does something.
 fn adapter(model: &Model, rank: usize, targets: &[Projection], seed: u8) -> Adapter {
@@ -175,14 +152,14 @@ fn states_and_adapter_gradients_equal_those_alone() {
     let all: Vec<&Adapter> = adapters.iter().collect();
     let sequences = sequences();
     let (packed, rows) = forest(&sequences);
-    let pass = Pass::forward(&model.config, &model.weights, &all, &packed, Keep::Activations).unwrap();
+    let pass = Pass::forward(&model.config, &model.weights, &all, &packed, Checkpointing::Off).unwrap();
 
     let references: Vec<Adapter> = adapters.iter().map(Adapter::copy).collect();
     references.iter().for_each(|adapter| adapter.set_trainable(true));
     let mut loss = Tensor::from(0f32);
     for (i, ((tokens, adapter), own)) in sequences.iter().zip(&rows).enumerate() {
         let reference = adapter.map(|adapter| &references[adapter]);
-        let hidden = alone(&model.config, &model.weights, reference, tokens);
+        let hidden = reference::hidden_states(&model.config, &model.weights, reference, tokens);
         let got = self::rows(pass.hidden(), own);
         assert!(gap(&hidden, &got) < 1e-5, "sequence {i}: {}", gap(&hidden, &got));
         if adapter.is_some() {
@@ -201,7 +178,8 @@ fn states_and_adapter_gradients_equal_those_alone() {
     }
     assert!(
         gap(&hidden_states(&model.config, &model.weights, &all, &packed).unwrap(), &{
-            let again = Pass::forward(&model.config, &model.weights, &all, &packed, Keep::Inputs).unwrap();
+            let again =
+                Pass::forward(&model.config, &model.weights, &all, &packed, Checkpointing::On).unwrap();
             again.hidden().shallow_clone()
         }) == 0.0
     );
@@ -219,13 +197,13 @@ fn gradients_of_all_weights_equal_autograd_in_every_family() {
         reference.set_trainable(true);
         let mut loss = Tensor::from(0f32);
         for (i, (tokens, _)) in sequences.iter().enumerate() {
-            let hidden = alone(&config, &reference, None, tokens);
+            let hidden = reference::hidden_states(&config, &reference, None, tokens);
             loss += (&hidden * wave(&hidden, i as f64)).sum(Kind::Float);
         }
         loss.backward();
 
         let mut kept = Vec::new();
-        for keep in [Keep::Activations, Keep::Inputs] {
+        for keep in [Checkpointing::Off, Checkpointing::On] {
             let pass = Pass::forward(&config, &weights, &[], &packed, keep).unwrap();
             let gradients = Gradients::zeros(Some(&weights), &[]).unwrap();
             let gradient = loss_gradient(pass.hidden(), &rows);
@@ -257,7 +235,7 @@ fn gradients_are_the_slopes_of_the_loss() {
             let hidden = hidden_states(&config, &moved, &[], &packed).unwrap();
             (&hidden * loss_gradient(&hidden, &rows)).sum(Kind::Double).double_value(&[])
         };
-        let pass = Pass::forward(&config, &weights, &[], &packed, Keep::Activations).unwrap();
+        let pass = Pass::forward(&config, &weights, &[], &packed, Checkpointing::Off).unwrap();
         let gradients = Gradients::zeros(Some(&weights), &[]).unwrap();
         let gradient = loss_gradient(pass.hidden(), &rows);
         pass.backward(&gradient, &gradients).unwrap();
@@ -283,7 +261,7 @@ fn an_adapter_without_rows_gets_no_gradient() {
     let mut packed = Packed::default();
     packed.push(&sequence(1, 10), Some(1));
     packed.push(&sequence(2, 10), None);
-    let pass = Pass::forward(&model.config, &model.weights, &all, &packed, Keep::Activations).unwrap();
+    let pass = Pass::forward(&model.config, &model.weights, &all, &packed, Checkpointing::Off).unwrap();
     let gradients = Gradients::zeros(None, &all).unwrap();
     let gradient = wave(pass.hidden(), 1.0);
     pass.backward(&gradient, &gradients).unwrap();

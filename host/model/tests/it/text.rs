@@ -1,6 +1,7 @@
 //! Tokenizers and chat templates.
 
-use pl_model::{ChatMessage, ChatTemplate, Dtype, Model, RenderOptions};
+use pl_model::{ChatMessage, ChatTemplate, Model, RenderOptions};
+use pl_types::Dtype;
 use tch::Device;
 
 use crate::{data, smollm, tiny};

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use pl_model::{Dtype, Model, Tokenizer};
+use pl_model::{Model, Tokenizer};
+use pl_types::Dtype;
 use tch::Device;
 
 use crate::{cache, data, smollm};

@@ -1,8 +1,10 @@
 //! What an agent promises: no memory, and an action for whatever a model writes.
 
+use pl_types::{Finish, Item};
+
 use super::drive::Driven;
 use super::{COMPLETIONS, Outcome, Report, Trouble, broken};
-use crate::{Agent, Completion, Error, Finish, Item, PromptRequest, Turn};
+use crate::{Agent, Completion, Error, PromptRequest, Turn};
 
 /// Views that are tried.
 const VIEWS: usize = 16;

@@ -1,10 +1,10 @@
 //! Episodes to try things on: every environment with every agent that can read its views.
 
+use pl_types::{Finish, ItemKind};
+
 use super::{COMPLETIONS, Report, Samples};
 use crate::journal::Journal;
-use crate::{
-    Agent, Completion, Environment, Error, Finish, ItemKind, Outcome, Plugin, Services, Stream, Task, Turn,
-};
+use crate::{Agent, Completion, Environment, Error, Outcome, Plugin, Services, Stream, Task, Turn};
 
 /// Episodes of each environment.
 const EPISODES: u32 = 4;

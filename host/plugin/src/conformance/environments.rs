@@ -1,8 +1,10 @@
 //! What an environment promises: equal starts, futures that a snapshot holds whole, tasks of their own.
 
+use pl_types::Item;
+
 use super::drive::{Driven, Played, SEED};
 use super::{Outcome, Report, Trouble, broken};
-use crate::{Cause, Environment, Episode, Error, Item, Snapshot};
+use crate::{Cause, Environment, Episode, Error, Snapshot};
 
 /// Actions that no agent makes.
 const ODD_ACTIONS: [&str; 8] =

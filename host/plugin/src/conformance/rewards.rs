@@ -1,9 +1,11 @@
 //! What a reward promises: the same scores for the same step.
 
+use pl_types::Item;
+
 use super::drive::Driven;
 use super::{Outcome, Report, Trouble, broken};
 use crate::journal::Journal;
-use crate::{Item, Reward};
+use crate::Reward;
 
 pub async fn examine(item: &Item, reward: &Reward, driven: &Driven, report: &mut Report) {
     let journal = Journal::default();

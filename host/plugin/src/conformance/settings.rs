@@ -1,12 +1,11 @@
 //! What a settings schema promises: that the item takes what it admits and refuses what it does not.
 
+use pl_types::{Finish, Item, ItemKind};
 use serde_json::{Map, Value, json};
 
 use super::drive::{Driven, SEED};
 use super::{Outcome, Report, Trouble, broken};
-use crate::{
-    Agent, Completion, Environment, Error, Finish, Item, ItemKind, Plugin, RefusalKind, Reward, Services,
-};
+use crate::{Agent, Completion, Environment, Error, Plugin, RefusalKind, Reward, Services};
 
 pub async fn examine(
     plugin: &Plugin,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use pl_plugin::{Agent, Completion, Environment, Finish, Plugin, PluginSpec, Reward, Stream, Task, Turn};
+use pl_plugin::{Agent, Completion, Environment, Plugin, PluginSpec, Reward, Stream, Task, Turn};
+use pl_types::Finish;
 use pl_wasm::{Engine, EngineConfig};
 use serde_json::Map;
 

@@ -3,10 +3,8 @@
 
 use std::path::Path;
 
-use pl_plugin::{
-    Agent, Completion, Contract, Environment, Error, Finish, Plugin, PluginSpec, Reward, Stream, Surface,
-    Turn,
-};
+use pl_plugin::{Agent, Completion, Contract, Environment, Error, Plugin, PluginSpec, Reward, Stream, Surface, Turn};
+use pl_types::Finish;
 use serde_json::Map;
 
 use crate::common::{self, component, engine, services};

@@ -1,9 +1,8 @@
 //! Many episodes in flight: more than the pool has seats, in little memory, and nobody can tell.
 
-use pl_plugin::{
-    Cause, Environment, Episode, Error, ItemKind, Plugin, PluginSpec, RefusalKind, Stream, Task,
-};
-use pl_wasm::{Engine, EngineConfig, Stay};
+use pl_plugin::{Cause, Environment, Episode, Error, Plugin, PluginSpec, RefusalKind, Stream, Task};
+use pl_types::ItemKind;
+use pl_wasm::{Engine, EngineConfig, Lifetime};
 use serde_json::Map;
 
 use crate::common::{self, built, resident, services};
@@ -40,9 +39,9 @@ async fn an_episode_that_rests_goes_on_as_it_would_have() {
     }
     drop(awake);
     resting.rest().await.unwrap();
-    assert_eq!(engine.free_seats(Stay::Long), 2, "it kept its seat");
+    assert_eq!(engine.free_permits(Lifetime::Episode), 2, "it kept its seat");
     // Its snapshot needs no seat.
-    let seats = (engine.seat(Stay::Long).await, engine.seat(Stay::Long).await);
+    let seats = (engine.permit(Lifetime::Episode).await, engine.permit(Lifetime::Episode).await);
     let before = resting.snapshot().await.unwrap();
     resting.rest().await.unwrap();
     assert_eq!(resting.snapshot().await.unwrap(), before);
@@ -102,7 +101,7 @@ async fn ten_thousand_episodes_are_in_flight_within_2_gib() {
     }
     most = most.max(resident());
     drop(awake);
-    assert_eq!(engine.free_seats(Stay::Long), board.seats());
+    assert_eq!(engine.free_permits(Lifetime::Episode), board.seats());
     println!("{} MiB before, {} MiB at most, {} MiB after", before >> 20, most >> 20, resident() >> 20);
     assert!(most < 2 << 30, "{most} bytes");
 }

@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pl_plugin::{
-    Agent, Completion, Environment, Finish, PluginSpec, Reward, Role, Services, Stream, Task, Turn,
-};
+use pl_plugin::{Agent, Completion, Environment, PluginSpec, Reward, Role, Services, Stream, Task, Turn};
+use pl_types::Finish;
 use pl_sandbox::{PythonWorkers, SandboxLimits};
 use pl_wasm::{Engine, EngineConfig};
 use serde_json::{Map, json};

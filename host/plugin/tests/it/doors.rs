@@ -6,9 +6,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 
-use pl_plugin::journal::{Answers, Channel, Event, Failure, Journal, Level};
+use pl_plugin::journal::{Answers, Channel, Event, HttpFailure, Journal, Level};
 use pl_plugin::{Agent, Cause, Environment, Error, Part, PluginSpec, Stream, Task, Turn};
-use pl_wasm::{Fault, Folders, Host};
+use pl_wasm::{Fault, Folders, AllowedHost};
 use serde_json::{Map, json};
 
 use crate::common::{built, load, services};
@@ -138,7 +138,7 @@ fn server() -> u16 {
 #[tokio::test]
 async fn a_granted_host_can_be_asked_and_no_other() {
     let (port, other) = (server(), server());
-    let hosts: Arc<[Host]> = [Host::parse(&format!("127.0.0.1:{port}")).unwrap()].into();
+    let hosts: Arc<[AllowedHost]> = [AllowedHost::parse(&format!("127.0.0.1:{port}")).unwrap()].into();
     let spec = |hosts| PluginSpec { hosts, fuel: 200_000_000, ..closed() };
     let agent = visitor(spec(hosts)).await;
     let ask = async |port: u16| {
@@ -147,7 +147,7 @@ async fn a_granted_host_can_be_asked_and_no_other() {
     assert_eq!(ask(port).await, "200 GET /v1?x=1 HTTP/1.1");
     assert_eq!(ask(other).await, "refused: ErrorCode::HttpRequestDenied");
     // The control: the other server does answer.
-    let hosts: Arc<[Host]> = [Host::parse(&format!("127.0.0.1:{other}")).unwrap()].into();
+    let hosts: Arc<[AllowedHost]> = [AllowedHost::parse(&format!("127.0.0.1:{other}")).unwrap()].into();
     let agent = visitor(spec(hosts)).await;
     let said = send(&agent, json!({"ask": [format!("127.0.0.1:{other}"), "/", false]})).await.unwrap();
     assert_eq!(said, "200 GET / HTTP/1.1");
@@ -156,8 +156,8 @@ async fn a_granted_host_can_be_asked_and_no_other() {
 #[tokio::test]
 async fn what_a_host_answered_is_noted_and_can_be_given_again() {
     let port = server();
-    let hosts: Arc<[Host]> =
-        [Host::parse(&format!("127.0.0.1:{port}")).unwrap(), Host::parse("127.0.0.1:1").unwrap()].into();
+    let hosts: Arc<[AllowedHost]> =
+        [AllowedHost::parse(&format!("127.0.0.1:{port}")).unwrap(), AllowedHost::parse("127.0.0.1:1").unwrap()].into();
     let agent = visitor(PluginSpec { hosts, fuel: 200_000_000, ..closed() }).await;
     let errands = [(port, "/one"), (1, "/nobody"), (port, "/two")];
     let ask = async |agent: &Agent| {
@@ -185,7 +185,7 @@ async fn what_a_host_answered_is_noted_and_can_be_given_again() {
     };
     assert_eq!(*request, format!("GET http://127.0.0.1:{port}/one"));
     assert_eq!((answer.status, &answer.body[..]), (200, &b"GET /one HTTP/1.1"[..]));
-    assert_eq!(*failed, Some(Err(Failure::Unreachable)));
+    assert_eq!(*failed, Some(Err(HttpFailure::Unreachable)));
 
     let mut answers = Answers::default();
     answers.extend(&noted);
@@ -229,7 +229,7 @@ async fn an_answer_comes_whole_or_not_at_all() {
         (5 << 20, 5 << 20, Err("refused: ErrorCode::HttpResponseBodySize(Some(4194304))")),
     ] {
         let port = pieces(announced, sent);
-        let hosts: Arc<[Host]> = [Host::parse(&format!("127.0.0.1:{port}")).unwrap()].into();
+        let hosts: Arc<[AllowedHost]> = [AllowedHost::parse(&format!("127.0.0.1:{port}")).unwrap()].into();
         let agent = visitor(PluginSpec { hosts, fuel: 200_000_000, ..closed() }).await;
         let said = send(&agent, json!({"ask": [format!("127.0.0.1:{port}"), "/", false]})).await.unwrap();
         match expected {
@@ -272,7 +272,7 @@ async fn a_panic_is_told_with_its_words_and_its_place() {
     assert!(error.said.contains("no way out"), "{error}");
     let top = error.stack.frames.first().unwrap();
     assert!(top.function.contains("fall"), "{error}");
-    let (file, line) = top.place.clone().unwrap();
+    let (file, line) = top.location.clone().unwrap();
     assert!(file.ends_with("visitor/src/lib.rs"), "{file}");
     let source = std::fs::read_to_string("../../tests/guests/visitor/src/lib.rs").unwrap();
     assert!(source.lines().nth(line as usize - 1).unwrap().contains("panic!"), "{file}:{line}");

@@ -1,9 +1,7 @@
 //! A plugin that loops, grows, traps or lies costs one call, and is named.
 
-use pl_plugin::{
-    Agent, Cause, Completion, Environment, Error, Finish, ItemKind, Outcome, Plugin, PluginSpec, RefusalKind,
-    Reward, Stream, Task,
-};
+use pl_plugin::{Agent, Cause, Completion, Environment, Error, Outcome, Plugin, PluginSpec, RefusalKind, Reward, Stream, Task};
+use pl_types::{Finish, ItemKind};
 use pl_wasm::Fault;
 use serde_json::Map;
 

@@ -1,4 +1,5 @@
-//! The data cursor: a position means one task in every run, so that a resumed run goes on with the next one.
+//! The data cursor: a position stands for the same task in every run, so that a resumed run continues with
+//! the next one.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,12 +8,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use pl_dsl::workflow::Target;
 use pl_plugin::Task;
-use pl_rollout::{Cast, Error, Fault, Generator, TaskFile, TaskSource};
+use pl_rollout::{EpisodeSetup, Error, Fault, TaskFile, TaskGenerator, TaskSource};
 use tempfile::NamedTempFile;
 
 use crate::common::{Script, World, line};
 
-fn cast() -> Arc<Cast> {
+fn setup() -> Arc<EpisodeSetup> {
     let script = Script {
         start: Arc::new(|task| match task.data.contains("question") {
             true => Ok(()),
@@ -20,7 +21,7 @@ fn cast() -> Arc<Cast> {
         }),
         ..Script::default()
     };
-    World::new(script).cast(1, line(1, &[&[0]], Target::End))
+    World::new(script).setup(1, line(1, &[&[0]], Target::End))
 }
 
 fn file(text: &str) -> NamedTempFile {
@@ -30,7 +31,7 @@ fn file(text: &str) -> NamedTempFile {
 }
 
 async fn read(path: &Path, shuffle: Option<u64>) -> Result<TaskSource, Error> {
-    Ok(TaskSource::File(Arc::new(TaskFile::read(path, cast().environment.as_ref(), shuffle).await?)))
+    Ok(TaskSource::File(Arc::new(TaskFile::read(path, setup().environment.as_ref(), shuffle).await?)))
 }
 
 async fn ids(source: &TaskSource, start: u64, count: u32) -> Vec<String> {
@@ -42,7 +43,7 @@ fn records(count: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_resumed_cursor_goes_on_where_the_run_stopped() {
+async fn a_resumed_cursor_continues_where_the_run_stopped() {
     let file = file(&records(7));
     for shuffle in [None, Some(11)] {
         let whole = ids(&read(file.path(), shuffle).await.unwrap(), 0, 30).await;
@@ -78,11 +79,11 @@ async fn another_seed_is_another_order() {
     assert_ne!(one, ids(&read(file.path(), Some(2)).await.unwrap(), 0, 20).await);
 }
 
-/// A generator whose task n is n.
+/// A generator whose task n is n. It returns this many tasks too many.
 struct Numbers(i64);
 
 #[async_trait]
-impl Generator for Numbers {
+impl TaskGenerator for Numbers {
     async fn tasks(&self, split: &str, start: u64, count: u32, level: u32) -> Result<Vec<Task>, Fault> {
         let task = |n| Task { id: format!("{split}:{level}:{n}"), data: String::new() };
         let end = start.saturating_add(u64::from(count)).saturating_add_signed(self.0);
@@ -109,9 +110,9 @@ async fn generated_tasks_have_positions_too() {
 }
 
 #[tokio::test]
-async fn a_generator_that_gives_too_few_is_named() {
+async fn a_generator_that_returns_too_few_tasks_is_named() {
     let error = generated(-1).take(0, 3).await.unwrap_err().to_string();
-    assert_eq!(error, "environment problems: 3 tasks were asked for, 2 came");
+    assert_eq!(error, "environment problems: the task generator returned 2 of 3 tasks");
 }
 
 #[tokio::test]
@@ -120,10 +121,8 @@ async fn a_bad_record_is_named_by_file_and_line() {
     let file_of = |text: &str| file(text);
     let not_json = file_of(&cut);
     let refused = file_of("{\"question\": 1}\n{\"answer\": 2}\n");
-    // Line 3 of the text is empty, which is no record and still a line.
-    for (file, line, words) in
-        [(&not_json, 4, "this is not JSON: "), (&refused, 2, "a record has a question")]
-    {
+    // Line 3 of the text is empty: it is not a record, but it counts as a line.
+    for (file, line, words) in [(&not_json, 4, "invalid JSON: "), (&refused, 2, "a record has a question")] {
         let error = read(file.path(), None).await.err().unwrap();
         let start = format!("{}:{line}: {words}", file.path().display());
         assert!(error.to_string().starts_with(&start), "{error}");
@@ -131,7 +130,7 @@ async fn a_bad_record_is_named_by_file_and_line() {
 }
 
 #[tokio::test]
-async fn a_file_without_tasks_or_no_file_is_an_error() {
+async fn a_file_without_tasks_and_a_missing_file_are_errors() {
     let empty = file("\n  \n");
     let error = read(empty.path(), None).await.err().unwrap();
     assert!(matches!(&error, Error::NoTasks { path } if path == empty.path()), "{error}");

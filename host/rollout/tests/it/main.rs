@@ -1,13 +1,13 @@
-//! Episodes with a scripted cast.
+//! Episodes with a scripted setup.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test crate: a panic is how a test fails")]
 
-mod asking;
 mod common;
 mod data;
 mod failures;
 mod properties;
 mod replay;
-mod rests;
-mod stops;
+mod requests;
+mod suspension;
 mod traps;
+mod turns;

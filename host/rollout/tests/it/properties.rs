@@ -1,15 +1,17 @@
-//! What holds for any number of tasks, samples, turns and agents, any turn graph, flat and tree.
+//! Properties for any number of tasks, samples, turns and agents and any turn graph, flat and tree.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use pl_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
-use pl_record::Transition;
-use pl_rollout::{Agreement, Batch, Error, Fault, Plan, Trace, replay};
+use pl_rollout::{Agreement, Error, Fault, RolloutBatch, RolloutPlan, Trace, replay};
+use pl_types::Transition;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::common::{self, Script, World, digit, groups, line, plan, play, play_on_two, shown, when_odd};
+use crate::common::{
+    self, Script, World, digit, groups, line, plan, play, play_on_two, shown_state, when_odd,
+};
 
 #[derive(Debug, Clone)]
 struct Shape {
@@ -19,19 +21,19 @@ struct Shape {
     seed: u64,
     agents: usize,
     turns: Turns,
-    /// Nothing that is said changes the way through the graph.
-    straight: bool,
-    /// The episode is over once an agent says this.
+    /// True if no action changes the path through the graph.
+    fixed_path: bool,
+    /// The episode is over once an action has this number.
     ends_at: Option<u64>,
-    /// An agent and a visit that it sits out.
+    /// An agent and the visit that it skips.
     skips: Option<(usize, u32)>,
-    /// The environment traps where an agent says this.
+    /// The environment traps at an action with this number.
     traps_at: Option<u64>,
     jitter: u8,
 }
 
-/// Chains, loops, side by side: every agent once, in one order.
-fn regular() -> impl Strategy<Value = (usize, Turns, bool)> {
+/// Chains, loops and joint actions: every agent once, in one order.
+fn regular_graph() -> impl Strategy<Value = (usize, Turns, bool)> {
     (1_usize..=4, 1_u32..=3, 0..4).prop_map(|(agents, max, kind)| {
         let each: Vec<Vec<usize>> = (0..agents).map(|agent| vec![agent]).collect();
         let each: Vec<&[usize]> = each.iter().map(Vec::as_slice).collect();
@@ -46,8 +48,8 @@ fn regular() -> impl Strategy<Value = (usize, Turns, bool)> {
     })
 }
 
-/// Any nodes with any edges, some of which depend on what was said.
-fn wild() -> impl Strategy<Value = (usize, Turns, bool)> {
+/// Any nodes with any edges, some of which depend on actions.
+fn random_graph() -> impl Strategy<Value = (usize, Turns, bool)> {
     let target = || prop_oneof![4 => (0_usize..3).prop_map(Target::Node), 1 => Just(Target::End)];
     let node = (1_u8..8, target(), proptest::option::of(target()));
     (vec(node, 3), 1_u32..=3).prop_map(|(nodes, max)| {
@@ -64,79 +66,80 @@ fn shape(traps: bool) -> impl Strategy<Value = Shape> {
     let rare = |some: std::ops::Range<u64>| proptest::option::weighted(0.3, some);
     (
         (prop_oneof![Just(Rollout::Flat), Just(Rollout::Tree)], 1_u32..=4, 1_u32..=5, any::<u64>()),
-        prop_oneof![regular(), wild()],
+        prop_oneof![regular_graph(), random_graph()],
         rare(0..10),
         proptest::option::weighted(0.3, (0_usize..3, 0_u32..2)),
         if traps { (0_u64..10).prop_map(Some).boxed() } else { Just(None).boxed() },
         any::<u8>(),
     )
-        .prop_map(|(size, (agents, turns, straight), ends_at, skips, traps_at, jitter)| {
+        .prop_map(|(size, (agents, turns, fixed_path), ends_at, skips, traps_at, jitter)| {
             let (mode, tasks, samples, seed) = size;
-            Shape { mode, tasks, samples, seed, agents, turns, straight, ends_at, skips, traps_at, jitter }
+            Shape { mode, tasks, samples, seed, agents, turns, fixed_path, ends_at, skips, traps_at, jitter }
         })
 }
 
 impl Shape {
     fn world(&self, jitter: u8) -> Arc<World> {
         let (ends_at, traps_at, agents) = (self.ends_at, self.traps_at, self.agents);
-        let skips = self.skips.map(|(agent, visit)| (common::name_of(agent), visit));
+        let skips = self.skips.map(|(agent, visit)| (common::agent_name(agent), visit));
         let script = Script {
             apply: Arc::new(move |state| {
-                let said =
-                    |what: Option<u64>| what.is_some() && (0..agents).any(|agent| state.last(agent) == what);
-                if said(traps_at) {
+                let acted = |number: Option<u64>| {
+                    number.is_some() && (0..agents).any(|agent| state.last(agent) == number)
+                };
+                if acted(traps_at) {
                     return Err(Fault::new("apply", "it trapped"));
                 }
-                Ok((said(ends_at), false))
+                Ok((acted(ends_at), false))
             }),
             skip: Arc::new(move |turn| {
                 skips.as_ref().is_some_and(|(agent, visit)| turn.agent == *agent && turn.visit == *visit)
             }),
-            tells_copy: false,
+            names_copy: false,
             ..Script::default()
         };
         World::with_jitter(script, jitter)
     }
 
-    fn plan(&self, in_flight: usize) -> Plan {
-        Plan { seed: self.seed, in_flight, ..plan(self.mode, self.tasks, self.samples) }
+    fn plan(&self, in_flight: usize) -> RolloutPlan {
+        RolloutPlan { seed: self.seed, in_flight, ..plan(self.mode, self.tasks, self.samples) }
     }
 
-    /// Plays one episode after another, with a model that answers at once.
-    fn play(&self) -> (Arc<World>, Option<Batch>) {
+    /// Plays one episode after another, with a model that completes at once.
+    fn play(&self) -> (Arc<World>, Option<RolloutBatch>) {
         let world = self.world(0);
-        let batch = play(&world.cast(self.agents, self.turns.clone()), &self.plan(1)).ok();
+        let batch = play(&world.setup(self.agents, self.turns.clone()), &self.plan(1)).ok();
         (world, batch)
     }
 }
 
-/// What a learner relies on, whatever failed.
-fn check_groups(shape: &Shape, batch: &Batch) {
+/// Checks what a learner relies on, with or without failures.
+fn check_groups(shape: &Shape, batch: &RolloutBatch) {
     let keys: Vec<_> = batch.transitions.iter().map(|t| &t.key).collect();
     assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "keys are sorted, and no two are equal");
     let tokens: HashSet<_> = batch.transitions.iter().map(|t| &t.completion).collect();
-    assert_eq!(tokens.len(), batch.transitions.len(), "no completion is there twice");
+    assert_eq!(tokens.len(), batch.transitions.len(), "no completion occurs twice");
     for (group, members) in groups(&batch.transitions) {
         let one = members[0];
-        let place = |t: &Transition| {
+        let origin = |t: &Transition| {
             (t.key.step, t.key.task, t.task_id.clone(), t.key.agent, t.agent.clone(), t.policy, t.turn)
         };
-        assert!(members.iter().all(|t| place(t) == place(one)));
+        assert!(members.iter().all(|t| origin(t) == origin(one)));
         assert_eq!(
             (group.step, group.task, group.agent, group.turn),
             (3, one.key.task, one.key.agent, one.turn)
         );
         assert_eq!(one.task_id, format!("task:{}", group.task));
-        assert!(members.iter().all(|t| shown(&t.prompt).task == one.task_id));
+        assert!(members.iter().all(|t| shown_state(&t.prompt).task == one.task_id));
         assert!(members.len() <= shape.samples as usize);
-        let told_apart: BTreeSet<_> = members.iter().map(|t| (t.key.sample, t.key.branch)).collect();
-        assert_eq!(told_apart.len(), members.len());
+        let origins: BTreeSet<_> = members.iter().map(|t| (t.key.sample, t.key.branch)).collect();
+        assert_eq!(origins.len(), members.len());
         match shape.mode {
             Rollout::Tree => {
                 let state = |t: &Transition| (t.key.node_visit, t.state.clone(), t.prompt.clone());
                 assert!(members.iter().all(|t| state(t) == state(one)), "one starting state");
                 assert!(!one.state.is_empty() && group.node_visit == Some(one.key.node_visit));
-                assert_eq!(members.iter().filter(|t| t.chosen).count(), 1, "one way on");
+                assert_eq!(members.iter().filter(|t| t.chosen).count(), 1, "one chosen candidate");
             }
             Rollout::Flat => {
                 assert!(members.iter().all(|t| t.state.is_empty() && t.chosen && t.key.branch == 0));
@@ -146,29 +149,29 @@ fn check_groups(shape: &Shape, batch: &Batch) {
     }
 }
 
-/// Each stop starts where the chosen joint action of the stop before led to.
-fn check_path(batch: &Batch) {
+/// Checks that each node visit starts from the state after the chosen joint action of the visit before.
+fn check_path(batch: &RolloutBatch) {
     let mut paths = std::collections::BTreeMap::<_, Vec<&Transition>>::new();
     for transition in batch.transitions.iter().filter(|t| t.chosen) {
         paths.entry((transition.key.task, transition.key.sample)).or_default().push(transition);
     }
     for path in paths.values() {
-        let mut did: Vec<Vec<(String, u64)>> = Vec::new();
-        for stop in path.chunk_by(|a, b| a.key.node_visit == b.key.node_visit) {
-            for transition in stop {
-                let seen: Vec<Vec<(String, u64)>> = shown(&transition.prompt)
-                    .did
+        let mut earlier: Vec<Vec<(String, u64)>> = Vec::new();
+        for visit in path.chunk_by(|a, b| a.key.node_visit == b.key.node_visit) {
+            for transition in visit {
+                let seen: Vec<Vec<(String, u64)>> = shown_state(&transition.prompt)
+                    .actions
                     .into_iter()
-                    .map(|joint| joint.into_iter().map(|(agent, said)| (agent, digit(&said))).collect())
+                    .map(|joint| joint.into_iter().map(|(agent, action)| (agent, digit(&action))).collect())
                     .collect();
-                assert_eq!(seen, did);
+                assert_eq!(seen, earlier);
             }
-            did.push(stop.iter().map(|t| (t.agent.clone(), digit(&t.action))).collect());
+            earlier.push(visit.iter().map(|t| (t.agent.clone(), digit(&t.action))).collect());
         }
     }
 }
 
-fn same(left: &Batch, right: &Batch) {
+fn assert_equal(left: &RolloutBatch, right: &RolloutBatch) {
     assert_eq!(left.transitions, right.transitions);
     assert_eq!(left.episodes, right.episodes);
     assert_eq!(left.failures, right.failures);
@@ -180,19 +183,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn groups_are_whole_and_nothing_is_lost_where_nothing_fails(shape in shape(false)) {
+    fn groups_are_whole_and_nothing_is_lost_if_nothing_fails(shape in shape(false)) {
         let (world, batch) = shape.play();
         let batch = batch.unwrap();
         check_groups(&shape, &batch);
         check_path(&batch);
         prop_assert!(batch.failures.is_empty() && batch.lost == 0);
         for members in groups(&batch.transitions).values() {
-            let whole = shape.mode == Rollout::Tree || shape.straight && shape.ends_at.is_none();
+            let whole = shape.mode == Rollout::Tree || shape.fixed_path && shape.ends_at.is_none();
             prop_assert!(!whole || members.len() == shape.samples as usize);
         }
-        let given: HashSet<_> = world.given.lock().unwrap().values().map(|c| c.tokens.clone()).collect();
+        let completions = world.completion_tokens();
         let kept: HashSet<_> = batch.transitions.iter().map(|t| t.completion.clone()).collect();
-        prop_assert_eq!(given, kept);
+        prop_assert_eq!(completions, kept);
         let episodes = shape.tasks * if shape.mode == Rollout::Flat { shape.samples } else { 1 };
         prop_assert_eq!(batch.episodes.len(), episodes as usize);
         let tokens: u64 = batch.episodes.iter().map(|e| e.tokens).sum();
@@ -200,13 +203,13 @@ proptest! {
     }
 
     #[test]
-    fn groups_stay_pure_where_episodes_and_candidates_fail(shape in shape(true)) {
+    fn groups_stay_pure_if_episodes_and_candidates_fail(shape in shape(true)) {
         let (world, batch) = shape.play();
         let Some(batch) = batch else { return Ok(()) };
         check_groups(&shape, &batch);
         check_path(&batch);
-        let given: HashSet<_> = world.given.lock().unwrap().values().map(|c| c.tokens.clone()).collect();
-        prop_assert!(batch.transitions.iter().all(|t| given.contains(&t.completion)));
+        let completions = world.completion_tokens();
+        prop_assert!(batch.transitions.iter().all(|t| completions.contains(&t.completion)));
         prop_assert!(batch.transitions.iter().all(|t| Some(digit(&t.action)) != shape.traps_at));
         let episodes = shape.tasks * if shape.mode == Rollout::Flat { shape.samples } else { 1 };
         prop_assert_eq!(batch.episodes.len() + batch.lost, episodes as usize);
@@ -215,38 +218,38 @@ proptest! {
     }
 
     #[test]
-    fn a_batch_does_not_depend_on_what_is_in_flight_or_on_timing(shape in shape(false), traps in any::<bool>()) {
+    fn a_batch_does_not_depend_on_concurrency_or_timing(shape in shape(false), traps in any::<bool>()) {
         let shape = Shape { traps_at: traps.then_some(4), ..shape };
         let (_, one) = shape.play();
         let world = shape.world(shape.jitter.max(1));
-        let many = play_on_two(&world.cast(shape.agents, shape.turns.clone()), &shape.plan(8)).ok();
+        let many = play_on_two(&world.setup(shape.agents, shape.turns.clone()), &shape.plan(8)).ok();
         prop_assert_eq!(one.is_some(), many.is_some());
         if let (Some(one), Some(many)) = (one, many) {
-            same(&one, &many);
+            assert_equal(&one, &many);
         }
     }
 
     #[test]
-    fn every_attempt_is_played_again_as_it_was(shape in shape(false), traps in any::<bool>()) {
+    fn every_attempt_is_replayed_as_it_was(shape in shape(false), traps in any::<bool>()) {
         let shape = Shape { traps_at: traps.then_some(4), ..shape };
         let world = shape.world(shape.jitter.max(1));
-        let played = play_on_two(&world.cast(shape.agents, shape.turns.clone()), &shape.plan(8));
+        let played = play_on_two(&world.setup(shape.agents, shape.turns.clone()), &shape.plan(8));
         let traces = match played {
             Ok(batch) => batch.traces,
             Err(Error::NoEpisode { traces, .. }) => traces,
             Err(error) => panic!("{error}"),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        // A model that nobody asks: the world is another one.
-        let again = shape.world(0);
-        let cast = again.cast(shape.agents, shape.turns.clone());
+        // Another world, whose model must not be called.
+        let other = shape.world(0);
+        let setup = other.setup(shape.agents, shape.turns.clone());
         for trace in traces {
             let line = serde_json::to_string(&trace).unwrap();
             let trace: Trace = serde_json::from_str(&line).unwrap();
-            let replayed = runtime.block_on(replay(&cast, &trace));
-            prop_assert_eq!(replayed.agreement, Agreement::Whole);
-            prop_assert_eq!(replayed.now.trace, trace);
+            let replayed = runtime.block_on(replay(&setup, &trace));
+            prop_assert_eq!(replayed.agreement, Agreement::Full);
+            prop_assert_eq!(replayed.attempt.trace, trace);
         }
-        prop_assert!(again.requests.lock().unwrap().is_empty());
+        prop_assert!(other.requests.lock().unwrap().is_empty());
     }
 }

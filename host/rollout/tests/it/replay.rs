@@ -1,14 +1,15 @@
-//! A recording is held against what is done now: whatever differs is found, and named.
+//! A replay is compared with its recording: every difference is found and named.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use pl_dsl::workflow::{Rollout, Target};
-use pl_plugin::journal::{Event, Journal, Post, Request, Response};
+use pl_plugin::journal::{Event, HttpRecorder, HttpRequest, HttpResponse, Journal};
 use pl_plugin::{Completion, Outcome, Part, PromptRequest, Snapshot, Task, Turn};
 use pl_rollout::{
-    Agent, Agreement, Cast, Environment, Episode, Fault, NoModel, Plan, Player, Replayed, Trace, What, replay,
+    Agent, AgentRuntime, Agreement, DisabledGenerator, Environment, Episode, EpisodeSetup, EventKind, Fault,
+    ReplayResult, RolloutPlan, Trace, replay,
 };
 use pl_sandbox::{Job, Sandbox, Verdict};
 
@@ -17,21 +18,21 @@ use crate::common::{self, Action, Script, World, fail_first, line, plan, play, p
 const MODES: [Rollout; 2] = [Rollout::Flat, Rollout::Tree];
 
 fn script() -> Script {
-    Script { tells_copy: false, ..Script::default() }
+    Script { names_copy: false, ..Script::default() }
 }
 
-fn cast(script: Script) -> Arc<Cast> {
-    World::new(script).cast(2, line(2, &[&[0], &[1]], Target::Node(0)))
+fn setup(script: Script) -> Arc<EpisodeSetup> {
+    World::new(script).setup(2, line(2, &[&[0], &[1]], Target::Node(0)))
 }
 
-fn again(cast: &Cast, trace: &Trace) -> Replayed {
+fn replay_alone(setup: &EpisodeSetup, trace: &Trace) -> ReplayResult {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(replay(&Cast { generator: Arc::new(NoModel), ..cast.clone() }, trace))
+    runtime.block_on(replay(&EpisodeSetup { generator: Arc::new(DisabledGenerator), ..setup.clone() }, trace))
 }
 
-/// What is said of the first difference.
-fn difference(cast: &Cast, trace: &Trace) -> String {
-    match again(cast, trace).agreement {
+/// The rendering of the first difference.
+fn difference(setup: &EpisodeSetup, trace: &Trace) -> String {
+    match replay_alone(setup, trace).agreement {
         Agreement::Differs(difference) => difference
             .show(|_, tokens| tokens.iter().map(|&token| char::from(token as u8)).collect::<String>()),
         other => panic!("{other:?}"),
@@ -39,55 +40,55 @@ fn difference(cast: &Cast, trace: &Trace) -> String {
 }
 
 fn recorded(mode: Rollout) -> Trace {
-    play(&cast(script()), &plan(mode, 1, 2)).unwrap().traces.remove(0)
+    play(&setup(script()), &plan(mode, 1, 2)).unwrap().traces.remove(0)
 }
 
 #[test]
-fn every_kind_of_entry_that_was_tampered_with_is_found() {
+fn every_kind_of_event_that_was_tampered_with_is_found() {
     for mode in MODES {
         let whole = recorded(mode);
-        assert_eq!(again(&cast(script()), &whole).agreement, Agreement::Whole);
+        assert_eq!(replay_alone(&setup(script()), &whole).agreement, Agreement::Full);
         let mut kinds = 0;
-        for index in 0..whole.entries.len() {
+        for index in 0..whole.events.len() {
             let mut trace = whole.clone();
-            let expected = match &mut trace.entries[index].what {
-                What::Asked { prompt, .. } => {
+            let expected = match &mut trace.events[index].kind {
+                EventKind::Prompted { prompt, .. } => {
                     prompt[2] += 1;
                     "token 2 of the prompt differs"
                 }
-                What::Means(action) => {
+                EventKind::Action(action) => {
                     action.push(' ');
                     "the action differs"
                 }
-                What::Outcome(outcome) => {
+                EventKind::Outcome(outcome) => {
                     outcome.facts.insert("odd".to_owned(), "never".into());
                     "env.odd differs"
                 }
-                What::Scores(scores) => {
+                EventKind::Scores(scores) => {
                     scores.local[0].reward += 0.125;
                     "the reward of agent"
                 }
-                What::Chosen(branch) => {
+                EventKind::Chosen(branch) => {
                     *branch += 1;
-                    "the candidate that the tree goes on from differs"
+                    "the candidate that the tree continues from differs"
                 }
-                // Another text means another action, or none.
-                What::Said { text, .. } => {
+                // Another text gives another action, or none.
+                EventKind::Completion { text, .. } => {
                     text.insert(0, '1');
                     "the action differs"
                 }
-                // What plugins log is theirs to change.
-                What::Did { events, .. } => {
+                // A plugin may change its log lines.
+                EventKind::CallLog { events, .. } => {
                     events.clear();
-                    assert_eq!(again(&cast(script()), &trace).agreement, Agreement::Whole);
+                    assert_eq!(replay_alone(&setup(script()), &trace).agreement, Agreement::Full);
                     continue;
                 }
-                What::Skipped | What::Fault { .. } => panic!("{:?}", trace.entries[index]),
+                EventKind::Skipped | EventKind::Fault { .. } => panic!("{:?}", trace.events[index]),
             };
             kinds += 1;
-            let said = difference(&cast(script()), &trace);
-            assert!(said.contains(expected), "{mode:?}, entry {index}: {said}");
-            assert!(said.starts_with("episode 3.0.0#0, task task:0, stop "), "{said}");
+            let shown = difference(&setup(script()), &trace);
+            assert!(shown.contains(expected), "{mode:?}, event {index}: {shown}");
+            assert!(shown.starts_with("episode 3.0.0#0, task task:0, node visit "), "{shown}");
         }
         assert!(kinds > 12, "{mode:?}: {kinds}");
     }
@@ -98,29 +99,32 @@ fn a_recording_that_is_too_short_or_too_long_is_found() {
     for mode in MODES {
         let whole = recorded(mode);
         let mut short = whole.clone();
-        short.entries.pop();
-        assert!(difference(&cast(script()), &short).contains("recorded  the episode is over"));
+        short.events.pop();
+        assert!(difference(&setup(script()), &short).contains("recorded  the episode is over"));
         let mut long = whole.clone();
-        long.entries.push(whole.entries[1].clone());
-        assert!(difference(&cast(script()), &long).contains("now       the episode is over"));
+        long.events.push(whole.events[1].clone());
+        assert!(difference(&setup(script()), &long).contains("now       the episode is over"));
     }
 }
 
 #[test]
-fn an_environment_that_does_otherwise_is_found_where_it_first_does() {
+fn an_environment_that_behaves_otherwise_is_found_at_the_first_difference() {
     for mode in MODES {
         let whole = recorded(mode);
         let other = Script {
-            // Nothing is changed before the third step.
-            apply: Arc::new(|state| Ok((state.did.len() == 3, false))),
+            // Nothing changes before the third step.
+            apply: Arc::new(|state| Ok((state.actions.len() == 3, false))),
             ..script()
         };
-        let said = difference(&cast(other), &whole);
-        assert!(said.contains("stop 2") && said.contains("`done` of the outcome differs"), "{said}");
+        let shown = difference(&setup(other), &whole);
+        assert!(shown.contains("node visit 2") && shown.contains("`done` of the outcome differs"), "{shown}");
         let trapping =
-            fail_first(u32::MAX, "apply", |state: &common::State| state.did.len() == 2, (false, false));
-        let said = difference(&cast(Script { apply: trapping, ..script() }), &whole);
-        assert!(said.contains("stop 1") && said.contains("now       apply fails: it trapped"), "{said}");
+            fail_first(u32::MAX, "apply", |state: &common::State| state.actions.len() == 2, (false, false));
+        let shown = difference(&setup(Script { apply: trapping, ..script() }), &whole);
+        assert!(
+            shown.contains("node visit 1") && shown.contains("now       apply fails: it trapped"),
+            "{shown}"
+        );
     }
 }
 
@@ -130,60 +134,60 @@ fn an_attempt_that_failed_fails_again_at_the_same_place() {
         let parse =
             |text: &String| if text.starts_with('7') { Err(Fault::new("parse", "seven")) } else { Ok(()) };
         let fails = || Script { parse: Arc::new(parse), ..script() };
-        let batch = play(&cast(fails()), &plan(mode, 6, 3)).unwrap();
+        let batch = play(&setup(fails()), &plan(mode, 6, 3)).unwrap();
         assert!(!batch.failures.is_empty());
         for trace in &batch.traces {
-            let replayed = again(&cast(fails()), trace);
-            assert_eq!(replayed.agreement, Agreement::Whole);
-            let words = replayed.now.failure.map(|failure| failure.in_words());
-            assert_eq!(words, trace.end.failure);
+            let replayed = replay_alone(&setup(fails()), trace);
+            assert_eq!(replayed.agreement, Agreement::Full);
+            let failure = replayed.attempt.failure.map(|failure| failure.describe());
+            assert_eq!(failure, trace.end.failure);
         }
         // Failures name the attempts that have them.
         for failure in &batch.failures {
-            let of: Vec<&Trace> =
-                batch.traces.iter().filter(|trace| failure.episode.names(&trace.place)).collect();
-            assert_eq!(of.len(), 1);
-            assert!(of[0].entries.iter().any(|entry| matches!(entry.what, What::Fault { .. })));
+            let matching: Vec<&Trace> =
+                batch.traces.iter().filter(|trace| failure.episode.matches(&trace.key)).collect();
+            assert_eq!(matching.len(), 1);
+            assert!(matching[0].events.iter().any(|event| matches!(event.kind, EventKind::Fault { .. })));
         }
     }
 }
 
 #[test]
-fn what_a_clock_ended_is_compared_up_to_there() {
+fn an_episode_that_a_clock_ended_is_compared_up_to_there() {
     for mode in MODES {
-        let late = Fault { reproducible: false, ..Fault::new("apply", "out of time") };
+        let timeout = Fault { reproducible: false, ..Fault::new("apply", "out of time") };
         let calls = AtomicU32::new(0);
         let apply = Arc::new(move |_: &common::State| match calls.fetch_add(1, Ordering::Relaxed) {
-            1 => Err(late.clone()),
+            1 => Err(timeout.clone()),
             _ => Ok((false, false)),
         });
-        let batch = play(&cast(Script { apply, ..script() }), &plan(mode, 1, 1)).unwrap();
+        let batch = play(&setup(Script { apply, ..script() }), &plan(mode, 1, 1)).unwrap();
         let first = &batch.traces[0];
-        assert_eq!(again(&cast(script()), first).agreement, Agreement::UpToClock, "{mode:?}");
+        assert_eq!(replay_alone(&setup(script()), first).agreement, Agreement::UpToTimeout, "{mode:?}");
     }
 }
 
-/// An environment that has every joint action judged by a sandbox before it is applied.
-struct Judging {
+/// An environment that sends every joint action to a sandbox before it applies it.
+struct SandboxedEnvironment {
     inner: Arc<dyn Environment>,
-    sandbox: Arc<Counting>,
-    /// What the jobs begin with.
-    lead: &'static str,
+    sandbox: Arc<CountingSandbox>,
+    /// Prefix of the jobs' source.
+    prefix: &'static str,
 }
 
-struct Judged {
+struct SandboxedEpisode {
     inner: Box<dyn Episode>,
-    journal: Journal,
-    sandbox: Arc<Counting>,
-    lead: &'static str,
+    call_log: Journal,
+    sandbox: Arc<CountingSandbox>,
+    prefix: &'static str,
 }
 
-/// Each verdict is another one: only a recording can bring it back.
+/// A sandbox whose verdicts all differ: only a recording can reproduce them.
 #[derive(Default)]
-struct Counting(AtomicU32);
+struct CountingSandbox(AtomicU32);
 
 #[async_trait]
-impl Sandbox for Counting {
+impl Sandbox for CountingSandbox {
     async fn execute(&self, jobs: Vec<Job>) -> Vec<Verdict> {
         let verdict = |_| {
             let number = self.0.fetch_add(1, Ordering::Relaxed);
@@ -193,40 +197,40 @@ impl Sandbox for Counting {
     }
 }
 
-impl Judging {
-    fn judged(&self, inner: Box<dyn Episode>, journal: &Journal) -> Box<dyn Episode> {
-        let (sandbox, lead) = (Arc::clone(&self.sandbox), self.lead);
-        Box::new(Judged { inner, journal: journal.clone(), sandbox, lead })
+impl SandboxedEnvironment {
+    fn sandboxed(&self, inner: Box<dyn Episode>, call_log: &Journal) -> Box<dyn Episode> {
+        let (sandbox, prefix) = (Arc::clone(&self.sandbox), self.prefix);
+        Box::new(SandboxedEpisode { inner, call_log: call_log.clone(), sandbox, prefix })
     }
 }
 
 #[async_trait]
-impl Environment for Judging {
+impl Environment for SandboxedEnvironment {
     async fn start(
         &self,
         task: &Task,
         seed: u64,
         stream: [u8; 32],
-        journal: &Journal,
+        call_log: &Journal,
     ) -> Result<Box<dyn Episode>, Fault> {
-        Ok(self.judged(self.inner.start(task, seed, stream, journal).await?, journal))
+        Ok(self.sandboxed(self.inner.start(task, seed, stream, call_log).await?, call_log))
     }
 
-    async fn restore(&self, snapshot: &Snapshot, journal: &Journal) -> Result<Box<dyn Episode>, Fault> {
-        Ok(self.judged(self.inner.restore(snapshot, journal).await?, journal))
+    async fn restore(&self, snapshot: &Snapshot, call_log: &Journal) -> Result<Box<dyn Episode>, Fault> {
+        Ok(self.sandboxed(self.inner.restore(snapshot, call_log).await?, call_log))
     }
 }
 
 #[async_trait]
-impl Episode for Judged {
+impl Episode for SandboxedEpisode {
     async fn view(&mut self, agent: &str) -> Result<String, Fault> {
         self.inner.view(agent).await
     }
 
     async fn apply(&mut self, actions: &[Action]) -> Result<Outcome, Fault> {
-        let source = format!("{}{actions:?}", self.lead);
+        let source = format!("{}{actions:?}", self.prefix);
         let verdicts =
-            self.journal.execute(self.sandbox.as_ref(), vec![Job { source, ..Job::default() }]).await;
+            self.call_log.execute(self.sandbox.as_ref(), vec![Job { source, ..Job::default() }]).await;
         let Some(verdict) = verdicts.first() else { return Err(Fault::new("apply", "no verdict")) };
         let mut outcome = self.inner.apply(actions).await?;
         outcome.facts.insert("number".to_owned(), verdict.stdout.clone().into());
@@ -239,118 +243,130 @@ impl Episode for Judged {
 }
 
 #[test]
-fn recorded_verdicts_are_given_again_and_nothing_runs() {
+fn recorded_verdicts_are_returned_again_and_no_code_runs() {
     for mode in MODES {
-        let judging = |sandbox: &Arc<Counting>, lead| {
-            let cast = World::with_jitter(script(), 3).cast(2, line(2, &[&[0], &[1]], Target::Node(0)));
-            let inner = Arc::clone(&cast.environment);
-            let environment = Arc::new(Judging { inner, sandbox: Arc::clone(sandbox), lead });
-            Arc::new(Cast { environment, ..(*cast).clone() })
+        let sandboxed = |sandbox: &Arc<CountingSandbox>, prefix| {
+            let setup = World::with_jitter(script(), 3).setup(2, line(2, &[&[0], &[1]], Target::Node(0)));
+            let inner = Arc::clone(&setup.environment);
+            let environment = Arc::new(SandboxedEnvironment { inner, sandbox: Arc::clone(sandbox), prefix });
+            Arc::new(EpisodeSetup { environment, ..(*setup).clone() })
         };
-        let sandbox = Arc::new(Counting::default());
-        let batch = play_on_two(&judging(&sandbox, ""), &Plan { in_flight: 4, ..plan(mode, 3, 3) }).unwrap();
+        let sandbox = Arc::new(CountingSandbox::default());
+        let batch =
+            play_on_two(&sandboxed(&sandbox, ""), &RolloutPlan { in_flight: 4, ..plan(mode, 3, 3) }).unwrap();
         let ran = sandbox.0.load(Ordering::Relaxed);
         assert!(ran >= 3 * 3 * 4);
         for trace in &batch.traces {
-            assert_eq!(again(&judging(&sandbox, ""), trace).agreement, Agreement::Whole);
-            let said = difference(&judging(&sandbox, "import os; "), trace);
-            assert!(said.contains("what `apply` hands to the sandbox (by hash) differs"), "{said}");
+            assert_eq!(replay_alone(&sandboxed(&sandbox, ""), trace).agreement, Agreement::Full);
+            let shown = difference(&sandboxed(&sandbox, "import os; "), trace);
+            assert!(
+                shown.contains("the hash of the jobs that `apply` sends to the sandbox differs"),
+                "{shown}"
+            );
         }
         assert_eq!(sandbox.0.load(Ordering::Relaxed), ran);
 
-        // A call of the sandbox that the recording does not have.
+        // A sandbox call that the recording does not have.
         let mut trace = batch.traces[0].clone();
-        for entry in &mut trace.entries {
-            if let What::Did { events, .. } = &mut entry.what {
+        for event in &mut trace.events {
+            if let EventKind::CallLog { events, .. } = &mut event.kind {
                 events.retain(|event| !matches!(event, Event::Sandbox { .. }));
             }
         }
-        let said = difference(&judging(&sandbox, ""), &trace);
-        assert!(said.contains("now       `apply` hands jobs to the sandbox"), "{said}");
+        let shown = difference(&sandboxed(&sandbox, ""), &trace);
+        assert!(shown.contains("now       `apply` sends jobs to the sandbox"), "{shown}");
     }
 }
 
-/// An agent that asks a host before each of its answers and lets what it hears show in them.
-struct Curious {
+/// An agent that makes an HTTP request in each call and includes the response in its result.
+struct RequestingAgent {
     inner: Arc<dyn Agent>,
-    /// Requests that the host was ever asked. Each answer is another one: only a recording can bring it back.
+    /// Number of requests to the host. Each response differs: only a recording can reproduce it.
     host: Arc<AtomicU32>,
-    /// What the address ends with, and the body.
-    asks: (&'static str, &'static str),
+    /// Path and body of the requests.
+    request: (&'static str, &'static str),
 }
 
-impl Curious {
-    fn ask(&self, journal: &Journal) -> Result<u32, Fault> {
-        let (path, body) = self.asks;
-        let request = Request {
+impl RequestingAgent {
+    fn request(&self, call_log: &Journal) -> Result<u32, Fault> {
+        let (path, body) = self.request;
+        let request = HttpRequest {
             method: "POST".to_owned(),
             uri: format!("http://localhost:1/{path}"),
             headers: Vec::new(),
             body: body.as_bytes().to_vec().into(),
         };
-        let number = journal.sent(&request.method, &request.uri);
-        let answer = journal.answer(number, &request).unwrap_or_else(|| {
-            let heard = self.host.fetch_add(1, Ordering::Relaxed);
-            Ok(Response { status: 200, headers: Vec::new(), body: heard.to_string().into() })
+        let number = call_log.begin(&request.method, &request.uri);
+        let answer = call_log.replay(number, &request).unwrap_or_else(|| {
+            let count = self.host.fetch_add(1, Ordering::Relaxed);
+            Ok(HttpResponse { status: 200, headers: Vec::new(), body: count.to_string().into() })
         });
-        journal.answered(number, &request, &answer);
-        let answer = answer.map_err(|failure| Fault::new("asking", failure))?;
+        call_log.finish(number, &request, &answer);
+        let answer = answer.map_err(|failure| Fault::new("request", failure))?;
         Ok(std::str::from_utf8(&answer.body).unwrap().parse().unwrap())
     }
 }
 
 #[async_trait]
-impl Agent for Curious {
+impl Agent for RequestingAgent {
     async fn prompt(
         &self,
         view: &str,
         turn: &Turn,
-        journal: &Journal,
+        call_log: &Journal,
     ) -> Result<Option<PromptRequest>, Fault> {
-        let heard = self.ask(journal)?;
-        let mut request = self.inner.prompt(view, turn, journal).await?;
+        let response = self.request(call_log)?;
+        let mut request = self.inner.prompt(view, turn, call_log).await?;
         if let Some(message) = request.as_mut().and_then(|request| request.messages.first_mut()) {
-            message.parts.insert(0, Part::Text(format!("I heard {heard}. ")));
+            message.parts.insert(0, Part::Text(format!("The host returned {response}. ")));
         }
         Ok(request)
     }
 
-    async fn parse(&self, view: &str, completion: &Completion, journal: &Journal) -> Result<String, Fault> {
-        let heard = self.ask(journal)?;
-        let action = self.inner.parse(view, completion, journal).await?;
-        Ok(action.replacen('{', &format!("{{\"heard\": {heard}, "), 1))
+    async fn parse(&self, view: &str, completion: &Completion, call_log: &Journal) -> Result<String, Fault> {
+        let response = self.request(call_log)?;
+        let action = self.inner.parse(view, completion, call_log).await?;
+        Ok(action.replacen('{', &format!("{{\"response\": {response}, "), 1))
     }
 }
 
 #[test]
-fn recorded_answers_of_hosts_are_given_again_and_nobody_is_asked() {
+fn recorded_http_responses_are_returned_again_and_no_request_is_sent() {
     for mode in MODES {
-        let curious = |host: &Arc<AtomicU32>, asks| {
-            let cast = World::with_jitter(script(), 3).cast(2, line(2, &[&[0], &[1]], Target::Node(0)));
-            let curious = |player: &Player| Player {
-                agent: Arc::new(Curious { inner: Arc::clone(&player.agent), host: Arc::clone(host), asks }),
-                ..player.clone()
+        let requesting = |host: &Arc<AtomicU32>, request| {
+            let setup = World::with_jitter(script(), 3).setup(2, line(2, &[&[0], &[1]], Target::Node(0)));
+            let requesting = |runtime: &AgentRuntime| AgentRuntime {
+                agent: Arc::new(RequestingAgent {
+                    inner: Arc::clone(&runtime.agent),
+                    host: Arc::clone(host),
+                    request,
+                }),
+                ..runtime.clone()
             };
-            let players = cast.players.iter().map(curious).collect();
-            Arc::new(Cast { players, ..(*cast).clone() })
+            let agents = setup.agents.iter().map(requesting).collect();
+            Arc::new(EpisodeSetup { agents, ..(*setup).clone() })
         };
         let host = Arc::new(AtomicU32::new(0));
         let usual = ("now", "");
-        let batch = play_on_two(&curious(&host, usual), &Plan { in_flight: 4, ..plan(mode, 3, 3) }).unwrap();
-        let asked = host.load(Ordering::Relaxed);
-        assert!(asked >= 2 * 3 * 4);
-        assert!(batch.episodes.iter().all(|episode| !episode.reproducible), "the world had a say in it");
+        let batch = play_on_two(&requesting(&host, usual), &RolloutPlan { in_flight: 4, ..plan(mode, 3, 3) })
+            .unwrap();
+        let requests = host.load(Ordering::Relaxed);
+        assert!(requests >= 2 * 3 * 4);
+        assert!(
+            batch.episodes.iter().all(|episode| !episode.reproducible),
+            "HTTP responses are not reproducible"
+        );
         for trace in &batch.traces {
-            // As it is written to disk.
+            // As written to disk.
             let trace: Trace = serde_json::from_str(&serde_json::to_string(trace).unwrap()).unwrap();
-            assert_eq!(again(&curious(&host, usual), &trace).agreement, Agreement::Whole);
-            let said = difference(&curious(&host, ("then", "")), &trace);
-            assert!(said.contains("what `prompt` asks differs"), "{said}");
-            assert!(said.contains("now       POST http://localhost:1/then"), "{said}");
-            let said = difference(&curious(&host, ("now", "more")), &trace);
-            let expected = "what `prompt` sends with POST http://localhost:1/now (by hash) differs";
-            assert!(said.contains(expected), "{said}");
+            assert_eq!(replay_alone(&requesting(&host, usual), &trace).agreement, Agreement::Full);
+            let shown = difference(&requesting(&host, ("then", "")), &trace);
+            assert!(shown.contains("the HTTP request of `prompt` differs"), "{shown}");
+            assert!(shown.contains("now       POST http://localhost:1/then"), "{shown}");
+            let shown = difference(&requesting(&host, ("now", "more")), &trace);
+            let expected = "the hash of the request POST http://localhost:1/now of `prompt` differs";
+            assert!(shown.contains(expected), "{shown}");
         }
-        assert_eq!(host.load(Ordering::Relaxed), asked, "a replay asked the host");
+        assert_eq!(host.load(Ordering::Relaxed), requests, "a replay sent a request");
     }
 }

@@ -1,125 +1,119 @@
-//! Images: the user's, found or made, and the one with the supervisor on top.
+//! Images: the user's, looked up or made, and the one with the supervisor on top of it.
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bollard::Docker;
-use bollard::errors::Error as Fault;
-use bollard::models::{ContainerConfig, ContainerCreateBody};
+use bollard::errors::Error as BollardError;
+use bollard::models::{ContainerConfig, ContainerCreateBody, ImageInspect};
 use bollard::query_parameters::{
     CommitContainerOptionsBuilder, CreateImageOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptions,
     TagImageOptionsBuilder, UploadToContainerOptionsBuilder,
 };
 use bytes::Bytes;
 use futures::StreamExt;
-use pl_supervisor::PYTHON_FOLDER;
 
-use super::engine::Engine;
-use super::{DockerSettings, ImageSource, leftovers};
-use crate::Error;
+use super::engine::DockerEngine;
+use super::error::DockerError;
+use super::owner;
 
-/// Where the supervisor lies in a container.
+/// Path of the supervisor in a container.
 pub const SUPERVISOR_PATH: &str = "/pl-supervisor";
 
+/// Empty if the supervisor could not be built.
 const SUPERVISOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pl-supervisor"));
 
-/// The module that makes an interpreter wait, in [`PYTHON_FOLDER`].
-const PYTHON_MODULE: &[u8] = include_bytes!("../../supervisor/python/usercustomize.py");
-
-/// The repository of images with the supervisor.
+/// Repository of the images with the supervisor.
 const REPOSITORY: &str = "pl-host-worker";
 
-/// The label of such an image: the one that it stands on.
-const BASE: &str = "pl-host.base";
+/// Label of such an image. Its value is the name of the user's image under it.
+const BASE_LABEL: &str = "pl-host.base";
 
-/// The image with its size; or what to do where it is not there.
-pub async fn find(engine: &Engine, docker: &Docker, image: &str) -> Result<String, String> {
-    match docker.inspect_image(image).await {
-        Ok(found) => {
-            let size = found.size.unwrap_or_default() >> 20;
-            Ok(format!("{image}, {size} MiB"))
+/// Source of an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImageSource {
+    /// A registry's `name:tag`.
+    Registry(String),
+    /// A tar archive of a root file system.
+    Archive(PathBuf),
+}
+
+/// Returns the name and size of the image.
+pub async fn describe(engine: &DockerEngine, docker: &Docker, image: &str) -> Result<String, DockerError> {
+    let size = inspect(engine, docker, image).await?.size.unwrap_or_default() >> 20;
+    Ok(format!("{image}, {size} MiB"))
+}
+
+async fn inspect(engine: &DockerEngine, docker: &Docker, image: &str) -> Result<ImageInspect, DockerError> {
+    docker.inspect_image(image).await.map_err(|error| match error {
+        BollardError::DockerResponseServerError { status_code: 404, .. } => {
+            DockerError::NoImage { endpoint: engine.endpoint().to_owned(), image: image.to_owned() }
         }
-        Err(Fault::DockerResponseServerError { status_code: 404, .. }) => Err(missing(engine, image)),
-        Err(error) => Err(format!("{}: {error}", engine.endpoint())),
-    }
+        other => engine.request_error("inspect an image")(other),
+    })
 }
 
-fn missing(engine: &Engine, image: &str) -> String {
-    format!(
-        "the engine at {} has no image {image:?}; make it with `pl-host sandbox image --image {image}`",
-        engine.endpoint()
-    )
-}
-
-/// The image with the supervisor on top of the user's, made where it is not there yet.
-pub async fn with_supervisor(
-    docker: &Docker,
-    engine: &Engine,
-    settings: &DockerSettings,
-) -> Result<String, String> {
+/// Returns the name of the image that has the supervisor on top of the user's image. Makes it if it does not
+/// exist.
+pub async fn with_supervisor(docker: &Docker, engine: &DockerEngine) -> Result<String, DockerError> {
+    let settings = &engine.settings;
     if SUPERVISOR.is_empty() {
-        return Err("this pl-host was built without the supervisor that containers need".to_owned());
+        return Err(DockerError::NoSupervisor);
     }
-    let said = |error: Fault| format!("{}: {error}", engine.endpoint());
-    let base = match docker.inspect_image(&settings.image).await {
-        Err(Fault::DockerResponseServerError { status_code: 404, .. }) => {
-            return Err(missing(engine, &settings.image));
-        }
-        other => other.map_err(said)?,
-    };
+    let base = inspect(engine, docker, &settings.image).await?;
     let mut hasher = blake3::Hasher::new();
-    hasher.update(base.id.unwrap_or_default().as_bytes()).update(SUPERVISOR).update(PYTHON_MODULE);
+    hasher.update(base.id.unwrap_or_default().as_bytes()).update(SUPERVISOR);
     let tag = hasher.finalize().to_hex()[..16].to_owned();
     let name = format!("{REPOSITORY}:{tag}");
     if docker.inspect_image(&name).await.is_ok() {
         return Ok(name);
     }
+    let failed = engine.request_error("add the supervisor to the image");
     let body = ContainerCreateBody {
         image: Some(settings.image.clone()),
-        // It is never started; an image without a command of its own needs one.
+        // It is never started, but an image without a command needs one here.
         cmd: Some(vec![SUPERVISOR_PATH.to_owned()]),
-        labels: Some(HashMap::from([(leftovers::LABEL.to_owned(), leftovers::owner())])),
+        labels: Some(HashMap::from([(owner::LABEL.to_owned(), owner::owner())])),
         ..ContainerCreateBody::default()
     };
-    let container = docker.create_container(None, body).await.map_err(said)?.id;
+    let container = docker.create_container(None, body).await.map_err(&failed)?.id;
     let committed = commit(docker, &container, &settings.image, &tag).await;
     engine.remove(&container).await;
-    committed.map_err(said)?;
+    committed.map_err(failed)?;
     remove_older(docker, &settings.image, &name).await;
     Ok(name)
 }
 
-async fn commit(docker: &Docker, container: &str, base: &str, tag: &str) -> Result<(), Fault> {
+async fn commit(docker: &Docker, container: &str, base: &str, tag: &str) -> Result<(), BollardError> {
     let upload = UploadToContainerOptionsBuilder::default().path("/").build();
-    docker.upload_to_container(container, Some(upload), bollard::body_full(archive()?.into())).await?;
+    let archive = supervisor_archive()?;
+    docker.upload_to_container(container, Some(upload), bollard::body_full(archive.into())).await?;
     let options =
         CommitContainerOptionsBuilder::default().container(container).repo(REPOSITORY).tag(tag).build();
-    // Without the label of the container, so that the image's containers are not taken for it.
+    // Overwrites the owner's label, which the image would otherwise inherit from the container.
     let labels =
-        HashMap::from([(BASE.to_owned(), base.to_owned()), (leftovers::LABEL.to_owned(), String::new())]);
+        HashMap::from([(BASE_LABEL.to_owned(), base.to_owned()), (owner::LABEL.to_owned(), String::new())]);
     docker
         .commit_container(options, ContainerConfig { labels: Some(labels), ..ContainerConfig::default() })
         .await?;
     Ok(())
 }
 
-/// What is laid on top of the user's image, as a tar archive.
-fn archive() -> std::io::Result<Vec<u8>> {
-    let module = format!("{PYTHON_FOLDER}/usercustomize.py");
+/// Returns a tar archive with the supervisor.
+fn supervisor_archive() -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
-    for (path, mode, bytes) in [(SUPERVISOR_PATH, 0o755, SUPERVISOR), (&module, 0o644, PYTHON_MODULE)] {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(bytes.len() as u64);
-        header.set_mode(mode);
-        archive.append_data(&mut header, path.trim_start_matches('/'), bytes)?;
-    }
+    let mut header = tar::Header::new_gnu();
+    header.set_size(SUPERVISOR.len() as u64);
+    header.set_mode(0o755);
+    archive.append_data(&mut header, SUPERVISOR_PATH.trim_start_matches('/'), SUPERVISOR)?;
     archive.into_inner()
 }
 
-/// Images of the same base that an older supervisor or base made. Those in use stay.
+/// Removes images of the same base with an older supervisor or an older version of the base, unless they are
+/// in use.
 async fn remove_older(docker: &Docker, base: &str, newest: &str) {
-    let filters = HashMap::from([("label", vec![format!("{BASE}={base}")])]);
+    let filters = HashMap::from([("label", vec![format!("{BASE_LABEL}={base}")])]);
     let options = ListImagesOptionsBuilder::default().filters(&filters).build();
     let Ok(images) = docker.list_images(Some(options)).await else { return };
     for image in images.into_iter().flat_map(|image| image.repo_tags) {
@@ -129,35 +123,36 @@ async fn remove_older(docker: &Docker, base: &str, newest: &str) {
     }
 }
 
-/// Makes the engine have an image.
+/// Makes an image from a source. `progress` receives a description of each step.
 pub async fn make(
-    engine: &Engine,
+    engine: &DockerEngine,
     image: &str,
-    from: &ImageSource,
+    source: &ImageSource,
     progress: &(dyn Fn(String) + Send + Sync),
-) -> Result<(), Error> {
-    let docker = engine.docker().await.map_err(|reason| engine.error(reason))?;
-    let failed = |error: Fault| engine.error(format!("{} makes no image: {error}", engine.endpoint()));
-    let (name, tag) = split(image);
-    let mut steps = match from {
+) -> Result<(), DockerError> {
+    let docker = engine.docker().await?;
+    let failed = engine.request_error("make the image");
+    let (name, tag) = split_tag(image);
+    let mut steps = match source {
         ImageSource::Registry(source) => {
-            let (source, tag) = split(source);
+            let (source, tag) = split_tag(source);
             let options = CreateImageOptionsBuilder::default().from_image(source).tag(tag).build();
             docker.create_image(Some(options), None, None).boxed()
         }
         ImageSource::Archive(path) => {
-            let chunks = chunks(path).map_err(|e| engine.error(format!("{}: {e}", path.display())))?;
+            let chunks =
+                read_chunks(path).map_err(|source| DockerError::Archive { path: path.clone(), source })?;
             let options = CreateImageOptionsBuilder::default().from_src("-").repo(name).tag(tag).build();
             docker.create_image(Some(options), Some(bollard::body_try_stream(chunks)), None).boxed()
         }
     };
     while let Some(step) = steps.next().await {
-        let step = step.map_err(failed)?;
+        let step = step.map_err(&failed)?;
         if let Some(status) = step.status {
             progress(step.id.map_or(status.clone(), |id| format!("{id}: {status}")));
         }
     }
-    if let ImageSource::Registry(source) = from
+    if let ImageSource::Registry(source) = source
         && source != image
     {
         let options = TagImageOptionsBuilder::default().repo(name).tag(tag).build();
@@ -166,8 +161,8 @@ pub async fn make(
     Ok(())
 }
 
-/// A file in pieces, read as they are sent.
-fn chunks(
+/// Returns a file as a stream of chunks.
+fn read_chunks(
     path: &Path,
 ) -> std::io::Result<impl futures::Stream<Item = std::io::Result<Bytes>> + Send + 'static> {
     let file = std::fs::File::open(path)?;
@@ -179,8 +174,8 @@ fn chunks(
     }))
 }
 
-/// Name and tag. The tag may be left out; a port of a registry is none.
-fn split(image: &str) -> (&str, &str) {
+/// Splits an image into its name and tag. The default tag is `latest`. The port of a registry is not a tag.
+fn split_tag(image: &str) -> (&str, &str) {
     match image.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, tag),
         _ => (image, "latest"),
@@ -193,9 +188,9 @@ mod tests {
 
     #[test]
     fn names_have_tags() {
-        assert_eq!(split("python:3.11-slim"), ("python", "3.11-slim"));
-        assert_eq!(split("python"), ("python", "latest"));
-        assert_eq!(split("host:5000/python"), ("host:5000/python", "latest"));
-        assert_eq!(split("host:5000/python:3"), ("host:5000/python", "3"));
+        assert_eq!(split_tag("python:3.11-slim"), ("python", "3.11-slim"));
+        assert_eq!(split_tag("python"), ("python", "latest"));
+        assert_eq!(split_tag("host:5000/python"), ("host:5000/python", "latest"));
+        assert_eq!(split_tag("host:5000/python:3"), ("host:5000/python", "3"));
     }
 }

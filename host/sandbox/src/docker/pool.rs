@@ -1,4 +1,4 @@
-//! The pool: as many keepers as there are workers, each with one container at a time.
+//! The pool of containers: one loop per worker, each with one container at a time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,77 +7,80 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::engine::{self, Engine};
-use super::errand::Errand;
-use super::queue::Queue;
+use super::engine::{self, DockerEngine};
+use super::error::{DockerError, WorkerError};
+use super::queue::JobQueue;
+use super::queued_job::QueuedJob;
+use super::settings::DockerSettings;
 use super::worker::Worker;
-use super::{DockerSettings, leftovers, verdict};
-use crate::{Ending, Error, Verdict};
+use super::{stale_containers, verdict};
+use crate::error::Error;
+use crate::job::{Ending, Verdict};
 
-/// How long jobs wait for an engine to come back, as one that is restarted does, before they are given up.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time without any container after which queued jobs fail. An engine that restarts is back earlier.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Between two looks at engines that are all left out.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Interval between two attempts while all engines back off.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A pool of containers.
 pub struct Pool {
     settings: DockerSettings,
-    engines: Arc<[Engine]>,
-    queue: Queue,
-    /// True: keepers end.
+    engines: Vec<Arc<DockerEngine>>,
+    queue: JobQueue,
+    /// True when the worker loops must end.
     closing: watch::Sender<bool>,
-    keepers: Mutex<JoinSet<()>>,
-    /// Containers made so far.
-    made: AtomicU32,
-    /// When the last container was started or served.
-    well: Mutex<Instant>,
+    worker_loops: Mutex<JoinSet<()>>,
+    /// Number of containers created so far.
+    created: AtomicU32,
+    /// Time at which a container was last started or ran a job.
+    last_success: Mutex<Instant>,
 }
 
-/// Hears how many containers are warm.
-pub type Progress = Box<dyn Fn(u32) + Send + Sync>;
+/// Callback that receives the number of started containers.
+pub type StartProgress = Box<dyn Fn(u32) + Send + Sync>;
 
 impl Pool {
-    /// Starts all containers side by side.
-    pub async fn start(settings: DockerSettings, progress: Progress) -> Result<Arc<Pool>, Error> {
-        let engines: Arc<[Engine]> = engine::all(&settings).into();
-        futures::future::join_all(engines.iter().map(leftovers::remove)).await;
+    /// Starts all containers in parallel.
+    pub async fn start(settings: DockerSettings, progress: StartProgress) -> Result<Arc<Pool>, Error> {
+        let engines = engine::all(&settings);
+        futures::future::join_all(engines.iter().map(|engine| stale_containers::remove(engine))).await;
         let workers = settings.limits.workers.max(1);
         let pool = Arc::new(Pool {
             settings,
             engines,
-            queue: Queue::new(),
+            queue: JobQueue::new(),
             closing: watch::Sender::new(false),
-            keepers: Mutex::default(),
-            made: AtomicU32::new(0),
-            well: Mutex::new(Instant::now()),
+            worker_loops: Mutex::default(),
+            created: AtomicU32::new(0),
+            last_success: Mutex::new(Instant::now()),
         });
         let mut starting = JoinSet::new();
         for _ in 0..workers {
             let pool = Arc::clone(&pool);
-            starting.spawn(async move { pool.container().await });
+            starting.spawn(async move { pool.start_worker().await });
         }
-        let (mut warm, mut reason) = (0, String::new());
-        let mut keepers = JoinSet::new();
+        let (mut started, mut failure) = (0, None);
+        let mut worker_loops = JoinSet::new();
         while let Some(first) = starting.join_next().await {
             let first = match first {
                 Ok(Ok(worker)) => Some(worker),
                 Ok(Err(error)) => {
-                    reason = error;
+                    failure = Some(error);
                     None
                 }
                 Err(_) => None,
             };
             if first.is_some() {
-                warm += 1;
-                progress(warm);
+                started += 1;
+                progress(started);
             }
-            keepers.spawn(Arc::clone(&pool).keep(first));
+            worker_loops.spawn(Arc::clone(&pool).run_worker_loop(first));
         }
-        *pool.keepers.lock().unwrap_or_else(PoisonError::into_inner) = keepers;
-        if warm == 0 {
+        *pool.worker_loops.lock().unwrap_or_else(PoisonError::into_inner) = worker_loops;
+        if started == 0 {
             pool.close();
-            return Err(Error::Docker { reason });
+            return Err(failure.unwrap_or_else(|| DockerError::NoEndpoint(String::new())).into());
         }
         Ok(pool)
     }
@@ -86,148 +89,140 @@ impl Pool {
         &self.settings
     }
 
-    /// Takes a job.
-    pub fn take(&self, errand: Errand) {
-        self.queue.push(errand);
+    pub fn submit(&self, job: QueuedJob) {
+        self.queue.push(job);
     }
 
-    /// Ends the keepers, and with them the containers.
+    /// Makes the worker loops end, and with them the containers.
     pub fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    /// Ends the keepers and waits for them.
+    /// Closes the pool and waits for the worker loops.
     pub async fn shut_down(&self) {
         self.close();
-        let mut keepers = std::mem::take(&mut *self.keepers.lock().unwrap_or_else(PoisonError::into_inner));
-        while keepers.join_next().await.is_some() {}
-        self.give_up("it has shut down");
+        let mut loops =
+            std::mem::take(&mut *self.worker_loops.lock().unwrap_or_else(PoisonError::into_inner));
+        while loops.join_next().await.is_some() {}
+        self.fail_queued_jobs("it has shut down");
     }
 
-    /// One container after the other, until the pool closes.
-    async fn keep(self: Arc<Self>, first: Option<(Worker, usize)>) {
+    /// Serves jobs in one container after the other until the pool closes.
+    async fn run_worker_loop(self: Arc<Self>, first: Option<Worker>) {
         let mut closing = self.closing.subscribe();
         let mut removals = JoinSet::new();
         let mut next = first;
         while !*closing.borrow() {
-            let (mut worker, at) = match next.take() {
+            let mut worker = match next.take() {
                 Some(worker) => worker,
-                // To the end, though the pool may close meanwhile: a container that is half made would stay.
-                None => match self.container().await {
+                // Not cancelled if the pool closes: a container whose creation was interrupted would remain.
+                None => match self.start_worker().await {
                     Ok(worker) => worker,
-                    Err(reason) => {
-                        self.doubt(&reason);
+                    Err(error) => {
+                        self.fail_if_stalled(&error);
                         continue;
                     }
                 },
             };
-            let place = Worker::place(&self.engines, at);
             let reason = tokio::select! {
-                reason = self.serve(&mut worker) => reason,
-                _ = closing.changed() => "the pool closes".to_owned(),
+                result = self.serve(&mut worker) => result.err(),
+                _ = closing.changed() => None,
             };
-            tracing::debug!(jobs = worker.served, reason, "replacing a container");
-            drop(place);
-            // The next one need not wait for the engine to tidy up.
+            tracing::debug!(jobs = worker.served, ?reason, "replacing a container");
+            // Removed in the background: the next container does not wait for it.
             removals.spawn(worker.remove());
             while removals.try_join_next().is_some() {}
         }
         while removals.join_next().await.is_some() {}
     }
 
-    /// Serves jobs until the container has to go, for the reason that is returned.
-    async fn serve(&self, worker: &mut Worker) -> String {
+    /// Serves jobs until the container has run its share of them or is lost.
+    async fn serve(&self, worker: &mut Worker) -> Result<(), WorkerError> {
         while worker.served < self.settings.jobs_per_worker {
-            let errand = tokio::select! {
+            let job = tokio::select! {
                 biased;
-                reason = worker.lost() => return reason,
-                errand = self.queue.pop() => errand,
+                reason = worker.wait_until_lost() => return Err(reason),
+                job = self.queue.pop() => job,
             };
-            if errand.is_forgotten() {
+            if job.is_cancelled() {
                 continue;
             }
-            match worker.run(&errand.task).await {
-                Ok(runs) => {
-                    *self.well() = Instant::now();
-                    let (cases, many) = (errand.task.cases.len(), errand.many);
-                    errand.answer(verdict::of_job(runs, cases, many, &self.settings.limits));
+            match worker.run(&job.task).await {
+                Ok(reports) => {
+                    *self.last_success() = Instant::now();
+                    let (cases, has_cases) = (job.task.cases.len(), job.has_cases);
+                    job.finish(verdict::from_reports(reports, cases, has_cases, &self.settings.limits));
                 }
                 Err(reason) => {
-                    self.lost(errand, &reason);
-                    return reason;
+                    self.retry_or_fail(job, &reason);
+                    return Err(reason);
                 }
             }
-            if let Err(left) = worker.settle().await {
-                return left;
-            }
+            worker.wait_until_clean().await?;
         }
-        "it has served its jobs".to_owned()
+        Ok(())
     }
 
-    /// A job lost its container: it goes to another one, once.
-    fn lost(&self, mut errand: Errand, reason: &str) {
-        match &errand.lost {
+    /// Handles a job that lost its container: it runs in another one, but only once.
+    fn retry_or_fail(&self, mut job: QueuedJob, reason: &WorkerError) {
+        match &job.lost {
             None => {
-                errand.lost = Some(reason.to_owned());
-                self.queue.push_first(errand);
+                job.lost = Some(reason.to_string());
+                self.queue.push_first(job);
             }
-            Some(before) => {
-                let message = format!("sandbox: it lost its container twice: {before}; {reason}\n");
-                errand.answer(Verdict::of_sandbox(Ending::LostWorker, message, false));
+            Some(first) => {
+                let message = format!("sandbox: it lost its container twice: {first}; {reason}\n");
+                job.finish(Verdict::from_sandbox(Ending::LostWorker, message, false));
             }
         }
     }
 
-    /// A started container and its engine: the least loaded one of those that answer.
-    async fn container(&self) -> Result<(Worker, usize), String> {
-        let mut reason = String::new();
-        let mut tried = vec![false; self.engines.len()];
+    /// Starts a container on the engine with the lowest load, or on another one if that fails.
+    async fn start_worker(&self) -> Result<Worker, DockerError> {
+        let mut failure = None;
+        let mut untried: Vec<&Arc<DockerEngine>> = self.engines.iter().collect();
         loop {
-            let free = self.engines.iter().enumerate().zip(&tried);
-            let free = free.filter(|((_, engine), tried)| !**tried && !engine.is_left_out());
-            let best = free.min_by_key(|((_, engine), _)| engine.load.load(Ordering::Relaxed));
-            let Some(((at, engine), _)) = best else { break };
-            let number = self.made.fetch_add(1, Ordering::Relaxed);
-            let _place = Worker::place(&self.engines, at);
-            match Worker::start(&self.engines, at, number, self.settings.longest_message()).await {
+            let candidates = untried.iter().enumerate().filter(|(_, engine)| !engine.is_backing_off());
+            let best = candidates.min_by_key(|(_, engine)| engine.load()).map(|(index, _)| index);
+            let Some(best) = best else { break };
+            let engine = untried.remove(best);
+            let number = self.created.fetch_add(1, Ordering::Relaxed);
+            match Worker::start(engine, number, self.settings.max_message()).await {
                 Ok(worker) => {
-                    engine.answered();
-                    *self.well() = Instant::now();
-                    return Ok((worker, at));
+                    engine.record_success();
+                    *self.last_success() = Instant::now();
+                    return Ok(worker);
                 }
                 Err(error) => {
-                    tracing::debug!(endpoint = engine.endpoint(), error, "no container");
-                    engine.failed(&error);
-                    reason = error;
-                    if let Some(tried) = tried.get_mut(at) {
-                        *tried = true;
-                    }
+                    tracing::debug!(endpoint = engine.endpoint(), %error, "no container");
+                    engine.record_failure(error.to_string());
+                    failure = Some(error);
                 }
             }
         }
-        if reason.is_empty() {
-            tokio::time::sleep(PAUSE).await;
-            let complaints: Vec<String> = self.engines.iter().filter_map(Engine::complaint).collect();
-            reason = complaints.join("; ");
+        if let Some(error) = failure {
+            return Err(error);
         }
-        Err(reason)
+        tokio::time::sleep(RETRY_INTERVAL).await;
+        let failures: Vec<String> = self.engines.iter().filter_map(|engine| engine.last_failure()).collect();
+        Err(DockerError::NoEndpoint(failures.join("; ")))
     }
 
-    /// No container could be started. Jobs are given up where that has been so for long.
-    fn doubt(&self, reason: &str) {
-        if self.well().elapsed() > PATIENCE {
-            self.give_up(reason);
+    /// Fails all queued jobs if no container has worked for [`STALL_TIMEOUT`].
+    fn fail_if_stalled(&self, reason: &DockerError) {
+        if self.last_success().elapsed() > STALL_TIMEOUT {
+            self.fail_queued_jobs(&reason.to_string());
         }
     }
 
-    fn give_up(&self, reason: &str) {
-        for errand in self.queue.take_all() {
+    fn fail_queued_jobs(&self, reason: &str) {
+        for job in self.queue.take_all() {
             let message = format!("sandbox: no worker: {reason}\n");
-            errand.answer(Verdict::of_sandbox(Ending::LostWorker, message, false));
+            job.finish(Verdict::from_sandbox(Ending::LostWorker, message, false));
         }
     }
 
-    fn well(&self) -> std::sync::MutexGuard<'_, Instant> {
-        self.well.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_success(&self) -> std::sync::MutexGuard<'_, Instant> {
+        self.last_success.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

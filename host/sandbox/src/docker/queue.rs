@@ -1,57 +1,57 @@
-//! Errands that wait for a container.
+//! The queue of jobs that wait for a container.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
 
-use super::errand::Errand;
+use super::queued_job::QueuedJob;
 
-/// First come, first served, but for those that lost their container: they go first.
-pub struct Queue {
-    waiting: Mutex<VecDeque<Errand>>,
-    /// As many permits as errands wait.
-    count: Semaphore,
+/// A first-in, first-out queue. Jobs that lost their container go to its front.
+pub struct JobQueue {
+    jobs: Mutex<VecDeque<QueuedJob>>,
+    /// One permit per queued job.
+    permits: Semaphore,
 }
 
-impl Queue {
+impl JobQueue {
     pub fn new() -> Self {
-        Self { waiting: Mutex::default(), count: Semaphore::new(0) }
+        Self { jobs: Mutex::default(), permits: Semaphore::new(0) }
     }
 
-    pub fn push(&self, errand: Errand) {
-        self.lock().push_back(errand);
-        self.count.add_permits(1);
+    pub fn push(&self, job: QueuedJob) {
+        self.lock().push_back(job);
+        self.permits.add_permits(1);
     }
 
-    pub fn push_first(&self, errand: Errand) {
-        self.lock().push_front(errand);
-        self.count.add_permits(1);
+    pub fn push_first(&self, job: QueuedJob) {
+        self.lock().push_front(job);
+        self.permits.add_permits(1);
     }
 
-    /// Waits for an errand. Nothing is lost where this is cancelled.
-    pub async fn pop(&self) -> Errand {
+    /// Waits for a job. Cancel-safe.
+    pub async fn pop(&self) -> QueuedJob {
         loop {
-            if let Ok(permit) = self.count.acquire().await {
+            if let Ok(permit) = self.permits.acquire().await {
                 permit.forget();
             }
-            if let Some(errand) = self.lock().pop_front() {
-                return errand;
+            if let Some(job) = self.lock().pop_front() {
+                return job;
             }
         }
     }
 
-    /// All that wait now.
-    pub fn take_all(&self) -> Vec<Errand> {
+    /// Removes and returns all queued jobs.
+    pub fn take_all(&self) -> Vec<QueuedJob> {
         let mut taken = Vec::new();
-        while let Ok(permit) = self.count.try_acquire() {
+        while let Ok(permit) = self.permits.try_acquire() {
             permit.forget();
             taken.extend(self.lock().pop_front());
         }
         taken
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Errand>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<QueuedJob>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

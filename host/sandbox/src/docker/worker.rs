@@ -1,182 +1,186 @@
-//! One container and the conversation with its supervisor.
+//! One container and the protocol with its supervisor.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::container::{AttachContainerResults, LogOutput};
-use bollard::errors::Error as Fault;
+use bollard::errors::Error as BollardError;
 use bollard::query_parameters::AttachContainerOptionsBuilder;
 use bytes::{Buf, BytesMut};
 use futures::{Stream, StreamExt};
-use pl_supervisor::{Message, Run, Task};
+use pl_supervisor::{Message, RunReport, Task};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::engine::{Engine, Place};
+use super::container;
+use super::engine::{DockerEngine, LoadGuard};
+use super::error::{DockerError, WorkerError};
 
-/// From the engine's start of a container to the supervisor's first word.
-const STARTING: Duration = Duration::from_secs(60);
+/// Time from the start of a container to the supervisor's first message, and time to send it a task.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a supervisor may take beyond the time of a program: it ends processes and empties folders.
-const GRACE: Duration = Duration::from_secs(15);
+/// Time of a supervisor in addition to that of a program: it kills processes and empties folders.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A container that is ready for a job.
+const OUT_OF_TURN: WorkerError = WorkerError::Protocol("a message out of turn");
+
+/// A container that accepts jobs.
 pub struct Worker {
-    engines: Arc<[Engine]>,
-    /// Which of the engines it is on.
-    at: usize,
+    engine: Arc<DockerEngine>,
+    load: LoadGuard,
     id: String,
     input: Pin<Box<dyn AsyncWrite + Send>>,
-    output: Pin<Box<dyn Stream<Item = Result<LogOutput, Fault>> + Send>>,
-    heard: BytesMut,
-    longest: usize,
-    /// Jobs so far.
+    output: Pin<Box<dyn Stream<Item = Result<LogOutput, BollardError>> + Send>>,
+    /// Received bytes that are no complete message yet.
+    received: BytesMut,
+    max_message: usize,
+    /// Number of jobs so far.
     pub served: u32,
 }
 
 impl Worker {
-    /// Starts a container on an engine.
+    /// Starts a container and waits for its supervisor. `number` identifies the container within the pool.
     pub async fn start(
-        engines: &Arc<[Engine]>,
-        at: usize,
+        engine: &Arc<DockerEngine>,
         number: u32,
-        longest: usize,
-    ) -> Result<Worker, String> {
-        let engine = engines.get(at).ok_or("there is no such engine")?;
-        let id = engine.create(number).await?;
-        let started = attach_and_start(engine, &id).await;
-        let started = match started {
-            Ok(AttachContainerResults { input, output }) => {
-                let engines = Arc::clone(engines);
-                let heard = BytesMut::new();
-                let mut worker =
-                    Worker { engines, at, id: id.clone(), input, output, heard, longest, served: 0 };
-                worker.hear_ready().await.map(|()| worker)
+        max_message: usize,
+    ) -> Result<Worker, DockerError> {
+        let load = LoadGuard::new(Arc::clone(engine));
+        let id = container::create(engine, number).await?;
+        let AttachContainerResults { input, output } = match attach_and_start(engine, &id).await {
+            Ok(streams) => streams,
+            Err(error) => {
+                engine.remove(&id).await;
+                return Err(error);
             }
-            Err(error) => Err(error.to_string()),
         };
-        if started.is_err() {
-            engine.remove(&id).await;
+        let mut worker = Worker {
+            engine: Arc::clone(engine),
+            load,
+            id,
+            input,
+            output,
+            received: BytesMut::new(),
+            max_message,
+            served: 0,
+        };
+        match worker.wait_until_ready().await {
+            Ok(()) => Ok(worker),
+            Err(source) => {
+                engine.remove(&worker.id).await;
+                Err(DockerError::Container { endpoint: engine.endpoint().to_owned(), source })
+            }
         }
-        started.map_err(|reason| format!("{} starts no container: {reason}", engine.endpoint()))
     }
 
-    async fn hear_ready(&mut self) -> Result<(), String> {
-        match timeout(STARTING, self.hear()).await {
-            Ok(Ok(Message::Ready(None))) => Ok(()),
-            Ok(Ok(Message::Ready(Some(reason)))) => Err(format!("it is not closed: {reason}")),
-            Ok(Ok(_)) => Err("its supervisor speaks out of turn".to_owned()),
-            Ok(Err(reason)) => Err(reason),
-            Err(_) => Err(format!("its supervisor says nothing for {} s", STARTING.as_secs())),
+    async fn wait_until_ready(&mut self) -> Result<(), WorkerError> {
+        match self.receive_within(STARTUP_TIMEOUT).await? {
+            Message::Ready(None) => Ok(()),
+            Message::Ready(Some(reason)) => Err(WorkerError::NotIsolated(reason)),
+            _ => Err(OUT_OF_TURN),
         }
     }
 
-    /// Runs a task to the verdicts of its cases. The error says how the container was lost.
-    pub async fn run(&mut self, task: &Task) -> Result<Vec<Run>, String> {
+    /// Runs a task and returns the reports of its cases, or that of its compiler alone. After an error the
+    /// container is lost.
+    pub async fn run(&mut self, task: &Task) -> Result<Vec<RunReport>, WorkerError> {
         self.served += 1;
-        let content = task.encode();
-        let length = u32::try_from(content.len()).map_err(|_| "the job is too long".to_owned())?;
-        let frame = [&length.to_le_bytes()[..], &content].concat();
-        // What does not read its task in this time is broken, however slow.
-        let sent = async {
+        let frame = pl_supervisor::encode_frame(task).map_err(|_| WorkerError::TaskTooLong)?;
+        let send = async {
             self.input.write_all(&frame).await?;
             self.input.flush().await
         };
-        match timeout(STARTING, sent).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(error.to_string()),
-            Err(_) => return Err("it takes no job".to_owned()),
-        }
-        let mut runs = Vec::new();
-        while runs.len() < task.cases.len() {
-            let patience = Duration::from_millis(task.timeout) + GRACE;
-            match timeout(patience, self.hear()).await {
-                Ok(Ok(Message::Ran(run))) => {
-                    let over = run.compiling;
-                    runs.push(*run);
-                    if over {
+        timeout(STARTUP_TIMEOUT, send).await.map_err(|_| WorkerError::NotReading(STARTUP_TIMEOUT))??;
+        let mut reports = Vec::new();
+        while reports.len() < task.cases.len() {
+            let run_timeout = Duration::from_millis(task.timeout_ms) + CLEANUP_TIMEOUT;
+            match self.receive_within(run_timeout).await? {
+                Message::Ran(report) => {
+                    let is_last = report.is_compiler;
+                    reports.push(*report);
+                    if is_last {
                         break;
                     }
                 }
-                Ok(Ok(Message::Clean(Some(left)))) => return Err(format!("{left} could not be removed")),
-                Ok(Ok(_)) => return Err("its supervisor speaks out of turn".to_owned()),
-                Ok(Err(reason)) => return Err(reason),
-                Err(_) => return Err(format!("it was silent for {} s", patience.as_secs())),
+                Message::Clean(Some(remains)) => return Err(WorkerError::Unclean(remains)),
+                _ => return Err(OUT_OF_TURN),
             }
         }
-        Ok(runs)
+        Ok(reports)
     }
 
-    /// Waits until nothing of the task is left. The error says what is.
-    pub async fn settle(&mut self) -> Result<(), String> {
-        match timeout(GRACE, self.hear()).await {
-            Ok(Ok(Message::Clean(None))) => Ok(()),
-            Ok(Ok(Message::Clean(Some(left)))) => Err(left),
-            Ok(Ok(_)) => Err("its supervisor speaks out of turn".to_owned()),
-            Ok(Err(reason)) => Err(reason),
-            Err(_) => Err("it does not come to an end".to_owned()),
+    /// Waits until the supervisor has removed everything that the task left.
+    pub async fn wait_until_clean(&mut self) -> Result<(), WorkerError> {
+        match self.receive_within(CLEANUP_TIMEOUT).await? {
+            Message::Clean(None) => Ok(()),
+            Message::Clean(Some(remains)) => Err(WorkerError::Unclean(remains)),
+            _ => Err(OUT_OF_TURN),
         }
     }
 
-    /// Waits until the container is gone or says something that nobody asked for.
-    pub async fn lost(&mut self) -> String {
-        match self.hear().await {
-            Ok(_) => "its supervisor speaks out of turn".to_owned(),
+    /// Waits until an idle container is lost: it is gone, or it sends a message out of turn.
+    pub async fn wait_until_lost(&mut self) -> WorkerError {
+        match self.receive().await {
+            Ok(_) => OUT_OF_TURN,
             Err(reason) => reason,
         }
     }
 
-    /// Removes the container.
-    pub async fn remove(self) {
-        let Worker { engines, at, id, input, output, .. } = self;
-        // Its supervisor ends by itself, which is quicker than being killed.
+    /// Takes the container out of its engine's load at once and returns a future that removes it.
+    pub fn remove(self) -> impl Future<Output = ()> + Send + use<> {
+        let Worker { engine, load, id, input, output, .. } = self;
+        drop(load);
+        // Without its input the supervisor ends by itself, which is quicker than killing it.
         drop((input, output));
-        if let Some(engine) = engines.get(at) {
-            engine.remove(&id).await;
-        }
+        async move { engine.remove(&id).await }
     }
 
-    /// The next message. Nothing is lost where this is cancelled.
-    async fn hear(&mut self) -> Result<Message, String> {
+    async fn receive_within(&mut self, limit: Duration) -> Result<Message, WorkerError> {
+        timeout(limit, self.receive()).await.map_err(|_| WorkerError::Silent(limit))?
+    }
+
+    /// Returns the next message. Cancel-safe.
+    async fn receive(&mut self) -> Result<Message, WorkerError> {
         loop {
-            if let Some(message) = self.message()? {
+            if let Some(message) = self.take_message()? {
                 return Ok(message);
             }
             match self.output.next().await {
-                Some(Ok(LogOutput::StdOut { message })) => self.heard.extend_from_slice(&message),
-                Some(Ok(other)) => return Err(String::from_utf8_lossy(other.as_ref()).trim().to_owned()),
-                Some(Err(error)) => return Err(error.to_string()),
-                None => return Err("its container is gone".to_owned()),
+                Some(Ok(LogOutput::StdOut { message })) => self.received.extend_from_slice(&message),
+                Some(Ok(other)) => {
+                    return Err(WorkerError::Stderr(
+                        String::from_utf8_lossy(other.as_ref()).trim().to_owned(),
+                    ));
+                }
+                Some(Err(error)) => return Err(error.into()),
+                None => return Err(WorkerError::Gone),
             }
         }
     }
 
-    fn message(&mut self) -> Result<Option<Message>, String> {
-        let Some(&length) = self.heard.first_chunk() else { return Ok(None) };
+    /// Returns the first message of the received bytes if it is complete.
+    fn take_message(&mut self) -> Result<Option<Message>, WorkerError> {
+        let Some(&length) = self.received.first_chunk() else { return Ok(None) };
         let length = u32::from_le_bytes(length) as usize;
-        if length > self.longest {
-            return Err("its supervisor says too much".to_owned());
+        if length > self.max_message {
+            return Err(WorkerError::Protocol("a message that is too long"));
         }
-        if self.heard.len() < 4 + length {
+        if self.received.len() < 4 + length {
             return Ok(None);
         }
-        self.heard.advance(4);
-        let content = self.heard.split_to(length);
-        Message::decode(&content).map(Some).ok_or_else(|| "its supervisor is not understood".to_owned())
-    }
-
-    /// Keeps its engine's load right as long as it lives.
-    pub fn place<'a>(engines: &'a [Engine], at: usize) -> Option<Place<'a>> {
-        engines.get(at).map(Place::on)
+        self.received.advance(4);
+        let content = self.received.split_to(length);
+        pl_supervisor::decode(&content).map(Some).ok_or(WorkerError::Protocol("a malformed message"))
     }
 }
 
-async fn attach_and_start(engine: &Engine, id: &str) -> Result<AttachContainerResults, String> {
+async fn attach_and_start(engine: &DockerEngine, id: &str) -> Result<AttachContainerResults, DockerError> {
     let docker = engine.docker().await?;
     let options =
         AttachContainerOptionsBuilder::default().stdin(true).stdout(true).stderr(true).stream(true).build();
-    let attached = docker.attach_container(id, Some(options)).await.map_err(|error| error.to_string())?;
-    docker.start_container(id, None).await.map_err(|error| error.to_string())?;
+    let attached = docker.attach_container(id, Some(options)).await;
+    let attached = attached.map_err(engine.request_error("attach to a container"))?;
+    docker.start_container(id, None).await.map_err(engine.request_error("start a container"))?;
     Ok(attached)
 }

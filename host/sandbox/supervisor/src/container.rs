@@ -1,39 +1,31 @@
-//! What there is in a container beside programs: its folders, processes and counts.
+//! Resources of the container besides programs: its folders, processes and counters.
 
-use std::io::Result;
 use std::path::{Path, PathBuf};
 
 use crate::counters::Counters;
+use crate::error::Result;
 use crate::reap::Children;
-use crate::zygote::Keeper;
 use crate::{folder, ipc};
 
-/// The container that this process is the first one of.
+/// The container in which this process is PID 1.
 pub struct Container<'a> {
-    /// Where programs start.
+    /// Working folder of programs.
     pub work: &'a Path,
-    /// All that programs may write to.
+    /// All folders that programs may write to.
     folders: &'a [PathBuf],
     pub children: Children,
-    pub keeper: Keeper,
     pub counters: Counters,
 }
 
 impl<'a> Container<'a> {
-    pub fn new(work: &'a Path, folders: &'a [PathBuf]) -> Result<Self> {
-        Ok(Self {
-            work,
-            folders,
-            children: Children::watch()?,
-            keeper: Keeper::new(),
-            counters: Counters::open(),
-        })
+    pub fn new(work: &'a Path, folders: &'a [PathBuf]) -> std::io::Result<Self> {
+        Ok(Self { work, folders, children: Children::watch()?, counters: Counters::open() })
     }
 
-    /// Removes all that a program left. The error says what could not be removed.
-    pub fn clean(&mut self) -> std::result::Result<(), String> {
-        self.keeper.end_programs(&self.children)?;
-        self.folders.iter().try_for_each(|folder| folder::wipe(folder))?;
-        ipc::wipe()
+    /// Removes everything that a program left: processes, files, System V objects.
+    pub fn clean(&self) -> Result<()> {
+        self.children.kill_all()?;
+        self.folders.iter().try_for_each(|folder| folder::empty(folder))?;
+        ipc::remove_all()
     }
 }

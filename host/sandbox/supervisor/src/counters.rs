@@ -1,44 +1,49 @@
-//! The kernel's counts of processes that it killed for want of memory and of processes that it refused.
+//! The kernel's counters of processes that it killed because memory ran out and of processes that it refused
+//! to create.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The counts of this container, of version 2 and 1 of control groups.
+/// Counters of this container, for control groups of version 2 or 1.
 pub struct Counters {
-    memory: Count,
-    processes: Count,
+    memory: Counter,
+    processes: Counter,
 }
 
-struct Count {
+struct Counter {
     file: Option<File>,
     key: &'static str,
     last: u64,
 }
 
 impl Counters {
-    /// Where the container has no such counts, nothing is ever found to have happened.
+    /// Opens the counters. Without control groups nothing is ever reported.
     pub fn open() -> Self {
         Self {
-            memory: Count::open(
+            memory: Counter::open(
                 &["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"],
                 "oom_kill",
             ),
-            processes: Count::open(&["/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events"], "max"),
+            processes: Counter::open(
+                &["/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events"],
+                "max",
+            ),
         }
     }
 
-    /// Whether a process was killed for want of memory, and whether one was refused, since the last call.
+    /// Returns two flags for the time since the last call: a process was killed because memory ran out; the
+    /// creation of a process was refused.
     pub fn since_last(&mut self) -> (bool, bool) {
         (self.memory.has_grown(), self.processes.has_grown())
     }
 }
 
-impl Count {
-    fn open(places: &[&str], key: &'static str) -> Self {
-        let file = places.iter().find_map(|place| File::open(place).ok());
-        let mut count = Self { file, key, last: 0 };
-        count.has_grown();
-        count
+impl Counter {
+    fn open(paths: &[&str], key: &'static str) -> Self {
+        let file = paths.iter().find_map(|path| File::open(path).ok());
+        let mut counter = Self { file, key, last: 0 };
+        counter.has_grown();
+        counter
     }
 
     fn has_grown(&mut self) -> bool {

@@ -1,15 +1,17 @@
 //! System V objects, which outlive the processes that made them.
 
-/// Removes all of them. The container has a namespace of its own, so all of them are the job's.
-pub fn wipe() -> Result<(), String> {
+use crate::error::{Error, Result};
+
+/// Removes all of them. The container has its own IPC namespace, so they all belong to the job.
+pub fn remove_all() -> Result<()> {
     for (list, remove) in [("shm", remove_shm as fn(i32) -> i32), ("msg", remove_msg), ("sem", remove_sem)] {
-        let place = format!("/proc/sysvipc/{list}");
-        // A kernel without these objects has no list of them.
-        let Ok(text) = std::fs::read_to_string(&place) else { continue };
+        let path = format!("/proc/sysvipc/{list}");
+        // A kernel without these objects has no such file.
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
         for line in text.lines().skip(1) {
             let id = line.split_whitespace().nth(1).and_then(|id| id.parse().ok());
             if id.is_none_or(|id| remove(id) != 0) {
-                return Err(format!("an object of {place}"));
+                return Err(Error::RemainingObject(path));
             }
         }
     }

@@ -1,184 +1,136 @@
-//! What the host and the supervisor of a container say to each other.
+//! The protocol between the host and the supervisor of a container.
 //!
-//! The supervisor is PID 1 of a container. It reads tasks from its standard input and writes messages to its standard
-//! output, each as a frame: four bytes of length (little endian), then the message. Numbers are little endian,
-//! texts and byte strings stand behind their length, lists behind their count.
+//! The supervisor is PID 1 of a container. It reads a [`Task`] at a time from its standard input and writes
+//! [`Message`]s to its standard output. Each is a frame: the length in four bytes (little endian), then the
+//! value in postcard's format.
 
-mod wire;
+use std::io::{Error, ErrorKind, Read, Result, Write};
 
-use wire::{Reader, Writer};
-pub use wire::{read_frame, write_frame};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-/// The folder of a container with the module that makes a Python interpreter wait to be forked.
-pub const PYTHON_FOLDER: &str = "/pl-python";
-
-/// What a container is asked to do: one program, run once per case.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// One program, run once per case.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// What the working folder holds when the program starts.
-    pub files: Vec<Entry>,
-    /// A command line that is run once, before the cases; none where it is empty.
+    /// Content of the working folder when the program starts.
+    pub files: Vec<FileEntry>,
+    /// Command line that runs once, before the cases. Empty if there is nothing to compile.
     pub compile: Vec<String>,
-    /// The program's command line.
+    /// Command line of the program.
     pub run: Vec<String>,
     /// Standard input of each run.
     pub cases: Vec<Vec<u8>>,
-    /// Files of the working folder that are handed back after a run, where they are there.
-    pub keep: Vec<String>,
-    /// Milliseconds that one run may take.
-    pub timeout: u64,
-    /// Bytes kept of each of stdout and stderr; printing more ends the run.
-    pub output: u64,
-    /// Bytes kept of all files together.
-    pub kept: u64,
+    /// Files of the working folder to return after a run, if they exist.
+    pub output_files: Vec<String>,
+    /// Time limit of one run in milliseconds.
+    pub timeout_ms: u64,
+    /// Bytes kept of each of stdout and stderr. A run that prints more is ended.
+    pub max_output: u64,
+    /// Bytes of all returned files of a run together.
+    pub max_files: u64,
 }
 
 /// A file of the working folder.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Entry {
-    /// Relative to the folder, parts separated by `/`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEntry {
+    /// Relative to the folder, with `/` as the separator.
     pub path: String,
     pub bytes: Vec<u8>,
-    /// It may be executed.
     pub executable: bool,
 }
 
-/// What the supervisor says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A message of the supervisor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// It waits for tasks; or why it can't serve.
+    /// First message: `None` if the supervisor accepts tasks, else the reason why it can't.
     Ready(Option<String>),
-    /// How a run ended: of the compiler where it failed, of each case otherwise.
-    Ran(Box<Run>),
-    /// The task is done, and nothing of it is left; or what is, so that the container must go.
+    /// Result of one run: of the compiler if it failed, of each case otherwise.
+    Ran(Box<RunReport>),
+    /// Last message of a task: `None` if nothing of it remains. Otherwise it describes the remains, and the
+    /// container must be discarded.
     Clean(Option<String>),
 }
 
-/// How a program ended and what came of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Run {
-    pub end: End,
-    /// It was the compiler's run: no case was run.
-    pub compiling: bool,
-    /// The kernel ended a process for want of memory.
-    pub memory: bool,
-    /// The kernel refused a process, as there were too many.
-    pub processes: bool,
+/// Result of one run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunReport {
+    pub termination: Termination,
+    /// True if this was the compiler's run: no case was run.
+    pub is_compiler: bool,
+    /// True if the kernel killed a process because the container was out of memory.
+    pub out_of_memory: bool,
+    /// True if the kernel refused to create a process because there were too many.
+    pub process_limit: bool,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     /// Microseconds from start to end.
-    pub took: u64,
-    /// Bytes of the largest process at its largest.
-    pub peak: u64,
-    pub files: Vec<Entry>,
+    pub duration_us: u64,
+    /// Peak memory of the largest process, in bytes.
+    pub peak_memory: u64,
+    pub output_files: Vec<FileEntry>,
 }
 
-impl Default for End {
-    fn default() -> Self {
-        End::Exited(0)
-    }
-}
-
-/// Why a program is over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
-    /// It left with this code.
+/// Reason why a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Termination {
+    /// The program exited with this code.
     Exited(i32),
-    /// A signal ended it.
+    /// This signal killed the program.
     Signalled(i32),
-    /// It took too long.
     TimedOut,
-    /// It printed too much.
-    Flooded,
-    /// It never started: its files or its command line can't be had, for this reason.
-    Refused(String),
+    OutputLimit,
+    /// The program never started, because of its files or its command line.
+    NotStarted(String),
 }
 
-impl Task {
-    /// As a frame's content.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut to = Writer::default();
-        to.list(&self.files).list(&self.compile).list(&self.run).list(&self.cases).list(&self.keep);
-        to.number(self.timeout).number(self.output).number(self.kept);
-        to.done()
-    }
-
-    /// From a frame's content; none where it is none of ours.
-    pub fn decode(bytes: &[u8]) -> Option<Task> {
-        let mut from = Reader::new(bytes);
-        let task = Task {
-            files: from.list()?,
-            compile: from.list()?,
-            run: from.list()?,
-            cases: from.list()?,
-            keep: from.list()?,
-            timeout: from.number()?,
-            output: from.number()?,
-            kept: from.number()?,
-        };
-        from.is_empty().then_some(task)
+impl Default for Termination {
+    fn default() -> Self {
+        Termination::Exited(0)
     }
 }
 
-impl Message {
-    /// As a frame's content.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut to = Writer::default();
-        match self {
-            Message::Ready(reason) => to.number(0).optional(reason.as_ref()),
-            Message::Clean(left) => to.number(1).optional(left.as_ref()),
-            Message::Ran(run) => {
-                let (kind, value, reason) = match &run.end {
-                    End::Exited(code) => (0, *code, ""),
-                    End::Signalled(signal) => (1, *signal, ""),
-                    End::TimedOut => (2, 0, ""),
-                    End::Flooded => (3, 0, ""),
-                    End::Refused(reason) => (4, 0, reason.as_str()),
-                };
-                to.number(2).number(kind).number(i64::from(value).cast_unsigned()).text(reason);
-                let flags = [run.compiling, run.memory, run.processes];
-                for flag in flags {
-                    to.number(u64::from(flag));
-                }
-                to.bytes(&run.stdout).bytes(&run.stderr).number(run.took).number(run.peak).list(&run.files)
-            }
-        };
-        to.done()
-    }
+/// Returns a value as a frame.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] if the frame is longer than its four bytes of length can express.
+pub fn encode_frame(value: &impl Serialize) -> Result<Vec<u8>> {
+    let invalid = |_| Error::from(ErrorKind::InvalidInput);
+    let mut frame = postcard::to_extend(value, vec![0; 4]).map_err(|_| ErrorKind::InvalidInput)?;
+    let length = u32::try_from(frame.len() - 4).map_err(invalid)?;
+    frame[..4].copy_from_slice(&length.to_le_bytes());
+    Ok(frame)
+}
 
-    /// From a frame's content; none where it is none of ours.
-    pub fn decode(bytes: &[u8]) -> Option<Message> {
-        let mut from = Reader::new(bytes);
-        let message = match from.number()? {
-            0 => Message::Ready(from.optional()?),
-            1 => Message::Clean(from.optional()?),
-            2 => {
-                let (kind, value) = (from.number()?, from.number()?.cast_signed());
-                let (value, reason) = (i32::try_from(value).ok()?, from.text()?);
-                let end = match kind {
-                    0 => End::Exited(value),
-                    1 => End::Signalled(value),
-                    2 => End::TimedOut,
-                    3 => End::Flooded,
-                    4 => End::Refused(reason),
-                    _ => return None,
-                };
-                Message::Ran(Box::new(Run {
-                    end,
-                    compiling: from.flag()?,
-                    memory: from.flag()?,
-                    processes: from.flag()?,
-                    stdout: from.bytes()?,
-                    stderr: from.bytes()?,
-                    took: from.number()?,
-                    peak: from.number()?,
-                    files: from.list()?,
-                }))
-            }
-            _ => return None,
-        };
-        from.is_empty().then_some(message)
+/// Returns the value of a frame's content. Returns `None` if the content is malformed, cut or followed by
+/// more bytes.
+pub fn decode<T: DeserializeOwned>(content: &[u8]) -> Option<T> {
+    let (value, rest) = postcard::take_from_bytes(content).ok()?;
+    rest.is_empty().then_some(value)
+}
+
+/// Writes a value as a frame and flushes the stream.
+///
+/// # Errors
+/// Errors of the stream and of [`encode_frame`].
+pub fn write_frame(to: &mut impl Write, value: &impl Serialize) -> Result<()> {
+    to.write_all(&encode_frame(value)?)?;
+    to.flush()
+}
+
+/// Reads a frame with a content of at most `max_length` bytes.
+///
+/// # Errors
+/// Errors of the stream. [`ErrorKind::InvalidData`] if the frame is longer or [`decode`] refuses its content.
+pub fn read_frame<T: DeserializeOwned>(from: &mut impl Read, max_length: usize) -> Result<T> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > max_length {
+        return Err(ErrorKind::InvalidData.into());
     }
+    let mut content = vec![0; length];
+    from.read_exact(&mut content)?;
+    decode(&content).ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
 #[cfg(test)]
@@ -187,47 +139,90 @@ mod tests {
 
     use super::*;
 
-    fn entry() -> Entry {
-        Entry { path: "a/b".into(), bytes: vec![0, 255], executable: true }
+    fn file() -> FileEntry {
+        FileEntry { path: "a/b".into(), bytes: vec![0, 255], executable: true }
     }
 
-    #[test]
-    fn what_is_said_is_what_is_heard() {
-        let task = Task {
-            files: vec![entry()],
+    fn task() -> Task {
+        Task {
+            files: vec![file()],
             compile: vec!["cc".into()],
             run: vec!["python3".into(), "main.py".into()],
             cases: vec![b"1\n".to_vec(), Vec::new()],
-            keep: vec!["out".into()],
-            timeout: 20_000,
-            output: 1 << 16,
-            kept: 9,
+            output_files: vec!["out".into()],
+            timeout_ms: 20_000,
+            max_output: 1 << 16,
+            max_files: 9,
+        }
+    }
+
+    fn messages() -> Vec<Message> {
+        let report = |termination| RunReport {
+            termination,
+            stdout: b"x".to_vec(),
+            output_files: vec![file()],
+            out_of_memory: true,
+            ..RunReport::default()
         };
-        assert_eq!(Task::decode(&task.encode()), Some(task));
-        let run =
-            |end| Run { end, stdout: b"x".to_vec(), files: vec![entry()], memory: true, ..Run::default() };
-        let ends =
-            [End::Exited(-1), End::Signalled(9), End::TimedOut, End::Flooded, End::Refused("no".into())];
-        let runs = ends.map(|end| Message::Ran(Box::new(run(end))));
+        let terminations = [
+            Termination::Exited(-1),
+            Termination::Signalled(9),
+            Termination::TimedOut,
+            Termination::OutputLimit,
+            Termination::NotStarted("no".into()),
+        ];
+        let reports = terminations.map(|termination| Message::Ran(Box::new(report(termination))));
         let others = [Message::Ready(None), Message::Ready(Some("why".into())), Message::Clean(None)];
-        for message in runs.into_iter().chain(others) {
-            assert_eq!(Message::decode(&message.encode()), Some(message));
+        reports.into_iter().chain(others).collect()
+    }
+
+    #[test]
+    fn values_survive_the_way_through_a_frame() {
+        let frame = encode_frame(&task()).unwrap();
+        assert_eq!(read_frame::<Task>(&mut frame.as_slice(), frame.len()).unwrap(), task());
+        for message in messages() {
+            let frame = encode_frame(&message).unwrap();
+            assert_eq!(decode::<Message>(&frame[4..]), Some(message));
         }
     }
 
     #[test]
     fn cut_and_foreign_bytes_are_refused() {
-        let bytes = Message::Ran(Box::default()).encode();
-        for end in 0..bytes.len() {
-            assert_eq!(Message::decode(&bytes[..end]), None);
+        for message in messages() {
+            let frame = encode_frame(&message).unwrap();
+            let content = &frame[4..];
+            for end in 0..content.len() {
+                assert_eq!(decode::<Message>(&content[..end]), None);
+            }
+            assert_eq!(decode::<Message>(&[content, b"x"].concat()), None);
         }
-        assert_eq!(Message::decode(&[&bytes[..], b"x"].concat()), None);
-        // A count that no bytes follow must not be believed.
-        assert_eq!(Task::decode(&u64::MAX.to_le_bytes()), None);
-        let mut frames = Vec::new();
-        write_frame(&mut frames, b"abc").unwrap();
-        assert_eq!(read_frame(&mut frames.as_slice(), 3).unwrap(), b"abc");
-        assert!(read_frame(&mut frames.as_slice(), 2).is_err());
-        assert!(read_frame(&mut &frames[..5], 3).is_err());
+        let frame = encode_frame(&task()).unwrap();
+        for end in 4..frame.len() {
+            assert_eq!(decode::<Task>(&frame[4..end]), None);
+        }
+        // Not a variant, not a flag, not UTF-8.
+        assert_eq!(decode::<Message>(&[3]), None);
+        assert_eq!(decode::<Message>(&[0, 2]), None);
+        assert_eq!(decode::<Message>(&[0, 1, 1, 0xff]), None);
+    }
+
+    #[test]
+    fn a_claimed_length_without_bytes_allocates_nothing() {
+        // A count of 2⁶⁴ − 1 as a varint.
+        let count = [[0xff; 9].as_slice(), &[1]].concat();
+        assert_eq!(decode::<Task>(&count), None);
+        assert_eq!(decode::<Message>(&[&[0, 1], count.as_slice()].concat()), None);
+    }
+
+    #[test]
+    fn frames_have_a_maximum() {
+        let frame = encode_frame(&"abc".to_owned()).unwrap();
+        assert_eq!(frame, b"\x04\0\0\0\x03abc");
+        let read = |bytes: &[u8], most| read_frame::<String>(&mut &*bytes, most);
+        assert_eq!(read(&frame, 4).unwrap(), "abc");
+        assert_eq!(read(&frame, 3).unwrap_err().kind(), ErrorKind::InvalidData);
+        assert_eq!(read(&frame[..6], 4).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert_eq!(read(b"\xff\xff\xff\xff", 4).unwrap_err().kind(), ErrorKind::InvalidData);
+        assert_eq!(read(b"\x01\0\0\0x", 4).unwrap_err().kind(), ErrorKind::InvalidData);
     }
 }

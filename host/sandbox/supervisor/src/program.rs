@@ -1,4 +1,4 @@
-//! One program from its start to its end, with its time and its output bounded.
+//! One program from its start to its end, with limits on its time and output.
 
 use std::io::{PipeReader, PipeWriter, Read, Result, Write, pipe};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -7,169 +7,142 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use pl_supervisor::{End, Run};
+use pl_supervisor::{RunReport, Termination};
 
-use crate::confine::filter::Filter;
-use crate::reap::{Children, Ended};
-use crate::zygote::Keeper;
+use crate::reap::Children;
 
 /// A program to run.
 pub struct Program<'a> {
     pub command: &'a [String],
     pub stdin: &'a [u8],
-    /// Where it starts.
+    /// Folder in which it starts.
     pub work: &'a Path,
-    /// Milliseconds.
-    pub timeout: u64,
-    /// Bytes of each stream.
-    pub output: u64,
+    pub timeout_ms: u64,
+    /// Bytes kept of each stream.
+    pub max_output: u64,
 }
 
-/// What a program prints to one stream.
-struct Printed {
-    from: Option<PipeReader>,
+/// A captured output stream of a program.
+struct CapturedStream {
+    /// `None` after the end of the stream.
+    pipe: Option<PipeReader>,
     bytes: Vec<u8>,
-    most: usize,
+    max_bytes: usize,
 }
 
-/// Whose child a program is, and so who hears of its end.
-#[derive(Clone, Copy)]
-enum Parent {
-    /// This process: the program has this number.
-    Supervisor(i32),
-    /// The interpreter that was forked for it.
-    Zygote,
-}
-
-/// Runs a program, and ends what it leaves running. Its processes are gone when this returns.
-pub fn run(program: &Program<'_>, children: &Children, keeper: &mut Keeper) -> Result<Run> {
+/// Runs a program and kills what it leaves running. Its processes are gone when this returns.
+pub fn run(program: &Program<'_>, children: &Children) -> Result<RunReport> {
     let started = Instant::now();
-    let (input, to) = pipe()?;
-    let (from_out, out) = pipe()?;
-    let (from_err, err) = pipe()?;
-    let parent = match start(program, keeper, [input.into(), out.into(), err.into()]) {
-        Ok(parent) => parent,
+    let (child_stdin, stdin) = pipe()?;
+    let (stdout, child_stdout) = pipe()?;
+    let (stderr, child_stderr) = pipe()?;
+    let pid = match spawn(program, [child_stdin.into(), child_stdout.into(), child_stderr.into()]) {
+        Ok(pid) => pid,
         Err(error) => {
             let name = program.command.first().map_or("", String::as_str);
-            return Ok(Run {
-                end: End::Refused(format!("{name} can't be started: {error}")),
-                ..Run::default()
-            });
+            let termination = Termination::NotStarted(format!("{name} can't be started: {error}"));
+            return Ok(RunReport { termination, ..RunReport::default() });
         }
     };
-    nonblocking(to.as_raw_fd())?;
-    let mut stdin = Some((to, program.stdin));
-    let mut stdout = Printed::new(from_out, program.output)?;
-    let mut stderr = Printed::new(from_err, program.output)?;
-    let deadline = started + Duration::from_millis(program.timeout);
-    let mut peak = 0;
-    let end = loop {
-        stdin = stdin.and_then(feed);
+    set_nonblocking(stdin.as_raw_fd())?;
+    let mut stdin = Some((stdin, program.stdin));
+    let mut stdout = CapturedStream::new(stdout, program.max_output)?;
+    let mut stderr = CapturedStream::new(stderr, program.max_output)?;
+    let deadline = started + Duration::from_millis(program.timeout_ms);
+    let mut peak_memory = 0;
+    let termination = loop {
+        stdin = stdin.and_then(feed_stdin);
         if !stdout.read() || !stderr.read() {
-            break End::Flooded;
+            break Termination::OutputLimit;
         }
-        if let Some(ended) = ended(parent, children, keeper, &mut peak) {
-            break end(ended.status);
+        if let Some(status) = reap(pid, children, &mut peak_memory) {
+            break termination(status);
         }
         let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
         else {
-            break End::TimedOut;
+            break Termination::TimedOut;
         };
-        let watched =
-            [stdin.as_ref().map(|(pipe, _)| pipe.as_raw_fd()), stdout.fd(), stderr.fd(), keeper.fd()];
+        let watched = [stdin.as_ref().map(|(pipe, _)| pipe.as_raw_fd()), stdout.fd(), stderr.fd()];
         wait(children, watched, left);
     };
-    let took = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-    // What is left running prints no more; the pipes are then at their end.
-    let _ = keeper.end_programs(children);
-    let flooded = !stdout.read() || !stderr.read();
-    let end = if flooded && end != End::TimedOut { End::Flooded } else { end };
-    Ok(Run { end, stdout: stdout.bytes, stderr: stderr.bytes, took, peak, ..Run::default() })
+    let duration_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+    // Nothing prints any more after this, so the pipes are at their end. Processes that survive are reported
+    // when the container is cleaned.
+    let _ = children.kill_all();
+    let over_limit = !stdout.read() || !stderr.read();
+    let termination = if over_limit && termination != Termination::TimedOut {
+        Termination::OutputLimit
+    } else {
+        termination
+    };
+    Ok(RunReport {
+        termination,
+        stdout: stdout.bytes,
+        stderr: stderr.bytes,
+        duration_us,
+        peak_memory,
+        ..RunReport::default()
+    })
 }
 
-/// Starts a program: a fork of the interpreter that waits for it, or a process of its own.
-fn start(program: &Program<'_>, keeper: &mut Keeper, streams: [OwnedFd; 3]) -> Result<Parent> {
-    if keeper.fork(program.command, &streams) {
-        return Ok(Parent::Zygote);
-    }
-    let [stdin, stdout, stderr] = streams;
-    let mut command = command(program.command, program.work)?;
-    command.stdin(stdin).stdout(stdout).stderr(stderr);
-    let neighbour = keeper.process();
-    // SAFETY: this process has one thread, so that its child may do anything.
-    unsafe { command.pre_exec(move || become_a_job(neighbour)) };
-    Ok(Parent::Supervisor(command.spawn()?.id().cast_signed()))
-}
-
-/// A command line in the working folder, with the environment of programs.
-pub fn command(line: &[String], work: &Path) -> Result<Command> {
-    let Some((name, arguments)) = line.split_first() else {
+/// Starts a program in its working folder and returns its process id.
+fn spawn(program: &Program<'_>, [stdin, stdout, stderr]: [OwnedFd; 3]) -> Result<i32> {
+    let Some((name, arguments)) = program.command.split_first() else {
         return Err(std::io::Error::other("no command line is given"));
     };
     let mut command = Command::new(name);
-    command.args(arguments).current_dir(work).env_remove("HOSTNAME").env("HOME", work);
-    Ok(command)
+    command.args(arguments).current_dir(program.work).env_remove("HOSTNAME").env("HOME", program.work);
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    // SAFETY: this process has one thread, so its child may call anything.
+    unsafe { command.pre_exec(become_job) };
+    Ok(command.spawn()?.id().cast_signed())
 }
 
-/// What differs between a job's process and the supervisor's.
-fn become_a_job(neighbour: Option<i32>) -> Result<()> {
-    no_signal_is_blocked();
-    // SAFETY: no memory is involved but the texts.
+/// Undoes, in a job's process, the settings that only the supervisor needs.
+fn become_job() -> Result<()> {
+    // SAFETY: the set is initialised by sigemptyset, and the texts end with a zero.
     unsafe {
+        // The supervisor blocks SIGCHLD, and children inherit that.
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
         libc::setsid();
-        // The files of a process that is closed to its user are not its user's.
+        // The files in /proc of a process that is not dumpable don't belong to its user.
         libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
-        // Where memory is short, the kernel takes a job and not the supervisor.
+        // If memory runs out, the kernel kills a job and not the supervisor.
         let score = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
         if score >= 0 {
             libc::write(score, c"1000".as_ptr().cast(), 4);
             libc::close(score);
         }
     }
-    neighbour.map_or(Ok(()), |pid| Filter::of_neighbours(pid).install())
+    Ok(())
 }
 
-/// The supervisor blocks the signal of its children's ends, and its children start like it.
-pub fn no_signal_is_blocked() {
-    // SAFETY: the set is initialised by sigemptyset.
-    unsafe {
-        let mut none = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-    }
-}
-
-/// The program's end, where it has come. `peak` grows to that of the largest process that has ended.
-fn ended(parent: Parent, children: &Children, keeper: &mut Keeper, peak: &mut u64) -> Option<Ended> {
+/// Reaps ended processes. Returns the program's status if it is one of them. `peak_memory` grows to that of
+/// the largest.
+fn reap(pid: i32, children: &Children, peak_memory: &mut u64) -> Option<i32> {
     children.acknowledge();
-    let mut found = None;
-    while let Some(one) = children.next().ok().flatten() {
-        if keeper.process() == Some(one.pid) {
-            keeper.lose();
-            continue;
-        }
-        *peak = (*peak).max(one.peak);
-        if matches!(parent, Parent::Supervisor(pid) if pid == one.pid) {
-            found = Some(one);
+    let mut status = None;
+    while let Some(child) = children.next().ok().flatten() {
+        *peak_memory = child.peak_memory.max(*peak_memory);
+        if child.pid == pid {
+            status = Some(child.status);
         }
     }
-    if matches!(parent, Parent::Zygote) {
-        found = keeper.ended();
-        *peak = found.as_ref().map_or(*peak, |one| one.peak.max(*peak));
-    }
-    found
+    status
 }
 
-fn end(status: i32) -> End {
+fn termination(status: i32) -> Termination {
     let status = ExitStatus::from_raw(status);
     match (status.code(), status.signal()) {
-        (Some(code), _) => End::Exited(code),
-        (None, signal) => End::Signalled(signal.unwrap_or_default()),
+        (Some(code), _) => Termination::Exited(code),
+        (None, signal) => Termination::Signalled(signal.unwrap_or_default()),
     }
 }
 
-/// Writes what the program takes of its input. None when there is no more, or nobody who reads it.
-fn feed((mut pipe, mut left): (PipeWriter, &[u8])) -> Option<(PipeWriter, &[u8])> {
+/// Writes as much of the input as the program takes. Returns `None` if nothing is left or nothing reads it.
+fn feed_stdin((mut pipe, mut left): (PipeWriter, &[u8])) -> Option<(PipeWriter, &[u8])> {
     while !left.is_empty() {
         match pipe.write(left) {
             Ok(written) => left = left.get(written..).unwrap_or_default(),
@@ -181,9 +154,9 @@ fn feed((mut pipe, mut left): (PipeWriter, &[u8])) -> Option<(PipeWriter, &[u8])
     None
 }
 
-/// Waits until something happens or the time is over: stdin can be written, stdout, stderr or the waiting interpreter
-/// can be read. Where the host is gone, this process ends.
-fn wait(children: &Children, [stdin, stdout, stderr, zygote]: [Option<RawFd>; 4], left: Duration) {
+/// Waits until `left` has passed, a process ends, stdin can be written, or stdout or stderr can be read. Ends
+/// this process if the host is gone.
+fn wait(children: &Children, [stdin, stdout, stderr]: [Option<RawFd>; 3], left: Duration) {
     let watch = |fd: Option<RawFd>, events| libc::pollfd { fd: fd.unwrap_or(-1), events, revents: 0 };
     let mut watched = [
         watch(Some(libc::STDIN_FILENO), 0),
@@ -191,35 +164,35 @@ fn wait(children: &Children, [stdin, stdout, stderr, zygote]: [Option<RawFd>; 4]
         watch(stdin, libc::POLLOUT),
         watch(stdout, libc::POLLIN),
         watch(stderr, libc::POLLIN),
-        watch(zygote, libc::POLLIN),
     ];
-    // Rounded up, so that a deadline has passed when the time is over.
+    // Rounded up, so that the deadline has passed when this returns.
     let left = libc::c_int::try_from(left.as_millis() + 1).unwrap_or(libc::c_int::MAX);
-    // SAFETY: as many descriptors as are said.
+    // SAFETY: the count is the array's length.
     unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, left) };
     if watched[0].revents & (libc::POLLHUP | libc::POLLERR) != 0 {
         std::process::exit(0);
     }
 }
 
-impl Printed {
-    fn new(from: PipeReader, most: u64) -> Result<Self> {
-        nonblocking(from.as_raw_fd())?;
-        Ok(Self { from: Some(from), bytes: Vec::new(), most: usize::try_from(most).unwrap_or(usize::MAX) })
+impl CapturedStream {
+    fn new(pipe: PipeReader, max_bytes: u64) -> Result<Self> {
+        set_nonblocking(pipe.as_raw_fd())?;
+        let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+        Ok(Self { pipe: Some(pipe), bytes: Vec::new(), max_bytes })
     }
 
     fn fd(&self) -> Option<RawFd> {
-        self.from.as_ref().map(AsRawFd::as_raw_fd)
+        self.pipe.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Takes what is there. False where it is more than is kept.
+    /// Reads what is available. Returns false if it exceeds the limit.
     fn read(&mut self) -> bool {
         let mut buffer = [0; 16 << 10];
-        while let Some(pipe) = &mut self.from {
+        while let Some(pipe) = &mut self.pipe {
             match pipe.read(&mut buffer) {
-                Ok(0) => self.from = None,
+                Ok(0) => self.pipe = None,
                 Ok(length) => {
-                    let room = self.most - self.bytes.len();
+                    let room = self.max_bytes - self.bytes.len();
                     self.bytes.extend(buffer.iter().take(length.min(room)));
                     if length > room {
                         return false;
@@ -227,14 +200,14 @@ impl Printed {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => self.from = None,
+                Err(_) => self.pipe = None,
             }
         }
         true
     }
 }
 
-fn nonblocking(fd: RawFd) -> Result<()> {
+fn set_nonblocking(fd: RawFd) -> Result<()> {
     // SAFETY: no memory is involved.
     if unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
         return Err(std::io::Error::last_os_error());

@@ -1,31 +1,34 @@
-//! The processes of the container: waiting for them, and ending them all.
+//! The processes of the container: waiting for them and killing them all.
 
-use std::io::{Error, Result};
+use std::io::{Error as IoError, Result as IoResult};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// How long processes may take to die. One that is stuck in the kernel longer costs the container.
-const DYING: Duration = Duration::from_secs(5);
+use crate::error::{Error, Result};
+
+/// Time that killed processes get to die. If one is stuck in the kernel for longer, the container is
+/// discarded.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The processes of the container, all of which are children of PID 1 or become so.
 pub struct Children {
-    /// Readable when one of them has ended.
-    ended: OwnedFd,
+    /// Readable if a child has ended.
+    signals: OwnedFd,
 }
 
-/// A process that is over.
-pub struct Ended {
+/// A process that has ended.
+pub struct EndedChild {
     pub pid: i32,
-    /// As `wait` gives it.
+    /// Status as `wait` returns it.
     pub status: i32,
-    /// Bytes of its largest process at its largest.
-    pub peak: u64,
+    /// Peak memory of its largest process, in bytes.
+    pub peak_memory: u64,
 }
 
 impl Children {
-    /// Turns the signal of their ends into something to poll.
-    pub fn watch() -> Result<Self> {
-        // SAFETY: the set is initialised by sigemptyset, and the descriptor is ours alone.
+    /// Turns SIGCHLD into a descriptor to poll.
+    pub fn watch() -> IoResult<Self> {
+        // SAFETY: the set is initialised by sigemptyset, and the descriptor is owned by nothing else.
         unsafe {
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -33,44 +36,47 @@ impl Children {
             libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
             let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
             if fd < 0 {
-                return Err(Error::last_os_error());
+                return Err(IoError::last_os_error());
             }
-            Ok(Self { ended: OwnedFd::from_raw_fd(fd) })
+            Ok(Self { signals: OwnedFd::from_raw_fd(fd) })
         }
     }
 
-    /// What to poll for processes that ended.
+    /// Returns the descriptor to poll for ended processes.
     pub fn fd(&self) -> RawFd {
-        self.ended.as_raw_fd()
+        self.signals.as_raw_fd()
     }
 
-    /// Forgets that the descriptor was readable. To be called before [`Children::next`].
+    /// Makes the descriptor unreadable again. Call it before [`Children::next`].
     pub fn acknowledge(&self) {
         let mut buffer = [0_u8; size_of::<libc::signalfd_siginfo>() * 4];
-        // SAFETY: the buffer is as long as is said.
+        // SAFETY: the buffer has the length that is passed.
         while unsafe { libc::read(self.fd(), buffer.as_mut_ptr().cast(), buffer.len()) } > 0 {}
     }
 
-    /// The next process that has ended. An error where there is no process at all.
-    pub fn next(&self) -> Result<Option<Ended>> {
+    /// Returns the next process that has ended, `None` if all are alive, and an error if there is no process
+    /// at all.
+    pub fn next(&self) -> IoResult<Option<EndedChild>> {
         let mut status = 0;
-        // SAFETY: all zeros is an rusage, and both places outlive the call.
+        // SAFETY: all zeros is a valid rusage, and both variables outlive the call.
         let (pid, usage) = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
             (libc::wait4(-1, &mut status, libc::WNOHANG, &mut usage), usage)
         };
         match pid {
             0 => Ok(None),
-            pid if pid > 0 => Ok(Some(Ended { pid, status, peak: usage.ru_maxrss.unsigned_abs() << 10 })),
-            _ => Err(Error::last_os_error()),
+            pid if pid > 0 => {
+                Ok(Some(EndedChild { pid, status, peak_memory: usage.ru_maxrss.unsigned_abs() << 10 }))
+            }
+            _ => Err(IoError::last_os_error()),
         }
     }
 
-    /// Ends every process but this one. The error says what could not be ended.
-    pub fn end_all(&self) -> std::result::Result<(), String> {
-        let deadline = Instant::now() + DYING;
+    /// Kills every process except this one and waits until they are gone.
+    pub fn kill_all(&self) -> Result<()> {
+        let deadline = Instant::now() + KILL_TIMEOUT;
         loop {
-            // One pass over all processes under the lock that forking takes: none slips through it.
+            // One pass over all processes under the lock that forking takes: none escapes it.
             // SAFETY: no memory is involved.
             unsafe { libc::kill(-1, libc::SIGKILL) };
             self.acknowledge();
@@ -82,10 +88,10 @@ impl Children {
                 }
             }
             if Instant::now() > deadline {
-                return Err("processes that do not die".to_owned());
+                return Err(Error::RemainingProcesses);
             }
             let mut poll = libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one descriptor, as is said.
+            // SAFETY: one descriptor, as the count says.
             unsafe { libc::poll(&mut poll, 1, 10) };
         }
     }

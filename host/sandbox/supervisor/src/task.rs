@@ -1,59 +1,67 @@
-//! A task: its compiler, then its cases, each from the same files and with nothing left of the one before.
+//! A task: the compiler, then the cases, each from the same files and without any remains of the previous
+//! one.
 
-use std::io::{Error, Result};
+use std::io::Result;
 
-use pl_supervisor::{End, Entry, Message, Run, Task};
+use pl_supervisor::{FileEntry, Message, RunReport, Task, Termination};
 
 use crate::container::Container;
 use crate::folder;
 use crate::program::{self, Program};
 
-/// Bytes that a compiler's results may take in the supervisor's memory.
-const COMPILED: u64 = 32 << 20;
+/// Maximum size of a compiler's results in the supervisor's memory, in bytes.
+const MAX_COMPILED: u64 = 32 << 20;
 
-/// Runs a task in a clean container and says how each of its programs ended.
+/// Runs a task in a clean container and sends the result of each of its programs.
 pub fn run(
     task: &Task,
     container: &mut Container<'_>,
-    say: &mut impl FnMut(&Message) -> Result<()>,
+    send: &mut impl FnMut(&Message) -> Result<()>,
 ) -> Result<()> {
     let work = container.work;
-    let start = |container: &mut Container<'_>, command: &[String], stdin: &[u8], files: &[Entry]| {
-        if let Err(reason) = folder::fill(work, files) {
-            return Ok(Run { end: End::Refused(reason), ..Run::default() });
-        }
-        let program = Program { command, stdin, work, timeout: task.timeout, output: task.output };
-        let mut run = program::run(&program, &container.children, &mut container.keeper)?;
-        (run.memory, run.processes) = container.counters.since_last();
-        Ok::<Run, Error>(run)
-    };
-    let mut files = None;
+    let mut compiled = None;
     if !task.compile.is_empty() {
-        let run = Run { compiling: true, ..start(container, &task.compile, b"", &task.files)? };
-        let compiled = match run.end {
-            End::Exited(0) => folder::read_all(work, COMPILED),
-            _ => return say(&Message::Ran(Box::new(run))),
-        };
-        match compiled {
-            Ok(compiled) => files = Some(compiled),
-            Err(reason) => {
-                return say(&Message::Ran(Box::new(Run { end: End::Refused(reason), ..run })));
+        let report = run_once(task, container, &task.compile, b"", &task.files)?;
+        let mut report = RunReport { is_compiler: true, ..report };
+        if report.termination != Termination::Exited(0) {
+            return send(&Message::Ran(Box::new(report)));
+        }
+        match folder::read_all(work, MAX_COMPILED) {
+            Ok(files) => compiled = Some(files),
+            Err(error) => {
+                report.termination = Termination::NotStarted(error.to_string());
+                return send(&Message::Ran(Box::new(report)));
             }
         }
     }
-    let files = files.as_ref().unwrap_or(&task.files);
-    for (at, stdin) in task.cases.iter().enumerate() {
-        // The last one's traces are removed after it was reported.
-        let first = at == 0 && task.compile.is_empty();
-        if !first && let Err(left) = container.clean() {
-            return say(&Message::Clean(Some(left)));
+    let files = compiled.as_ref().unwrap_or(&task.files);
+    for (number, stdin) in task.cases.iter().enumerate() {
+        // Each run is reported before its remains are removed.
+        let is_clean = number == 0 && compiled.is_none();
+        if !is_clean && let Err(error) = container.clean() {
+            return send(&Message::Clean(Some(error.to_string())));
         }
-        if let Err(left) = container.keeper.prepare(&task.run, work, &container.children) {
-            return say(&Message::Clean(Some(left)));
-        }
-        let mut run = start(container, &task.run, stdin, files)?;
-        run.files = folder::read_named(work, &task.keep, task.kept);
-        say(&Message::Ran(Box::new(run)))?;
+        let mut report = run_once(task, container, &task.run, stdin, files)?;
+        report.output_files = folder::read_named(work, &task.output_files, task.max_files);
+        send(&Message::Ran(Box::new(report)))?;
     }
     Ok(())
+}
+
+fn run_once(
+    task: &Task,
+    container: &mut Container<'_>,
+    command: &[String],
+    stdin: &[u8],
+    files: &[FileEntry],
+) -> Result<RunReport> {
+    let work = container.work;
+    if let Err(error) = folder::fill(work, files) {
+        let termination = Termination::NotStarted(error.to_string());
+        return Ok(RunReport { termination, ..RunReport::default() });
+    }
+    let program = Program { command, stdin, work, timeout_ms: task.timeout_ms, max_output: task.max_output };
+    let mut report = program::run(&program, &container.children)?;
+    (report.out_of_memory, report.process_limit) = container.counters.since_last();
+    Ok(report)
 }

@@ -1,4 +1,4 @@
-# More time than a job may have, with all streams closed.
+# Runs longer than the time limit, with all streams closed.
 # docker: timeout
 # wasm: timeout error
 import os, time

@@ -1,4 +1,4 @@
-# A process that goes on after the job.
+# Leaves a process that runs after the job.
 # docker: ok
 # wasm: error
 import os, sys, time

@@ -1,4 +1,4 @@
-# More files than a job may have: many bytes.
+# Writes more bytes to files than the limit.
 # docker: memory error
 # wasm: error memory
 import os

@@ -1,4 +1,4 @@
-# A question to a name server, in which anything may be said.
+# Asks a name server, which could carry any data out.
 # docker: error
 # wasm: error
 # control: services

@@ -1,4 +1,4 @@
-# Output without end.
+# Prints without end.
 # docker: output limit
 # wasm: output limit
 for _ in range(20):

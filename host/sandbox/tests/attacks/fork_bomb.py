@@ -1,4 +1,4 @@
-# More processes than a job may have.
+# Starts more processes than the limit.
 # docker: process limit
 # wasm: error
 import os, signal

@@ -1,4 +1,4 @@
-# A service of the machine, by the address that a container's gateway has.
+# Connects to a service of the machine at the address of a container's gateway.
 # docker: error
 # wasm: error
 # control: services

@@ -1,4 +1,4 @@
-# A name of one's own for a file of the machine.
+# Makes a hard link to a file of the system.
 # docker: error
 # wasm: error
 import os

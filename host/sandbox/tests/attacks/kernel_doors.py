@@ -1,4 +1,4 @@
-# System calls that exploits start from.
+# Makes system calls that exploits often start with.
 # docker: ok
 # wasm: error
 import ctypes

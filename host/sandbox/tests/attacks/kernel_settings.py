@@ -1,4 +1,4 @@
-# The kernel's settings, opened to be written.
+# Opens the kernel's settings for writing.
 # docker: ok
 # wasm: ok
 import os

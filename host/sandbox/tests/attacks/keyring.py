@@ -1,4 +1,4 @@
-# The kernel's keys, which outlive processes and are shared by a user's containers.
+# Adds a key to the kernel's keyring, which outlives processes and is shared by a user's containers.
 # docker: ok
 # wasm: error
 import ctypes

@@ -1,4 +1,4 @@
-# Files for the next job, under every kind of name and mode.
+# Leaves files for the next job, with unusual names and modes.
 # docker: ok
 # wasm: ok error
 import os

@@ -1,4 +1,4 @@
-# A module that the next job imports without knowing.
+# Leaves a module that the next job would import by itself.
 # docker: ok
 # wasm: ok error
 import builtins, os, sys

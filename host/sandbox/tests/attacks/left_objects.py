@@ -1,4 +1,4 @@
-# Shared memory, semaphores and queues for the next job.
+# Leaves shared memory, semaphores and queues for the next job.
 # docker: ok
 # wasm: error
 import ctypes, os

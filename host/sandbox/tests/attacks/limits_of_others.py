@@ -1,4 +1,4 @@
-# The limits, priority and processors of processes that are not the job's.
+# Changes the limits, the priority and the CPUs of processes outside the job.
 # docker: ok
 # wasm: error
 import os, resource

@@ -1,4 +1,4 @@
-# More files than a job may have: many names.
+# Creates more files than the limit.
 # docker: error
 # wasm: error timeout memory
 for number in range(50_000):

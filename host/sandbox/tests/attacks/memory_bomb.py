@@ -1,4 +1,4 @@
-# More memory than a job may have.
+# Takes more memory than the limit.
 # docker: memory
 # wasm: memory
 hold = [b"x" * (1 << 20) for _ in range(700)]

@@ -1,4 +1,4 @@
-# The cloud's own account of this machine, with its keys.
+# Reads the cloud's metadata of this machine, which contain its keys.
 # docker: error
 # wasm: error
 # control: services

@@ -1,4 +1,4 @@
-# A file system of one's own, and a device.
+# Mounts a file system, and makes a device.
 # docker: ok
 # wasm: error
 import ctypes, os

@@ -1,4 +1,4 @@
-# A user namespace, in which one is root.
+# Makes a user namespace, in which the program is root.
 # docker: ok
 # wasm: error
 import ctypes

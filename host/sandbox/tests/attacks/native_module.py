@@ -1,4 +1,4 @@
-# Machine code from a file of the job's, loaded where nothing may be executed.
+# Loads machine code from a file in a folder without execution rights.
 # docker: error
 # wasm: error
 import ctypes, ctypes.util, glob, os, shutil

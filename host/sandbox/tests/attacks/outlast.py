@@ -1,4 +1,4 @@
-# More time than a job may have, with every signal ignored.
+# Runs longer than the time limit, with every signal ignored.
 # docker: timeout
 # wasm: timeout error
 import signal, time

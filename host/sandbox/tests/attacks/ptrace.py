@@ -1,4 +1,4 @@
-# Control over processes that are not the job's.
+# Traces processes outside the job.
 # docker: ok
 # wasm: error
 import ctypes, os

@@ -1,4 +1,4 @@
-# Packets of one's own making.
+# Opens a raw socket.
 # docker: error
 # wasm: error
 import socket

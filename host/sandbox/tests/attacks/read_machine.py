@@ -1,4 +1,4 @@
-# What the machine is made of.
+# Reads descriptions of the machine's hardware and kernel.
 # docker: ok
 # wasm: ok
 import os

@@ -1,4 +1,4 @@
-# What the worker's own processes hold in their environment, memory and descriptors.
+# Reads the environment, memory and descriptors of processes outside the job.
 # docker: ok
 # wasm: ok
 import os

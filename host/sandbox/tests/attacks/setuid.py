@@ -1,4 +1,4 @@
-# Another user.
+# Becomes another user.
 # docker: ok
 # wasm: error
 import os, stat, subprocess
@@ -9,5 +9,5 @@ for change in (lambda: os.setgroups([7]), lambda: os.setresgid(7, 7, 7), lambda:
     except OSError as error:
         print(error)
 if os.getuid() != 7:
-    # `su` is a setuid program: under it the effective user would be root.
+    # `su` is a setuid program: its effective user would be root.
     print(subprocess.run(["su", "-c", "id -u"], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout)

@@ -1,11 +1,11 @@
-# The end of processes that are not the job's, by files that signal their owner when they have news.
+# Kills processes outside the job through files that signal their owner when they become readable.
 # docker: ok
 # wasm: error
 import array, fcntl, os, signal, socket, struct, time
 F_SETSIG, F_SETOWN_EX, FIOSETOWN, SIOCSPGRP = 10, 15, 0x8901, 0x8902
 others = lambda: {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()}
 before = others()
-for pid in before - {1}:
+for pid in before:
     for way in (
         lambda fd: fcntl.fcntl(fd, fcntl.F_SETOWN, pid),
         lambda fd: fcntl.fcntl(fd, F_SETOWN_EX, struct.pack("ii", 1, pid)),

@@ -1,4 +1,4 @@
-# The end of processes that are not the job's.
+# Kills processes outside the job.
 # docker: ok
 # wasm: error
 import ctypes, os, signal, time

@@ -1,4 +1,4 @@
-# A process beside the job, as a child of the job's parent.
+# Starts a process as a child of the job's parent.
 # docker: ok
 # wasm: error
 import ctypes, os, signal, time

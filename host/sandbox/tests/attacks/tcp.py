@@ -1,4 +1,4 @@
-# A connection to the machine.
+# Connects to the machine over TCP.
 # docker: error
 # wasm: error
 import socket

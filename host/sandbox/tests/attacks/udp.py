@@ -1,4 +1,4 @@
-# A datagram to the machine, as DNS sends them.
+# Sends a datagram to the machine, as DNS does.
 # docker: error
 # wasm: error
 import socket

@@ -1,8 +1,8 @@
-# Files outside of the job's folders.
+# Writes files outside of the job's folders.
 # docker: ok
 # wasm: ok
 import os
-# In WebAssembly the root is the job's own folder, and there is nothing else.
+# In WebAssembly the root is the job's own folder.
 own = os.getcwd()
 for place in {"/", "/etc", "/usr/bin", "/usr/lib/python3", "/var/tmp", "/home", "/root", "/opt", "/dev", "/run"} - {own}:
     try:

@@ -1,4 +1,4 @@
-# The memory and settings of the worker's own processes, opened to be written.
+# Opens the memory and settings of processes outside the job for writing.
 # docker: ok
 # wasm: ok
 import os

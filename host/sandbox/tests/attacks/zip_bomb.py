@@ -1,4 +1,4 @@
-# An archive of 50 kilobytes that holds more than a job may have.
+# Unpacks an archive of 50 kilobytes whose content exceeds the limit.
 # docker: error memory timeout
 # wasm: error memory timeout
 import io, shutil, zipfile

@@ -1,8 +1,9 @@
 //! Hostile programs against both backends.
 //!
-//! Each file under `attacks` is a program that prints THROUGH where it gets what it wants. It is first shown to work in
-//! a control: a container without any of our limits. Then it must come to nothing, with the verdict that stands in its
-//! head, and leave nothing: where it is two programs, the second one looks for what the first one left.
+//! Each file under `attacks` is a program that prints THROUGH if it succeeds. It must first succeed in a
+//! control: a container without any of the backend's limits. Then it must fail in the backend, with one of
+//! the endings in its header, and leave nothing: in a file of two programs the second one looks for remains
+//! of the first one.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
@@ -12,15 +13,15 @@ use std::time::Duration;
 use pl_sandbox::{DockerSettings, DockerWorkers, Ending, PythonWorkers, Sandbox, SandboxLimits, Verdict};
 use pl_wasm::EngineConfig;
 
-use crate::engine::{self, Engine, python};
+use crate::engine::{self, TestEngine, python};
 
 struct Attack {
     name: String,
     programs: Vec<String>,
-    /// How the first program may end, by backend.
+    /// Allowed endings of the first program, by backend.
     docker: Vec<String>,
     wasm: Vec<String>,
-    /// What it looks for is not on every machine: the control has it in a network of its own.
+    /// True if the control must run the services of `services.py`, which not every machine has.
     needs_services: bool,
 }
 
@@ -33,8 +34,8 @@ fn attacks(port: u16) -> Vec<Attack> {
         let text = std::fs::read_to_string(path).unwrap().replace("PORT", &port.to_string());
         let expected = |backend: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(&format!("# {backend}: ")));
-            let line = line.unwrap_or_else(|| panic!("{} expects nothing of {backend}", path.display()));
-            // Endings of two words stand alone.
+            let line = line.unwrap_or_else(|| panic!("{} names no ending for {backend}", path.display()));
+            // An ending of two words is the only one of its line.
             match line {
                 "process limit" | "output limit" => vec![line.to_owned()],
                 _ => line.split(' ').map(str::to_owned).collect(),
@@ -51,8 +52,8 @@ fn attacks(port: u16) -> Vec<Attack> {
     paths.iter().map(read).collect()
 }
 
-/// Answers each byte with itself, on TCP and UDP, as long as the test runs.
-fn echo() -> u16 {
+/// Starts an echo server on TCP and UDP, which runs as long as the test, and returns its port.
+fn start_echo_server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let datagrams = UdpSocket::bind(("127.0.0.1", port)).unwrap();
@@ -76,7 +77,7 @@ fn echo() -> u16 {
 fn limits() -> SandboxLimits {
     SandboxLimits {
         workers: 1,
-        // A busy machine takes a second for what takes a tenth of it.
+        // Enough for a busy machine, which takes ten times as long.
         timeout: Duration::from_secs(4),
         memory: 256 << 20,
         output: 64 << 10,
@@ -84,12 +85,12 @@ fn limits() -> SandboxLimits {
     }
 }
 
-/// The attack in a container that nothing holds back, beside a process to be attacked.
-fn control(engine: &Engine, attack: &Attack) -> String {
+/// Returns the output of an attack in a container without limits, next to a process that it can attack.
+fn run_control(engine: &TestEngine, attack: &Attack) -> String {
     let folder = std::env::temp_dir().join(format!("pl-host-attack-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    for (at, program) in attack.programs.iter().enumerate() {
-        std::fs::write(folder.join(format!("{at}.py")), program).unwrap();
+    for (number, program) in attack.programs.iter().enumerate() {
+        std::fs::write(folder.join(format!("{number}.py")), program).unwrap();
     }
     let volume = format!("{}:/attack:ro", folder.display());
     let services = format!("{}/tests/it/engine/services.py:/services.py:ro", env!("CARGO_MANIFEST_DIR"));
@@ -111,7 +112,7 @@ fn control(engine: &Engine, attack: &Attack) -> String {
     printed
 }
 
-fn came_to_nothing(backend: &str, attack: &Attack, expected: &[String], verdicts: &[Verdict]) {
+fn assert_harmless(backend: &str, attack: &Attack, expected: &[String], verdicts: &[Verdict]) {
     let first = &verdicts[0];
     let ending = first.ending.as_str();
     assert!(expected.iter().any(|one| one == ending), "{} on {backend}: {first:?}", attack.name);
@@ -121,46 +122,46 @@ fn came_to_nothing(backend: &str, attack: &Attack, expected: &[String], verdicts
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn docker_holds() {
-    let Some(engine) = Engine::start("attacks").await else { return };
+async fn attacks_fail_in_docker() {
+    let Some(engine) = TestEngine::start("attacks").await else { return };
     let settings = DockerSettings { limits: limits(), ..engine.settings() };
     let workers = DockerWorkers::start(settings, |_| ()).await.unwrap();
     let look = "import os\nprint(os.listdir('/work'), os.listdir('/tmp'), os.listdir('/dev/shm'), os.listdir('/dev/mqueue'))\n\
                 print(sum(name.isdigit() and int(name) != os.getpid() for name in os.listdir('/proc')))\n\
                 print(os.getpriority(os.PRIO_PROCESS, 0), sorted(os.sched_getaffinity(0)) == list(range(os.cpu_count())))";
     let clean = workers.run(python(look)).await;
-    // Beside the job there are its supervisor and the interpreter that it was forked from.
-    assert_eq!(clean.stdout, "['main.py'] [] [] []\n2\n0 True\n");
+    // The supervisor is the only process besides the job.
+    assert_eq!(clean.stdout, "['main.py'] [] [] []\n1\n0 True\n");
     let mut useless = Vec::new();
-    for attack in attacks(echo()) {
-        if !control(&engine, &attack).contains("THROUGH") {
+    for attack in attacks(start_echo_server()) {
+        if !run_control(&engine, &attack).contains("THROUGH") {
             useless.push(attack.name.clone());
         }
         let mut verdicts = Vec::new();
         for program in &attack.programs {
             verdicts.push(workers.run(python(program)).await);
         }
-        came_to_nothing("docker", &attack, &attack.docker, &verdicts);
+        assert_harmless("docker", &attack, &attack.docker, &verdicts);
         let after = workers.run(python(look)).await;
         assert_eq!((after.ending, &after.stdout), (Ending::Ok, &clean.stdout), "after {}", attack.name);
         eprintln!("{}: {}", attack.name, verdicts[0].ending.as_str());
     }
-    assert_eq!(useless, Vec::<String>::new(), "these do not even work where nothing holds them back");
+    assert_eq!(useless, Vec::<String>::new(), "these attacks do not succeed even in the control");
     workers.shut_down().await;
 }
 
 #[tokio::test]
-async fn wasm_holds() {
+async fn attacks_fail_in_wasm() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm");
     let component = std::fs::read(path).unwrap_or_else(|e| panic!("{e}; `cargo xtask setup` builds it"));
     let engine =
         pl_wasm::Engine::new(EngineConfig::workers().cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let workers = PythonWorkers::new(&engine, &component, limits()).unwrap();
-    for attack in attacks(echo()) {
+    for attack in attacks(start_echo_server()) {
         let mut verdicts = Vec::new();
         for program in &attack.programs {
             verdicts.extend(workers.execute(vec![python(program)]).await);
         }
-        came_to_nothing("wasm", &attack, &attack.wasm, &verdicts);
+        assert_harmless("wasm", &attack, &attack.wasm, &verdicts);
     }
 }

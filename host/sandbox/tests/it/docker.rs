@@ -1,15 +1,18 @@
-//! What jobs of every temper come to in containers, on a real engine; and what becomes of the containers.
+//! Verdicts of jobs in containers on a real engine, and the life cycle of the containers.
 
 use std::time::{Duration, Instant};
 
 use pl_sandbox::{DockerSettings, DockerWorkers, Ending, File, Job, Sandbox, SandboxLimits, Usage, Verdict};
 
-use crate::engine::{self, Engine, python};
+use crate::engine::{self, TestEngine, python};
 
-/// One engine for all: to start one takes longer than every test here.
+/// Limit of a wait that would otherwise never end if a test fails.
+const HANG: Duration = Duration::from_secs(120);
+
+/// One engine for all checks: starting one takes longer than any of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn containers() {
-    let Some(mut engine) = Engine::start("containers").await else { return };
+    let Some(mut engine) = TestEngine::start("containers").await else { return };
     verdicts(&engine).await;
     languages_files_and_cases(&engine).await;
     nothing_stays(&engine).await;
@@ -17,7 +20,7 @@ async fn containers() {
     containers_are_closed(&engine).await;
     containers_are_replaced(&engine).await;
     an_engine_that_fails_is_left_out(&engine).await;
-    what_is_missing_is_said(&engine).await;
+    problems_have_messages(&engine).await;
     a_killed_owner_leaves_nothing(&engine).await;
     a_restart_loses_no_job(&mut engine).await;
 }
@@ -26,7 +29,7 @@ async fn start(settings: DockerSettings) -> DockerWorkers {
     DockerWorkers::start(settings, |_| ()).await.unwrap()
 }
 
-/// As the tests compare them: without what was measured.
+/// Runs a job and returns its verdict without the measured usage.
 async fn run(workers: &DockerWorkers, job: Job) -> Verdict {
     Verdict { usage: Usage::default(), ..workers.run(job).await }
 }
@@ -35,7 +38,7 @@ fn printed(stdout: &str) -> Verdict {
     Verdict { exit: Some(0), stdout: stdout.to_owned(), reproducible: true, ..Verdict::default() }
 }
 
-async fn verdicts(engine: &Engine) {
+async fn verdicts(engine: &TestEngine) {
     let limits = SandboxLimits {
         workers: 1,
         timeout: Duration::from_millis(1500),
@@ -89,7 +92,7 @@ async fn verdicts(engine: &Engine) {
     workers.shut_down().await;
 }
 
-async fn languages_files_and_cases(engine: &Engine) {
+async fn languages_files_and_cases(engine: &TestEngine) {
     let workers = start(engine.settings()).await;
     let shell =
         Job { language: "shell".to_owned(), source: "read x; echo got $x".to_owned(), ..Job::default() };
@@ -100,7 +103,7 @@ async fn languages_files_and_cases(engine: &Engine) {
         Job { language: "text".to_owned(), source: "banana\n".to_owned(), run: line, ..Job::default() };
     assert_eq!(run(&workers, other.clone()).await, printed("bbnana\n"));
     let unknown = run(&workers, Job { run: Vec::new(), ..other }).await;
-    assert!(unknown.stderr.contains("does not know how to run \"text\""), "{unknown:?}");
+    assert!(unknown.stderr.contains("no command line is known for \"text\""), "{unknown:?}");
     let missing = run(&workers, Job { run: vec!["perl6".to_owned()], ..python("") }).await;
     assert_eq!(missing.ending, Ending::Error);
     assert!(missing.stderr.contains("perl6 can't be started: No such file"), "{missing:?}");
@@ -108,11 +111,14 @@ async fn languages_files_and_cases(engine: &Engine) {
     let given = File { path: "data/in.txt".to_owned(), bytes: b"given".to_vec() };
     let job = Job {
         files: vec![given.clone()],
-        keep: ["out.bin", "data/in.txt", "none"].map(str::to_owned).to_vec(),
+        output_files: ["out.bin", "data/in.txt", "none"].map(str::to_owned).to_vec(),
         ..python("open('out.bin', 'wb').write(bytes(range(256)) * 4)\nprint(open('data/in.txt').read())")
     };
     let kept = File { path: "out.bin".to_owned(), bytes: (0..=255_u8).cycle().take(1024).collect() };
-    assert_eq!(run(&workers, job.clone()).await, Verdict { files: vec![kept, given], ..printed("given\n") });
+    assert_eq!(
+        run(&workers, job.clone()).await,
+        Verdict { output_files: vec![kept, given], ..printed("given\n") }
+    );
     let outside = Job { files: vec![File { path: "../x".to_owned(), bytes: Vec::new() }], ..job };
     let refused = run(&workers, outside).await;
     assert!(refused.stderr.contains("leads out of its folder"), "{refused:?}");
@@ -143,7 +149,7 @@ async fn languages_files_and_cases(engine: &Engine) {
     workers.shut_down().await;
 }
 
-async fn nothing_stays(engine: &Engine) {
+async fn nothing_stays(engine: &TestEngine) {
     let limits = SandboxLimits { workers: 1, ..engine.settings().limits };
     let workers = start(DockerSettings { limits, ..engine.settings() }).await;
     let before = engine.containers();
@@ -173,14 +179,14 @@ print(sum(name.isdigit() and int(name) != os.getpid() for name in os.listdir('/p
 "#;
     for _ in 0..3 {
         assert_eq!(run(&workers, python(leave)).await, printed("left\n"));
-        let expected = "/work ['main.py']\n/tmp []\n/dev/shm []\n/dev/mqueue []\nshm 1\nsem 1\nmsg 1\n2\n";
+        let expected = "/work ['main.py']\n/tmp []\n/dev/shm []\n/dev/mqueue []\nshm 1\nsem 1\nmsg 1\n1\n";
         assert_eq!(run(&workers, python(look)).await, printed(expected));
     }
-    assert_eq!(engine.containers(), before, "the container was clean, and so was kept");
+    assert_eq!(engine.containers(), before, "a clean container is not replaced");
     workers.shut_down().await;
 }
 
-async fn limits_are_those_of_the_settings(engine: &Engine) {
+async fn limits_are_those_of_the_settings(engine: &TestEngine) {
     let workers = start(DockerSettings { pids: 20, cpus: 0.5, ..engine.settings() }).await;
     let containers = engine.containers();
     assert_eq!(containers.len(), 2);
@@ -189,7 +195,7 @@ async fn limits_are_those_of_the_settings(engine: &Engine) {
                   {{.HostConfig.SecurityOpt}} {{.HostConfig.Privileged}} {{.HostConfig.LogConfig.Type}}";
     assert_eq!(
         engine.docker(&["inspect", "--format", format, &containers[0]]),
-        "22 500000000 none true [ALL] [no-new-privileges] false none"
+        "21 500000000 none true [ALL] [no-new-privileges] false none"
     );
     let users: Vec<String> =
         containers.iter().map(|id| engine.docker(&["inspect", "--format", "{{.Config.User}}", id])).collect();
@@ -198,7 +204,7 @@ async fn limits_are_those_of_the_settings(engine: &Engine) {
     assert_eq!(engine.containers(), Vec::<String>::new());
 }
 
-async fn containers_are_closed(engine: &Engine) {
+async fn containers_are_closed(engine: &TestEngine) {
     let workers = start(engine.settings()).await;
     let source = "print([line.split()[1] for line in open('/proc/self/status') if line.startswith(('Cap', 'NoNew', 'Seccomp:'))])";
     let zeros = "'0000000000000000', ".repeat(5);
@@ -206,7 +212,7 @@ async fn containers_are_closed(engine: &Engine) {
     workers.shut_down().await;
 }
 
-async fn containers_are_replaced(engine: &Engine) {
+async fn containers_are_replaced(engine: &TestEngine) {
     let limits = SandboxLimits { workers: 1, ..engine.settings().limits };
     let settings = DockerSettings { limits, jobs_per_worker: 2, ..engine.settings() };
     let workers = start(settings).await;
@@ -214,9 +220,9 @@ async fn containers_are_replaced(engine: &Engine) {
     let jobs = |count: usize| vec![python("print(1)"); count];
     assert!(workers.execute(jobs(2)).await.iter().all(|verdict| verdict.ending == Ending::Ok));
     assert!(workers.execute(jobs(1)).await.iter().all(|verdict| verdict.ending == Ending::Ok));
-    assert!(!engine.containers().contains(&first[0]), "it was replaced after two jobs");
+    assert!(!engine.containers().contains(&first[0]), "the container was not replaced after two jobs");
 
-    // Killed while it waits, and killed in the middle of a job, which is done again elsewhere.
+    // Killed while it is idle, and killed in the middle of a job, which then runs in another container.
     engine.docker(&["kill", &engine.containers()[0]]);
     assert_eq!(run(&workers, python("print(2)")).await, printed("2\n"));
     let slow = workers.run(python("import time; time.sleep(1); print(3)"));
@@ -227,7 +233,7 @@ async fn containers_are_replaced(engine: &Engine) {
     let (verdict, ()) = tokio::join!(slow, kill);
     assert_eq!((verdict.ending, verdict.stdout.as_str()), (Ending::Ok, "3\n"), "{verdict:?}");
 
-    // A job that loses every container is reported.
+    // A job that loses every container gets a verdict.
     let job = workers.run(python("import time; time.sleep(100)"));
     let kill = async {
         loop {
@@ -244,7 +250,7 @@ async fn containers_are_replaced(engine: &Engine) {
     assert_eq!(engine.containers(), Vec::<String>::new());
 }
 
-async fn an_engine_that_fails_is_left_out(engine: &Engine) {
+async fn an_engine_that_fails_is_left_out(engine: &TestEngine) {
     let nobody = "unix:///nonexistent/docker.sock".to_owned();
     let settings = DockerSettings { endpoints: vec![nobody, engine.endpoint()], ..engine.settings() };
     DockerWorkers::check(&settings).await.unwrap();
@@ -254,7 +260,7 @@ async fn an_engine_that_fails_is_left_out(engine: &Engine) {
     workers.shut_down().await;
 }
 
-async fn what_is_missing_is_said(engine: &Engine) {
+async fn problems_have_messages(engine: &TestEngine) {
     let check =
         async |settings: DockerSettings| DockerWorkers::check(&settings).await.unwrap_err().to_string();
     let absent = DockerSettings { image: "nothing:1".to_owned(), ..engine.settings() };
@@ -270,8 +276,8 @@ async fn what_is_missing_is_said(engine: &Engine) {
     assert!(message.contains("key.pem is missing"), "{message}");
 }
 
-async fn a_killed_owner_leaves_nothing(engine: &Engine) {
-    // As a pl-host that is killed: its connection breaks off, and nobody removes its containers.
+async fn a_killed_owner_leaves_nothing(engine: &TestEngine) {
+    // Like a killed pl-host: its connection breaks, and nothing removes its containers.
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let settings = engine.settings();
     let workers = runtime.spawn(start(settings)).await.unwrap();
@@ -280,10 +286,10 @@ async fn a_killed_owner_leaves_nothing(engine: &Engine) {
     runtime.shutdown_background();
     let started = Instant::now();
     while !engine.containers().is_empty() {
-        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", engine.containers());
+        assert!(started.elapsed() < HANG, "{:?}", engine.containers());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // One that even so is left is found by its label at the next start, those of others are not touched.
+    // A container that remains is found by its label at the next start. Those of other machines remain.
     let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     for owner in [format!("{} boot 1 1", hostname.trim()), "elsewhere boot 1 1".to_owned()] {
         engine.docker(&["create", "--label", &format!("pl-host.owner={owner}"), engine::IMAGE, "true"]);
@@ -296,7 +302,7 @@ async fn a_killed_owner_leaves_nothing(engine: &Engine) {
     engine.docker(&["rm", &left[0]]);
 }
 
-async fn a_restart_loses_no_job(engine: &mut Engine) {
+async fn a_restart_loses_no_job(engine: &mut TestEngine) {
     let workers = std::sync::Arc::new(start(engine.settings()).await);
     let jobs = (0..20).map(|n| python(&format!("import time; time.sleep(0.3); print({n})"))).collect();
     let running = tokio::spawn({

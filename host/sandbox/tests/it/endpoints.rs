@@ -1,23 +1,24 @@
-//! Ways to an engine and to an image: TLS on both sides, and a registry.
+//! Connections to an engine and sources of an image: mutual TLS and a registry.
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 
 use pl_sandbox::{DockerSettings, DockerWorkers, Ending, ImageSource};
+use pl_testing::skip_or_fail;
 
-use crate::engine::{self, Engine, python};
+use crate::engine::{self, TestEngine, python};
 use crate::registry::Registry;
 
-/// One engine for all: to start one takes longer than every test here.
+/// One engine for all checks: starting one takes longer than any of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints() {
     if !engine::on_path("openssl") {
-        return engine::skipped("openssl is not installed");
+        return skip_or_fail("DOCKER", "openssl is not installed");
     }
     let folder = std::env::temp_dir().join(format!("pl-host-certificates-{}", std::process::id()));
     let port = free_port();
-    let certificate = |file: &str| folder.join("ours").join(file).display().to_string();
+    let certificate = |file: &str| folder.join("own").join(file).display().to_string();
     let arguments = [
         format!("--host=tcp://127.0.0.1:{port}"),
         "--tlsverify".to_owned(),
@@ -25,46 +26,46 @@ async fn endpoints() {
         format!("--tlscert={}", certificate("cert.pem")),
         format!("--tlskey={}", certificate("key.pem")),
     ];
-    certificates(&folder.join("ours"));
-    certificates(&folder.join("of-others"));
-    if let Some(engine) = Engine::start_with("endpoints", &arguments).await {
+    make_certificates(&folder.join("own"));
+    make_certificates(&folder.join("foreign"));
+    if let Some(engine) = TestEngine::start_with("endpoints", &arguments).await {
         both_sides_of_tls_are_checked(&engine, &folder, port).await;
         an_image_comes_from_a_registry(&engine).await;
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-async fn both_sides_of_tls_are_checked(engine: &Engine, folder: &Path, port: u16) {
+async fn both_sides_of_tls_are_checked(engine: &TestEngine, folder: &Path, port: u16) {
     let settings = |endpoint: &str, certificates: &str| DockerSettings {
         endpoints: vec![format!("{endpoint}://127.0.0.1:{port}")],
         certificates: Some(folder.join(certificates)),
         ..engine.settings()
     };
-    prints_1(settings("https", "ours")).await;
-    // Certificates of another authority, and none at all.
-    for settings in [settings("https", "of-others"), settings("tcp", "ours")] {
+    runs_a_job(settings("https", "own")).await;
+    // Certificates of another authority, and no certificates.
+    for settings in [settings("https", "foreign"), settings("tcp", "own")] {
         let message = DockerWorkers::check(&settings).await.unwrap_err().to_string();
         assert!(message.contains("no Docker engine answers at"), "{message}");
         assert!(DockerWorkers::start(settings, |_| ()).await.is_err());
     }
 }
 
-async fn an_image_comes_from_a_registry(engine: &Engine) {
+async fn an_image_comes_from_a_registry(engine: &TestEngine) {
     let registry = Registry::start("python", &engine::root_fs());
     let settings = DockerSettings { image: "fetched:1".to_owned(), ..engine.settings() };
     let absent = ImageSource::Registry(format!("{}/nothing:1", registry.address()));
     let error = DockerWorkers::make_image(&settings, absent, &|_| ()).await.unwrap_err().to_string();
-    assert!(error.contains("makes no image"), "{error}");
+    assert!(error.contains("can't make the image"), "{error}");
 
     let steps = Mutex::new(Vec::new());
     let source = ImageSource::Registry(format!("{}/python:latest", registry.address()));
     DockerWorkers::make_image(&settings, source, &|step| steps.lock().unwrap().push(step)).await.unwrap();
     let steps = steps.into_inner().unwrap();
     assert!(steps.iter().any(|step| step.contains("Pull complete")), "{steps:?}");
-    prints_1(settings).await;
+    runs_a_job(settings).await;
 }
 
-async fn prints_1(settings: DockerSettings) {
+async fn runs_a_job(settings: DockerSettings) {
     DockerWorkers::check(&settings).await.unwrap();
     let workers = DockerWorkers::start(settings, |_| ()).await.unwrap();
     let verdict = workers.run(python("print(1)")).await;
@@ -76,8 +77,8 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// An authority, and a certificate of it for 127.0.0.1 and for its clients, under the names that `docker` looks for.
-fn certificates(folder: &Path) {
+/// Makes an authority and a certificate for 127.0.0.1 and its clients, under the names that `docker` expects.
+fn make_certificates(folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
     let openssl = |arguments: &str| {
         let output = Command::new("openssl").current_dir(folder).args(arguments.split(' ')).output().unwrap();

@@ -1,6 +1,7 @@
-//! Many jobs at once while containers are killed and the engine is restarted: each job gets its verdict, once.
+//! Many jobs at once while containers are killed and the engine is restarted: each job gets exactly one
+//! verdict.
 //!
-//! `PL_HOST_LOAD=5000` makes it as long as it was measured with; without, it is short enough for every day.
+//! `PL_HOST_LOAD=5000` runs as many jobs as in docs/results.md. The default is short.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,11 +10,11 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use pl_sandbox::{DockerSettings, DockerWorkers, Ending, SandboxLimits};
 
-use crate::engine::{Engine, python};
+use crate::engine::{TestEngine, python};
 
 const IN_FLIGHT: usize = 64;
 
-/// What a job does and how it ends. Every fifth misbehaves.
+/// Returns the program of a job and its expected ending. Every fifth program misbehaves.
 fn program(number: usize) -> (String, Ending) {
     let (source, ending) = match number % 25 {
         4 => ("raise ValueError(NUMBER)", Ending::Error),
@@ -23,7 +24,7 @@ fn program(number: usize) -> (String, Ending) {
             "import os, signal\nfor _ in range(40):\n    if os.fork() == 0: signal.pause()",
             Ending::ProcessLimit,
         ),
-        // Rarely, as each takes all of its time.
+        // Rare, because it runs until its timeout.
         24 if number % 100 == 24 => ("while True: pass", Ending::Timeout),
         24 => ("x = bytearray(200 << 20)", Ending::Memory),
         _ => ("open('/tmp/mark', 'x').write('x'); print(NUMBER)", Ending::Ok),
@@ -31,7 +32,7 @@ fn program(number: usize) -> (String, Ending) {
     (source.replace("NUMBER", &number.to_string()), ending)
 }
 
-/// Bytes of this process.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
@@ -39,11 +40,11 @@ fn resident() -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_job_gets_one_verdict() {
-    let Some(mut engine) = Engine::start("load").await else { return };
+    let Some(mut engine) = TestEngine::start("load").await else { return };
     let count = std::env::var("PL_HOST_LOAD").ok().and_then(|count| count.parse().ok()).unwrap_or(300);
     let limits = SandboxLimits {
         workers: 4,
-        // Long enough for a busy machine to start Python in.
+        // Long enough to start Python on a busy machine.
         timeout: Duration::from_secs(3),
         memory: 64 << 20,
         output: 4096,
@@ -68,7 +69,7 @@ async fn every_job_gets_one_verdict() {
     let jobs = futures::stream::iter(0..count).map(job).buffer_unordered(IN_FLIGHT);
     let verdicts = tokio::spawn(jobs.collect::<Vec<_>>());
 
-    // A container dies for every hundred jobs, and the engine once.
+    // One container is killed per hundred jobs, and the engine is restarted once.
     let (mut killed, mut restarted, mut early) = (0, false, None);
     while !verdicts.is_finished() {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -103,7 +104,7 @@ async fn every_job_gets_one_verdict() {
         }
     }
     assert!(restarted);
-    // Losing two containers, one after the other, takes bad luck: the one of a kill, and the one of the restart.
+    // A job may lose two containers by bad luck: one that is killed, and one to the restart.
     assert!(lost <= 4, "{lost} of {count} jobs lost their container twice");
     let grown = resident().saturating_sub(early.unwrap()) >> 20;
     assert!(grown < 32, "memory grew by {grown} MiB");

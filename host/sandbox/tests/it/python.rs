@@ -1,4 +1,4 @@
-//! What Python programs of every temper come to, on the real worker.
+//! Verdicts of Python programs on the real worker.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,11 +19,11 @@ fn job(source: &str) -> Job {
 }
 
 async fn run_with(limits: SandboxLimits, source: &str) -> Verdict {
-    unmeasured(workers(limits).run(job(source)).await)
+    without_usage(workers(limits).run(job(source)).await)
 }
 
-/// Without what differs from run to run.
-fn unmeasured(verdict: Verdict) -> Verdict {
+/// Removes the measured usage, which differs from run to run.
+fn without_usage(verdict: Verdict) -> Verdict {
     Verdict { usage: Usage::default(), ..verdict }
 }
 
@@ -67,7 +67,7 @@ async fn the_exit_code_is_that_of_a_process() {
 }
 
 #[tokio::test]
-async fn an_exception_leaves_its_traceback_and_nothing_of_the_worker() {
+async fn tracebacks_do_not_show_the_worker() {
     let verdict = run("print('before')\ndef f():\n    return 1 / 0\nf()").await;
     assert_eq!((verdict.ending, verdict.exit), (Ending::Error, Some(1)));
     assert_eq!(verdict.stdout, "before\n");
@@ -95,10 +95,10 @@ async fn stdin_and_files_are_the_jobs() {
              open('out', 'w').write('mine'); print(open('out').read())")
     };
     let workers = workers(SandboxLimits::default());
-    assert_eq!(unmeasured(workers.run(job.clone()).await), printed("20 second given ['data']\nmine\n"));
-    // The next job finds nothing of it.
+    assert_eq!(without_usage(workers.run(job.clone()).await), printed("20 second given ['data']\nmine\n"));
+    // The next job does not see these files.
     let next = Job { files: Vec::new(), ..self::job("import os; print(os.listdir('.'))") };
-    assert_eq!(unmeasured(workers.run(next).await), printed("[]\n"));
+    assert_eq!(without_usage(workers.run(next).await), printed("[]\n"));
     let outside = Job { files: vec![File { path: "../x".to_owned(), bytes: Vec::new() }], ..job };
     let refused = workers.run(outside).await;
     assert_eq!(refused.ending, Ending::Error);
@@ -110,15 +110,15 @@ async fn an_endless_loop_times_out_at_the_same_place_each_time() {
     let limits = SandboxLimits { timeout: Duration::from_millis(200), ..SandboxLimits::default() };
     let source = "import sys\nn = 0\nwhile True:\n    n += 1\n    sys.stdout.write(str(n) + '\\n'); sys.stdout.flush()\n    n += sum(range(1000)) - 499500";
     let workers = workers(SandboxLimits { output: 10 << 20, ..limits });
-    let first = unmeasured(workers.run(job(source)).await);
+    let first = without_usage(workers.run(job(source)).await);
     assert_eq!((first.ending, first.exit, first.reproducible), (Ending::Timeout, None, true));
     assert!(first.stdout.lines().count() > 10, "{first:?}");
     assert_eq!(first.stderr, "sandbox: it ran longer than 0.2 s\n");
-    assert_eq!(unmeasured(workers.run(job(source)).await), first);
+    assert_eq!(without_usage(workers.run(job(source)).await), first);
 }
 
 #[tokio::test]
-async fn a_wall_clock_that_fires_is_said_to_be_not_reproducible() {
+async fn a_timeout_of_the_wall_clock_is_not_reproducible() {
     let limits = SandboxLimits {
         timeout: Duration::from_millis(20),
         fuel: Some(u64::MAX / 4),
@@ -129,13 +129,15 @@ async fn a_wall_clock_that_fires_is_said_to_be_not_reproducible() {
 }
 
 #[tokio::test]
-async fn sleeping_takes_the_jobs_time_and_not_ours() {
+async fn sleeping_advances_only_the_clock_of_the_job() {
     let started = Instant::now();
-    let slept = run("import time\na = time.time(); time.sleep(5); b = time.time()\nprint(round(b - a, 1), round(a) // 10**8)").await;
-    assert_eq!(slept, printed("5.0 17\n"));
+    let limits = SandboxLimits { timeout: Duration::from_secs(10_000), ..SandboxLimits::default() };
+    let source = "import time\na = time.time(); time.sleep(5000); b = time.time()\nprint(round(b - a, 1), round(a) // 10**8)";
+    assert_eq!(run_with(limits, source).await, printed("5000.0 17\n"));
     let over = run("import time\ntime.sleep(30)\nprint('never')").await;
     assert_eq!((over.ending, over.stdout.as_str()), (Ending::Timeout, ""));
-    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    // A fifth of the time that it slept.
+    assert!(started.elapsed() < Duration::from_secs(1000), "{:?}", started.elapsed());
 }
 
 #[tokio::test]
@@ -178,7 +180,7 @@ async fn deep_recursion_is_an_error_of_the_program() {
     let forced = run("import sys\nsys.setrecursionlimit(10**9)\ndef f(n): return [f(n + 1)]\nf(0)").await;
     assert_ne!(forced.ending, Ending::Ok);
     assert_ne!(forced.ending, Ending::LostWorker, "{forced:?}");
-    // Through C frames, which take the interpreter's own stack.
+    // Recursion through C frames, which use the interpreter's own stack.
     let nested = run("import sys\nsys.setrecursionlimit(10**9)\nclass A:\n    def __repr__(self): return repr([self])\nrepr(A())").await;
     assert_ne!(nested.ending, Ending::Ok);
     assert_ne!(nested.ending, Ending::LostWorker, "{nested:?}");
@@ -208,7 +210,7 @@ async fn jobs_share_nothing_and_verdicts_keep_their_order() {
             job(&format!("import builtins\nprint(getattr(builtins, 'mark', None), {n})\nbuiltins.mark = 1"))
         })
         .collect();
-    let verdicts: Vec<Verdict> = workers.execute(jobs).await.into_iter().map(unmeasured).collect();
+    let verdicts: Vec<Verdict> = workers.execute(jobs).await.into_iter().map(without_usage).collect();
     let expected: Vec<Verdict> = (0..12).map(|n| printed(&format!("None {n}\n"))).collect();
     assert_eq!(verdicts, expected);
 }
@@ -218,10 +220,10 @@ async fn another_language_is_refused() {
     let verdict =
         workers(SandboxLimits::default()).run(Job { language: "perl".to_owned(), ..Job::default() }).await;
     assert_eq!(verdict.ending, Ending::LostWorker);
-    assert!(verdict.stderr.contains("runs python and no \"perl\"; the docker backend does"), "{verdict:?}");
+    assert!(verdict.stderr.contains("runs Python, not \"perl\"; the docker backend does"), "{verdict:?}");
     let compiled = Job { compile: vec!["cc".to_owned()], ..job("") };
     let verdict = workers(SandboxLimits::default()).run(compiled).await;
-    assert!(verdict.stderr.contains("no command lines"), "{verdict:?}");
+    assert!(verdict.stderr.contains("takes no command lines"), "{verdict:?}");
 }
 
 #[tokio::test]

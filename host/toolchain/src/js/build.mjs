@@ -1,4 +1,4 @@
-// Builds a JavaScript or TypeScript plugin: one bundle of the author's files and the SDK, then a component.
+// Builds a JavaScript or TypeScript plugin: a bundle of the author's files and the SDK, then a component of it.
 //
 //     node build.mjs TOOLS SDK ENTRY BUNDLE WIT WORLD OUT
 import { writeFile } from "node:fs/promises";
@@ -30,7 +30,7 @@ try {
 } catch {
   process.exit(1);
 }
-// Nothing of a browser or of WASI: what the contract does not have, a plugin does not have.
+// A plugin can only use the contract: no browser or WASI features.
 const disableFeatures = ["stdio", "random", "clocks", "http", "fetch-event"];
 const { component } = await componentize({ sourcePath: bundle, witPath: wit, worldName: world, disableFeatures });
 await writeFile(out, component);

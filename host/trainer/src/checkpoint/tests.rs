@@ -1,14 +1,21 @@
-//! Saved and loaded is as if never stopped; damage is found; the right ones are kept.
+//! A resumed run equals an uninterrupted one; damage is detected; the right checkpoints are kept.
 
 use pl_dsl::workflow::Train;
-use pl_record::transition::Transition;
+use pl_types::Transition;
 use serde_json::json;
 
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use tch::{Device, Tensor};
+
+use super::manifest::{MANIFEST, MANIFEST_HASH};
 use super::*;
 use crate::fixtures::{model, policy, same_bits, train, transition, workflow};
 
-/// An adapter pair and a fully trained policy on one model.
-fn fresh() -> Trainer {
+/// Two adapters and a fully trained policy on one model.
+fn new_trainer() -> Trainer {
     let policies = vec![policy("a", true), policy("b", true), policy("whole", false)];
     let train = Train { mini_batches: 2, weight_decay: 0.01, warmup: 3, ..train() };
     let workflow = workflow(policies, Some(train));
@@ -24,117 +31,139 @@ fn update(trainer: &mut Trainer, step: u64) -> crate::StepMetrics {
     trainer.update(step, &transitions, &advantages, &mut |_| {}).unwrap()
 }
 
-/// All that a trainer can change: tensors, and versions with optimiser steps.
-type Everything = (Vec<(String, Tensor)>, Vec<(u64, u64)>);
+/// Everything that a trainer can change: tensors, and versions with optimiser steps.
+type TrainerState = (Vec<(String, Tensor)>, Vec<(u64, u64)>);
 
-fn everything(trainer: &Trainer) -> Everything {
-    let members = trainer.learners().iter().flat_map(|learner| learner.members());
-    let counters = members.clone().map(|m| (m.version, m.optimizer.steps())).collect();
-    let tensors = members
-        .flat_map(|member| {
-            let own = member.optimizer.parameters().map(|(name, t)| (name.to_owned(), t.copy()));
-            own.chain(member.optimizer.state()).collect::<Vec<_>>()
+fn trainer_state(trainer: &Trainer) -> TrainerState {
+    let policies = trainer.learners().iter().flat_map(|learner| learner.policies());
+    let counters = policies.clone().map(|m| (m.version, m.optimizer.steps())).collect();
+    let tensors = policies
+        .flat_map(|policy| {
+            let own = policy.optimizer.parameters().map(|(name, t)| (name.to_owned(), t.copy()));
+            own.chain(policy.optimizer.state()).collect::<Vec<_>>()
         })
         .collect();
     (tensors, counters)
 }
 
 fn assert_same(a: &Trainer, b: &Trainer) {
-    let ((tensors, counters), (other_tensors, other_counters)) = (everything(a), everything(b));
+    let ((tensors, counters), (other_tensors, other_counters)) = (trainer_state(a), trainer_state(b));
     assert!(same_bits(&tensors, &other_tensors));
     assert_eq!(counters, other_counters);
 }
 
 #[test]
-fn a_resumed_run_is_the_run_that_was_not_stopped() {
+fn a_resumed_run_equals_an_uninterrupted_run() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path().join("checkpoints"), 2);
-    let mut straight = fresh();
+    let mut straight = new_trainer();
     update(&mut straight, 0);
     update(&mut straight, 1);
     let state = json!({ "cursor": 16, "lengths": { "metrics.jsonl": 1234 } });
-    let path = checkpoints.save(&straight, 2, Some(0.25), &state).unwrap();
+    let path = checkpoints.save(&straight, 2, Some(score(0.25)), &state).unwrap();
     assert!(path.ends_with("checkpoints/step-00000002"));
 
-    let mut resumed = fresh();
+    let mut resumed = new_trainer();
     let restored = resumed.load(&path).unwrap();
-    assert_eq!(restored, Restored { step: 2, score: Some(0.25), state });
+    assert_eq!(restored, RestoredCheckpoint { step: 2, score: Some(score(0.25)), state });
     assert_same(&straight, &resumed);
     for step in 2..4 {
         assert_eq!(update(&mut straight, step), update(&mut resumed, step));
         assert_same(&straight, &resumed);
     }
-    // What is saved is not what the learners started from.
-    assert!(!same_bits(&everything(&straight).0, &everything(&fresh()).0));
+    // The state has changed since the start.
+    assert!(!same_bits(&trainer_state(&straight).0, &trainer_state(&new_trainer()).0));
 }
 
 #[test]
-fn loading_goes_over_a_state_that_moved_on() {
+fn loading_replaces_a_later_state() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path(), 1);
-    let mut trainer = fresh();
+    let mut trainer = new_trainer();
     update(&mut trainer, 0);
-    let then = everything(&trainer);
+    let then = trainer_state(&trainer);
     let path = checkpoints.save(&trainer, 1, None, &Value::Null).unwrap();
     update(&mut trainer, 1);
     trainer.load(&path).unwrap();
-    let now = everything(&trainer);
+    let now = trainer_state(&trainer);
     assert_eq!(now.1, then.1);
-    let mut straight = fresh();
+    let mut straight = new_trainer();
     update(&mut straight, 0);
     assert_same(&straight, &trainer);
 }
 
+fn score(value: f64) -> Score {
+    Score { evaluation: "held_out".to_owned(), value }
+}
+
 #[test]
-fn the_newest_and_the_best_stay() {
+fn scores_of_different_evaluations_are_not_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path(), 1);
+    let trainer = new_trainer();
+    let easy = Score { evaluation: "easy".to_owned(), value: 0.9 };
+    checkpoints.save(&trainer, 1, Some(easy), &Value::Null).unwrap();
+    assert_eq!(checkpoints.best().unwrap().unwrap().step, 1);
+    for (step, value) in [(2, 0.3), (3, 0.2), (4, 0.1)] {
+        checkpoints.save(&trainer, step, Some(score(value)), &Value::Null).unwrap();
+    }
+    assert_eq!(checkpoints.best().unwrap().unwrap().step, 2);
+    let steps: Vec<u64> = checkpoints.list().unwrap().iter().map(|entry| entry.step).collect();
+    assert_eq!(steps, [2, 4]);
+    assert_eq!(fs::read_link(folder.path().join("best")).unwrap(), Path::new("step-00000002"));
+}
+
+#[test]
+fn the_newest_and_the_best_checkpoints_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path(), 2);
-    let trainer = fresh();
+    let trainer = new_trainer();
     assert_eq!(checkpoints.latest().unwrap(), None);
     let scores = [Some(0.1), Some(0.7), None, Some(0.7), Some(f64::NAN), Some(0.3)];
     for (step, score) in scores.into_iter().enumerate() {
-        checkpoints.save(&trainer, step as u64, score, &Value::Null).unwrap();
+        checkpoints.save(&trainer, step as u64, score.map(self::score), &Value::Null).unwrap();
     }
     let steps: Vec<u64> = checkpoints.list().unwrap().iter().map(|entry| entry.step).collect();
     assert_eq!(steps, [1, 4, 5]);
     assert_eq!(checkpoints.best().unwrap().unwrap().step, 1);
     assert_eq!(checkpoints.latest().unwrap().unwrap().step, 5);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "three checkpoints and the link");
+    assert_eq!(fs::read_link(folder.path().join("best")).unwrap(), Path::new("step-00000001"));
 }
 
 #[test]
-fn one_of_the_same_step_is_replaced() {
+fn a_checkpoint_of_the_same_step_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path(), 3);
-    let mut trainer = fresh();
+    let mut trainer = new_trainer();
     checkpoints.save(&trainer, 4, None, &json!("old")).unwrap();
     update(&mut trainer, 0);
     let path = checkpoints.save(&trainer, 4, None, &json!("new")).unwrap();
-    let mut other = fresh();
+    let mut other = new_trainer();
     assert_eq!(other.load(&path).unwrap().state, json!("new"));
     assert_same(&trainer, &other);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
 #[test]
-fn unfinished_ones_are_passed_over_and_swept() {
+fn unfinished_checkpoints_are_ignored_and_removed() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path(), 3);
-    let mut trainer = fresh();
+    let mut trainer = new_trainer();
     let path = checkpoints.save(&trainer, 1, None, &Value::Null).unwrap();
     let unfinished = folder.path().join("step-00000002.partial");
     fs::rename(checkpoints.save(&trainer, 2, None, &Value::Null).unwrap(), &unfinished).unwrap();
     assert_eq!(checkpoints.latest().unwrap().unwrap().path, path);
     let message = trainer.load(&unfinished).unwrap_err().to_string();
-    assert!(message.contains("not a whole checkpoint"), "{message}");
+    assert!(message.contains("not a complete checkpoint"), "{message}");
     checkpoints.save(&trainer, 3, None, &Value::Null).unwrap();
     assert!(!unfinished.exists());
 }
 
 #[test]
-fn damage_is_found_before_anything_changes() {
+fn damage_is_detected_before_anything_changes() {
     let folder = tempfile::tempdir().unwrap();
-    let mut trainer = fresh();
+    let mut trainer = new_trainer();
     update(&mut trainer, 0);
     let path = Checkpoints::new(folder.path(), 1).save(&trainer, 1, None, &Value::Null).unwrap();
     let files = [
@@ -145,10 +174,10 @@ fn damage_is_found_before_anything_changes() {
         "optimizers/a.safetensors",
         "optimizers/whole.safetensors",
         MANIFEST,
-        SEAL,
+        MANIFEST_HASH,
     ];
-    let mut other = fresh();
-    let before = everything(&other);
+    let mut other = new_trainer();
+    let before = trainer_state(&other);
     for name in files {
         let file = path.join(name);
         let whole = fs::read(&file).unwrap();
@@ -158,15 +187,15 @@ fn damage_is_found_before_anything_changes() {
             fs::write(&file, bytes).unwrap();
             let message = other.load(&path).unwrap_err().to_string();
             assert!(message.contains("the checkpoint is damaged"), "{message}");
-            assert!(message.contains("resume from an older one"), "{message}");
-            let reported = if name == SEAL { MANIFEST } else { name };
+            assert!(message.contains("resume from an older checkpoint"), "{message}");
+            let reported = if name == MANIFEST_HASH { MANIFEST } else { name };
             assert!(message.contains(reported), "{message}");
         }
         fs::remove_file(&file).unwrap();
         assert!(other.load(&path).is_err(), "{name} is missing");
         fs::write(&file, whole).unwrap();
     }
-    let after = everything(&other);
+    let after = trainer_state(&other);
     assert!(same_bits(&before.0, &after.0) && before.1 == after.1);
     other.load(&path).unwrap();
     assert_same(&trainer, &other);
@@ -175,7 +204,7 @@ fn damage_is_found_before_anything_changes() {
 #[test]
 fn a_checkpoint_of_other_policies_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let path = Checkpoints::new(folder.path(), 1).save(&fresh(), 1, None, &Value::Null).unwrap();
+    let path = Checkpoints::new(folder.path(), 1).save(&new_trainer(), 1, None, &Value::Null).unwrap();
     let load = |policies| {
         let workflow = workflow(policies, Some(train()));
         let mut trainer =
@@ -183,11 +212,11 @@ fn a_checkpoint_of_other_policies_is_refused() {
         trainer.load(&path).unwrap_err().to_string()
     };
     let message = load(vec![policy("a", true), policy("other", true), policy("whole", false)]);
-    assert!(message.contains("holds no policy `other`"), "{message}");
+    assert!(message.contains("contains no policy `other`"), "{message}");
     let message = load(vec![policy("a", true)]);
     assert!(message.contains("a policy `b` that the workflow does not train"), "{message}");
     let mut wider = policy("a", true);
     wider.lora.as_mut().unwrap().rank = 2;
     let message = load(vec![wider, policy("b", true), policy("whole", false)]);
-    assert!(message.contains("resume with the workflow that it was made with"), "{message}");
+    assert!(message.contains("resume with the workflow that wrote it"), "{message}");
 }

@@ -1,6 +1,8 @@
-//! A learner's gradients against plain autograd, its independence of how work is packed, and its effect.
+//! A learner's gradients compared with plain autograd, their independence of packing, and the effect of
+//! training.
 
 use pl_model::Projection;
+use pl_types::Transition;
 
 use super::*;
 use crate::fixtures::{
@@ -8,15 +10,16 @@ use crate::fixtures::{
     transition, weights,
 };
 
-/// Settings under which the first step's gradient can be read off the optimiser: nothing is clipped to a norm.
-fn settings(token_budget: u32) -> Settings {
-    Settings::new(&Train { max_grad_norm: 0.0, token_budget, ..train() }, 1)
+/// LearnerSettings without norm clipping, so that the first step's gradient can be read from the optimiser's
+/// state.
+fn settings(token_budget: u32) -> LearnerSettings {
+    LearnerSettings::new(&Train { max_grad_norm: 0.0, token_budget, ..train() }, 1)
 }
 
-/// The gradient of a member's first step: AdamW's mean after one step is a tenth of it.
-fn gradients(member: &Member) -> Vec<(String, Tensor)> {
-    assert_eq!(member.optimizer.steps(), 1);
-    let state = member.optimizer.state().into_iter();
+/// Gradient of a policy's first step: AdamW's first moment after one step is a tenth of it.
+fn gradients(policy: &TrainedPolicy) -> Vec<(String, Tensor)> {
+    assert_eq!(policy.optimizer.steps(), 1);
+    let state = policy.optimizer.state().into_iter();
     state.filter_map(|(name, t)| Some((name.strip_prefix("mean.")?.to_owned(), t * 10.0))).collect()
 }
 
@@ -30,7 +33,7 @@ fn run(learner: &mut Learner, samples: &[(Transition, f64)]) -> Vec<UpdateMetric
     metrics
 }
 
-/// Transitions of one policy with log-probabilities near its own, advantages of both signs and one of zero, and
+/// Transitions of one policy with log-probabilities near its own, advantages of both signs and zero, and
 /// various temperatures.
 fn samples(
     config: &Config,
@@ -50,7 +53,7 @@ fn samples(
         .collect()
 }
 
-/// The loss written out once more, over all completion tokens of all transitions.
+/// An independent implementation of the loss, over all completion tokens of all transitions.
 fn plain_loss(
     config: &Config,
     weights: &Weights,
@@ -90,7 +93,7 @@ fn full_gradients_equal_plain_autograd() {
             Learner::full(config.clone(), weights.copy(), Dtype::F32, 0, "all".into(), settings(20)).unwrap();
         let metrics = run(&mut learner, &samples);
         assert!((metrics[0].loss - loss.double_value(&[])).abs() < 1e-5);
-        let got = gradients(&learner.members()[0]);
+        let got = gradients(&learner.policies()[0]);
         let expected = reference.parameters();
         assert_eq!(got.len(), expected.len());
         for ((name, gradient), (expected_name, parameter)) in got.iter().zip(&expected) {
@@ -102,7 +105,7 @@ fn full_gradients_equal_plain_autograd() {
 }
 
 #[test]
-fn adapters_in_one_pass_get_the_gradients_of_training_apart() {
+fn adapters_in_one_pass_get_the_gradients_of_separate_training() {
     let config = config(true);
     let weights = weights(&config, 6);
     let adapters = [adapter(&config, 1), adapter(&config, 2)];
@@ -112,19 +115,19 @@ fn adapters_in_one_pass_get_the_gradients_of_training_apart() {
         .map(|(i, adapter)| samples(&config, &weights, Some(adapter), i as u32))
         .collect();
 
-    let members = adapters.iter().enumerate();
-    let members = members.map(|(i, adapter)| (i, format!("p{i}"), adapter.copy())).collect();
-    let mut joint = Learner::adapters(config.clone(), weights.shallow(), members, settings(48)).unwrap();
+    let policies = adapters.iter().enumerate();
+    let policies = policies.map(|(i, adapter)| (i, format!("p{i}"), adapter.copy())).collect();
+    let mut joint = Learner::adapters(config.clone(), weights.shallow(), policies, settings(48)).unwrap();
     // Sorted by key: the two policies' transitions alternate.
     let mut mixed: Vec<_> = samples.concat();
     mixed.sort_by(|a, b| a.0.key.cmp(&b.0.key));
     let joint_metrics = run(&mut joint, &mixed);
 
     for (i, adapter) in adapters.iter().enumerate() {
-        let member = vec![(i, format!("p{i}"), adapter.copy())];
-        let mut alone = Learner::adapters(config.clone(), weights.shallow(), member, settings(48)).unwrap();
+        let policy = vec![(i, format!("p{i}"), adapter.copy())];
+        let mut alone = Learner::adapters(config.clone(), weights.shallow(), policy, settings(48)).unwrap();
         let metrics = run(&mut alone, &samples[i]);
-        let (got, expected) = (gradients(&joint.members()[i]), gradients(&alone.members()[0]));
+        let (got, expected) = (gradients(&joint.policies()[i]), gradients(&alone.policies()[0]));
         for ((name, got), (_, expected)) in got.iter().zip(&expected) {
             assert!(expected.abs().max().double_value(&[]) > 1e-5, "{name} has no gradient");
             close(got, expected, 3e-6);
@@ -143,7 +146,8 @@ fn adapters_in_one_pass_get_the_gradients_of_training_apart() {
     }
 }
 
-/// Two groups of four with a prompt each; completions of a group begin alike, some for long enough to share that.
+/// Two groups of four transitions with one prompt each. Completions of a group share prefixes, some of them
+/// long enough to be packed once.
 fn siblings(config: &Config, weights: &Weights, adapter: &Adapter, policy: u32) -> Vec<(Transition, f64)> {
     (0..8)
         .map(|i: u32| {
@@ -159,20 +163,20 @@ fn siblings(config: &Config, weights: &Weights, adapter: &Adapter, policy: u32) 
 }
 
 #[test]
-fn shared_prompts_give_the_gradients_of_prompts_apart() {
+fn shared_prompts_give_the_gradients_of_separate_prompts() {
     let config = config(true);
     let weights = weights(&config, 14);
     let adapters = [adapter(&config, 10), adapter(&config, 11)];
     let samples: Vec<_> = (0..2).map(|i| siblings(&config, &weights, &adapters[i], i as u32)).collect();
     let mixed: Vec<_> = samples.concat();
     let apart: usize = mixed.iter().map(|(t, _)| t.prompt.len() + t.completion.len() - 1).sum();
-    // All in one batch, a few batches with families cut, and with blocks run again.
+    // One batch, several batches with split families, and gradient checkpointing.
     for (budget, checkpointing, most) in [(1000, false, 0.52), (90, false, 0.75), (1000, true, 0.52)] {
-        let keep = if checkpointing { Keep::Inputs } else { Keep::Activations };
-        let settings = Settings { keep, ..settings(budget) };
-        let members = adapters.iter().enumerate();
-        let members = members.map(|(i, adapter)| (i, format!("p{i}"), adapter.copy())).collect();
-        let mut learner = Learner::adapters(config.clone(), weights.shallow(), members, settings).unwrap();
+        let checkpointing = if checkpointing { Checkpointing::On } else { Checkpointing::Off };
+        let settings = LearnerSettings { checkpointing, ..settings(budget) };
+        let policies = adapters.iter().enumerate();
+        let policies = policies.map(|(i, adapter)| (i, format!("p{i}"), adapter.copy())).collect();
+        let mut learner = Learner::adapters(config.clone(), weights.shallow(), policies, settings).unwrap();
         let all = mixed.iter().map(|(transition, advantage)| Sample { transition, advantage: *advantage });
         let fed = learner.plan(0, all.collect()).unwrap().fed_tokens();
         assert!((fed as f64) < apart as f64 * most, "{fed} of {apart}");
@@ -183,10 +187,10 @@ fn shared_prompts_give_the_gradients_of_prompts_apart() {
             let loss = plain_loss(&config, &weights, Some(&reference), &samples[i]);
             loss.backward();
             assert!((metrics[i].loss - loss.double_value(&[])).abs() < 1e-5);
-            // What training measures is what sampling would: the log-probabilities are those of prompts apart.
+            // The log-probabilities are those of separate prompts.
             assert!((metrics[i].max_logprob_gap.unwrap() - 0.3).abs() < 0.02);
             for ((name, got), (_, parameter)) in
-                gradients(&learner.members()[i]).iter().zip(reference.parameters())
+                gradients(&learner.policies()[i]).iter().zip(reference.parameters())
             {
                 assert!(parameter.grad().abs().max().double_value(&[]) > 1e-5, "{name} has no gradient");
                 close(got, &parameter.grad(), 3e-6);
@@ -196,14 +200,14 @@ fn shared_prompts_give_the_gradients_of_prompts_apart() {
 }
 
 #[test]
-fn ids_that_a_sampler_kept_are_what_is_normalised_over() {
+fn truncated_distributions_are_normalised_over_their_support() {
     let config = config(true);
     let weights = weights(&config, 15);
     let adapter = adapter(&config, 12);
     let mut samples = samples(&config, &weights, Some(&adapter), 0);
     for (i, (t, _)) in samples.iter_mut().enumerate() {
-        // Some transitions and some tokens were drawn from the whole vocabulary.
-        t.kept = (i != 1).then(|| {
+        // Some transitions and some tokens were sampled from the whole vocabulary.
+        t.support = (i != 1).then(|| {
             let list = |(at, &id): (usize, &u32)| -> Vec<u32> {
                 let count = if at % 3 == 2 { 0 } else { 1 + at as u32 * 4 };
                 (0..count).map(|k| (id + k * 5) % VOCABULARY as u32).collect()
@@ -212,14 +216,14 @@ fn ids_that_a_sampler_kept_are_what_is_normalised_over() {
         });
         *t = sampled_from(&config, &weights, Some(&adapter), t.clone(), 0.0);
     }
-    let members = vec![(0, "p".into(), adapter.copy())];
-    let mut learner = Learner::adapters(config.clone(), weights.shallow(), members, settings(64)).unwrap();
+    let policies = vec![(0, "p".into(), adapter.copy())];
+    let mut learner = Learner::adapters(config.clone(), weights.shallow(), policies, settings(64)).unwrap();
     let metrics = run(&mut learner, &samples).remove(0);
     assert!(metrics.max_logprob_gap.unwrap() < 1e-5, "{metrics:?}");
     let reference = adapter.copy();
     reference.set_trainable(true);
     plain_loss(&config, &weights, Some(&reference), &samples).backward();
-    for ((_, got), (_, parameter)) in gradients(&learner.members()[0]).iter().zip(reference.parameters()) {
+    for ((_, got), (_, parameter)) in gradients(&learner.policies()[0]).iter().zip(reference.parameters()) {
         close(got, &parameter.grad(), 1e-5);
     }
     let mut entropy = 0.0;
@@ -231,37 +235,37 @@ fn ids_that_a_sampler_kept_are_what_is_normalised_over() {
 }
 
 #[test]
-fn the_frozen_base_stays_as_it_is() {
+fn the_frozen_base_does_not_change() {
     let config = config(true);
     let weights = weights(&config, 7);
     let before = weights.copy();
     let adapter = adapter(&config, 3);
     let samples = samples(&config, &weights, Some(&adapter), 0);
-    let members = vec![(0, "p".into(), adapter.copy())];
-    let mut learner = Learner::adapters(config, weights.shallow(), members, settings(64)).unwrap();
+    let policies = vec![(0, "p".into(), adapter.copy())];
+    let mut learner = Learner::adapters(config, weights.shallow(), policies, settings(64)).unwrap();
     run(&mut learner, &samples);
     assert!(same_bits(&weights.parameters(), &before.parameters()));
     for (name, parameter) in weights.parameters() {
         assert!(!parameter.requires_grad() && !parameter.grad().defined(), "{name}");
     }
-    let now = learner.members()[0].adapter.as_ref().unwrap().parameters();
+    let now = learner.policies()[0].adapter.as_ref().unwrap().parameters();
     for ((name, now), (_, then)) in now.iter().zip(adapter.parameters()) {
         assert!(!now.equal(&then), "{name} was not trained");
     }
 }
 
 #[test]
-fn how_batches_are_cut_changes_only_rounding() {
+fn the_token_budget_changes_only_rounding() {
     let config = config(false);
     let weights = weights(&config, 8);
     let adapter = adapter(&config, 4);
     let samples = samples(&config, &weights, Some(&adapter), 0);
     let with_budget = |budget| {
-        let members = vec![(0, "p".into(), adapter.copy())];
+        let policies = vec![(0, "p".into(), adapter.copy())];
         let mut learner =
-            Learner::adapters(config.clone(), weights.shallow(), members, settings(budget)).unwrap();
+            Learner::adapters(config.clone(), weights.shallow(), policies, settings(budget)).unwrap();
         let metrics = run(&mut learner, &samples).remove(0);
-        (metrics, gradients(&learner.members()[0]))
+        (metrics, gradients(&learner.policies()[0]))
     };
     let (metrics, whole) = with_budget(1000);
     for budget in [1, 15, 24] {
@@ -274,7 +278,7 @@ fn how_batches_are_cut_changes_only_rounding() {
 }
 
 #[test]
-fn metrics_say_what_happened() {
+fn metrics_describe_the_update() {
     let config = config(true);
     let weights = weights(&config, 9);
     let adapter = adapter(&config, 5);
@@ -282,13 +286,13 @@ fn metrics_say_what_happened() {
     for (t, _) in &mut samples {
         *t = sampled_from(&config, &weights, Some(&adapter), t.clone(), 0.0);
     }
-    // One token was sampled at another probability than training sees.
+    // The recorded log-probability of one token differs from training's.
     samples[0].0.logprobs[2] += -0.25;
-    let members = vec![(0, "p".into(), adapter.copy())];
-    let mut learner = Learner::adapters(config.clone(), weights.shallow(), members, settings(64)).unwrap();
+    let policies = vec![(0, "p".into(), adapter.copy())];
+    let mut learner = Learner::adapters(config.clone(), weights.shallow(), policies, settings(64)).unwrap();
     let metrics = run(&mut learner, &samples).remove(0);
 
-    // The transition without advantage (3 tokens) counts, but is not computed.
+    // The transition without advantage (3 tokens) counts but is not computed.
     assert_eq!((metrics.tokens, metrics.trained_tokens), (36, 33));
     assert_eq!((metrics.optimizer_steps, metrics.skipped_steps, metrics.version), (1, 0, 1));
     assert!((metrics.max_logprob_gap.unwrap() - 0.25).abs() < 1e-5);
@@ -299,7 +303,7 @@ fn metrics_say_what_happened() {
     let k3 = 0.25f64.exp() - 1.0 - 0.25;
     assert!((metrics.kl.unwrap() - k3 / 33.0).abs() < 1e-6);
     assert_eq!(metrics.lr, 1e-3);
-    let squares: f64 = gradients(&learner.members()[0])
+    let squares: f64 = gradients(&learner.policies()[0])
         .iter()
         .map(|(_, t)| t.square().sum(Kind::Double).double_value(&[]))
         .sum();
@@ -315,18 +319,18 @@ fn metrics_say_what_happened() {
 }
 
 #[test]
-fn without_any_advantage_nothing_moves() {
+fn without_advantages_nothing_changes() {
     let config = config(true);
     let weights = weights(&config, 10);
     let adapter = adapter(&config, 6);
     let mut samples = samples(&config, &weights, Some(&adapter), 0);
     samples.iter_mut().for_each(|(_, advantage)| *advantage = 0.0);
-    let members = vec![(0, "p".into(), adapter.copy())];
-    let mut learner = Learner::adapters(config, weights, members, settings(64)).unwrap();
+    let policies = vec![(0, "p".into(), adapter.copy())];
+    let mut learner = Learner::adapters(config, weights, policies, settings(64)).unwrap();
     let metrics = run(&mut learner, &samples).remove(0);
     assert_eq!((metrics.tokens, metrics.trained_tokens, metrics.version), (36, 0, 0));
     assert_eq!((metrics.optimizer_steps, metrics.loss, metrics.entropy), (0, 0.0, None));
-    let now = learner.members()[0].adapter.as_ref().unwrap();
+    let now = learner.policies()[0].adapter.as_ref().unwrap();
     assert!(same_bits(&now.parameters(), &adapter.parameters()));
 }
 
@@ -342,31 +346,31 @@ fn mini_batches_and_epochs_are_optimizer_steps() {
         })
         .collect();
     let train = Train { epochs: 3, mini_batches: 4, ..train() };
-    let members = vec![(0, "p".into(), adapter)];
-    let mut learner = Learner::adapters(config, weights, members, Settings::new(&train, 1)).unwrap();
+    let policies = vec![(0, "p".into(), adapter)];
+    let mut learner = Learner::adapters(config, weights, policies, LearnerSettings::new(&train, 1)).unwrap();
     let metrics = run(&mut learner, &samples).remove(0);
     assert_eq!((metrics.optimizer_steps, metrics.version), (12, 1));
-    // The gap is measured before the first step alone; afterwards the policy has moved away.
+    // The gap is measured only before the first step; afterwards the policy has changed.
     assert!(metrics.max_logprob_gap.unwrap() < 1e-5);
     assert_eq!(metrics.close_logprobs, Some(1.0));
     assert!(metrics.kl.unwrap() > 1e-6);
 }
 
 #[test]
-fn probability_moves_to_the_tokens_with_advantage() {
+fn tokens_with_positive_advantage_become_likelier() {
     for lora in [true, false] {
         let config = config(true);
         let weights = weights(&config, 12);
-        let settings = Settings::new(&train(), 1);
+        let settings = LearnerSettings::new(&train(), 1);
         let mut learner = if lora {
             let adapter = Adapter::new(&config, 3, 6.0, &Projection::ALL, [8; 32]).unwrap();
             Learner::adapters(config.clone(), weights, vec![(0, "p".into(), adapter)], settings).unwrap()
         } else {
             Learner::full(config.clone(), weights, Dtype::F32, 0, "p".into(), settings).unwrap()
         };
-        // One prompt, six arms; the third is worth choosing.
+        // A bandit with one prompt and six arms, one of which has a positive advantage.
         let arms = |learner: &Learner| -> Vec<Transition> {
-            let (weights, adapter) = (learner.base().working(), learner.members()[0].adapter.as_ref());
+            let (weights, adapter) = (learner.base().working(), learner.policies()[0].adapter.as_ref());
             let arm = |i| {
                 let mut t = transition(0, 0, 4, 1);
                 t.key.branch = i;
@@ -394,12 +398,12 @@ fn probability_moves_to_the_tokens_with_advantage() {
 }
 
 #[test]
-fn bad_transitions_are_refused_by_name_before_anything_changes() {
+fn invalid_transitions_are_refused_with_their_position() {
     let config = config(true);
     let weights = weights(&config, 13);
     let adapter = adapter(&config, 9);
-    let members = vec![(0, "p".into(), adapter)];
-    let learner = Learner::adapters(config.clone(), weights, members, settings(64)).unwrap();
+    let policies = vec![(0, "p".into(), adapter)];
+    let learner = Learner::adapters(config.clone(), weights, policies, settings(64)).unwrap();
     let good = || transition(0, 4, 3, 5);
     let with = |change: fn(&mut Transition)| {
         let mut t = good();
@@ -412,8 +416,16 @@ fn bad_transitions_are_refused_by_name_before_anything_changes() {
         (with(|t| t.logprobs.truncate(2)), 1.0, "5 completion tokens, but 2 log-probabilities"),
         (with(|t| t.completion[1] = 61), 1.0, "token 61 is outside"),
         (with(|t| t.prompt = vec![1; 124]), 1.0, "129 tokens, but the model has only 128 positions"),
-        (with(|t| t.kept = Some(vec![Vec::new(); 4])), 1.0, "5 completion tokens, but 4 lists of kept ids"),
-        (with(|t| t.kept = Some(vec![vec![61]; 5])), 1.0, "are outside of the vocabulary or do not hold it"),
+        (
+            with(|t| t.support = Some(vec![Vec::new(); 4])),
+            1.0,
+            "5 completion tokens, but 4 lists of sampled-from ids",
+        ),
+        (
+            with(|t| t.support = Some(vec![vec![61]; 5])),
+            1.0,
+            "are outside the vocabulary or do not contain it",
+        ),
         (with(|t| t.logprobs[0] = f32::NAN), 1.0, "not a number in its range"),
         (with(|t| t.logprobs[0] = 0.5), 1.0, "not a number in its range"),
         (with(|t| t.temperature = -1.0), 1.0, "not a number in its range"),

@@ -1,13 +1,13 @@
-//! From policies to learners, and what an update does to which of them.
+//! Setup of learners from policies, and the effect of updates on each policy.
 
-use pl_dsl::workflow::Lora;
-use pl_model::Dtype;
+use pl_dsl::workflow::{Lora, Policy};
+use pl_types::Dtype;
 use tch::Tensor;
 
 use super::*;
 use crate::fixtures::{model, policy, same_bits, train, transition, workflow};
 
-fn new(policies: Vec<Policy>, models: Vec<Model>) -> Trainer {
+fn new_trainer(policies: Vec<Policy>, models: Vec<Model>) -> Trainer {
     let workflow = workflow(policies, Some(train()));
     Trainer::new(&workflow, Path::new("."), models, 1, Device::Cpu).unwrap()
 }
@@ -22,11 +22,11 @@ fn step(policies: u32) -> (Vec<Transition>, Vec<f64>) {
 
 /// Every trained tensor, with names.
 fn trained(trainer: &Trainer) -> Vec<(String, Tensor)> {
-    let members = trainer.learners().iter().flat_map(|learner| learner.members());
-    members
-        .flat_map(|member| {
-            let own = member.optimizer.parameters().map(|(name, t)| (name.to_owned(), t.copy()));
-            own.chain(member.optimizer.state()).collect::<Vec<_>>()
+    let policies = trainer.learners().iter().flat_map(|learner| learner.policies());
+    policies
+        .flat_map(|policy| {
+            let own = policy.optimizer.parameters().map(|(name, t)| (name.to_owned(), t.copy()));
+            own.chain(policy.optimizer.state()).collect::<Vec<_>>()
         })
         .collect()
 }
@@ -36,11 +36,11 @@ fn adapters_of_one_model_share_a_learner() {
     let mut other = policy("c", true);
     other.model = 1;
     let policies = vec![policy("a", true), other, policy("b", true), policy("whole", false)];
-    let trainer = new(policies, vec![model(true, 1), model(true, 2)]);
+    let trainer = new_trainer(policies, vec![model(true, 1), model(true, 2)]);
     let names: Vec<Vec<&str>> = trainer
         .learners()
         .iter()
-        .map(|learner| learner.members().iter().map(|member| member.name.as_str()).collect())
+        .map(|learner| learner.policies().iter().map(|policy| policy.name.as_str()).collect())
         .collect();
     assert_eq!(names, [vec!["a", "b"], vec!["c"], vec!["whole"]]);
     let served = trainer.policies();
@@ -48,10 +48,10 @@ fn adapters_of_one_model_share_a_learner() {
     assert_eq!(bases, [0, 1, 0, 2]);
     assert_eq!(trainer.versions(), [0, 0, 0, 0]);
     assert!(served[0].adapter.is_some() && served[3].adapter.is_none());
-    // Adapters start apart: their seeds come from their names.
+    // Adapters start with different weights: their seeds are derived from their names.
     let (a, b) = (served[0].adapter.as_ref().unwrap(), served[2].adapter.as_ref().unwrap());
     assert!(!same_bits(&a.parameters(), &b.parameters()));
-    let again = new(vec![policy("b", true)], vec![model(true, 1)]);
+    let again = new_trainer(vec![policy("b", true)], vec![model(true, 1)]);
     let again = again.policies().remove(0).adapter.unwrap();
     assert!(same_bits(&again.parameters(), &b.parameters()));
 }
@@ -60,24 +60,24 @@ fn adapters_of_one_model_share_a_learner() {
 fn only_shared_models_are_copied() {
     let one = model(true, 1);
     let original = one.weights.embed.data_ptr();
-    let alone = new(vec![policy("whole", false)], vec![one]);
+    let alone = new_trainer(vec![policy("whole", false)], vec![one]);
     assert_eq!(alone.bases()[0].weights.embed.data_ptr(), original);
 
     let one = model(true, 1);
     let original = one.weights.embed.data_ptr();
-    let mixed = new(vec![policy("whole", false), policy("a", true), policy("all", false)], vec![one]);
-    let places: Vec<bool> = mixed
+    let mixed = new_trainer(vec![policy("whole", false), policy("a", true), policy("all", false)], vec![one]);
+    let is_original: Vec<bool> = mixed
         .policies()
         .iter()
         .map(|served| mixed.bases()[served.base].weights.embed.data_ptr() == original)
         .collect();
-    assert_eq!(places, [false, true, false]);
+    assert_eq!(is_original, [false, true, false]);
 }
 
 #[test]
-fn full_training_next_to_adapters_leaves_their_base_alone() {
+fn full_training_does_not_change_the_base_of_adapters() {
     let policies = vec![policy("a", true), policy("whole", false)];
-    let mut trainer = new(policies, vec![model(true, 3)]);
+    let mut trainer = new_trainer(policies, vec![model(true, 3)]);
     let before = trainer.bases()[0].weights.copy();
     let (transitions, advantages) = step(2);
     let metrics = trainer.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
@@ -89,8 +89,8 @@ fn full_training_next_to_adapters_leaves_their_base_alone() {
 }
 
 #[test]
-fn served_adapters_are_those_that_are_trained() {
-    let mut trainer = new(vec![policy("a", true)], vec![model(true, 4)]);
+fn served_adapters_share_memory_with_trained_ones() {
+    let mut trainer = new_trainer(vec![policy("a", true)], vec![model(true, 4)]);
     let served = trainer.policies().remove(0).adapter.unwrap();
     let then = served.copy();
     let (transitions, advantages) = step(1);
@@ -103,12 +103,12 @@ fn served_adapters_are_those_that_are_trained() {
     assert!(now.parameters().iter().all(|(_, t)| !t.requires_grad()));
 }
 
-/// Sixteen-bit policies work with rounded weights, start from the format's values and are kept as f32 masters.
+/// 16-bit policies compute with rounded weights and are trained as f32 masters.
 #[test]
 fn a_models_number_format_reaches_its_learner() {
     let mut half = model(false, 5);
     (half.weights, half.dtype) = (half.weights.round_to(Dtype::F16).unwrap(), Dtype::F16);
-    let mut trainer = new(vec![policy("whole", false)], vec![half]);
+    let mut trainer = new_trainer(vec![policy("whole", false)], vec![half]);
     let (transitions, advantages) = step(1);
     trainer.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
     assert_eq!(trainer.bases()[0].dtype, Dtype::F16);
@@ -121,7 +121,7 @@ fn a_models_number_format_reaches_its_learner() {
 }
 
 #[test]
-fn equal_steps_give_equal_bits_in_whatever_order_they_come() {
+fn updates_are_bit_identical_for_any_order_of_transitions() {
     let run = |reversed: bool| {
         let policies = vec![policy("a", true), policy("b", true), policy("whole", false)];
         let train = Train { epochs: 2, mini_batches: 3, ..train() };
@@ -146,7 +146,7 @@ fn equal_steps_give_equal_bits_in_whatever_order_they_come() {
 }
 
 #[test]
-fn a_policy_learns_the_same_with_and_without_neighbours() {
+fn training_of_a_policy_does_not_depend_on_other_policies() {
     let train = Train { epochs: 2, mini_batches: 3, ..train() };
     let run = |policies: Vec<Policy>, count: u32| {
         let workflow = workflow(policies, Some(train.clone()));
@@ -169,11 +169,12 @@ fn a_policy_learns_the_same_with_and_without_neighbours() {
 }
 
 #[test]
-fn policies_that_are_not_trained_are_passed_over() {
-    let mut fixed = policy("fixed", true);
-    fixed.train = false;
-    let mut trainer = new(vec![policy("a", true), fixed], vec![model(true, 7)]);
+fn transitions_of_frozen_policies_are_ignored() {
+    let mut frozen = policy("frozen", true);
+    frozen.train = false;
+    let mut trainer = new_trainer(vec![policy("a", true), frozen], vec![model(true, 7)]);
     assert!(trainer.served(1).unwrap().adapter.is_none());
+    assert_eq!(trainer.policies().iter().map(|served| served.trained).collect::<Vec<_>>(), [true, false]);
     let (transitions, advantages) = step(2);
     let mut seen = Vec::new();
     let metrics = trainer.update(0, &transitions, &advantages, &mut |p| seen.push(p)).unwrap();
@@ -198,7 +199,7 @@ fn without_a_train_block_policies_are_served_as_they_are() {
 #[test]
 fn policies_start_from_adapters_and_models() {
     let folder = tempfile::tempdir().unwrap();
-    let mut first = new(vec![policy("a", true), policy("whole", false)], vec![model(true, 9)]);
+    let mut first = new_trainer(vec![policy("a", true), policy("whole", false)], vec![model(true, 9)]);
     let (transitions, advantages) = step(2);
     first.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
     first.export(folder.path()).unwrap();
@@ -222,13 +223,13 @@ fn policies_start_from_adapters_and_models() {
     ];
     let second = start(policies).unwrap();
     let served = second.policies();
-    for place in [0, 1] {
-        let got = served[place].adapter.as_ref().unwrap().parameters();
+    for index in [0, 1] {
+        let got = served[index].adapter.as_ref().unwrap().parameters();
         assert!(same_bits(&got, &adapter.parameters()));
-        assert_eq!(served[place].base, 0);
+        assert_eq!(served[index].base, 0);
     }
-    for place in [2, 3] {
-        let got = second.bases()[served[place].base].weights.parameters();
+    for index in [2, 3] {
+        let got = second.bases()[served[index].base].weights.parameters();
         assert!(same_bits(&got, &weights.parameters()));
     }
     assert_ne!(served[2].base, served[3].base);
@@ -240,7 +241,7 @@ fn policies_start_from_adapters_and_models() {
     };
     refused(from("x", true, true, "whole"), "has a `lora` block");
     refused(from("x", false, true, "a"), "has no `lora` block");
-    refused(from("x", true, true, "nowhere"), "is not there");
+    refused(from("x", true, true, "missing"), "does not exist");
     let mut wider = from("x", true, true, "a");
     wider.lora = wider.lora.map(|lora| Lora { rank: 5, ..lora });
     refused(wider, "rank 3, alpha 6 on q k v o gate up down; the policy's `lora` block says rank 5");
@@ -255,11 +256,11 @@ fn policies_start_from_adapters_and_models() {
             Dtype::F32,
         )
         .unwrap();
-    refused(from("x", false, true, "small"), "other measures");
+    refused(from("x", false, true, "small"), "other dimensions");
 }
 
 #[test]
-fn counts_must_match() {
+fn mismatched_counts_are_refused() {
     let message = Trainer::new(
         &workflow(vec![policy("a", true)], Some(train())),
         Path::new("."),
@@ -270,7 +271,7 @@ fn counts_must_match() {
     .unwrap_err()
     .to_string();
     assert!(message.contains("0 models were loaded for the 1"), "{message}");
-    let mut trainer = new(vec![policy("a", true)], vec![model(true, 1)]);
+    let mut trainer = new_trainer(vec![policy("a", true)], vec![model(true, 1)]);
     let (transitions, _) = step(1);
     assert!(trainer.update(0, &transitions, &[1.0], &mut |_| {}).is_err());
     let message = trainer.update(0, &[transition(9, 0, 2, 2)], &[1.0], &mut |_| {}).unwrap_err().to_string();

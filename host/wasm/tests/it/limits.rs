@@ -195,7 +195,7 @@ async fn not_a_number_has_one_form() {
     }
 }
 
-const START: Clock = Clock::Works(Duration::ZERO);
+const START: Clock = Clock::Fuel(Duration::ZERO);
 
 #[tokio::test]
 async fn clocks_run_on_fuel_and_randomness_on_a_seed() {
@@ -209,6 +209,6 @@ async fn clocks_run_on_fuel_and_randomness_on_a_seed() {
     assert_ne!(first.call::<_, u64>("draw", ()).await, Ok(drawn));
     first.store.data_mut().rewind(START, Seed::Number(0));
     assert_eq!(first.call::<_, u64>("draw", ()).await, Ok(drawn));
-    first.store.data_mut().rewind(START, Seed::Of(|_| [1; 32]));
+    first.store.data_mut().rewind(START, Seed::Derived(|_| [1; 32]));
     assert_ne!(first.call::<_, u64>("draw", ()).await, Ok(drawn));
 }

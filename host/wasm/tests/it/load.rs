@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use pl_wasm::{Engine, EngineConfig, Stay};
+use pl_wasm::{Engine, EngineConfig, Lifetime};
 
 fn engine(cache: &Path) -> Engine {
     Engine::new(EngineConfig { instances: 2, ..EngineConfig::plugins().cache_dir(cache) }).unwrap()
@@ -185,13 +185,13 @@ fn a_folder_that_can_not_be_is_named() {
 async fn a_full_pool_makes_the_next_wait() {
     let folder = tempfile::tempdir().unwrap();
     let engine = engine(folder.path());
-    let (first, _second) = (engine.seat(Stay::Long).await, engine.seat(Stay::Long).await);
-    assert_eq!(engine.free_seats(Stay::Long), 0);
+    let (first, _second) = (engine.permit(Lifetime::Episode).await, engine.permit(Lifetime::Episode).await);
+    assert_eq!(engine.free_permits(Lifetime::Episode), 0);
     // Calls have seats of their own.
-    let _call = engine.seat(Stay::Call).await;
+    let _call = engine.permit(Lifetime::Call).await;
     let mut third = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.seat(Stay::Long).await }
+        async move { engine.permit(Lifetime::Episode).await }
     });
     let waiting = tokio::time::timeout(std::time::Duration::from_millis(50), &mut third).await;
     assert!(waiting.is_err());

@@ -1,20 +1,20 @@
-//! The form of an answer: a value, a list, a tuple or interval, a set, a relation.
+//! Parser of answers: a value, a list, a tuple or interval, a set, a relation.
 
 use super::eval;
 use super::expr::{self, Expr};
 use super::lex::{Bracket, Relation, Token};
 
-/// Nesting that no real answer has.
-const DEEPEST: usize = 12;
+/// Maximum nesting, which no real answer reaches.
+const MAX_DEPTH: usize = 12;
 
-/// Parts of all lists of an answer, counted together: comparing unordered lists costs their square.
-const MOST_PARTS: usize = 128;
+/// Maximum number of items in all lists of an answer: comparing unordered lists takes quadratic time.
+const MAX_PARTS: usize = 128;
 
-/// A read answer.
+/// A parsed answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     Expr(Expr),
-    /// Values side by side without brackets; their order means nothing.
+    /// Values without brackets, in any order.
     List(Vec<Answer>),
     /// A tuple, or an interval.
     Group {
@@ -26,29 +26,29 @@ pub enum Answer {
     Union(Vec<Answer>),
     /// `7:32`
     Ratio(Vec<Expr>),
-    /// What is named stands for its value; the name is kept for comparing with equations.
+    /// A value with a name in front of it. The name is kept for the comparison with equations.
     Assigned {
         left: Option<Expr>,
         value: Box<Answer>,
     },
-    /// Sides and the relations between them.
+    /// The sides of (in)equalities and the relations between them.
     Chain {
         sides: Vec<Expr>,
         relations: Vec<Relation>,
     },
 }
 
-/// The answer that the tokens are, or none where they are no answer.
+/// Parses an answer. Returns `None` if the tokens are not an answer.
 pub fn parse(tokens: &[Token]) -> Option<Answer> {
-    Reader { parts: 0, depth: 0 }.answer(tokens)
+    Parser { parts: 0, depth: 0 }.answer(tokens)
 }
 
-struct Reader {
+struct Parser {
     parts: usize,
     depth: usize,
 }
 
-impl Reader {
+impl Parser {
     fn answer(&mut self, tokens: &[Token]) -> Option<Answer> {
         let groups = split(tokens, |token| *token == Token::Semicolon);
         if let [only] = groups[..] {
@@ -67,7 +67,7 @@ impl Reader {
         let mut items = Vec::new();
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             self.parts += 1;
-            if self.parts > MOST_PARTS {
+            if self.parts > MAX_PARTS {
                 return None;
             }
             match self.item(part)? {
@@ -80,7 +80,7 @@ impl Reader {
 
     fn item(&mut self, tokens: &[Token]) -> Option<Answer> {
         self.depth += 1;
-        let item = if self.depth > DEEPEST { None } else { self.related(without_unit(tokens)?) };
+        let item = if self.depth > MAX_DEPTH { None } else { self.related(without_unit(tokens)?) };
         self.depth -= 1;
         item
     }
@@ -94,11 +94,11 @@ impl Reader {
             Token::Relation(relation) => Some(*relation),
             _ => None,
         });
-        // `x = 1/3 ≈ 0.33`: what is exact counts.
+        // `x = 1/3 ≈ 0.33`: the exact value counts.
         let exact = relations.iter().position(|relation| *relation == Relation::Approximately);
         let (sides, relations) = match exact {
             Some(0) => ([sides[0], sides[sides.len() - 1]].to_vec(), vec![Relation::Equal]),
-            Some(at) => (sides[..=at].to_vec(), relations[..at].to_vec()),
+            Some(position) => (sides[..=position].to_vec(), relations[..position].to_vec()),
             None => (sides, relations),
         };
         let (first, last) = (sides[0], sides[sides.len() - 1]);
@@ -146,7 +146,7 @@ impl Reader {
         expr::parse(tokens).map(Answer::Expr)
     }
 
-    /// The tokens where one pair of brackets holds all of them, unless it is there for precedence only.
+    /// Parses tokens inside one pair of brackets, unless the brackets only express precedence.
     fn bracketed(&mut self, tokens: &[Token]) -> Option<Answer> {
         let [Token::Open(open), inside @ .., Token::Close(close)] = tokens else {
             return None;
@@ -188,7 +188,7 @@ fn tuple(items: Vec<Answer>) -> Answer {
     Answer::Group { open: Bracket::Round, close: Bracket::Round, items }
 }
 
-/// Change of the bracket depth. Kinds need not match: `[0, 1)`.
+/// Returns the change of the bracket depth. Kinds need not match: `[0, 1)`.
 fn nesting(token: &Token) -> isize {
     match token {
         Token::Open(_) | Token::BeginMatrix => 1,
@@ -197,7 +197,7 @@ fn nesting(token: &Token) -> isize {
     }
 }
 
-/// Whether no bracket closes that was not opened here.
+/// Returns true if every bracket is opened and closed within the tokens.
 fn balanced(tokens: &[Token]) -> bool {
     let mut depth = 0;
     tokens.iter().all(|token| {
@@ -206,22 +206,22 @@ fn balanced(tokens: &[Token]) -> bool {
     }) && depth == 0
 }
 
-/// The tokens outside of all brackets.
+/// Returns the tokens outside of all brackets.
 fn top_level(tokens: &[Token]) -> TopLevel<'_> {
-    TopLevel { tokens, at: 0, depth: 0 }
+    TopLevel { tokens, position: 0, depth: 0 }
 }
 
 struct TopLevel<'t> {
     tokens: &'t [Token],
-    at: usize,
+    position: usize,
     depth: isize,
 }
 
 impl<'t> TopLevel<'t> {
     fn next_index(&mut self) -> Option<usize> {
-        while let Some(token) = self.tokens.get(self.at) {
-            let index = self.at;
-            self.at += 1;
+        while let Some(token) = self.tokens.get(self.position) {
+            let index = self.position;
+            self.position += 1;
             self.depth += nesting(token);
             if self.depth == 0 && nesting(token) == 0 {
                 return Some(index);
@@ -239,7 +239,7 @@ impl<'t> TopLevel<'t> {
     }
 }
 
-/// The stretches between separators that stand outside of all brackets.
+/// Splits at separators outside of all brackets.
 fn split(tokens: &[Token], separates: impl Fn(&Token) -> bool) -> Vec<&[Token]> {
     let mut parts = Vec::new();
     let mut from = 0;
@@ -254,7 +254,7 @@ fn split(tokens: &[Token], separates: impl Fn(&Token) -> bool) -> Vec<&[Token]> 
     parts
 }
 
-/// Without the unit behind a value: `5 miles per hour`. None where words stand elsewhere.
+/// Removes the unit after a value: `5 miles per hour`. Returns `None` if there are words elsewhere.
 fn without_unit(tokens: &[Token]) -> Option<&[Token]> {
     let words = split(tokens, |token| matches!(token, Token::Word(_)));
     let related =
@@ -264,14 +264,14 @@ fn without_unit(tokens: &[Token]) -> Option<&[Token]> {
     }
     let unit = words[0].len();
     let (value, unit) = tokens.split_at(unit);
-    // `miles / hour`, `cm^2`; another number would make a sentence of it.
+    // `miles / hour`, `cm^2`. With another number the words are a sentence.
     let mut powers = unit.iter().zip(unit.iter().skip(1));
     let sentence =
         powers.any(|(before, token)| matches!(token, Token::Number { .. }) && *before != Token::Power);
     (!value.is_empty() && !sentence).then_some(value)
 }
 
-/// Whether the left side of an equation only names something: `x_1`, `f(2)`, `(p, q)`, `|AB|`, `area`.
+/// Returns true if the left side of an equation is only a name: `x_1`, `f(2)`, `(p, q)`, `|AB|`, `area`.
 fn is_name(tokens: &[Token]) -> bool {
     let mut depth = 0;
     let plain = tokens.iter().all(|token| {

@@ -1,12 +1,12 @@
-//! Whether two read answers are one.
+//! Comparison of parsed answers.
 
 use super::answer::Answer;
 use super::eval;
 use super::expr::Expr;
 use super::lex::{Bracket, Relation};
 
-/// Whether the answers are one.
-pub fn same(gold: &Answer, pred: &Answer) -> bool {
+/// Returns true if the answers are equivalent.
+pub fn equivalent(gold: &Answer, pred: &Answer) -> bool {
     use Answer::{Assigned, Chain, Group, List, Ratio, Set, Union};
     match (unwrapped(gold), unwrapped(pred)) {
         (Assigned { left, value }, other) | (other, Assigned { left, value }) => {
@@ -23,14 +23,16 @@ pub fn same(gold: &Answer, pred: &Answer) -> bool {
         (Group { items, .. }, Answer::Expr(Expr::Matrix(rows)))
         | (Answer::Expr(Expr::Matrix(rows)), Group { items, .. }) => same_vector(items, rows),
         (Ratio(a), Ratio(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| eval::equal(a, b)),
-        (Ratio(ratio), Answer::Expr(value)) | (Answer::Expr(value), Ratio(ratio)) => quotient(ratio, value),
+        (Ratio(ratio), Answer::Expr(value)) | (Answer::Expr(value), Ratio(ratio)) => {
+            same_quotient(ratio, value)
+        }
         (a @ Chain { .. }, b @ Chain { .. }) => same_relation(a, b) || same_region(a, b),
         (a @ (Chain { .. } | Union(_)), b) | (b, a @ (Chain { .. } | Union(_))) => same_region(a, b),
         _ => false,
     }
 }
 
-/// One value in a list or set is that value.
+/// Returns the only value of a list or set, or else the answer itself.
 fn unwrapped(answer: &Answer) -> &Answer {
     match answer {
         Answer::List(items) | Answer::Set(items) if items.len() == 1 => unwrapped(&items[0]),
@@ -40,12 +42,12 @@ fn unwrapped(answer: &Answer) -> &Answer {
 
 fn same_value(value: &Answer, other: &Answer) -> bool {
     match other {
-        Answer::Assigned { value: other, .. } => same(value, other),
-        _ => same(value, other),
+        Answer::Assigned { value: other, .. } => equivalent(value, other),
+        _ => equivalent(value, other),
     }
 }
 
-/// `y = 2x + 3` against `2x - y + 3 = 0`.
+/// Compares an assignment with an equation: `y = 2x + 3` and `2x - y + 3 = 0`.
 fn same_as_equation(left: Option<&Expr>, value: &Answer, other: &Answer) -> bool {
     let (Some(left), Answer::Expr(value), Answer::Chain { .. }) = (left, value, other) else {
         return false;
@@ -56,17 +58,18 @@ fn same_as_equation(left: Option<&Expr>, value: &Answer, other: &Answer) -> bool
 }
 
 fn ordered(a: &[Answer], b: &[Answer]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equivalent(a, b))
 }
 
-/// Each of one has its like in the other. What is said twice is said once.
+/// Compares two lists as sets: each item of one has an equivalent in the other.
 fn unordered(a: &[Answer], b: &[Answer]) -> bool {
-    let covers =
-        |all: &[Answer], some: &[Answer]| some.iter().all(|one| all.iter().any(|other| same(other, one)));
+    let covers = |all: &[Answer], some: &[Answer]| {
+        some.iter().all(|one| all.iter().any(|other| equivalent(other, one)))
+    };
     covers(a, b) && covers(b, a)
 }
 
-/// A tuple against a matrix of one row or column.
+/// Compares a tuple with a matrix of one row or column.
 fn same_vector(items: &[Answer], rows: &[Vec<Expr>]) -> bool {
     let one_column = rows.iter().all(|row| row.len() == 1);
     let cells: Vec<&Expr> = rows.iter().flatten().collect();
@@ -78,8 +81,8 @@ fn same_vector(items: &[Answer], rows: &[Vec<Expr>]) -> bool {
             .all(|(item, cell)| matches!(item, Answer::Expr(item) if eval::equal(item, cell)))
 }
 
-/// `1:2` against `1/2`.
-fn quotient(ratio: &[Expr], value: &Expr) -> bool {
+/// Compares a ratio with a value: `1:2` and `1/2`.
+fn same_quotient(ratio: &[Expr], value: &Expr) -> bool {
     match ratio {
         [a, b] => matches!((eval::real(a), eval::real(b), eval::real(value)),
             (Some(a), Some(b), Some(value)) if b != 0.0 && (a / b - value).abs() <= 1e-9 * value.abs()),
@@ -87,7 +90,7 @@ fn quotient(ratio: &[Expr], value: &Expr) -> bool {
     }
 }
 
-/// Whether two single relations say the same: their sides' differences are proportional.
+/// Returns true if two single relations are equivalent: the differences of their sides are proportional.
 fn same_relation(a: &Answer, b: &Answer) -> bool {
     let (Some((left, a)), Some((right, b))) = (zero_form(a), zero_form(b)) else {
         return false;
@@ -96,7 +99,7 @@ fn same_relation(a: &Answer, b: &Answer) -> bool {
     a == b && eval::proportion(&left, &right).is_some_and(|factor| !directed || factor > 0.0)
 }
 
-/// The relation as `expression relation 0`, turned so that it is one of `=`, `≠`, `<`, `≤`.
+/// Returns the relation as `expression relation 0` with one of `=`, `≠`, `<`, `≤`.
 fn zero_form(chain: &Answer) -> Option<(Expr, Relation)> {
     let Answer::Chain { sides, relations } = chain else {
         return None;
@@ -115,20 +118,20 @@ fn zero_form(chain: &Answer) -> Option<(Expr, Relation)> {
     }
 }
 
-/// A stretch of the number line.
+/// An interval of the number line.
 #[derive(Debug, Clone)]
-struct Stretch {
+struct Interval {
     low: Expr,
     low_closed: bool,
     high: Expr,
     high_closed: bool,
 }
 
-impl Stretch {
+impl Interval {
     fn order(&self, other: &Self) -> std::cmp::Ordering {
         let compare = |x: &Expr, y: &Expr| {
-            let place = |bound| eval::real(bound).unwrap_or(f64::NEG_INFINITY);
-            place(x).total_cmp(&place(y))
+            let position = |bound| eval::real(bound).unwrap_or(f64::NEG_INFINITY);
+            position(x).total_cmp(&position(y))
         };
         compare(&self.low, &other.low).then_with(|| compare(&self.high, &other.high))
     }
@@ -142,25 +145,25 @@ impl Stretch {
 }
 
 fn same_region(a: &Answer, b: &Answer) -> bool {
-    let (Some(mut a), Some(mut b)) = (stretches(a), stretches(b)) else {
+    let (Some(mut a), Some(mut b)) = (intervals(a), intervals(b)) else {
         return false;
     };
-    a.sort_by(Stretch::order);
-    b.sort_by(Stretch::order);
+    a.sort_by(Interval::order);
+    b.sort_by(Interval::order);
     a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.same(b))
 }
 
-/// The answer as a part of the number line.
-fn stretches(answer: &Answer) -> Option<Vec<Stretch>> {
+/// Converts an answer to intervals of the number line.
+fn intervals(answer: &Answer) -> Option<Vec<Interval>> {
     match answer {
-        Answer::Assigned { value, .. } => stretches(value),
+        Answer::Assigned { value, .. } => intervals(value),
         Answer::Union(parts) => {
-            let parts: Vec<_> = parts.iter().map(stretches).collect::<Option<_>>()?;
+            let parts: Vec<_> = parts.iter().map(intervals).collect::<Option<_>>()?;
             Some(parts.into_iter().flatten().collect())
         }
         Answer::Set(points) => points.iter().map(point).collect(),
         Answer::Group { open, close, items } => match &items[..] {
-            [Answer::Expr(low), Answer::Expr(high)] => Some(vec![Stretch {
+            [Answer::Expr(low), Answer::Expr(high)] => Some(vec![Interval {
                 low: low.clone(),
                 low_closed: *open == Bracket::Square,
                 high: high.clone(),
@@ -173,24 +176,24 @@ fn stretches(answer: &Answer) -> Option<Vec<Stretch>> {
     }
 }
 
-fn point(answer: &Answer) -> Option<Stretch> {
+fn point(answer: &Answer) -> Option<Interval> {
     match answer {
         Answer::Expr(value) => {
-            Some(Stretch { low: value.clone(), low_closed: true, high: value.clone(), high_closed: true })
+            Some(Interval { low: value.clone(), low_closed: true, high: value.clone(), high_closed: true })
         }
         _ => None,
     }
 }
 
-/// `a < x`, `x ≤ b`, `a < x ≤ b` and the same with `|x|`.
-fn solved(sides: &[Expr], relations: &[Relation]) -> Option<Vec<Stretch>> {
-    let mut region = Stretch {
+/// Solves `a < x`, `x ≤ b`, `a < x ≤ b` and the same relations with `|x|`.
+fn solved(sides: &[Expr], relations: &[Relation]) -> Option<Vec<Interval>> {
+    let mut region = Interval {
         low: Expr::Negative(Box::new(Expr::Infinity)),
         low_closed: false,
         high: Expr::Infinity,
         high_closed: false,
     };
-    let at = sides.iter().position(|side| !is_bound(side))?;
+    let position = sides.iter().position(|side| !is_bound(side))?;
     for (pair, relation) in sides.windows(2).zip(relations) {
         let [left, right] = pair else {
             return None;
@@ -202,8 +205,8 @@ fn solved(sides: &[Expr], relations: &[Relation]) -> Option<Vec<Stretch>> {
             Relation::GreaterOrEqual => (false, true),
             _ => return None,
         };
-        // The unknown is one of the sides; the other one bounds it.
-        let (bound, from_below) = if *left == sides[at] { (right, !less) } else { (left, less) };
+        // One side is the unknown, the other one its bound.
+        let (bound, from_below) = if *left == sides[position] { (right, !less) } else { (left, less) };
         if !is_bound(bound) {
             return None;
         }
@@ -213,9 +216,9 @@ fn solved(sides: &[Expr], relations: &[Relation]) -> Option<Vec<Stretch>> {
             (region.high, region.high_closed) = (bound.clone(), closed);
         }
     }
-    match &sides[at] {
+    match &sides[position] {
         Expr::Absolute(_) => Some(mirrored(region)),
-        // A function's value is as good an unknown as any.
+        // The value of a function can be the unknown, too.
         Expr::Name(_) => Some(vec![region]),
         Expr::Product(factors)
             if factors.iter().all(|factor| !factor.divides && matches!(factor.expr, Expr::Name(_))) =>
@@ -230,11 +233,11 @@ fn is_bound(expr: &Expr) -> bool {
     eval::real(expr).is_some()
 }
 
-/// Where `|x|` lies in the region, `x` lies in it or its mirror image.
-fn mirrored(region: Stretch) -> Vec<Stretch> {
+/// Returns the values of `x` for which `|x|` is in the region: the region and its mirror image.
+fn mirrored(region: Interval) -> Vec<Interval> {
     let negative = |expr: &Expr| Expr::Negative(Box::new(expr.clone()));
     let from_zero = eval::real(&region.low).is_none_or(|low| low < 0.0);
-    let mirror = Stretch {
+    let mirror = Interval {
         low: negative(&region.high),
         low_closed: region.high_closed,
         high: if from_zero { region.high.clone() } else { negative(&region.low) },

@@ -1,4 +1,4 @@
-//! What an expression is worth, and whether two are worth the same.
+//! Evaluation and comparison of expressions.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,15 @@ use super::expr::{Expr, Factor};
 use super::lex::Function;
 use super::number::{Complex, Number, Rational};
 
-/// Points at which expressions with unknowns are compared. By Schwartz (1980) and Zippel (1979) two different
-/// polynomials agree at this many with a chance that nobody meets.
+/// Number of points at which expressions with unknowns are compared. By Schwartz (1980) and Zippel (1979) two
+/// different polynomials agree at all of them with negligible probability.
 const POINTS: u64 = 7;
 
-/// Largest `n` of a `n!` that a float can hold.
-const LARGEST_FACTORIAL: i128 = 170;
+/// Largest `n` whose `n!` fits into a float.
+const MAX_FACTORIAL: i128 = 170;
 
-/// Cells of a matrix: far beyond any answer, and still quick.
-const MOST_CELLS: usize = 400;
+/// Maximum number of cells of a matrix: more than in any answer, and still quick.
+const MAX_CELLS: usize = 400;
 
 /// A number or a matrix of them.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,10 +81,10 @@ impl Value {
     }
 }
 
-/// What stands for the unknowns, and how `%` is read.
+/// Values of the unknowns, and the meaning of `%`.
 struct Context {
     point: u64,
-    /// Whether `28%` is 0.28 or 28.
+    /// If true, `28%` is 0.28, else 28.
     percent_is_hundredth: bool,
 }
 
@@ -130,7 +130,7 @@ impl Context {
             Expr::Binomial(n, k) => binomial(number(n)?.whole()?, number(k)?.whole()?)?,
             Expr::Matrix(rows) => {
                 let cells: Vec<_> = rows.iter().flatten().map(number).collect::<Option<_>>()?;
-                return (cells.len() <= MOST_CELLS)
+                return (cells.len() <= MAX_CELLS)
                     .then(|| Value::Matrix { columns: rows.first().map_or(0, Vec::len), cells });
             }
         }))
@@ -150,8 +150,8 @@ impl Context {
     }
 }
 
-/// A number that stands for a name: the same at each mention, another for each name and point. Later points are
-/// negative too, so that `|x|` is told from `x`.
+/// Returns the value of an unknown: the same at each occurrence, another one for each name and point. Values
+/// at later points may be negative, which distinguishes `|x|` from `x`.
 fn unknown(name: &str, point: u64) -> Number {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ point.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for byte in name.bytes() {
@@ -166,7 +166,7 @@ fn unknown(name: &str, point: u64) -> Number {
 }
 
 fn apply(function: Function, argument: Number) -> Option<Number> {
-    // Trigonometry of complex arguments never stands in an answer.
+    // No answer has trigonometric functions of complex arguments.
     let real = |f: fn(f64) -> f64| Number::float(Complex::real(f(argument.real()?)));
     match function {
         Function::Sin => real(f64::sin),
@@ -197,14 +197,14 @@ fn absolute(value: Number) -> Option<Number> {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "only where a float is exact")]
+#[expect(clippy::cast_possible_truncation, reason = "only if the float is exact")]
 fn rounded(value: Number, round: fn(f64) -> f64) -> Option<Number> {
     let whole = round(value.real()?);
     (whole.abs() < 9e15).then(|| Number::integer(whole as i128))
 }
 
 fn factorial(n: i128) -> Option<Number> {
-    if !(0..=LARGEST_FACTORIAL).contains(&n) {
+    if !(0..=MAX_FACTORIAL).contains(&n) {
         return None;
     }
     (2..=n).try_fold(Number::integer(1), |product, k| product.mul(Number::integer(k)))
@@ -233,7 +233,7 @@ fn names<'e>(expr: &'e Expr, names: &mut BTreeSet<&'e str>) {
     });
 }
 
-/// Whether the expression has no unknowns.
+/// Returns true if the expression has no unknowns.
 pub fn is_constant(expr: &Expr) -> bool {
     let mut found = BTreeSet::new();
     names(expr, &mut found);
@@ -246,7 +246,7 @@ fn has_percent(expr: &Expr) -> bool {
     found
 }
 
-/// The real value of an expression without unknowns; infinities too.
+/// Returns the real value of an expression without unknowns, which may be infinite.
 pub fn real(expr: &Expr) -> Option<f64> {
     match expr {
         Expr::Infinity => Some(f64::INFINITY),
@@ -258,26 +258,27 @@ pub fn real(expr: &Expr) -> Option<f64> {
     }
 }
 
-/// Whether two expressions are worth the same, whatever the unknowns are. `28%` equals both 28 and 0.28.
+/// Returns true if two expressions have the same value for all unknowns. `28%` equals both 28 and 0.28.
 pub fn equal(a: &Expr, b: &Expr) -> bool {
     if a == b {
         return true;
     }
-    let readings: &[bool] = if has_percent(a) || has_percent(b) { &[false, true] } else { &[false] };
-    readings.iter().any(|&percent_is_hundredth| {
+    let meanings: &[bool] = if has_percent(a) || has_percent(b) { &[false, true] } else { &[false] };
+    meanings.iter().any(|&percent_is_hundredth| {
         if is_constant(a) && is_constant(b) {
             let context = Context { point: 0, percent_is_hundredth };
             return matches!((context.eval(a), context.eval(b)), (Some(a), Some(b)) if a.equals(&b));
         }
-        let at = |point| {
+        let values_at = |point| {
             let context = Context { point, percent_is_hundredth };
             (context.eval(a), context.eval(b))
         };
-        agree((0..POINTS).map(at), Value::equals)
+        agree((0..POINTS).map(values_at), Value::equals)
     })
 }
 
-/// Whether two functions agree wherever both have a value, which must be at most points, and the same ones.
+/// Returns true if two functions have equal values at all points, or both none. At least half of the points
+/// must have one.
 fn agree<T>(points: impl Iterator<Item = (Option<T>, Option<T>)>, equals: impl Fn(&T, &T) -> bool) -> bool {
     let mut compared = 0;
     for point in points {
@@ -290,8 +291,8 @@ fn agree<T>(points: impl Iterator<Item = (Option<T>, Option<T>)>, equals: impl F
     compared >= POINTS / 2
 }
 
-/// The constant `c` with `a = c b`, if there is one: then `a = 0` and `b = 0` say the same, and for a positive
-/// one `a < 0` and `b < 0` do.
+/// Returns the constant `c` with `a = c b`. If it exists, `a = 0` and `b = 0` are equivalent, and if it is
+/// positive, so are `a < 0` and `b < 0`.
 pub fn proportion(a: &Expr, b: &Expr) -> Option<f64> {
     let values: Vec<(Option<Number>, Option<Number>)> = (0..POINTS)
         .map(|point| {

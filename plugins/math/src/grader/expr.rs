@@ -3,8 +3,8 @@
 use super::lex::{Bracket, Function, Token};
 use super::number::{Number, Rational};
 
-/// Nesting that no real answer has, and every stack can take.
-const DEEPEST: usize = 48;
+/// Maximum nesting: more than in any real answer, and safe for every stack.
+const MAX_DEPTH: usize = 48;
 
 /// An expression.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,17 +42,17 @@ pub struct Factor {
 }
 
 impl Expr {
-    /// The whole number.
+    /// Returns a whole number.
     pub const fn integer(value: i128) -> Self {
         Self::Number(Number::integer(value))
     }
 
-    /// This less `other`.
+    /// Returns the difference of this and `other`.
     pub fn minus(self, other: Self) -> Self {
         Self::Sum(vec![self, Self::Negative(Box::new(other))])
     }
 
-    /// Calls `visit` on this and everything below.
+    /// Calls `visit` for this expression and all of its parts.
     pub fn walk<'e>(&'e self, visit: &mut impl FnMut(&'e Self)) {
         visit(self);
         match self {
@@ -75,35 +75,35 @@ impl Expr {
     }
 }
 
-/// The expression that the tokens are, all of them.
+/// Parses all tokens as one expression.
 pub fn parse(tokens: &[Token]) -> Option<Expr> {
-    let mut parser = Parser { tokens, at: 0, depth: 0, bars: 0 };
+    let mut parser = Parser { tokens, position: 0, depth: 0, bars: 0 };
     let expr = parser.sum()?;
-    (parser.at == tokens.len()).then_some(expr)
+    (parser.position == tokens.len()).then_some(expr)
 }
 
 struct Parser<'t> {
     tokens: &'t [Token],
-    at: usize,
+    position: usize,
     depth: usize,
-    /// Absolute values that are open: a bar closes one rather than opening another.
+    /// Number of open absolute values. If it is not zero, a bar closes one instead of opening another.
     bars: usize,
 }
 
 impl<'t> Parser<'t> {
     fn peek(&self) -> Option<&'t Token> {
-        self.tokens.get(self.at)
+        self.tokens.get(self.position)
     }
 
     fn take(&mut self, token: &Token) -> bool {
         let found = self.peek() == Some(token);
-        self.at += usize::from(found);
+        self.position += usize::from(found);
         found
     }
 
     fn sum(&mut self) -> Option<Expr> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return None;
         }
         let mut terms = Vec::new();
@@ -120,19 +120,19 @@ impl<'t> Parser<'t> {
     }
 
     fn product(&mut self) -> Option<Expr> {
-        let start = self.at;
+        let start = self.position;
         let first = match self.mixed_number() {
             Some(mixed) => mixed,
             None => {
-                self.at = start;
+                self.position = start;
                 self.factor()?
             }
         };
         let mut factors = vec![Factor { divides: false, expr: first }];
         loop {
-            let divides = self.take(&Token::Over);
+            let divides = self.take(&Token::Divide);
             let expr = if divides || self.take(&Token::Times) {
-                // A sign may follow an explicit operator alone.
+                // A sign may only follow an explicit operator.
                 let negative = self.take(&Token::Minus);
                 let factor = self.factor()?;
                 if negative { Expr::Negative(Box::new(factor)) } else { factor }
@@ -150,14 +150,14 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `2\frac{1}{3}` or `2 1/3`: a sum, whatever stands beside it.
+    /// Parses `2\frac{1}{3}` or `2 1/3`, which is a sum in any context.
     fn mixed_number(&mut self) -> Option<Expr> {
         let whole = self.literal_integer()?;
         let (top, bottom) = if self.take(&Token::Fraction) {
             (self.braced_integer()?, self.braced_integer()?)
         } else {
             let top = self.literal_integer()?;
-            (top, self.take(&Token::Over).then(|| self.literal_integer())??)
+            (top, self.take(&Token::Divide).then(|| self.literal_integer())??)
         };
         let part = Rational::new(top, bottom)?;
         let sum = Number::integer(whole).add(Number::Exact { value: part, decimal: false })?;
@@ -168,7 +168,7 @@ impl<'t> Parser<'t> {
         let Some(Token::Number { value, decimal: false }) = self.peek() else {
             return None;
         };
-        self.at += 1;
+        self.position += 1;
         value.whole()
     }
 
@@ -178,7 +178,8 @@ impl<'t> Parser<'t> {
         (!braced || self.take(&Token::Close(Bracket::Group))).then_some(value)
     }
 
-    /// Whether what follows multiplies without a sign. A number does not: `2 3` is no product.
+    /// Returns true if the next token is a factor without a multiplication sign. A number is not: `2 3` is
+    /// not a product.
     fn begins_factor(&self) -> bool {
         match self.peek() {
             Some(
@@ -206,18 +207,18 @@ impl<'t> Parser<'t> {
     }
 
     fn postfix(&mut self, mut base: Expr) -> Option<Expr> {
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_DEPTH {
             base = match self.peek() {
                 Some(Token::Power) => {
-                    self.at += 1;
+                    self.position += 1;
                     Expr::Power(Box::new(base), Box::new(self.exponent()?))
                 }
-                Some(Token::Bang) => {
-                    self.at += 1;
+                Some(Token::Factorial) => {
+                    self.position += 1;
                     Expr::Factorial(Box::new(base))
                 }
                 Some(Token::Percent) => {
-                    self.at += 1;
+                    self.position += 1;
                     Expr::Percent(Box::new(base))
                 }
                 _ => return Some(base),
@@ -229,7 +230,7 @@ impl<'t> Parser<'t> {
     fn exponent(&mut self) -> Option<Expr> {
         let negative = self.take(&Token::Minus);
         let exponent = self.atom()?;
-        // Towers lean to the right: `2^3^2` is `2^9`.
+        // Powers are right-associative: `2^3^2` is `2^9`.
         let exponent =
             if self.peek() == Some(&Token::Power) { self.nested(|p| p.postfix(exponent))? } else { exponent };
         Some(if negative { Expr::Negative(Box::new(exponent)) } else { exponent })
@@ -237,7 +238,7 @@ impl<'t> Parser<'t> {
 
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return None;
         }
         let parsed = parse(self);
@@ -247,7 +248,7 @@ impl<'t> Parser<'t> {
 
     fn atom(&mut self) -> Option<Expr> {
         let token = self.peek()?;
-        self.at += 1;
+        self.position += 1;
         Some(match token {
             Token::Number { value, decimal } => {
                 Expr::Number(Number::Exact { value: *value, decimal: *decimal })
@@ -292,7 +293,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// What stands behind `\frac` or `\sqrt`.
+    /// Parses an argument of `\frac` or `\sqrt`.
     fn argument(&mut self) -> Option<Expr> {
         self.nested(Self::atom)
     }
@@ -310,7 +311,7 @@ impl<'t> Parser<'t> {
     fn function(&mut self, function: Function) -> Option<Expr> {
         let base = match self.peek() {
             Some(Token::Base(text)) => {
-                self.at += 1;
+                self.position += 1;
                 Some(Rational::parse(text).map_or_else(
                     || Expr::Name(text.clone()),
                     |value| Expr::Number(Number::Exact { value, decimal: false }),
@@ -337,7 +338,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// `\sin(x)`, or `\sin 2x`: factors that stand together.
+    /// Parses the argument of `\sin(x)`, or of `\sin 2x`: adjacent factors.
     fn function_argument(&mut self) -> Option<Expr> {
         if matches!(self.peek(), Some(Token::Open(_) | Token::Bar | Token::Function(_))) {
             return self.atom();

@@ -1,25 +1,25 @@
-//! From the text of an answer, LaTeX or plain, to tokens.
+//! Tokenizer for answers in LaTeX or plain text.
 
 use super::number::Rational;
 
-/// Answers longer than this are compared as text alone.
-pub const LONGEST_ANSWER: usize = 4096;
+/// Maximum length in bytes. Longer answers are only compared as text.
+pub const MAX_ANSWER: usize = 4096;
 
 /// One piece of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Token {
-    /// A number without sign. `decimal`: written with a decimal point.
+    /// A number without sign. `decimal` is true if it has a decimal point.
     Number {
         value: Rational,
         decimal: bool,
     },
     /// An unknown: a letter, with its subscript and primes.
     Name(String),
-    /// Several letters that are no product: a unit or a word.
+    /// Several letters that are not a product: a unit or a word.
     Word(String),
     /// A function of one argument.
     Function(Function),
-    /// The base of the logarithm just named.
+    /// The base of the preceding logarithm.
     Base(String),
     /// `\frac` or `\binom`: two arguments follow.
     Fraction,
@@ -36,9 +36,9 @@ pub enum Token {
     PlusMinus,
     MinusPlus,
     Times,
-    Over,
+    Divide,
     Power,
-    Bang,
+    Factorial,
     Percent,
     Bar,
     Open(Bracket),
@@ -61,7 +61,7 @@ pub enum Token {
 pub enum Bracket {
     Round,
     Square,
-    /// `{}` of LaTeX: groups, and means nothing.
+    /// `{}` of LaTeX: grouping only.
     Group,
     /// `\{\}`
     Set,
@@ -96,20 +96,21 @@ pub enum Function {
     Cosh,
     Tanh,
     Ln,
-    /// Base 10 unless a subscript says otherwise.
+    /// Base 10, unless there is a subscript.
     Log,
     Exp,
 }
 
-/// Units of two and three letters, which would read as products of unknowns. Longer ones need no list.
+/// Units of two and three letters, which would otherwise be products of unknowns. Longer words are never
+/// products.
 const UNITS: [&str; 32] = [
     "cm", "mm", "km", "dm", "kg", "mg", "ml", "mL", "lb", "lbs", "oz", "ft", "in", "yd", "mi", "hr", "hrs",
     "min", "sec", "ms", "mph", "kph", "pts", "sq", "cu", "USD", "EUR", "Hz", "kW", "kJ", "am", "gal",
 ];
 
-/// The tokens, or none where the text holds something that is no mathematics.
+/// Returns the tokens. Returns `None` if part of the text is not mathematics.
 pub fn tokens(text: &str) -> Option<Vec<Token>> {
-    if text.len() > LONGEST_ANSWER {
+    if text.len() > MAX_ANSWER {
         return None;
     }
     let mut lexer =
@@ -121,17 +122,17 @@ pub fn tokens(text: &str) -> Option<Vec<Token>> {
 struct Lexer<'a> {
     rest: &'a str,
     tokens: Vec<Token>,
-    /// Fractions that wait for arguments, which may be one digit without braces (`\frac12`): the depth of braces
-    /// that each stands at, and how many are left to come.
+    /// Fractions with missing arguments, which may be single digits without braces (`\frac12`): the depth of
+    /// braces of each, and the number of missing arguments.
     fractions: Vec<(usize, u8)>,
-    /// Braces that are open.
+    /// Number of open braces.
     braces: usize,
-    /// Matrices that are open: `\\` ends a row only within one.
+    /// Number of open matrices: `\\` only ends a row within one.
     environments: usize,
 }
 
 impl<'a> Lexer<'a> {
-    /// Reads one token. False at the end.
+    /// Reads one token. Returns false at the end.
     fn step(&mut self) -> Option<bool> {
         self.rest = self.rest.trim_start_matches(|c: char| {
             c.is_whitespace() || matches!(c, '$' | '~' | '£' | '€' | '¥' | '°' | '´')
@@ -157,7 +158,7 @@ impl<'a> Lexer<'a> {
         Some(true)
     }
 
-    /// Whether what comes now is the argument of a fraction that stands at this depth.
+    /// Returns true if the next token is an argument of a fraction at this depth, and counts it.
     fn is_argument(&mut self) -> bool {
         let Some((braces, left)) = self.fractions.pop() else {
             return false;
@@ -203,11 +204,11 @@ impl<'a> Lexer<'a> {
             &before[..length]
         };
         if text.is_empty() || text == "." {
-            // A full stop that ends the text says nothing; elsewhere it is no mathematics.
+            // A full stop is ignored at the end of the text. Elsewhere it is not mathematics.
             return self.rest.trim().is_empty().then_some(());
         }
         if let Some(base) = self.subscript() {
-            // A number in another base is compared as it stands.
+            // A number in another base is compared as text.
             self.push(Token::Name(format!("{text}_{base}")));
             return Some(());
         }
@@ -216,7 +217,7 @@ impl<'a> Lexer<'a> {
         Some(())
     }
 
-    /// `_x` or `_{...}`, without spaces.
+    /// Reads `_x` or `_{...}` and removes spaces.
     fn subscript(&mut self) -> Option<String> {
         let after = self.rest.strip_prefix('_')?;
         if let Some(inside) = after.strip_prefix('{') {
@@ -251,7 +252,7 @@ impl<'a> Lexer<'a> {
         let run = self.take_while(char::is_alphabetic);
         let after_value = matches!(self.tokens.last(), Some(Token::Number { .. } | Token::Close(_)));
         for conjunction in ["and", "or"] {
-            // `1orW(x)`: glued to what stands before and after.
+            // `1orW(x)`: without spaces around it.
             if let Some(rest) = run.strip_prefix(conjunction)
                 && (rest.is_empty() || (after_value && rest.chars().all(char::is_uppercase)))
             {
@@ -268,7 +269,7 @@ impl<'a> Lexer<'a> {
             self.push(token);
             self.base();
         } else if matches!(run, "degree" | "degrees") {
-            // An angle is its number.
+            // An angle is compared by its number.
         } else if run.chars().count() > 3 || run == "per" || (after_value && UNITS.contains(&run)) {
             self.push(Token::Word(run.to_owned()));
         } else {
@@ -293,9 +294,9 @@ impl<'a> Lexer<'a> {
             '±' => Token::PlusMinus,
             '*' if self.take("*") => Token::Power,
             '*' | '×' | '·' | '⋅' => Token::Times,
-            '/' | '÷' => Token::Over,
+            '/' | '÷' => Token::Divide,
             '^' => {
-                // `^\circ` and `^{\circ}` are degrees: an angle is its number.
+                // `^\circ` and `^{\circ}` are degrees, which are ignored.
                 let degrees = [r"{\circ}", r"\circ", r"{\degree}", "o "];
                 if degrees.iter().any(|degree| self.take(degree)) {
                     return Some(());
@@ -303,7 +304,7 @@ impl<'a> Lexer<'a> {
                 Token::Power
             }
             '!' if self.take("=") => Token::Relation(NotEqual),
-            '!' => Token::Bang,
+            '!' => Token::Factorial,
             '%' => Token::Percent,
             '|' => Token::Bar,
             '(' => Token::Open(Bracket::Round),
@@ -365,12 +366,12 @@ impl<'a> Lexer<'a> {
             }
             _ => {}
         }
-        // Spaces glued to what follows: `\quadx`.
+        // Spaces without a separator after them: `\quadx`.
         if let Some(rest) = ["qquad", "quad"].iter().find_map(|space| name.strip_prefix(space)) {
             rest.chars().for_each(|letter| self.letter(letter));
             return Some(());
         }
-        if let Some(token) = named(name) {
+        if let Some(token) = command_token(name) {
             self.push(token);
             self.base();
             return Some(());
@@ -379,18 +380,18 @@ impl<'a> Lexer<'a> {
             "left" | "right" | "big" | "Big" | "bigl" | "bigr" | "Bigl" | "Bigr" | "displaystyle"
             | "textstyle" | "limits" | "circ" | "degree" | "angle" | "triangle" | "overline" | "vec"
             | "hat" | "bar" | "mathbb" | "mathcal" | "boxed" | "fbox" | "therefore" | "space" => {
-                // `\left.` opens nothing.
+                // `\left.` is an invisible bracket.
                 if matches!(name, "left" | "right") {
                     self.take(".");
                 }
             }
-            // Greek letters and whatever else stands for something.
+            // Greek letters and other symbols are names.
             _ => self.name(&format!(r"\{name}")),
         }
         Some(())
     }
 
-    /// A backslash and no letter.
+    /// Reads a backslash followed by a symbol.
     fn escape(&mut self) -> Option<()> {
         let Some(symbol) = self.rest.chars().next() else {
             return Some(());
@@ -402,14 +403,14 @@ impl<'a> Lexer<'a> {
             '|' => self.push(Token::Bar),
             '%' => self.push(Token::Percent),
             '\\' if self.environments > 0 => self.push(Token::Row),
-            // Spaces, line breaks, dollars, and the marks around formulas.
+            // Spaces, line breaks, dollars, and delimiters of formulas.
             '\\' | ',' | '!' | ';' | ':' | '>' | ' ' | '\n' | '$' | '(' | ')' | '[' | ']' => {}
             _ => return None,
         }
         Some(())
     }
 
-    /// `\text{...}`: a conjunction, a unit, or plain mathematics set upright.
+    /// Reads `\text{...}`: a conjunction, a unit, or upright mathematics.
     fn text(&mut self) -> Option<()> {
         let Some(inside) = self.rest.trim_start().strip_prefix('{') else {
             return Some(());
@@ -459,7 +460,7 @@ impl<'a> Lexer<'a> {
             "pmatrix" | "bmatrix" | "matrix" | "vmatrix" | "Bmatrix" | "smallmatrix" | "array"
         );
         if !matrix {
-            // `align*` and its like are only layout.
+            // `align*` and similar environments are only layout.
             return Some(());
         }
         if command == "begin" {
@@ -476,7 +477,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Words that mean the same with and without a backslash.
+/// Returns the token of a word that has the same meaning with and without a backslash.
 fn plain_word(word: &str) -> Option<Token> {
     use Function::{Arccos, Arcsin, Arctan, Cos, Cosh, Cot, Csc, Exp, Ln, Log, Sec, Sin, Sinh, Tan, Tanh};
     Some(match word {
@@ -503,8 +504,8 @@ fn plain_word(word: &str) -> Option<Token> {
     })
 }
 
-/// Commands that are one token.
-fn named(name: &str) -> Option<Token> {
+/// Returns the token of a command.
+fn command_token(name: &str) -> Option<Token> {
     use Relation::{Approximately, Equal, Greater, GreaterOrEqual, In, Less, LessOrEqual, NotEqual};
     Some(match name {
         "binom" | "dbinom" | "tbinom" => Token::Binomial,
@@ -513,7 +514,7 @@ fn named(name: &str) -> Option<Token> {
         "pm" => Token::PlusMinus,
         "mp" => Token::MinusPlus,
         "cdot" | "times" | "ast" => Token::Times,
-        "div" => Token::Over,
+        "div" => Token::Divide,
         "lvert" | "rvert" | "vert" | "mid" => Token::Bar,
         "lfloor" => Token::Open(Bracket::Floor),
         "rfloor" => Token::Close(Bracket::Floor),

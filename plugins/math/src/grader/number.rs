@@ -1,6 +1,6 @@
-//! Numbers: exact rationals as long as they fit, complex floating point beyond.
+//! Numbers: exact rationals as long as they fit into 128 bits, complex floating point otherwise.
 
-/// A reduced fraction, its denominator positive.
+/// A reduced fraction with a positive denominator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rational {
     numerator: i128,
@@ -8,7 +8,8 @@ pub struct Rational {
 }
 
 impl Rational {
-    /// The fraction, reduced. None for a zero denominator or where 128 bits do not hold it.
+    /// Returns the reduced fraction. Returns `None` if the denominator is zero or the fraction does not fit
+    /// into 128 bits.
     pub fn new(numerator: i128, denominator: i128) -> Option<Self> {
         if denominator == 0 || numerator == i128::MIN || denominator == i128::MIN {
             return None;
@@ -18,18 +19,18 @@ impl Rational {
         Some(Self { numerator: numerator / common, denominator: denominator / common })
     }
 
-    /// The whole number.
+    /// Returns a whole number.
     pub const fn integer(value: i128) -> Self {
         Self { numerator: value, denominator: 1 }
     }
 
-    /// The value of `12`, `.5` or `12.50`; none for anything else.
+    /// Parses `12`, `.5` or `12.50`. Returns `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let (whole, part) = text.split_once('.').unwrap_or((text, ""));
         if whole.is_empty() && part.is_empty() {
             return None;
         }
-        // Zeros at the end say nothing, and would use up the bits.
+        // Zeros at the end are redundant and would use up bits.
         let part = part.trim_end_matches('0');
         let mut numerator: i128 = 0;
         for digit in whole.chars().chain(part.chars()) {
@@ -54,13 +55,13 @@ impl Rational {
         Self::new(self.denominator, self.numerator)
     }
 
-    /// The value where it is whole.
+    /// Returns the value if it is whole.
     pub fn whole(self) -> Option<i128> {
         (self.denominator == 1).then_some(self.numerator)
     }
 
-    /// The nearest float.
-    #[expect(clippy::cast_precision_loss, reason = "this is where exactness ends")]
+    /// Returns the nearest float.
+    #[expect(clippy::cast_precision_loss, reason = "a float is not exact")]
     pub fn float(self) -> f64 {
         self.numerator as f64 / self.denominator as f64
     }
@@ -71,7 +72,7 @@ impl Rational {
         Self::new(base.numerator.checked_pow(exponent)?, base.denominator.checked_pow(exponent)?)
     }
 
-    /// The root where it is rational.
+    /// Returns the root if it is rational.
     fn root(self, degree: u32) -> Option<Self> {
         let negative = self.numerator < 0;
         if degree == 0 || (negative && degree.is_multiple_of(2)) {
@@ -91,16 +92,16 @@ fn gcd(mut a: u128, mut b: u128) -> u128 {
     a.max(1)
 }
 
-/// The whole root, where there is one.
+/// Returns the root if it is whole.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a guess"
+    reason = "only a first estimate"
 )]
 fn integer_root(value: u128, degree: u32) -> Option<u128> {
     let guess = (value as f64).powf(1.0 / f64::from(degree)).round() as u128;
-    // The float is off by less than one wherever the root itself has less than 53 bits.
+    // The error of the float is below one if the root has less than 53 bits.
     (guess.saturating_sub(1)..=guess.saturating_add(1)).find(|root| root.checked_pow(degree) == Some(value))
 }
 
@@ -114,12 +115,12 @@ pub struct Complex {
 }
 
 impl Complex {
-    /// A real number.
+    /// Returns a real number.
     pub const fn real(re: f64) -> Self {
         Self { re, im: 0.0 }
     }
 
-    /// Distance from zero.
+    /// Returns the distance from zero.
     pub fn modulus(self) -> f64 {
         self.re.hypot(self.im)
     }
@@ -137,12 +138,12 @@ impl Complex {
         Self { re: self.re / square, im: -self.im / square }
     }
 
-    /// The principal logarithm.
+    /// Returns the principal logarithm.
     pub fn ln(self) -> Self {
         Self { re: self.modulus().ln(), im: self.im.atan2(self.re) }
     }
 
-    /// e to this.
+    /// Returns e to the power of this.
     pub fn exp(self) -> Self {
         let size = self.re.exp();
         if self.im == 0.0 {
@@ -169,24 +170,24 @@ impl Complex {
 /// The value of an expression without unknowns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
-    /// A rational. `decimal`: it was written with decimals, so it may be a rounded one.
+    /// A rational. `decimal` is true if it was written with decimals, so it may be rounded.
     Exact { value: Rational, decimal: bool },
-    /// Anything else. Always finite.
+    /// Any other number. Always finite.
     Float(Complex),
 }
 
 impl Number {
-    /// The whole number.
+    /// Returns a whole number.
     pub const fn integer(value: i128) -> Self {
         Self::Exact { value: Rational::integer(value), decimal: false }
     }
 
-    /// The float, unless it is infinite or none.
+    /// Returns the float. Returns `None` if it is infinite or NaN.
     pub fn float(value: Complex) -> Option<Self> {
         value.is_finite().then_some(Self::Float(value))
     }
 
-    /// As a complex number.
+    /// Converts the number to a complex one.
     pub fn complex(self) -> Complex {
         match self {
             Self::Exact { value, .. } => Complex::real(value.float()),
@@ -194,13 +195,13 @@ impl Number {
         }
     }
 
-    /// As a real number, where it is one.
+    /// Returns the number if it is real.
     pub fn real(self) -> Option<f64> {
         let value = self.complex();
         (value.im.abs() <= 1e-9 * value.re.abs().max(1.0)).then_some(value.re)
     }
 
-    /// The value where it is a whole number that was not rounded.
+    /// Returns the value if it is an exact whole number.
     pub fn whole(self) -> Option<i128> {
         match self {
             Self::Exact { value, .. } => value.whole(),
@@ -233,17 +234,17 @@ impl Number {
         self.combine(other, Rational::mul, Complex::mul)
     }
 
-    /// Quotient; none for a division by zero.
+    /// Quotient. Returns `None` for a division by zero.
     pub fn div(self, other: Self) -> Option<Self> {
         self.combine(other, |a, b| a.mul(b.inverse()?), |a, b| a.mul(b.inverse()))
     }
 
-    /// The negative.
+    /// Negative.
     pub fn neg(self) -> Option<Self> {
         self.mul(Self::integer(-1))
     }
 
-    /// Power: exact for whole exponents and for roots that come out even.
+    /// Power: exact for whole exponents and for rational roots.
     pub fn pow(self, exponent: Self) -> Option<Self> {
         let exact = |base: Rational, exponent: Rational| {
             let root = u32::try_from(exponent.denominator).ok().filter(|degree| *degree <= 64)?;
@@ -256,7 +257,7 @@ impl Number {
         self.combine(exponent, exact, Complex::pow)
     }
 
-    /// The real root of odd degree of a negative number is real, as school has it.
+    /// Root. As taught in school, the root of odd degree of a negative number is real.
     pub fn root(self, degree: Self) -> Option<Self> {
         if let (Self::Exact { value, decimal }, Some(degree)) = (self, degree.whole())
             && let Ok(degree) = u32::try_from(degree)
@@ -271,13 +272,13 @@ impl Number {
         self.pow(Self::integer(1).div(degree)?)
     }
 
-    /// A function on floats.
+    /// Applies a function on floats.
     pub fn map(self, function: impl Fn(Complex) -> Complex) -> Option<Self> {
         Self::float(function(self.complex()))
     }
 
-    /// Whether two answers are one number. Exact numbers must be equal, but for the rounding of one that was
-    /// written with decimals; others must agree to a millionth of their size.
+    /// Returns true if two answers are the same number. Exact numbers must be equal, except for the rounding
+    /// of those that were written with decimals. Others must agree to a millionth of their size.
     pub fn equals(self, other: Self) -> bool {
         let (a, b) = (self.complex(), other.complex());
         let size = a.modulus().max(b.modulus());
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_becomes_a_float_and_infinity_nothing() {
+    fn large_numbers_become_floats_and_infinite_ones_none() {
         let huge = Number::integer(10).pow(Number::integer(100)).unwrap();
         assert!(matches!(huge, Number::Float(_)));
         assert!(huge.pow(Number::integer(100)).is_none());
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn near_is_equal_only_for_rounded_or_irrational_numbers() {
+    fn only_rounded_or_irrational_numbers_have_a_tolerance() {
         assert!(number("0.333333").equals(number("1").div(number("3")).unwrap()));
         assert!(!number("0.333").equals(number("1").div(number("3")).unwrap()));
         assert!(!number("5866608").equals(number("5866609")));

@@ -1,4 +1,4 @@
-//! What the grader takes for one answer and what it does not.
+//! Pairs of answers that the grader must accept or refuse.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 #[track_caller]
 fn equal(pairs: &[(&str, &str)]) {
     for (a, b) in pairs {
-        assert!(grade(a, b), "{a} should equal {b}: {:?} {:?}", readings(a), readings(b));
+        assert!(grade(a, b), "{a} should equal {b}: {:?} {:?}", parses(a), parses(b));
         assert!(grade(b, a), "{b} should equal {a}");
     }
 }
@@ -15,7 +15,7 @@ fn equal(pairs: &[(&str, &str)]) {
 #[track_caller]
 fn different(pairs: &[(&str, &str)]) {
     for (a, b) in pairs {
-        assert!(!grade(a, b), "{a} should not equal {b}: {:?} {:?}", readings(a), readings(b));
+        assert!(!grade(a, b), "{a} should not equal {b}: {:?} {:?}", parses(a), parses(b));
         assert!(!grade(b, a), "{b} should not equal {a}");
     }
 }
@@ -123,7 +123,7 @@ fn forms() {
 }
 
 #[test]
-fn hostile_answers_end_soon() {
+fn hostile_answers_are_graded_quickly() {
     let hostile = [
         "(".repeat(4000),
         "{".repeat(100_000),
@@ -152,11 +152,11 @@ fn hostile_answers_end_soon() {
 }
 
 proptest! {
-    // A failing case belongs into the tests above, not into a file of its own.
+    // Failing cases belong in the tests above, not in a file.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_is_too_strange(gold in ".{0,60}", pred in r"[\\a-z0-9{}()\[\]^_$,.;:|=<>+\-*/!%&~ π√≤∞±]{0,80}") {
+    fn any_text_can_be_graded(gold in ".{0,60}", pred in r"[\\a-z0-9{}()\[\]^_$,.;:|=<>+\-*/!%&~ π√≤∞±]{0,80}") {
         prop_assert_eq!(grade(&gold, &pred), grade(&gold, &pred));
         prop_assert_eq!(grade(&pred, &gold), grade(&pred, &gold));
     }
@@ -166,8 +166,8 @@ proptest! {
         let grouped = {
             let digits = n.to_string();
             let mut grouped = String::new();
-            for (at, digit) in digits.chars().enumerate() {
-                if at > 0 && (digits.len() - at) % 3 == 0 {
+            for (index, digit) in digits.chars().enumerate() {
+                if index > 0 && (digits.len() - index) % 3 == 0 {
                     grouped.push(',');
                 }
                 grouped.push(digit);

@@ -1,33 +1,33 @@
-//! `pl-host plugin build`: from a project to a component that says what it offers.
+//! `pl-host plugin build`: builds a component with its description.
 
 use std::io::Write;
 use std::time::Instant;
 
-use pl_toolchain::{Built, Profile, Project};
+use pl_toolchain::{BuildOutput, Profile, Project};
 
 use super::{Loader, describe, read};
+use crate::App;
 use crate::arguments::PluginBuild;
-use crate::exit::{Outcome, Stop};
+use crate::exit::{CommandError, CommandResult};
 
-pub fn run(options: &PluginBuild) -> Outcome {
+pub fn run(app: &App, options: &PluginBuild) -> CommandResult {
     let project = Project::open(&options.folder)?;
-    let say = |line: &str| eprintln!("{line}");
     if options.fetch {
-        pl_toolchain::fetch(project.language, &say)?;
+        pl_toolchain::fetch(project.language, &|line| eprintln!("{line}"))?;
     }
     let profile = if options.release { Profile::Release } else { Profile::Dev };
     let start = Instant::now();
-    let built = build(&project, profile)?;
+    let built = build(app, &project, profile)?;
     let seconds = start.elapsed().as_secs_f64();
     let size = built.bytes as f64 / 1e6;
     writeln!(std::io::stdout(), "{}: {size:.1} MB, built in {seconds:.1} s", built.component.display())?;
     Ok(())
 }
 
-/// Builds a project's component and writes into it what it offers, so that `check` need not compile it. What loads here
-/// is compiled for the next run too.
-pub fn build(project: &Project, profile: Profile) -> Result<Built, Stop> {
+/// Builds a project's component and writes its description into it, so that `check` does not have to compile
+/// it. The component is then also in the compile cache of the next run.
+pub fn build(app: &App, project: &Project, profile: Profile) -> Result<BuildOutput, CommandError> {
     let built = pl_toolchain::build(project, profile, &|line| eprintln!("{line}"))?;
-    describe::embed(&Loader::new()?, &built.component, &read(&built.component)?)?;
+    describe::embed(&Loader::new(app)?, &built.component, &read(&built.component)?)?;
     Ok(built)
 }

@@ -1,16 +1,18 @@
-//! `pl-host plugin describe`: what plugins offer, shown or written into their files.
+//! `pl-host plugin describe`: shows the items of plugins, or writes their description into their files.
 
 use std::io::Write;
 use std::path::Path;
 
-use pl_plugin::{Item, section};
+use pl_plugin::section;
+use pl_types::Item;
 
 use super::{Loader, read};
+use crate::App;
 use crate::arguments::PluginDescribe;
-use crate::exit::{Outcome, Stop};
+use crate::exit::{CommandError, CommandResult};
 
-pub fn run(options: &PluginDescribe) -> Outcome {
-    let loader = Loader::new()?;
+pub fn run(app: &App, options: &PluginDescribe) -> CommandResult {
+    let loader = Loader::new(app)?;
     let mut out = std::io::stdout().lock();
     for file in &options.files {
         let bytes = read(file)?;
@@ -20,7 +22,7 @@ pub fn run(options: &PluginDescribe) -> Outcome {
         }
         let plugin = loader.load(file, &bytes)?;
         if options.json {
-            writeln!(out, "{}", serde_json::to_string_pretty(plugin.items()).map_err(Stop::failed)?)?;
+            writeln!(out, "{}", serde_json::to_string_pretty(plugin.items()).map_err(CommandError::failed)?)?;
         } else {
             for item in plugin.items() {
                 show(item, &mut out)?;
@@ -30,23 +32,24 @@ pub fn run(options: &PluginDescribe) -> Outcome {
     Ok(())
 }
 
-/// Writes what a plugin offers into its file, unless it stands there.
-pub(super) fn embed(loader: &Loader, file: &Path, bytes: &[u8]) -> Outcome {
+/// Writes the description of a plugin into its file, unless it is there.
+pub(super) fn embed(loader: &Loader<'_>, file: &Path, bytes: &[u8]) -> CommandResult {
     if section::items(bytes).is_some() {
-        // It is held against what the plugin says of itself whenever it is loaded.
+        // Loading a plugin compares it with what the plugin returns.
         return Ok(());
     }
-    let described = section::with_items(bytes, &loader.load(file, bytes)?)
-        .ok_or_else(|| Stop::failed(format!("{} can't be written anew", file.display())))?;
-    // Written aside and renamed: whoever reads the file finds the old one or the new one.
-    let aside = file.with_extension("wasm.part");
-    std::fs::write(&aside, described)
-        .and_then(|()| std::fs::rename(&aside, file))
-        .map_err(|e| Stop::failed(format!("cannot write {}: {e}", file.display())))
+    let described = section::with_items(bytes, &loader.load(file, bytes)?).ok_or_else(|| {
+        CommandError::failed(format!("the description can't be added to {}", file.display()))
+    })?;
+    // Written to another file and renamed, so that a reader finds the old component or the new one.
+    let partial = file.with_extension("wasm.part");
+    std::fs::write(&partial, described)
+        .and_then(|()| std::fs::rename(&partial, file))
+        .map_err(|e| CommandError::failed(format!("cannot write {}: {e}", file.display())))
 }
 
-/// An item with its settings and facts.
-pub fn show(item: &Item, out: &mut impl Write) -> Outcome {
+/// Shows an item with its settings and facts.
+pub fn show(item: &Item, out: &mut impl Write) -> CommandResult {
     writeln!(out, "{} {}", item.kind, item.name)?;
     if !item.doc.is_empty() {
         writeln!(out, "  {}", item.doc)?;

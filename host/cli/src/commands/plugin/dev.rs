@@ -1,21 +1,23 @@
-//! `pl-host plugin dev`: builds a plugin whenever its sources change, and replays a recorded episode against each build.
+//! `pl-host plugin dev`: builds a plugin after every change, and replays a recorded episode with each build.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use notify::{RecursiveMode, Watcher};
+use pl_run::replay::RecordedRun;
 use pl_toolchain::{Profile, Project};
 
 use super::build;
+use crate::App;
 use crate::arguments::{PluginDev, Replay};
 use crate::commands::replay;
-use crate::exit::{Outcome, Stop, report};
+use crate::exit::{CommandError, CommandResult, report};
 
-/// How long the sources must rest before they are built: editors write files in several steps.
-const REST: Duration = Duration::from_millis(80);
+/// Time without changes before a build: editors write files in several steps.
+const QUIET_PERIOD: Duration = Duration::from_millis(80);
 
-pub fn run(options: &PluginDev) -> Outcome {
+pub fn run(app: &App, options: &PluginDev) -> CommandResult {
     let project = Project::open(&options.folder)?;
     let run = match &options.run {
         Some(run) => run.clone(),
@@ -23,95 +25,99 @@ pub fn run(options: &PluginDev) -> Outcome {
     };
     let changes = watch(&project)?;
     loop {
-        let turned = turn(&project, &run, options);
+        let result = build_and_replay(app, &project, &run, options);
         if options.once {
-            return turned;
+            return result;
         }
-        // What went wrong is mended by the next change.
-        report(turned);
+        // The next change may repair an error.
+        report(&result);
         eprintln!("waiting for changes of {} (Ctrl-C ends)", project.folder.display());
         if !changes.wait() {
-            return Err(Stop::failed("the project's folder can't be watched any more"));
+            return Err(CommandError::failed("the project's folder can no longer be watched"));
         }
     }
 }
 
-/// Builds, and replays against the build.
-fn turn(project: &Project, run: &Path, options: &PluginDev) -> Outcome {
-    let begun = Instant::now();
-    let component = build::build(project, Profile::Dev)?.component;
-    let replayed = replay::run(&Replay {
-        run: run.to_owned(),
-        episode: Some(match &options.episode {
-            Some(episode) => episode.clone(),
-            None => replay::last(run)?,
-        }),
-        all: false,
-        failed: false,
-        show: options.show,
-        plugins: vec![(options.plugin.clone().unwrap_or_else(|| project.name.clone()), component)],
-    });
-    eprintln!("built and replayed in {:.2} s", begun.elapsed().as_secs_f64());
+/// Builds the project and replays the episode with the build.
+fn build_and_replay(app: &App, project: &Project, run: &Path, options: &PluginDev) -> CommandResult {
+    let started = Instant::now();
+    let component = build::build(app, project, Profile::Dev)?.component;
+    let replayed = replay::run(
+        app,
+        &Replay {
+            run: run.to_owned(),
+            episode: Some(match &options.episode {
+                Some(episode) => episode.clone(),
+                None => RecordedRun::open(run)?.last_episode()?,
+            }),
+            all: false,
+            failed: false,
+            show: options.show,
+            plugins: vec![(options.plugin.clone().unwrap_or_else(|| project.name.clone()), component)],
+        },
+    );
+    eprintln!("built and replayed in {:.2} s", started.elapsed().as_secs_f64());
     replayed
 }
 
-/// The newest run below `runs` of the working folder or of the project's.
-fn newest_run(project: &Project) -> Result<PathBuf, Stop> {
+/// Returns the newest run in the folder `runs` of the working folder or of the project.
+fn newest_run(project: &Project) -> Result<PathBuf, CommandError> {
     let folders = [PathBuf::from("runs"), project.folder.join("runs")];
     let runs = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
     let dated = runs.filter_map(|entry| {
         let path = entry.path();
-        let begun: SystemTime = path.join("workflow.json").metadata().ok()?.modified().ok()?;
-        Some((begun, path))
+        let created: SystemTime = path.join("workflow.json").metadata().ok()?.modified().ok()?;
+        Some((created, path))
     });
     dated.max().map(|(_, path)| path).ok_or_else(|| {
-        Stop::input(format!(
-            "there is no run whose episode could be replayed: `pl-host run {0}.mas --set train.steps=1` makes one, and \
-             --run names one that lies elsewhere",
+        CommandError::input(format!(
+            "there is no run whose episode could be replayed: create one with `pl-host run {0}.mas --set train.steps=1`, or \
+             name one with --run",
             project.folder.join(&project.name).display()
         ))
     })
 }
 
-/// What happens to a project's sources.
+/// Changes of a project's sources.
 struct Changes {
     events: Receiver<()>,
     _watcher: notify::RecommendedWatcher,
 }
 
-fn watch(project: &Project) -> Result<Changes, Stop> {
+fn watch(project: &Project) -> Result<Changes, CommandError> {
     let (sender, events) = channel();
-    // What is made by building is no change.
-    let made = [
+    // Outputs of the build are not changes.
+    let outputs = [
         project.folder.join("target"),
         project.folder.join("runs"),
         project.out.clone(),
         project.folder.join("sdk"),
     ];
-    let own = move |path: &Path| {
+    let is_source = move |path: &Path| {
         let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
         !hidden
-            && !made.iter().any(|made| path.starts_with(made))
+            && !outputs.iter().any(|output| path.starts_with(output))
             && path.extension().is_none_or(|e| e != "part" && e != "lock")
     };
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        if event.is_ok_and(|event| !event.kind.is_access() && event.paths.iter().any(|path| own(path))) {
-            // Nobody listens any more when the command ends.
+        if event.is_ok_and(|event| !event.kind.is_access() && event.paths.iter().any(|path| is_source(path)))
+        {
+            // The receiver is gone when the command ends.
             let _ = sender.send(());
         }
     })
-    .map_err(Stop::failed)?;
-    watcher.watch(&project.folder, RecursiveMode::Recursive).map_err(Stop::failed)?;
+    .map_err(CommandError::failed)?;
+    watcher.watch(&project.folder, RecursiveMode::Recursive).map_err(CommandError::failed)?;
     Ok(Changes { events, _watcher: watcher })
 }
 
 impl Changes {
-    /// Waits for a change, and until the sources rest. False: there will be none.
+    /// Waits for a change and then for the quiet period. Returns false if the watcher has ended.
     fn wait(&self) -> bool {
         if self.events.recv().is_err() {
             return false;
         }
-        while self.events.recv_timeout(REST).is_ok() {}
+        while self.events.recv_timeout(QUIET_PERIOD).is_ok() {}
         true
     }
 }

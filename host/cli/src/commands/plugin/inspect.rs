@@ -1,24 +1,26 @@
-//! `pl-host plugin inspect`: what a component is, as far as its bytes tell, and what it would be allowed.
+//! `pl-host plugin inspect`: the contract, imports, exports and permissions of a component.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use pl_plugin::{Carried, Contract, Item, Surface};
+use pl_plugin::{Carried, Contract, Surface};
+use pl_types::Item;
 use pl_wasm::Limits;
 use serde_json::{Value, json};
 
 use super::{Loader, describe, read};
+use crate::App;
 use crate::arguments::PluginInspect;
-use crate::exit::{Outcome, Stop};
+use crate::exit::{CommandError, CommandResult};
 
-pub fn run(options: &PluginInspect) -> Outcome {
+pub fn run(app: &App, options: &PluginInspect) -> CommandResult {
     let bytes = read(&options.file)?;
-    // Loaded as a run would: what can't be is told with its reason.
-    let loader = Loader::new()?;
+    // Loaded like in a run, so that an invalid component is refused with the reason.
+    let loader = Loader::new(app)?;
     let plugin = loader.load(&options.file, &bytes)?;
     let surface = Surface::read(&bytes).unwrap_or_default();
-    let contract = surface.contract().map_err(Stop::input)?;
-    let seen = Seen {
+    let contract = surface.contract().map_err(CommandError::input)?;
+    let component = Inspected {
         size: bytes.len(),
         hash: plugin.hash(),
         contract,
@@ -27,10 +29,15 @@ pub fn run(options: &PluginInspect) -> Outcome {
         items: plugin.items(),
     };
     let mut out = std::io::stdout().lock();
-    if options.json { writeln!(out, "{:#}", seen.as_json()).map_err(Stop::from) } else { seen.show(&mut out) }
+    if options.json {
+        writeln!(out, "{:#}", component.to_json()).map_err(CommandError::from)
+    } else {
+        component.show(&mut out)
+    }
 }
 
-struct Seen<'s> {
+/// Facts about a component.
+struct Inspected<'s> {
     size: usize,
     hash: String,
     contract: Contract,
@@ -39,14 +46,14 @@ struct Seen<'s> {
     items: &'s [Item],
 }
 
-/// What a component may ask for, by the package that it imports.
-const DOORS: [(&str, &str); 2] = [
+/// Grants that a component can use, by the package that it imports.
+const GRANTS: [(&str, &str); 2] = [
     ("wasi:filesystem/", "folders to read: `grant { read = [\"FOLDER\"] }`"),
-    ("wasi:http/", "hosts to ask: `grant { http = [\"HOST\"] }`"),
+    ("wasi:http/", "hosts for HTTP requests: `grant { http = [\"HOST\"] }`"),
 ];
 
-impl Seen<'_> {
-    fn show(&self, out: &mut impl Write) -> Outcome {
+impl Inspected<'_> {
+    fn show(&self, out: &mut impl Write) -> CommandResult {
         let Limits { memory, fuel, timeout, .. } = Limits::default();
         writeln!(out, "size      {} KiB", self.size.div_ceil(1024))?;
         writeln!(out, "hash      {}", self.hash)?;
@@ -58,13 +65,16 @@ impl Seen<'_> {
         writeln!(out, "source    {}", self.carried)?;
         writeln!(
             out,
-            "limits    {} MiB, {fuel} fuel and {} s a call, unless the workflow says otherwise",
+            "limits    {} MiB, {fuel} fuel and {} s per call, unless the workflow sets others",
             memory >> 20,
             timeout.as_secs()
         )?;
-        writeln!(out, "allowed   no files, no network, no environment; a clock that runs on its own work")?;
-        for door in self.doors() {
-            writeln!(out, "          a workflow may grant {door}")?;
+        writeln!(
+            out,
+            "allowed   no files, no network, no environment variables; a clock that advances with the work done"
+        )?;
+        for grant in self.grants() {
+            writeln!(out, "          a workflow may grant {grant}")?;
         }
         for item in self.items {
             describe::show(item, out)?;
@@ -72,12 +82,12 @@ impl Seen<'_> {
         Ok(())
     }
 
-    fn doors(&self) -> impl Iterator<Item = &'static str> {
-        let asked = |package: &str| self.surface.imports.iter().any(|name| name.starts_with(package));
-        DOORS.into_iter().filter(move |(package, _)| asked(package)).map(|(_, door)| door)
+    fn grants(&self) -> impl Iterator<Item = &'static str> {
+        let imports = |package: &str| self.surface.imports.iter().any(|name| name.starts_with(package));
+        GRANTS.into_iter().filter(move |(package, _)| imports(package)).map(|(_, grant)| grant)
     }
 
-    fn as_json(&self) -> Value {
+    fn to_json(&self) -> Value {
         json!({
             "size": self.size,
             "hash": self.hash,
@@ -86,13 +96,13 @@ impl Seen<'_> {
             "exports": self.surface.exports,
             "function_names": self.carried.names,
             "source_lines": self.carried.lines,
-            "grantable": self.doors().collect::<Vec<_>>(),
+            "grantable": self.grants().collect::<Vec<_>>(),
             "items": self.items,
         })
     }
 }
 
-/// Imports by package, each with what it takes of it.
+/// Groups imports by package.
 fn packages(imports: &[String]) -> BTreeMap<&str, Vec<&str>> {
     let mut packages: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for name in imports {

@@ -1,4 +1,4 @@
-//! `pl-host plugin`: what a plugin's author asks of the host.
+//! `pl-host plugin`: commands for authors of plugins.
 
 mod build;
 mod describe;
@@ -10,42 +10,42 @@ mod test;
 use std::path::Path;
 
 use pl_plugin::PluginSpec;
+use pl_run::plugin_engine;
 use pl_wasm::Engine;
-use tokio::runtime::Runtime;
 
+use crate::App;
 use crate::arguments::Plugin as Command;
-use crate::catalog;
-use crate::exit::{Outcome, Stop};
+use crate::exit::{CommandError, CommandResult};
 
-pub fn run(command: &Command) -> Outcome {
+pub fn run(app: &App, command: &Command) -> CommandResult {
     match command {
         Command::New(options) => new::run(options),
-        Command::Build(options) => build::run(options),
-        Command::Describe(options) => describe::run(options),
-        Command::Dev(options) => dev::run(options),
-        Command::Inspect(options) => inspect::run(options),
-        Command::Test(options) => test::run(options),
+        Command::Build(options) => build::run(app, options),
+        Command::Describe(options) => describe::run(app, options),
+        Command::Dev(options) => dev::run(app, options),
+        Command::Inspect(options) => inspect::run(app, options),
+        Command::Test(options) => test::run(app, options),
     }
 }
 
-/// Loads plugins as a run would, each under its file's name and with the default limits.
-struct Loader {
-    runtime: Runtime,
+/// Loads plugins like a run does, each under its file's name and with the default limits.
+struct Loader<'a> {
+    app: &'a App,
     engine: Engine,
 }
 
-impl Loader {
-    fn new() -> Result<Self, Stop> {
-        Ok(Self { runtime: Runtime::new().map_err(Stop::failed)?, engine: catalog::engine()? })
+impl<'a> Loader<'a> {
+    fn new(app: &'a App) -> Result<Self, CommandError> {
+        Ok(Loader { app, engine: plugin_engine()? })
     }
 
-    fn load(&self, file: &Path, bytes: &[u8]) -> Result<pl_plugin::Plugin, Stop> {
+    fn load(&self, file: &Path, bytes: &[u8]) -> Result<pl_plugin::Plugin, CommandError> {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
         let loading = pl_plugin::Plugin::load(&self.engine, PluginSpec::new(name), bytes);
-        self.runtime.block_on(loading).map_err(|e| Stop::input(format!("{}: {e}", file.display())))
+        self.app.host.block_on(loading).map_err(|e| CommandError::input(format!("{}: {e}", file.display())))
     }
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Stop> {
-    std::fs::read(file).map_err(|e| Stop::input(format!("cannot read {}: {e}", file.display())))
+fn read(file: &Path) -> Result<Vec<u8>, CommandError> {
+    std::fs::read(file).map_err(|e| CommandError::input(format!("cannot read {}: {e}", file.display())))
 }

@@ -1,13 +1,13 @@
-//! `pl-host plugin new`: a project from a template.
+//! `pl-host plugin new`: creates a project from a template.
 
 use std::io::Write;
 
 use pl_toolchain::{Language, World};
 
 use crate::arguments::{PluginKind, PluginLanguage, PluginNew};
-use crate::exit::Outcome;
+use crate::exit::CommandResult;
 
-pub fn run(options: &PluginNew) -> Outcome {
+pub fn run(options: &PluginNew) -> CommandResult {
     let project =
         pl_toolchain::create(&options.name, options.lang.into(), options.kind.into(), &options.into)?;
     let (name, folder) = (&project.name, options.into.join(&options.name));

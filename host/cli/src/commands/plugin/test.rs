@@ -1,4 +1,4 @@
-//! `pl-host plugin test`: the contract's promises, tried on a component.
+//! `pl-host plugin test`: tests whether a component keeps the promises of the contract.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -6,65 +6,68 @@ use std::path::Path;
 
 use pl_plugin::conformance::{Report, Samples, Verdict, examine};
 use pl_plugin::{Plugin, Services, Task};
+use pl_run::sandbox::LazyWorkers;
 use pl_wasm::Limits;
 use serde_json::{Map, Value, json};
 
 use super::{Loader, read};
+use crate::App;
 use crate::arguments::PluginTest;
-use crate::exit::{Outcome, Stop};
-use crate::workers::LazyWorkers;
+use crate::exit::{CommandError, CommandResult};
 
-pub fn run(options: &PluginTest) -> Outcome {
-    let loader = Loader::new()?;
+pub fn run(app: &App, options: &PluginTest) -> CommandResult {
+    let loader = Loader::new(app)?;
     let plugin = loader.load(&options.file, &read(&options.file)?)?;
-    let beside = options
-        .beside
+    let others = options
+        .with
         .iter()
         .map(|file| loader.load(file, &read(file)?))
-        .collect::<Result<Vec<Plugin>, Stop>>()?;
+        .collect::<Result<Vec<Plugin>, CommandError>>()?;
     let samples = samples(options)?;
-    let services = Services { sandbox: LazyWorkers::embedded() };
-    let report = loader.runtime.block_on(examine(&plugin, &beside, &services, &samples));
+    let services = Services { sandbox: LazyWorkers::embedded(&app.host) };
+    let report = app.host.block_on(examine(&plugin, &others, &services, &samples));
     let mut out = std::io::stdout().lock();
     if options.json {
-        writeln!(out, "{:#}", as_json(&report))?;
+        writeln!(out, "{:#}", to_json(&report))?;
     } else {
         show(&report, &mut out)?;
     }
-    if report.holds() { Ok(()) } else { Err(Stop::failed("the plugin does not keep to the contract")) }
+    if report.holds() { Ok(()) } else { Err(CommandError::failed("the plugin breaks the contract")) }
 }
 
-fn samples(options: &PluginTest) -> Result<Samples, Stop> {
-    let lines = |file: &Path| -> Result<Vec<String>, Stop> {
-        let text =
-            String::from_utf8(read(file)?).map_err(|e| Stop::input(format!("{}: {e}", file.display())))?;
-        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+fn samples(options: &PluginTest) -> Result<Samples, CommandError> {
+    let lines = |file: &Path| -> Result<Vec<String>, CommandError> {
+        let text = String::from_utf8(read(file)?)
+            .map_err(|e| CommandError::input(format!("{}: {e}", file.display())))?;
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             serde_json::from_str::<Value>(line)
-                .map_err(|e| Stop::input(format!("{}:{}: {e}", file.display(), at + 1)))?;
+                .map_err(|e| CommandError::input(format!("{}:{}: {e}", file.display(), index + 1)))?;
         }
         Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
     };
-    let all = |file: &Option<std::path::PathBuf>| {
+    let read_lines = |file: &Option<std::path::PathBuf>| {
         file.as_deref().map(lines).transpose().map(Option::unwrap_or_default)
     };
-    let tasks = (1..).zip(all(&options.tasks)?).map(|(at, data)| Task { id: format!("line {at}"), data });
+    let tasks = (1..)
+        .zip(read_lines(&options.tasks)?)
+        .map(|(number, data)| Task { id: format!("line {number}"), data });
     Ok(Samples {
         settings: settings(options.settings.as_deref())?,
         tasks: tasks.collect(),
-        views: all(&options.views)?,
-        actions: all(&options.actions)?,
+        views: read_lines(&options.views)?,
+        actions: read_lines(&options.actions)?,
         level: options.level,
     })
 }
 
-/// `{"item": {"key": value}}`.
-fn settings(text: Option<&str>) -> Result<BTreeMap<String, Map<String, Value>>, Stop> {
+/// Parses settings of items: `{"ITEM": {"KEY": VALUE}}`.
+fn settings(text: Option<&str>) -> Result<BTreeMap<String, Map<String, Value>>, CommandError> {
     let Some(text) = text else { return Ok(BTreeMap::new()) };
     serde_json::from_str(text)
-        .map_err(|e| Stop::input(format!("--settings: {e}; write {{\"ITEM\": {{\"KEY\": VALUE}}}}")))
+        .map_err(|e| CommandError::input(format!("--settings: {e}; write {{\"ITEM\": {{\"KEY\": VALUE}}}}")))
 }
 
-fn show(report: &Report, out: &mut impl Write) -> Outcome {
+fn show(report: &Report, out: &mut impl Write) -> CommandResult {
     let mut item = "";
     for check in &report.checks {
         if check.item != item {
@@ -74,16 +77,16 @@ fn show(report: &Report, out: &mut impl Write) -> Outcome {
         match &check.verdict {
             Verdict::Holds => writeln!(out, "  holds      it {}", check.promise)?,
             Verdict::Fails(how) => {
-                writeln!(out, "  FAILS      it {}\n             {}", check.promise, set_in(how))?
+                writeln!(out, "  FAILS      it {}\n             {}", check.promise, indent(how))?
             }
             Verdict::NotTried(why) => {
-                writeln!(out, "  not tried  it {}\n             {}", check.promise, set_in(why))?;
+                writeln!(out, "  not tried  it {}\n             {}", check.promise, indent(why))?;
             }
         }
     }
     let limits = Limits::default();
     if !report.spent.is_empty() {
-        writeln!(out, "at most, of one call (limits: {} fuel, {} KiB)", limits.fuel, limits.memory >> 10)?;
+        writeln!(out, "largest use of one call (limits: {} fuel, {} KiB)", limits.fuel, limits.memory >> 10)?;
     }
     for (function, spent) in &report.spent {
         writeln!(out, "  {function:<10} {:>12} fuel {:>8} KiB", spent.fuel, spent.memory >> 10)?;
@@ -91,11 +94,11 @@ fn show(report: &Report, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-fn set_in(text: &str) -> String {
+fn indent(text: &str) -> String {
     text.replace('\n', "\n             ")
 }
 
-fn as_json(report: &Report) -> Value {
+fn to_json(report: &Report) -> Value {
     let checks: Vec<Value> = report
         .checks
         .iter()

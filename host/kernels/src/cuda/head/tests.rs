@@ -1,4 +1,4 @@
-//! The kernels, run thread by thread on the processor, against the twin; the twin against autograd.
+//! Comparison of the kernels, emulated on the CPU, with the reference, and of the reference with autograd.
 
 use super::*;
 use crate::cuda::emulated::Emulated;
@@ -12,7 +12,7 @@ struct Case {
 }
 
 impl Case {
-    /// Random tensors. `spread` is about the largest logit.
+    /// Creates random tensors. `spread` is about the largest logit.
     fn new(rows: i64, width: i64, vocabulary: i64, kind: Kind, spread: f64) -> Self {
         tch::manual_seed(rows * 31 + width * 7 + vocabulary);
         let options = (Kind::Float, Device::Cpu);
@@ -26,16 +26,16 @@ impl Case {
         }
     }
 
-    fn rows(&self, temperatures: bool) -> Rows<'_> {
+    fn rows(&self, temperatures: bool) -> HeadRows<'_> {
         let temperatures = temperatures.then_some(&self.temperatures);
-        Rows { hidden: &self.hidden, tokens: &self.tokens, temperatures }
+        HeadRows { hidden: &self.hidden, tokens: &self.tokens, temperatures }
     }
 
-    /// Scores, gradient of the hidden states, gradient of the output matrix.
-    fn through(&self, head: &dyn TokenHead, temperatures: bool) -> (Scores, Tensor, Tensor) {
+    /// Returns the scores, the gradient of the hidden states, and the gradient of the output matrix.
+    fn run(&self, head: &dyn TokenHead, temperatures: bool) -> (Scores, Tensor, Tensor) {
         let rows = self.rows(temperatures);
         let scores = head.forward(&rows, &self.unembed).unwrap();
-        // Not zero: what is there already is to stay.
+        // Not zero, because gradients are added.
         let total = self.unembed.to_kind(Kind::Float).copy();
         let gradient = head.backward(&rows, &self.unembed, &scores, &self.slopes, Some(&total)).unwrap();
         assert_eq!(gradient.kind(), self.hidden.kind());
@@ -43,11 +43,11 @@ impl Case {
     }
 }
 
-fn emulated(seed: u64) -> Fused {
-    Fused { launcher: Arc::new(Emulated::compile("head/emulated.cpp", seed)) }
+fn emulated(seed: u64) -> FusedHead {
+    FusedHead { launcher: Arc::new(Emulated::compile("head/emulated.cpp", seed)) }
 }
 
-/// Largest difference, by the larger of 1 and the largest of the expected.
+/// Asserts a largest difference relative to the largest expected value, or to 1 if that is larger.
 fn assert_close(got: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
     assert_eq!(got.size(), expected.size(), "{what}");
     let (got, expected) = (got.to_kind(Kind::Double), expected.to_kind(Kind::Double));
@@ -60,17 +60,17 @@ fn assert_same_bits(left: &Tensor, right: &Tensor, what: &str) {
     assert!(left.equal(right), "{what}: {}", (left - right).abs().max().double_value(&[]));
 }
 
-/// Shapes that end within a tile, a slice, a copy and a span, with all in the second half beyond one part.
+/// The shapes end within a tile, a slice, a copy, a span and a part.
 #[test]
-fn kernels_equal_the_twin() {
+fn kernels_equal_the_reference() {
     let fused = emulated(1);
     let shapes = [(1, 8, 1), (3, 33, 130), (130, 40, 257), (128, 64, 128), (5, 24, 2050), (2, 8, PART + 70)];
     for kind in [Kind::Float, Kind::BFloat16] {
         for (rows, width, vocabulary) in shapes {
             for temperatures in [false, true] {
                 let case = Case::new(rows, width, vocabulary, kind, 10.0);
-                let (scores, gradient, total) = case.through(&fused, temperatures);
-                let (expected, expected_gradient, expected_total) = case.through(&Twin, temperatures);
+                let (scores, gradient, total) = case.run(&fused, temperatures);
+                let (expected, expected_gradient, expected_total) = case.run(&ReferenceHead, temperatures);
                 let what = |name: &str| format!("{name} of {rows} x {width} x {vocabulary} in {kind:?}");
                 assert_close(&scores.logp, &expected.logp, 1e-5, &what("logp"));
                 assert_close(&scores.entropy, &expected.entropy, 1e-5, &what("entropy"));
@@ -90,19 +90,19 @@ fn logits_of_any_size_give_numbers() {
     for kind in [Kind::Float, Kind::BFloat16] {
         for spread in [1e-30, 1e3, 1e6] {
             let case = Case::new(7, 16, 300, kind, spread);
-            let (scores, gradient, _) = case.through(&fused, true);
-            let (expected, _, _) = case.through(&Twin, true);
+            let (scores, gradient, _) = case.run(&fused, true);
+            let (expected, _, _) = case.run(&ReferenceHead, true);
             for (got, expected) in [(&scores.logp, &expected.logp), (&scores.entropy, &expected.entropy)] {
                 assert_close(got, expected, 1e-5, &format!("{kind:?}, logits of {spread}"));
             }
             assert!(gradient.isfinite().all().int64_value(&[]) == 1, "{kind:?}, logits of {spread}");
         }
     }
-    // One id far above all others, in the last span and alone there: every sum before it becomes nothing.
+    // The only id of the last span has by far the largest logit: all earlier sums become zero.
     let case = Case::new(4, 8, SPAN + 1, Kind::Float, 1.0);
     case.unembed.get(SPAN).copy_(&(case.hidden.get(0) * 1e6));
-    let (scores, ..) = case.through(&fused, false);
-    let (expected, ..) = case.through(&Twin, false);
+    let (scores, ..) = case.run(&fused, false);
+    let (expected, ..) = case.run(&ReferenceHead, false);
     assert_close(&scores.logp, &expected.logp, 1e-5, "logp");
     assert_close(&scores.entropy, &expected.entropy, 1e-5, "entropy");
 }
@@ -111,8 +111,8 @@ fn logits_of_any_size_give_numbers() {
 fn a_row_depends_neither_on_its_neighbours_nor_on_the_order_of_threads() {
     for kind in [Kind::Float, Kind::BFloat16] {
         let case = Case::new(131, 40, 2100, kind, 10.0);
-        let (all, gradient, total) = case.through(&emulated(1), true);
-        let (again, gradient_again, total_again) = case.through(&emulated(77), true);
+        let (all, gradient, total) = case.run(&emulated(1), true);
+        let (again, gradient_again, total_again) = case.run(&emulated(77), true);
         assert_same_bits(&again.logp, &all.logp, "another order");
         assert_same_bits(&again.entropy, &all.entropy, "another order");
         assert_same_bits(&gradient_again, &gradient, "another order");
@@ -126,7 +126,7 @@ fn a_row_depends_neither_on_its_neighbours_nor_on_the_order_of_threads() {
             temperatures: part(&case.temperatures),
             slopes: part(&case.slopes),
         };
-        let (scores, ..) = few.through(&emulated(1), true);
+        let (scores, ..) = few.run(&emulated(1), true);
         assert_same_bits(&scores.logp, &part(&all.logp), "fewer rows");
         assert_same_bits(&scores.entropy, &part(&all.entropy), "fewer rows");
     }
@@ -135,19 +135,19 @@ fn a_row_depends_neither_on_its_neighbours_nor_on_the_order_of_threads() {
 #[test]
 fn bf16_logits_are_not_rounded_to_bf16() {
     let case = Case::new(64, 64, 512, Kind::BFloat16, 30.0);
-    let (scores, ..) = case.through(&emulated(1), false);
+    let (scores, ..) = case.run(&emulated(1), false);
     let logits = case.hidden.mm(&case.unembed.tr()).to_kind(Kind::Float);
     let rounded =
         logits.log_softmax(-1, Kind::Float).gather(1, &case.tokens.unsqueeze(1), false).squeeze_dim(1);
-    let exact = Twin.forward(&case.rows(false), &case.unembed).unwrap().logp;
+    let exact = ReferenceHead.forward(&case.rows(false), &case.unembed).unwrap().logp;
     let error = |logp: &Tensor| (logp - &exact).abs().max().double_value(&[]);
     assert!(error(&scores.logp) * 100.0 < error(&rounded), "{} {}", error(&scores.logp), error(&rounded));
 }
 
 #[test]
-fn a_token_outside_of_the_vocabulary_spoils_its_row_alone() {
+fn a_token_outside_of_the_vocabulary_affects_only_its_row() {
     let case = Case::new(3, 8, 50, Kind::Float, 5.0);
-    let expected = Twin.forward(&case.rows(false), &case.unembed).unwrap();
+    let expected = ReferenceHead.forward(&case.rows(false), &case.unembed).unwrap();
     let _ = case.tokens.get(1).fill_(50);
     let scores = emulated(1).forward(&case.rows(false), &case.unembed).unwrap();
     assert!(scores.logp.double_value(&[1]).is_nan());
@@ -158,42 +158,42 @@ fn a_token_outside_of_the_vocabulary_spoils_its_row_alone() {
 }
 
 #[test]
-fn no_rows_are_no_work() {
+fn a_batch_without_rows_has_no_results() {
     let case = Case::new(0, 8, 50, Kind::Float, 5.0);
-    let (scores, gradient, total) = case.through(&emulated(1), true);
+    let (scores, gradient, total) = case.run(&emulated(1), true);
     assert_eq!(scores.logp.size(), [0]);
     assert_eq!(gradient.size(), [0, 8]);
     assert_eq!(total.abs().max().double_value(&[]), 0.0);
 }
 
 #[test]
-fn tensors_that_a_kernel_would_misread_are_refused() {
+fn tensors_of_wrong_kinds_or_shapes_are_refused() {
     let fused = emulated(1);
     let case = Case::new(4, 8, 50, Kind::Float, 5.0);
-    let refuse = |rows: Rows<'_>, unembed: &Tensor, expected: &str| {
-        let said = fused.forward(&rows, unembed).unwrap_err().to_string();
-        assert!(said.contains(expected), "{said}");
+    let refuse = |rows: HeadRows<'_>, unembed: &Tensor, expected: &str| {
+        let message = fused.forward(&rows, unembed).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
     };
     let rows = case.rows(true);
-    refuse(Rows { hidden: &case.hidden.to_kind(Kind::Half), ..rows }, &case.unembed, "f32 or bf16");
-    refuse(Rows { hidden: &case.hidden.get(0), ..rows }, &case.unembed, "a matrix");
-    refuse(rows, &case.unembed.to_kind(Kind::BFloat16), "the output matrix has to be Float [50, 8] on Cpu");
-    refuse(rows, &case.unembed.narrow(1, 0, 7), "the output matrix has to be Float [50, 8]");
+    refuse(HeadRows { hidden: &case.hidden.to_kind(Kind::Half), ..rows }, &case.unembed, "f32 or bf16");
+    refuse(HeadRows { hidden: &case.hidden.get(0), ..rows }, &case.unembed, "a matrix");
+    refuse(rows, &case.unembed.to_kind(Kind::BFloat16), "the output matrix must be Float [50, 8] on Cpu");
+    refuse(rows, &case.unembed.narrow(1, 0, 7), "the output matrix must be Float [50, 8]");
     refuse(rows, &case.unembed.tr().contiguous().tr(), "but is Float [50, 8] on Cpu, not contiguous");
-    refuse(Rows { tokens: &case.tokens.to_kind(Kind::Int), ..rows }, &case.unembed, "the tokens");
-    refuse(Rows { tokens: &case.tokens.narrow(0, 0, 3), ..rows }, &case.unembed, "the tokens");
-    refuse(Rows { temperatures: Some(&case.hidden), ..rows }, &case.unembed, "the temperatures");
+    refuse(HeadRows { tokens: &case.tokens.to_kind(Kind::Int), ..rows }, &case.unembed, "the tokens");
+    refuse(HeadRows { tokens: &case.tokens.narrow(0, 0, 3), ..rows }, &case.unembed, "the tokens");
+    refuse(HeadRows { temperatures: Some(&case.hidden), ..rows }, &case.unembed, "the temperatures");
 
     let scores = fused.forward(&rows, &case.unembed).unwrap();
     let slopes = case.slopes.to_kind(Kind::Double);
-    let said = fused.backward(&rows, &case.unembed, &scores, &slopes, None).unwrap_err().to_string();
-    assert!(said.contains("the slopes has to be Float [4] on Cpu"), "{said}");
+    let message = fused.backward(&rows, &case.unembed, &scores, &slopes, None).unwrap_err().to_string();
+    assert!(message.contains("the slopes must be Float [4] on Cpu"), "{message}");
 }
 
 #[test]
-fn the_twin_equals_autograd() {
+fn the_reference_equals_autograd() {
     let case = Case::new(9, 12, 40, Kind::Float, 5.0);
-    let (scores, gradient, total) = case.through(&Twin, true);
+    let (scores, gradient, total) = case.run(&ReferenceHead, true);
     let hidden = case.hidden.copy().set_requires_grad(true);
     let unembed = case.unembed.copy().set_requires_grad(true);
     let logits = hidden.mm(&unembed.tr()) / case.temperatures.unsqueeze(1);

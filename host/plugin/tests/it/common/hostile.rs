@@ -1,9 +1,8 @@
 //! The hostile guest of `guests/hostile.wat`: a component per deed and place, and an episode that comes by every
 //! place.
 
-use pl_plugin::{
-    Agent, Completion, Environment, Error, Finish, Plugin, PluginSpec, Reward, Scores, Stream, Task, Turn,
-};
+use pl_plugin::{Agent, Completion, Environment, Error, Plugin, PluginSpec, Reward, Scores, Stream, Task, Turn};
+use pl_types::Finish;
 use pl_wasm::Engine;
 use serde_json::Map;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pl_plugin::{Plugin, PluginSpec, Services};
-use pl_sandbox::Refuse;
+use pl_sandbox::DeniedSandbox;
 use pl_wasm::{Engine, EngineConfig};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -17,7 +17,7 @@ pub fn engine() -> Engine {
 }
 
 pub fn services() -> Services {
-    Services { sandbox: Arc::new(Refuse("no sandbox here".to_owned())) }
+    Services { sandbox: Arc::new(DeniedSandbox("no sandbox here".to_owned())) }
 }
 
 /// A core module in text as a component of one of the contract's worlds.

@@ -1,84 +1,88 @@
-//! A scripted cast: an environment, agents, a reward and a model that keep all their state in memory, answer
-//! what a test's script says, and note what they were asked.
+//! A scripted setup: an environment, agents, a reward and a model that keep their state in memory, follow a
+//! test's script, and log their calls.
 //!
 //! The environment remembers every action and shows all of them in its views; the model's tokens, log-probs
-//! and digit follow from the seed of the completion alone.
+//! and digit depend on the seed of the completion alone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use pl_dsl::workflow::{Condition, Edge, Node, Rollout, Target, Turns};
-use pl_inference::{Completion, Error as GenerateError, Finish, Generate, Request, Sampling};
 use pl_plugin::journal::{Journal, Level};
 use pl_plugin::{
     AgentScore, Message, Outcome, Part, PromptRequest, Role, Scores, Snapshot, Stream, Task, Tool, Turn,
 };
-use pl_record::{Group, Transition};
 use pl_rollout::{
-    Agent, Batch, Cast, Encode, Environment, Episode, Error, Fault, Phase, Plan, Player, Reward, play_batch,
+    Agent, AgentRuntime, Environment, Episode, EpisodeSetup, Error, Fault, PromptEncoder, Reward,
+    RolloutBatch, RolloutPlan, play_batch,
 };
+use pl_types::{Completion, Finish, Generate, GenerateError, Group, Phase, Request, Sampling, Transition};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::task::yield_now;
 
 pub type Action = (String, String);
 
-/// All that the environment is.
+/// State of the environment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
     pub task: String,
     /// One number per step, drawn from the episode's random stream.
     pub drawn: Vec<u64>,
     /// Joint actions in order.
-    pub did: Vec<Vec<Action>>,
+    pub actions: Vec<Vec<Action>>,
 }
 
 impl State {
-    /// The number that an agent has just said.
+    /// The number in an agent's last action.
     pub fn last(&self, agent: usize) -> Option<u64> {
-        let joint = self.did.last()?;
-        joint.iter().find(|(name, _)| *name == name_of(agent)).map(|(_, action)| digit(action))
+        let joint = self.actions.last()?;
+        joint.iter().find(|(name, _)| *name == agent_name(agent)).map(|(_, action)| digit(action))
     }
 }
 
-/// What only the reward sees: the state after the step, and the copy that it was played on.
+/// Evidence for the reward: the state after the step, and the copy that it was played on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     pub copy: u32,
     pub state: State,
 }
 
-/// What the copies of the environment and the reward went through, in order.
+/// A call to a copy of the environment or to the reward.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     Applied { copy: u32, before: State, actions: Vec<Action> },
     Scored { actions: Vec<Action>, evidence: Evidence },
 }
 
+/// A decision of a script.
 type Rule<In, Out> = Arc<dyn Fn(&In) -> Out + Send + Sync>;
 
-/// What a test decides.
+/// The decisions of a test.
 #[derive(Clone)]
 pub struct Script {
     pub start: Rule<Task, Result<(), Fault>>,
-    /// After the actions are in the state: whether the episode is (done, truncated).
+    /// `done` and `truncated`, by the state after the actions.
     pub apply: Rule<State, Result<(bool, bool), Fault>>,
-    /// Whether an agent sits a turn out.
+    /// True if the agent skips the turn.
     pub skip: Rule<Turn, bool>,
-    /// By the text of the completion.
+    /// Fault by the text of the completion.
     pub parse: Rule<String, Result<(), Fault>>,
-    /// What every agent offers to the model.
+    /// Tools that every agent offers to the model.
     pub tools: Vec<Tool>,
-    /// Whether the evidence names the copy that was played on: true, it differs from one playing to the next.
-    pub tells_copy: bool,
-    /// Team part, by the state after the step. Each agent's own part is a tenth of its number.
+    /// True if the evidence names the copy that was played on; it then differs from one batch to the next.
+    pub names_copy: bool,
+    /// True if a wall clock decides something in this function of the environment (`start`, `view`, `apply`,
+    /// `snapshot`).
+    pub uses_clock: Rule<&'static str, bool>,
+    /// Team part, by the state after the step. Each agent's local part is a tenth of its number.
     pub team: Rule<State, f64>,
 }
 
 impl Default for Script {
-    /// Nothing fails or ends, nobody skips, and the team earns the sum of the last joint action.
+    /// Nothing fails or ends, no agent skips, and the team earns the sum of the last joint action.
     fn default() -> Script {
         Script {
             start: Arc::new(|_| Ok(())),
@@ -86,25 +90,26 @@ impl Default for Script {
             skip: Arc::new(|_| false),
             parse: Arc::new(|_| Ok(())),
             tools: Vec::new(),
-            tells_copy: true,
+            names_copy: true,
+            uses_clock: Arc::new(|_| false),
             team: Arc::new(|state| {
-                let last = state.did.last().map_or(&[][..], Vec::as_slice);
+                let last = state.actions.last().map_or(&[][..], Vec::as_slice);
                 last.iter().map(|(_, action)| digit(action) as f64).sum()
             }),
         }
     }
 }
 
-/// A script's world, with what happened in it.
+/// The scripted components, with a log of their calls.
 pub struct World {
     script: Script,
     copies: AtomicU32,
     pub events: Mutex<Vec<Event>>,
-    /// Every completion given out, by its seed.
-    pub given: Mutex<HashMap<[u8; 32], Completion>>,
-    /// The requests that brought them.
+    /// Every completion, by its seed.
+    pub completions: Mutex<HashMap<[u8; 32], Completion>>,
+    /// The requests for them.
     pub requests: Mutex<Vec<Request>>,
-    /// Decides how long each completion takes.
+    /// Varies the time of each completion; 0 for none.
     jitter: u8,
 }
 
@@ -113,19 +118,20 @@ struct Running {
     number: u32,
     state: State,
     stream: Stream,
+    reproducible: bool,
 }
 
-pub fn name_of(agent: usize) -> String {
+pub fn agent_name(agent: usize) -> String {
     format!("agent{agent}")
 }
 
 /// The number that an action stands for.
 pub fn digit(action: &str) -> u64 {
-    serde_json::from_str::<serde_json::Value>(action).unwrap()["says"].as_u64().unwrap()
+    serde_json::from_str::<serde_json::Value>(action).unwrap()["number"].as_u64().unwrap()
 }
 
 /// The state that a prompt shows.
-pub fn shown(prompt: &[u32]) -> State {
+pub fn shown_state(prompt: &[u32]) -> State {
     let bytes: Vec<u8> = prompt.iter().map(|&token| token as u8).collect();
     let text = String::from_utf8(bytes).unwrap();
     serde_json::from_str(text.split_once('\n').unwrap().1).unwrap()
@@ -141,41 +147,46 @@ impl World {
             script,
             copies: AtomicU32::new(0),
             events: Mutex::default(),
-            given: Mutex::default(),
+            completions: Mutex::default(),
             requests: Mutex::default(),
             jitter,
         })
     }
 
-    pub fn cast(self: &Arc<World>, agents: usize, turns: Turns) -> Arc<Cast> {
-        let player = |at| Player {
-            name: name_of(at),
+    pub fn setup(self: &Arc<World>, agents: usize, turns: Turns) -> Arc<EpisodeSetup> {
+        let runtime = |index| AgentRuntime {
+            name: agent_name(index),
             agent: Arc::clone(self) as Arc<dyn Agent>,
             encoder: Arc::new(Bytes),
-            policy: at,
-            sampling: Sampling::at(0.5 + at as f64),
+            policy: index,
+            sampling: Sampling::with_temperature(0.5 + index as f64),
             max_tokens: 8,
             stop: Vec::new(),
         };
-        Arc::new(Cast {
+        Arc::new(EpisodeSetup {
             environment: Arc::new(Shared(Arc::clone(self))),
-            players: (0..agents).map(player).collect(),
+            agents: (0..agents).map(runtime).collect(),
             reward: Arc::clone(self) as Arc<dyn Reward>,
             team_weight: 1.0,
             local_weight: 0.5,
             turns,
             generator: Arc::clone(self) as Arc<dyn Generate>,
-            listener: None,
+            observer: None,
         })
     }
 
-    fn copy(self: &Arc<World>, state: State, stream: Stream) -> Box<dyn Episode> {
+    /// The tokens of every completion.
+    pub fn completion_tokens(&self) -> HashSet<Vec<u32>> {
+        self.completions.lock().unwrap().values().map(|completion| completion.tokens.clone()).collect()
+    }
+
+    fn copy(self: &Arc<World>, state: State, stream: Stream, reproducible: bool) -> Box<dyn Episode> {
         let number = self.copies.fetch_add(1, Ordering::Relaxed);
-        Box::new(Running { world: Arc::clone(self), number, state, stream })
+        Box::new(Running { world: Arc::clone(self), number, state, stream, reproducible })
     }
 }
 
-/// The environment's role: copies keep their world alive.
+/// The world as an environment: copies keep it alive.
 struct Shared(Arc<World>);
 
 #[async_trait]
@@ -185,34 +196,43 @@ impl Environment for Shared {
         task: &Task,
         _seed: u64,
         stream: [u8; 32],
-        _journal: &Journal,
+        _call_log: &Journal,
     ) -> Result<Box<dyn Episode>, Fault> {
         (self.0.script.start)(task)?;
-        let state = State { task: task.id.clone(), drawn: Vec::new(), did: Vec::new() };
-        Ok(self.0.copy(state, Stream::new(stream)))
+        let state = State { task: task.id.clone(), drawn: Vec::new(), actions: Vec::new() };
+        Ok(self.0.copy(state, Stream::new(stream), !(self.0.script.uses_clock)(&"start")))
     }
 
-    async fn restore(&self, snapshot: &Snapshot, _journal: &Journal) -> Result<Box<dyn Episode>, Fault> {
+    async fn restore(&self, snapshot: &Snapshot, _call_log: &Journal) -> Result<Box<dyn Episode>, Fault> {
         let state = serde_json::from_slice(&snapshot.bytes).unwrap();
-        Ok(self.0.copy(state, Stream::at(&snapshot.stream)))
+        // Like a plugin's copy: the flag is not part of a snapshot.
+        Ok(self.0.copy(state, Stream::at(&snapshot.stream), true))
+    }
+}
+
+impl Running {
+    fn use_clock(&mut self, function: &'static str) {
+        self.reproducible &= !(self.world.script.uses_clock)(&function);
     }
 }
 
 #[async_trait]
 impl Episode for Running {
     async fn view(&mut self, _agent: &str) -> Result<String, Fault> {
+        self.use_clock("view");
         Ok(serde_json::to_string(&self.state).unwrap())
     }
 
     async fn apply(&mut self, actions: &[Action]) -> Result<Outcome, Fault> {
+        self.use_clock("apply");
         let before = self.state.clone();
-        self.state.did.push(actions.to_vec());
+        self.state.actions.push(actions.to_vec());
         self.state.drawn.push(self.stream.draw());
         let applied = Event::Applied { copy: self.number, before, actions: actions.to_vec() };
         self.world.events.lock().unwrap().push(applied);
         let (done, truncated) = (self.world.script.apply)(&self.state)?;
         let odd = actions.iter().map(|(_, action)| digit(action)).sum::<u64>() % 2 == 1;
-        let copy = if self.world.script.tells_copy { self.number } else { 0 };
+        let copy = if self.world.script.names_copy { self.number } else { 0 };
         let evidence = Evidence { copy, state: self.state.clone() };
         Ok(Outcome {
             done,
@@ -223,11 +243,16 @@ impl Episode for Running {
     }
 
     async fn snapshot(&mut self) -> Result<Snapshot, Fault> {
+        self.use_clock("snapshot");
         Ok(Snapshot {
             bytes: serde_json::to_vec(&self.state).unwrap().into(),
             stream: self.stream.mark(),
             turns: 0,
         })
+    }
+
+    fn reproducible(&self) -> bool {
+        self.reproducible
     }
 }
 
@@ -237,9 +262,9 @@ impl Agent for World {
         &self,
         view: &str,
         turn: &Turn,
-        journal: &Journal,
+        call_log: &Journal,
     ) -> Result<Option<PromptRequest>, Fault> {
-        journal.log(Level::Info, &format!("asked on visit {}", turn.visit));
+        call_log.log(Level::Info, &format!("prompt of visit {}", turn.visit));
         if (self.script.skip)(turn) {
             return Ok(None);
         }
@@ -258,8 +283,8 @@ impl Agent for World {
         _: &Journal,
     ) -> Result<String, Fault> {
         (self.script.parse)(&completion.text)?;
-        let said: u64 = completion.text.split(' ').next().unwrap().parse().unwrap();
-        Ok(json!({ "says": said }).to_string())
+        let number: u64 = completion.text.split(' ').next().unwrap().parse().unwrap();
+        Ok(json!({ "number": number }).to_string())
     }
 }
 
@@ -285,10 +310,10 @@ impl Reward for World {
     }
 }
 
-/// A token per byte, of the messages and then of the tools' names.
+/// An encoder with a token per byte, of the messages and then of the tools' names.
 struct Bytes;
 
-impl Encode for Bytes {
+impl PromptEncoder for Bytes {
     fn encode(&self, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault> {
         let text = messages.iter().flat_map(|message| &message.parts).map(|part| match part {
             Part::Text(text) => text.as_str(),
@@ -309,7 +334,7 @@ impl Generate for World {
                 tokens: tokens.collect(),
                 logprobs: seed.chunks(4).map(|four| -f32::from(four[0]) / 7.0 - f32::MIN_POSITIVE).collect(),
                 text: format!("{} ζ🦀", seed[0] % 10),
-                kept: None,
+                support: None,
                 top: Vec::new(),
                 finish: Finish::Stop,
                 version: request.policy as u64 + 40,
@@ -317,7 +342,7 @@ impl Generate for World {
         };
         let completions: Vec<Completion> = request.seeds.iter().map(completion).collect();
         let wait = request.seeds.iter().fold(self.jitter, |sum, seed| sum.wrapping_mul(31) ^ seed[1]) % 24;
-        self.given.lock().unwrap().extend(request.seeds.iter().copied().zip(completions.clone()));
+        self.completions.lock().unwrap().extend(request.seeds.iter().copied().zip(completions.clone()));
         self.requests.lock().unwrap().push(request);
         if self.jitter > 0 {
             for _ in 0..wait {
@@ -332,22 +357,24 @@ fn edge(to: Target) -> Edge {
     Edge { to, when: None }
 }
 
-/// Nodes one after another, the last of which leads to `then`.
+/// A chain of nodes, the last of which leads to `then`.
 pub fn line(max: u32, nodes: &[&[usize]], then: Target) -> Turns {
-    let next = |at: usize| if at + 1 < nodes.len() { Target::Node(at + 1) } else { then };
-    let node =
-        |(at, agents): (usize, &&[usize])| Node { agents: agents.to_vec(), edges: vec![edge(next(at))] };
+    let next = |index: usize| if index + 1 < nodes.len() { Target::Node(index + 1) } else { then };
+    let node = |(index, agents): (usize, &&[usize])| Node {
+        agents: agents.to_vec(),
+        edges: vec![edge(next(index))],
+    };
     Turns { max, start: vec![edge(Target::Node(0))], nodes: nodes.iter().enumerate().map(node).collect() }
 }
 
-/// An edge that is taken where the numbers of the last joint action add up to an odd one.
+/// An edge that is taken if the sum of the numbers of the last joint action is odd.
 pub fn when_odd(to: Target) -> Edge {
     Edge { to, when: Some(Condition::Fact("odd".to_owned())) }
 }
 
-pub fn plan(mode: Rollout, tasks: u32, samples: u32) -> Plan {
+pub fn plan(mode: Rollout, tasks: u32, samples: u32) -> RolloutPlan {
     let task = |n| Arc::new(Task { id: format!("task:{n}"), data: "{}".to_owned() });
-    Plan {
+    RolloutPlan {
         seed: 7,
         phase: Phase::Train,
         step: 3,
@@ -360,15 +387,15 @@ pub fn plan(mode: Rollout, tasks: u32, samples: u32) -> Plan {
 }
 
 /// Plays on one thread.
-pub fn play(cast: &Arc<Cast>, plan: &Plan) -> Result<Batch, Error> {
+pub fn play(setup: &Arc<EpisodeSetup>, plan: &RolloutPlan) -> Result<RolloutBatch, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(play_batch(Arc::clone(cast), plan, |_| {}))
+    runtime.block_on(play_batch(Arc::clone(setup), plan, |_| {}))
 }
 
 /// Plays on two threads.
-pub fn play_on_two(cast: &Arc<Cast>, plan: &Plan) -> Result<Batch, Error> {
+pub fn play_on_two(setup: &Arc<EpisodeSetup>, plan: &RolloutPlan) -> Result<RolloutBatch, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    runtime.block_on(play_batch(Arc::clone(cast), plan, |_| {}))
+    runtime.block_on(play_batch(Arc::clone(setup), plan, |_| {}))
 }
 
 pub fn groups(transitions: &[Transition]) -> BTreeMap<Group, Vec<&Transition>> {
@@ -379,7 +406,7 @@ pub fn groups(transitions: &[Transition]) -> BTreeMap<Group, Vec<&Transition>> {
     groups
 }
 
-/// A rule that fails the first `count` times that `when` holds.
+/// A rule that fails the first `count` times that `when` holds, and returns `otherwise` after that.
 pub fn fail_first<In, Out: Clone + Send + Sync + 'static>(
     count: u32,
     stage: &'static str,

@@ -1,39 +1,40 @@
-//! A Docker engine of the tests' own, with an image of Debian and Python; or the word that there is none.
+//! A separate Docker engine for tests, with an image of Debian and Python.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pl_sandbox::{DockerSettings, DockerWorkers, ImageSource, Job, SandboxLimits};
+use pl_testing::skip_or_fail;
 
-/// The image that every engine here has.
+/// Image that every test engine has.
 pub const IMAGE: &str = "pl-host-test:1";
 
-/// A `dockerd` with a data folder of its own. It ends with this value.
-pub struct Engine {
+/// A `dockerd` with its own data folder. It is stopped when this value is dropped.
+pub struct TestEngine {
     daemon: Child,
     folder: PathBuf,
     arguments: Vec<String>,
 }
 
-impl Engine {
-    /// Starts an engine, or says why not.
-    pub async fn start(name: &str) -> Option<Engine> {
-        Engine::start_with(name, &[]).await
+impl TestEngine {
+    /// Starts an engine. Returns `None` and reports the test as skipped if that is not possible.
+    pub async fn start(name: &str) -> Option<TestEngine> {
+        TestEngine::start_with(name, &[]).await
     }
 
-    /// Starts an engine with more arguments.
-    pub async fn start_with(name: &str, arguments: &[String]) -> Option<Engine> {
-        match Engine::try_start(name, arguments).await {
+    /// Starts an engine with more arguments, like [`TestEngine::start`].
+    pub async fn start_with(name: &str, arguments: &[String]) -> Option<TestEngine> {
+        match TestEngine::try_start(name, arguments).await {
             Ok(engine) => Some(engine),
             Err(reason) => {
-                skipped(&reason);
+                skip_or_fail("DOCKER", &format!("no Docker engine starts: {reason}"));
                 None
             }
         }
     }
 
-    async fn try_start(name: &str, arguments: &[String]) -> Result<Engine, String> {
+    async fn try_start(name: &str, arguments: &[String]) -> Result<TestEngine, String> {
         // SAFETY: no memory is involved.
         if unsafe { libc::geteuid() } != 0 {
             return Err("an engine needs root".to_owned());
@@ -45,11 +46,12 @@ impl Engine {
         }
         let folder = std::env::temp_dir().join(format!("pl-host-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let mut engine = Engine { daemon: daemon(&folder, arguments), folder, arguments: arguments.to_vec() };
+        let mut engine =
+            TestEngine { daemon: daemon(&folder, arguments), folder, arguments: arguments.to_vec() };
         engine.wait()?;
         let image = ImageSource::Archive(root_fs());
         DockerWorkers::make_image(&engine.settings(), image, &|_| ()).await.unwrap();
-        // An engine may answer and still not be allowed to make containers.
+        // An engine may answer and still lack the permission to create containers.
         match engine.docker(&["run", "--rm", "--network=none", IMAGE, "echo", "runs"]).as_str() {
             "runs" => Ok(engine),
             _ => Err("the engine runs no containers".to_owned()),
@@ -64,7 +66,7 @@ impl Engine {
         self.folder.join("docker.sock")
     }
 
-    /// Two workers on this engine.
+    /// Returns settings for two workers on this engine.
     pub fn settings(&self) -> DockerSettings {
         DockerSettings {
             limits: SandboxLimits {
@@ -84,7 +86,7 @@ impl Engine {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// The ids of all containers.
+    /// Returns the ids of all containers.
     pub fn containers(&self) -> Vec<String> {
         self.docker(&["ps", "--all", "--quiet", "--no-trunc"]).lines().map(str::to_owned).collect()
     }
@@ -97,7 +99,7 @@ impl Engine {
     }
 
     fn stop(&mut self) {
-        // SAFETY: no memory is involved, and the child is ours.
+        // SAFETY: no memory is involved, and the process is a child of this one.
         unsafe { libc::kill(self.daemon.id().cast_signed(), libc::SIGTERM) };
         self.daemon.wait().unwrap();
     }
@@ -117,10 +119,10 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for TestEngine {
     fn drop(&mut self) {
         self.stop();
-        // The engine's mounts are gone when it has ended.
+        // The engine has unmounted everything when it has ended.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -143,10 +145,11 @@ fn daemon(folder: &Path, arguments: &[String]) -> Child {
         .unwrap()
 }
 
-/// Debian with Python, as an archive that is made once: in `$PL_HOST_CACHE`, else beside the tests.
+/// Returns the path of an archive of Debian with Python. It is made once, in `$PL_HOST_CACHE` or else in the
+/// target folder.
 pub fn root_fs() -> PathBuf {
     let archive = archive();
-    // Others that start meanwhile wait for the one that makes it.
+    // Tests that start in the meantime wait until it is made.
     let lock = std::fs::File::create(archive.with_extension("lock")).unwrap();
     lock.lock().unwrap();
     if !archive.is_file() {
@@ -156,11 +159,11 @@ pub fn root_fs() -> PathBuf {
         run(Command::new("debootstrap")
             .args(["--variant=minbase", "--include=python3", "bookworm"])
             .arg(&folder));
-        // Half of it is what no program here reads, and each engine unpacks it.
+        // No test reads these files, which are half of it, and each engine unpacks the archive.
         let left_out =
             ["var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man"];
         let mut tar = Command::new("tar");
-        tar.args(left_out.map(|place| format!("--exclude=./{place}/*")));
+        tar.args(left_out.map(|folder| format!("--exclude=./{folder}/*")));
         run(tar.arg("-C").arg(&folder).arg("-cf").arg(&partial).arg("."));
         std::fs::rename(partial, &archive).unwrap();
         std::fs::remove_dir_all(folder).unwrap();
@@ -178,12 +181,6 @@ fn archive() -> PathBuf {
 fn run(command: &mut Command) {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Says so; where an engine is promised, it is a failure.
-pub fn skipped(reason: &str) {
-    assert!(std::env::var_os("PL_HOST_NEEDS_DOCKER").is_none(), "no Docker: {reason}");
-    eprintln!("skipped: no Docker ({reason})");
 }
 
 pub fn on_path(program: &str) -> bool {

@@ -1,4 +1,4 @@
-"""What a machine has around it, in the network of a control: a cloud's metadata, the engine's own address, names."""
+"""Services around a machine, for the network of a control: cloud metadata, the Docker engine's address, a name server."""
 
 import fcntl
 import os
@@ -38,7 +38,7 @@ services = [
     (pages, socket.create_server(("172.17.0.1", 2375))),
     (names, resolver),
 ]
-# They are there when the command is over.
+# They run when the command returns.
 if os.fork() == 0:
     for serve, link in services:
         threading.Thread(target=serve, args=(link,)).start()

@@ -1,4 +1,4 @@
-//! A registry with one image: as much of the distribution protocol (version 2) as an engine's pull asks for.
+//! A registry with one image, with the part of the distribution protocol (version 2) that a pull needs.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -13,36 +13,36 @@ const MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 const CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 const LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
 
-/// Serves as long as the test runs.
+/// A registry that serves as long as the test runs.
 pub struct Registry {
     port: u16,
 }
 
-/// What lies under a path: its kind and its bytes.
-type Things = HashMap<String, (&'static str, Vec<u8>)>;
+/// Media types and contents by path.
+type Resources = HashMap<String, (&'static str, Vec<u8>)>;
 
 impl Registry {
-    /// Of an image `name:latest`, made of the archive of a root file system.
+    /// Starts a registry with the image `name:latest`, made of the archive of a root file system.
     pub fn start(name: &str, root: &Path) -> Registry {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let things = Arc::new(things(name, std::fs::read(root).unwrap()));
+        let resources = Arc::new(resources(name, std::fs::read(root).unwrap()));
         std::thread::spawn(move || {
             for link in listener.incoming().flatten() {
-                let things = Arc::clone(&things);
-                std::thread::spawn(move || serve(link, &things));
+                let resources = Arc::clone(&resources);
+                std::thread::spawn(move || serve(link, &resources));
             }
         });
         Registry { port }
     }
 
-    /// Engines take a registry on this machine without encryption.
+    /// Returns the address on this machine, for which engines need no encryption.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 }
 
-fn things(name: &str, layer: Vec<u8>) -> Things {
+fn resources(name: &str, layer: Vec<u8>) -> Resources {
     let config = json!({
         "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
         "os": "linux",
@@ -73,17 +73,17 @@ fn digest(bytes: &[u8]) -> String {
     format!("sha256:{digits}")
 }
 
-/// Answers one request.
-fn serve(mut link: TcpStream, things: &Things) {
+/// Serves one request.
+fn serve(mut link: TcpStream, resources: &Resources) {
     let mut lines = BufReader::new(link.try_clone().unwrap()).lines().map_while(Result::ok);
     let Some(request) = lines.next() else { return };
-    // The rest of the head, which ends with an empty line, has nothing that matters.
+    // The rest of the request's head, which ends with an empty line, is ignored.
     lines.take_while(|line| !line.is_empty()).for_each(drop);
     let mut words = request.split(' ');
     let (verb, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let nothing = ("application/json", b"{}".to_vec());
     let (status, (kind, bytes)) =
-        things.get(path).map_or(("404 Not Found", &nothing), |thing| ("200 OK", thing));
+        resources.get(path).map_or(("404 Not Found", &nothing), |found| ("200 OK", found));
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nDocker-Content-Digest: {}\r\n\
          Connection: close\r\n\r\n",
@@ -91,6 +91,6 @@ fn serve(mut link: TcpStream, things: &Things) {
         digest(bytes)
     );
     let body: &[u8] = if verb == "HEAD" { b"" } else { bytes };
-    // An engine may leave before the end.
+    // An engine may close the connection early.
     let _ = link.write_all(head.as_bytes()).and_then(|()| link.write_all(body));
 }

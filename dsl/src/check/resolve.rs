@@ -1,0 +1,327 @@
+//! Resolves the syntax tree to the checked workflow: names become indices, and items of plugins are looked up.
+//!
+//! An error in one block doesn't stop the check of others: an invalid block keeps its position and name, so that
+//! references to it are not reported too.
+
+use std::collections::BTreeSet;
+
+use pl_types::{ItemKind, Sampling};
+
+use super::block::{BlockSettings, ItemOfBlock, check_settings};
+use super::condition::ConditionContext;
+use super::prune::prune;
+use super::resolver::{NamedBlocks, ResolvedAgent, Resolver};
+use super::turns::turns;
+use crate::catalog::Catalog;
+use crate::diagnostic::DiagnosticCode;
+use crate::diagnostic::reports::Reports;
+use crate::eval::expand::expand;
+use crate::eval::params::params;
+use crate::eval::scalar::Scalar;
+use crate::eval::scope::{Namespace, Param, Scope};
+use crate::eval::typed::evaluate_as;
+use crate::settings::{self as table, SettingKind};
+use crate::source::Location;
+use crate::source::Sources;
+use crate::syntax::block_kind::BlockKind;
+use crate::syntax::tree::{Block, File};
+use crate::workflow::layout;
+use crate::workflow::{Agent, Environment, Layout, Lora, Model, Policy, Reward, Scenario, Workflow};
+
+/// Checks the whole tree. Returns `None` if an error was reported.
+pub(crate) fn resolve(
+    mut file: File,
+    sources: &Sources,
+    namespaces: Vec<Namespace>,
+    catalog: &dyn Catalog,
+    reports: &mut Reports,
+) -> Option<Workflow> {
+    let scope = Scope::new(catalog, sources, namespaces);
+    let mut resolver = Resolver { catalog, scope, reports, plugins: Vec::new() };
+    resolver.run(&mut file)
+}
+
+impl Resolver<'_, '_, '_> {
+    fn run(&mut self, file: &mut File) -> Option<Workflow> {
+        for kind in [BlockKind::Use, BlockKind::Template] {
+            self.named(file, kind);
+        }
+        let declared = self.named(file, BlockKind::Param);
+        params(&declared.blocks, &mut self.scope, self.reports);
+        expand(file, &mut self.scope, self.reports);
+        prune(file, &mut self.scope);
+        self.checked(file)
+    }
+
+    fn checked(&mut self, file: &File) -> Option<Workflow> {
+        let name = self.single(file, BlockKind::Workflow, true);
+        self.load_plugins(file);
+        let models = self.named(file, BlockKind::Model);
+        let sources = self.models(&models);
+        let policies = self.named(file, BlockKind::Policy);
+        let resolved_policies = self.policies(&policies, &models);
+        let agents = self.named(file, BlockKind::Agent);
+        let resolved_agents = self.agents(&agents, &policies);
+        for (kind, names) in
+            [(BlockKind::Model, &models), (BlockKind::Policy, &policies), (BlockKind::Agent, &agents)]
+        {
+            if names.blocks.is_empty() && !names.nameless {
+                self.missing(kind);
+            }
+        }
+        let environment_block = self.single(file, BlockKind::Environment, true);
+        let (environment, facts) = match environment_block {
+            Some(block) => self.environment(block),
+            None => (None, None),
+        };
+        let turns_block = self.single(file, BlockKind::Turns, true);
+        let turns = turns_block.and_then(|block| {
+            let own = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
+            let names: Vec<&str> = agents.names().collect();
+            let locations: Vec<(&str, Location)> =
+                agents.blocks.iter().zip(&names).map(|(block, name)| (*name, block.location())).collect();
+            let environment = environment_block.and_then(|block| block.name.as_ref());
+            let context = ConditionContext {
+                facts: facts.as_deref(),
+                environment: environment.map_or("", |name| &name.text),
+                agents: &names,
+                at_start: false,
+                all_agents: !agents.nameless,
+            };
+            turns(block, own.integer("max"), &locations, &context, &mut self.scope, self.reports)
+        });
+        let reward = self.single(file, BlockKind::Reward, true).map(|block| self.reward(block));
+        let sandbox = self.sandbox(file);
+        let inference = self.inference(file);
+        let train_block = self.single(file, BlockKind::Train, false);
+        let train = train_block.map(|block| self.train(block));
+        if train_block.is_some() {
+            self.training(&agents, &resolved_agents, &resolved_policies, train_block);
+        }
+        let evaluations = self.evaluations(file, environment.as_ref());
+        self.unused(file, &models, &policies, &resolved_policies, &resolved_agents);
+        let agents: Option<Vec<Agent>> = resolved_agents.into_iter().map(|one| one.agent).collect();
+        let policies: Option<Vec<Policy>> = resolved_policies.into_iter().collect();
+        let layout = match (&agents, &policies) {
+            (Some(agents), Some(policies)) => Some(layout::derive_layout(agents, policies)),
+            _ => None,
+        };
+        self.asserted_layout(file, layout);
+        // Params of other files count only if they are used.
+        let counts = |name: &String| !name.contains('.') || self.scope.used.contains(name);
+        let params = self.scope.params.iter().filter(|(name, _)| counts(name));
+        let params = params
+            .map(|(name, value)| match value {
+                Param::Evaluated(Some(value)) => Some((name.clone(), value.to_json())),
+                Param::Evaluated(None) | Param::Pending => None,
+            })
+            .collect::<Option<_>>()?;
+        Some(Workflow {
+            name: name?.name.as_ref()?.text.clone(),
+            params,
+            plugins: self.plugins.iter().map(|loaded| loaded.plugin.clone()).collect::<Option<_>>()?,
+            models: sources.into_iter().collect::<Option<_>>()?,
+            policies: policies?,
+            agents: agents?,
+            scenarios: vec![Scenario { environment: environment?, turns: turns?, reward: reward?? }],
+            sandbox: sandbox?,
+            inference: inference?,
+            train: match train {
+                Some(train) => Some(train?),
+                None => None,
+            },
+            evaluations: evaluations.into_iter().collect::<Option<_>>()?,
+            layout: layout?,
+        })
+    }
+
+    fn models(&mut self, models: &NamedBlocks) -> Vec<Option<Model>> {
+        (0..models.blocks.len())
+            .map(|at| {
+                let own =
+                    check_settings(models.blocks[at], &ItemOfBlock::None, &mut self.scope, self.reports);
+                let source = self.in_head(models.blocks[at])?;
+                let dtype = own.text("dtype").and_then(|name| name.parse().ok());
+                Some(Model { name: models.name(at).to_owned(), source, dtype })
+            })
+            .collect()
+    }
+
+    fn policies(&mut self, policies: &NamedBlocks, models: &NamedBlocks) -> Vec<Option<Policy>> {
+        let blocks = policies.blocks.iter().enumerate();
+        blocks.map(|(at, block)| self.policy(policies.name(at), block, models)).collect()
+    }
+
+    fn policy(&mut self, name: &str, block: &Block, models: &NamedBlocks) -> Option<Policy> {
+        let own = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
+        let model = self.reference(&own, "model", models, "model");
+        let lora = match self.inner(block) {
+            None => None,
+            Some(own) => Some(Lora {
+                rank: own.integer("rank")?,
+                alpha: own.number("alpha")?,
+                targets: own.words("targets")?,
+            }),
+        };
+        Some(Policy {
+            name: name.to_owned(),
+            model: model?,
+            lora,
+            train: own.boolean("train")?,
+            from: own.text("from").map(str::to_owned),
+        })
+    }
+
+    fn agents(&mut self, agents: &NamedBlocks, policies: &NamedBlocks) -> Vec<ResolvedAgent> {
+        let blocks = agents.blocks.iter().enumerate();
+        blocks
+            .map(|(at, block)| {
+                let (item, _, own) = self.with_item(block, ItemKind::Agent);
+                let policy = self.reference(&own, "policy", policies, "policy");
+                let neutral =
+                    [("repetition_penalty", 1.0), ("presence_penalty", 0.0), ("frequency_penalty", 0.0)];
+                let changes = |(key, neutral): (&'static str, f64)| {
+                    own.number(key).filter(|number| *number != neutral)?;
+                    Some((key, own.location(key)?))
+                };
+                let (temperature, penalties) =
+                    (own.location("temperature"), neutral.into_iter().filter_map(changes).collect());
+                let agent = || {
+                    let (plugin, item) = item?;
+                    Some(Agent {
+                        name: agents.name(at).to_owned(),
+                        plugin,
+                        item,
+                        policy: policy?,
+                        sampling: sampling(&own)?,
+                        max_tokens: own.integer("max_tokens")?,
+                        stop: own.words("stop").unwrap_or_default(),
+                        thinking: own.boolean("thinking"),
+                        settings: own.item,
+                    })
+                };
+                ResolvedAgent { agent: agent(), temperature, penalties }
+            })
+            .collect()
+    }
+
+    fn environment(&mut self, block: &Block) -> (Option<Environment>, Option<Vec<pl_types::Fact>>) {
+        let (at, item, own) = self.with_item(block, ItemKind::Environment);
+        let level = own.integer("level");
+        let tasks = self.tasks(block, &own, "train", level);
+        let environment = || {
+            let (plugin, item) = at?;
+            Some(Environment {
+                name: block.name.as_ref()?.text.clone(),
+                plugin,
+                item,
+                tasks: tasks?,
+                settings: own.item,
+            })
+        };
+        (environment(), item.map(|item| item.facts.clone()))
+    }
+
+    fn reward(&mut self, block: &Block) -> Option<Reward> {
+        let (at, _, own) = self.with_item(block, ItemKind::Reward);
+        let (plugin, item) = at?;
+        Some(Reward {
+            name: block.name.as_ref()?.text.clone(),
+            plugin,
+            item,
+            team: own.number("team")?,
+            local: own.number("local")?,
+            settings: own.item,
+        })
+    }
+
+    fn unused(
+        &mut self,
+        file: &File,
+        models: &NamedBlocks,
+        policies: &NamedBlocks,
+        resolved: &[Option<Policy>],
+        agents: &[ResolvedAgent],
+    ) {
+        // An invalid block may use a block that seems unused.
+        let mut unused: Vec<&Block> = Vec::new();
+        if !resolved.is_empty() && resolved.iter().all(Option::is_some) {
+            let used: BTreeSet<usize> = resolved.iter().flatten().map(|policy| policy.model).collect();
+            unused
+                .extend((0..models.blocks.len()).filter(|at| !used.contains(at)).map(|at| models.blocks[at]));
+        }
+        if !agents.is_empty() && agents.iter().all(|one| one.agent.is_some()) {
+            let used: BTreeSet<usize> =
+                agents.iter().flat_map(|one| &one.agent).map(|agent| agent.policy).collect();
+            unused.extend(
+                (0..policies.blocks.len()).filter(|at| !used.contains(at)).map(|at| policies.blocks[at]),
+            );
+        }
+        if !self.reports.failed() {
+            let is_unused = |block: &&Block| match (&block.kind, &block.name) {
+                (BlockKind::Param, Some(name)) => !block.imported && !self.scope.used.contains(&name.text),
+                (BlockKind::Template, Some(name)) => {
+                    !block.imported && !self.scope.templates_used.contains(&name.text)
+                }
+                (BlockKind::Use, Some(name)) => {
+                    let prefix = format!("{}.", name.text);
+                    let begins = |one: &String| one.starts_with(&prefix);
+                    !self.scope.imports_used.iter().any(begins)
+                        && !self.scope.used.iter().any(begins)
+                        && !self.scope.templates_used.iter().any(begins)
+                }
+                (BlockKind::Plugin, Some(name)) => {
+                    self.plugins.iter().any(|loaded| loaded.name == name.text && !loaded.used)
+                }
+                _ => false,
+            };
+            unused.extend(file.blocks.iter().filter(is_unused));
+        }
+        for block in unused.into_iter().filter(|block| block.sound) {
+            let message = format!("{} is never used", block.title());
+            self.reports
+                .warning(DiagnosticCode::Unused, block.location(), message, "")
+                .help("use it or remove it");
+        }
+    }
+
+    fn asserted_layout(&mut self, file: &File, layout: Option<Layout>) {
+        let mut first: Option<Location> = None;
+        for (key, value) in &file.layouts {
+            if let Some(first) = first {
+                self.reports
+                    .error(DiagnosticCode::SettingTwice, key.location, "`layout` is set twice", "again here")
+                    .also(first, "first here");
+                continue;
+            }
+            first = Some(key.location);
+            let kind = SettingKind::Choice(table::LAYOUTS);
+            let Some(Scalar::Text(word)) = evaluate_as("layout", kind, value, &mut self.scope, self.reports)
+            else {
+                continue;
+            };
+            if let Some(layout) = layout.filter(|layout| layout::keyword(*layout) != word) {
+                let (is, why) = (layout::keyword(layout), layout::describe(layout));
+                let message = format!("the layout is {is}, not {word}: {why}");
+                let meant = table::LAYOUTS.iter().find(|choice| choice.word == word);
+                let help = meant.map(|choice| format!("{word} means {}", choice.doc));
+                self.reports
+                    .error(DiagnosticCode::LayoutDiffers, value.location, message, "")
+                    .maybe_help(help);
+            }
+        }
+    }
+}
+
+fn sampling(own: &BlockSettings) -> Option<Sampling> {
+    Some(Sampling {
+        temperature: own.number("temperature")?,
+        top_k: own.integer("top_k")?,
+        top_p: own.number("top_p")?,
+        min_p: own.number("min_p")?,
+        repetition_penalty: own.number("repetition_penalty")?,
+        presence_penalty: own.number("presence_penalty")?,
+        frequency_penalty: own.number("frequency_penalty")?,
+        logit_bias: Default::default(),
+    })
+}

@@ -1,0 +1,216 @@
+//! State of a check, and the steps that several kinds of blocks share.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use pl_types::Item;
+
+use super::block::{BlockSettings, ItemOfBlock, check_body};
+use crate::catalog::Catalog;
+use crate::diagnostic::DiagnosticCode;
+use crate::diagnostic::reports::Reports;
+use crate::diagnostic::spelling::suggest;
+use crate::eval::scalar::Scalar;
+use crate::eval::scope::Scope;
+use crate::eval::typed::evaluate_as;
+use crate::settings as table;
+use crate::source::Location;
+use crate::syntax::block_kind::BlockKind;
+use crate::syntax::tree::{Block, Entry, File};
+use crate::workflow::{Agent, Plugin, Tasks};
+
+/// Name of the built-in plugin.
+pub(super) const BUILT_IN: &str = "std";
+
+pub(super) struct LoadedPlugin {
+    pub plugin: Option<Plugin>,
+    pub name: String,
+    /// `None` if it can't be loaded; the error was already reported.
+    pub items: Option<Vec<Rc<Item>>>,
+    pub used: bool,
+}
+
+/// Blocks of one kind with distinct names, in order.
+pub(super) struct NamedBlocks<'f> {
+    pub blocks: Vec<&'f Block>,
+    pub index: HashMap<&'f str, usize>,
+    /// True if the name of a block could not be parsed: an unknown name may be that one.
+    pub nameless: bool,
+}
+
+impl<'f> NamedBlocks<'f> {
+    pub fn name(&self, at: usize) -> &'f str {
+        self.blocks[at].name.as_ref().map_or("", |name| name.text.as_str())
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &'f str> + '_ {
+        (0..self.blocks.len()).map(|at| self.name(at))
+    }
+}
+
+/// An agent, and the locations of the settings that training checks.
+pub(super) struct ResolvedAgent {
+    pub agent: Option<Agent>,
+    pub temperature: Option<Location>,
+    /// Keys and locations of penalties with an effect.
+    pub penalties: Vec<(&'static str, Location)>,
+}
+
+pub(super) struct Resolver<'c, 'r, 'o> {
+    pub catalog: &'c dyn Catalog,
+    pub scope: Scope<'c>,
+    pub reports: &'r mut Reports<'o>,
+    pub plugins: Vec<LoadedPlugin>,
+}
+
+impl Resolver<'_, '_, '_> {
+    pub fn missing(&mut self, kind: BlockKind) {
+        let keyword = kind.keyword();
+        self.reports
+            .about_file(DiagnosticCode::MissingBlock, format!("the file has no `{keyword}` block"))
+            .help(format!("add one: `{}`", kind.form()));
+    }
+
+    /// Returns the block of a kind that may occur only once. Reports further ones.
+    pub fn single<'f>(&mut self, file: &'f File, kind: BlockKind, required: bool) -> Option<&'f Block> {
+        let mut blocks = file.blocks.iter().filter(|block| block.kind == kind);
+        let first = blocks.next();
+        for other in blocks {
+            let message = format!("a second `{}` block", kind.keyword());
+            let help = match kind {
+                BlockKind::Environment | BlockKind::Reward => {
+                    "several scenarios in one file are not supported yet"
+                }
+                _ => "keep one of them",
+            };
+            let diagnostic =
+                self.reports.error(DiagnosticCode::Duplicate, other.keyword, message, "a second one");
+            if let Some(first) = first {
+                diagnostic.also(first.keyword.into(), "the first one");
+            }
+            diagnostic.help(help);
+        }
+        if first.is_none() && required {
+            self.missing(kind);
+        }
+        first
+    }
+
+    pub fn named<'f>(&mut self, file: &'f File, kind: BlockKind) -> NamedBlocks<'f> {
+        let mut out = NamedBlocks { blocks: Vec::new(), index: HashMap::new(), nameless: false };
+        for block in file.blocks.iter().filter(|block| block.kind == kind) {
+            let Some(name) = &block.name else {
+                out.nameless = true;
+                continue;
+            };
+            let reserved: &[&str] = match kind {
+                BlockKind::Agent => &["start", "end", "team", "success"],
+                BlockKind::Plugin | BlockKind::Use => &[BUILT_IN, "env", "reward"],
+                BlockKind::Param => &["turn"],
+                _ => &[],
+            };
+            if reserved.contains(&name.text.as_str()) {
+                let why = match (kind, name.text.as_str()) {
+                    (_, BUILT_IN) => "the built-in plugin's name",
+                    (_, "env" | "reward") => "a prefix in conditions",
+                    (BlockKind::Param, _) => "the number of an agent's earlier visits in conditions",
+                    (_, "start" | "end") => "the beginning or end of the turns",
+                    _ => "a part of `reward` in conditions",
+                };
+                let message = format!("no {} may be named `{}`: that is {why}", kind.keyword(), name.text);
+                self.reports
+                    .error(DiagnosticCode::Reserved, name.location, message, "")
+                    .help("choose another name");
+            }
+            if let Some(first) = out.index.get(name.text.as_str()) {
+                let message = format!("a second {} `{}`", kind.keyword(), name.text);
+                let first: &Block = out.blocks[*first];
+                self.reports
+                    .error(DiagnosticCode::Duplicate, name.location, message, "again here")
+                    .also(first.location(), "first here")
+                    .help("give one of them another name");
+                continue;
+            }
+            out.index.insert(&name.text, out.blocks.len());
+            out.blocks.push(block);
+        }
+        out
+    }
+
+    /// Evaluates the value after the `=` of a block's head.
+    pub fn in_head(&mut self, block: &Block) -> Option<String> {
+        let (own, value) = (table::head_setting(block.kind)?, block.value.as_ref()?);
+        let found = self.scope.in_namespace(block.namespace, self.reports, |scope, reports| {
+            evaluate_as(own.key, own.kind, value, scope, reports)
+        });
+        match found? {
+            Scalar::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns the index of the block that a setting names.
+    pub fn reference(
+        &mut self,
+        own: &BlockSettings,
+        key: &str,
+        to: &NamedBlocks,
+        what: &str,
+    ) -> Option<usize> {
+        let name = own.text(key)?;
+        if let Some(at) = to.index.get(name) {
+            return Some(*at);
+        }
+        if let (Some(location), false) = (own.location(key), to.nameless) {
+            let hint = suggest(name, "the file has", to.names());
+            let message = format!("there is no {what} `{name}`");
+            self.reports.error(DiagnosticCode::UnknownName, location, message, "").maybe_help(hint);
+        }
+        None
+    }
+
+    /// Checks the inner block of a block, if it has one.
+    pub fn inner(&mut self, block: &Block) -> Option<BlockSettings> {
+        let kind = block.kind.inner()?;
+        let (name, inside) = block.body.entries.iter().find_map(|entry| match entry {
+            Entry::Nested { name, body } if name.text == kind.keyword() => Some((name, body)),
+            _ => None,
+        })?;
+        let title = format!("`{}` of {}", kind.keyword(), block.title());
+        Some(check_body(
+            kind,
+            &title,
+            name.location,
+            inside,
+            &ItemOfBlock::None,
+            &mut self.scope,
+            self.reports,
+        ))
+    }
+
+    /// Returns the source of tasks: a file, or else the generator.
+    pub fn tasks(
+        &mut self,
+        block: &Block,
+        own: &BlockSettings,
+        split: &str,
+        level: Option<u32>,
+    ) -> Option<Tasks> {
+        let (Some(Location::Span(tasks)), Some(Location::Span(level_at))) =
+            (own.location("tasks"), own.location("level"))
+        else {
+            // A file given by an override replaces the generator and its level.
+            return match (own.location("tasks"), own.text("tasks")) {
+                (Some(_), Some(path)) => Some(Tasks::File(path.to_owned())),
+                (Some(_), None) => None,
+                (None, _) => Some(Tasks::Generated { split: split.to_owned(), level: level? }),
+            };
+        };
+        let message = format!("{} has both `tasks` and `level`", block.title());
+        self.reports
+            .error(DiagnosticCode::BadSetting, level_at, message, "applies to generated tasks")
+            .also(tasks.into(), "tasks are read from a file")
+            .help("remove one of them");
+        None
+    }
+}

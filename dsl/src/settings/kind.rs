@@ -1,0 +1,144 @@
+//! Types of the settings table.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::diagnostic::spelling::{either, list};
+use crate::syntax::block_kind::BlockKind;
+
+/// One setting of one block.
+#[derive(Debug)]
+pub struct Setting {
+    /// Block that the setting belongs to.
+    pub block: BlockKind,
+    /// Key before the `=`.
+    pub key: &'static str,
+    /// Type and range of its value.
+    pub kind: SettingKind,
+    /// Value if the setting is not written.
+    pub default: DefaultValue,
+    /// Purpose, cost, reason for the default, and cases in which not to use it.
+    pub doc: &'static str,
+    /// First version of the language that has it.
+    pub since: &'static str,
+    /// False if it is reserved for a later version.
+    pub supported: bool,
+    /// True if it is written in the block's head, after the `=`. `--set` addresses it by its key.
+    pub in_head: bool,
+}
+
+/// Type and range of a value. Ranges include both ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum SettingKind {
+    /// A whole number.
+    Integer {
+        /// Smallest value.
+        min: i64,
+        /// Largest value.
+        max: i64,
+    },
+    /// A number.
+    Number {
+        /// Smallest value.
+        min: f64,
+        /// Largest value.
+        max: f64,
+        /// True if `min` itself is excluded.
+        above: bool,
+    },
+    /// `true` or `false`.
+    Boolean,
+    /// Text in quotes.
+    Text,
+    /// A list of distinct, non-empty texts in quotes, with at least one.
+    Texts,
+    /// A path in quotes, relative to the workflow file, or to the working folder in `--set`.
+    Path,
+    /// A model: a known name, `hf:…`, or a path.
+    Source,
+    /// A size with a unit: `64MiB`.
+    Bytes {
+        /// Smallest value.
+        min: u64,
+        /// Largest value.
+        max: u64,
+    },
+    /// A duration with a unit: `20s`.
+    Duration {
+        /// Shortest.
+        min: Duration,
+        /// Longest.
+        max: Duration,
+    },
+    /// One of these words.
+    Choice(&'static [Choice]),
+    /// A list of distinct words of these, with at least one.
+    Choices(&'static [Choice]),
+    /// The name of a `model` block.
+    Model,
+    /// The name of a `policy` block.
+    Policy,
+}
+
+/// A word that a setting accepts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// Word as it is written.
+    pub word: &'static str,
+    /// Meaning of the word.
+    pub doc: &'static str,
+    /// False if it is reserved for a later version.
+    pub supported: bool,
+}
+
+/// Value of a setting that is not written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum DefaultValue {
+    /// The setting is required.
+    Required,
+    /// The setting is optional, with this meaning if it is left out.
+    Absent(&'static str),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Number(f64),
+    /// `true` or `false`.
+    Boolean(bool),
+    /// A size in bytes.
+    Bytes(u64),
+    /// A duration.
+    Duration(Duration),
+    /// A word.
+    Word(&'static str),
+    /// All words.
+    AllWords,
+}
+
+impl fmt::Display for SettingKind {
+    /// Writes a description such as `a whole number`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SettingKind::Integer { .. } => f.write_str("a whole number"),
+            SettingKind::Number { .. } => f.write_str("a number"),
+            SettingKind::Boolean => f.write_str("`true` or `false`"),
+            SettingKind::Text => f.write_str("text in quotes"),
+            SettingKind::Texts => f.write_str("a list of texts such as `[\"###\"]`"),
+            SettingKind::Path => f.write_str("a path in quotes"),
+            SettingKind::Source => f.write_str("a model's name or path in quotes"),
+            SettingKind::Bytes { .. } => f.write_str("a size such as `64MiB`"),
+            SettingKind::Duration { .. } => f.write_str("a duration such as `20s`"),
+            SettingKind::Choice(choices) => f.write_str(&either(&supported(choices))),
+            SettingKind::Choices(choices) => {
+                let words = list(&supported(choices));
+                write!(f, "a list such as `[{}]`, of {words}", choices.first().map_or("", |first| first.word))
+            }
+            SettingKind::Model => f.write_str("the name of a model"),
+            SettingKind::Policy => f.write_str("the name of a policy"),
+        }
+    }
+}
+
+/// Words that are supported.
+pub fn supported(choices: &[Choice]) -> Vec<&'static str> {
+    choices.iter().filter(|choice| choice.supported).map(|choice| choice.word).collect()
+}

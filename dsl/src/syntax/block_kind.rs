@@ -1,0 +1,170 @@
+//! The blocks of the language.
+
+/// The blocks of the language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BlockKind {
+    /// `workflow NAME`
+    Workflow,
+    /// `param NAME: TYPE = VALUE`
+    Param,
+    /// `plugin NAME = "PATH" { … }`
+    Plugin,
+    /// `model NAME = "SOURCE" { … }`
+    Model,
+    /// `policy NAME { … }`
+    Policy,
+    /// `environment NAME = PLUGIN.ITEM { … }`
+    Environment,
+    /// `agent NAME = PLUGIN.ITEM { … }`
+    Agent,
+    /// `turns { … }`
+    Turns,
+    /// `reward NAME = PLUGIN.ITEM { … }`
+    Reward,
+    /// `sandbox { … }`
+    Sandbox,
+    /// `inference { … }`
+    Inference,
+    /// `train { … }`
+    Train,
+    /// `evaluate NAME { … }`
+    Evaluate,
+    /// `lora { … }`, inside a policy.
+    Lora,
+    /// `grant { … }`, inside a plugin.
+    Grant,
+    /// `include "FILE"`
+    Include,
+    /// `use "FILE" as NAME`
+    Use,
+    /// `template NAME(…) = agent PLUGIN.ITEM { … }`
+    Template,
+}
+
+impl BlockKind {
+    /// Top-level blocks, in their usual order in a file.
+    pub const TOP: &'static [BlockKind] = &[
+        BlockKind::Workflow,
+        BlockKind::Include,
+        BlockKind::Use,
+        BlockKind::Param,
+        BlockKind::Plugin,
+        BlockKind::Model,
+        BlockKind::Template,
+        BlockKind::Policy,
+        BlockKind::Environment,
+        BlockKind::Agent,
+        BlockKind::Turns,
+        BlockKind::Reward,
+        BlockKind::Sandbox,
+        BlockKind::Inference,
+        BlockKind::Train,
+        BlockKind::Evaluate,
+    ];
+
+    /// Returns the word that the block begins with.
+    pub fn keyword(self) -> &'static str {
+        match self {
+            BlockKind::Workflow => "workflow",
+            BlockKind::Param => "param",
+            BlockKind::Plugin => "plugin",
+            BlockKind::Model => "model",
+            BlockKind::Policy => "policy",
+            BlockKind::Environment => "environment",
+            BlockKind::Agent => "agent",
+            BlockKind::Turns => "turns",
+            BlockKind::Reward => "reward",
+            BlockKind::Sandbox => "sandbox",
+            BlockKind::Inference => "inference",
+            BlockKind::Train => "train",
+            BlockKind::Evaluate => "evaluate",
+            BlockKind::Lora => "lora",
+            BlockKind::Grant => "grant",
+            BlockKind::Include => "include",
+            BlockKind::Use => "use",
+            BlockKind::Template => "template",
+        }
+    }
+
+    pub(crate) fn from_keyword(word: &str) -> Option<Self> {
+        // Called for every line: compare the first letter before the whole word.
+        let first = *word.as_bytes().first()?;
+        let same =
+            |kind: &BlockKind| kind.keyword().as_bytes().first() == Some(&first) && kind.keyword() == word;
+        BlockKind::TOP.iter().copied().find(same)
+    }
+
+    /// Blocks inside other blocks.
+    pub const INNER: &'static [BlockKind] = &[BlockKind::Lora, BlockKind::Grant];
+
+    /// Returns the kind of block that may be nested in this one.
+    pub fn inner(self) -> Option<BlockKind> {
+        match self {
+            BlockKind::Policy => Some(BlockKind::Lora),
+            BlockKind::Plugin => Some(BlockKind::Grant),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn inner_from_keyword(word: &str) -> Option<Self> {
+        BlockKind::INNER.iter().copied().find(|kind| kind.keyword() == word)
+    }
+
+    /// True if a name follows the keyword.
+    pub(crate) fn is_named(self) -> bool {
+        !matches!(
+            self,
+            BlockKind::Turns
+                | BlockKind::Sandbox
+                | BlockKind::Inference
+                | BlockKind::Train
+                | BlockKind::Lora
+                | BlockKind::Grant
+                | BlockKind::Include
+        )
+    }
+
+    /// True if the path of a file follows the keyword.
+    pub(crate) fn names_file(self) -> bool {
+        matches!(self, BlockKind::Include | BlockKind::Use)
+    }
+
+    /// True if a template can make this kind of block.
+    pub(crate) fn is_template_kind(self) -> bool {
+        matches!(self, BlockKind::Policy | BlockKind::Agent)
+    }
+
+    /// True if a file without this block has it with its defaults.
+    pub(crate) fn is_implied(self) -> bool {
+        matches!(self, BlockKind::Sandbox | BlockKind::Inference)
+    }
+
+    /// True if the block may have a `{ … }`.
+    pub(crate) fn has_body(self) -> bool {
+        !matches!(self, BlockKind::Workflow | BlockKind::Param) && !self.names_file()
+    }
+
+    /// Returns an example of the block's head.
+    pub fn form(self) -> &'static str {
+        match self {
+            BlockKind::Workflow => "workflow NAME",
+            BlockKind::Param => "param NAME: int = 4",
+            BlockKind::Plugin => "plugin NAME = \"FILE.wasm\"",
+            BlockKind::Model => "model NAME = \"SOURCE\"",
+            BlockKind::Policy => "policy NAME { … }",
+            BlockKind::Environment => "environment NAME = PLUGIN.ITEM { … }",
+            BlockKind::Agent => "agent NAME = PLUGIN.ITEM { … }",
+            BlockKind::Turns => "turns { … }",
+            BlockKind::Reward => "reward NAME = PLUGIN.ITEM { … }",
+            BlockKind::Sandbox => "sandbox { … }",
+            BlockKind::Inference => "inference { … }",
+            BlockKind::Train => "train { … }",
+            BlockKind::Evaluate => "evaluate NAME { … }",
+            BlockKind::Lora => "lora { … }",
+            BlockKind::Grant => "grant { … }",
+            BlockKind::Include => "include \"FILE.mas\"",
+            BlockKind::Use => "use \"FILE.mas\" as NAME",
+            BlockKind::Template => "template NAME(topic: string) = agent PLUGIN.ITEM { … }",
+        }
+    }
+}

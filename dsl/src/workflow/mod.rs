@@ -1,0 +1,394 @@
+//! The checked workflow: a `.mas` file with names resolved to indices, defaults filled in, and values within their ranges.
+//! Serialised, it is the `workflow.json` of a run folder.
+
+mod condition;
+pub(crate) mod layout;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use pl_types::{Dtype, Sampling, SamplingOverrides};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A checked workflow file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Workflow {
+    pub name: String,
+    /// Parameters after `--set`.
+    pub params: BTreeMap<String, Value>,
+    pub plugins: Vec<Plugin>,
+    pub models: Vec<Model>,
+    pub policies: Vec<Policy>,
+    pub agents: Vec<Agent>,
+    /// One today; a later `mix` trains several at once.
+    pub scenarios: Vec<Scenario>,
+    pub sandbox: Sandbox,
+    pub inference: Inference,
+    /// A file without a `train` block can be played and evaluated.
+    pub train: Option<Train>,
+    pub evaluations: Vec<Evaluation>,
+    pub layout: Layout,
+}
+
+impl Workflow {
+    /// The JSON Schema (draft 2020-12) of a serialised workflow.
+    pub fn json_schema() -> Value {
+        SchemaSettings::draft2020_12()
+            .for_serialize()
+            .into_generator()
+            .into_root_schema_for::<Workflow>()
+            .to_value()
+    }
+}
+
+/// `plugin maths = "math.wasm" { memory = 64MiB }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Plugin {
+    pub name: String,
+    /// Path as written. The built-in plugin `std` has none.
+    pub path: Option<String>,
+    /// Bytes of linear memory of one instance.
+    pub memory: u64,
+    /// Fuel of one call, in wasmtime's units (about one per instruction).
+    pub fuel: u64,
+    /// Wall-clock backstop of one call.
+    pub timeout: Duration,
+    /// Resources that it may access; none by default.
+    #[serde(default, skip_serializing_if = "Grant::is_empty")]
+    pub grant: Grant,
+}
+
+/// `plugin maths = "math.wasm" { grant { read = ["tables"]; http = ["api.example.org"] } }`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Grant {
+    /// Folders, as written. The plugin reads each under `/` and the folder's name.
+    pub read: Vec<String>,
+    /// `HOST` for HTTPS, or `HOST:PORT`.
+    pub http: Vec<String>,
+}
+
+impl Grant {
+    /// True if nothing is granted.
+    pub fn is_empty(&self) -> bool {
+        self.read.is_empty() && self.http.is_empty()
+    }
+
+    /// Returns the name under which a plugin sees a folder. Returns `None` if the path does not end with a name.
+    pub fn mount_name(folder: &str) -> Option<&str> {
+        Path::new(folder).file_name()?.to_str()
+    }
+}
+
+/// `model base = "smollm2-135m" { dtype = f16 }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Model {
+    pub name: String,
+    pub source: String,
+    /// `None` for the default of the device: f32 on a CPU, bf16 on a GPU.
+    pub dtype: Option<Dtype>,
+}
+
+/// `policy coder { model = base; lora { rank = 16; alpha = 32 } }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Policy {
+    pub name: String,
+    /// Position in the workflow's `models`.
+    pub model: usize,
+    /// `None` if the policy owns a trained copy of the whole model.
+    pub lora: Option<Lora>,
+    /// False if the policy is not trained.
+    pub train: bool,
+    /// An adapter (PEFT folder) or model folder to start from.
+    pub from: Option<String>,
+}
+
+/// Low-rank adaptation (Hu et al. 2021): `W x + (alpha / rank) B A x`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Lora {
+    pub rank: u32,
+    pub alpha: f64,
+    /// Projections: `q k v o gate up down`.
+    pub targets: Vec<String>,
+}
+
+/// `agent tool = maths.tool { policy = coder; temperature = 1.0; max_tokens = 256 }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Agent {
+    pub name: String,
+    /// Position in the workflow's `plugins`.
+    pub plugin: usize,
+    pub item: String,
+    /// Position in the workflow's `policies`.
+    pub policy: usize,
+    #[serde(flatten)]
+    pub sampling: Sampling,
+    pub max_tokens: u32,
+    /// Strings that end a completion, in addition to those of the item.
+    pub stop: Vec<String>,
+    /// True if the model may think first. `None` leaves it to the model's chat template.
+    pub thinking: Option<bool>,
+    /// Settings that the item declares.
+    pub settings: Map<String, Value>,
+}
+
+/// An environment, the turns played in it, and its reward.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Scenario {
+    pub environment: Environment,
+    pub turns: Turns,
+    pub reward: Reward,
+}
+
+/// `environment problems = maths.problems { tasks = "gsm8k.jsonl" }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Environment {
+    pub name: String,
+    pub plugin: usize,
+    pub item: String,
+    pub tasks: Tasks,
+    pub settings: Map<String, Value>,
+}
+
+/// Source of tasks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Tasks {
+    /// A JSONL file, path relative to the workflow file (or to the working folder when from `--set`).
+    File(String),
+    /// The environment's own generator.
+    Generated { split: String, level: u32 },
+}
+
+/// The turn graph. Node 0 is always the first that `start` leads to or a branch over `start`'s edges.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Turns {
+    /// Most visits of one agent in an episode; past it the episode is truncated.
+    pub max: u32,
+    /// Edges out of `start`, in order of writing.
+    pub start: Vec<Edge>,
+    pub nodes: Vec<Node>,
+}
+
+/// A node of the turn graph: agents that act in parallel on the same view.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Node {
+    /// Positions in the workflow's `agents`, in order of writing; one, or several for `[a, b]`.
+    pub agents: Vec<usize>,
+    /// The first edge whose condition holds is taken; an edge without one always holds.
+    pub edges: Vec<Edge>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Edge {
+    pub to: Target,
+    pub when: Option<Condition>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// Position in the turns' `nodes`.
+    Node(usize),
+    End,
+}
+
+/// A checked `when` expression. Evaluates over JSON scalars.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Condition {
+    /// A boolean, number or string.
+    Literal(Value),
+    /// `env.NAME`
+    Fact(String),
+    /// `turn`: visits so far of the agent that the edge leaves from.
+    Turn,
+    /// `reward.team`, `reward.success`, or `reward.AGENT` of the last step.
+    Reward(String),
+    Not(Box<Condition>),
+    And(Box<Condition>, Box<Condition>),
+    Or(Box<Condition>, Box<Condition>),
+    Compare(Comparison, Box<Condition>, Box<Condition>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// `reward score = maths.score { team = 1.0; local = 1.0 }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Reward {
+    pub name: String,
+    pub plugin: usize,
+    pub item: String,
+    /// Weight of the part that all agents share.
+    pub team: f64,
+    /// Weight of each agent's own part.
+    pub local: f64,
+    pub settings: Map<String, Value>,
+}
+
+/// `sandbox { backend = wasm; timeout = 20s; memory = 256MiB }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sandbox {
+    pub backend: SandboxBackend,
+    /// Time limit of one job.
+    pub timeout: Duration,
+    /// Memory limit of one job, in bytes.
+    pub memory: u64,
+    /// Bytes kept of each of a job's stdout and stderr.
+    pub output: u64,
+    /// Jobs at a time.
+    pub workers: u32,
+    /// Settings of the `docker` backend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub docker: Option<Docker>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxBackend {
+    Wasm,
+    Docker,
+}
+
+/// `sandbox { backend = docker; image = "python:3.11-slim"; pids = 64; endpoints = ["unix:///var/run/docker.sock"] }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Docker {
+    /// `None` for the default image.
+    pub image: Option<String>,
+    /// Processes and threads of one job.
+    pub pids: u32,
+    /// CPUs of one job.
+    pub cpus: f64,
+    /// Endpoints of Docker engines. If empty, the one that the `docker` command would use.
+    pub endpoints: Vec<String>,
+    /// A folder, relative to the workflow file.
+    pub certificates: Option<String>,
+    /// Number of jobs after which a container is replaced.
+    pub jobs_per_worker: u32,
+    /// Command line of programs. If empty, that of their language.
+    pub run: Vec<String>,
+    /// True if the `wasm` backend runs the jobs when no engine is available.
+    pub fallback: bool,
+}
+
+/// `inference { kv_cache = 1GiB; slots = 64 }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Inference {
+    /// Bytes of keys and values, shared evenly by the models' weights.
+    pub kv_cache: u64,
+    /// Completions generated at a time.
+    pub slots: u32,
+    /// Number of threads. `None` for one per core.
+    pub threads: Option<u32>,
+}
+
+/// `train { … }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Train {
+    pub algorithm: Algorithm,
+    pub rollout: Rollout,
+    /// Completions per group.
+    pub samples: u32,
+    pub tasks_per_step: u32,
+    pub steps: u32,
+    pub schedule: Schedule,
+    pub learning_rate: f64,
+    pub lr_schedule: LrSchedule,
+    /// Steps of linear warm-up.
+    pub warmup: u32,
+    pub weight_decay: f64,
+    /// Largest global gradient norm of a policy.
+    pub max_grad_norm: f64,
+    /// Passes over a step's transitions.
+    pub epochs: u32,
+    /// Optimiser steps per pass.
+    pub mini_batches: u32,
+    /// Lower clip range: ratios below 1 - this are clipped.
+    pub clip_low: f64,
+    /// Upper clip range (clip-higher, Yu et al. 2025).
+    pub clip_high: f64,
+    /// Dual clip (Ye et al. 2020): bound on the loss of negative advantages; 0 turns it off.
+    pub dual_clip: f64,
+    /// Divide advantages by the group's standard deviation.
+    pub normalize: bool,
+    /// Permute rewards within their groups: a control that can't learn.
+    pub shuffle_rewards: bool,
+    /// Tokens in one packed forward pass. A prefix that its sequences share counts once.
+    pub token_budget: u32,
+    /// Recompute each block in the backward pass instead of keeping its activations.
+    pub gradient_checkpointing: bool,
+    /// Steps between checkpoints.
+    pub checkpoint_every: u32,
+    /// Number of newest checkpoints to keep, besides the best one.
+    pub keep_checkpoints: u32,
+    /// Episodes in flight.
+    pub episodes: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Algorithm {
+    /// Agent- and turn-wise grouped advantages.
+    AtGrpo,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Rollout {
+    Tree,
+    Flat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Schedule {
+    Sync,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LrSchedule {
+    Constant,
+    Cosine,
+}
+
+/// `evaluate test { every = 10; tasks = "gsm8k-test.jsonl"; limit = 200; samples = 1 }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Evaluation {
+    pub name: String,
+    /// Training steps between evaluations. 0: only by `pl-host evaluate`.
+    pub every: u32,
+    pub tasks: Tasks,
+    /// Maximum number of tasks.
+    pub limit: u32,
+    /// Episodes per task.
+    pub samples: u32,
+    #[serde(flatten)]
+    pub sampling: SamplingOverrides,
+}
+
+/// Assignment of agents to models, derived from policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Layout {
+    /// One agent.
+    L0,
+    /// Several agents on one policy.
+    L1,
+    /// One base, an adapter per policy.
+    L2,
+    /// A base per policy.
+    L3,
+    Mixed,
+}

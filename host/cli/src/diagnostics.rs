@@ -1,0 +1,29 @@
+//! Rendering of diagnostics.
+
+use std::io::{IsTerminal, Write};
+
+use pl_dsl::render;
+use pl_run::Diagnostics;
+
+use crate::arguments::Format;
+
+/// Shows diagnostics: for people on stderr, for programs on stdout.
+///
+/// # Errors
+/// If stdout can't be written.
+pub fn show(diagnostics: &Diagnostics, format: Format) -> std::io::Result<()> {
+    let Diagnostics { list, sources } = diagnostics;
+    match format {
+        Format::Human => {
+            if !list.is_empty() {
+                eprint!("{}", render::human(list, sources, std::io::stderr().is_terminal()));
+            }
+            if let Some(hint) = pl_dsl::explain::more(list) {
+                eprintln!("{hint}");
+            }
+            Ok(())
+        }
+        Format::Short => std::io::stdout().lock().write_all(render::short(list, sources).as_bytes()),
+        Format::Json => writeln!(std::io::stdout().lock(), "{:#}", render::json(list, sources)),
+    }
+}

@@ -1,0 +1,124 @@
+//! State of a completion in progress, apart from its tokens.
+
+use pl_model::Tokenizer;
+use pl_types::{Chunk, Completion, Finish, Request, Sampling};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use crate::logits::uniform;
+use crate::sampler::{SampledToken, TokenChoice};
+use crate::stop_strings::StopStringMatcher;
+
+pub(crate) struct CompletionState {
+    seed_index: usize,
+    rng: ChaCha8Rng,
+    logprobs: Vec<f32>,
+    support: Option<Vec<Vec<u32>>>,
+    top: Vec<Vec<(u32, f32)>>,
+    stop: StopStringMatcher,
+    /// Maximum number of tokens.
+    max_tokens: usize,
+    /// Tokens, and bytes of text, already sent to the listener.
+    streamed: (usize, usize),
+}
+
+impl CompletionState {
+    /// The completion of one of a request's seeds.
+    pub(crate) fn new(seed_index: usize, request: &Request, max_positions: usize) -> Self {
+        Self {
+            seed_index,
+            rng: ChaCha8Rng::from_seed(request.seeds[seed_index]),
+            logprobs: Vec::new(),
+            support: request.sampling.truncates().then(Vec::new),
+            top: Vec::new(),
+            stop: StopStringMatcher::new(&request.stop),
+            max_tokens: (max_positions - request.prompt.len()).min(request.max_tokens as usize),
+            streamed: (0, 0),
+        }
+    }
+
+    pub(crate) fn seed_index(&self) -> usize {
+        self.seed_index
+    }
+
+    /// Decides how the next token is chosen. Takes one number from the random stream unless decoding is
+    /// greedy.
+    pub(crate) fn choose(&mut self, sampling: &Sampling) -> TokenChoice {
+        if sampling.temperature > 0.0 {
+            TokenChoice::Quantile(uniform(&mut self.rng))
+        } else {
+            TokenChoice::Greedy
+        }
+    }
+
+    /// Records the token that `tokens` now ends with. Returns why the completion is over, or `None` if it
+    /// continues.
+    pub(crate) fn push(
+        &mut self,
+        tokens: &[u32],
+        sampled: SampledToken,
+        tokenizer: &Tokenizer,
+        request: &Request,
+    ) -> Option<Finish> {
+        let token = sampled.token;
+        self.logprobs.push(sampled.logprob);
+        if let Some(support) = &mut self.support {
+            support.push(sampled.support.unwrap_or_default());
+        }
+        if request.top_logprobs > 0 {
+            self.top.push(sampled.top);
+        }
+        let ended = tokenizer.end_of_turn().contains(&token) || request.stop_ids.contains(&token);
+        // The matcher needs every token, even if something else ends the completion.
+        let finish = if self.stop.push(tokenizer, token) || ended {
+            Some(Finish::Stop)
+        } else if tokens.len() >= self.max_tokens {
+            Some(Finish::Length)
+        } else {
+            None
+        };
+        self.stream_chunk(tokens, tokenizer, request, finish.is_some());
+        finish
+    }
+
+    /// Sends new text to the listener, if there is one. Holds back text that may still change: an incomplete
+    /// character, or a possible beginning of a stop string.
+    fn stream_chunk(&mut self, tokens: &[u32], tokenizer: &Tokenizer, request: &Request, last: bool) {
+        let Some(listener) = &request.listener else { return };
+        let text = self.stop.text(tokenizer, tokens);
+        let end = if last { text.len() } else { self.stop.stable_length(&text) };
+        let (sent_tokens, sent_bytes) = self.streamed;
+        let new = text.get(sent_bytes..end).unwrap_or_default();
+        if new.is_empty() && !last {
+            return;
+        }
+        let chunk = Chunk {
+            index: self.seed_index,
+            tokens: tokens[sent_tokens..].to_vec(),
+            text: new.to_owned(),
+            last,
+        };
+        self.streamed = (tokens.len(), end.max(sent_bytes));
+        // A closed listener is not an error: the completion is also returned whole.
+        let _ = listener.send(chunk);
+    }
+
+    /// Builds the finished completion.
+    pub(crate) fn finish(
+        &mut self,
+        tokens: Vec<u32>,
+        finish: Finish,
+        tokenizer: &Tokenizer,
+        version: u64,
+    ) -> Completion {
+        Completion {
+            text: self.stop.text(tokenizer, &tokens),
+            tokens,
+            logprobs: std::mem::take(&mut self.logprobs),
+            support: self.support.take(),
+            top: std::mem::take(&mut self.top),
+            finish,
+            version,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Messages from the engine's handles to its thread.
+
+use std::sync::{Arc, mpsc};
+
+use pl_types::{Completion, GenerateError, Request};
+use tokio::sync::oneshot;
+
+use crate::config::WeightUpdate;
+
+pub(crate) enum Message {
+    Generate {
+        request: Request,
+        reply: oneshot::Sender<Result<Vec<Completion>, GenerateError>>,
+    },
+    Score {
+        request: Request,
+        targets: Arc<[u32]>,
+        reply: oneshot::Sender<Result<Vec<f32>, GenerateError>>,
+    },
+    Publish {
+        policy: usize,
+        update: WeightUpdate,
+        version: u64,
+        reply: mpsc::SyncSender<Result<(), GenerateError>>,
+    },
+}

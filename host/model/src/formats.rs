@@ -1,0 +1,64 @@
+//! File formats of models: Hugging Face folders of safetensors, GGUF files, PEFT adapters.
+
+mod gguf;
+mod hf_folder;
+mod mapped_file;
+mod peft;
+mod save;
+mod shards;
+
+use std::path::Path;
+
+use pl_types::Dtype;
+use tch::{Device, Tensor};
+
+use crate::error::Error;
+use crate::model::Model;
+use crate::network::config::Config;
+use crate::network::weights::store;
+use crate::text::template::ChatTemplate;
+use crate::text::tokenizer::Tokenizer;
+
+impl Model {
+    /// Loads a Hugging Face folder or a GGUF file onto `device`, with the matrices in the number format `dtype`, as
+    /// [`Weights::round_to`](crate::Weights::round_to) stores them. Tensors are converted one at a time, directly
+    /// from the mapped file.
+    ///
+    /// # Errors
+    /// If a file can't be read or is invalid, if the model is not supported, and if the device's memory runs out.
+    pub fn load(path: &Path, device: Device, dtype: Dtype) -> Result<Self, Error> {
+        let store = |tensor: &Tensor| Ok(store(tensor, dtype, device)?);
+        if path.is_dir() {
+            hf_folder::load(path, dtype, store)
+        } else {
+            gguf::model::load(path, dtype, store)
+        }
+    }
+
+    /// Loads the tokenizer and the chat template, without the weights.
+    ///
+    /// # Errors
+    /// If one of the files that are read is missing or invalid.
+    pub fn text(path: &Path) -> Result<(Tokenizer, ChatTemplate), Error> {
+        if !path.is_dir() {
+            return gguf::model::text(path);
+        }
+        let (_, tokenizer, template) = hf_folder::text(path, &mut blake3::Hasher::new())?;
+        Ok((tokenizer, template))
+    }
+}
+
+impl Config {
+    /// Reads the dimensions of a model on disk (a Hugging Face folder or a GGUF file) without its weights.
+    ///
+    /// # Errors
+    /// If a file can't be read or is invalid, and in the cases of [`Config::from_json`].
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        if !path.is_dir() {
+            return gguf::model::config(path);
+        }
+        let file = path.join("config.json");
+        let text = std::fs::read_to_string(&file).map_err(Error::io(&file))?;
+        Self::from_json(&text, &file)
+    }
+}

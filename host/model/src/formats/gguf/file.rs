@@ -1,0 +1,224 @@
+//! The GGUF container (versions 2 and 3): metadata, and where tensors lie.
+//!
+//! The file is untrusted: every length is checked against what is left of it before anything is read.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use tch::{Device, Kind, Tensor};
+
+use crate::error::Error;
+use crate::formats::gguf::quant::{Format, READABLE, format_name};
+use crate::formats::mapped_file::MappedFile;
+
+/// A metadata value. Numbers of all widths are widened.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Meta {
+    Uint(u64),
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    Text(String),
+    List(Vec<Meta>),
+}
+
+impl Meta {
+    pub(crate) fn text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    pub(crate) fn list(&self) -> Option<&[Meta]> {
+        if let Self::List(list) = self { Some(list) } else { None }
+    }
+
+    pub(crate) fn int(&self) -> Option<i64> {
+        match self {
+            Self::Uint(n) => i64::try_from(*n).ok(),
+            Self::Int(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn float(&self) -> Option<f64> {
+        match self {
+            Self::Float(x) => Some(*x),
+            other => other.int().map(|n| n as f64),
+        }
+    }
+}
+
+/// Where a tensor lies.
+#[derive(Debug)]
+pub(crate) struct Info {
+    /// As in memory: slowest dimension first.
+    pub(crate) shape: Vec<i64>,
+    /// GGML's number of the format.
+    format: u32,
+    /// From the start of the tensor data.
+    offset: u64,
+}
+
+/// A file's header.
+pub(crate) struct Header {
+    pub(crate) metadata: HashMap<String, Meta>,
+    pub(crate) tensors: HashMap<String, Info>,
+    /// Where tensor data starts.
+    data: usize,
+}
+
+impl Header {
+    /// Reads the header of a whole file's bytes. `path` is for messages, here and below.
+    pub(crate) fn parse(bytes: &[u8], path: &Path) -> Result<Self, Error> {
+        let mut reader = Reader { bytes, at: 0, path };
+        if reader.take(4)? != b"GGUF" {
+            return Err(Error::format(path, "not a GGUF file (a model is a GGUF file or a folder)"));
+        }
+        let version = reader.u32()?;
+        if !(2..=3).contains(&version) {
+            return Err(Error::format(path, format!("GGUF version {version}; 2 and 3 can be read")));
+        }
+        let tensor_count = reader.u64()?;
+        let entries = reader.u64()?;
+        let mut metadata = HashMap::new();
+        for _ in 0..entries {
+            let key = reader.string()?;
+            let kind = reader.u32()?;
+            metadata.insert(key, reader.value(kind, 0)?);
+        }
+        let mut tensors = HashMap::new();
+        for _ in 0..tensor_count {
+            let name = reader.string()?;
+            let dimensions = reader.u32()?;
+            if dimensions > 4 {
+                return Err(Error::format(path, format!("the tensor `{name}` has {dimensions} dimensions")));
+            }
+            let mut shape = Vec::new();
+            for _ in 0..dimensions {
+                let n = i64::try_from(reader.u64()?)
+                    .map_err(|_| Error::format(path, format!("the tensor `{name}` is too large")))?;
+                shape.insert(0, n);
+            }
+            let format = reader.u32()?;
+            let offset = reader.u64()?;
+            tensors.insert(name, Info { shape, format, offset });
+        }
+        let alignment = metadata
+            .get("general.alignment")
+            .and_then(Meta::int)
+            .and_then(|n| usize::try_from(n).ok())
+            .filter(|n| *n > 0)
+            .unwrap_or(32);
+        let data = reader
+            .at
+            .checked_next_multiple_of(alignment)
+            .ok_or_else(|| Error::format(path, format!("its data can't be aligned to {alignment}")))?;
+        Ok(Self { metadata, tensors, data })
+    }
+
+    /// Where a tensor lies.
+    pub(crate) fn info(&self, path: &Path, name: &str) -> Result<&Info, Error> {
+        self.tensors
+            .get(name)
+            .ok_or_else(|| Error::MissingTensor { path: path.to_path_buf(), tensor: name.to_owned() })
+    }
+
+    /// A tensor of at most two dimensions, unpacked to f32 on the CPU.
+    pub(crate) fn tensor(&self, bytes: &MappedFile, path: &Path, name: &str) -> Result<Tensor, Error> {
+        let info = self.info(path, name)?;
+        let fail = |reason: &str| Err(Error::format(path, format!("the tensor `{name}` {reason}")));
+        let Some(format) = Format::from_id(info.format) else {
+            return fail(&format!(
+                "is stored as {}; {READABLE} can be read. Use the model in one of these, or its Hugging Face \
+                 folder",
+                format_name(info.format)
+            ));
+        };
+        let size = |n: i64| usize::try_from(n).unwrap_or(usize::MAX);
+        let (rows, columns) = match info.shape[..] {
+            [columns] => (1, size(columns)),
+            [rows, columns] => (size(rows), size(columns)),
+            _ => return fail(&format!("has {} dimensions; no model here has such", info.shape.len())),
+        };
+        let Some(length) = format.bytes(rows, columns) else {
+            return fail(&format!("has rows of {columns} values, which its number format can't hold"));
+        };
+        let data = usize::try_from(info.offset)
+            .ok()
+            .and_then(|offset| offset.checked_add(self.data))
+            .and_then(|start| bytes.get(start..start.checked_add(length)?));
+        let Some(data) = data else { return fail("reaches past the end of the file; fetch it again") };
+
+        let tensor = Tensor::f_zeros(info.shape.as_slice(), (Kind::Float, Device::Cpu))?;
+        // SAFETY: a fresh contiguous f32 tensor of rows x columns values (they fit into memory, as `length`
+        // does, and were allocated), which nothing else knows of yet.
+        let values =
+            unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast::<f32>(), rows * columns) };
+        format.unpack(data, values);
+        bytes.release(data);
+        Ok(tensor)
+    }
+}
+
+/// A cursor over the file.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    path: &'a Path,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
+        let end = self.at.checked_add(count).filter(|end| *end <= self.bytes.len());
+        let end =
+            end.ok_or_else(|| Error::format(self.path, "the file ends in its header; fetch it again"))?;
+        let taken = &self.bytes[self.at..end];
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.take(N)?);
+        Ok(out)
+    }
+
+    fn u32(&mut self) -> Result<u32, Error> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, Error> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn string(&mut self) -> Result<String, Error> {
+        let len = usize::try_from(self.u64()?).unwrap_or(usize::MAX);
+        Ok(String::from_utf8_lossy(self.take(len)?).into_owned())
+    }
+
+    fn value(&mut self, kind: u32, depth: u32) -> Result<Meta, Error> {
+        Ok(match kind {
+            0 => Meta::Uint(u64::from(self.array::<1>()?[0])),
+            1 => Meta::Int(i64::from(i8::from_le_bytes(self.array()?))),
+            2 => Meta::Uint(u64::from(u16::from_le_bytes(self.array()?))),
+            3 => Meta::Int(i64::from(i16::from_le_bytes(self.array()?))),
+            4 => Meta::Uint(u64::from(self.u32()?)),
+            5 => Meta::Int(i64::from(i32::from_le_bytes(self.array()?))),
+            6 => Meta::Float(f64::from(f32::from_le_bytes(self.array()?))),
+            7 => Meta::Bool(self.array::<1>()?[0] != 0),
+            8 => Meta::Text(self.string()?),
+            9 if depth < 4 => {
+                let kind = self.u32()?;
+                let count = self.u64()?;
+                let mut list = Vec::new();
+                for _ in 0..count {
+                    list.push(self.value(kind, depth + 1)?);
+                }
+                Meta::List(list)
+            }
+            10 => Meta::Uint(self.u64()?),
+            11 => Meta::Int(i64::from_le_bytes(self.array()?)),
+            12 => Meta::Float(f64::from_le_bytes(self.array()?)),
+            _ => return Err(Error::format(self.path, format!("metadata of unknown type {kind}"))),
+        })
+    }
+}

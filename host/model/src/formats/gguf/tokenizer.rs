@@ -1,0 +1,197 @@
+//! The tokenizer and the chat template that a GGUF file carries.
+//!
+//! The file holds a vocabulary and the name of a way to use it. Each way is written out here as the models'
+//! own `tokenizer.json` have it, so that one tokenizer serves both kinds of files: byte-level BPE (`gpt2`),
+//! and the pair merging of SentencePiece (`llama`, in [`sentencepiece`]).
+
+mod sentencepiece;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+use crate::formats::gguf::file::Meta;
+use crate::network::config::Config;
+use crate::text::template::ChatTemplate;
+use crate::text::tokenizer::Tokenizer;
+
+/// Token types of the file.
+const UNKNOWN: i64 = 2;
+const CONTROL: i64 = 3;
+const USER_DEFINED: i64 = 4;
+const BYTE: i64 = 6;
+
+/// The splitting pattern of Llama 3 and, with digits one by one, of Qwen2: `{DIGITS}` stands for either.
+const WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|{DIGITS}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// Builds both from the metadata.
+pub(crate) fn build(
+    metadata: &HashMap<String, Meta>,
+    config: &Config,
+    model: &str,
+    path: &Path,
+) -> Result<(Tokenizer, ChatTemplate), Error> {
+    let vocabulary = Vocabulary::read(metadata, path)?;
+    let tokens = &vocabulary.tokens;
+    if tokens.len() as i64 != config.vocab {
+        let reason = format!("{} tokens for an embedding of {} rows", tokens.len(), config.vocab);
+        return Err(Error::format(path, reason));
+    }
+    let json = match vocabulary.get("model").and_then(Meta::text).unwrap_or("nothing") {
+        "gpt2" => byte_level(&vocabulary)?,
+        "llama" => sentencepiece::tokenizer(&vocabulary)?,
+        kind => {
+            let reason = format!(
+                "its tokenizer is of the kind {kind}; byte-level BPE (gpt2) and SentencePiece (llama) can be \
+                 read. Use the model's Hugging Face folder instead"
+            );
+            return Err(Error::format(path, reason));
+        }
+    };
+    let mut eos = config.eos.clone();
+    // The ends of a turn and of a message that calls tools, where they are not the end of a text.
+    eos.extend(["eot_token_id", "eom_token_id"].iter().filter_map(|key| {
+        let id = u32::try_from(vocabulary.get(key)?.int()?).ok()?;
+        ((id as usize) < tokens.len()).then_some(id)
+    }));
+    let tokenizer = Tokenizer::from_json(model, json.to_string().as_bytes(), &eos)?;
+    let text = |id: Option<u32>| id.and_then(|id| tokens.get(id as usize)).map(|token| (*token).to_owned());
+    let source = metadata.get("tokenizer.chat_template").and_then(Meta::text).map(str::to_owned);
+    let template = ChatTemplate::new(model, source, text(config.bos), text(config.eos.first().copied()))?;
+    Ok((tokenizer, template))
+}
+
+/// The vocabulary as the file has it.
+struct Vocabulary<'a> {
+    metadata: &'a HashMap<String, Meta>,
+    path: &'a Path,
+    /// By id.
+    tokens: Vec<&'a str>,
+    /// By id; empty where the file does not say.
+    kinds: Vec<i64>,
+}
+
+impl<'a> Vocabulary<'a> {
+    fn read(metadata: &'a HashMap<String, Meta>, path: &'a Path) -> Result<Self, Error> {
+        let mut this = Self { metadata, path, tokens: Vec::new(), kinds: Vec::new() };
+        this.tokens = this.texts("tokens")?;
+        let kinds = this.get("token_type").and_then(Meta::list).unwrap_or_default();
+        this.kinds = kinds.iter().map(|kind| kind.int().unwrap_or_default()).collect();
+        Ok(this)
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Meta> {
+        self.metadata.get(&format!("tokenizer.ggml.{key}"))
+    }
+
+    fn list(&self, key: &str) -> Result<&'a [Meta], Error> {
+        self.get(key).and_then(Meta::list).ok_or_else(|| {
+            Error::format(self.path, format!("`tokenizer.ggml.{key}` is missing or no list; fetch it again"))
+        })
+    }
+
+    fn texts(&self, key: &str) -> Result<Vec<&'a str>, Error> {
+        let wrong = |at: usize| {
+            let reason = format!("entry {at} of `tokenizer.ggml.{key}` is no text; fetch the file again");
+            Error::format(self.path, reason)
+        };
+        self.list(key)?.iter().enumerate().map(|(at, item)| item.text().ok_or_else(|| wrong(at))).collect()
+    }
+
+    fn kind(&self, id: usize) -> i64 {
+        self.kinds.get(id).copied().unwrap_or_default()
+    }
+
+    /// Token to id.
+    fn vocab(&self) -> Map<String, Value> {
+        self.tokens.iter().enumerate().map(|(id, token)| ((*token).to_owned(), id.into())).collect()
+    }
+
+    /// Tokens that are recognised where they are written out, before the text is split.
+    fn added(&self) -> Vec<Value> {
+        let whole = |id: &usize| matches!(self.kind(*id), UNKNOWN | CONTROL | USER_DEFINED);
+        (0..self.tokens.len())
+            .filter(whole)
+            .map(|id| {
+                json!({
+                    "id": id, "content": self.tokens[id], "single_word": false, "lstrip": false,
+                    "rstrip": false, "normalized": false, "special": self.kind(id) != USER_DEFINED,
+                })
+            })
+            .collect()
+    }
+}
+
+/// How a byte-level tokenizer prepares a text.
+struct Preparation {
+    normalizer: Value,
+    pre_tokenizer: Value,
+    /// Whether a whole word that is a token skips the merges.
+    ignore_merges: bool,
+}
+
+fn byte_level(vocabulary: &Vocabulary) -> Result<Value, Error> {
+    let name = vocabulary.get("pre").and_then(Meta::text).unwrap_or("default");
+    let Some(preparation) = preparation(name) else {
+        let reason = format!(
+            "its pre-tokeniser is `{name}`; smollm, gpt-2, default, llama-bpe and qwen2 are known. Use the \
+             model's Hugging Face folder instead"
+        );
+        return Err(Error::format(vocabulary.path, reason));
+    };
+    let merges = vocabulary
+        .texts("merges")?
+        .into_iter()
+        .map(|merge| {
+            merge.split_once(' ').ok_or_else(|| {
+                Error::format(
+                    vocabulary.path,
+                    format!("the merge {merge:?} is no pair; fetch the file again"),
+                )
+            })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": vocabulary.added(),
+        "normalizer": preparation.normalizer,
+        "pre_tokenizer": preparation.pre_tokenizer,
+        "post_processor": null,
+        "decoder": { "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true },
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+            "ignore_merges": preparation.ignore_merges, "vocab": vocabulary.vocab(), "merges": merges,
+        },
+    }))
+}
+
+/// What a name in `tokenizer.ggml.pre` stands for.
+fn preparation(name: &str) -> Option<Preparation> {
+    let bytes = |pattern: bool| json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": pattern });
+    let sequence = |parts: [Value; 2]| json!({ "type": "Sequence", "pretokenizers": parts });
+    let words = |digits: &str| {
+        let pattern = WORDS.replace("{DIGITS}", digits);
+        let split = json!({
+            "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Isolated", "invert": false,
+        });
+        sequence([split, bytes(false)])
+    };
+    let (normalizer, pre_tokenizer, ignore_merges) = match name {
+        // Digits are split off first, so that spaces before a digit stay together.
+        "smollm" => {
+            let digits = json!({ "type": "Digits", "individual_digits": true });
+            (Value::Null, sequence([digits, bytes(true)]), false)
+        }
+        "gpt-2" | "default" => (Value::Null, bytes(true), false),
+        "llama-bpe" | "llama3" | "llama-v3" => (Value::Null, words(r"\p{N}{1,3}"), true),
+        // `deepseek-r1-qwen` is what the Qwen models that DeepSeek distilled into call the same thing.
+        "qwen2" | "deepseek-r1-qwen" => (json!({ "type": "NFC" }), words(r"\p{N}"), false),
+        _ => return None,
+    };
+    Some(Preparation { normalizer, pre_tokenizer, ignore_merges })
+}

@@ -1,0 +1,147 @@
+//! Hugging Face model folders: `config.json`, safetensors (one file or an index of shards), `tokenizer.json`,
+//! `tokenizer_config.json`, `chat_template.jinja`.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use pl_types::Dtype;
+use serde_json::Value;
+use tch::Tensor;
+
+use crate::error::Error;
+use crate::formats::shards::Shards;
+use crate::model::Model;
+use crate::network::config::{Config, ids};
+use crate::network::tensor_set::TensorSet;
+use crate::network::weights::Weights;
+use crate::text::template::ChatTemplate;
+use crate::text::tokenizer::Tokenizer;
+
+/// Loads a model folder; `keep` rounds each tensor to `dtype` and puts it where it shall stay.
+pub(crate) fn load(
+    folder: &Path,
+    dtype: Dtype,
+    keep: impl Fn(&Tensor) -> Result<Tensor, Error>,
+) -> Result<Model, Error> {
+    let mut hasher = blake3::Hasher::new();
+    let (config, tokenizer, template) = text(folder, &mut hasher)?;
+    let shards = Shards::of_folder(folder)?;
+    for file in shards.files() {
+        let name = file.path().file_name().unwrap_or_default().to_string_lossy();
+        announce(&mut hasher, &name, file.len());
+        file.hash(&mut hasher)?;
+    }
+    let weights = Weights::build(&config, folder, |tensor| {
+        let missing = || Error::MissingTensor { path: folder.to_path_buf(), tensor: tensor.to_owned() };
+        shards.take(tensor, &keep)?.ok_or_else(missing)
+    })?;
+    refuse_others(folder, &config, &weights, &shards)?;
+    Ok(Model {
+        config,
+        weights,
+        tokenizer: Arc::new(tokenizer),
+        template: Arc::new(template),
+        dtype,
+        hash: hasher.finalize().to_hex().to_string(),
+    })
+}
+
+/// What a folder has beside its weights; `hasher` takes in the files.
+pub(crate) fn text(
+    folder: &Path,
+    hasher: &mut blake3::Hasher,
+) -> Result<(Config, Tokenizer, ChatTemplate), Error> {
+    let mut read = |name: &str| -> Result<Option<Vec<u8>>, Error> {
+        let path = folder.join(name);
+        match fs::read(&path) {
+            Ok(bytes) => {
+                absorb(hasher, name, &bytes);
+                Ok(Some(bytes))
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io(&path)(e)),
+        }
+    };
+    let need = |name: &str, bytes: Option<Vec<u8>>| {
+        bytes.ok_or_else(|| {
+            Error::format(folder, format!("the folder has no {name}; it is not a whole Hugging Face model"))
+        })
+    };
+    let config_json = need("config.json", read("config.json")?)?;
+    let tokenizer_json = need("tokenizer.json", read("tokenizer.json")?)?;
+    let settings = json(folder, "tokenizer_config.json", read("tokenizer_config.json")?)?;
+    let generation = json(folder, "generation_config.json", read("generation_config.json")?)?;
+    let jinja = read("chat_template.jinja")?;
+
+    let config = Config::from_json(&String::from_utf8_lossy(&config_json), &folder.join("config.json"))?;
+    let name = folder.display().to_string();
+    let mut eos = config.eos.clone();
+    eos.extend(ids(&generation["eos_token_id"]));
+    let tokenizer = Tokenizer::from_json(name.as_str(), &tokenizer_json, &eos)?;
+    let source = match jinja {
+        Some(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        None => template_source(&settings["chat_template"]),
+    };
+    let template = ChatTemplate::new(
+        name,
+        source,
+        token_text(&settings["bos_token"]),
+        token_text(&settings["eos_token"]),
+    )?;
+
+    Ok((config, tokenizer, template))
+}
+
+/// Refuses folders whose blocks hold tensors that would go unused: the model would not be what it was.
+fn refuse_others(folder: &Path, config: &Config, weights: &Weights, shards: &Shards) -> Result<(), Error> {
+    let known: HashSet<String> = weights.parameters().into_iter().map(|(name, _)| name).collect();
+    let odd = shards.names().find(|name| {
+        // Old folders store the rotary frequencies, which follow from the configuration.
+        name.starts_with("model.layers.") && !name.ends_with(".rotary_emb.inv_freq") && !known.contains(*name)
+    });
+    odd.map_or(Ok(()), |odd| {
+        let reason =
+            format!("the tensor `{odd}` has no place in a {} model as it is known here", config.family);
+        Err(Error::format(folder, reason))
+    })
+}
+
+/// Adds a file to a hash so that no two sets of files look alike.
+fn absorb(hasher: &mut blake3::Hasher, name: &str, bytes: &[u8]) {
+    announce(hasher, name, bytes.len());
+    hasher.update(bytes);
+}
+
+/// Adds what comes before a file's bytes.
+fn announce(hasher: &mut blake3::Hasher, name: &str, len: usize) {
+    hasher.update(&(name.len() as u64).to_le_bytes());
+    hasher.update(name.as_bytes());
+    hasher.update(&(len as u64).to_le_bytes());
+}
+
+fn json(folder: &Path, name: &str, bytes: Option<Vec<u8>>) -> Result<Value, Error> {
+    bytes.map_or(Ok(Value::Null), |bytes| {
+        serde_json::from_slice(&bytes)
+            .map_err(|e| Error::format(&folder.join(name), format!("not JSON: {e}")))
+    })
+}
+
+/// A template as a string, or the default one of several named ones.
+fn template_source(value: &Value) -> Option<String> {
+    match value {
+        Value::String(source) => Some(source.clone()),
+        Value::Array(named) => named
+            .iter()
+            .find(|entry| entry["name"] == "default")
+            .and_then(|entry| entry["template"].as_str())
+            .map(str::to_owned),
+        _ => None,
+    }
+}
+
+/// A special token is written as its text or as an object around it.
+fn token_text(value: &Value) -> Option<String> {
+    value.as_str().or(value["content"].as_str()).map(str::to_owned)
+}

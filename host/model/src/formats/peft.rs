@@ -1,0 +1,111 @@
+//! Adapters as PEFT folders: `adapter_config.json` and `adapter_model.safetensors`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use pl_types::Dtype;
+use serde_json::{Value, json};
+use tch::Kind;
+
+use crate::error::Error;
+use crate::formats::save::{write_json, write_tensors};
+use crate::formats::shards::Shards;
+use crate::network::adapter::{Adapter, LowRank, Projection, parameter_name};
+use crate::network::config::Config;
+use crate::network::tensor_set::TensorSet;
+
+const SETTINGS: &str = "adapter_config.json";
+const TENSORS: &str = "adapter_model.safetensors";
+
+impl Adapter {
+    /// Writes a PEFT folder.
+    ///
+    /// # Errors
+    /// When a file can't be written.
+    pub fn save(&self, folder: &Path) -> Result<(), Error> {
+        fs::create_dir_all(folder).map_err(Error::io(folder))?;
+        let modules: Vec<&str> =
+            self.targets().iter().filter_map(|p| p.module().rsplit('.').next()).collect();
+        // PEFT expects a whole number wherever it is one.
+        let alpha = if self.alpha.fract() == 0.0 { json!(self.alpha as i64) } else { json!(self.alpha) };
+        let settings = json!({
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": null,
+            "r": self.rank,
+            "lora_alpha": alpha,
+            "lora_dropout": 0.0,
+            "target_modules": modules,
+            "bias": "none",
+            "fan_in_fan_out": false,
+            "use_rslora": false,
+            "use_dora": false,
+            "inference_mode": true,
+        });
+        write_json(&folder.join(SETTINGS), &settings)?;
+        write_tensors(&folder.join(TENSORS), self.parameters(), Dtype::F32)
+    }
+
+    /// Reads a PEFT folder for a model of these measures, onto the CPU.
+    ///
+    /// # Errors
+    /// When a file is missing or is not a plain LoRA adapter of such a model.
+    pub fn load(folder: &Path, config: &Config) -> Result<Self, Error> {
+        let path = folder.join(SETTINGS);
+        let text = fs::read(&path).map_err(Error::io(&path))?;
+        let settings: Value =
+            serde_json::from_slice(&text).map_err(|e| Error::format(&path, format!("not JSON: {e}")))?;
+        if settings["peft_type"] != "LORA" {
+            return Err(Error::format(&path, "`peft_type` is not LORA; only LoRA adapters can be loaded"));
+        }
+        for key in ["use_rslora", "use_dora", "fan_in_fan_out"] {
+            if settings[key].as_bool() == Some(true) {
+                return Err(Error::format(&path, format!("`{key}` is set, which is not supported")));
+            }
+        }
+        for key in ["rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform"] {
+            let value = &settings[key];
+            let empty = value.is_null()
+                || value.as_object().is_some_and(|o| o.is_empty())
+                || value.as_array().is_some_and(|a| a.is_empty());
+            if !empty {
+                return Err(Error::format(&path, format!("`{key}` is set, which is not supported")));
+            }
+        }
+        let rank = settings["r"].as_u64().and_then(|r| usize::try_from(r).ok()).unwrap_or(0);
+        let alpha = settings["lora_alpha"].as_f64().unwrap_or(0.0);
+
+        let path = folder.join(TENSORS);
+        let stored = Shards::open(&path)?;
+        let mut left: BTreeSet<&String> = stored.names().collect();
+        // `target_modules` may be a pattern; what is there says it plainly.
+        let targets: Vec<Projection> =
+            Projection::ALL.into_iter().filter(|p| left.contains(&parameter_name(0, *p, 'A'))).collect();
+        let adapter = Self::build(config, rank, alpha, &targets, |layer, projection, fan_in, out| {
+            let mut take = |factor: char, shape: [i64; 2]| {
+                let tensor = parameter_name(layer, projection, factor);
+                left.remove(&tensor);
+                let value = stored
+                    .take(&tensor, |stored| Ok(stored.f_to_kind(Kind::Float)?))?
+                    .ok_or_else(|| Error::MissingTensor { path: path.clone(), tensor: tensor.clone() })?;
+                if value.size() == shape {
+                    return Ok(value);
+                }
+                Err(Error::Shape { path: path.clone(), tensor, expected: shape.to_vec(), got: value.size() })
+            };
+            Ok(LowRank { a: take('A', [rank as i64, fan_in])?, b: take('B', [out, rank as i64])? })
+        })
+        .map_err(|e| match e {
+            Error::Adapter(reason) => Error::format(folder, reason),
+            other => other,
+        })?;
+        match left.first() {
+            None => Ok(adapter),
+            Some(left) => Err(Error::format(
+                &path,
+                format!("the tensor `{left}` belongs to no projection of the model"),
+            )),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Writing models as Hugging Face folders.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use pl_types::Dtype;
+use safetensors::View;
+use serde_json::{Value, json};
+use tch::{Device, Kind, Tensor};
+
+use crate::dtype::TorchDtype;
+use crate::error::Error;
+use crate::network::config::Config;
+use crate::network::tensor_set::TensorSet;
+use crate::network::weights::Weights;
+use crate::text::template::ChatTemplate;
+use crate::text::tokenizer::Tokenizer;
+
+impl Weights {
+    /// Writes a folder that transformers (and [`Model::load`](crate::Model::load)) loads: `config.json`,
+    /// `model.safetensors` (all tensors in `dtype`: f32 keeps what was trained), `tokenizer.json`,
+    /// `tokenizer_config.json` with the chat template.
+    ///
+    /// # Errors
+    /// When a file can't be written.
+    pub fn save_folder(
+        &self,
+        folder: &Path,
+        config: &Config,
+        tokenizer: &Tokenizer,
+        template: &ChatTemplate,
+        dtype: Dtype,
+    ) -> Result<(), Error> {
+        fs::create_dir_all(folder).map_err(Error::io(folder))?;
+        write_json(&folder.join("config.json"), &config.to_json(torch_name(dtype)))?;
+        let path = folder.join("tokenizer.json");
+        fs::write(&path, tokenizer.to_json()?).map_err(Error::io(&path))?;
+        let mut settings = json!({
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": config.max_positions,
+            "clean_up_tokenization_spaces": false,
+        });
+        let extra = [
+            ("bos_token", template.bos()),
+            ("eos_token", template.eos()),
+            ("chat_template", template.source()),
+        ];
+        for (key, value) in extra {
+            if let Some(value) = value {
+                settings[key] = value.into();
+            }
+        }
+        write_json(&folder.join("tokenizer_config.json"), &settings)?;
+        write_tensors(&folder.join("model.safetensors"), self.parameters(), dtype)
+    }
+}
+
+pub(crate) fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
+    fs::write(path, format!("{value:#}\n")).map_err(Error::io(path))
+}
+
+/// Writes a safetensors file of tensors in one number format.
+pub(crate) fn write_tensors(path: &Path, tensors: Vec<(String, Tensor)>, dtype: Dtype) -> Result<(), Error> {
+    let stored = tensors.into_iter().map(|(name, tensor)| {
+        let shape = tensor.size().iter().map(|n| *n as usize).collect();
+        (name, Stored { tensor: tensor.detach(), dtype, shape })
+    });
+    let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    safetensors::serialize_to_file(stored, Some(about), path)
+        .map_err(|e| Error::format(path, format!("could not be written: {e}")))
+}
+
+/// PyTorch's name of a number format.
+fn torch_name(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::F32 => "float32",
+        Dtype::F16 => "float16",
+        Dtype::Bf16 => "bfloat16",
+    }
+}
+
+/// A tensor that is converted and copied out only while it is written.
+struct Stored {
+    tensor: Tensor,
+    dtype: Dtype,
+    shape: Vec<usize>,
+}
+
+impl View for Stored {
+    fn dtype(&self) -> safetensors::Dtype {
+        match self.dtype {
+            Dtype::F32 => safetensors::Dtype::F32,
+            Dtype::F16 => safetensors::Dtype::F16,
+            Dtype::Bf16 => safetensors::Dtype::BF16,
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        let mut bytes = vec![0u8; self.data_len()];
+        let plain = self.tensor.to_kind(self.dtype.kind()).to_device(Device::Cpu).contiguous();
+        plain.view([-1]).view_dtype(Kind::Uint8).copy_data(&mut bytes, self.data_len());
+        bytes.into()
+    }
+
+    fn data_len(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.bytes()
+    }
+}

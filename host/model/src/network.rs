@@ -1,0 +1,11 @@
+//! The transformer: its dimensions, weights and adapters, and its passes over packed sequences.
+
+pub(crate) mod adapter;
+pub(crate) mod config;
+pub(crate) mod matmul;
+pub(crate) mod packed;
+pub(crate) mod rope;
+pub(crate) mod rope_scaling;
+pub(crate) mod tensor_set;
+pub(crate) mod transformer;
+pub(crate) mod weights;

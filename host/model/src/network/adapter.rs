@@ -1,0 +1,217 @@
+//! Low-rank adapters (LoRA, Hu et al. 2021): `W x + (alpha / rank) B A x` on chosen projections.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use tch::{Device, Kind, Tensor};
+
+use crate::error::Error;
+use crate::network::config::Config;
+use crate::network::tensor_set::TensorSet;
+
+/// A linear layer of a block that an adapter can sit on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Projection {
+    /// Attention query.
+    Q,
+    /// Attention key.
+    K,
+    /// Attention value.
+    V,
+    /// Attention output.
+    O,
+    /// Feed-forward gate.
+    Gate,
+    /// Feed-forward up.
+    Up,
+    /// Feed-forward down.
+    Down,
+}
+
+impl Projection {
+    /// All of them, in the order in which parameters are listed.
+    pub const ALL: [Self; 7] = [Self::Q, Self::K, Self::V, Self::O, Self::Gate, Self::Up, Self::Down];
+
+    /// As a workflow writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Q => "q",
+            Self::K => "k",
+            Self::V => "v",
+            Self::O => "o",
+            Self::Gate => "gate",
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+
+    /// The module's name in Hugging Face models.
+    pub fn module(self) -> &'static str {
+        match self {
+            Self::Q => "self_attn.q_proj",
+            Self::K => "self_attn.k_proj",
+            Self::V => "self_attn.v_proj",
+            Self::O => "self_attn.o_proj",
+            Self::Gate => "mlp.gate_proj",
+            Self::Up => "mlp.up_proj",
+            Self::Down => "mlp.down_proj",
+        }
+    }
+
+    /// Columns in and out.
+    pub fn shape(self, config: &Config) -> (i64, i64) {
+        let (h, q, kv, f) = (config.hidden, config.q_width(), config.kv_width(), config.ffn);
+        match self {
+            Self::Q => (h, q),
+            Self::K | Self::V => (h, kv),
+            Self::O => (q, h),
+            Self::Gate | Self::Up => (h, f),
+            Self::Down => (f, h),
+        }
+    }
+}
+
+impl fmt::Display for Projection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Projection {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Self::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| {
+            Error::Adapter(format!("`{name}` is no projection; there are q, k, v, o, gate, up and down"))
+        })
+    }
+}
+
+/// The two factors on one projection.
+#[derive(Debug)]
+pub struct LowRank {
+    /// `[rank, in]`.
+    pub a: Tensor,
+    /// `[out, rank]`.
+    pub b: Tensor,
+}
+
+/// An adapter for all layers of a model.
+#[derive(Debug)]
+pub struct Adapter {
+    /// Rank of every product.
+    pub rank: usize,
+    /// Scale: products are multiplied by `alpha / rank`.
+    pub alpha: f64,
+    /// Projections that it sits on, in the order of [`Projection::ALL`].
+    targets: Vec<Projection>,
+    /// Per layer, per projection in that order.
+    layers: Vec<[Option<LowRank>; 7]>,
+}
+
+impl Adapter {
+    /// A fresh adapter on the CPU: A uniform in ±1/sqrt(in) (Kaiming-uniform with a = sqrt 5, as PEFT draws it)
+    /// from the ChaCha8 stream of `seed`, B zero, so that it changes nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::Adapter`] for rank 0, a scale that is not a positive number, or no targets.
+    pub fn new(
+        config: &Config,
+        rank: usize,
+        alpha: f64,
+        targets: &[Projection],
+        seed: [u8; 32],
+    ) -> Result<Self, Error> {
+        let mut stream = ChaCha8Rng::from_seed(seed);
+        Self::build(config, rank, alpha, targets, |_, _, fan_in, out| {
+            let bound = 1.0 / (fan_in as f32).sqrt();
+            let count = rank * fan_in as usize;
+            let values: Vec<f32> = (0..count)
+                // 24 bits, the most that an f32 in [0, 1) can hold evenly.
+                .map(|_| ((stream.next_u32() >> 8) as f32 / (1 << 24) as f32 * 2.0 - 1.0) * bound)
+                .collect();
+            let a = Tensor::f_from_slice(&values)?.f_view([rank as i64, fan_in])?;
+            let b = Tensor::f_zeros([out, rank as i64], (Kind::Float, Device::Cpu))?;
+            Ok(LowRank { a, b })
+        })
+    }
+
+    /// An adapter whose factors `make(layer, projection, in, out)` gives.
+    pub(crate) fn build(
+        config: &Config,
+        rank: usize,
+        alpha: f64,
+        targets: &[Projection],
+        mut make: impl FnMut(usize, Projection, i64, i64) -> Result<LowRank, Error>,
+    ) -> Result<Self, Error> {
+        if rank == 0 {
+            return Err(Error::Adapter("the rank must be at least 1".into()));
+        }
+        if !(alpha.is_finite() && alpha > 0.0) {
+            return Err(Error::Adapter(format!("alpha is {alpha}; it must be a positive number")));
+        }
+        let targets: Vec<Projection> =
+            Projection::ALL.into_iter().filter(|projection| targets.contains(projection)).collect();
+        if targets.is_empty() {
+            return Err(Error::Adapter("it has no target projections".into()));
+        }
+        let mut layers = Vec::with_capacity(config.layers);
+        for layer in 0..config.layers {
+            let mut parts = [const { None }; 7];
+            for projection in &targets {
+                let (fan_in, out) = projection.shape(config);
+                parts[*projection as usize] = Some(make(layer, *projection, fan_in, out)?);
+            }
+            layers.push(parts);
+        }
+        Ok(Self { rank, alpha, targets, layers })
+    }
+
+    /// `alpha / rank`.
+    pub fn scale(&self) -> f64 {
+        self.alpha / self.rank as f64
+    }
+
+    /// The projections that it sits on.
+    pub fn targets(&self) -> &[Projection] {
+        &self.targets
+    }
+
+    /// The factors on a layer's projection, where there are any.
+    pub fn part(&self, layer: usize, projection: Projection) -> Option<&LowRank> {
+        self.layers.get(layer)?[projection as usize].as_ref()
+    }
+}
+
+impl TensorSet for Adapter {
+    /// The names are PEFT's; the order is by layer, projection, A before B.
+    fn parameters(&self) -> Vec<(String, Tensor)> {
+        let mut all = Vec::new();
+        for (i, parts) in self.layers.iter().enumerate() {
+            for projection in &self.targets {
+                if let Some(part) = &parts[*projection as usize] {
+                    all.push((parameter_name(i, *projection, 'A'), part.a.shallow_clone()));
+                    all.push((parameter_name(i, *projection, 'B'), part.b.shallow_clone()));
+                }
+            }
+        }
+        all
+    }
+
+    fn map(&self, mut f: impl FnMut(&Tensor) -> Tensor) -> Self {
+        let mut factors = |part: &LowRank| LowRank { a: f(&part.a), b: f(&part.b) };
+        let layers = self
+            .layers
+            .iter()
+            .map(|parts| parts.each_ref().map(|part| part.as_ref().map(&mut factors)))
+            .collect();
+        Self { rank: self.rank, alpha: self.alpha, targets: self.targets.clone(), layers }
+    }
+}
+
+/// PEFT's name for a factor.
+pub(crate) fn parameter_name(layer: usize, projection: Projection, factor: char) -> String {
+    format!("base_model.model.model.layers.{layer}.{}.lora_{factor}.weight", projection.module())
+}

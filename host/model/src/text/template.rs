@@ -1,0 +1,130 @@
+//! Chat templates: messages to the text that the model was trained on.
+//!
+//! Templates are Jinja, in the dialect of Hugging Face's `apply_chat_template`: trimmed blocks, Python string
+//! methods, `raise_exception`, `strftime_now`, and values written as Python writes them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use minijinja::value::ValueKind;
+use minijinja::{Environment, Error as JinjaError, ErrorKind, Value};
+
+use crate::error::Error;
+use crate::text::chat::{ChatMessage, RenderOptions};
+use crate::text::python_format;
+
+/// A model's chat template.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    model: String,
+    source: Option<String>,
+    bos: Option<String>,
+    eos: Option<String>,
+    environment: Environment<'static>,
+}
+
+impl ChatTemplate {
+    /// Compiles a template. `model` names the model in messages; `bos` and `eos` are the texts of its special
+    /// tokens. A model may come without a template; then rendering is an error.
+    ///
+    /// # Errors
+    /// [`Error::Template`] when the template does not parse.
+    pub fn new(
+        model: impl Into<String>,
+        source: Option<String>,
+        bos: Option<String>,
+        eos: Option<String>,
+    ) -> Result<Self, Error> {
+        let model = model.into();
+        let mut environment = dialect();
+        if let Some(source) = &source {
+            environment.add_template_owned("chat", source.clone()).map_err(|e| Error::Template {
+                model: model.clone(),
+                reason: format!(
+                    "{}; put a template that can be read into the model's folder as chat_template.jinja",
+                    explain(&e)
+                ),
+            })?;
+        }
+        Ok(Self { model, source, bos, eos, environment })
+    }
+
+    /// The text of a conversation, equal to what transformers' `apply_chat_template(tokenize=False)` writes.
+    ///
+    /// # Errors
+    /// [`Error::Template`] when the model has no template, or when the template refuses the messages.
+    pub fn render(&self, messages: &[ChatMessage], options: &RenderOptions) -> Result<String, Error> {
+        let fail = |reason: String| Error::Template { model: self.model.clone(), reason };
+        if self.source.is_none() {
+            return Err(fail("the model has none; use a chat (instruct) model".into()));
+        }
+        let list = |values: &[serde_json::Value]| match values {
+            [] => Value::from(()),
+            some => Value::from_serialize(some),
+        };
+        let mut context = BTreeMap::from([
+            ("messages", Value::from_serialize(messages)),
+            ("tools", list(&options.tools)),
+            ("documents", Value::from(())),
+            ("add_generation_prompt", options.add_generation_prompt.into()),
+        ]);
+        // What is not known stays undefined: templates ask with `is defined`.
+        let known = [
+            ("bos_token", self.bos.clone().map(Value::from)),
+            ("eos_token", self.eos.clone().map(Value::from)),
+            ("enable_thinking", options.thinking.map(Value::from)),
+        ];
+        context.extend(known.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        self.environment.get_template("chat").and_then(|template| template.render(context)).map_err(|e| {
+            fail(format!(
+                "it refuses these messages: {}; change the roles or the content that the agent's prompt sends",
+                explain(&e)
+            ))
+        })
+    }
+
+    /// The template as written, where the model has one.
+    pub fn source(&self) -> Option<&str> {
+        self.source.as_deref()
+    }
+
+    pub(crate) fn bos(&self) -> Option<&str> {
+        self.bos.as_deref()
+    }
+
+    pub(crate) fn eos(&self) -> Option<&str> {
+        self.eos.as_deref()
+    }
+}
+
+fn dialect() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_trim_blocks(true);
+    environment.set_lstrip_blocks(true);
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_formatter(python_format::print);
+    environment.add_filter("tojson", python_format::tojson);
+    // A Python string is iterable, and templates that ask want just that answer.
+    environment.add_test("iterable", |value: &Value| {
+        value.kind() == ValueKind::String || value.try_iter().is_ok_and(|_| !value.is_undefined())
+    });
+    environment.add_function("raise_exception", |message: String| -> Result<Value, JinjaError> {
+        Err(JinjaError::new(ErrorKind::InvalidOperation, message))
+    });
+    environment.add_function("strftime_now", |format: String| -> Result<String, JinjaError> {
+        let mut text = String::new();
+        write!(text, "{}", chrono::Local::now().format(&format)).map_err(|_| {
+            JinjaError::new(ErrorKind::InvalidOperation, format!("{format:?} is no format of dates"))
+        })?;
+        Ok(text)
+    });
+    environment
+}
+
+fn explain(error: &JinjaError) -> String {
+    let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    match error.line() {
+        Some(line) => format!("line {line}: {what}"),
+        None => what,
+    }
+}

@@ -1,0 +1,89 @@
+//! The roles of an episode as traits: environment, agent, reward, prompt encoder.
+//!
+//! They separate the interpreter from the plugin host: the interpreter knows turns and candidates, not
+//! components. A call log that is passed to a role receives what its plugin does besides returning a value
+//! (log lines, output, jobs for the sandbox, HTTP requests). In a replay it also supplies the recorded
+//! answers to jobs and requests.
+
+use async_trait::async_trait;
+use pl_plugin::journal::Journal;
+use pl_plugin::{Completion, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Tool, Turn};
+
+use crate::fault::Fault;
+
+/// An environment: starts episodes.
+#[async_trait]
+pub trait Environment: Send + Sync {
+    /// Starts an episode. `seed` fixes the starting state, `stream` (a ChaCha key) all later randomness.
+    async fn start(
+        &self,
+        task: &Task,
+        seed: u64,
+        stream: [u8; 32],
+        call_log: &Journal,
+    ) -> Result<Box<dyn Episode>, Fault>;
+    /// Restores a copy of an episode from its snapshot.
+    async fn restore(&self, snapshot: &Snapshot, call_log: &Journal) -> Result<Box<dyn Episode>, Fault>;
+    /// Number of copies that can be live at a time. Further episodes have to be suspended while they wait for
+    /// a model.
+    fn capacity(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// One live copy of an environment.
+#[async_trait]
+pub trait Episode: Send {
+    /// The state as JSON, as one agent sees it.
+    async fn view(&mut self, agent: &str) -> Result<String, Fault>;
+    /// Applies pairs of agent and action, all at once.
+    async fn apply(&mut self, actions: &[(String, String)]) -> Result<Outcome, Fault>;
+    /// Serialises the state.
+    async fn snapshot(&mut self) -> Result<Snapshot, Fault>;
+    /// Frees the copy's slot until the next call. Has no effect on results.
+    async fn suspend(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+    /// False if a wall clock, not the code, decided something that the environment has seen.
+    fn reproducible(&self) -> bool {
+        true
+    }
+}
+
+/// An agent: builds prompts and parses completions. Stateless.
+#[async_trait]
+pub trait Agent: Send + Sync {
+    /// The messages of the agent's next prompt. `None` if the agent skips the turn.
+    async fn prompt(
+        &self,
+        view: &str,
+        turn: &Turn,
+        call_log: &Journal,
+    ) -> Result<Option<PromptRequest>, Fault>;
+    /// The action, as JSON, that a completion stands for.
+    async fn parse(&self, view: &str, completion: &Completion, call_log: &Journal) -> Result<String, Fault>;
+}
+
+/// A reward: scores the step that was just applied.
+#[async_trait]
+pub trait Reward: Send + Sync {
+    async fn score(
+        &self,
+        task: &Task,
+        actions: &[(String, String)],
+        outcome: &Outcome,
+        call_log: &Journal,
+    ) -> Result<Scores, Fault>;
+}
+
+/// The chat template and tokenizer of a model.
+pub trait PromptEncoder: Send + Sync {
+    /// Token ids of a prompt, including the tools on offer and the generation prompt.
+    fn encode(&self, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault>;
+}
+
+/// A generator of tasks by index.
+#[async_trait]
+pub trait TaskGenerator: Send + Sync {
+    async fn tasks(&self, split: &str, start: u64, count: u32, level: u32) -> Result<Vec<Task>, Fault>;
+}

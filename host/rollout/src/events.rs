@@ -1,0 +1,33 @@
+//! Events that an observer of running episodes receives. Observing has no effect on the episodes.
+
+use pl_plugin::Message;
+use pl_types::Chunk;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// An event of a running episode.
+#[derive(Debug)]
+pub enum EpisodeEvent {
+    /// An agent was prompted, and its policy generates.
+    Prompted {
+        agent: String,
+        /// Number of the agent's earlier visits.
+        visit: u32,
+        messages: Vec<Message>,
+        /// The text of the completions as it is generated.
+        text: UnboundedReceiver<Chunk>,
+    },
+    /// An agent acted, and the episode continues from there.
+    Acted(AgentStep),
+}
+
+/// An agent's action with its reward.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentStep {
+    pub agent: String,
+    /// JSON.
+    pub action: String,
+    pub reward: f64,
+    pub success: bool,
+    /// Number of tokens of the completion.
+    pub tokens: usize,
+}

@@ -1,0 +1,209 @@
+//! One visit of a node of the turn graph: its agents are prompted, their policies generate, they act together
+//! and are scored.
+//!
+//! Flat and tree sampling both consist of these pieces.
+
+use std::sync::Arc;
+
+use pl_dsl::workflow::Node;
+use pl_plugin::{Message, Outcome, Scores, Task, Turn};
+use pl_types::{Completion, Request};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc::unbounded_channel;
+
+use crate::environment_copy::EnvironmentCopy;
+use crate::events::EpisodeEvent;
+use crate::fault::Fault;
+use crate::setup::EpisodeSetup;
+use crate::trace::EventKind;
+use crate::trace::recorder::TraceRecorder;
+use crate::turns::{LastReward, TurnCursor};
+
+/// The prompt of one agent at a node visit.
+#[derive(Debug, Clone)]
+pub(crate) struct AgentPrompt {
+    /// Index into the setup's agents.
+    pub agent: usize,
+    /// Number of the agent's earlier visits.
+    pub visit: u32,
+    pub view: String,
+    pub messages: Vec<Message>,
+    /// Token ids.
+    pub tokens: Arc<[u32]>,
+    /// Strings that end a completion.
+    pub stop: Arc<[String]>,
+}
+
+/// A completion with the action that it stands for.
+#[derive(Debug, Clone)]
+pub(crate) struct ParsedCompletion {
+    pub completion: Completion,
+    /// JSON.
+    pub action: String,
+}
+
+/// The outcome of a joint action and its scores.
+#[derive(Debug, Clone)]
+pub(crate) struct ScoredStep {
+    pub outcome: Outcome,
+    pub scores: Scores,
+}
+
+impl EpisodeSetup {
+    /// Reads the views of a node's agents, all from one state, and builds their prompts. An agent that skips
+    /// the turn has no prompt.
+    pub(crate) async fn prompt_agents(
+        &self,
+        environment: &mut EnvironmentCopy,
+        node: &Node,
+        cursor: &TurnCursor,
+        recorder: &mut TraceRecorder,
+    ) -> Result<Vec<AgentPrompt>, Fault> {
+        let mut prompts = Vec::with_capacity(node.agents.len());
+        for &index in &node.agents {
+            let Some(runtime) = self.agents.get(index) else { continue };
+            let name = Some(runtime.name.as_str());
+            let attribute = |fault: Fault| fault.with_agent(&runtime.name);
+            let view = environment.view(&runtime.name, recorder).await.map_err(attribute)?;
+            let turn = Turn { agent: runtime.name.clone(), visit: cursor.visits(index) };
+            let call_log = recorder.call_log(name, "prompt");
+            let request = runtime.agent.prompt(&view, &turn, &call_log).await;
+            recorder.record_calls(name, "prompt", &call_log);
+            let Some(request) = request.map_err(attribute)? else {
+                recorder.record(name, EventKind::Skipped);
+                continue;
+            };
+            let tokens = runtime.encoder.encode(&request.messages, &request.tools).map_err(attribute)?;
+            recorder.record(name, EventKind::Prompted { visit: turn.visit, prompt: tokens.clone() });
+            let mut stop = request.stop;
+            stop.extend(runtime.stop.iter().filter(|own| !stop.contains(own)).cloned().collect::<Vec<_>>());
+            prompts.push(AgentPrompt {
+                agent: index,
+                visit: turn.visit,
+                view,
+                messages: request.messages,
+                tokens: tokens.into(),
+                stop: stop.into(),
+            });
+        }
+        Ok(prompts)
+    }
+
+    /// Samples one completion per seed.
+    pub(crate) async fn complete(
+        &self,
+        prompt: &AgentPrompt,
+        seeds: Vec<[u8; 32]>,
+    ) -> Result<Vec<Completion>, Fault> {
+        let runtime = &self.agents[prompt.agent];
+        let wanted = seeds.len();
+        let listener = self.observer.as_ref().map(|observer| {
+            let (sender, text) = unbounded_channel();
+            let (agent, visit, messages) = (runtime.name.clone(), prompt.visit, prompt.messages.clone());
+            // The observer may have closed the channel.
+            let _ = observer.send(EpisodeEvent::Prompted { agent, visit, messages, text });
+            sender
+        });
+        let request = Request {
+            policy: runtime.policy,
+            prompt: Arc::clone(&prompt.tokens),
+            seeds,
+            max_tokens: runtime.max_tokens,
+            sampling: runtime.sampling.clone(),
+            stop: Arc::clone(&prompt.stop),
+            stop_ids: Arc::new([]),
+            top_logprobs: 0,
+            listener,
+        };
+        let fault = |cause: String| Fault::for_agent(&runtime.name, "generation", cause);
+        let completions = self.generator.generate(request).await.map_err(|error| fault(error.to_string()))?;
+        if completions.len() != wanted {
+            return Err(fault(format!("the engine returned {} of {wanted} completions", completions.len())));
+        }
+        Ok(completions)
+    }
+
+    pub(crate) fn record_completion(
+        &self,
+        prompt: &AgentPrompt,
+        completion: &Completion,
+        recorder: &mut TraceRecorder,
+    ) {
+        let Completion { text, finish, tokens, .. } = completion;
+        let kind = EventKind::Completion { text: text.clone(), finish: *finish, tokens: tokens.clone() };
+        recorder.record(Some(&self.agents[prompt.agent].name), kind);
+    }
+
+    /// Parses a completion with the agent's plugin.
+    pub(crate) async fn parse(
+        &self,
+        prompt: &AgentPrompt,
+        completion: Completion,
+        recorder: &mut TraceRecorder,
+    ) -> Result<ParsedCompletion, Fault> {
+        let runtime = &self.agents[prompt.agent];
+        let name = Some(runtime.name.as_str());
+        let text = pl_plugin::Completion::new(completion.text.clone(), completion.finish);
+        let call_log = recorder.call_log(name, "parse");
+        let action = runtime.agent.parse(&prompt.view, &text, &call_log).await;
+        recorder.record_calls(name, "parse", &call_log);
+        let action = action.map_err(|fault| fault.with_agent(&runtime.name))?;
+        recorder.record(name, EventKind::Action(action.clone()));
+        Ok(ParsedCompletion { completion, action })
+    }
+
+    /// Applies the joint action and scores it at once, before anything else changes the environment.
+    pub(crate) async fn apply_and_score(
+        &self,
+        environment: &mut EnvironmentCopy,
+        task: &Task,
+        joint: &[(&AgentPrompt, &ParsedCompletion)],
+        recorder: &mut TraceRecorder,
+    ) -> Result<ScoredStep, Fault> {
+        let actions: Vec<(String, String)> = joint
+            .iter()
+            .map(|(prompt, parsed)| (self.agents[prompt.agent].name.clone(), parsed.action.clone()))
+            .collect();
+        let outcome = environment.apply(&actions, recorder).await?;
+        recorder.record(None, EventKind::Outcome(outcome.clone()));
+        let call_log = recorder.call_log(None, "score");
+        let scores = self.reward.score(task, &actions, &outcome, &call_log).await;
+        recorder.record_calls(None, "score", &call_log);
+        let scores = scores?;
+        recorder.record(None, EventKind::Scores(scores.clone()));
+        Ok(ScoredStep { outcome, scores })
+    }
+}
+
+impl ScoredStep {
+    /// Reward of one agent: team weight times team part plus local weight times local part.
+    pub fn reward(&self, setup: &EpisodeSetup, agent: usize) -> f64 {
+        setup.team_weight * self.scores.team + setup.local_weight * self.local_reward(setup, agent)
+    }
+
+    /// Local part of one agent's reward; 0 if the reward gave it none.
+    pub fn local_reward(&self, setup: &EpisodeSetup, agent: usize) -> f64 {
+        self.score_for(setup, agent).map_or(0.0, |score| score.reward)
+    }
+
+    pub fn success(&self, setup: &EpisodeSetup, agent: usize) -> bool {
+        self.score_for(setup, agent).is_some_and(|score| score.success)
+    }
+
+    fn score_for(&self, setup: &EpisodeSetup, agent: usize) -> Option<&pl_plugin::AgentScore> {
+        let name = &setup.agents[agent].name;
+        self.scores.local.iter().find(|score| score.agent == *name)
+    }
+
+    /// The values of `reward.*` in conditions after this step, in which the agents of `prompts` acted.
+    pub fn last_reward(&self, setup: &EpisodeSetup, prompts: &[AgentPrompt]) -> LastReward {
+        let reward = |prompt: &AgentPrompt| {
+            (setup.agents[prompt.agent].name.clone(), Value::from(self.reward(setup, prompt.agent)))
+        };
+        LastReward {
+            team: self.scores.team,
+            success: self.scores.success,
+            agents: prompts.iter().map(reward).collect::<Map<_, _>>(),
+        }
+    }
+}

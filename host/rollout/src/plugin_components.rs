@@ -1,0 +1,102 @@
+//! The plugin host's environments, agents and rewards as components of an episode.
+
+use async_trait::async_trait;
+use pl_plugin::journal::Journal;
+use pl_plugin::{Completion, Outcome, PromptRequest, Scores, Snapshot, Stream, Task, Turn};
+
+use crate::components::{Agent, Environment, Episode, Reward, TaskGenerator};
+use crate::fault::Fault;
+
+/// Converts a plugin's error. A refusal keeps the plugin's own message; every other error has the host's.
+fn fault(stage: &'static str) -> impl FnOnce(pl_plugin::Error) -> Fault {
+    move |error| {
+        let reproducible = error.reproducible();
+        let cause = match error.refusal() {
+            Some((_, message)) => message.to_owned(),
+            None => error.to_string(),
+        };
+        Fault { agent: None, stage, cause, reproducible }
+    }
+}
+
+#[async_trait]
+impl Environment for pl_plugin::Environment {
+    async fn start(
+        &self,
+        task: &Task,
+        seed: u64,
+        stream: [u8; 32],
+        call_log: &Journal,
+    ) -> Result<Box<dyn Episode>, Fault> {
+        let logged = self.with_journal(call_log);
+        let episode = logged.start(task, seed, Stream::new(stream)).await.map_err(fault("start"))?;
+        Ok(Box::new(episode))
+    }
+
+    async fn restore(&self, snapshot: &Snapshot, call_log: &Journal) -> Result<Box<dyn Episode>, Fault> {
+        Ok(Box::new(self.with_journal(call_log).restore(snapshot).await.map_err(fault("restore"))?))
+    }
+
+    fn capacity(&self) -> usize {
+        self.seats()
+    }
+}
+
+#[async_trait]
+impl TaskGenerator for pl_plugin::Environment {
+    async fn tasks(&self, split: &str, start: u64, count: u32, level: u32) -> Result<Vec<Task>, Fault> {
+        self.tasks(split, start, count, level).await.map_err(fault("tasks"))
+    }
+}
+
+#[async_trait]
+impl Episode for pl_plugin::Episode {
+    async fn view(&mut self, agent: &str) -> Result<String, Fault> {
+        self.view(agent).await.map_err(fault("view"))
+    }
+
+    async fn apply(&mut self, actions: &[(String, String)]) -> Result<Outcome, Fault> {
+        self.apply(actions.to_vec()).await.map_err(fault("apply"))
+    }
+
+    async fn snapshot(&mut self) -> Result<Snapshot, Fault> {
+        self.snapshot().await.map_err(fault("snapshot"))
+    }
+
+    async fn suspend(&mut self) -> Result<(), Fault> {
+        self.rest().await.map_err(fault("suspend"))
+    }
+
+    fn reproducible(&self) -> bool {
+        self.reproducible()
+    }
+}
+
+#[async_trait]
+impl Agent for pl_plugin::Agent {
+    async fn prompt(
+        &self,
+        view: &str,
+        turn: &Turn,
+        call_log: &Journal,
+    ) -> Result<Option<PromptRequest>, Fault> {
+        self.with_journal(call_log).prompt(view, turn).await.map_err(fault("prompt"))
+    }
+
+    async fn parse(&self, view: &str, completion: &Completion, call_log: &Journal) -> Result<String, Fault> {
+        self.with_journal(call_log).parse(view, completion).await.map_err(fault("parse"))
+    }
+}
+
+#[async_trait]
+impl Reward for pl_plugin::Reward {
+    async fn score(
+        &self,
+        task: &Task,
+        actions: &[(String, String)],
+        outcome: &Outcome,
+        call_log: &Journal,
+    ) -> Result<Scores, Fault> {
+        self.with_journal(call_log).score(task, actions, outcome).await.map_err(fault("score"))
+    }
+}

@@ -1,0 +1,141 @@
+//! The result of an attempt: transitions for the learner, a summary for the metrics, failures for the run
+//! folder.
+
+use pl_types::{Group, Key, Transition};
+
+use crate::context::EpisodeContext;
+use crate::error::EpisodeFailure;
+use crate::events::{AgentStep, EpisodeEvent};
+use crate::node_visit::{AgentPrompt, ParsedCompletion, ScoredStep};
+use crate::setup::EpisodeSetup;
+
+/// Summary of an episode (flat) or of the path that a tree took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EpisodeSummary {
+    pub task: u32,
+    pub task_id: String,
+    pub sample: u32,
+    /// The team's success after the last step.
+    pub success: bool,
+    /// Reward and success of each agent's last step, by agent index. `None` for an agent that never acted.
+    pub agents: Vec<Option<(f64, bool)>>,
+    /// Number of node visits.
+    pub turns: u32,
+    /// Number of tokens sampled, including those of candidates that were not chosen.
+    pub tokens: u64,
+    pub truncated: bool,
+    /// False if a wall clock or an HTTP response to a plugin, not the code, decided something.
+    pub reproducible: bool,
+}
+
+/// The result of an attempt at an episode or tree, up to its failure if it failed.
+#[derive(Debug, Clone)]
+pub struct EpisodeResult {
+    pub transitions: Vec<Transition>,
+    pub summary: EpisodeSummary,
+    /// Failures of single candidates that the tree continued without.
+    pub failures: Vec<EpisodeFailure>,
+}
+
+/// The position of a transition within its episode.
+pub(crate) struct NodePosition<'a> {
+    pub node_visit: u32,
+    pub branch: u32,
+    /// Tree: hash of the state before the turn; groups are then per node visit.
+    pub state: Option<&'a str>,
+    pub chosen: bool,
+}
+
+impl EpisodeResult {
+    pub(crate) fn new(context: &EpisodeContext, agents: usize) -> EpisodeResult {
+        EpisodeResult {
+            transitions: Vec::new(),
+            summary: EpisodeSummary {
+                task: context.key.task,
+                task_id: context.task.id.clone(),
+                sample: context.key.sample,
+                success: false,
+                agents: vec![None; agents],
+                turns: 0,
+                tokens: 0,
+                truncated: false,
+                reproducible: true,
+            },
+            failures: Vec::new(),
+        }
+    }
+
+    /// Adds the transition of one agent's turn.
+    pub(crate) fn push_transition(
+        &mut self,
+        setup: &EpisodeSetup,
+        context: &EpisodeContext,
+        (prompt, parsed): (&AgentPrompt, &ParsedCompletion),
+        step: &ScoredStep,
+        position: &NodePosition<'_>,
+    ) {
+        let agent = &setup.agents[prompt.agent];
+        let key = Key {
+            step: context.key.step,
+            task: context.key.task,
+            sample: context.key.sample,
+            node_visit: position.node_visit,
+            agent: prompt.agent as u32,
+            branch: position.branch,
+        };
+        self.transitions.push(Transition {
+            group: Group {
+                step: key.step,
+                task: key.task,
+                agent: key.agent,
+                turn: prompt.visit,
+                node_visit: position.state.map(|_| position.node_visit),
+            },
+            key,
+            task_id: context.task.id.clone(),
+            agent: agent.name.clone(),
+            policy: agent.policy as u32,
+            turn: prompt.visit,
+            prompt: prompt.tokens.to_vec(),
+            completion: parsed.completion.tokens.clone(),
+            logprobs: parsed.completion.logprobs.clone(),
+            support: parsed.completion.support.clone(),
+            temperature: agent.sampling.temperature,
+            versions: context.versions.to_vec(),
+            version: parsed.completion.version,
+            team_reward: step.scores.team,
+            local_reward: step.local_reward(setup, prompt.agent),
+            reward: step.reward(setup, prompt.agent),
+            success: step.success(setup, prompt.agent),
+            chosen: position.chosen,
+            action: parsed.action.clone(),
+            state: position.state.unwrap_or_default().to_owned(),
+        });
+    }
+
+    /// Updates the summary with the step that the episode continues from, and notifies the observer.
+    pub(crate) fn record_step(
+        &mut self,
+        setup: &EpisodeSetup,
+        joint: &[(&AgentPrompt, &ParsedCompletion)],
+        step: &ScoredStep,
+    ) {
+        self.summary.success = step.scores.success;
+        self.summary.truncated = step.outcome.truncated;
+        for (prompt, parsed) in joint {
+            let (reward, success) = (step.reward(setup, prompt.agent), step.success(setup, prompt.agent));
+            self.summary.agents[prompt.agent] = Some((reward, success));
+            if let Some(observer) = &setup.observer {
+                let acted = AgentStep {
+                    agent: setup.agents[prompt.agent].name.clone(),
+                    action: parsed.action.clone(),
+                    reward,
+                    success,
+                    tokens: parsed.completion.tokens.len(),
+                };
+                // The observer may have closed the channel.
+                let _ = observer.send(EpisodeEvent::Acted(acted));
+            }
+        }
+    }
+}

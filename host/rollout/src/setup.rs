@@ -1,0 +1,39 @@
+//! Everything that episodes of a workflow need: the environment, the agents with their policies, the reward.
+
+use std::sync::Arc;
+
+use pl_dsl::workflow::Turns;
+use pl_types::{Generate, Sampling};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::components::{Agent, Environment, PromptEncoder, Reward};
+use crate::events::EpisodeEvent;
+
+/// An agent with the policy that generates for it.
+#[derive(Clone)]
+pub struct AgentRuntime {
+    pub name: String,
+    pub agent: Arc<dyn Agent>,
+    pub encoder: Arc<dyn PromptEncoder>,
+    /// Index into the workflow's policies.
+    pub policy: usize,
+    pub sampling: Sampling,
+    pub max_tokens: u32,
+    /// Strings that end a completion, in addition to those that the agent asks for.
+    pub stop: Vec<String>,
+}
+
+/// The parts of a workflow that play episodes.
+#[derive(Clone)]
+pub struct EpisodeSetup {
+    pub environment: Arc<dyn Environment>,
+    /// Agents, by index.
+    pub agents: Vec<AgentRuntime>,
+    pub reward: Arc<dyn Reward>,
+    pub team_weight: f64,
+    pub local_weight: f64,
+    pub turns: Turns,
+    pub generator: Arc<dyn Generate>,
+    /// Observer of episode events.
+    pub observer: Option<UnboundedSender<EpisodeEvent>>,
+}

@@ -1,0 +1,122 @@
+//! Encoding of messages as token ids, through a model's chat template and tokenizer.
+
+use std::sync::Arc;
+
+use pl_model::{ChatMessage, ChatTemplate, RenderOptions, Tokenizer};
+use pl_plugin::{Message, Part, Role, Tool};
+use pl_rollout::{Fault, PromptEncoder};
+use serde_json::{Value, json};
+
+/// The tokenizer and the chat template of a model.
+#[derive(Clone)]
+pub struct ChatFormat {
+    pub tokenizer: Arc<Tokenizer>,
+    pub template: Arc<ChatTemplate>,
+}
+
+/// Prompt encoder of an agent.
+pub struct ChatEncoder {
+    pub format: ChatFormat,
+    /// True if the model may think before it answers. `None` leaves the choice to the template.
+    pub thinking: Option<bool>,
+}
+
+impl PromptEncoder for ChatEncoder {
+    fn encode(&self, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault> {
+        let messages = messages.iter().map(chat_message).collect::<Result<Vec<_>, _>>()?;
+        let tools = tools.iter().map(tool_schema).collect::<Result<Vec<_>, _>>()?;
+        let render = |tools: Vec<Value>| {
+            let options = RenderOptions { tools, thinking: self.thinking, add_generation_prompt: true };
+            self.format.template.render(&messages, &options).map_err(|e| Fault::new("chat template", e))
+        };
+        let offers = !tools.is_empty();
+        let text = render(tools)?;
+        if offers && text == render(Vec::new())? {
+            let cause = "the agent offers tools, but this model's chat template ignores tools: use a model that can call \
+                         tools";
+            return Err(Fault::new("chat template", cause));
+        }
+        self.format.tokenizer.encode(&text).map_err(|e| Fault::new("tokenizer", e))
+    }
+}
+
+fn chat_message(message: &Message) -> Result<ChatMessage, Fault> {
+    let role = match message.role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    };
+    let mut content = String::new();
+    for part in &message.parts {
+        match part {
+            Part::Text(text) => content.push_str(text),
+            Part::Image { .. } | Part::Data { .. } => {
+                return Err(Fault::new(
+                    "prompt",
+                    "this model reads only text, but a message has an image or data part",
+                ));
+            }
+        }
+    }
+    Ok(ChatMessage::new(role, content))
+}
+
+/// Returns a tool in the form that chat templates expect: an OpenAI function description.
+fn tool_schema(tool: &Tool) -> Result<Value, Fault> {
+    let parameters: Value = serde_json::from_str(&tool.parameters).map_err(|e| {
+        Fault::new("prompt", format!("the parameters of tool `{}` are not a JSON Schema: {e}", tool.name))
+    })?;
+    Ok(json!({
+        "type": "function",
+        "function": { "name": tool.name, "description": tool.description, "parameters": parameters },
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Returns an encoder whose tokens are the bytes of the rendered template.
+    fn encoder(template: &str, thinking: Option<bool>) -> ChatEncoder {
+        let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny/tokenizer.json");
+        let tokenizer = Tokenizer::from_json("tiny", &std::fs::read(tiny).unwrap(), &[]).unwrap();
+        let template = ChatTemplate::new("tiny", Some(template.to_owned()), None, None).unwrap();
+        let format = ChatFormat { tokenizer: Arc::new(tokenizer), template: Arc::new(template) };
+        ChatEncoder { format, thinking }
+    }
+
+    fn tool(parameters: &str) -> Tool {
+        let (name, description) = ("look".to_owned(), "Looks it up.".to_owned());
+        Tool { name, description, parameters: parameters.to_owned() }
+    }
+
+    const TEMPLATE: &str = "{% for tool in tools or [] %}{{ tool.function.name }}:{{ tool.function.parameters.type }}\
+                            {% endfor %}{% if enable_thinking is defined %}{{ enable_thinking }}{% endif %}";
+
+    #[test]
+    fn tools_and_the_thinking_switch_reach_the_template() {
+        let messages = [Message { role: Role::User, parts: vec![Part::Text("q".to_owned())] }];
+        let written = |thinking, tools: &[Tool]| {
+            let encoder = encoder(TEMPLATE, thinking);
+            let ids = encoder.encode(&messages, tools).unwrap();
+            encoder.format.tokenizer.decode(&ids, false)
+        };
+        assert_eq!(written(None, &[tool(r#"{"type": "object"}"#)]), "look:object");
+        assert_eq!(written(Some(false), &[]), "False");
+        assert_eq!(written(Some(true), &[]), "True");
+    }
+
+    #[test]
+    fn tools_that_the_template_ignores_are_an_error() {
+        let ignoring = encoder("{{ messages[0].content }}", None);
+        let messages = [Message { role: Role::User, parts: vec![Part::Text("q".to_owned())] }];
+        let fault = ignoring.encode(&messages, &[tool("{}")]).unwrap_err();
+        assert!(fault.cause.contains("ignores tools"), "{}", fault.cause);
+        assert!(ignoring.encode(&messages, &[]).is_ok());
+        let fault = encoder(TEMPLATE, None).encode(&messages, &[tool("{")]).unwrap_err();
+        assert!(fault.cause.contains("tool `look`"), "{}", fault.cause);
+    }
+}

@@ -1,0 +1,157 @@
+//! Errors of the application: each names the file, model, plugin, agent or step, and says what to do.
+
+use std::path::PathBuf;
+
+use crate::device::CudaUnavailable;
+use pl_rollout::EpisodeId;
+use pl_types::GenerateError;
+
+use crate::locate::LocateError;
+use crate::plugins::PluginError;
+use crate::workflow::Diagnostics;
+
+/// Errors of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The async runtime can't be started.
+    #[error("cannot start worker threads: {source}; the system may limit the threads of a process")]
+    Runtime { source: std::io::Error },
+    /// A file can't be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    /// There is no cache folder.
+    #[error(transparent)]
+    Cache(pl_toolchain::Error),
+    /// WebAssembly can't be run on this machine.
+    #[error(transparent)]
+    WasmEngine(pl_wasm::Error),
+    /// The workflow has errors.
+    #[error("the workflow has errors:\n{0}")]
+    Workflow(Diagnostics),
+    /// The workflow is to be trained but has no `train` block.
+    #[error("workflow {workflow} has no `train` block: add one, or use `play` or `evaluate`")]
+    NoTrainBlock { workflow: String },
+    /// A model can't be found.
+    #[error("model {model}: {source}")]
+    LocateModel { model: String, source: Box<LocateError> },
+    /// A model can't be loaded.
+    #[error("model {model}: {source}")]
+    Model { model: String, source: Box<pl_model::Error> },
+    /// A plugin can't be loaded.
+    #[error("plugin {plugin}: {source}")]
+    Plugin { plugin: String, source: Box<PluginError> },
+    /// An environment, agent or reward can't be created.
+    #[error("{kind} {name}: {source}")]
+    Item { kind: &'static str, name: String, source: Box<pl_plugin::Error> },
+    /// A task file can't be found.
+    #[error(transparent)]
+    LocateTasks(LocateError),
+    /// Tasks are invalid or can't be generated.
+    #[error(transparent)]
+    Tasks(pl_rollout::Error),
+    /// There is no task to play.
+    #[error("environment {environment} has no tasks; give one with `--task`")]
+    NoTasks { environment: String },
+    /// CUDA was demanded and is not usable.
+    #[error("--device cuda: {0}")]
+    Device(CudaUnavailable),
+    /// The policies can't be set up as the workflow says, or a checkpoint can't be used.
+    #[error(transparent)]
+    Setup(pl_trainer::Error),
+    /// An update or a checkpoint failed. The last checkpoint stands.
+    #[error(transparent)]
+    Trainer(#[from] pl_trainer::Error),
+    /// The inference engine failed.
+    #[error("inference engine: {0}")]
+    Engine(GenerateError),
+    /// Episodes can't be played.
+    #[error("{source}{}", see(run, episode))]
+    Rollout {
+        source: Box<pl_rollout::Error>,
+        /// Run folder with the traces, if they were kept.
+        run: Option<PathBuf>,
+        /// First failed episode.
+        episode: Option<EpisodeId>,
+    },
+    /// The run folder can't be read as a run.
+    #[error(transparent)]
+    RunFolder(pl_record::Error),
+    /// The run folder can't be written.
+    #[error(transparent)]
+    Record(#[from] pl_record::Error),
+    /// A run folder has no checkpoint.
+    #[error("{} has no checkpoint yet", path.display())]
+    NoCheckpoint { path: PathBuf },
+    /// A checkpoint was written by another program.
+    #[error("{}: the state of the run can't be read: {source}", path.display())]
+    State { path: PathBuf, source: serde_json::Error },
+    /// The machine, a plugin, a model or a data file differs from what the run was started with.
+    #[error("{} can't be continued as it was started:\n  {}", path.display(), differences.join("\n  "))]
+    Changed { path: PathBuf, differences: Vec<String> },
+    /// A setting can't be changed in a run that was started.
+    #[error("{} can't be continued with these settings:\n  {}", path.display(), reasons.join("\n  "))]
+    FixedSettings { path: PathBuf, reasons: Vec<String> },
+    /// The Docker backend of the sandbox is not usable.
+    #[error(
+        "sandbox: {reason}\nhint: `fallback = wasm` in the sandbox block runs Python without a Docker engine"
+    )]
+    Docker { reason: String },
+    /// The workers of the sandbox can't be started.
+    #[error(transparent)]
+    Sandbox(#[from] pl_sandbox::Error),
+    /// The workflow has no such agent.
+    #[error("--agent {agent}: the workflow's agents are {}", agents.join(", "))]
+    NoAgent { agent: String, agents: Vec<String> },
+    /// A line of answers can't be graded.
+    #[error("line {line}: {source}")]
+    Grade { line: usize, source: Box<pl_plugin::Error> },
+    /// The run has no traces.
+    #[error("{} has no traces yet: its first step or evaluation is not finished", run.display())]
+    NoTraces { run: PathBuf },
+    /// The run has no such step, evaluation or episode.
+    #[error("{run} has no {missing}; `pl-host replay {run}` lists what there is", run = run.display())]
+    NoEpisode { run: PathBuf, missing: String },
+    /// A plugin is to be replaced that the run does not have.
+    #[error("--plugin {plugin}: the run has no such plugin; it has {}", plugins.join(", "))]
+    NoPlugin { plugin: String, plugins: Vec<String> },
+    /// A plugin is another build than the run was played with.
+    #[error(
+        "plugin {plugin}: {place} is the build {found}, the run was played with {recorded}\nhint: restore that build, or \
+         try another one with --plugin {plugin}=FILE"
+    )]
+    OtherBuild { plugin: String, place: String, found: String, recorded: String },
+    /// A granted folder has changed since the run was played.
+    #[error(
+        "{grant}: the content of the folder has changed since the run was played\nhint: restore its files"
+    )]
+    OtherGrant { grant: String },
+    /// A task of the runtime panicked.
+    #[error("a worker thread failed: {0}")]
+    Worker(#[from] tokio::task::JoinError),
+}
+
+impl Error {
+    /// Returns true if the user's input is wrong, and false if the operation itself failed.
+    pub fn is_input(&self) -> bool {
+        !matches!(
+            self,
+            Error::Runtime { .. }
+                | Error::Cache(_)
+                | Error::WasmEngine(_)
+                | Error::Trainer(_)
+                | Error::Engine(_)
+                | Error::Rollout { .. }
+                | Error::Record(_)
+                | Error::Sandbox(_)
+                | Error::Worker(_)
+        )
+    }
+}
+
+fn see(run: &Option<PathBuf>, episode: &Option<EpisodeId>) -> String {
+    match (run, episode) {
+        (Some(run), Some(episode)) => format!("\n  see: pl-host replay {} {episode}", run.display()),
+        _ => String::new(),
+    }
+}

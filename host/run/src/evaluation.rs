@@ -1,0 +1,168 @@
+//! Evaluation of a team on held-out tasks.
+
+mod statistics;
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pl_dsl::workflow::{Evaluation, Rollout, Tasks};
+use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, play_batch};
+use pl_types::{Phase, SamplingOverrides};
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::host::Host;
+use crate::progress::Activity;
+use crate::session::Session;
+use crate::workflow::CheckedWorkflow;
+
+pub(crate) use statistics::mean;
+pub use statistics::{AgentReport, EvaluationReport};
+
+/// Episodes in flight if no `train` block sets them.
+const IN_FLIGHT: usize = 64;
+
+/// Parameters of one round of an evaluation.
+pub(crate) struct Round<'a> {
+    pub seed: u64,
+    pub step: u64,
+    pub versions: &'a [u64],
+    pub in_flight: usize,
+}
+
+/// Result of an evaluation.
+pub struct EvaluationResult {
+    pub report: EvaluationReport,
+    /// Wall-clock seconds.
+    pub seconds: f64,
+    /// Number of sampled tokens.
+    pub tokens: u64,
+    batch: RolloutBatch,
+    name: String,
+}
+
+/// Runs each evaluation of a workflow and hands its result to `finished`. A workflow without any is evaluated
+/// on the tasks of its environment.
+///
+/// # Errors
+/// If tasks can't be read, every episode of an evaluation fails, or `finished` fails.
+pub fn evaluate<E: From<Error>>(
+    host: &Host,
+    checked: &CheckedWorkflow,
+    session: &Session,
+    mut finished: impl FnMut(&EvaluationResult) -> Result<(), E>,
+) -> Result<(), E> {
+    for evaluation in evaluations(checked) {
+        let round = Round {
+            seed: session.seed,
+            step: 0,
+            versions: &session.trainer.versions(),
+            in_flight: checked.workflow.train.as_ref().map_or(IN_FLIGHT, |train| train.episodes as usize),
+        };
+        let (title, generated_tokens) = (evaluation.name.as_str(), session.token_counter());
+        let mut tracker = host.progress().start(Activity::Episodes { title, generated_tokens });
+        let started = Instant::now();
+        let (report, batch) = host.block_on(async {
+            let source = checked.tasks(&evaluation.tasks, &session.environment, None).await?;
+            let update = |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
+            let keep = |batch: Result<RolloutBatch, pl_rollout::Error>| {
+                batch.map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })
+            };
+            play_round(&session.setup, &evaluation, &source, &round, update, keep).await
+        })?;
+        drop(tracker);
+        let seconds = started.elapsed().as_secs_f64();
+        let tokens = batch.episodes.iter().map(|episode| episode.tokens).sum();
+        finished(&EvaluationResult { report, seconds, tokens, batch, name: evaluation.name })?;
+    }
+    Ok(())
+}
+
+/// Returns the evaluations of a workflow, or one on the tasks of its environment.
+fn evaluations(checked: &CheckedWorkflow) -> Vec<Evaluation> {
+    if !checked.workflow.evaluations.is_empty() {
+        return checked.workflow.evaluations.clone();
+    }
+    let environment = &checked.workflow.scenarios[0].environment;
+    let tasks = match &environment.tasks {
+        Tasks::Generated { level, .. } => Tasks::Generated { split: "test".to_owned(), level: *level },
+        file => file.clone(),
+    };
+    vec![Evaluation {
+        name: environment.name.clone(),
+        every: 0,
+        tasks,
+        limit: 100,
+        samples: 1,
+        sampling: SamplingOverrides::default(),
+    }]
+}
+
+/// Plays one round of an evaluation. `keep` receives the batch, also if every episode failed.
+pub(crate) async fn play_round(
+    setup: &Arc<EpisodeSetup>,
+    evaluation: &Evaluation,
+    source: &TaskSource,
+    round: &Round<'_>,
+    progress: impl FnMut(RolloutProgress),
+    keep: impl FnOnce(Result<RolloutBatch, pl_rollout::Error>) -> Result<RolloutBatch, Error>,
+) -> Result<(EvaluationReport, RolloutBatch), Error> {
+    let available = source.size().unwrap_or(usize::MAX);
+    let count = (evaluation.limit as usize).min(available) as u32;
+    let plan = RolloutPlan {
+        seed: round.seed,
+        phase: Phase::Evaluate(evaluation.name.clone()),
+        step: round.step,
+        tasks: source.take(0, count).await.map_err(Error::Tasks)?,
+        mode: Rollout::Flat,
+        samples: evaluation.samples,
+        in_flight: round.in_flight,
+        versions: round.versions.into(),
+    };
+    let mut setup = EpisodeSetup::clone(setup);
+    for agent in &mut setup.agents {
+        agent.sampling = evaluation.sampling.apply(&agent.sampling);
+    }
+    let names: Vec<String> = setup.agents.iter().map(|agent| agent.name.clone()).collect();
+    let batch = keep(play_batch(Arc::new(setup), &plan, progress).await)?;
+    let tasks = plan.tasks.len();
+    let report = EvaluationReport::new(
+        &evaluation.name,
+        tasks,
+        evaluation.samples,
+        &names,
+        &batch.episodes,
+        batch.lost,
+    );
+    Ok((report, batch))
+}
+
+impl EvaluationResult {
+    /// Writes every completion as a line of JSON, in the order of tasks, samples and turns: `evaluation`,
+    /// `task` (its id), `sample`, `agent`, `turn` (earlier visits of the agent), `prompt` and `completion`
+    /// (token ids), `text`, `action` (JSON), `reward` and `success` (the agent's own).
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_completions(&self, session: &Session, out: &mut impl Write) -> std::io::Result<()> {
+        for transition in &self.batch.transitions {
+            let (key, action) = (&transition.key, &transition.action);
+            let line = json!({
+                "evaluation": self.name,
+                "task": transition.task_id,
+                "sample": key.sample,
+                "agent": transition.agent,
+                "turn": transition.turn,
+                "prompt": transition.prompt,
+                "completion": transition.completion,
+                "text": session.decode(transition.policy as usize, &transition.completion),
+                "action": serde_json::from_str::<Value>(action).unwrap_or_else(|_| action.as_str().into()),
+                "reward": transition.reward,
+                "success": transition.success,
+            });
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+}

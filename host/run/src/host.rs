@@ -1,0 +1,76 @@
+//! Resources that all operations share.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pl_wasm::{Engine, EngineConfig};
+use tokio::runtime::{Handle, Runtime};
+
+use crate::error::Error;
+use crate::progress::{Notice, Progress};
+
+/// WebAssembly components that a program ships with. The command line embeds them in its binary; a test reads
+/// them from `target/release/plugins`.
+#[derive(Debug, Clone, Copy)]
+pub struct Embedded {
+    /// Plugin `std`, with the agent `std.chat`.
+    pub std_chat: &'static [u8],
+    /// CPython with the standard library and sympy, for the sandbox's `wasm` backend.
+    pub python_worker: &'static [u8],
+}
+
+/// The tokio runtime, the embedded components and the receiver of progress reports.
+pub struct Host {
+    runtime: Runtime,
+    embedded: Embedded,
+    progress: Arc<dyn Progress>,
+}
+
+impl Host {
+    /// Starts a multi-threaded runtime.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] if the system refuses the threads.
+    pub fn new(embedded: Embedded, progress: Arc<dyn Progress>) -> Result<Host, Error> {
+        let runtime = Runtime::new().map_err(|source| Error::Runtime { source })?;
+        Ok(Host { runtime, embedded, progress })
+    }
+
+    /// Returns a handle to the runtime, to spawn work on.
+    pub fn handle(&self) -> Handle {
+        self.runtime.handle().clone()
+    }
+
+    /// Returns the components that the program ships with.
+    pub fn embedded(&self) -> Embedded {
+        self.embedded
+    }
+
+    /// Runs a future to its end. Not to be called from within the runtime.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+
+    pub(crate) fn progress(&self) -> &Arc<dyn Progress> {
+        &self.progress
+    }
+
+    pub(crate) fn notify(&self, notice: Notice) {
+        self.progress.notice(&notice);
+    }
+}
+
+/// Folder of compiled components.
+pub(crate) fn compile_cache() -> Result<PathBuf, Error> {
+    Ok(pl_toolchain::cache::root().map_err(Error::Cache)?.join("compiled"))
+}
+
+/// Returns the engine that plugins run in, with the compile cache.
+///
+/// # Errors
+/// [`Error::Cache`] if there is no cache folder, [`Error::WasmEngine`] if WebAssembly can't be run here.
+pub fn plugin_engine() -> Result<Engine, Error> {
+    let config = EngineConfig::plugins().cache_dir(compile_cache()?);
+    Engine::new(config).map_err(Error::WasmEngine)
+}

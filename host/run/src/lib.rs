@@ -1,0 +1,47 @@
+//! The application as a library: check, plan, train, evaluate, play, grade and replay workflows.
+//!
+//! A [`Host`] has what all operations share. [`CheckedWorkflow::open`] reads a file and checks it against its
+//! plugins. [`TrainingRun`] trains it; [`Session`] loads its models to play and evaluate it. Errors are
+//! typed, progress goes to a [`Progress`], and nothing here prints or reads the command line.
+//!
+//! # Example
+//!
+//! Training from Rust, as `tests/it/example.rs` compiles and runs it:
+//!
+//! ```ignore
+#![doc = include_str!("../tests/it/example.rs")]
+//! ```
+
+mod chat;
+mod checkpoints;
+mod device;
+mod error;
+pub mod evaluation;
+pub mod grade;
+mod host;
+mod locate;
+mod lock;
+mod memory;
+pub mod plan;
+pub mod play;
+mod plugins;
+pub mod progress;
+pub mod replay;
+mod resume;
+pub mod sandbox;
+mod session;
+mod stored;
+mod training;
+mod workflow;
+
+pub use device::{DevicePreference, select_device};
+pub use error::Error;
+pub use host::{Embedded, Host, plugin_engine};
+pub use locate::LocateError;
+pub use memory::{Bytes, MachineMemory, MemoryEstimate};
+pub use plugins::{PluginCatalog, PluginError};
+pub use progress::{NoProgress, Progress};
+pub use session::{Session, SessionOptions};
+pub use stored::StoredWorkflow;
+pub use training::{Ending, LoopState, RunOptions, StopRequest, TrainingRun};
+pub use workflow::{CheckedWorkflow, Diagnostics, model_dtype};

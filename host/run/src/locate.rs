@@ -1,0 +1,169 @@
+//! Files that a workflow names: plugins, models and task files.
+
+use std::path::{Path, PathBuf};
+
+use pl_model::{FetchProgress, Hub, HubModel};
+
+use crate::host::Host;
+use crate::progress::{Activity, Notice, Progress, Tracker};
+
+/// Reason for which a file of a workflow can't be found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LocateError {
+    /// A plugin is neither next to the workflow nor among the shipped ones.
+    #[error("there is neither {} nor {}; correct the path, or build the plugin", local.display(), shipped.display())]
+    NoPlugin {
+        /// Path next to the workflow.
+        local: PathBuf,
+        /// Path among the plugins that are shipped with the program.
+        shipped: PathBuf,
+    },
+    /// A file or folder is missing.
+    #[error("there is no {}; correct the path", .0.display())]
+    NoFile(PathBuf),
+    /// A task file is missing.
+    #[error("there is no task file {}", .0.display())]
+    NoTaskFile(PathBuf),
+    /// A name without a path is not the name of a fetched model.
+    #[error(
+        "{name:?} is not among the fetched models in {}; `cargo xtask setup` fetches smollm2-135m, a path begins with \
+         \"./\", a model of a hub with \"hf:\"",
+        folder.display()
+    )]
+    UnknownModel {
+        /// Name in the workflow.
+        name: String,
+        /// Folder of fetched models.
+        folder: PathBuf,
+    },
+    /// A model of a hub is not in the cache, and nothing may be fetched now.
+    #[error("its dimensions are known once a run has fetched it")]
+    NotFetched,
+    /// The hub refused, or its cache can't be used.
+    #[error(transparent)]
+    Hub(#[from] pl_model::Error),
+    /// There is no cache folder.
+    #[error(transparent)]
+    Cache(#[from] pl_toolchain::Error),
+}
+
+/// Returns the path of a plugin: next to the workflow, or in the folder `plugins` next to the program.
+///
+/// # Errors
+/// [`LocateError::NoPlugin`] if it is in neither.
+pub fn plugin(folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
+    let local = folder.join(path);
+    if local.is_file() {
+        return Ok(local);
+    }
+    // An included file may be in a folder of its own, but shipped plugins share one folder.
+    let name = Path::new(path).file_name().unwrap_or_default();
+    let shipped = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("plugins").join(name)));
+    match shipped {
+        Some(shipped) if shipped.is_file() => Ok(shipped),
+        Some(shipped) => Err(LocateError::NoPlugin { local, shipped }),
+        None => Err(LocateError::NoFile(local)),
+    }
+}
+
+/// Returns the path of a task file: next to the workflow, or in the working folder (for `--set`).
+///
+/// # Errors
+/// [`LocateError::NoTaskFile`] if it is in neither.
+pub fn task_file(folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
+    let local = folder.join(path);
+    let here = PathBuf::from(path);
+    if local.is_file() {
+        return Ok(local);
+    }
+    if here.is_file() { Ok(here) } else { Err(LocateError::NoTaskFile(local)) }
+}
+
+/// Checks the form of a model's source. Only the text is examined.
+///
+/// # Errors
+/// [`LocateError::Hub`] if a source that begins with `hf:` is malformed.
+pub fn check_model_source(source: &str) -> Result<(), LocateError> {
+    if source.starts_with("hf:") {
+        source.parse::<HubModel>()?;
+    }
+    Ok(())
+}
+
+/// Model on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocatedModel {
+    /// Model folder, or GGUF file.
+    pub path: PathBuf,
+    /// Source under which the same files are found again. For a model of a hub it names the commit.
+    pub source: String,
+}
+
+/// Finds a model: one of a hub (`hf:owner/name`), which is fetched if necessary, a path (`./folder`,
+/// `./file.gguf`) relative to the workflow, or the name of a fetched model.
+///
+/// # Errors
+/// If it does not exist or can't be fetched.
+pub fn model(host: &Host, folder: &Path, source: &str) -> Result<LocatedModel, LocateError> {
+    if !source.starts_with("hf:") {
+        return Ok(LocatedModel { path: local_model(folder, source)?, source: source.to_owned() });
+    }
+    let mut model: HubModel = source.parse()?;
+    let mut downloads = Downloads { progress: host.progress().as_ref(), current: None };
+    let fetched = Hub::from_env()?.fetch(&model, &mut |progress| downloads.update(progress))?;
+    drop(downloads);
+    if let Some(reason) = fetched.unasked {
+        let (model, commit) = (model.to_string(), fetched.commit.clone());
+        host.notify(Notice::HubUnreachable { model, reason: reason.to_string(), commit });
+    }
+    model.revision = Some(fetched.commit);
+    Ok(LocatedModel { path: fetched.path, source: model.to_string() })
+}
+
+/// Finds a model that is already on this machine. Nothing is fetched.
+///
+/// # Errors
+/// If it does not exist, or [`LocateError::NotFetched`].
+pub fn model_on_disk(folder: &Path, source: &str) -> Result<PathBuf, LocateError> {
+    if !source.starts_with("hf:") {
+        return local_model(folder, source);
+    }
+    let wanted: HubModel = source.parse()?;
+    let cache = Hub { offline: true, ..Hub::from_env()? };
+    cache.fetch(&wanted, &mut |_| {}).map(|fetched| fetched.path).map_err(|_| LocateError::NotFetched)
+}
+
+fn local_model(folder: &Path, source: &str) -> Result<PathBuf, LocateError> {
+    let is_path = source.starts_with(['.', '/']) || source.contains('/') || source.ends_with(".gguf");
+    if is_path {
+        let path = folder.join(source);
+        return if path.exists() { Ok(path) } else { Err(LocateError::NoFile(path)) };
+    }
+    let models = pl_toolchain::cache::root()?.join("models");
+    let fetched = models.join(source).join("model.gguf");
+    if fetched.is_file() {
+        return Ok(fetched);
+    }
+    Err(LocateError::UnknownModel { name: source.to_owned(), folder: models })
+}
+
+/// Reports downloads file by file.
+struct Downloads<'a> {
+    progress: &'a dyn Progress,
+    current: Option<(String, Box<dyn Tracker>)>,
+}
+
+impl Downloads<'_> {
+    fn update(&mut self, fetched: FetchProgress<'_>) {
+        if self.current.as_ref().is_none_or(|(file, _)| file != fetched.file) {
+            // The finished file's tracker ends before the next one starts.
+            self.current = None;
+            let tracker = self.progress.start(Activity::Download { file: fetched.file });
+            self.current = Some((fetched.file.to_owned(), tracker));
+        }
+        if let Some((_, tracker)) = &mut self.current {
+            tracker.update(fetched.done, fetched.total);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The content of `lock.json`: hashes of everything that a run was started with.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use pl_dsl::workflow::Policy;
+use pl_record::{Lock, hash_file, hash_folder};
+use tch::Device;
+
+use crate::error::Error;
+use crate::session::Session;
+use crate::workflow::CheckedWorkflow;
+
+/// Hashes what a run uses.
+///
+/// # Errors
+/// If a task file or a `from` can't be read.
+pub(crate) fn lock_of(checked: &CheckedWorkflow, session: &Session, device: Device) -> Result<Lock, Error> {
+    let data = checked
+        .task_files()
+        .into_iter()
+        .map(|(name, path)| Ok((name, hash_file(&path).map_err(Error::RunFolder)?)))
+        .collect::<Result<_, Error>>()?;
+    Ok(Lock {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        contract: "0.1".to_owned(),
+        seed: session.seed,
+        device: format!("{device:?}").to_lowercase(),
+        threads: tch::get_num_threads(),
+        plugins: checked.plugins.hashes(),
+        grants: checked.plugins.grants(&checked.workflow.plugins),
+        models: session.model_hashes.clone(),
+        dtypes: session.model_dtypes.clone(),
+        starts: hash_starts(&checked.workflow.policies, &checked.folder)?,
+        data,
+    })
+}
+
+/// Hashes the adapter or model of each policy with a `from`. A policy whose `from` is missing has no hash.
+fn hash_starts(policies: &[Policy], folder: &Path) -> Result<BTreeMap<String, String>, Error> {
+    let mut hashes = BTreeMap::new();
+    for (policy, path) in starts(policies, folder) {
+        if path.is_dir() {
+            hashes.insert(policy.name.clone(), hash_folder(&path).map_err(Error::RunFolder)?);
+        } else if path.is_file() {
+            hashes.insert(policy.name.clone(), hash_file(&path).map_err(Error::RunFolder)?);
+        }
+    }
+    Ok(hashes)
+}
+
+/// Returns the policies with a `from`, each with its path.
+fn starts<'a>(policies: &'a [Policy], folder: &'a Path) -> impl Iterator<Item = (&'a Policy, PathBuf)> {
+    policies.iter().filter_map(|policy| Some((policy, folder.join(policy.from.as_ref()?))))
+}
+
+/// Takes over the recorded hash of each trained policy whose `from` no longer exists: a checkpoint has all of
+/// its weights, so that it is not needed.
+pub(crate) fn allow_missing_starts(recorded: &Lock, now: &mut Lock, policies: &[Policy]) {
+    for policy in policies.iter().filter(|policy| policy.train) {
+        if let (false, Some(hash)) =
+            (now.starts.contains_key(&policy.name), recorded.starts.get(&policy.name))
+        {
+            now.starts.insert(policy.name.clone(), hash.clone());
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Memory that a workflow will need, estimated before anything is loaded.
+//!
+//! [`pl_trainer::memory`] has the formulas. The number of copies of each set of weights follows from the
+//! policies in the same way as the trainer and the engine create them.
+
+mod machine;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use pl_dsl::workflow::{Policy, Workflow};
+use pl_dsl::{Diagnostic, DiagnosticCode, Severity};
+use pl_model::{Checkpointing, Config, Projection};
+use pl_trainer::memory::{self as formulas, PassShape};
+use pl_types::Dtype;
+use tch::Device;
+
+use crate::error::Error;
+use crate::locate;
+use crate::workflow::model_dtype;
+
+pub use machine::MachineMemory;
+
+/// Bytes of the process without its models: the code of libtorch and of plugins, tokenizers, buffers of
+/// generation. Measured: 230 MiB, and 330 MiB with the embedded Python at work. The memory of sandboxed
+/// programs is not included.
+const PROGRAM: u64 = 384 << 20;
+
+/// Estimate of the memory that a workflow needs, in bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemoryEstimate {
+    device: Device,
+    parts: Vec<(&'static str, u64)>,
+    /// `None` on a GPU, and if the system does not report its memory.
+    machine: Option<MachineMemory>,
+}
+
+impl MemoryEstimate {
+    /// Estimates from the configurations of the workflow's models, which are at `models`, in the workflow's
+    /// order.
+    ///
+    /// # Errors
+    /// [`Error::Model`] if a model's configuration can't be read.
+    pub fn new(
+        workflow: &Workflow,
+        folder: &Path,
+        models: &[PathBuf],
+        device: Device,
+    ) -> Result<MemoryEstimate, Error> {
+        let mut sum = Sum::default();
+        for (index, (model, path)) in workflow.models.iter().zip(models).enumerate() {
+            let config = Config::read(path)
+                .map_err(|error| Error::Model { model: model.name.clone(), source: Box::new(error) })?;
+            let base = BaseModel { config, dtype: model_dtype(model, device), device };
+            let policies: Vec<&Policy> = workflow.policies.iter().filter(|p| p.model == index).collect();
+            sum.add_base(workflow, folder, &base, &policies);
+        }
+        let mut parts = vec![
+            ("weights, training", sum.training),
+            ("weights, generation", sum.generation),
+            ("adapters", sum.adapters),
+            ("gradients and optimiser", sum.optimiser),
+            ("keys and values", workflow.inference.kv_cache),
+            ("activations", sum.activations),
+            ("handing weights over", sum.publishing),
+        ];
+        let mut machine = None;
+        if device == Device::Cpu {
+            // The memory of the program itself is not on a GPU.
+            parts.push(("program and plugins", PROGRAM));
+            machine = MachineMemory::read();
+        }
+        Ok(MemoryEstimate { device, parts, machine })
+    }
+
+    /// Estimates from the models that are on this machine. Nothing is fetched.
+    ///
+    /// # Errors
+    /// [`Error::LocateModel`] if a model is not on this machine, [`Error::Model`] if its configuration can't
+    /// be read.
+    pub fn without_fetching(
+        workflow: &Workflow,
+        folder: &Path,
+        device: Device,
+    ) -> Result<MemoryEstimate, Error> {
+        let paths = workflow
+            .models
+            .iter()
+            .map(|model| {
+                locate::model_on_disk(folder, &model.source).map_err(|error| Error::LocateModel {
+                    model: model.name.clone(),
+                    source: Box::new(error),
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        MemoryEstimate::new(workflow, folder, &paths, device)
+    }
+
+    /// Returns the parts of the estimate, in bytes.
+    pub fn parts(&self) -> &[(&'static str, u64)] {
+        &self.parts
+    }
+
+    /// Returns the sum of all parts, in bytes.
+    pub fn total(&self) -> u64 {
+        self.parts.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Returns the memory of the machine. Returns `None` on a GPU, and if the system does not report its
+    /// memory.
+    pub fn machine(&self) -> Option<MachineMemory> {
+        self.machine
+    }
+
+    /// Returns a warning if the machine has less memory than the workflow needs.
+    pub fn warnings(&self) -> Vec<Diagnostic> {
+        let Some(machine) = self.machine.filter(|machine| machine.total < self.total()) else {
+            return Vec::new();
+        };
+        let (needs, has) = (Bytes(self.total()), Bytes(machine.total));
+        let message = format!("the workflow will take about {needs} of memory, and the machine has {has}");
+        let help = "to save memory, lower `inference.kv_cache` or `train.token_budget`, train with `lora` instead of a \
+                    whole model, set `train.gradient_checkpointing`, or set `dtype = f16` in `model`";
+        let (code, severity) = (DiagnosticCode::Memory, Severity::Warning);
+        vec![Diagnostic::about_file(code, severity, message, help)]
+    }
+}
+
+impl fmt::Display for MemoryEstimate {
+    /// Writes a short table with a line for each part.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (name, bytes)) in self.parts.iter().filter(|(_, bytes)| *bytes > 0).enumerate() {
+            let title = if index == 0 { "memory" } else { "" };
+            writeln!(f, "  {title:<9} {name:<24} {:>9}", Bytes(*bytes).to_string())?;
+        }
+        write!(f, "  {:<9} {:<24} {:>9}", "", "in all, about", Bytes(self.total()).to_string())?;
+        match self.machine {
+            Some(MachineMemory { free, .. }) => writeln!(f, " of {} free", Bytes(free)),
+            None => writeln!(f, " on {:?}", self.device),
+        }
+    }
+}
+
+/// A size in bytes, shown in MiB or GiB.
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0..0x4000_0000 => write!(f, "{} MiB", self.0.div_ceil(1 << 20)),
+            more => write!(f, "{:.1} GiB", more as f64 / f64::from(1 << 30)),
+        }
+    }
+}
+
+/// Model that policies are based on.
+struct BaseModel {
+    config: Config,
+    dtype: Dtype,
+    device: Device,
+}
+
+impl BaseModel {
+    /// Returns the number format that training computes in. The CPU stores rounded values as f32.
+    fn training_dtype(&self) -> Dtype {
+        if self.device == Device::Cpu { Dtype::F32 } else { self.dtype }
+    }
+}
+
+/// Sums over all base models, in bytes.
+#[derive(Default)]
+struct Sum {
+    training: u64,
+    generation: u64,
+    adapters: u64,
+    optimiser: u64,
+    /// Those of the largest pass of any learner, because learners take turns.
+    activations: u64,
+    /// New weights that generation packs while it still has the old ones.
+    publishing: u64,
+}
+
+impl Sum {
+    /// Adds a base model with its policies.
+    fn add_base(&mut self, workflow: &Workflow, folder: &Path, base: &BaseModel, policies: &[&Policy]) {
+        let BaseModel { config, dtype, .. } = base;
+        let trains = |policy: &Policy| policy.train && workflow.train.is_some();
+        let numbers = formulas::weight_numbers(config);
+        // Copies of the weights: one for each policy that trains them or has its own, and one for all others.
+        let (mut trained, mut loaded, mut shared) = (0, 0, 0);
+        let mut adapted = Vec::new();
+        for policy in policies {
+            let from = policy.from.as_ref().map(|from| folder.join(from));
+            let is_adapter = |path: &PathBuf| path.join(pl_trainer::ADAPTER_CONFIG).is_file();
+            match (from, &policy.lora) {
+                (_, None) if trains(policy) => trained += 1,
+                (Some(path), None) if !is_adapter(&path) => loaded += 1,
+                (Some(path), None) => {
+                    shared = 1;
+                    // Converted to f32, whatever its stored format is.
+                    let stored =
+                        path.join("adapter_model.safetensors").metadata().map_or(0, |file| file.len());
+                    self.adapters += 2 * 2 * stored;
+                }
+                (from, Some(lora)) if trains(policy) || from.is_some() => {
+                    shared = 1;
+                    let targets: Vec<Projection> =
+                        lora.targets.iter().filter_map(|target| target.parse().ok()).collect();
+                    let rank = lora.rank as usize;
+                    // Once for training and once for generation.
+                    self.adapters += 2 * formulas::adapter_bytes(config, rank, &targets);
+                    if trains(policy) {
+                        let numbers = formulas::adapter_numbers(config, rank, &targets);
+                        self.optimiser += formulas::optimizer_bytes(numbers, Dtype::F32);
+                        adapted.push(rank * targets.len());
+                    }
+                }
+                _ => shared = 1,
+            }
+        }
+        let copies = trained + loaded + shared;
+        self.training += copies * formulas::weights_bytes(config, base.training_dtype());
+        // Generation on libtorch shares the weights until they change.
+        let generating = if base.device == Device::Cpu { copies } else { trained };
+        self.generation += generating * formulas::weights_bytes(config, *dtype);
+        self.optimiser += trained * formulas::optimizer_bytes(numbers, *dtype);
+        if let Some(ranks) = adapted.into_iter().max() {
+            self.activations = self.activations.max(activations(workflow, base, ranks));
+        }
+        if trained > 0 {
+            // While masters are rounded, the new working weights exist next to the old ones, but no
+            // activations do.
+            let rounded = match dtype {
+                Dtype::F32 => 0,
+                Dtype::F16 | Dtype::Bf16 => formulas::weights_bytes(config, base.training_dtype()),
+            };
+            self.activations = self.activations.max(activations(workflow, base, 0)).max(rounded);
+            // The allocator may not return memory that training has freed to generation's thread, so this is
+            // added.
+            self.publishing = self.publishing.max(formulas::weights_bytes(config, *dtype));
+        }
+    }
+}
+
+/// Returns the activations of the largest packed batch, in bytes. A sequence longer than the budget is not
+/// included.
+fn activations(workflow: &Workflow, base: &BaseModel, ranks: usize) -> u64 {
+    let Some(train) = &workflow.train else { return 0 };
+    let tokens = train.token_budget as usize;
+    // In the worst case, each sample of a group continues a prefix that fills the batch.
+    let row = PassShape { tokens, targets: tokens, prefix_keys: tokens * train.samples as usize, ranks };
+    let checkpointing = if train.gradient_checkpointing { Checkpointing::On } else { Checkpointing::Off };
+    formulas::activation_bytes(&base.config, &row, checkpointing, base.training_dtype())
+}

@@ -1,0 +1,343 @@
+//! Plans: the weights, their sources and the amounts of everything that a run would use.
+//!
+//! Nothing is fetched, loaded or written. [`counts`] has the arithmetic.
+
+pub mod counts;
+
+use std::path::PathBuf;
+
+use pl_dsl::graph::Graph;
+use pl_dsl::workflow::{self, Grant, Lora, Rollout, SandboxBackend, Train, Workflow};
+use pl_model::{Config, Projection};
+use pl_trainer::memory as formulas;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tch::Device;
+
+use crate::error::Error;
+use crate::host::Host;
+use crate::locate;
+use crate::memory::MemoryEstimate;
+use crate::sandbox::is_python_cached;
+use crate::training::default_folder;
+use crate::workflow::{CheckedWorkflow, model_dtype};
+
+use self::counts::{EpisodeBounds, EvaluationBounds, StepBounds};
+
+/// Plan of a run.
+#[derive(Serialize)]
+pub struct RunPlan {
+    pub workflow: String,
+    pub device: String,
+    pub layout: &'static str,
+    pub layout_meaning: &'static str,
+    pub models: Vec<ModelPlan>,
+    pub policies: Vec<PolicyPlan>,
+    /// Error if a model is not on this machine.
+    #[serde(skip)]
+    pub memory: Result<MemoryEstimate, Error>,
+    pub plugins: Vec<PluginPlan>,
+    pub sandbox: SandboxPlan,
+    pub tasks: TaskPlan,
+    pub episode: EpisodeBounds,
+    pub evaluations: Vec<EvaluationPlan>,
+    /// `None` if the workflow has no `train` block.
+    pub training: Option<TrainingPlan>,
+}
+
+/// Model of a plan.
+#[derive(Serialize)]
+pub struct ModelPlan {
+    pub name: String,
+    pub source: String,
+    pub dtype: String,
+    /// Kind of source, in words.
+    pub kind: &'static str,
+    /// Path on this machine, if it exists.
+    pub path: Option<PathBuf>,
+    /// True if a run would fetch it.
+    pub fetch: bool,
+    #[serde(skip)]
+    config: Option<Config>,
+}
+
+/// Policy of a plan.
+#[derive(Serialize)]
+pub struct PolicyPlan {
+    pub name: String,
+    pub model: String,
+    pub trained: bool,
+    pub lora: Option<Lora>,
+    pub from: Option<String>,
+    pub agents: Vec<String>,
+    /// `None` if the model is not on this machine.
+    pub trained_parameters: Option<u64>,
+}
+
+/// Plugin of a plan.
+#[derive(Serialize)]
+pub struct PluginPlan {
+    pub name: String,
+    /// `None` for the built-in plugin.
+    pub path: Option<PathBuf>,
+    /// True if the compile cache has it.
+    pub cached: bool,
+    pub grant: Grant,
+}
+
+/// Sandbox of a plan.
+#[derive(Serialize)]
+pub struct SandboxPlan {
+    /// Backend and limits in words.
+    pub limits: String,
+    /// True if the compile cache has the embedded Python. `None` for the Docker backend.
+    pub python_cached: Option<bool>,
+}
+
+/// Tasks of an environment or an evaluation.
+#[derive(Serialize)]
+pub struct TaskPlan {
+    /// Name of the environment or of the evaluation.
+    pub name: String,
+    pub file: Option<PathBuf>,
+    pub records: Option<u64>,
+    /// Generator in words, if there is no file.
+    pub generator: Option<String>,
+    /// Reason for which the file can't be read.
+    pub problem: Option<String>,
+}
+
+/// Evaluation of a plan.
+#[derive(Serialize)]
+pub struct EvaluationPlan {
+    pub tasks: TaskPlan,
+    /// Steps between two rounds; 0 if a run does not evaluate it.
+    pub every: u32,
+    pub rounds: u64,
+    pub round: EvaluationBounds,
+}
+
+/// Training of a plan.
+#[derive(Serialize)]
+pub struct TrainingPlan {
+    pub steps: u64,
+    /// `trees` or `episodes`.
+    pub rollout: &'static str,
+    pub step: StepBounds,
+    /// Completions of all steps.
+    pub completions: u64,
+    /// Sampled tokens of all steps.
+    pub tokens: u64,
+    /// Sampled tokens of all rounds of all evaluations.
+    pub evaluation_tokens: u64,
+    pub checkpoints: CheckpointPlan,
+    pub folder: PathBuf,
+}
+
+/// Checkpoints of a plan.
+#[derive(Serialize)]
+pub struct CheckpointPlan {
+    /// Largest number that is written.
+    pub count: u64,
+    /// Largest number that exists at the end.
+    pub kept: u64,
+    /// `None` if a model is not on this machine.
+    pub bytes_each: Option<u64>,
+}
+
+impl RunPlan {
+    /// Plans a run of a checked workflow.
+    pub fn new(host: &Host, checked: &CheckedWorkflow, device: Device) -> RunPlan {
+        let workflow = &checked.workflow;
+        let scenario = &workflow.scenarios[0];
+        let graph = Graph::new(workflow);
+        let models: Vec<ModelPlan> =
+            workflow.models.iter().map(|model| ModelPlan::new(checked, model, device)).collect();
+        let policies: Vec<PolicyPlan> =
+            (0..workflow.policies.len()).map(|index| PolicyPlan::new(workflow, index, &models)).collect();
+        let episode = EpisodeBounds::new(&scenario.turns, &workflow.agents);
+        let steps = workflow.train.as_ref().map_or(0, |train| train.steps);
+        let evaluations: Vec<EvaluationPlan> = workflow
+            .evaluations
+            .iter()
+            .map(|one| {
+                let tasks = TaskPlan::new(checked, &one.name, &one.tasks);
+                EvaluationPlan {
+                    every: one.every,
+                    rounds: if workflow.train.is_some() {
+                        counts::evaluation_rounds(one.every, steps)
+                    } else {
+                        0
+                    },
+                    round: EvaluationBounds::new(one.limit, tasks.records, one.samples, &episode),
+                    tasks,
+                }
+            })
+            .collect();
+        let training = workflow.train.as_ref().map(|train| {
+            let numbers = policies.iter().map(|policy| policy.trained_parameters).sum::<Option<u64>>();
+            TrainingPlan::new(workflow, train, &episode, &evaluations, numbers)
+        });
+        RunPlan {
+            workflow: workflow.name.clone(),
+            device: format!("{device:?}").to_lowercase(),
+            layout: graph.layout,
+            layout_meaning: graph.layout_meaning,
+            memory: MemoryEstimate::without_fetching(workflow, &checked.folder, device),
+            plugins: workflow
+                .plugins
+                .iter()
+                .map(|plugin| PluginPlan {
+                    name: plugin.name.clone(),
+                    path: checked.plugins.path(plugin),
+                    cached: checked.plugins.is_cached(plugin),
+                    grant: plugin.grant.clone(),
+                })
+                .collect(),
+            sandbox: SandboxPlan {
+                python_cached: (workflow.sandbox.backend == SandboxBackend::Wasm)
+                    .then(|| is_python_cached(host)),
+                limits: graph.sandbox,
+            },
+            tasks: TaskPlan::new(checked, &scenario.environment.name, &scenario.environment.tasks),
+            models,
+            policies,
+            episode,
+            evaluations,
+            training,
+        }
+    }
+
+    /// Returns the plan as JSON: the fields of this struct, and `memory` in bytes, or null with the reason in
+    /// `memory_unknown`.
+    pub fn to_json(&self) -> Value {
+        let mut plan = json!(self);
+        match &self.memory {
+            Ok(memory) => {
+                let part = |(part, bytes): &(&str, u64)| json!({ "part": part, "bytes": bytes });
+                let parts: Vec<Value> = memory.parts().iter().map(part).collect();
+                plan["memory"] = json!({ "parts": parts, "total": memory.total() });
+            }
+            Err(why) => {
+                plan["memory"] = Value::Null;
+                plan["memory_unknown"] = json!(why.to_string());
+            }
+        }
+        plan
+    }
+}
+
+impl ModelPlan {
+    fn new(checked: &CheckedWorkflow, model: &workflow::Model, device: Device) -> ModelPlan {
+        let path = locate::model_on_disk(&checked.folder, &model.source).ok();
+        let hub = model.source.starts_with("hf:");
+        let kind = match &path {
+            _ if hub => "from a hub",
+            Some(path) if path.is_dir() => "a folder",
+            Some(_) if model.source.ends_with(".gguf") => "a GGUF file",
+            Some(_) => "a fetched model",
+            None => "a path or the name of a fetched model",
+        };
+        ModelPlan {
+            name: model.name.clone(),
+            source: model.source.clone(),
+            dtype: model_dtype(model, device).to_string(),
+            kind,
+            fetch: hub && path.is_none(),
+            config: path.as_ref().and_then(|path| Config::read(path).ok()),
+            path,
+        }
+    }
+}
+
+impl PolicyPlan {
+    fn new(workflow: &Workflow, index: usize, models: &[ModelPlan]) -> PolicyPlan {
+        let policy = &workflow.policies[index];
+        let trained = policy.train && workflow.train.is_some();
+        let model = &models[policy.model];
+        let numbers = |config: &Config| match &policy.lora {
+            Some(lora) => {
+                let targets: Vec<Projection> =
+                    lora.targets.iter().filter_map(|target| target.parse().ok()).collect();
+                formulas::adapter_numbers(config, lora.rank as usize, &targets)
+            }
+            None => formulas::weight_numbers(config),
+        };
+        PolicyPlan {
+            name: policy.name.clone(),
+            model: model.name.clone(),
+            trained,
+            lora: policy.lora.clone(),
+            from: policy.from.clone(),
+            agents: workflow
+                .agents
+                .iter()
+                .filter(|agent| agent.policy == index)
+                .map(|agent| agent.name.clone())
+                .collect(),
+            trained_parameters: if trained { model.config.as_ref().map(numbers) } else { Some(0) },
+        }
+    }
+}
+
+impl TaskPlan {
+    fn new(checked: &CheckedWorkflow, name: &str, tasks: &workflow::Tasks) -> TaskPlan {
+        let empty =
+            TaskPlan { name: name.to_owned(), file: None, records: None, generator: None, problem: None };
+        match tasks {
+            workflow::Tasks::Generated { split, level } => {
+                TaskPlan { generator: Some(format!("split {split}, level {level}")), ..empty }
+            }
+            workflow::Tasks::File(path) => match records(checked, path) {
+                Ok((file, records)) => TaskPlan { file: Some(file), records: Some(records), ..empty },
+                Err(problem) => {
+                    TaskPlan { file: Some(path.into()), problem: Some(problem.to_string()), ..empty }
+                }
+            },
+        }
+    }
+}
+
+/// Returns a task file and its number of records. As in a run, these are the lines that are not blank.
+fn records(checked: &CheckedWorkflow, path: &str) -> Result<(PathBuf, u64), Error> {
+    let path = locate::task_file(&checked.folder, path).map_err(Error::LocateTasks)?;
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok((path, text.lines().filter(|line| !line.trim().is_empty()).count() as u64)),
+        Err(source) => Err(Error::Read { path, source }),
+    }
+}
+
+impl TrainingPlan {
+    fn new(
+        workflow: &Workflow,
+        train: &Train,
+        episode: &EpisodeBounds,
+        evaluations: &[EvaluationPlan],
+        trained_numbers: Option<u64>,
+    ) -> TrainingPlan {
+        let step = StepBounds::new(train, episode);
+        let steps = u64::from(train.steps);
+        // Checkpoints are compared by the first evaluation that is run during training.
+        let scored_every = evaluations.iter().map(|one| one.every).find(|every| *every > 0);
+        TrainingPlan {
+            steps,
+            rollout: match train.rollout {
+                Rollout::Tree => "trees",
+                Rollout::Flat => "episodes",
+            },
+            completions: steps.saturating_mul(step.completions),
+            tokens: steps.saturating_mul(step.tokens),
+            step,
+            evaluation_tokens: evaluations
+                .iter()
+                .map(|one| one.rounds.saturating_mul(one.round.tokens))
+                .sum(),
+            checkpoints: CheckpointPlan {
+                count: counts::checkpoints(train, scored_every),
+                kept: counts::kept_checkpoints(train, scored_every),
+                bytes_each: trained_numbers.map(|numbers| numbers * counts::CHECKPOINT_BYTES),
+            },
+            folder: default_folder(&workflow.name),
+        }
+    }
+}

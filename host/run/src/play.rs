@@ -1,0 +1,81 @@
+//! One episode, played for a person who watches it.
+
+use std::sync::Arc;
+
+use pl_dsl::workflow::Rollout;
+use pl_plugin::Task;
+use pl_rollout::{EpisodeEvent, EpisodeSetup, EpisodeSummary, RolloutPlan, play_batch};
+use pl_types::Phase;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::error::Error;
+use crate::host::Host;
+use crate::progress::Notice;
+use crate::session::Session;
+use crate::workflow::CheckedWorkflow;
+
+/// Returns a task from a record as JSON, or from a question in words.
+pub fn task_from_text(text: &str) -> Task {
+    let data = match serde_json::from_str::<Value>(text) {
+        Ok(Value::Object(record)) => Value::Object(record).to_string(),
+        _ => json!({ "question": text }).to_string(),
+    };
+    Task { id: "given".to_owned(), data }
+}
+
+/// Returns the first task of the workflow's environment.
+///
+/// # Errors
+/// If the tasks can't be read, or there are no tasks.
+pub fn first_task(host: &Host, checked: &CheckedWorkflow, session: &Session) -> Result<Task, Error> {
+    let block = &checked.workflow.scenarios[0].environment;
+    let tasks = host.block_on(async {
+        let source = checked.tasks(&block.tasks, &session.environment, None).await?;
+        source.take(0, 1).await.map_err(Error::Tasks)
+    })?;
+    let first = tasks.into_iter().next().map(Arc::unwrap_or_clone);
+    first.ok_or_else(|| Error::NoTasks { environment: block.name.clone() })
+}
+
+/// Plays one episode. Its events go to `watch`, which ends when the episode does. Returns the episode's
+/// summary, or `None` if it failed in every attempt.
+///
+/// # Errors
+/// If the episode can't be played, or `watch` fails.
+pub fn play<E, W>(
+    host: &Host,
+    session: &Session,
+    task: Task,
+    watch: impl FnOnce(UnboundedReceiver<EpisodeEvent>) -> W,
+) -> Result<Option<EpisodeSummary>, E>
+where
+    E: From<Error>,
+    W: Future<Output = Result<(), E>>,
+{
+    let plan = RolloutPlan {
+        seed: session.seed,
+        phase: Phase::Play,
+        step: 0,
+        tasks: vec![Arc::new(task)],
+        mode: Rollout::Flat,
+        samples: 1,
+        in_flight: 1,
+        versions: session.trainer.versions().into(),
+    };
+    let (sender, events) = unbounded_channel();
+    // The events end when the last owner of the sender is dropped.
+    let setup = Arc::new(EpisodeSetup { observer: Some(sender), ..EpisodeSetup::clone(&session.setup) });
+    let (batch, ()) = host.block_on(async {
+        let playing = async {
+            play_batch(setup, &plan, |_| {})
+                .await
+                .map_err(|error| E::from(Error::Rollout { source: error.into(), run: None, episode: None }))
+        };
+        tokio::try_join!(playing, watch(events))
+    })?;
+    for failure in &batch.failures {
+        host.notify(Notice::EpisodeRestarted { failure: failure.describe() });
+    }
+    Ok(batch.episodes.into_iter().next())
+}

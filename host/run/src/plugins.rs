@@ -1,0 +1,193 @@
+//! The plugins of a workflow, loaded on demand and kept: the check asks for their items, a run plays with
+//! them.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use pl_dsl::Catalog;
+use pl_dsl::workflow::{Grant, Plugin as PluginBlock};
+use pl_plugin::{Plugin, PluginSpec};
+use pl_types::Item;
+use pl_wasm::{AllowedHost, Engine, Folders};
+use tokio::runtime::Handle;
+
+use crate::error::Error;
+use crate::host::{Host, plugin_engine};
+use crate::locate::{self, LocateError};
+
+/// Reason for which a plugin can't be loaded. Its messages follow the plugin's name.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PluginError {
+    /// The component can't be found.
+    #[error(transparent)]
+    Locate(#[from] LocateError),
+    /// The component can't be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    /// A folder that the workflow grants does not exist.
+    #[error("`grant` names the folder {}, which does not exist", .0.display())]
+    NoGrantedFolder(PathBuf),
+    /// A folder that the workflow grants can't be read.
+    #[error("a folder of `grant` can't be read: {0}")]
+    Grant(String),
+    /// The component is not a plugin, or describing itself failed.
+    #[error("{}", without_name(.0))]
+    Load(pl_plugin::Error),
+}
+
+/// Returns the message of a plugin error without the plugin's name.
+fn without_name(error: &pl_plugin::Error) -> String {
+    match error {
+        pl_plugin::Error::Load { source, .. } => source.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// Plugins of one workflow. Components are compiled through the compile cache and kept once they are loaded.
+pub struct PluginCatalog {
+    engine: Engine,
+    runtime: Handle,
+    std_chat: &'static [u8],
+    /// Folder that paths in the workflow are relative to.
+    folder: PathBuf,
+    loaded: RefCell<BTreeMap<String, Plugin>>,
+}
+
+impl PluginCatalog {
+    /// Returns a catalog for workflows in `folder`.
+    ///
+    /// # Errors
+    /// Those of [`plugin_engine`].
+    pub fn new(host: &Host, folder: &Path) -> Result<PluginCatalog, Error> {
+        PluginCatalog::with_runtime(host.handle(), host.embedded().std_chat, folder)
+    }
+
+    /// Returns a catalog that loads plugins on `runtime`, with the component of the built-in plugin.
+    ///
+    /// # Errors
+    /// Those of [`plugin_engine`].
+    pub fn with_runtime(
+        runtime: Handle,
+        std_chat: &'static [u8],
+        folder: &Path,
+    ) -> Result<PluginCatalog, Error> {
+        let (engine, folder) = (plugin_engine()?, folder.to_path_buf());
+        Ok(PluginCatalog { engine, runtime, std_chat, folder, loaded: RefCell::default() })
+    }
+
+    /// Returns a plugin, compiled and described.
+    ///
+    /// # Errors
+    /// If its component or a granted folder can't be read, or it is not a plugin.
+    pub fn load(&self, block: &PluginBlock) -> Result<Plugin, PluginError> {
+        if let Some(plugin) = self.loaded.borrow().get(&block.name) {
+            return Ok(plugin.clone());
+        }
+        let spec = PluginSpec {
+            name: block.name.clone(),
+            memory: block.memory,
+            fuel: block.fuel,
+            timeout: block.timeout,
+            folders: self.granted_folders(&block.grant)?,
+            hosts: block.grant.http.iter().filter_map(|host| AllowedHost::parse(host)).collect(),
+        };
+        let bytes = self.component(block)?;
+        let loading = Plugin::load(&self.engine, spec, &bytes);
+        let plugin = self.runtime.block_on(loading).map_err(PluginError::Load)?;
+        self.loaded.borrow_mut().insert(block.name.clone(), plugin.clone());
+        Ok(plugin)
+    }
+
+    /// Reads the folders that a plugin may read.
+    fn granted_folders(&self, grant: &Grant) -> Result<Option<Folders>, PluginError> {
+        if grant.read.is_empty() {
+            return Ok(None);
+        }
+        let folders: Vec<(&str, PathBuf)> = grant
+            .read
+            .iter()
+            .filter_map(|path| Some((Grant::mount_name(path)?, self.folder.join(path))))
+            .collect();
+        let folders = folders.iter().map(|(name, folder)| (*name, folder.as_path()));
+        Folders::read(folders).map(Some).map_err(|error| PluginError::Grant(error.to_string()))
+    }
+
+    /// Returns what the loaded plugins are granted: `PLUGIN read /NAME` with the hash of the folder's
+    /// content, and `PLUGIN http HOST`.
+    pub fn grants(&self, blocks: &[PluginBlock]) -> BTreeMap<String, String> {
+        let loaded = self.loaded.borrow();
+        let mut grants = BTreeMap::new();
+        for block in blocks {
+            let name = &block.name;
+            for (folder, hash) in loaded.get(name).into_iter().flat_map(Plugin::folders) {
+                grants.insert(format!("{name} read /{folder}"), hash.clone());
+            }
+            for host in &block.grant.http {
+                grants.insert(format!("{name} http {host}"), "open".to_owned());
+            }
+        }
+        grants
+    }
+
+    fn component(&self, block: &PluginBlock) -> Result<Cow<'static, [u8]>, PluginError> {
+        let Some(path) = &block.path else { return Ok(Cow::Borrowed(self.std_chat)) };
+        let path = locate::plugin(&self.folder, path)?;
+        std::fs::read(&path).map(Cow::Owned).map_err(|source| PluginError::Read { path, source })
+    }
+
+    /// Returns true if the compile cache has the component of a plugin.
+    pub fn is_cached(&self, block: &PluginBlock) -> bool {
+        self.component(block).is_ok_and(|bytes| self.engine.is_cached(&bytes))
+    }
+
+    /// Returns the path of a plugin's component. Returns `None` for the built-in plugin, or if the file is
+    /// missing.
+    pub fn path(&self, block: &PluginBlock) -> Option<PathBuf> {
+        block.path.as_ref().and_then(|path| locate::plugin(&self.folder, path).ok())
+    }
+
+    /// Returns the hash of each loaded plugin by name.
+    pub fn hashes(&self) -> BTreeMap<String, String> {
+        self.loaded.borrow().iter().map(|(name, plugin)| (name.clone(), plugin.hash())).collect()
+    }
+
+    /// Returns the items of a plugin. A component that carries its description is not compiled.
+    fn describe(&self, block: &PluginBlock) -> Result<Vec<Item>, PluginError> {
+        for folder in block.grant.read.iter().map(|path| self.folder.join(path)) {
+            if !folder.is_dir() {
+                return Err(PluginError::NoGrantedFolder(folder));
+            }
+        }
+        match pl_plugin::known_items(&self.engine, &self.component(block)?) {
+            Some(items) => Ok(items),
+            None => Ok(self.load(block)?.items().to_vec()),
+        }
+    }
+}
+
+impl Catalog for PluginCatalog {
+    fn text(&self, path: &Path) -> Result<String, String> {
+        // Prompts and parts of workflows are written by people; a larger file is something else.
+        const LARGEST: u64 = 16 << 20;
+        let path = self.folder.join(path);
+        // Opening a pipe would wait for a writer.
+        if !path.metadata().map_err(|e| e.to_string())?.is_file() {
+            return Err("it is not a file".to_owned());
+        }
+        let file = std::fs::File::open(&path).map_err(|e| e.to_string())?;
+        let mut text = String::new();
+        let read = file.take(LARGEST + 1).read_to_string(&mut text).map_err(|e| e.to_string())?;
+        if read as u64 > LARGEST {
+            return Err(format!("it is larger than {} MiB", LARGEST >> 20));
+        }
+        Ok(text)
+    }
+
+    fn items(&self, block: &PluginBlock) -> Result<Vec<Item>, String> {
+        self.describe(block).map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,189 @@
+//! Progress of long operations, reported to the application that embeds this crate.
+//!
+//! Nothing in this crate prints. A program implements [`Progress`] to draw bars and to show notices, or
+//! passes [`NoProgress`].
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::device::CudaUnavailable;
+use pl_rollout::EpisodeId;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::workflow::Diagnostics;
+
+/// Receiver of progress reports. All methods are called from the thread that runs the operation, or from a
+/// worker thread of its runtime.
+pub trait Progress: Send + Sync {
+    /// Starts a report on `activity`. The returned tracker is updated while the activity runs and dropped
+    /// when it ends.
+    fn start(&self, activity: Activity<'_>) -> Box<dyn Tracker>;
+
+    /// Reports something that a person should know and that stops nothing.
+    fn notice(&self, notice: &Notice);
+
+    /// Reports a line that was appended to `metrics.jsonl`.
+    fn metrics(&self, line: &MetricsLine<'_>);
+}
+
+/// Progress of one activity.
+pub trait Tracker: Send {
+    /// Sets the number of units that are done, of `total`.
+    fn update(&mut self, done: u64, total: u64);
+}
+
+/// Activity that takes noticeable time.
+#[derive(Clone)]
+pub enum Activity<'a> {
+    /// Download of one file of a model. Units: bytes.
+    Download {
+        /// Name of the file in its repository.
+        file: &'a str,
+    },
+    /// Loading of models onto their device. Not counted.
+    LoadingModels,
+    /// Compilation of the embedded Python worker, or its load from the compile cache. Not counted.
+    LoadingPythonWorker,
+    /// Start of sandbox containers. Units: containers.
+    StartingContainers,
+    /// Rollouts of a training step or of an evaluation. Units: episodes.
+    Episodes {
+        /// Name of the step or of the evaluation.
+        title: &'a str,
+        /// Number of tokens that the engine has generated since it started.
+        generated_tokens: Arc<dyn Fn() -> u64 + Send + Sync>,
+    },
+    /// Update of the trained policies. Units: packed batches.
+    Update,
+    /// Replay of recorded episodes. Units: episodes.
+    Replay,
+}
+
+/// Line of `metrics.jsonl` with its context.
+#[derive(Debug, Clone, Copy)]
+pub struct MetricsLine<'a> {
+    /// Training step; 0 before the first.
+    pub step: u64,
+    /// Number of steps of the run.
+    pub steps: u64,
+    /// Name of the evaluation. `None` for the line of a training step.
+    pub evaluation: Option<&'a str>,
+    /// The line itself.
+    pub line: &'a Value,
+    /// Wall-clock time of the step so far.
+    pub seconds: StepSeconds,
+}
+
+/// Wall-clock seconds that the parts of a training step took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct StepSeconds {
+    /// Rollouts.
+    pub play: f64,
+    /// Updates of the policies.
+    pub train: f64,
+    /// Evaluations.
+    pub evaluate: f64,
+}
+
+/// Message for a person about something that does not stop the operation.
+#[derive(Debug)]
+pub enum Notice {
+    /// Warnings about the workflow.
+    Diagnostics(Diagnostics),
+    /// The machine has an NVIDIA driver, but CUDA is not usable.
+    RunningOnCpu(CudaUnavailable),
+    /// The CUDA kernels of this project can't be loaded. libtorch's own are used.
+    KernelsUnavailable(pl_kernels::cuda::Error),
+    /// The hub can't be reached. The cached copy of the model is used.
+    HubUnreachable {
+        /// Model as the workflow names it.
+        model: String,
+        /// Reason.
+        reason: String,
+        /// Commit of the cached copy.
+        commit: String,
+    },
+    /// The Docker backend is not available and the workflow allows the WebAssembly backend instead.
+    SandboxFallback {
+        /// Reason.
+        reason: String,
+    },
+    /// The run continues after this step.
+    Resumed {
+        /// Number of finished steps.
+        step: u64,
+    },
+    /// The number of steps of a run with a cosine schedule was changed.
+    ScheduleStretched {
+        /// Steps when the run was started.
+        before: u32,
+        /// Steps now.
+        now: u32,
+    },
+    /// Episodes of a step or of an evaluation failed. Each is in `failures.jsonl` or in the traces.
+    Faults {
+        /// Number of failures.
+        count: usize,
+        /// First line of the first failure.
+        first: String,
+        /// Run folder.
+        run: PathBuf,
+        /// Episode of the first failure.
+        episode: EpisodeId,
+    },
+    /// An interactively played episode failed and was started again.
+    EpisodeRestarted {
+        /// Failure of the attempt.
+        failure: String,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::Diagnostics(diagnostics) => write!(f, "{diagnostics}"),
+            Notice::RunningOnCpu(refusal) => write!(f, "running on the CPU: {refusal}"),
+            Notice::KernelsUnavailable(error) => {
+                write!(f, "warning: continuing with libtorch's kernels instead of our own: {error}")
+            }
+            Notice::HubUnreachable { model, reason, commit } => {
+                write!(f, "warning: {model}: {reason}; using the cached copy (commit {commit})")
+            }
+            Notice::SandboxFallback { reason } => {
+                write!(f, "warning: programs run in the wasm backend: {reason}")
+            }
+            Notice::Resumed { step } => write!(f, "continuing after step {step}"),
+            Notice::ScheduleStretched { before, now } => write!(
+                f,
+                "warning: train.lr_schedule = cosine now spans {now} steps; the finished steps followed a cosine over \
+                 {before}"
+            ),
+            Notice::Faults { count, first, run, episode } => {
+                let faults =
+                    if *count == 1 { "1 fault".to_owned() } else { format!("{count} faults, first") };
+                write!(f, "{faults}: {first}\n  see: pl-host replay {} {episode}", run.display())
+            }
+            Notice::EpisodeRestarted { failure } => write!(f, "the episode was started again: {failure}"),
+        }
+    }
+}
+
+/// Progress that is not shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoProgress;
+
+impl Progress for NoProgress {
+    fn start(&self, _: Activity<'_>) -> Box<dyn Tracker> {
+        Box::new(NoProgress)
+    }
+
+    fn notice(&self, _: &Notice) {}
+
+    fn metrics(&self, _: &MetricsLine<'_>) {}
+}
+
+impl Tracker for NoProgress {
+    fn update(&mut self, _: u64, _: u64) {}
+}

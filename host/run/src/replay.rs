@@ -1,0 +1,250 @@
+//! Replay of a run's episodes: the plugins run again on the recorded completions and sandbox verdicts, and
+//! any difference is reported.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::{StreamExt, stream};
+use pl_record::{Lock, RunFolder, TraceFile, Traces};
+use pl_rollout::{
+    Agreement, Difference, DisabledGenerator, EpisodeEvent, EpisodeId, EpisodeSetup, EventKind, ReplayResult,
+    Trace,
+};
+use pl_sandbox::DeniedSandbox;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::chat::ChatFormat;
+use crate::error::Error;
+use crate::host::Host;
+use crate::progress::Activity;
+use crate::session::{absolute, chat_formats, episode_setup};
+use crate::stored::StoredWorkflow;
+use crate::workflow::CheckedWorkflow;
+
+/// Episodes that are replayed at a time.
+const IN_FLIGHT: usize = 32;
+
+/// Traces of a run, as far as it has been played.
+pub struct RecordedRun {
+    run: PathBuf,
+    traces: Traces,
+    files: Vec<TraceFile>,
+}
+
+impl RecordedRun {
+    /// Lists the traces of a run folder.
+    ///
+    /// # Errors
+    /// [`Error::RunFolder`] if it is not a run folder, [`Error::NoTraces`] if it has no traces.
+    pub fn open(run: &Path) -> Result<RecordedRun, Error> {
+        StoredWorkflow::read(run)?;
+        let traces = Traces::for_run(run);
+        let files = traces.files()?;
+        if files.is_empty() {
+            return Err(Error::NoTraces { run: run.to_path_buf() });
+        }
+        Ok(RecordedRun { run: run.to_path_buf(), traces, files })
+    }
+
+    /// Returns the traces of all attempts, file by file.
+    pub fn traces(&self) -> impl Iterator<Item = Result<Trace, Error>> {
+        let read = |file| match self.traces.read::<Trace>(file) {
+            Ok(traces) => traces.map(|trace| trace.map_err(Error::Record)).collect::<Vec<_>>(),
+            Err(error) => vec![Err(Error::Record(error))],
+        };
+        self.files.iter().flat_map(read)
+    }
+
+    /// Finds the trace of an episode: of several attempts that match, the last.
+    ///
+    /// # Errors
+    /// [`Error::NoEpisode`] if the run has no such episode.
+    pub fn find(&self, id: &EpisodeId) -> Result<Trace, Error> {
+        let missing = |missing: String| Error::NoEpisode { run: self.run.clone(), missing };
+        let file = TraceFile { step: id.step, evaluation: id.evaluation.clone() };
+        if !self.files.contains(&file) {
+            return Err(missing(match &id.evaluation {
+                Some(name) => format!("evaluation {name} after step {}", id.step),
+                None => format!("step {}", id.step),
+            }));
+        }
+        let mut found = None;
+        for trace in self.traces.read::<Trace>(&file)? {
+            let trace = trace?;
+            if id.matches(&trace.key) {
+                found = Some(trace);
+            }
+        }
+        found.ok_or_else(|| missing(format!("episode {id}")))
+    }
+
+    /// Returns the episode that was recorded last.
+    ///
+    /// # Errors
+    /// If the traces can't be read, or there are no traces.
+    pub fn last_episode(&self) -> Result<EpisodeId, Error> {
+        let mut last = None;
+        if let Some(file) = self.files.last() {
+            for trace in self.traces.read::<Trace>(file)? {
+                last = Some(trace?);
+            }
+        }
+        let last = last.ok_or_else(|| Error::NoTraces { run: self.run.clone() })?;
+        Ok(EpisodeId::from_key(&last.key))
+    }
+}
+
+/// Returns true if an attempt failed, or one of its candidates did.
+pub fn has_fault(trace: &Trace) -> bool {
+    trace.end.failure.is_some()
+        || trace.events.iter().any(|event| matches!(event.kind, EventKind::Fault { .. }))
+}
+
+/// Plugins of a run, ready to replay its episodes.
+pub struct Replayer {
+    setup: Arc<EpisodeSetup>,
+    /// Chat format of each agent.
+    formats: Vec<ChatFormat>,
+}
+
+impl Replayer {
+    /// Loads the plugins that the run was played with, or the builds in `plugins` instead (component files by
+    /// plugin name), and the tokenizers of its models. No weights are loaded.
+    ///
+    /// # Errors
+    /// If a plugin is another build than the run was played with, or the run has no such plugin.
+    pub fn new(host: &Host, run: &Path, plugins: &BTreeMap<String, PathBuf>) -> Result<Replayer, Error> {
+        let lock: Lock = RunFolder::read_json(run, "lock.json").map_err(Error::RunFolder)?;
+        let mut stored = StoredWorkflow::read(run)?;
+        for (name, file) in plugins {
+            let blocks = &mut stored.workflow.plugins;
+            match blocks.iter_mut().find(|block| block.name == *name) {
+                Some(block) => block.path = Some(absolute(file).display().to_string()),
+                None => {
+                    let (plugin, plugins) = (name.clone(), blocks.iter().map(|b| b.name.clone()).collect());
+                    return Err(Error::NoPlugin { plugin, plugins });
+                }
+            }
+        }
+        let checked = stored.open(host, run)?;
+        check_builds(&checked, &lock, plugins)?;
+        let formats = chat_formats(&checked)?;
+        let denied = DeniedSandbox("a replay runs no code".to_owned());
+        let environment = Arc::new(checked.environment_with(Arc::new(denied))?);
+        let setup = episode_setup(&checked, &formats, environment, Arc::new(DisabledGenerator))?;
+        let formats = checked.workflow.agents.iter().map(|agent| formats[agent.policy].clone()).collect();
+        Ok(Replayer { setup: Arc::new(setup), formats })
+    }
+
+    /// Replays one attempt.
+    pub fn replay(&self, host: &Host, trace: &Trace) -> ReplayResult {
+        host.block_on(pl_rollout::replay(&self.setup, trace))
+    }
+
+    /// Replays one attempt whose events go to `watch`, which ends when the episode does.
+    ///
+    /// # Errors
+    /// If `watch` fails.
+    pub fn replay_watched<E, W>(
+        &self,
+        host: &Host,
+        trace: &Trace,
+        watch: impl FnOnce(UnboundedReceiver<EpisodeEvent>) -> W,
+    ) -> Result<ReplayResult, E>
+    where
+        W: Future<Output = Result<(), E>>,
+    {
+        let (sender, events) = unbounded_channel();
+        let setup = EpisodeSetup { observer: Some(sender), ..EpisodeSetup::clone(&self.setup) };
+        // The events end when the setup is dropped.
+        let playing = async move { Ok(pl_rollout::replay(&setup, trace).await) };
+        let (replay, ()) = host.block_on(async { tokio::try_join!(playing, watch(events)) })?;
+        Ok(replay)
+    }
+
+    /// Replays all attempts of a run, or only those with a fault. Hands each result to `finished`, in order.
+    ///
+    /// # Errors
+    /// If a trace can't be read, or `finished` fails.
+    pub fn replay_all<E: From<Error>>(
+        &self,
+        host: &Host,
+        run: &RecordedRun,
+        only_faults: bool,
+        mut finished: impl FnMut(Agreement) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for file in &run.files {
+            let mut traces = Vec::new();
+            for trace in run.traces.read::<Trace>(file).map_err(Error::Record)? {
+                let trace = trace.map_err(Error::Record)?;
+                if !only_faults || has_fault(&trace) {
+                    traces.push(trace);
+                }
+            }
+            let total = traces.len() as u64;
+            let mut tracker = host.progress().start(Activity::Replay);
+            tracker.update(0, total);
+            host.block_on(async {
+                let mut replays = stream::iter(traces.into_iter().map(|trace| {
+                    let setup = Arc::clone(&self.setup);
+                    tokio::spawn(async move { pl_rollout::replay(&setup, &trace).await.agreement })
+                }))
+                .buffered(IN_FLIGHT);
+                let mut done = 0;
+                while let Some(agreement) = replays.next().await {
+                    done += 1;
+                    tracker.update(done, total);
+                    finished(agreement.map_err(Error::from)?)?;
+                }
+                Ok::<(), E>(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Returns a text that shows a difference. Tokens are decoded.
+    pub fn describe(&self, difference: &Difference) -> String {
+        difference.show(|agent, tokens| {
+            let index = self.setup.agents.iter().position(|known| known.name == agent);
+            let format = index.and_then(|index| self.formats.get(index));
+            format.map(|format| format.tokenizer.decode(tokens, false)).unwrap_or_default()
+        })
+    }
+}
+
+/// Refuses plugins and granted folders that differ from the run's, except for plugins in `replaced`.
+fn check_builds(
+    checked: &CheckedWorkflow,
+    lock: &Lock,
+    replaced: &BTreeMap<String, PathBuf>,
+) -> Result<(), Error> {
+    let blocks = &checked.workflow.plugins;
+    for block in blocks {
+        let name = &block.name;
+        let plugin = checked
+            .plugins
+            .load(block)
+            .map_err(|error| Error::Plugin { plugin: name.clone(), source: error.into() })?;
+        let (found, recorded) = (plugin.hash(), lock.plugins.get(name));
+        let Some(recorded) = recorded.filter(|hash| !replaced.contains_key(name) && **hash != found) else {
+            continue;
+        };
+        let place = match checked.plugins.path(block) {
+            Some(path) => path.display().to_string(),
+            None => "the one built into this pl-host".to_owned(),
+        };
+        let digits = |hash: &str| hash.chars().take(12).collect::<String>();
+        return Err(Error::OtherBuild {
+            plugin: name.clone(),
+            place,
+            found: digits(&found),
+            recorded: digits(recorded),
+        });
+    }
+    let grants = checked.plugins.grants(blocks);
+    match lock.grants.iter().find(|(grant, content)| grants.get(*grant) != Some(content)) {
+        Some((grant, _)) => Err(Error::OtherGrant { grant: grant.clone() }),
+        None => Ok(()),
+    }
+}

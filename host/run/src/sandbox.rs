@@ -1,0 +1,146 @@
+//! The workers behind a workflow's sandbox: checked before the run, started by the first job.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pl_dsl::workflow::{Docker, Sandbox as SandboxBlock};
+use pl_sandbox::{
+    DEFAULT_IMAGE, DockerSettings, DockerWorkers, Ending, Job, PythonWorkers, Sandbox, SandboxLimits,
+    Verdict, default_endpoint,
+};
+use pl_wasm::{Engine, EngineConfig};
+use tokio::sync::OnceCell;
+
+use crate::error::Error;
+use crate::host::{Host, compile_cache};
+use crate::progress::{Activity, Notice, Progress};
+
+fn worker_engine() -> Result<Engine, Error> {
+    Engine::new(EngineConfig::workers().cache_dir(compile_cache()?)).map_err(Error::WasmEngine)
+}
+
+/// Returns true if the compile cache has the Python worker.
+pub fn is_python_cached(host: &Host) -> bool {
+    worker_engine().is_ok_and(|engine| engine.is_cached(host.embedded().python_worker))
+}
+
+/// Workers that the first job starts: a workflow that runs no code never waits for them.
+pub struct LazyWorkers {
+    backend: Backend,
+    progress: Arc<dyn Progress>,
+    workers: OnceCell<Result<Box<dyn Sandbox>, Error>>,
+}
+
+enum Backend {
+    Python { component: &'static [u8], limits: SandboxLimits },
+    Docker(Box<DockerSettings>),
+}
+
+impl LazyWorkers {
+    /// Returns the workers that a workflow configures. Paths are relative to `folder`.
+    ///
+    /// # Errors
+    /// [`Error::Docker`] if the workflow demands containers and there is no Docker engine or no image.
+    pub fn for_workflow(host: &Host, block: &SandboxBlock, folder: &Path) -> Result<Arc<dyn Sandbox>, Error> {
+        let python = || Backend::Python { component: host.embedded().python_worker, limits: limits(block) };
+        let Some(docker) = &block.docker else { return Ok(LazyWorkers::with_backend(host, python())) };
+        let settings = docker_settings(block, docker, folder);
+        match check_docker(&settings) {
+            Ok(()) => Ok(LazyWorkers::with_backend(host, Backend::Docker(Box::new(settings)))),
+            Err(error) if docker.fallback => {
+                host.notify(Notice::SandboxFallback { reason: error.to_string() });
+                Ok(LazyWorkers::with_backend(host, python()))
+            }
+            Err(error) => Err(Error::Docker { reason: error.to_string() }),
+        }
+    }
+
+    /// Returns the embedded Python with default limits.
+    pub fn embedded(host: &Host) -> Arc<dyn Sandbox> {
+        let component = host.embedded().python_worker;
+        LazyWorkers::with_backend(host, Backend::Python { component, limits: SandboxLimits::default() })
+    }
+
+    fn with_backend(host: &Host, backend: Backend) -> Arc<dyn Sandbox> {
+        let progress = Arc::clone(host.progress());
+        Arc::new(LazyWorkers { backend, progress, workers: OnceCell::new() })
+    }
+
+    async fn start(&self) -> Result<Box<dyn Sandbox>, Error> {
+        match &self.backend {
+            Backend::Python { component, limits } => {
+                let (component, limits) = (*component, limits.clone());
+                let tracker = self.progress.start(Activity::LoadingPythonWorker);
+                let load = move || -> Result<Box<dyn Sandbox>, Error> {
+                    Ok(Box::new(PythonWorkers::new(&worker_engine()?, component, limits)?))
+                };
+                let workers = tokio::task::spawn_blocking(load).await?;
+                drop(tracker);
+                workers
+            }
+            Backend::Docker(settings) => {
+                let total = u64::from(settings.limits.workers);
+                let tracker = std::sync::Mutex::new(self.progress.start(Activity::StartingContainers));
+                let started = move |warm: u32| {
+                    if let Ok(mut tracker) = tracker.lock() {
+                        tracker.update(u64::from(warm), total);
+                    }
+                };
+                Ok(Box::new(DockerWorkers::start(DockerSettings::clone(settings), started).await?))
+            }
+        }
+    }
+}
+
+/// Returns the container settings of a workflow.
+pub fn docker_settings(block: &SandboxBlock, docker: &Docker, folder: &Path) -> DockerSettings {
+    let endpoints =
+        if docker.endpoints.is_empty() { vec![default_endpoint()] } else { docker.endpoints.clone() };
+    DockerSettings {
+        limits: limits(block),
+        image: docker.image.clone().unwrap_or_else(|| DEFAULT_IMAGE.to_owned()),
+        pids: docker.pids,
+        cpus: docker.cpus,
+        endpoints,
+        certificates: docker.certificates.as_ref().map(|path| folder.join(path)),
+        jobs_per_worker: docker.jobs_per_worker,
+        run: docker.run.clone(),
+    }
+}
+
+fn limits(block: &SandboxBlock) -> SandboxLimits {
+    SandboxLimits {
+        timeout: block.timeout,
+        memory: block.memory,
+        output: block.output,
+        workers: block.workers,
+        ..SandboxLimits::default()
+    }
+}
+
+/// Checks that the Docker engines answer, on a thread of its own because the caller may be within a runtime.
+fn check_docker(settings: &DockerSettings) -> Result<(), Error> {
+    let check = || -> Result<(), Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|source| Error::Runtime { source })?;
+        Ok(runtime.block_on(DockerWorkers::check(settings))?)
+    };
+    match std::thread::scope(|scope| scope.spawn(check).join()) {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+#[async_trait]
+impl Sandbox for LazyWorkers {
+    async fn execute(&self, jobs: Vec<Job>) -> Vec<Verdict> {
+        match self.workers.get_or_init(|| self.start()).await {
+            Ok(workers) => workers.execute(jobs).await,
+            Err(reason) => {
+                let lost = || Verdict::from_sandbox(Ending::LostWorker, format!("sandbox: {reason}\n"), true);
+                jobs.iter().map(|_| lost()).collect()
+            }
+        }
+    }
+}

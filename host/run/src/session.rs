@@ -1,0 +1,270 @@
+//! Sessions: a checked workflow with its models loaded and its policies served, ready to play episodes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pl_dsl::Source;
+use pl_dsl::workflow::{Inference, Policy};
+use pl_inference::{BaseModel, Engine, EngineConfig, PolicyWeights};
+use pl_model::{Model, TensorSet};
+use pl_rollout::{AgentRuntime, EpisodeSetup};
+use pl_trainer::{ServedPolicy, Trainer};
+use pl_types::Generate;
+use tch::Device;
+
+use crate::chat::{ChatEncoder, ChatFormat};
+use crate::checkpoints;
+use crate::error::Error;
+use crate::host::Host;
+use crate::locate::{self, LocatedModel};
+use crate::memory::MemoryEstimate;
+use crate::progress::{Activity, Notice};
+use crate::workflow::{CheckedWorkflow, Diagnostics, model_dtype};
+
+/// Options of a session.
+#[derive(Debug, Clone, Default)]
+pub struct SessionOptions {
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// Checkpoint to load, or a run folder, whose newest checkpoint is loaded.
+    pub checkpoint: Option<PathBuf>,
+}
+
+/// Loaded workflow whose policies are served.
+pub struct Session {
+    pub(crate) trainer: Trainer,
+    pub(crate) engine: Engine,
+    pub(crate) environment: Arc<pl_plugin::Environment>,
+    pub(crate) setup: Arc<EpisodeSetup>,
+    pub(crate) memory: MemoryEstimate,
+    /// Hash of each model by its name in the workflow.
+    pub(crate) model_hashes: BTreeMap<String, String>,
+    /// Number format of each model's matrices by its name in the workflow.
+    pub(crate) model_dtypes: BTreeMap<String, String>,
+    /// Source of each of the workflow's models, with the commit that was loaded.
+    pub(crate) model_sources: Vec<String>,
+    pub(crate) seed: u64,
+}
+
+impl Session {
+    /// Loads the models for playing and evaluating, with the weights that the workflow names or those of a
+    /// checkpoint.
+    ///
+    /// # Errors
+    /// If a model, plugin or checkpoint can't be loaded.
+    pub fn open(
+        host: &Host,
+        checked: &CheckedWorkflow,
+        device: Device,
+        options: &SessionOptions,
+    ) -> Result<Session, Error> {
+        let models = LocatedModels::find(host, checked, device)?;
+        let mut workflow = checked.workflow.clone();
+        match &options.checkpoint {
+            Some(checkpoint) => {
+                drop_restored_starts(&mut workflow.policies);
+                let mut session = Session::load(host, checked, &workflow, models, options.seed)?;
+                checkpoints::restore(&mut session, checkpoint)?;
+                Ok(session)
+            }
+            None => {
+                // Nothing is trained or restored: trainable copies of weights would waste memory.
+                workflow.train = None;
+                Session::load(host, checked, &workflow, models, options.seed)
+            }
+        }
+    }
+
+    /// Loads the models and starts the inference engine. `workflow` is the checked one, possibly with fewer
+    /// policies to train or to load.
+    pub(crate) fn load(
+        host: &Host,
+        checked: &CheckedWorkflow,
+        workflow: &pl_dsl::workflow::Workflow,
+        located: LocatedModels,
+        seed: u64,
+    ) -> Result<Session, Error> {
+        let LocatedModels { models: located, device, memory } = located;
+        let tracker = host.progress().start(Activity::LoadingModels);
+        let models = workflow
+            .models
+            .iter()
+            .zip(&located)
+            .map(|(model, file)| {
+                Model::load(&file.path, device, model_dtype(model, device))
+                    .map_err(|error| Error::Model { model: model.name.clone(), source: Box::new(error) })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let names = || workflow.models.iter().map(|model| model.name.clone());
+        let model_hashes = names().zip(models.iter().map(|model| model.hash.clone())).collect();
+        let model_dtypes = names().zip(models.iter().map(|model| model.dtype.to_string())).collect();
+        let trainer = Trainer::new(workflow, &checked.folder, models, seed, device).map_err(Error::Setup)?;
+        let engine = start_engine(&trainer, &workflow.inference)?;
+        drop(tracker);
+        let environment = Arc::new(checked.environment(host)?);
+        let format = |served: ServedPolicy| {
+            let model = &trainer.bases()[served.base];
+            ChatFormat { tokenizer: Arc::clone(&model.tokenizer), template: Arc::clone(&model.template) }
+        };
+        let formats: Vec<ChatFormat> = trainer.policies().into_iter().map(format).collect();
+        let setup = episode_setup(checked, &formats, environment.clone(), Arc::new(engine.clone()))?;
+        Ok(Session {
+            trainer,
+            engine,
+            environment,
+            setup: Arc::new(setup),
+            memory,
+            model_hashes,
+            model_dtypes,
+            model_sources: located.into_iter().map(|model| model.source).collect(),
+            seed,
+        })
+    }
+
+    /// Returns the memory estimate of the session.
+    pub fn memory(&self) -> &MemoryEstimate {
+        &self.memory
+    }
+
+    /// Returns the text of tokens of a policy, without special tokens. Empty if there is no such policy.
+    pub fn decode(&self, policy: usize, tokens: &[u32]) -> String {
+        let model = self.trainer.served(policy).and_then(|served| self.trainer.bases().get(served.base));
+        model.map(|model| model.tokenizer.decode(tokens, true)).unwrap_or_default()
+    }
+
+    /// Returns a counter of the tokens that the engine has generated.
+    pub(crate) fn token_counter(&self) -> Arc<dyn Fn() -> u64 + Send + Sync> {
+        token_counter(&self.engine)
+    }
+}
+
+pub(crate) fn token_counter(engine: &Engine) -> Arc<dyn Fn() -> u64 + Send + Sync> {
+    let engine = engine.clone();
+    Arc::new(move || engine.stats().generated_tokens)
+}
+
+/// Removes `from` from all trained policies: a checkpoint has all of their weights.
+pub(crate) fn drop_restored_starts(policies: &mut [Policy]) {
+    for policy in policies.iter_mut().filter(|policy| policy.train) {
+        policy.from = None;
+    }
+}
+
+/// Models of a workflow that are on this machine, and the device they will be loaded onto.
+pub struct LocatedModels {
+    /// Files in the order of the workflow's models.
+    models: Vec<LocatedModel>,
+    device: Device,
+    memory: MemoryEstimate,
+}
+
+impl LocatedModels {
+    /// Finds the models, fetches those of a hub, and warns if the machine has too little memory.
+    ///
+    /// # Errors
+    /// If a model can't be found, fetched or read.
+    pub fn find(host: &Host, checked: &CheckedWorkflow, device: Device) -> Result<LocatedModels, Error> {
+        let workflow = &checked.workflow;
+        let models = workflow
+            .models
+            .iter()
+            .map(|model| {
+                locate::model(host, &checked.folder, &model.source).map_err(|error| Error::LocateModel {
+                    model: model.name.clone(),
+                    source: Box::new(error),
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let paths: Vec<PathBuf> = models.iter().map(|model| model.path.clone()).collect();
+        let memory = MemoryEstimate::new(workflow, &checked.folder, &paths, device)?;
+        let list = memory.warnings();
+        if !list.is_empty() {
+            let source = Source { name: workflow.name.clone(), text: checked.text.clone() };
+            host.notify(Notice::Diagnostics(Diagnostics { list, sources: source.into() }));
+        }
+        Ok(LocatedModels { models, device, memory })
+    }
+}
+
+fn start_engine(trainer: &Trainer, inference: &Inference) -> Result<Engine, Error> {
+    let bases = trainer
+        .bases()
+        .iter()
+        .map(|model| BaseModel {
+            config: model.config.clone(),
+            weights: model.weights.shallow(),
+            tokenizer: Arc::clone(&model.tokenizer),
+            dtype: model.dtype,
+        })
+        .collect();
+    let weights = |s: ServedPolicy| PolicyWeights { base: s.base, adapter: s.adapter, version: s.version };
+    let policies = trainer.policies().into_iter().map(weights).collect();
+    let default = EngineConfig::default();
+    let config = EngineConfig {
+        slots: inference.slots as usize,
+        kv_cache: inference.kv_cache,
+        threads: inference.threads.map_or(default.threads, |threads| threads as usize),
+        ..default
+    };
+    Engine::start(bases, policies, config).map_err(Error::Engine)
+}
+
+/// Connects the agents of a workflow with their policies. `formats` has the chat format of each policy;
+/// completions come from `generator`.
+///
+/// # Errors
+/// If an agent or the reward can't be created.
+pub(crate) fn episode_setup(
+    checked: &CheckedWorkflow,
+    formats: &[ChatFormat],
+    environment: Arc<pl_plugin::Environment>,
+    generator: Arc<dyn Generate>,
+) -> Result<EpisodeSetup, Error> {
+    let scenario = &checked.workflow.scenarios[0];
+    let mut agents = Vec::new();
+    for (index, agent) in checked.workflow.agents.iter().enumerate() {
+        let encoder = ChatEncoder { format: formats[agent.policy].clone(), thinking: agent.thinking };
+        agents.push(AgentRuntime {
+            name: agent.name.clone(),
+            agent: Arc::new(checked.agent(index)?),
+            encoder: Arc::new(encoder),
+            policy: agent.policy,
+            sampling: agent.sampling.clone(),
+            max_tokens: agent.max_tokens,
+            stop: agent.stop.clone(),
+        });
+    }
+    Ok(EpisodeSetup {
+        environment,
+        agents,
+        reward: Arc::new(checked.reward()?),
+        team_weight: scenario.reward.team,
+        local_weight: scenario.reward.local,
+        turns: scenario.turns.clone(),
+        generator,
+        observer: None,
+    })
+}
+
+/// Returns the chat format of each policy's model, read from disk without the weights.
+///
+/// # Errors
+/// If a model is not on this machine.
+pub(crate) fn chat_formats(checked: &CheckedWorkflow) -> Result<Vec<ChatFormat>, Error> {
+    let read = |model: &pl_dsl::workflow::Model| -> Result<ChatFormat, Error> {
+        let name = || model.name.clone();
+        let path = locate::model_on_disk(&checked.folder, &model.source)
+            .map_err(|error| Error::LocateModel { model: name(), source: Box::new(error) })?;
+        let (tokenizer, template) =
+            Model::text(&path).map_err(|error| Error::Model { model: name(), source: Box::new(error) })?;
+        Ok(ChatFormat { tokenizer: Arc::new(tokenizer), template: Arc::new(template) })
+    };
+    let formats = checked.workflow.models.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
+    Ok(checked.workflow.policies.iter().map(|policy| formats[policy.model].clone()).collect())
+}
+
+/// Returns an absolute path of a folder. An empty path is the working folder.
+pub(crate) fn absolute(folder: &Path) -> PathBuf {
+    std::path::absolute(Path::new(".").join(folder)).unwrap_or_else(|_| folder.to_path_buf())
+}

@@ -1,0 +1,113 @@
+//! The workflow in a run folder: `workflow.json`.
+
+use std::path::{Path, PathBuf};
+
+use pl_dsl::workflow::Workflow;
+use pl_dsl::{Override, Source, Sources};
+use pl_record::RunFolder;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::host::Host;
+use crate::plugins::PluginCatalog;
+use crate::session::{Session, absolute};
+use crate::workflow::{CheckedWorkflow, Diagnostics};
+
+/// Content of `workflow.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoredWorkflow {
+    /// Folder that relative paths start from.
+    pub folder: PathBuf,
+    /// Checked workflow. The models of a hub are pinned to the commits that were loaded.
+    pub workflow: Workflow,
+    /// Settings from outside the file that led to this workflow, in order.
+    #[serde(default)]
+    pub overrides: Vec<StoredOverride>,
+}
+
+/// Setting from outside the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredOverride {
+    /// Name of a param, or dotted path of a setting.
+    pub path: String,
+    pub value: String,
+    /// Form in which messages show it.
+    pub shown: String,
+    /// True if it is ignored by workflows without such a param.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+impl From<&Override> for StoredOverride {
+    fn from(given: &Override) -> StoredOverride {
+        let Override { path, value, shown, optional } = given.clone();
+        StoredOverride { path, value, shown, optional }
+    }
+}
+
+impl From<&StoredOverride> for Override {
+    fn from(stored: &StoredOverride) -> Override {
+        let StoredOverride { path, value, shown, optional } = stored.clone();
+        Override { path, value, shown, optional }
+    }
+}
+
+impl StoredWorkflow {
+    /// Returns what a new run stores.
+    pub(crate) fn new(checked: &CheckedWorkflow, session: &Session) -> StoredWorkflow {
+        let mut workflow = checked.workflow.clone();
+        // A resumed run loads the commits that it was started with, whatever the hub publishes meanwhile.
+        for (model, source) in workflow.models.iter_mut().zip(&session.model_sources) {
+            model.source.clone_from(source);
+        }
+        let overrides = checked.overrides.iter().map(StoredOverride::from).collect();
+        StoredWorkflow { folder: absolute(&checked.folder), workflow, overrides }
+    }
+
+    /// Reads the workflow of a run.
+    ///
+    /// # Errors
+    /// [`Error::RunFolder`] if the folder is not a run folder.
+    pub fn read(root: &Path) -> Result<StoredWorkflow, Error> {
+        RunFolder::read_json(root, "workflow.json").map_err(Error::RunFolder)
+    }
+
+    /// Opens the workflow with its plugins. It was checked when its run was started.
+    ///
+    /// # Errors
+    /// If the plugin engine can't be started.
+    pub fn open(self, host: &Host, root: &Path) -> Result<CheckedWorkflow, Error> {
+        let text = std::fs::read_to_string(root.join("workflow.mas")).unwrap_or_default();
+        let plugins = PluginCatalog::new(host, &self.folder)?;
+        let source = Source { name: self.workflow.name.clone(), text: text.clone() };
+        let warnings = Diagnostics { list: Vec::new(), sources: Sources::from(source) };
+        let overrides = self.overrides.iter().map(Override::from).collect();
+        Ok(CheckedWorkflow {
+            workflow: self.workflow,
+            text,
+            folder: self.folder,
+            overrides,
+            warnings,
+            plugins,
+        })
+    }
+
+    /// Checks the text of the run's file again, with further settings.
+    ///
+    /// # Errors
+    /// [`Error::Workflow`] if a setting does not exist or its value is invalid.
+    pub(crate) fn with_overrides(
+        &self,
+        host: &Host,
+        root: &Path,
+        more: &[Override],
+    ) -> Result<CheckedWorkflow, Error> {
+        let path = root.join("workflow.mas");
+        let text =
+            std::fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+        let mut overrides: Vec<Override> = self.overrides.iter().map(Override::from).collect();
+        overrides.extend(more.iter().cloned());
+        let source = Source { name: path.display().to_string(), text };
+        CheckedWorkflow::check(host, source, self.folder.clone(), &overrides)
+    }
+}

@@ -1,0 +1,20 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use pl_run::{
+    CheckedWorkflow, DevicePreference, Embedded, Ending, Error, Host, NoProgress, RunOptions, StopRequest,
+    TrainingRun, select_device,
+};
+
+/// Trains two steps of the workflow in `file` on the CPU and writes the run to `folder`.
+pub fn train_two_steps(embedded: Embedded, file: &Path, folder: &Path) -> Result<Ending, Error> {
+    let host = Host::new(embedded, Arc::new(NoProgress))?;
+    let device = select_device(&host, DevicePreference::Cpu)?;
+    let mut checked = CheckedWorkflow::open(&host, file, &[])?;
+    if let Some(train) = &mut checked.workflow.train {
+        train.steps = 2;
+    }
+    let options = RunOptions { folder: Some(folder.to_path_buf()), seed: 1 };
+    let mut run = TrainingRun::start(&host, &checked, device, &options)?;
+    run.train(&StopRequest::default())
+}

@@ -1,0 +1,50 @@
+//! The memory estimate of a workflow whose model is on this machine.
+
+use pl_run::{CheckedWorkflow, Error, MemoryEstimate};
+use tch::Device;
+
+use crate::support::{Workflow, host, parse};
+
+fn estimate(overrides: &[&str], device: Device) -> MemoryEstimate {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let checked = CheckedWorkflow::open(&host(), &workflow.file, &parse(overrides)).unwrap();
+    MemoryEstimate::without_fetching(&checked.workflow, &checked.folder, device).unwrap()
+}
+
+fn part(estimate: &MemoryEstimate, name: &str) -> u64 {
+    estimate.parts().iter().find(|(part, _)| *part == name).map_or(0, |(_, bytes)| *bytes)
+}
+
+#[test]
+fn settings_change_the_parts_that_they_are_about() {
+    let base = estimate(&[], Device::Cpu);
+    assert_eq!(base.total(), base.parts().iter().map(|(_, bytes)| bytes).sum::<u64>());
+    let cache = estimate(&["inference.kv_cache=32MiB"], Device::Cpu);
+    assert_eq!(part(&cache, "keys and values"), 32 << 20);
+    let budget = estimate(&["train.token_budget=64"], Device::Cpu);
+    assert!(part(&budget, "activations") < part(&base, "activations"));
+    assert_eq!(part(&budget, "adapters"), part(&base, "adapters"));
+    // Only the CPU has the program itself, and is compared with the machine's memory.
+    let gpu = estimate(&[], Device::Cuda(0));
+    assert_eq!(part(&gpu, "program and plugins"), 0);
+    assert!(gpu.machine().is_none() && gpu.warnings().is_empty());
+}
+
+#[test]
+fn a_workflow_that_does_not_fit_gets_a_warning() {
+    let huge = estimate(&["inference.kv_cache=1000GiB"], Device::Cpu);
+    if huge.machine().is_some() {
+        let warnings = huge.warnings();
+        assert!(warnings[0].message.contains("will take about 100"), "{}", warnings[0].message);
+    }
+    assert!(huge.to_string().contains("1000.0 GiB"), "{huge}");
+}
+
+#[test]
+fn a_missing_model_is_an_error_that_names_it() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let checked = CheckedWorkflow::open(&host(), &workflow.file, &parse(&["base.source=./gone"])).unwrap();
+    let error =
+        MemoryEstimate::without_fetching(&checked.workflow, &checked.folder, Device::Cpu).unwrap_err();
+    assert!(matches!(&error, Error::LocateModel { model, .. } if model == "base"), "{error}");
+}

@@ -1,0 +1,130 @@
+//! The outer loop, as its metrics show it.
+
+use pl_run::{Ending, Error, Progress};
+use serde_json::Value;
+
+use crate::example::train_two_steps;
+use crate::support::{EMBEDDED, Workflow, checkpoints, metrics};
+
+#[test]
+fn the_example_trains_two_steps() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let run = workflow.path("run");
+    assert_eq!(train_two_steps(EMBEDDED, &workflow.file, &run).unwrap(), Ending::Done);
+    assert_eq!(metrics(&run, "step").len(), 2);
+    assert_eq!(checkpoints(&run), [2]);
+}
+
+fn learning_rates(overrides: &[&str]) -> Vec<f64> {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let run = workflow.run(&[&["train.learning_rate=0.01"], overrides].concat());
+    let rate = |line: &Value| line["policies"]["first"]["lr"].as_f64().unwrap();
+    metrics(&run, "step").iter().map(rate).collect()
+}
+
+#[test]
+fn warm_up_starts_with_the_first_step() {
+    let rates = learning_rates(&["train.steps=4", "train.warmup=2", "train.lr_schedule=constant"]);
+    assert_eq!(rates, [0.005, 0.01, 0.01, 0.01]);
+}
+
+#[test]
+fn a_cosine_ends_above_zero() {
+    let rates = learning_rates(&["train.steps=2", "train.warmup=0", "train.lr_schedule=cosine"]);
+    assert_eq!(rates[0], 0.01);
+    assert!((rates[1] - 0.005).abs() < 1e-12, "{rates:?}");
+    assert_eq!(learning_rates(&["train.steps=1", "train.warmup=0", "train.lr_schedule=cosine"]), [0.01]);
+}
+
+#[test]
+fn lost_episodes_of_an_evaluation_count_as_not_solved() {
+    let workflow = Workflow::new("flat-l3.mas", "");
+    // Most episodes fail in all three attempts.
+    let overrides = ["train.steps=1", "board.trap=0.35", "held_out.limit=8", "held_out.samples=4"];
+    let run = workflow.run(&overrides);
+    let recorded = pl_run::replay::RecordedRun::open(&run).unwrap();
+    let solved = |step: u64| {
+        let traces = recorded.traces().map(Result::unwrap);
+        let own = traces.filter(|trace| {
+            let id = pl_rollout::EpisodeId::from_key(&trace.key);
+            id.step == step && id.evaluation.is_some()
+        });
+        own.filter(|trace| trace.end.failure.is_none() && trace.end.success).count() as f64
+    };
+    let mut lost = 0;
+    for line in metrics(&run, "evaluation") {
+        lost += line["lost"].as_u64().unwrap();
+        let planned = line["episodes"].as_u64().unwrap() + line["lost"].as_u64().unwrap();
+        assert_eq!(planned, 32);
+        let success = line["success"].as_f64().unwrap();
+        assert!((success - solved(line["step"].as_u64().unwrap()) / 32.0).abs() < 1e-12, "{line}");
+        assert!((success - line["pass@1"].as_f64().unwrap()).abs() < 1e-12, "{line}");
+    }
+    assert!(lost > 0, "no episode was lost");
+}
+
+#[test]
+fn a_workflow_without_a_train_block_is_refused_before_anything_is_written() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let text = std::fs::read_to_string(&workflow.file).unwrap();
+    let start = text.find("train {").unwrap();
+    let end = text.find("evaluate").unwrap();
+    std::fs::write(&workflow.file, text[..start].to_owned() + &text[end..]).unwrap();
+    let error = workflow.try_run("run", &[]).unwrap_err();
+    assert!(matches!(error, Error::NoTrainBlock { .. }) && error.is_input(), "{error}");
+    assert!(!workflow.path("run").exists());
+}
+
+#[test]
+fn progress_reports_metrics_and_activities() {
+    use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
+    use std::sync::{Arc, Mutex};
+    #[derive(Default)]
+    struct Recorder(Mutex<Vec<String>>);
+    struct Silent;
+    impl Tracker for Silent {
+        fn update(&mut self, done: u64, total: u64) {
+            assert!(done <= total);
+        }
+    }
+    impl Progress for Recorder {
+        fn start(&self, activity: Activity<'_>) -> Box<dyn Tracker> {
+            let text = match activity {
+                Activity::LoadingModels => "load".to_owned(),
+                Activity::Episodes { title, .. } => format!("episodes {title}"),
+                Activity::Update => "update".to_owned(),
+                _ => "other".to_owned(),
+            };
+            self.0.lock().unwrap().push(text);
+            Box::new(Silent)
+        }
+        fn notice(&self, notice: &Notice) {
+            self.0.lock().unwrap().push(format!("notice {notice}"));
+        }
+        fn metrics(&self, line: &MetricsLine<'_>) {
+            let text = format!("metrics {} {}", line.step, line.evaluation.unwrap_or("step"));
+            self.0.lock().unwrap().push(text);
+        }
+    }
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let progress = Arc::new(Recorder::default());
+    let host = pl_run::Host::new(EMBEDDED, progress.clone()).unwrap();
+    let device = pl_run::select_device(&host, pl_run::DevicePreference::Cpu).unwrap();
+    let overrides = crate::support::parse(&["train.steps=1"]);
+    let checked = pl_run::CheckedWorkflow::open(&host, &workflow.file, &overrides).unwrap();
+    let options = pl_run::RunOptions { folder: Some(workflow.path("run")), seed: 1 };
+    let mut run = pl_run::TrainingRun::start(&host, &checked, device, &options).unwrap();
+    run.train(&pl_run::StopRequest::default()).unwrap();
+    let reports = progress.0.lock().unwrap();
+    let expected = [
+        "load",
+        "episodes held_out",
+        "metrics 0 held_out",
+        "episodes step 1",
+        "update",
+        "metrics 1 step",
+        "episodes held_out",
+        "metrics 1 held_out",
+    ];
+    assert_eq!(*reports, expected);
+}

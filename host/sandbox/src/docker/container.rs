@@ -1,0 +1,116 @@
+//! Creation of containers, with all of their restrictions.
+
+use std::collections::HashMap;
+
+use bollard::errors::Error as BollardError;
+use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig};
+
+use super::engine::DockerEngine;
+use super::error::DockerError;
+use super::settings::DockerSettings;
+use super::{image, owner};
+
+/// Memory of the supervisor, in addition to that of a job.
+const SUPERVISOR_MEMORY: u64 = 16 << 20;
+
+/// Folders that jobs may write to, the working folder first.
+const FOLDERS: [&str; 4] = ["/work", "/tmp", "/dev/shm", "/dev/mqueue"];
+
+/// Paths that jobs can't read: those that Docker masks itself, and others that describe the machine.
+const MASKED: [&str; 27] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/config.gz",
+    "/proc/diskstats",
+    "/proc/interrupts",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/modules",
+    "/proc/partitions",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/block",
+    "/sys/bus",
+    "/sys/class",
+    "/sys/dev",
+    "/sys/devices/virtual",
+    "/sys/firmware",
+    "/sys/hypervisor",
+    "/sys/kernel",
+    "/sys/module",
+    "/sys/power",
+    "/sys/devices/pci0000:00",
+];
+
+/// Creates a container without starting it, and returns its id.
+pub async fn create(engine: &DockerEngine, number: u32) -> Result<String, DockerError> {
+    let docker = engine.docker().await?;
+    let image = engine.supervisor_image.get_or_try_init(|| image::with_supervisor(docker, engine)).await?;
+    let created = match docker.create_container(None, body(&engine.settings, image, number)).await {
+        // The image has been removed since it was made.
+        Err(BollardError::DockerResponseServerError { status_code: 404, .. }) => {
+            let image = image::with_supervisor(docker, engine).await?;
+            docker.create_container(None, body(&engine.settings, &image, number)).await
+        }
+        other => other,
+    };
+    Ok(created.map_err(engine.request_error("create a container"))?.id)
+}
+
+fn body(settings: &DockerSettings, image: &str, number: u32) -> ContainerCreateBody {
+    let DockerSettings { limits, pids, cpus, .. } = settings;
+    let memory = limits.memory + 2 * limits.output + SUPERVISOR_MEMORY;
+    let memory = i64::try_from(memory).unwrap_or(i64::MAX);
+    // Programs may be compiled and executed in the working folder only.
+    let folder =
+        |more: &str| format!("rw,nosuid,nodev,{more},size={},mode=1777,nr_inodes=16384", limits.memory);
+    let tmpfs = [("/work", folder("exec")), ("/tmp", folder("noexec"))];
+    let user = user_id(number);
+    let host = HostConfig {
+        memory: Some(memory),
+        memory_swap: Some(memory),
+        // One more for the supervisor.
+        pids_limit: Some(i64::from(*pids) + 1),
+        nano_cpus: Some((cpus * 1e9) as i64),
+        network_mode: Some("none".to_owned()),
+        ipc_mode: Some("private".to_owned()),
+        readonly_rootfs: Some(true),
+        cap_drop: Some(vec!["ALL".to_owned()]),
+        security_opt: Some(vec!["no-new-privileges".to_owned()]),
+        tmpfs: Some(tmpfs.map(|(path, options)| (path.to_owned(), options)).into()),
+        shm_size: Some(i64::try_from(limits.memory).unwrap_or(i64::MAX)),
+        masked_paths: Some(MASKED.map(str::to_owned).to_vec()),
+        // The supervisor's output is the protocol. A log of it would fill the engine's disk.
+        log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
+        auto_remove: Some(true),
+        ..HostConfig::default()
+    };
+    ContainerCreateBody {
+        image: Some(image.to_owned()),
+        user: Some(format!("{user}:{user}")),
+        hostname: Some("sandbox".to_owned()),
+        entrypoint: Some(vec![image::SUPERVISOR_PATH.to_owned()]),
+        cmd: Some(FOLDERS.map(str::to_owned).to_vec()),
+        working_dir: Some("/".to_owned()),
+        labels: Some(HashMap::from([(owner::LABEL.to_owned(), owner::owner())])),
+        open_stdin: Some(true),
+        // The supervisor ends when this process is gone, and its container with it.
+        stdin_once: Some(true),
+        attach_stdin: Some(true),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        host_config: Some(host),
+        ..ContainerCreateBody::default()
+    }
+}
+
+/// Returns a separate user id for each container: the kernel counts some resources (pipes, watches) per user
+/// across all containers. All ids are within the range of an engine with its own user namespace.
+fn user_id(number: u32) -> u32 {
+    20_000 + (std::process::id().wrapping_mul(64).wrapping_add(number)) % 40_000
+}

@@ -1,0 +1,37 @@
+//! Reasons why a container can't run a task or must be discarded. The host receives their text.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Result of a step that concerns the container or a task's files.
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the supervisor can't {action}: {source}")]
+    Confine { action: &'static str, source: io::Error },
+    #[error("{path}: {source}")]
+    Status { path: &'static str, source: io::Error },
+    #[error("it runs as root")]
+    Root,
+    #[error("it has capabilities")]
+    Capabilities,
+    #[error("it has a network")]
+    Network,
+    #[error("{0} is writable")]
+    Writable(String),
+    #[error("the file {0:?} leads out of its folder")]
+    OutsideFolder(String),
+    #[error("the file {path:?} can't be written: {source}")]
+    WriteFile { path: String, source: io::Error },
+    #[error("{path:?} can't be read: {source}")]
+    ReadFolder { path: String, source: io::Error },
+    #[error("the compiler wrote more than {0} bytes")]
+    CompilerOutput(u64),
+    #[error("files in {folder} can't be removed: {source}")]
+    RemainingFiles { folder: PathBuf, source: io::Error },
+    #[error("an object of {0} can't be removed")]
+    RemainingObject(String),
+    #[error("processes can't be killed")]
+    RemainingProcesses,
+}

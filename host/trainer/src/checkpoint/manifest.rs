@@ -1,0 +1,163 @@
+//! `checkpoint.json`: counters, the run's state, and a digest of every file.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::files::{io_error, list_folder, sync};
+use crate::error::Error;
+
+/// Suffix of the names of unfinished checkpoints.
+pub(super) const PARTIAL: &str = ".partial";
+pub(super) const MANIFEST: &str = "checkpoint.json";
+pub(super) const MANIFEST_HASH: &str = "checkpoint.json.blake3";
+const FORMAT: u32 = 1;
+
+/// Result of an evaluation, by which checkpoints are compared.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Score {
+    /// Identity of the evaluation and its settings. Scores of different evaluations are not compared.
+    pub evaluation: String,
+    /// Higher is better.
+    pub value: f64,
+}
+
+/// Contents of `checkpoint.json`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    format: u32,
+    pub(super) step: u64,
+    score: Option<f64>,
+    /// [`Score::evaluation`] of the score.
+    #[serde(default)]
+    scored_by: Option<String>,
+    pub(super) policies: Vec<SavedPolicy>,
+    pub(super) state: Value,
+    /// Keys are paths within the checkpoint, with `/`.
+    pub(super) files: BTreeMap<String, FileDigest>,
+}
+
+/// Counters of a policy.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SavedPolicy {
+    pub(super) name: String,
+    pub(super) version: u64,
+    pub(super) optimizer_steps: u64,
+}
+
+/// Size and hash of a file.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileDigest {
+    bytes: u64,
+    blake3: String,
+}
+
+impl FileDigest {
+    pub(super) fn for_file(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path).map_err(io_error(path, "open the file"))?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(file).map_err(io_error(path, "read the file"))?;
+        Ok(Self { bytes: hasher.count(), blake3: hasher.finalize().to_hex().to_string() })
+    }
+}
+
+impl Manifest {
+    /// A manifest of all files in `folder`. Syncs the files to the disk.
+    pub(super) fn for_folder(
+        folder: &Path,
+        step: u64,
+        score: Option<Score>,
+        policies: Vec<SavedPolicy>,
+        state: Value,
+    ) -> Result<Self, Error> {
+        let mut files = BTreeMap::new();
+        sync_and_digest(folder, folder, &mut files)?;
+        let (score, scored_by) = score.map(|score| (score.value, score.evaluation)).unzip();
+        Ok(Self { format: FORMAT, step, score, scored_by, policies, state, files })
+    }
+
+    /// Writes the manifest and its hash, and syncs both.
+    pub(super) fn write(&self, folder: &Path) -> Result<(), Error> {
+        let path = folder.join(MANIFEST);
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|error| io_error(&path, "write the checkpoint's state")(error.into()))?;
+        let hash = blake3::hash(&text).to_hex().to_string();
+        for (path, bytes) in [(path, text), (folder.join(MANIFEST_HASH), hash.into_bytes())] {
+            fs::write(&path, bytes).map_err(io_error(&path, "write the file"))?;
+            sync(&path)?;
+        }
+        sync(folder)
+    }
+
+    /// Reads the manifest of a checkpoint and checks it against its hash.
+    pub(super) fn read(checkpoint: &Path) -> Result<Self, Error> {
+        let path = checkpoint.join(MANIFEST);
+        if checkpoint.to_string_lossy().ends_with(PARTIAL) || !path.is_file() {
+            let problem = "it is not a complete checkpoint; choose another".to_owned();
+            return Err(Error::Checkpoint { path: checkpoint.to_path_buf(), problem });
+        }
+        let text = fs::read(&path).map_err(io_error(&path, "read the file"))?;
+        let hash = fs::read(checkpoint.join(MANIFEST_HASH)).unwrap_or_default();
+        if hash != blake3::hash(&text).to_hex().as_bytes() {
+            return Err(damaged(&path, "was truncated or changed"));
+        }
+        let manifest: Self = serde_json::from_slice(&text).map_err(|error| {
+            let problem = format!(
+                "it was written by another version of the program ({error}); resume with that version"
+            );
+            Error::Checkpoint { path: path.clone(), problem }
+        })?;
+        if manifest.format != FORMAT {
+            let format = manifest.format;
+            let problem = format!(
+                "its format is {format}, but this program reads format {FORMAT}; resume with the version that wrote it"
+            );
+            return Err(Error::Checkpoint { path, problem });
+        }
+        Ok(manifest)
+    }
+
+    pub(super) fn score(&self) -> Option<Score> {
+        let evaluation = self.scored_by.clone().unwrap_or_default();
+        self.score.map(|value| Score { evaluation, value })
+    }
+}
+
+/// Returns the state of the run in a checkpoint, as it was given to [`super::Checkpoints::save`]. Loads no
+/// weights.
+///
+/// # Errors
+/// If the checkpoint is unfinished or damaged.
+pub fn read_state(checkpoint: &Path) -> Result<Value, Error> {
+    Ok(Manifest::read(checkpoint)?.state)
+}
+
+/// Syncs every file below `folder` and the folders themselves, and adds each file's digest to `files`.
+fn sync_and_digest(
+    root: &Path,
+    folder: &Path,
+    files: &mut BTreeMap<String, FileDigest>,
+) -> Result<(), Error> {
+    for path in list_folder(folder)? {
+        if path.is_dir() {
+            sync_and_digest(root, &path, files)?;
+            continue;
+        }
+        sync(&path)?;
+        let parts = path.strip_prefix(root).unwrap_or(&path).components();
+        let name: Vec<_> = parts.map(|part| part.as_os_str().to_string_lossy()).collect();
+        files.insert(name.join("/"), FileDigest::for_file(&path)?);
+    }
+    sync(folder)
+}
+
+/// An error for a damaged file; `problem` completes "this file …".
+pub(super) fn damaged(path: &Path, problem: &str) -> Error {
+    let problem = format!(
+        "the checkpoint is damaged: this file {problem}; delete its folder and resume from an older checkpoint"
+    );
+    Error::Checkpoint { path: path.to_path_buf(), problem }
+}

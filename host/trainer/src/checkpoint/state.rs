@@ -1,0 +1,180 @@
+//! Saving and restoring the state of all learners.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pl_model::{Adapter, Model, TensorSet};
+use pl_types::Dtype;
+use serde_json::Value;
+use tch::{Device, Tensor, no_grad};
+
+use super::files::io_error;
+use super::manifest::{FileDigest, Manifest, SavedPolicy, Score, damaged};
+use crate::error::Error;
+use crate::learner::TrainedPolicy;
+use crate::trainer::Trainer;
+
+const POLICIES: &str = "policies";
+const OPTIMIZERS: &str = "optimizers";
+
+/// Contents of a checkpoint apart from the learners' state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RestoredCheckpoint {
+    /// Training steps done.
+    pub step: u64,
+    /// Score when it was saved.
+    pub score: Option<Score>,
+    /// State of the run, as it was given to [`super::Checkpoints::save`].
+    pub state: Value,
+}
+
+impl Trainer {
+    /// Writes the trained policies into `folder`, one folder each: adapters in PEFT form, models as Hugging
+    /// Face folders.
+    ///
+    /// # Errors
+    /// If a folder cannot be written.
+    pub fn export(&self, folder: &Path) -> Result<(), Error> {
+        for learner in self.learners() {
+            for policy in learner.policies() {
+                let path = folder.join(&policy.name);
+                let result = match &policy.adapter {
+                    Some(adapter) => adapter.save(&path),
+                    None => {
+                        let model = self.model_for(policy.policy);
+                        let (tokenizer, template) = (&model.tokenizer, &model.template);
+                        let base = learner.base();
+                        let weights = base.masters().unwrap_or(base.working());
+                        weights.save_folder(&path, learner.config(), tokenizer, template, Dtype::F32)
+                    }
+                };
+                result.map_err(Error::model(&policy.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Restores weights, optimisers and versions of all trained policies from a checkpoint. The trainer must
+    /// be set up from the same workflow.
+    ///
+    /// # Errors
+    /// If the checkpoint is unfinished, truncated or changed, or belongs to other policies. Every file is
+    /// checked before anything is changed.
+    pub fn load(&mut self, checkpoint: &Path) -> Result<RestoredCheckpoint, Error> {
+        let manifest = Manifest::read(checkpoint)?;
+        for (name, digest) in &manifest.files {
+            let path = checkpoint.join(name);
+            if !path.is_file() {
+                return Err(damaged(&path, "is missing"));
+            }
+            if FileDigest::for_file(&path)? != *digest {
+                return Err(damaged(&path, "was truncated or changed"));
+            }
+        }
+        let mut saved: BTreeSet<&str> = manifest.policies.iter().map(|saved| saved.name.as_str()).collect();
+        for policy in self.learners().iter().flat_map(|learner| learner.policies()) {
+            if !saved.remove(policy.name.as_str()) {
+                let problem = format!(
+                    "it contains no policy `{}`; resume with the workflow that wrote it",
+                    policy.name
+                );
+                return Err(Error::Checkpoint { path: checkpoint.to_path_buf(), problem });
+            }
+        }
+        if let Some(name) = saved.first() {
+            let problem = format!(
+                "it contains a policy `{name}` that the workflow does not train; resume with the workflow that wrote it"
+            );
+            return Err(Error::Checkpoint { path: checkpoint.to_path_buf(), problem });
+        }
+        for learner in self.learners_mut() {
+            let config = learner.config().clone();
+            for policy in learner.policies_mut() {
+                let path = checkpoint.join(POLICIES).join(&policy.name);
+                let parameters = match &policy.adapter {
+                    Some(_) => Adapter::load(&path, &config).map(|adapter| adapter.parameters()),
+                    None => {
+                        Model::load(&path, Device::Cpu, Dtype::F32).map(|model| model.weights.parameters())
+                    }
+                }
+                .map_err(Error::model(&policy.name))?;
+                let own = policy.optimizer.parameters();
+                let own = own.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect();
+                restore_tensors(&path, own, parameters)?;
+                let path = optimizer_path(checkpoint, policy);
+                let state = Tensor::read_safetensors(&path)
+                    .map_err(|error| damaged(&path, &format!("cannot be read ({error})")))?;
+                restore_tensors(&path, policy.optimizer.state(), state)?;
+                if let Some(saved) = manifest.policies.iter().find(|saved| saved.name == policy.name) {
+                    policy.version = saved.version;
+                    policy.optimizer.set_steps(saved.optimizer_steps);
+                }
+            }
+            learner.base().publish().map_err(Error::model(&learner.names()))?;
+        }
+        let score = manifest.score();
+        let Manifest { step, state, .. } = manifest;
+        Ok(RestoredCheckpoint { step, score, state })
+    }
+
+    /// Writes a complete checkpoint into a new folder and syncs it.
+    pub(super) fn write_checkpoint(
+        &self,
+        folder: &Path,
+        step: u64,
+        score: Option<Score>,
+        state: &Value,
+    ) -> Result<(), Error> {
+        self.export(&folder.join(POLICIES))?;
+        let optimizers = folder.join(OPTIMIZERS);
+        fs::create_dir_all(&optimizers).map_err(io_error(&optimizers, "create the folder"))?;
+        let mut policies = Vec::new();
+        for policy in self.learners().iter().flat_map(|learner| learner.policies()) {
+            let path = optimizer_path(folder, policy);
+            let state = policy.optimizer.state();
+            let state: Vec<_> =
+                state.into_iter().map(|(name, tensor)| (name, tensor.to_device(Device::Cpu))).collect();
+            Tensor::write_safetensors(&state, &path)
+                .map_err(Error::torch(format!("writing {}", path.display())))?;
+            policies.push(SavedPolicy {
+                name: policy.name.clone(),
+                version: policy.version,
+                optimizer_steps: policy.optimizer.steps(),
+            });
+        }
+        Manifest::for_folder(folder, step, score, policies, state.clone())?.write(folder)
+    }
+}
+
+/// Copies tensors from `saved` into `own`, in place. Names and shapes must be equal.
+fn restore_tensors(
+    path: &Path,
+    own: Vec<(String, Tensor)>,
+    saved: Vec<(String, Tensor)>,
+) -> Result<(), Error> {
+    let mut saved: BTreeMap<String, Tensor> = saved.into_iter().collect();
+    for (name, mut tensor) in own {
+        let Some(value) = saved.remove(&name).filter(|value| value.size() == tensor.size()) else {
+            let problem = format!(
+                "it has no tensor `{name}` of shape {:?}; resume with the workflow that wrote it",
+                tensor.size()
+            );
+            return Err(Error::Checkpoint { path: path.to_path_buf(), problem });
+        };
+        no_grad(|| tensor.f_copy_(&value)).map_err(Error::torch(format!("reading {}", path.display())))?;
+    }
+    match saved.keys().next() {
+        None => Ok(()),
+        Some(name) => {
+            let problem = format!(
+                "it has a tensor `{name}` that the policy does not have; resume with the workflow that wrote it"
+            );
+            Err(Error::Checkpoint { path: path.to_path_buf(), problem })
+        }
+    }
+}
+
+fn optimizer_path(checkpoint: &Path, policy: &TrainedPolicy) -> PathBuf {
+    checkpoint.join(OPTIMIZERS).join(format!("{}.safetensors", policy.name))
+}

@@ -1,0 +1,233 @@
+//! Weights of each policy at the start of a run.
+
+use std::path::{Path, PathBuf};
+
+use pl_dsl::workflow::{Lora, Policy, Workflow};
+use pl_model::{Adapter, Config, Model, Projection, TensorSet, Weights};
+use tch::Device;
+
+use crate::error::Error;
+use crate::seeds::adapter_seed;
+
+/// The file that distinguishes a PEFT adapter folder from a model folder.
+pub const ADAPTER_CONFIG: &str = "adapter_config.json";
+
+/// Initial weights of a policy. `base` is an index into the base models.
+pub(crate) enum PolicySetup {
+    /// Used as it is.
+    Frozen { base: usize, adapter: Option<Adapter> },
+    /// Trains an adapter.
+    TrainedAdapter { base: usize, adapter: Adapter },
+    /// Trains the weights of its base, which no other policy uses.
+    TrainedWeights { base: usize },
+}
+
+/// Loads or creates the initial weights of all policies. Returns the base models and the setup of each
+/// policy.
+pub(crate) fn set_up_policies(
+    workflow: &Workflow,
+    folder: &Path,
+    models: Vec<Model>,
+    seed: u64,
+    device: Device,
+) -> Result<(Vec<Model>, Vec<PolicySetup>), Error> {
+    let mut bases = BaseModels::new(workflow, models, device);
+    let mut setups = Vec::new();
+    for policy in &workflow.policies {
+        let trains = policy.train && workflow.train.is_some();
+        let start = PolicyStart::read(policy, folder, &bases.models[policy.model], device)?;
+        setups.push(match (start, &policy.lora) {
+            (PolicyStart::Model(_), Some(_)) => {
+                let problem = "`from` is a model folder, but the policy has a `lora` block: point `from` to an \
+                               adapter, or load that folder with a `model` line";
+                return Err(Error::policy(&policy.name, problem));
+            }
+            (PolicyStart::Adapter(path), None) if trains => {
+                let problem = format!(
+                    "`from` is an adapter ({}), but the policy has no `lora` block: add one of the same rank, or set \
+                     `train = false`",
+                    path.display()
+                );
+                return Err(Error::policy(&policy.name, problem));
+            }
+            (PolicyStart::Model(model), None) => {
+                let base = bases.add_loaded(policy, *model)?;
+                if trains {
+                    PolicySetup::TrainedWeights { base }
+                } else {
+                    PolicySetup::Frozen { base, adapter: None }
+                }
+            }
+            (PolicyStart::BaseModel, None) if trains => {
+                PolicySetup::TrainedWeights { base: bases.add_exclusive(policy.model) }
+            }
+            (start, lora) => {
+                let base = bases.shared_base(policy.model);
+                let config = &bases.bases[base].config;
+                let adapter = match (&start, lora) {
+                    (PolicyStart::Adapter(path), _) => Some(load_adapter(policy, path, config)?),
+                    (_, Some(lora)) if trains => Some(new_adapter(policy, lora, config, seed)?),
+                    _ => None,
+                };
+                match adapter.map(|adapter| adapter.to_device(device)) {
+                    Some(adapter) if trains => PolicySetup::TrainedAdapter { base, adapter },
+                    adapter => PolicySetup::Frozen { base, adapter },
+                }
+            }
+        });
+    }
+    Ok((bases.bases, setups))
+}
+
+/// Source of a policy's initial weights.
+enum PolicyStart {
+    /// The policy's model.
+    BaseModel,
+    Adapter(PathBuf),
+    Model(Box<Model>),
+}
+
+impl PolicyStart {
+    /// Reads the policy's `from`. A model folder is loaded in the number format of the policy's `model`.
+    fn read(policy: &Policy, folder: &Path, model: &Model, device: Device) -> Result<Self, Error> {
+        let Some(from) = &policy.from else { return Ok(PolicyStart::BaseModel) };
+        let path = folder.join(from);
+        if path.join(ADAPTER_CONFIG).is_file() {
+            return Ok(PolicyStart::Adapter(path));
+        }
+        if !path.exists() {
+            let problem = format!("`from` names {}, which does not exist; correct the path", path.display());
+            return Err(Error::policy(&policy.name, problem));
+        }
+        let model = Model::load(&path, device, model.dtype).map_err(Error::model(&policy.name))?;
+        Ok(PolicyStart::Model(Box::new(model)))
+    }
+}
+
+/// Base models while policies are assigned to them.
+struct BaseModels {
+    /// The workflow's models.
+    models: Vec<Model>,
+    /// Per model, true if a policy uses its weights unchanged.
+    is_shared: Vec<bool>,
+    /// Per model, number of fully trained policies that have no weights yet.
+    unassigned: Vec<usize>,
+    /// Per model, index of the base that policies share, if there is one.
+    shared_bases: Vec<Option<usize>>,
+    /// Base models of the policies.
+    bases: Vec<Model>,
+}
+
+impl BaseModels {
+    fn new(workflow: &Workflow, mut models: Vec<Model>, device: Device) -> Self {
+        for model in &mut models {
+            model.weights = model.weights.to_device(device);
+        }
+        let (mut is_shared, mut unassigned) = (vec![false; models.len()], vec![0; models.len()]);
+        for policy in &workflow.policies {
+            let trained = policy.train && workflow.train.is_some();
+            if !trained || policy.lora.is_some() {
+                is_shared[policy.model] = true;
+            } else if policy.from.is_none() {
+                unassigned[policy.model] += 1;
+            }
+        }
+        let shared_bases = vec![None; models.len()];
+        Self { models, is_shared, unassigned, shared_bases, bases: Vec::new() }
+    }
+
+    /// Index of the base shared by all policies of `model` without weights of their own.
+    fn shared_base(&mut self, model: usize) -> usize {
+        if let Some(base) = self.shared_bases[model] {
+            return base;
+        }
+        let weights = self.models[model].weights.shallow();
+        let base = self.add(model, weights);
+        self.shared_bases[model] = Some(base);
+        base
+    }
+
+    /// Adds a base for one policy to train. The last such policy takes the original weights if they are not
+    /// shared.
+    fn add_exclusive(&mut self, model: usize) -> usize {
+        self.unassigned[model] -= 1;
+        let original = &self.models[model].weights;
+        let weights = if self.unassigned[model] == 0 && !self.is_shared[model] {
+            original.shallow()
+        } else {
+            original.copy()
+        };
+        self.add(model, weights)
+    }
+
+    /// Adds a model that `policy` starts from instead of its own.
+    fn add_loaded(&mut self, policy: &Policy, model: Model) -> Result<usize, Error> {
+        let expected = &self.models[policy.model].config;
+        // Begin and end tokens are not dimensions.
+        let got = Config { bos: expected.bos, eos: expected.eos.clone(), ..model.config.clone() };
+        if got != *expected {
+            let problem = format!(
+                "`from` is a model of other dimensions than the policy's own: {} layers of width {} and {} tokens, not \
+                 {}, {} and {}; start from a trained copy of the same model",
+                got.layers, got.hidden, got.vocab, expected.layers, expected.hidden, expected.vocab
+            );
+            return Err(Error::policy(&policy.name, problem));
+        }
+        self.bases.push(model);
+        Ok(self.bases.len() - 1)
+    }
+
+    fn add(&mut self, model: usize, weights: Weights) -> usize {
+        let Model { config, tokenizer, template, dtype, hash, .. } = &self.models[model];
+        self.bases.push(Model {
+            config: config.clone(),
+            weights,
+            tokenizer: tokenizer.clone(),
+            template: template.clone(),
+            dtype: *dtype,
+            hash: hash.clone(),
+        });
+        self.bases.len() - 1
+    }
+}
+
+fn new_adapter(policy: &Policy, lora: &Lora, config: &Config, seed: u64) -> Result<Adapter, Error> {
+    let targets = targets(policy, lora)?;
+    let seed = adapter_seed(seed, &policy.name);
+    Adapter::new(config, lora.rank as usize, lora.alpha, &targets, seed).map_err(Error::model(&policy.name))
+}
+
+/// Loads the adapter that a policy starts from. A `lora` block must match it.
+fn load_adapter(policy: &Policy, path: &Path, config: &Config) -> Result<Adapter, Error> {
+    let adapter = Adapter::load(path, config).map_err(Error::model(&policy.name))?;
+    let Some(lora) = &policy.lora else { return Ok(adapter) };
+    let mut wanted = targets(policy, lora)?;
+    wanted.sort_unstable();
+    wanted.dedup();
+    let same =
+        adapter.rank == lora.rank as usize && adapter.alpha == lora.alpha && adapter.targets() == wanted;
+    if same {
+        return Ok(adapter);
+    }
+    let list = |targets: &[Projection]| {
+        let names: Vec<&str> = targets.iter().map(|target| target.name()).collect();
+        names.join(" ")
+    };
+    let problem = format!(
+        "the adapter {} has rank {}, alpha {} on {}; the policy's `lora` block says rank {}, alpha {} on {}: make them \
+         equal",
+        path.display(),
+        adapter.rank,
+        adapter.alpha,
+        list(adapter.targets()),
+        lora.rank,
+        lora.alpha,
+        list(&wanted),
+    );
+    Err(Error::policy(&policy.name, problem))
+}
+
+fn targets(policy: &Policy, lora: &Lora) -> Result<Vec<Projection>, Error> {
+    let parse = |name: &String| name.parse::<Projection>().map_err(Error::model(&policy.name));
+    lora.targets.iter().map(parse).collect()
+}

@@ -1,0 +1,78 @@
+//! Environments, agents and rewards as a plugin describes them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One environment, agent or reward of a plugin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// The kind of item.
+    pub kind: ItemKind,
+    /// The name after the dot, as in `maths.problems`. Unique among the plugin's items of one kind.
+    pub name: String,
+    /// Documentation for people.
+    pub doc: String,
+    /// JSON Schema of the item's settings object.
+    pub settings_schema: Value,
+    /// Facts that an environment reports after each step. Empty for agents and rewards.
+    pub facts: Vec<Fact>,
+}
+
+/// The kind of an item: the block of a workflow that it can be used in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemKind {
+    /// Used in `environment NAME =`; each start is an episode.
+    Environment,
+    /// Used in `agent NAME =`; builds prompts and parses completions.
+    Agent,
+    /// Used in `reward NAME =`; scores steps.
+    Reward,
+}
+
+impl fmt::Display for ItemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Environment => "environment",
+            Self::Agent => "agent",
+            Self::Reward => "reward",
+        })
+    }
+}
+
+/// A value that an environment reports after each step; `when` conditions read it as `env.NAME`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// The name after `env.`.
+    pub name: String,
+    /// The type of its value.
+    pub kind: FactKind,
+    /// Documentation for people.
+    #[serde(default)]
+    pub doc: String,
+}
+
+/// The type of a fact's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FactKind {
+    /// `true` or `false`.
+    Boolean,
+    /// Any JSON number.
+    Number,
+    /// A string.
+    Text,
+}
+
+impl FactKind {
+    /// True if `value` has this type.
+    pub fn admits(self, value: &Value) -> bool {
+        match self {
+            Self::Boolean => value.is_boolean(),
+            Self::Number => value.is_number(),
+            Self::Text => value.is_string(),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Data types that the crates exchange. No libtorch and no WebAssembly: a crate that only passes these types
+//! on compiles without either.
+//!
+//! - [`request`]: generation requests and completions, and the trait between rollouts and engines.
+//! - [`sampling`]: the parameters of the distribution that tokens are drawn from.
+//! - [`dtype`]: number formats of a model's matrices.
+//! - [`item`]: environments, agents and rewards as a plugin describes them.
+//! - [`transition`]: the training data that a rollout produces and a learner consumes.
+//! - [`hash`] and [`seed`]: the derivation of every random stream.
+
+pub mod dtype;
+pub mod hash;
+pub mod item;
+pub mod request;
+pub mod sampling;
+pub mod seed;
+pub mod transition;
+
+pub use dtype::Dtype;
+pub use hash::PartHasher;
+pub use item::{Fact, FactKind, Item, ItemKind};
+pub use request::{Chunk, Completion, Finish, Generate, GenerateError, Request};
+pub use sampling::{Sampling, SamplingOverrides};
+pub use seed::{Phase, StreamKey};
+pub use transition::{Group, Key, Transition};

@@ -1,0 +1,122 @@
+//! Normalizes different notations of an answer.
+
+use super::lex::MAX_ANSWER;
+
+/// Commands that have two backslashes in texts which were escaped once too often.
+const ESCAPED_TWICE: [&str; 18] = [
+    "frac", "dfrac", "tfrac", "sqrt", "left", "right", "text", "boxed", "pi", "le", "ge", "lt", "gt", "in",
+    "cdot", "times", "infty", "pm",
+];
+
+/// Returns the form in which answers are compared as text: without marks and spaces, in lower case.
+pub fn plain(text: &str) -> String {
+    let mut text = normalize_marks(text);
+    for wrapper in ["\\text", "\\textbf", "\\mbox", "\\mathrm", "\\boxed"] {
+        while let Some((before, inside)) = text.split_once(&format!("{wrapper}{{")) {
+            let Some((inside, after)) = inside.split_once('}') else {
+                break;
+            };
+            text = format!("{before}{inside}{after}");
+        }
+    }
+    for mark in ["\\left", "\\right", "\\(", "\\)", "\\[", "\\]", "\\,", "\\;", "\\ "] {
+        text = text.replace(mark, "");
+    }
+    let plain: String = text.chars().filter(|c| !c.is_whitespace() && *c != '$').collect();
+    let plain = plain.trim_end_matches(['.', ',', ';']).to_lowercase();
+    // `(B)` is choice B.
+    match plain.strip_prefix('(').and_then(|inside| inside.strip_suffix(')')) {
+        Some(choice) if choice.chars().count() == 1 && choice.chars().all(char::is_alphabetic) => {
+            choice.to_owned()
+        }
+        _ => plain,
+    }
+}
+
+/// Returns the text once for each meaning of its commas.
+pub fn variants(text: &str) -> Vec<String> {
+    if text.len() > MAX_ANSWER {
+        return Vec::new();
+    }
+    let text = normalize_marks(text);
+    let mut variants = Vec::new();
+    let thousands = without_thousands(&text);
+    if thousands != text {
+        variants.push(thousands);
+    }
+    if let Some(decimal) = decimal_comma(&text) {
+        variants.push(decimal);
+    }
+    variants.push(text);
+    variants
+}
+
+fn normalize_marks(text: &str) -> String {
+    let mut text = text.trim().trim_end_matches(['.', ',', ';', ':']).replace(['\u{a0}', '\u{202f}'], " ");
+    // A comma without space around it in LaTeX separates thousands.
+    for mark in [",\\! ", ",\\!", "{,}", "\\!"] {
+        text = text.replace(mark, "");
+    }
+    for command in ESCAPED_TWICE {
+        text = text.replace(&format!("\\\\{command}"), &format!("\\{command}"));
+    }
+    text
+}
+
+/// Removes the commas between groups of three digits.
+fn without_thousands(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let digits =
+        |from: usize| bytes[from.min(bytes.len())..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let mut plain = String::with_capacity(text.len());
+    let mut position = 0;
+    while position < bytes.len() {
+        let first = digits(position);
+        if first == 0 {
+            let length = text[position..].chars().next().map_or(1, char::len_utf8);
+            plain.push_str(&text[position..position + length]);
+            position += length;
+            continue;
+        }
+        plain.push_str(&text[position..position + first]);
+        let leads = (1..=3).contains(&first)
+            && bytes[position] != b'0'
+            && !plain[..plain.len() - first].ends_with('.');
+        position += first;
+        while leads && bytes.get(position) == Some(&b',') && digits(position + 1) == 3 {
+            plain.push_str(&text[position + 1..position + 4]);
+            position += 4;
+        }
+    }
+    plain
+}
+
+/// Returns `0,5` with a decimal point. Returns `None` if that is not the whole answer.
+fn decimal_comma(text: &str) -> Option<String> {
+    let bare = text.trim_matches('$').trim();
+    let (whole, part) = bare.split_once(',')?;
+    let number = whole == "0" && !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    number.then(|| format!("{whole}.{part}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_between_thousands_are_removed() {
+        assert_eq!(without_thousands("1,000.99 and 12,345,678"), "1000.99 and 12345678");
+        assert_eq!(
+            without_thousands("1,2, 3,45, 1234,567, 0,111, 1.5,200"),
+            "1,2, 3,45, 1234,567, 0,111, 1.5,200"
+        );
+        assert_eq!(normalize_marks(r"32,\! 349 14{,}916"), "32349 14916");
+    }
+
+    #[test]
+    fn plain_texts_have_no_marks() {
+        assert_eq!(plain(r"$\text{Evelyn}$."), "evelyn");
+        assert_eq!(plain("(B)"), "b");
+        assert_eq!(plain(r"\left( 3, 4 \right)"), "(3,4)");
+    }
+}

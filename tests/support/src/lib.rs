@@ -1,0 +1,51 @@
+//! Helpers of tests that need more than the checkout: visible skips, and the folder of data sets.
+//!
+//! A test that lacks something prints `skipped: REASON` to stderr and passes. With the environment variable
+//! `PL_HOST_NEEDS_X=1` it fails instead. `X` is what the test lacks: `TOOLCHAINS`, `DOCKER`, `DATA`, `MODEL`,
+//! `PYTHON` or `CUDA`. `cargo xtask test` lists all skipped tests at its end, from the file that [`SKIP_LOG`]
+//! names.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Environment variable with the path of a file to which each skipped test appends a line.
+pub const SKIP_LOG: &str = "PL_HOST_SKIP_LOG";
+
+/// Prints `skipped: REASON` to stderr. The caller returns afterwards.
+///
+/// # Panics
+/// If `PL_HOST_NEEDS_{requirement}` is `1`.
+#[track_caller]
+pub fn skip_or_fail(requirement: &str, reason: &str) {
+    let switch = format!("PL_HOST_NEEDS_{requirement}");
+    assert!(std::env::var_os(&switch).is_none_or(|value| value != "1"), "{switch}=1, but {reason}");
+    eprintln!("skipped: {reason}");
+    let Some(log) = std::env::var_os(SKIP_LOG) else { return };
+    let thread = std::thread::current();
+    let line = format!("{}: {reason}\n", thread.name().unwrap_or("a test"));
+    // One write, so that tests in several processes never mix their lines. A lost line changes no result.
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(log);
+    let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+}
+
+/// Folder of the data sets: `PL_HOST_DATA`, or else `shared/data` next to the checkout.
+pub fn data_folder() -> PathBuf {
+    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    std::env::var_os("PL_HOST_DATA").map_or_else(default, PathBuf::from)
+}
+
+/// Path of a file or folder of [`data_folder`]. Returns `None` and reports the test as skipped if it is
+/// missing.
+///
+/// # Panics
+/// If it is missing and `PL_HOST_NEEDS_DATA` is `1`.
+#[track_caller]
+pub fn data(name: &str) -> Option<PathBuf> {
+    let path = data_folder().join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    let reason = format!("{} is missing (PL_HOST_DATA names the folder of the data sets)", path.display());
+    skip_or_fail("DATA", &reason);
+    None
+}
