@@ -1,5 +1,5 @@
-//! Compiles the shim over libtorch's headers, and lets tests find libtorch where it was at build time: an rpath to
-//! the folder that torch-sys linked against.
+//! Compiles the shim over libtorch's headers, and lets tests find libtorch where it was at build time: an
+//! rpath to the folder that torch-sys linked against.
 
 use std::path::Path;
 

@@ -10,7 +10,7 @@ mod guests;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pl_plugin::{Completion, Snapshot, Stream, Turn};
+use pl_plugin::{Completion, RandomStream, Snapshot, Turn};
 use pl_toolchain::Language;
 use pl_types::Finish;
 use serde_json::{Value, json};
@@ -240,6 +240,6 @@ fn run_if_present(command: &mut Command) -> bool {
 }
 
 /// Returns the random stream of a seed.
-fn stream(seed: u64) -> Stream {
-    Stream::of(&[b"languages", &seed.to_le_bytes()])
+fn stream(seed: u64) -> RandomStream {
+    RandomStream::from_parts(&[b"languages", &seed.to_le_bytes()])
 }

@@ -9,6 +9,9 @@ fn examples(source: &str) -> Vec<usize> {
     let mut inside = false;
     for (index, line) in source.lines().enumerate() {
         let line = line.trim_start();
+        if line.starts_with("#![doc") {
+            continue;
+        }
         let Some(text) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
             inside = false;
             continue;

@@ -7,6 +7,7 @@ use pl_dsl::Override;
 use pl_rollout::EpisodeId;
 use pl_run::DevicePreference;
 
+use crate::diagnostics::Format;
 use crate::exit::CommandError;
 
 #[derive(Parser)]
@@ -129,17 +130,6 @@ impl From<DeviceChoice> for DevicePreference {
             DeviceChoice::Cuda => DevicePreference::Cuda,
         }
     }
-}
-
-/// Form of diagnostics.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Messages with the lines that they are about, on stderr, and a summary of the workflow
-    Human,
-    /// file:line:column: code: message, on stdout
-    Short,
-    /// A list of objects, on stdout
-    Json,
 }
 
 #[derive(Args)]

@@ -2,10 +2,20 @@
 
 use std::io::{IsTerminal, Write};
 
+use clap::ValueEnum;
 use pl_dsl::render;
 use pl_run::Diagnostics;
 
-use crate::arguments::Format;
+/// Form of diagnostics.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Messages with the lines that they are about, on stderr, and a summary of the workflow
+    Human,
+    /// file:line:column: code: message, on stdout
+    Short,
+    /// A list of objects, on stdout
+    Json,
+}
 
 /// Shows diagnostics: for people on stderr, for programs on stdout.
 ///

@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use pl_run::Error;
 
-use crate::arguments::Format;
-use crate::diagnostics;
+use crate::diagnostics::{self, Format};
 
 /// Reason for which a command did not succeed.
 #[derive(Debug)]

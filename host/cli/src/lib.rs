@@ -22,7 +22,8 @@ use clap::Parser;
 use pl_run::{CheckedWorkflow, Embedded, Host, Session, SessionOptions, select_device};
 use tracing_subscriber::EnvFilter;
 
-use crate::arguments::{Arguments, Command, Format, Machine, Source};
+use crate::arguments::{Arguments, Command, Machine, Source};
+use crate::diagnostics::Format;
 use crate::exit::{CommandError, CommandResult};
 use crate::progress::Terminal;
 

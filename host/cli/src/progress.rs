@@ -8,8 +8,8 @@ use pl_run::Progress;
 use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
 use serde_json::Value;
 
-use crate::arguments::Format;
 use crate::diagnostics;
+use crate::diagnostics::Format;
 
 /// Interval of updates between the steps of the work.
 const TICK: Duration = Duration::from_millis(200);

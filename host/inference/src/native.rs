@@ -10,8 +10,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use pl_kernels::cpu::{
-    Attention, BLOCK, Cpu, Epilogue, Format, Heads, KvCache, Matrix, Product, Query, RmsNorm, Rotation,
-    Term,
+    Attention, BLOCK, Cpu, Epilogue, Format, Heads, KvCache, Matrix, Product, Query, RmsNorm, Rotation, Term,
 };
 use pl_model::{Adapter, Config, Projection, Rope, Weights};
 use pl_types::Dtype;

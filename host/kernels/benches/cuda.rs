@@ -1,9 +1,10 @@
-//! Benchmark of the output head: the kernels and plain libtorch on the same device, `cargo bench -p pl-kernels --bench cuda`.
+//! Benchmark of the output head: the kernels and plain libtorch on the same device,
+//! `cargo bench -p pl-kernels --bench cuda`.
 //!
-//! Needs a CUDA device, and libtorch's CUDA libraries and NVRTC where set-up has them; without them it says what is
-//! missing and measures nothing. The shapes are 4,096 rows through the heads of Qwen3-1.7B and SmolLM2-135M. An
-//! operation is a multiplication or addition that any head has to do: 2 for each logit's inputs forwards, and 4 more
-//! backwards.
+//! It needs a CUDA device, and libtorch's CUDA libraries and NVRTC as set-up installs them; otherwise it
+//! prints the missing one and measures nothing. The shapes are 4,096 rows through the heads of Qwen3-1.7B and
+//! SmolLM2-135M. An operation is a multiplication or addition that every head needs: 2 per logit and input in
+//! the forward pass, and 4 more in the backward pass.
 
 use std::sync::OnceLock;
 
@@ -44,8 +45,8 @@ fn open_kernels() -> Result<std::sync::Arc<Kernels>, Error> {
     open(0, &cache.map(|cache| KernelSettings::new(&cache)).unwrap_or_default())
 }
 
-/// Forwards and, if asked for, backwards, until the device is done.
-fn measure(bencher: Bencher<'_, '_>, head: &dyn TokenHead, kind: Kind, shape: (i64, i64), backwards: bool) {
+/// Measures the forward pass, and the backward pass too if `backward` is true, until the device is done.
+fn measure(bencher: Bencher<'_, '_>, head: &dyn TokenHead, kind: Kind, shape: (i64, i64), backward: bool) {
     let (width, vocabulary) = shape;
     let device = Device::Cuda(0);
     let hidden = Tensor::randn([ROWS, width], (Kind::Float, device)).to_kind(kind);
@@ -54,11 +55,11 @@ fn measure(bencher: Bencher<'_, '_>, head: &dyn TokenHead, kind: Kind, shape: (i
     let tokens = Tensor::randint(vocabulary, [ROWS], (Kind::Int64, device));
     let slopes = Tensor::randn([ROWS], (Kind::Float, device));
     let rows = HeadRows { hidden: &hidden, tokens: &tokens, temperatures: None };
-    let products = if backwards { 3 } else { 1 };
+    let products = if backward { 3 } else { 1 };
     let operations = ItemsCount::new((2 * ROWS * width * vocabulary * products) as u64);
     let pass = || -> Result<(), Error> {
         let scores = head.forward(&rows, &unembed)?;
-        if backwards {
+        if backward {
             let _ = head.backward(&rows, &unembed, &scores, &slopes, None)?;
         }
         Cuda::synchronize(0);
@@ -71,9 +72,9 @@ fn measure(bencher: Bencher<'_, '_>, head: &dyn TokenHead, kind: Kind, shape: (i
     bencher.counter(operations).bench_local(|| pass().is_ok());
 }
 
-fn fused(bencher: Bencher<'_, '_>, kind: Kind, shape: (i64, i64), backwards: bool) {
+fn fused(bencher: Bencher<'_, '_>, kind: Kind, shape: (i64, i64), backward: bool) {
     if let Some(kernels) = KERNELS.get() {
-        measure(bencher, &FusedHead::new(kernels.clone()), kind, shape, backwards);
+        measure(bencher, &FusedHead::new(kernels.clone()), kind, shape, backward);
     }
 }
 

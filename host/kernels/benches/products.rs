@@ -1,4 +1,4 @@
-//! Products with packed matrices, beside what the machine can do: bytes it reads and multiplications it makes.
+//! Benchmark of products with packed matrices, in bytes of weights and rows per second.
 //!
 //! The matrices are those of one step of SmolLM2-135M: `cargo bench -p pl-kernels`.
 

@@ -1,13 +1,14 @@
 //! CUDA: libtorch's CUDA libraries, and kernels that are compiled on the machine that runs them.
 //!
-//! Nothing of CUDA is linked. [`load`] loads libtorch's CUDA libraries ([`find_libtorch_cuda`]); [`open`] compiles the
-//! kernels for a device with NVRTC ([`Compiler`], with a cache on disk) and keeps them until the process ends; [`opened`]
-//! returns them. Kernels run in the device's primary context, which libtorch uses too, and on the default stream, which
-//! has all of libtorch's work here (tch offers no other). Therefore a kernel runs after all earlier and before all later
-//! work of libtorch, and nothing waits in between. Memory is allocated by libtorch, as tensors.
+//! Nothing of CUDA is linked. [`load`] loads libtorch's CUDA libraries ([`find_libtorch_cuda`]); [`open`]
+//! compiles the kernels for a device with NVRTC ([`Compiler`], with a cache on disk) and keeps them until the
+//! process ends; [`opened`] returns them. Kernels run in the device's primary context, which libtorch uses
+//! too, and on the default stream, which has all of libtorch's work here (tch offers no other). Therefore a
+//! kernel runs after all earlier and before all later work of libtorch, and nothing waits in between. Memory
+//! is allocated by libtorch, as tensors.
 //!
-//! [`head`] has the kernels of the output head. Their source is tested without a GPU: `emulated.h` lets a C++ compiler
-//! make a library of it in which the threads of a block run one at a time.
+//! [`head`] has the kernels of the output head. Their source is tested without a GPU: `emulated.h` lets a C++
+//! compiler make a library of it in which the threads of a block run one at a time.
 
 mod compile;
 mod driver;
@@ -20,7 +21,7 @@ mod library;
 mod registry;
 
 pub use compile::{Compiler, Source};
-pub use driver::{Driver, LEAST_DRIVER, driver};
+pub use driver::{Driver, MIN_DRIVER_VERSION, driver};
 pub use error::Error;
 pub use launch::{KernelSettings, Kernels};
 pub use library::{LIBTORCH_CUDA_VARIABLE, find_libtorch_cuda, load, loaded};

@@ -1,7 +1,7 @@
-//! The processor's kernels against plain arithmetic in f64, on every set of instructions that is there, and
-//! against themselves: a row's bits must not depend on the rows beside it or on the threads.
+//! Comparison of the CPU's kernels with plain arithmetic in f64, for all available sets of instructions, and
+//! with themselves: a row's bits must not depend on other rows or on the threads.
 
-#![allow(clippy::unwrap_used, reason = "a test that can't start is a test that fails")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use half::{bf16, f16};
 use pl_kernels::cpu::{
@@ -12,8 +12,8 @@ use proptest::prelude::*;
 
 const LEVELS: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
 
-/// Numbers in ±1 that look random.
-fn numbers(count: usize, seed: u64) -> Vec<f32> {
+/// Returns pseudorandom numbers in ±1.
+fn random_numbers(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     (0..count)
         .map(|_| {
@@ -25,7 +25,7 @@ fn numbers(count: usize, seed: u64) -> Vec<f32> {
         .collect()
 }
 
-fn rounded(x: f32, format: Format) -> f64 {
+fn round_to(x: f32, format: Format) -> f64 {
     f64::from(match format {
         Format::F32 => x,
         Format::F16 => f16::from_f32(x).to_f32(),
@@ -35,10 +35,10 @@ fn rounded(x: f32, format: Format) -> f64 {
 
 fn product(x: &[f32], w: &[f32], inputs: usize, row: usize, output: usize, format: Format) -> f64 {
     let (x, w) = (&x[row * inputs..][..inputs], &w[output * inputs..][..inputs]);
-    x.iter().zip(w).map(|(x, w)| f64::from(*x) * rounded(*w, format)).sum()
+    x.iter().zip(w).map(|(x, w)| f64::from(*x) * round_to(*w, format)).sum()
 }
 
-fn close(got: f32, expected: f64, scale: f64) {
+fn assert_close(got: f32, expected: f64, scale: f64) {
     assert!((f64::from(got) - expected).abs() <= 2e-6 * scale.max(1.0), "{got} instead of {expected}");
 }
 
@@ -46,7 +46,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn products_are_right_and_rows_are_independent(
+    fn products_follow_the_formula_and_rows_are_independent(
         rows in 1usize..20,
         outputs in 1usize..80,
         inputs in 1usize..600,
@@ -56,9 +56,9 @@ proptest! {
         epilogue in 0usize..4,
     ) {
         let cpu = Cpu::with_level(threads, level).unwrap();
-        let x = numbers(rows * inputs, 1);
-        let (w, u) = (numbers(outputs * inputs, 2), numbers(outputs * inputs, 3));
-        let (bias, before) = (numbers(outputs, 4), numbers(rows * outputs, 5));
+        let x = random_numbers(rows * inputs, 1);
+        let (w, u) = (random_numbers(outputs * inputs, 2), random_numbers(outputs * inputs, 3));
+        let (bias, before) = (random_numbers(outputs, 4), random_numbers(rows * outputs, 5));
         let packed = Matrix::pack(&cpu, &w, outputs, inputs, format);
         let up = Matrix::pack(&cpu, &u, outputs, inputs, format);
         let run = |rows: std::ops::Range<usize>, cpu: &Cpu| {
@@ -84,18 +84,18 @@ proptest! {
                     2 => s + f64::from(before[row * outputs + output]),
                     _ => s / (1.0 + (-s).exp()) * product(&x, &u, inputs, row, output, format),
                 };
-                close(out[row * outputs + output], expected, (inputs as f64).sqrt() * (4.0 + expected.abs()));
+                assert_close(out[row * outputs + output], expected, (inputs as f64).sqrt() * (4.0 + expected.abs()));
             }
-            // Alone, by one thread.
-            let alone = run(row..row + 1, &Cpu::with_level(1, level).unwrap());
+            // One row, by one thread.
+            let single = run(row..row + 1, &Cpu::with_level(1, level).unwrap());
             let own = row * outputs..(row + 1) * outputs;
-            prop_assert_eq!(&alone[own.clone()], &out[own]);
+            prop_assert_eq!(&single[own.clone()], &out[own]);
         }
         for row in [0, outputs - 1] {
             let mut to = vec![0f32; inputs];
             packed.row(row, &mut to);
             for (to, w) in to.iter().zip(&w[row * inputs..]) {
-                prop_assert_eq!(f64::from(*to), rounded(*w, format));
+                prop_assert_eq!(f64::from(*to), round_to(*w, format));
             }
         }
     }
@@ -112,31 +112,31 @@ proptest! {
         let cpu = Cpu::with_level(2, level).unwrap();
         let heads = Heads { heads: kv_heads * group, kv_heads, dim };
         let positions = 70;
-        let angles = numbers(positions * dim, 9);
+        let angles = random_numbers(positions * dim, 9);
         let (cos, sin): (Vec<f32>, Vec<f32>) = angles.iter().map(|a| (a.cos(), a.sin())).unzip();
-        let weight = numbers(dim, 10);
+        let weight = random_numbers(dim, 10);
         let norm = normed.then_some(RmsNorm { weight: &weight, eps: 1e-5 });
         let rotation = Rotation { cos: &cos, sin: &sin, q_norm: norm, k_norm: norm };
         let mut cache = KvCache::new(heads, 2);
-        // Blocks of the sequences lie interleaved.
-        let tables: Vec<Vec<u32>> = (0..lengths.len())
+        // Blocks of the sequences are interleaved.
+        let block_tables: Vec<Vec<u32>> = (0..lengths.len())
             .map(|s| (0..8).map(|b| (b * lengths.len() + s) as u32).collect())
             .collect();
         let all: Vec<(usize, usize)> =
             lengths.iter().enumerate().flat_map(|(s, length)| (0..*length).map(move |t| (s, t))).collect();
-        let places: Vec<(u32, usize)> = all.iter().map(|(s, t)| (tables[*s][t / BLOCK], *t)).collect();
-        let before = numbers(all.len() * heads.stride(), 11);
+        let slots: Vec<(u32, usize)> = all.iter().map(|(s, t)| (block_tables[*s][t / BLOCK], *t)).collect();
+        let before = random_numbers(all.len() * heads.stride(), 11);
         let mut qkv = before.clone();
-        cpu.rotate(rotation, heads, &mut qkv, &places, 1, &mut cache);
+        cpu.rotate(rotation, heads, &mut qkv, &slots, 1, &mut cache);
         let queries: Vec<Query<'_>> =
-            all.iter().map(|(s, t)| Query { blocks: &tables[*s], length: t + 1 }).collect();
+            all.iter().map(|(s, t)| Query { blocks: &block_tables[*s], length: t + 1 }).collect();
         let width = heads.heads * dim;
         let mut out = vec![0f32; all.len() * width];
         let attention =
             Attention { cache: &cache, layer: 1, q: &qkv, stride: heads.stride(), queries: &queries };
         cpu.attend(&attention, &mut out);
 
-        // The same in f64.
+        // The formula in f64.
         let rotated = |row: usize, part: usize| -> Vec<f64> {
             let head = &before[row * heads.stride() + part * dim..][..dim];
             let mut head: Vec<f64> = head.iter().map(|x| f64::from(*x)).collect();
@@ -145,63 +145,63 @@ proptest! {
                 let scale = 1.0 / (mean + 1e-5).sqrt();
                 head.iter_mut().zip(&weight).for_each(|(x, w)| *x *= scale * f64::from(*w));
             }
-            let at = all[row].1 * dim;
+            let offset = all[row].1 * dim;
             (0..dim)
                 .map(|i| {
                     let other = head[(i + dim / 2) % dim];
-                    head[i] * f64::from(cos[at + i]) + other * f64::from(sin[at + i])
+                    head[i] * f64::from(cos[offset + i]) + other * f64::from(sin[offset + i])
                 })
                 .collect()
         };
-        let first: Vec<usize> = lengths.iter().scan(0, |at, n| { *at += n; Some(*at - n) }).collect();
+        let first: Vec<usize> = lengths.iter().scan(0, |end, n| { *end += n; Some(*end - n) }).collect();
         for (row, (sequence, token)) in all.iter().enumerate() {
             for head in 0..heads.heads {
                 let q = rotated(row, head);
-                let seen = first[*sequence]..=first[*sequence] + token;
-                let scores: Vec<f64> = seen
+                let attended = first[*sequence]..=first[*sequence] + token;
+                let scores: Vec<f64> = attended
                     .clone()
                     .map(|other| {
                         let k = rotated(other, heads.heads + head / group);
                         q.iter().zip(&k).map(|(q, k)| q * k).sum::<f64>() / (dim as f64).sqrt()
                     })
                     .collect();
-                let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let total: f64 = scores.iter().map(|s| (s - most).exp()).sum();
+                let max_score = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let total: f64 = scores.iter().map(|s| (s - max_score).exp()).sum();
                 for d in 0..dim {
-                    let expected: f64 = seen
+                    let expected: f64 = attended
                         .clone()
                         .zip(&scores)
                         .map(|(other, s)| {
-                            let at = other * heads.stride() + (heads.heads + kv_heads + head / group) * dim + d;
-                            (s - most).exp() / total * f64::from(before[at])
+                            let index = other * heads.stride() + (heads.heads + kv_heads + head / group) * dim + d;
+                            (s - max_score).exp() / total * f64::from(before[index])
                         })
                         .sum();
-                    close(out[row * width + head * dim + d], expected, 20.0);
+                    assert_close(out[row * width + head * dim + d], expected, 20.0);
                 }
             }
         }
-        // Alone: the same bits.
+        // A single query has the same bits.
         let last = all.len() - 1;
-        let mut alone = vec![0f32; width];
+        let mut single = vec![0f32; width];
         let attention = Attention {
             q: &qkv[last * heads.stride()..],
             queries: &queries[last..],
             ..attention
         };
-        cpu.attend(&attention, &mut alone);
-        prop_assert_eq!(&alone[..], &out[last * width..]);
+        cpu.attend(&attention, &mut single);
+        prop_assert_eq!(&single[..], &out[last * width..]);
     }
 
     #[test]
     fn norms_follow_the_formula(width in 1usize..200, rows in 1usize..6, level in prop::sample::select(&LEVELS[..])) {
         let cpu = Cpu::with_level(2, level).unwrap();
-        let (x, weight) = (numbers(rows * width, 1), numbers(width, 2));
+        let (x, weight) = (random_numbers(rows * width, 1), random_numbers(width, 2));
         let mut out = vec![0f32; x.len()];
         cpu.rms_norm(RmsNorm { weight: &weight, eps: 1e-5 }, &x, &mut out);
         for (x, out) in x.chunks(width).zip(out.chunks(width)) {
             let mean = x.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>() / width as f64;
             for i in 0..width {
-                close(out[i], f64::from(x[i]) * f64::from(weight[i]) / (mean + 1e-5).sqrt(), 4.0);
+                assert_close(out[i], f64::from(x[i]) * f64::from(weight[i]) / (mean + 1e-5).sqrt(), 4.0);
             }
         }
     }
@@ -210,13 +210,13 @@ proptest! {
     fn distributions_follow_the_softmax(
         count in 1usize..1500,
         temperature in 0.2f32..3.0,
-        barred in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
-        at in 0f64..1.0,
+        excluded in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+        quantile in 0f64..1.0,
         level in prop::sample::select(&LEVELS[..]),
     ) {
-        let mut logits: Vec<f32> = numbers(count, 3).iter().map(|x| 8.0 * x).collect();
+        let mut logits: Vec<f32> = random_numbers(count, 3).iter().map(|x| 8.0 * x).collect();
         if count > 1 {
-            for index in barred {
+            for index in excluded {
                 logits[1 + index.index(count - 1)] = f32::NEG_INFINITY;
             }
         }
@@ -231,15 +231,15 @@ proptest! {
                 prop_assert!((f64::from(distribution.logprob(logits[i])) - p.ln()).abs() < 2e-5);
             }
         }
-        let drawn = distribution.sample(&weights, at).unwrap();
-        prop_assert!(weights[drawn] > 0.0);
-        let below: f64 = exact[..drawn].iter().sum();
-        prop_assert!(below <= at * total + 1e-5 * total && at * total <= below + exact[drawn] + 1e-5 * total);
+        let sampled = distribution.sample(&weights, quantile).unwrap();
+        prop_assert!(weights[sampled] > 0.0);
+        let below: f64 = exact[..sampled].iter().sum();
+        prop_assert!(below <= quantile * total + 1e-5 * total && quantile * total <= below + exact[sampled] + 1e-5 * total);
     }
 }
 
 #[test]
-fn numbers_that_are_none_are_no_distribution() {
+fn logits_that_are_not_finite_have_no_sample() {
     for bad in [f32::NAN, f32::INFINITY] {
         let mut logits = vec![0.0, bad, 1.0];
         let mut weights = vec![0f32; 3];
@@ -249,7 +249,7 @@ fn numbers_that_are_none_are_no_distribution() {
 }
 
 #[test]
-fn the_ends_of_a_distribution() {
+fn samples_at_the_ends_of_a_distribution_have_a_probability() {
     let mut logits = vec![f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY];
     let mut weights = vec![0f32; 5];
     let distribution = Distribution::new(Level::detect(), &mut logits, 1.0, &mut weights);
@@ -260,7 +260,7 @@ fn the_ends_of_a_distribution() {
 }
 
 #[test]
-fn a_copied_block_holds_the_same() {
+fn a_copied_block_equals_its_source() {
     let cpu = Cpu::new(1).unwrap();
     let heads = Heads { heads: 1, kv_heads: 1, dim: 2 };
     let mut cache = KvCache::new(heads, 1);

@@ -71,8 +71,8 @@ fn kernels_equal_the_reference_on_the_device() {
     }
 }
 
-/// Nothing waits between libtorch's work and the kernels', and both run in the order of the calls: a long product
-/// before the kernel, and a change of its input after it.
+/// Nothing waits between libtorch's work and the kernels', and both run in the order of the calls: a long
+/// product before the kernel, and a change of its input after it.
 #[test]
 fn kernels_run_in_order_with_libtorchs_work() {
     let Some(device) = device() else { return };

@@ -1,7 +1,7 @@
-// Matrix products by oneDNN, which libtorch carries but offers to TorchScript alone.
+// Matrix products by oneDNN, which libtorch contains but exposes only to TorchScript.
 //
-// `at::mm` goes to MKL, whose kernels for processors of other makers than its own stop at AVX2; oneDNN's go by what
-// the processor can do. Arguments and results are pointers to at::Tensor, as torch-sys passes them.
+// `at::mm` calls MKL, whose kernels for CPUs of other makers than Intel stop at AVX2; oneDNN's kernels use all that
+// the CPU supports. Arguments and results are pointers to at::Tensor, as torch-sys passes them.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -14,7 +14,7 @@
 
 namespace {
 
-// None where this libtorch was built without oneDNN.
+// Empty if this libtorch was built without oneDNN.
 const std::optional<c10::OperatorHandle>& linear() {
   static const auto found =
       c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
@@ -25,7 +25,7 @@ const std::optional<c10::OperatorHandle>& linear() {
 
 extern "C" {
 
-bool pl_linear_there() { return linear().has_value(); }
+bool pl_linear_available() { return linear().has_value(); }
 
 // x [T, in] times the transpose of w [out, in]; null on failure, with the reason in `reason`.
 at::Tensor* pl_linear(const at::Tensor* x, const at::Tensor* w, char* reason, size_t size) {

@@ -1,11 +1,11 @@
-//! libtorch's names of the number formats.
+//! Conversion of number formats to libtorch.
 
 use pl_types::Dtype;
 use tch::Kind;
 
 /// Conversion of a number format to libtorch.
 pub trait TorchDtype {
-    /// libtorch's kind of the format.
+    /// Returns libtorch's kind of the format.
     fn kind(self) -> Kind;
 }
 

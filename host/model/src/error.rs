@@ -1,4 +1,4 @@
-//! What can go wrong with a model's files. Messages name the file and say what to do next.
+//! Errors of this crate. Messages name the file and the remedy.
 
 use std::path::{Path, PathBuf};
 
@@ -8,70 +8,70 @@ pub enum Error {
     /// A file could not be read or written.
     #[error("{path}: {source}", path = .path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file is not what its name or place says that it is.
+    /// A file is invalid.
     #[error("{path}: {reason}", path = .path.display())]
     Format {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The problem and the remedy.
         reason: String,
     },
     /// A tensor is missing.
-    #[error("{path}: the tensor `{tensor}` is missing; no whole model of the kind that its settings name is there", path = .path.display())]
+    #[error("{path}: the tensor `{tensor}` is missing; the model is incomplete or not of the kind that its configuration names", path = .path.display())]
     MissingTensor {
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// The name looked for.
+        /// Name of the tensor.
         tensor: String,
     },
     /// A tensor's shape does not follow from the model's configuration.
     #[error("{path}: the tensor `{tensor}` has shape {got:?}, but the model's configuration makes it {expected:?}", path = .path.display())]
     Shape {
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// The tensor's name.
+        /// Name of the tensor.
         tensor: String,
-        /// From the configuration.
+        /// Shape according to the configuration.
         expected: Vec<i64>,
-        /// From the file.
+        /// Shape in the file.
         got: Vec<i64>,
     },
-    /// The tokenizer refused.
+    /// The tokenizer is invalid or failed.
     #[error("tokenizer of {model}: {reason}")]
     Tokenizer {
-        /// Where the model came from.
+        /// Source of the model.
         model: String,
-        /// What the tokenizer said.
+        /// The tokenizer's message.
         reason: String,
     },
-    /// The chat template is missing, does not parse or refused the messages.
+    /// The chat template is missing or invalid, or it rejected the messages.
     #[error("chat template of {model}: {reason}")]
     Template {
-        /// Where the model came from.
+        /// Source of the model.
         model: String,
-        /// What the template said.
+        /// The template's message.
         reason: String,
     },
-    /// A model could not be fetched from a hub.
+    /// A model could not be downloaded from a hub.
     #[error("{model}: {reason}")]
     Hub {
-        /// As the workflow writes it.
+        /// The model, as written in the workflow.
         model: String,
-        /// What is wrong, and what to do.
+        /// The problem and the remedy.
         reason: String,
     },
-    /// An adapter's settings make no sense.
+    /// An adapter's settings are invalid.
     #[error("adapter: {0}")]
     Adapter(String),
-    /// A packed row is not one.
-    #[error("packed row: {0}")]
+    /// Packed sequences are invalid.
+    #[error("packed sequences: {0}")]
     Packed(String),
-    /// libtorch refused.
+    /// libtorch failed.
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),
 }

@@ -20,12 +20,13 @@ use crate::text::template::ChatTemplate;
 use crate::text::tokenizer::Tokenizer;
 
 impl Model {
-    /// Loads a Hugging Face folder or a GGUF file onto `device`, with the matrices in the number format `dtype`, as
-    /// [`Weights::round_to`](crate::Weights::round_to) stores them. Tensors are converted one at a time, directly
-    /// from the mapped file.
+    /// Loads a Hugging Face folder or a GGUF file onto `device`, with the matrices in the number format
+    /// `dtype`, as [`Weights::round_to`](crate::Weights::round_to) stores them. Tensors are converted one at
+    /// a time, directly from the mapped file.
     ///
     /// # Errors
-    /// If a file can't be read or is invalid, if the model is not supported, and if the device's memory runs out.
+    /// If a file can't be read or is invalid, if the model is not supported, and if the device's memory runs
+    /// out.
     pub fn load(path: &Path, device: Device, dtype: Dtype) -> Result<Self, Error> {
         let store = |tensor: &Tensor| Ok(store(tensor, dtype, device)?);
         if path.is_dir() {

@@ -1,9 +1,10 @@
 //! Models on libtorch: file formats, tokenizers, chat templates, weights, adapters, and the transformer.
 //!
-//! [`Model::load`] reads a Hugging Face folder or a GGUF file of the Llama, Qwen2 or Qwen3 family; [`Hub`] downloads one.
-//! The transformer is defined once: training runs it forward and backward over packed sequences ([`Pass`]), and
-//! generation on libtorch runs the same blocks with an attention over its KV cache ([`forward_with_attention`]).
-//! Generation on the CPU has kernels of its own, in `pl-kernels` and `pl-inference`.
+//! [`Model::load`] reads a Hugging Face folder or a GGUF file of the Llama, Qwen2 or Qwen3 family; [`Hub`]
+//! downloads one. The transformer is defined once: training runs it forward and backward over packed
+//! sequences ([`Pass`]), and generation on libtorch runs the same blocks with an attention over its KV cache
+//! ([`forward_with_attention`]). Generation on the CPU has kernels of its own, in `pl-kernels` and
+//! `pl-inference`.
 
 mod dtype;
 mod error;
@@ -20,7 +21,7 @@ pub use model::Model;
 pub use network::adapter::{Adapter, LowRank, Projection};
 pub use network::config::{Config, Family};
 pub use network::matmul::{add_outer, linear};
-pub use network::packed::{LEAST_SHARED, Packed, Segment, Sequence, Span, common, segments};
+pub use network::packed::{MIN_SHARED_TOKENS, Packed, Segment, Sequence, Span, common, segments};
 pub use network::rope::Rope;
 pub use network::rope_scaling::RopeScaling;
 pub use network::tensor_set::TensorSet;

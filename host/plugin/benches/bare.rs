@@ -1,9 +1,10 @@
-//! What the host adds to bare wasmtime: the same component, compiled by the same engine with the same settings (fuel,
-//! epochs, the pool), called with the same arguments, by wasmtime's own bindings and by this crate.
+//! Overhead of the host over bare wasmtime: the same component, compiled by the same engine with the same
+//! settings (fuel, epochs, the pool), called with the same arguments, by wasmtime's own bindings and by this
+//! crate.
 //!
-//! `bare_sync` and `bare_async` are the two ways that wasmtime has to call. The host takes the second: only what runs
-//! on a stack of its own can give way to others on its thread while it loops, and wait for a sandbox without holding
-//! the thread. What that costs is the difference between the two.
+//! `bare_sync` and `bare_async` are the two ways that wasmtime has to call. The host takes the second: only a
+//! call on its own stack can yield its thread in a loop, and wait for a sandbox without blocking the thread.
+//! The difference between the two is the cost of this.
 
 #![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]
 
@@ -11,9 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use divan::Bencher;
-use pl_plugin::{Agent, Completion, Environment, Episode, Plugin, PluginSpec, Services, Snapshot, Stream, Task, Turn};
-use pl_types::Finish;
+use pl_plugin::{
+    Agent, Completion, Environment, Episode, Plugin, PluginSpec, RandomStream, Services, Snapshot, Task, Turn,
+};
 use pl_sandbox::DeniedSandbox;
+use pl_types::Finish;
 use pl_wasm::{Engine, EngineConfig};
 use serde_json::Map;
 use tokio::runtime::{Builder, Runtime};
@@ -32,9 +35,9 @@ fn main() {
 /// A view of some 300 bytes, as the reasoner of maths might see.
 const VIEW: &str = r#"{"topic": "the sea, and what a poet might say of it to whoever listens", "lines": ["The waves go out and the waves come in,", "and nobody asks them where they have been.", "The moon looks on and says no word,", "the only sound is a tired bird."]}"#;
 
-const SAID: &str = "And so the poet goes home to bed, with another line that he never said.";
+const COMPLETION: &str = "And so the poet goes home to bed, with another line that he never said.";
 
-struct Stage {
+struct Setup {
     runtime: Runtime,
     engine: Engine,
     bytes: Vec<u8>,
@@ -43,7 +46,7 @@ struct Stage {
     task: Task,
 }
 
-fn stage() -> Stage {
+fn setup() -> Setup {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/letters.wasm");
     let bytes = std::fs::read(path).expect("`cargo xtask setup` builds it");
     let runtime = Builder::new_current_thread().build().expect("a runtime");
@@ -52,7 +55,7 @@ fn stage() -> Stage {
     let plugin =
         runtime.block_on(Plugin::load(&engine, PluginSpec::new("letters"), &bytes)).expect("the plugin");
     let services = Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())) };
-    Stage {
+    Setup {
         board: Environment::new(&plugin, "board", Map::new(), services).expect("a board"),
         writer: Agent::new(&plugin, "writer", Map::new()).expect("a writer"),
         task: Task { id: "one".to_owned(), data: r#"{"topic": "the sea"}"#.to_owned() },
@@ -62,7 +65,7 @@ fn stage() -> Stage {
     }
 }
 
-impl Stage {
+impl Setup {
     /// A store as bare as the engine's settings let it be.
     fn store(&self) -> Store<Bare> {
         let mut store = Store::new(self.engine.inner(), Bare);
@@ -90,7 +93,7 @@ impl Stage {
     }
 
     async fn start(&self) -> Episode {
-        self.board.start(&self.task, 0, Stream::new([0; 32])).await.expect("an episode")
+        self.board.start(&self.task, 0, RandomStream::new([0; 32])).await.expect("an episode")
     }
 
     /// A board of ten thousand bytes: lines of a hundred characters, and a number of each turn.
@@ -105,19 +108,19 @@ impl Stage {
     }
 }
 
-/// An agent's step: what to ask, and what the answer means.
+/// An agent's step: a prompt and the parsing of a completion.
 mod step {
     use super::*;
 
     #[divan::bench]
     fn host(bencher: Bencher<'_, '_>) {
-        let stage = stage();
+        let setup = setup();
         let turn = Turn { agent: "poet".to_owned(), visit: 0 };
-        let said = Completion::new(SAID, Finish::Stop);
+        let said = Completion::new(COMPLETION, Finish::Stop);
         bencher.bench_local(|| {
-            stage.runtime.block_on(async {
-                let asked = stage.writer.prompt(VIEW, &turn).await.expect("a request");
-                (asked, stage.writer.parse(VIEW, &said).await.expect("an action"))
+            setup.runtime.block_on(async {
+                let asked = setup.writer.prompt(VIEW, &turn).await.expect("a request");
+                (asked, setup.writer.parse(VIEW, &said).await.expect("an action"))
             })
         });
     }
@@ -125,16 +128,16 @@ mod step {
     #[divan::bench]
     fn bare_async(bencher: Bencher<'_, '_>) {
         use asynchronous::exports::pl_host::plugin::agents::{Completion, Finish, Turn};
-        let stage = stage();
-        let mut store = stage.store();
+        let setup = setup();
+        let mut store = setup.store();
         let domain =
-            stage.runtime.block_on(stage.async_pre().instantiate_async(&mut store)).expect("an instance");
+            setup.runtime.block_on(setup.async_pre().instantiate_async(&mut store)).expect("an instance");
         let agents = domain.pl_host_plugin_agents();
         let turn = Turn { agent: "poet".to_owned(), visit: 0 };
         let (settings, view) = ("{}".to_owned(), VIEW.to_owned());
-        let said = Completion { text: SAID.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
+        let said = Completion { text: COMPLETION.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
         bencher.bench_local(|| {
-            stage.runtime.block_on(async {
+            setup.runtime.block_on(async {
                 let asked = agents.call_prompt(&mut store, "writer", &settings, &view, &turn).await;
                 let meant = agents.call_parse(&mut store, "writer", &settings, &view, &said).await;
                 (asked.expect("a return").expect("a request"), meant.expect("a return").expect("an action"))
@@ -145,13 +148,13 @@ mod step {
     #[divan::bench]
     fn bare_sync(bencher: Bencher<'_, '_>) {
         use synchronous::exports::pl_host::plugin::agents::{Completion, Finish, Turn};
-        let stage = stage();
-        let mut store = stage.store();
-        let domain = stage.sync_pre().instantiate(&mut store).expect("an instance");
+        let setup = setup();
+        let mut store = setup.store();
+        let domain = setup.sync_pre().instantiate(&mut store).expect("an instance");
         let agents = domain.pl_host_plugin_agents();
         let turn = Turn { agent: "poet".to_owned(), visit: 0 };
         let (settings, view) = ("{}".to_owned(), VIEW.to_owned());
-        let said = Completion { text: SAID.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
+        let said = Completion { text: COMPLETION.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
         bencher.bench_local(|| {
             let asked = agents.call_prompt(&mut store, "writer", &settings, &view, &turn);
             let meant = agents.call_parse(&mut store, "writer", &settings, &view, &said);
@@ -166,20 +169,20 @@ mod start {
 
     #[divan::bench]
     fn host(bencher: Bencher<'_, '_>) {
-        let stage = stage();
-        bencher.bench_local(|| stage.runtime.block_on(async { drop(stage.start().await) }));
+        let setup = setup();
+        bencher.bench_local(|| setup.runtime.block_on(async { drop(setup.start().await) }));
     }
 
     #[divan::bench]
     fn bare_async(bencher: Bencher<'_, '_>) {
         use synchronous::pl_host::plugin::types::Task;
-        let stage = stage();
-        let pre = stage.async_pre();
+        let setup = setup();
+        let pre = setup.async_pre();
         let settings = "{}".to_owned();
-        let task = Task { id: stage.task.id.clone(), data: stage.task.data.clone() };
+        let task = Task { id: setup.task.id.clone(), data: setup.task.data.clone() };
         bencher.bench_local(|| {
-            stage.runtime.block_on(async {
-                let mut store = stage.store();
+            setup.runtime.block_on(async {
+                let mut store = setup.store();
                 let domain = pre.instantiate_async(&mut store).await.expect("an instance");
                 let episode = domain.pl_host_plugin_environments().episode();
                 let started = episode.call_start(&mut store, "board", &settings, &task, 0).await;
@@ -191,12 +194,12 @@ mod start {
     #[divan::bench]
     fn bare_sync(bencher: Bencher<'_, '_>) {
         use synchronous::pl_host::plugin::types::Task;
-        let stage = stage();
-        let pre = stage.sync_pre();
+        let setup = setup();
+        let pre = setup.sync_pre();
         let settings = "{}".to_owned();
-        let task = Task { id: stage.task.id.clone(), data: stage.task.data.clone() };
+        let task = Task { id: setup.task.id.clone(), data: setup.task.data.clone() };
         bencher.bench_local(|| {
-            let mut store = stage.store();
+            let mut store = setup.store();
             let domain = pre.instantiate(&mut store).expect("an instance");
             let episode = domain.pl_host_plugin_environments().episode();
             episode
@@ -209,11 +212,11 @@ mod start {
     /// Without the call.
     #[divan::bench]
     fn bare_instantiate(bencher: Bencher<'_, '_>) {
-        let stage = stage();
-        let pre = stage.async_pre();
+        let setup = setup();
+        let pre = setup.async_pre();
         bencher.bench_local(|| {
-            stage.runtime.block_on(async {
-                let mut store = stage.store();
+            setup.runtime.block_on(async {
+                let mut store = setup.store();
                 pre.instantiate_async(&mut store).await.expect("an instance");
             })
         });
@@ -226,37 +229,37 @@ mod state_of_10_kb {
 
     #[divan::bench]
     fn snapshot(bencher: Bencher<'_, '_>) {
-        let stage = stage();
-        let mut episode = stage.runtime.block_on(async {
-            let full = stage.full().await;
-            stage.board.restore(&full).await.expect("an episode")
+        let setup = setup();
+        let mut episode = setup.runtime.block_on(async {
+            let full = setup.full().await;
+            setup.board.restore(&full).await.expect("an episode")
         });
-        bencher.bench_local(|| stage.runtime.block_on(episode.snapshot()).expect("a snapshot"));
+        bencher.bench_local(|| setup.runtime.block_on(episode.snapshot()).expect("a snapshot"));
     }
 
     #[divan::bench]
     fn bare_snapshot(bencher: Bencher<'_, '_>) {
-        let stage = stage();
-        let full = stage.runtime.block_on(stage.full());
-        let (settings, mut store) = ("{}".to_owned(), stage.store());
+        let setup = setup();
+        let full = setup.runtime.block_on(setup.full());
+        let (settings, mut store) = ("{}".to_owned(), setup.store());
         let domain =
-            stage.runtime.block_on(stage.async_pre().instantiate_async(&mut store)).expect("an instance");
+            setup.runtime.block_on(setup.async_pre().instantiate_async(&mut store)).expect("an instance");
         let episode = domain.pl_host_plugin_environments().episode();
         let restored = episode.call_restore(&mut store, "board", &settings, &full.bytes);
-        let handle = stage.runtime.block_on(restored).expect("a return").expect("an episode");
+        let handle = setup.runtime.block_on(restored).expect("a return").expect("an episode");
         bencher.bench_local(|| {
-            stage.runtime.block_on(episode.call_snapshot(&mut store, handle)).expect("a snapshot")
+            setup.runtime.block_on(episode.call_snapshot(&mut store, handle)).expect("a snapshot")
         });
     }
 
     #[divan::bench]
     fn bare_restore(bencher: Bencher<'_, '_>) {
-        let stage = stage();
-        let (full, pre) = (stage.runtime.block_on(stage.full()), stage.async_pre());
+        let setup = setup();
+        let (full, pre) = (setup.runtime.block_on(setup.full()), setup.async_pre());
         let settings = "{}".to_owned();
         bencher.bench_local(|| {
-            stage.runtime.block_on(async {
-                let mut store = stage.store();
+            setup.runtime.block_on(async {
+                let mut store = setup.store();
                 let domain = pre.instantiate_async(&mut store).await.expect("an instance");
                 let episode = domain.pl_host_plugin_environments().episode();
                 let restored = episode.call_restore(&mut store, "board", &settings, &full.bytes).await;
@@ -267,11 +270,11 @@ mod state_of_10_kb {
 
     #[divan::bench]
     fn restore(bencher: Bencher<'_, '_>) {
-        let stage = stage();
-        let full = stage.runtime.block_on(stage.full());
+        let setup = setup();
+        let full = setup.runtime.block_on(setup.full());
         bencher.bench_local(|| {
-            stage.runtime.block_on(async {
-                drop(stage.board.restore(&full).await.expect("an episode"));
+            setup.runtime.block_on(async {
+                drop(setup.board.restore(&full).await.expect("an episode"));
             })
         });
     }

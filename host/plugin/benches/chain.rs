@@ -1,4 +1,5 @@
-//! What a turn costs beside the model: starting a copy, each call, and the chain of all five on the maths domain.
+//! Cost of a turn without the model: the start of an episode, each call, and all five calls on the maths
+//! domain.
 
 #![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]
 
@@ -6,9 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use divan::Bencher;
-use pl_plugin::{Agent, Completion, Environment, Episode, Plugin, PluginSpec, Reward, Services, Stream, Task, Turn};
-use pl_types::Finish;
+use pl_plugin::{
+    Agent, Completion, Environment, Episode, Plugin, PluginSpec, RandomStream, Reward, Services, Task, Turn,
+};
 use pl_sandbox::DeniedSandbox;
+use pl_types::Finish;
 use pl_wasm::{Engine, EngineConfig};
 use serde_json::Map;
 use tokio::runtime::Runtime;
@@ -47,7 +50,7 @@ fn domain() -> Domain {
 
 impl Domain {
     async fn start(&self) -> Episode {
-        self.environment.start(&self.task, 0, Stream::new([0; 32])).await.expect("an episode")
+        self.environment.start(&self.task, 0, RandomStream::new([0; 32])).await.expect("an episode")
     }
 
     /// One turn of the reasoner, with a model that answers at once.

@@ -1,51 +1,40 @@
-//! Agents: what to ask a model, and what its answer means.
-
-use std::sync::Arc;
+//! Agents: prompts for a model and the parsing of its completions.
 
 use pl_types::{Finish, ItemKind};
 use pl_wasm::Store;
 use serde_json::{Map, Value};
 
 use crate::bindings::agent::exports::pl_host::plugin::agents;
-use crate::environment::world_of;
-use crate::error::Failed;
-use crate::journal::Journal;
-use crate::plugin::{Inner, refused};
-use crate::pool::Call;
+use crate::call_log::CallLog;
+use crate::check;
+use crate::environment::require_world;
+use crate::error::{CallFailure, Error};
+use crate::item_handle::ItemHandle;
+use crate::plugin::{Plugin, refused};
+use crate::random::RandomStream;
 use crate::services::Context;
-use crate::{Completion, Error, Message, Part, Plugin, PromptRequest, Role, Stream, Tool, Turn, check};
+use crate::values::{Completion, Message, Part, PromptRequest, Role, Tool, Turn};
 
-/// An agent with its settings. Keeps nothing between calls; cheap to clone.
+/// An agent with its settings. Keeps no state between calls; cheap to clone.
 #[derive(Clone)]
-pub struct Agent {
-    plugin: Plugin,
-    item: Arc<str>,
-    settings: Arc<String>,
-    journal: Option<Journal>,
-}
+pub struct Agent(ItemHandle);
 
 impl Agent {
-    /// The agent `item` of a plugin.
+    /// Creates a handle of the agent `item` of a plugin.
     ///
     /// # Errors
     /// [`Error::UnknownItem`].
     pub fn new(plugin: &Plugin, item: &str, settings: Map<String, Value>) -> Result<Self, Error> {
-        plugin.item(ItemKind::Agent, item)?;
-        Ok(Self {
-            plugin: plugin.clone(),
-            item: item.into(),
-            settings: Arc::new(Value::Object(settings).to_string()),
-            journal: None,
-        })
+        Ok(Self(ItemHandle::new(plugin, ItemKind::Agent, item, settings)?.0))
     }
 
-    /// The same, with what its calls do noted in a journal.
+    /// Returns the same agent, whose calls are recorded in `call_log`.
     #[must_use]
-    pub fn with_journal(&self, journal: &Journal) -> Self {
-        Self { journal: Some(journal.clone()), ..self.clone() }
+    pub fn with_call_log(&self, call_log: &CallLog) -> Self {
+        Self(self.0.with_call_log(call_log))
     }
 
-    /// What to ask the model on this view (JSON); none skips the turn.
+    /// Returns the prompt for the model on a view (JSON). Returns `None` if the agent skips the turn.
     ///
     /// # Errors
     /// [`Error::Call`].
@@ -53,75 +42,75 @@ impl Agent {
         let stream = self.stream(b"prompt", view, &[turn.agent.as_bytes(), &turn.visit.to_le_bytes()]);
         let seen = view.to_owned();
         let turn = agents::Turn { agent: turn.agent.clone(), visit: turn.visit };
-        let asked = self
+        let request = self
             .call("prompt", stream, async |agents, store| {
-                agents.call_prompt(store, &self.item, &self.settings, &seen, &turn).await
+                agents.call_prompt(store, &self.0.name, &self.0.settings, &seen, &turn).await
             })
             .await
             .and_then(|request| request.map_err(refused))
-            .and_then(|request| request.map(request_of).transpose().map_err(Failed::invalid));
-        asked.map_err(|failed| self.inner().error(&self.item, "prompt", failed))
+            .and_then(|request| request.map(to_prompt_request).transpose().map_err(CallFailure::invalid));
+        request.map_err(|failure| self.0.error("prompt", failure))
     }
 
-    /// The action (JSON) that a completion means.
+    /// Parses a completion into an action (JSON).
     ///
     /// # Errors
     /// [`Error::Call`].
     pub async fn parse(&self, view: &str, completion: &Completion) -> Result<String, Error> {
         let stream = self.stream(b"parse", view, &[completion.text.as_bytes()]);
         let seen = view.to_owned();
-        let completion = completion_of(completion);
-        let meant = self
+        let completion = to_completion(completion);
+        let action = self
             .call("parse", stream, async |agents, store| {
-                agents.call_parse(store, &self.item, &self.settings, &seen, &completion).await
+                agents.call_parse(store, &self.0.name, &self.0.settings, &seen, &completion).await
             })
             .await
             .and_then(|action| action.map_err(refused))
             .and_then(|action| {
-                check::json("the action", &action).map_err(Failed::invalid)?;
+                check::json("the action", &action).map_err(CallFailure::invalid)?;
                 Ok(action)
             });
-        meant.map_err(|failed| self.inner().error(&self.item, "parse", failed))
+        action.map_err(|failure| self.0.error("parse", failure))
     }
 
     async fn call<R>(
         &self,
         function: &'static str,
-        stream: Stream,
+        stream: RandomStream,
         work: impl AsyncFnOnce(&agents::Guest, &mut Store<Context>) -> wasmtime::Result<R>,
-    ) -> Result<R, Failed> {
-        let world = world_of(&self.inner().agents)?;
+    ) -> Result<R, CallFailure> {
+        let world = require_world(&self.0.plugin().agents)?;
         let returned = world.pool.call(
-            self.inner(),
-            Call { item: &self.item, function, stream, journal: self.journal.as_ref() },
+            self.0.plugin(),
+            self.0.stateless_call(function, stream),
             async |store| world.ready.instantiate_async(&mut *store).await,
             async |bindings, store| work(bindings.pl_host_plugin_agents(), store).await,
         );
         returned.await
     }
 
-    /// A stateless call draws what its arguments alone decide.
-    fn stream(&self, function: &[u8], view: &str, rest: &[&[u8]]) -> Stream {
-        let mut parts = vec![function, self.settings.as_bytes(), view.as_bytes()];
+    /// Random stream of a stateless call, which depends on its arguments only.
+    fn stream(&self, function: &[u8], view: &str, rest: &[&[u8]]) -> RandomStream {
+        let mut parts = vec![function, self.0.settings.as_bytes(), view.as_bytes()];
         parts.extend(rest);
-        Stream::of(&parts)
-    }
-
-    fn inner(&self) -> &Inner {
-        &self.plugin.inner
+        RandomStream::from_parts(&parts)
     }
 }
 
-fn request_of(request: agents::Request) -> Result<PromptRequest, String> {
+fn to_prompt_request(request: agents::Request) -> Result<PromptRequest, String> {
     if request.messages.is_empty() {
-        return Err("a request without messages".to_owned());
+        return Err("a prompt without messages".to_owned());
     }
     if request.stop.iter().any(String::is_empty) {
         return Err("a stop string is empty, which would end every completion at once".to_owned());
     }
     for tool in &request.tools {
         serde_json::from_str::<Map<String, Value>>(&tool.parameters).map_err(|error| {
-            check::not(&format!("the parameters of the tool {}", tool.name), "a JSON object", &error)
+            check::describe_json_error(
+                &format!("the parameters of the tool {}", tool.name),
+                "a JSON object",
+                &error,
+            )
         })?;
     }
     let messages = request.messages.into_iter().map(|message| Message {
@@ -131,7 +120,7 @@ fn request_of(request: agents::Request) -> Result<PromptRequest, String> {
             agents::Role::Assistant => Role::Assistant,
             agents::Role::Tool => Role::Tool,
         },
-        parts: message.parts.into_iter().map(part_of).collect(),
+        parts: message.parts.into_iter().map(to_part).collect(),
     });
     let tools = request.tools.into_iter().map(|tool| Tool {
         name: tool.name,
@@ -141,7 +130,7 @@ fn request_of(request: agents::Request) -> Result<PromptRequest, String> {
     Ok(PromptRequest { messages: messages.collect(), tools: tools.collect(), stop: request.stop })
 }
 
-fn part_of(part: agents::Part) -> Part {
+fn to_part(part: agents::Part) -> Part {
     match part {
         agents::Part::Text(text) => Part::Text(text),
         agents::Part::Image(blob) => Part::Image { mime: blob.mime, bytes: blob.bytes },
@@ -149,7 +138,7 @@ fn part_of(part: agents::Part) -> Part {
     }
 }
 
-fn completion_of(completion: &Completion) -> agents::Completion {
+fn to_completion(completion: &Completion) -> agents::Completion {
     let tool_calls = completion
         .tool_calls
         .iter()

@@ -1,7 +1,7 @@
 //! The contract's bindings: a module per version that this host speaks ([`crate::Contract`]).
 //!
-//! What the rest of the crate calls is the newest. A version that is no longer the newest keeps its module, which then
-//! only turns its calls into the newest's.
+//! The rest of the crate uses the newest version. The module of an older version only adapts it to the
+//! newest.
 
 mod v0_1;
 

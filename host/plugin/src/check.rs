@@ -1,4 +1,4 @@
-//! Checks of what plugins return: nothing that another part of the program relies on is taken on trust.
+//! Validation of the values that plugins return.
 
 use std::fmt;
 
@@ -6,37 +6,38 @@ use pl_types::Fact;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::{AgentScore, Scores};
+use crate::values::{AgentScore, Scores};
 
-/// A JSON document of any kind, that whoever reads it next can read too: not too deep, no number too large.
-pub(crate) fn json(what: &str, text: &str) -> Result<(), String> {
-    match serde_json::from_str::<Looked>(text) {
-        Ok(Looked) => Ok(()),
-        Err(error) => Err(not(what, "JSON", &error)),
+/// Checks a JSON document, including its nesting and the range of its numbers, so that later readers accept
+/// it.
+pub(crate) fn json(name: &str, text: &str) -> Result<(), String> {
+    match serde_json::from_str::<ValidJson>(text) {
+        Ok(ValidJson) => Ok(()),
+        Err(error) => Err(describe_json_error(name, "JSON", &error)),
     }
 }
 
-/// That a text is not what it should be.
-pub(crate) fn not(what: &str, kind: &str, error: &serde_json::Error) -> String {
-    let words = error.to_string();
-    // The parser's own bound, which keeps it from the end of the host's stack.
-    if words.starts_with("recursion limit") {
-        return format!("{what} nests too deeply: 127 lists and objects in one another are the most");
+/// Describes the error of parsing `name` as `kind`.
+pub(crate) fn describe_json_error(name: &str, kind: &str, error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    // serde_json limits the nesting to protect the host's stack.
+    if message.starts_with("recursion limit") {
+        return format!("{name} nests too deeply: the limit is 127 levels of lists and objects");
     }
-    format!("{what} is not {kind}: {words}")
+    format!("{name} is not {kind}: {message}")
 }
 
-/// A document that was looked at and not kept. Unlike serde's own way to skip one, it goes as deep as reading it
-/// would.
-struct Looked;
+/// A document that is validated and not kept. Unlike [`serde::de::IgnoredAny`], it is subject to the parser's
+/// limit of nesting.
+struct ValidJson;
 
-impl<'de> Deserialize<'de> for Looked {
+impl<'de> Deserialize<'de> for ValidJson {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(Self)
     }
 }
 
-impl<'de> Visitor<'de> for Looked {
+impl<'de> Visitor<'de> for ValidJson {
     type Value = Self;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,10 +79,10 @@ impl<'de> Visitor<'de> for Looked {
     }
 }
 
-/// Exactly the declared facts, each of its kind.
+/// Parses an outcome's facts, which must be exactly the declared ones, each of its kind.
 pub(crate) fn facts(declared: &[Fact], text: &str) -> Result<Map<String, Value>, String> {
-    let facts: Map<String, Value> =
-        serde_json::from_str(text).map_err(|error| not("the list of facts", "a JSON object", &error))?;
+    let facts: Map<String, Value> = serde_json::from_str(text)
+        .map_err(|error| describe_json_error("the list of facts", "a JSON object", &error))?;
     for fact in declared {
         match facts.get(&fact.name) {
             Some(value) if fact.kind.admits(value) => {}
@@ -100,24 +101,25 @@ pub(crate) fn facts(declared: &[Fact], text: &str) -> Result<Map<String, Value>,
     Ok(facts)
 }
 
-/// Finite numbers, and one score for each agent that acted, which come out in the order of the actions.
+/// Checks that all rewards are finite and that each agent that acted has exactly one score. Sorts the scores
+/// in the order of the actions.
 pub(crate) fn scores(mut scores: Scores, actions: &[(String, String)]) -> Result<Scores, String> {
     if !scores.team.is_finite() {
-        return Err(format!("the team's reward is {}", scores.team));
+        return Err(format!("the team's reward is {}, which is not finite", scores.team));
     }
     let mut local: Vec<AgentScore> = Vec::with_capacity(actions.len());
     for (agent, _) in actions {
-        let Some(at) = scores.local.iter().position(|score| score.agent == *agent) else {
+        let Some(index) = scores.local.iter().position(|score| score.agent == *agent) else {
             return Err(format!("{agent} acted and has no score"));
         };
-        let score = scores.local.swap_remove(at);
+        let score = scores.local.swap_remove(index);
         if !score.reward.is_finite() {
-            return Err(format!("the reward of {agent} is {}", score.reward));
+            return Err(format!("the reward of {agent} is {}, which is not finite", score.reward));
         }
         local.push(score);
     }
     if let Some(extra) = scores.local.first() {
-        return Err(format!("there is a score too many, of {}", extra.agent));
+        return Err(format!("there is a score for {}, which did not act", extra.agent));
     }
     scores.local = local;
     Ok(scores)

@@ -1,10 +1,10 @@
-//! What the contract promises, tried on a plugin: the same call gives the same answer whoever called before, a copy
-//! restored from a snapshot has the same future, tasks do not depend on the block they are asked for in, the schema
-//! says what the items really take.
+//! Conformance checks of a plugin: the result of a call does not depend on earlier calls, a copy restored
+//! from a snapshot has the same future, a generated task does not depend on the batch in which it is
+//! generated, and the settings schema matches the settings that an item accepts.
 //!
-//! Nothing here knows a domain. Environments are driven with the actions that the plugin's own agents make of
-//! [`COMPLETIONS`], or with those of [`Samples::actions`]; agents read the views that its environments show, or those of
-//! [`Samples::views`].
+//! The checks are independent of the domain. Environments are episodes with the actions that the plugin's own
+//! agents make of [`COMPLETIONS`], or with those of [`Samples::actions`]; agents read the views that its
+//! environments show, or those of [`Samples::views`].
 
 mod agents;
 mod drive;
@@ -17,10 +17,16 @@ use std::collections::BTreeMap;
 use pl_types::{Item, ItemKind};
 use serde_json::{Map, Value};
 
-use crate::journal::{Journal, Spent};
-use crate::{Agent, Environment, Error, Plugin, Reward, Services, Task};
+use crate::agent::Agent;
+use crate::call_log::{CallLog, ResourceUsage};
+use crate::environment::Environment;
+use crate::error::Error;
+use crate::plugin::Plugin;
+use crate::reward::Reward;
+use crate::services::Services;
+use crate::values::Task;
 
-/// What models write, good and bad. No plugin may trap on any of it.
+/// Completions of a model, good and bad. No plugin may trap on any of them.
 pub const COMPLETIONS: [&str; 12] = [
     "",
     " \n\t ",
@@ -36,117 +42,129 @@ pub const COMPLETIONS: [&str; 12] = [
     "a very long line ",
 ];
 
-/// What a plugin is tried with.
+/// Inputs for the checks.
 #[derive(Debug, Clone, Default)]
 pub struct Samples {
-    /// Settings of each item, by its name; an item that is not here gets none.
+    /// Settings by item name; other items get empty settings.
     pub settings: BTreeMap<String, Map<String, Value>>,
-    /// For environments. Without any, an environment's own generator is asked.
+    /// Tasks for environments. If empty, each environment generates its own.
     pub tasks: Vec<Task>,
-    /// Views (JSON) for agents, beside those of the plugin's environments.
+    /// Views (JSON) for agents, in addition to those of the environments.
     pub views: Vec<String>,
-    /// Actions (JSON) for environments, beside those of the plugin's agents.
+    /// Actions (JSON) for environments, in addition to those of the agents.
     pub actions: Vec<String>,
     /// Difficulty of generated tasks.
     pub level: u32,
 }
 
-/// What came of one check.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// It holds.
-    Holds,
-    /// It does not, and how that was seen.
-    Fails(String),
-    /// It could not be tried, and what is missing.
-    NotTried(String),
+pub enum CheckResult {
+    /// The plugin behaves as required.
+    Passed,
+    /// The plugin violates the contract, with the observation.
+    Failed(String),
+    /// The check could not run, with the reason.
+    Untested(String),
 }
 
-/// One promise of the contract, on one item.
+/// One requirement of the contract, checked on one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// Kind and name of the item.
     pub item: String,
-    /// The promise in words.
-    pub promise: &'static str,
-    /// Whether it holds.
-    pub verdict: Verdict,
+    /// The requirement, as the end of a sentence that starts with "it".
+    pub requirement: &'static str,
+    /// Result.
+    pub result: CheckResult,
 }
 
-/// What a plugin was found to be.
+/// Results of all checks of a plugin.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// In the order in which they were tried.
+    /// Checks in the order of execution.
     pub checks: Vec<Check>,
-    /// The most that a call of each function took.
-    pub spent: BTreeMap<&'static str, Spent>,
+    /// Largest resource usage of one call, by function.
+    pub usage: BTreeMap<&'static str, ResourceUsage>,
 }
 
 impl Report {
-    /// Whether nothing failed.
-    pub fn holds(&self) -> bool {
-        !self.checks.iter().any(|check| matches!(check.verdict, Verdict::Fails(_)))
+    /// Returns `true` if no check failed.
+    pub fn passed(&self) -> bool {
+        !self.checks.iter().any(|check| matches!(check.result, CheckResult::Failed(_)))
     }
 
-    fn note(&mut self, item: &Item, promise: &'static str, outcome: Outcome) {
-        let verdict = match outcome {
-            Ok(()) => Verdict::Holds,
-            Err(Trouble::Broken(how)) => Verdict::Fails(how),
-            Err(Trouble::Missing(what)) => Verdict::NotTried(what),
+    fn add(&mut self, item: &Item, requirement: &'static str, outcome: CheckOutcome) {
+        let result = match outcome {
+            Ok(()) => CheckResult::Passed,
+            Err(CheckFailure::Violation(how)) => CheckResult::Failed(how),
+            Err(CheckFailure::Untestable(what)) => CheckResult::Untested(what),
         };
-        self.checks.push(Check { item: format!("{} {}", item.kind, item.name), promise, verdict });
+        self.checks.push(Check { item: format!("{} {}", item.kind, item.name), requirement, result });
     }
 
-    fn spend(&mut self, function: &'static str, journal: &Journal) {
-        let most = self.spent.entry(function).or_default();
-        *most = most.most(journal.take_spent());
+    fn record_usage(&mut self, function: &'static str, call_log: &CallLog) {
+        let usage = self.usage.entry(function).or_default();
+        *usage = usage.max(call_log.take_usage());
     }
 }
 
-/// What keeps a check from holding.
-enum Trouble {
-    Broken(String),
-    Missing(String),
+/// Reason for a check that did not pass.
+enum CheckFailure {
+    Violation(String),
+    Untestable(String),
 }
 
-type Outcome = Result<(), Trouble>;
+type CheckOutcome = Result<(), CheckFailure>;
 
-fn broken(how: impl Into<String>) -> Trouble {
-    Trouble::Broken(how.into())
+fn violation(observation: impl Into<String>) -> CheckFailure {
+    CheckFailure::Violation(observation.into())
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for CheckFailure {
     fn from(error: Error) -> Self {
-        Self::Broken(error.to_string())
+        Self::Violation(error.to_string())
     }
 }
 
-/// Tries everything that a plugin offers. The items of `beside` stand in for what the plugin has not: an environment for
-/// its agents, agents for its environment.
-pub async fn examine(plugin: &Plugin, beside: &[Plugin], services: &Services, samples: &Samples) -> Report {
+/// Checks all items of a plugin. The plugins in `others` provide missing counterparts: an environment for its
+/// agents, or agents for its environment.
+pub async fn check_plugin(
+    plugin: &Plugin,
+    others: &[Plugin],
+    services: &Services,
+    samples: &Samples,
+) -> Report {
     let mut report = Report::default();
-    let all: Vec<&Plugin> = std::iter::once(plugin).chain(beside).collect();
-    let driven = drive::all(&all, services, samples, &mut report).await;
+    let all: Vec<&Plugin> = std::iter::once(plugin).chain(others).collect();
+    let episodes = drive::sample_episodes(&all, services, samples, &mut report).await;
     for item in plugin.items() {
         let settings = samples.settings.get(&item.name).cloned().unwrap_or_default();
         match item.kind {
             ItemKind::Environment => {
                 if let Ok(environment) = Environment::new(plugin, &item.name, settings, services.clone()) {
-                    environments::examine(item, &environment, &driven, samples.level, &mut report).await;
+                    environments::check_environment(
+                        item,
+                        &environment,
+                        &episodes,
+                        samples.level,
+                        &mut report,
+                    )
+                    .await;
                 }
             }
             ItemKind::Agent => {
                 if let Ok(agent) = Agent::new(plugin, &item.name, settings) {
-                    agents::examine(item, &agent, &driven, &samples.views, &mut report).await;
+                    agents::check_agent(item, &agent, &episodes, &samples.views, &mut report).await;
                 }
             }
             ItemKind::Reward => {
                 if let Ok(reward) = Reward::new(plugin, &item.name, settings) {
-                    rewards::examine(item, &reward, &driven, &mut report).await;
+                    rewards::check_reward(item, &reward, &episodes, &mut report).await;
                 }
             }
         }
-        settings::examine(plugin, item, services, &driven, &mut report).await;
+        settings::check_settings(plugin, item, services, &episodes, &mut report).await;
     }
     report
 }

@@ -10,74 +10,67 @@ use wasmtime::component::ResourceAny;
 use crate::bindings::environment::EnvironmentPre;
 use crate::bindings::environment::exports::pl_host::plugin::environments::GuestEpisode;
 use crate::bindings::{environment, types};
-use crate::error::Failed;
-use crate::journal::Journal;
-use crate::plugin::{Inner, World, refused};
-use crate::pool::Call;
-use crate::services::{Context, begin, settle};
-use crate::{Cause, Error, Outcome, Plugin, Services, Snapshot, Stream, Task, check};
+use crate::call_log::CallLog;
+use crate::check;
+use crate::error::{CallFailure, Cause, Error};
+use crate::item_handle::ItemHandle;
+use crate::plugin::{Inner, Plugin, World, refused};
+use crate::random::RandomStream;
+use crate::services::{Context, Services, begin_call, end_call};
+use crate::snapshot::Snapshot;
+use crate::values::{Outcome, Task};
 
 type Bindings = environment::Environment;
 
 /// An environment with its settings. Cheap to clone.
 #[derive(Clone)]
 pub struct Environment {
-    plugin: Plugin,
-    item: Arc<str>,
-    settings: Arc<String>,
+    item: ItemHandle,
     facts: Arc<[Fact]>,
     services: Services,
-    journal: Option<Journal>,
 }
 
 impl Environment {
-    /// The environment `item` of a plugin.
+    /// Creates a handle of the environment `item` of a plugin.
     ///
     /// # Errors
-    /// [`Error::UnknownItem`]. Settings are checked against the item's schema by whoever reads the workflow, and
-    /// by the item itself when an episode starts.
+    /// [`Error::UnknownItem`]. Invalid settings are no error here: the workflow checker validates them
+    /// against the item's schema, and the item checks them itself when an episode starts.
     pub fn new(
         plugin: &Plugin,
         item: &str,
         settings: Map<String, Value>,
         services: Services,
     ) -> Result<Self, Error> {
-        let described = plugin.item(ItemKind::Environment, item)?;
-        Ok(Self {
-            plugin: plugin.clone(),
-            item: item.into(),
-            settings: Arc::new(Value::Object(settings).to_string()),
-            facts: described.facts.clone().into(),
-            services,
-            journal: None,
-        })
+        let (item, description) = ItemHandle::new(plugin, ItemKind::Environment, item, settings)?;
+        Ok(Self { item, facts: description.facts.clone().into(), services })
     }
 
-    /// The same, with what its calls and those of its episodes do noted in a journal, which may also answer the
-    /// sandbox's calls with what was recorded.
+    /// Returns the same environment, whose calls (and those of its episodes) are recorded in `call_log`. A
+    /// call log that [replays](CallLog::replaying) also answers the calls of the sandbox.
     #[must_use]
-    pub fn with_journal(&self, journal: &Journal) -> Self {
-        Self { journal: Some(journal.clone()), ..self.clone() }
+    pub fn with_call_log(&self, call_log: &CallLog) -> Self {
+        Self { item: self.item.with_call_log(call_log), ..self.clone() }
     }
 
-    /// The facts that every outcome has.
+    /// Facts that every outcome has.
     pub fn facts(&self) -> &[Fact] {
         &self.facts
     }
 
-    /// Episodes that may have an instance at a time. Others wait, or rest.
-    pub fn seats(&self) -> usize {
+    /// Number of episodes that may have an instance at a time. Others wait or are suspended.
+    pub fn capacity(&self) -> usize {
         self.inner().engine.capacity(Lifetime::Episode)
     }
 
-    /// Makes `count` tasks from index `start` on. Equal arguments give equal tasks; splits share none.
+    /// Generates `count` tasks from index `start` on. Equal arguments give equal tasks; splits share no task.
     ///
     /// # Errors
     /// [`Error::Call`].
     pub async fn tasks(&self, split: &str, start: u64, count: u32, level: u32) -> Result<Vec<Task>, Error> {
-        let stream = Stream::of(&[
+        let stream = RandomStream::from_parts(&[
             b"tasks",
-            self.settings.as_bytes(),
+            self.item.settings.as_bytes(),
             split.as_bytes(),
             &start.to_le_bytes(),
             &count.to_le_bytes(),
@@ -85,40 +78,43 @@ impl Environment {
         ]);
         self.try_tasks(stream, split, start, count, level)
             .await
-            .map_err(|failed| self.inner().error(&self.item, "tasks", failed))
+            .map_err(|failure| self.item.error("tasks", failure))
     }
 
     async fn try_tasks(
         &self,
-        stream: Stream,
+        stream: RandomStream,
         split: &str,
         start: u64,
         count: u32,
         level: u32,
-    ) -> Result<Vec<Task>, Failed> {
+    ) -> Result<Vec<Task>, CallFailure> {
         let world = self.world()?;
         let made = world
             .pool
             .call(
                 self.inner(),
-                Call { item: &self.item, function: "tasks", stream, journal: self.journal.as_ref() },
+                self.item.stateless_call("tasks", stream),
                 async |store| world.ready.instantiate_async(&mut *store).await,
                 async |bindings, store| {
                     let environments = bindings.pl_host_plugin_environments();
                     environments
-                        .call_tasks(store, &self.item, &self.settings, split, start, count, level)
+                        .call_tasks(store, &self.item.name, &self.item.settings, split, start, count, level)
                         .await
                 },
             )
             .await?;
         let tasks = made.map_err(refused)?;
         if tasks.len() != count as usize {
-            return Err(Failed::invalid(format!("{count} tasks were asked for and {} came", tasks.len())));
+            return Err(CallFailure::invalid(format!(
+                "{count} tasks were requested and {} were returned",
+                tasks.len()
+            )));
         }
         tasks
             .into_iter()
             .map(|task| {
-                check::json("a task", &task.data).map_err(Failed::invalid)?;
+                check::json("a task", &task.data).map_err(CallFailure::invalid)?;
                 Ok(Task { id: task.id, data: task.data })
             })
             .collect()
@@ -126,31 +122,32 @@ impl Environment {
 
     /// Starts an episode. Equal arguments give an equal episode.
     ///
-    /// Waits where the engine's pool is full: hold no more episodes than [`Environment::seats`] that neither step nor
-    /// [rest](Episode::rest).
+    /// Waits while the engine's pool is full. A caller that holds more than [`Environment::capacity`]
+    /// episodes must [suspend](Episode::suspend) those that don't step, or it waits forever.
     ///
     /// # Errors
-    /// [`Error::Call`]; a task that the environment can't read is a [`Cause::Refused`] about the task.
-    pub async fn start(&self, task: &Task, seed: u64, stream: Stream) -> Result<Episode, Error> {
+    /// [`Error::Call`]; its cause is [`Cause::Refused`] with [`crate::RefusalKind::Task`] if the environment
+    /// can't read the task.
+    pub async fn start(&self, task: &Task, seed: u64, stream: RandomStream) -> Result<Episode, Error> {
         let task = types::Task { id: task.id.clone(), data: task.data.clone() };
         self.open("start", stream, 0, async |bindings, store| {
             let environments = bindings.pl_host_plugin_environments();
             let episode = environments.episode();
-            episode.call_start(&mut *store, &self.item, &self.settings, &task, seed).await
+            episode.call_start(&mut *store, &self.item.name, &self.item.settings, &task, seed).await
         })
         .await
     }
 
-    /// An episode that goes on exactly as the one that the snapshot was taken of.
+    /// Restores an episode from a snapshot. It continues exactly like the episode of the snapshot.
     ///
     /// # Errors
     /// [`Error::Call`].
     pub async fn restore(&self, snapshot: &Snapshot) -> Result<Episode, Error> {
-        let stream = Stream::at(&snapshot.stream);
+        let stream = RandomStream::from_position(&snapshot.stream);
         self.open("restore", stream, snapshot.turns, async |bindings, store| {
             let environments = bindings.pl_host_plugin_environments();
             let episode = environments.episode();
-            episode.call_restore(&mut *store, &self.item, &self.settings, &snapshot.bytes).await
+            episode.call_restore(&mut *store, &self.item.name, &self.item.settings, &snapshot.bytes).await
         })
         .await
     }
@@ -158,7 +155,7 @@ impl Environment {
     async fn open(
         &self,
         function: &'static str,
-        stream: Stream,
+        stream: RandomStream,
         turns: u32,
         make: impl AsyncFnOnce(
             &Bindings,
@@ -167,57 +164,62 @@ impl Environment {
     ) -> Result<Episode, Error> {
         let opened = async {
             let world = self.world()?;
-            let seat = self.inner().engine.permit(Lifetime::Episode).await;
+            let permit = self.inner().engine.permit(Lifetime::Episode).await;
             let sandbox = Some(Arc::clone(&self.services.sandbox));
-            let mut store = self.inner().store(&self.item, sandbox, stream, self.journal.clone());
-            let made = pl_wasm::call(&mut store, async |store| {
+            let mut store = self.inner().store(&self.item.name, sandbox, stream, self.item.call_log.clone());
+            let created = pl_wasm::call(&mut store, async |store| {
                 let bindings = world.ready.instantiate_async(&mut *store).await?;
                 store.data_mut().data.turns = turns;
-                begin(store, function);
+                begin_call(store, function);
                 let handle = make(&bindings, store).await?;
                 Ok((bindings, handle))
             })
             .await;
-            let (bindings, handle) = made.map_err(|fault| Failed::fault(fault, &mut store))?;
-            settle(&mut store);
+            let (bindings, handle) = created.map_err(|fault| CallFailure::fault(fault, &mut store))?;
+            end_call(&mut store);
             let handle = handle.map_err(refused)?;
-            Ok::<_, Failed>(Live { bindings, handle, store, _permit: seat })
+            Ok::<_, CallFailure>(LiveEpisode { bindings, handle, store, _permit: permit })
         };
         match opened.await {
-            Ok(live) => {
-                Ok(Episode { environment: self.clone(), live: Some(live), resting: None, reproducible: true })
-            }
-            Err(failed) => Err(self.inner().error(&self.item, function, failed)),
+            Ok(live) => Ok(Episode {
+                environment: self.clone(),
+                live: Some(live),
+                suspended: None,
+                reproducible: true,
+            }),
+            Err(failure) => Err(self.item.error(function, failure)),
         }
     }
 
     fn world(&self) -> Result<&World<EnvironmentPre<Guest<Context>>, Bindings>, Cause> {
-        world_of(&self.inner().environments)
+        require_world(&self.inner().environments)
     }
 
     fn inner(&self) -> &Inner {
-        &self.plugin.inner
+        self.item.plugin()
     }
 }
 
-/// Loading has checked that a described item has its world; this only says it again in the type's terms.
-pub(crate) fn world_of<T>(world: &Option<T>) -> Result<&T, Cause> {
-    world.as_ref().ok_or_else(|| Cause::Invalid("it does not export the item's interface".to_owned()))
+/// Returns an item's world. Loading has checked that each described item has one; only the type allows
+/// `None`.
+pub(crate) fn require_world<T>(world: &Option<T>) -> Result<&T, Cause> {
+    world.as_ref().ok_or_else(|| Cause::Invalid("the plugin does not export the item's interface".to_owned()))
 }
 
-/// One running copy of an environment, with an instance and a random stream of its own.
+/// One running copy of an environment, with its own instance and random stream.
 ///
-/// A call that faults loses the copy; later calls say so. A refusal of the environment does not.
+/// A call that faults destroys the episode, and later calls fail with [`Cause::Lost`]. A call that the
+/// environment refuses leaves it intact.
 pub struct Episode {
     environment: Environment,
-    live: Option<Live>,
-    /// In place of the instance, between [`Episode::rest`] and the next call.
-    resting: Option<Snapshot>,
+    live: Option<LiveEpisode>,
+    /// Replaces the instance between [`Episode::suspend`] and the next call.
+    suspended: Option<Snapshot>,
     reproducible: bool,
 }
 
-/// Fields are dropped in this order: the seat last.
-struct Live {
+/// An instance with its episode. Fields are dropped in this order: the permit last.
+struct LiveEpisode {
     bindings: Bindings,
     handle: ResourceAny,
     store: Store<Context>,
@@ -225,43 +227,43 @@ struct Live {
 }
 
 impl Episode {
-    /// What `agent` sees: a JSON document.
+    /// Returns the view of `agent`, a JSON document.
     ///
     /// # Errors
     /// [`Error::Call`].
     pub async fn view(&mut self, agent: &str) -> Result<String, Error> {
-        self.wake().await?;
+        self.resume().await?;
         let view = self
             .call("view", async |episode, handle, store| episode.call_view(store, handle, agent).await)
             .await
             .and_then(|view| view.map_err(refused))
             .and_then(|view| checked_json("the view", view));
-        self.named("view", view)
+        self.with_context("view", view)
     }
 
-    /// Applies the actions of one turn together, each an agent's name and its action (JSON).
+    /// Applies the actions of one turn together, as pairs of an agent's name and its action (JSON).
     ///
     /// # Errors
     /// [`Error::Call`].
     pub async fn apply(&mut self, actions: Vec<(String, String)>) -> Result<Outcome, Error> {
-        self.wake().await?;
+        self.resume().await?;
         let actions: Vec<types::AgentAction> =
             actions.into_iter().map(|(agent, action)| types::AgentAction { agent, action }).collect();
         let outcome = self
             .call("apply", async |episode, handle, store| episode.call_apply(store, handle, &actions).await)
             .await
             .and_then(|outcome| outcome.map_err(refused))
-            .inspect(|_| self.turn_over())
-            .and_then(|outcome| self.checked_outcome(outcome).map_err(Failed::invalid));
-        self.named("apply", outcome)
+            .inspect(|_| self.finish_turn())
+            .and_then(|outcome| self.checked_outcome(outcome).map_err(CallFailure::invalid));
+        self.with_context("apply", outcome)
     }
 
-    /// The episode as it stands; [`Environment::restore`] makes copies of it.
+    /// Returns the episode's current state, from which [`Environment::restore`] makes copies.
     ///
     /// # Errors
     /// [`Error::Call`].
     pub async fn snapshot(&mut self) -> Result<Snapshot, Error> {
-        if let Some(snapshot) = &self.resting {
+        if let Some(snapshot) = &self.suspended {
             return Ok(snapshot.clone());
         }
         let taken = self
@@ -270,58 +272,58 @@ impl Episode {
             .and_then(|bytes| {
                 let live = self.live.as_ref().ok_or(Cause::Lost)?;
                 let Context { stream, turns, .. } = &live.store.data().data;
-                Ok(Snapshot { bytes: bytes.into(), stream: stream.mark(), turns: *turns })
+                Ok(Snapshot { bytes: bytes.into(), stream: stream.position(), turns: *turns })
             });
-        self.named("snapshot", taken)
+        self.with_context("snapshot", taken)
     }
 
-    /// Puts the episode aside as its snapshot and gives up its instance and its seat, so that others may have them
-    /// while this one waits, for a model say. The next call restores it, and waits where the pool is full.
+    /// Replaces the episode's instance by a snapshot and releases its permit for other episodes, for example
+    /// while this one waits for a model. The next call restores it, and waits while the pool is full.
     ///
     /// # Errors
-    /// [`Error::Call`], where no snapshot can be taken.
-    pub async fn rest(&mut self) -> Result<(), Error> {
+    /// [`Error::Call`] if no snapshot can be taken.
+    pub async fn suspend(&mut self) -> Result<(), Error> {
         if self.live.is_some() {
-            self.resting = Some(self.snapshot().await?);
+            self.suspended = Some(self.snapshot().await?);
             self.live = None;
         }
         Ok(())
     }
 
-    /// Restores an episode that rests.
-    async fn wake(&mut self) -> Result<(), Error> {
-        if let Some(snapshot) = self.resting.take() {
+    /// Restores a suspended episode.
+    async fn resume(&mut self) -> Result<(), Error> {
+        if let Some(snapshot) = self.suspended.take() {
             self.live = self.environment.restore(&snapshot).await?.live;
         }
         Ok(())
     }
 
-    /// False once a wall clock, not the code, decided something that the environment has seen.
+    /// Returns `false` once the environment has seen a result that depends on a wall clock or on the network.
     pub fn reproducible(&self) -> bool {
         self.reproducible
     }
 
-    /// Makes one call; a fault loses the instance.
+    /// Makes one call. A fault drops the instance.
     async fn call<R>(
         &mut self,
         function: &'static str,
         work: impl AsyncFnOnce(&GuestEpisode<'_>, ResourceAny, &mut Store<Context>) -> wasmtime::Result<R>,
-    ) -> Result<R, Failed> {
+    ) -> Result<R, CallFailure> {
         let live = self.live.as_mut().ok_or(Cause::Lost)?;
         let (bindings, handle) = (&live.bindings, live.handle);
-        begin(&mut live.store, function);
+        begin_call(&mut live.store, function);
         let returned = pl_wasm::call(&mut live.store, async |store| {
             work(&bindings.pl_host_plugin_environments().episode(), handle, store).await
         })
         .await;
         let ended = match returned {
             Ok(answer) => {
-                settle(&mut live.store);
+                end_call(&mut live.store);
                 Ok(answer)
             }
             Err(fault) => {
                 self.reproducible &= fault.reproducible();
-                Err(Failed::fault(fault, &mut live.store))
+                Err(CallFailure::fault(fault, &mut live.store))
             }
         };
         self.reproducible &= !live.store.data().data.irreproducible;
@@ -331,7 +333,7 @@ impl Episode {
         ended
     }
 
-    fn turn_over(&mut self) {
+    fn finish_turn(&mut self) {
         if let Some(live) = &mut self.live {
             live.store.data_mut().data.turns += 1;
         }
@@ -347,12 +349,12 @@ impl Episode {
         })
     }
 
-    fn named<R>(&self, function: &'static str, result: Result<R, Failed>) -> Result<R, Error> {
-        result.map_err(|failed| self.environment.inner().error(&self.environment.item, function, failed))
+    fn with_context<R>(&self, function: &'static str, result: Result<R, CallFailure>) -> Result<R, Error> {
+        result.map_err(|failure| self.environment.item.error(function, failure))
     }
 }
 
-fn checked_json(what: &str, text: String) -> Result<String, Failed> {
-    check::json(what, &text).map_err(Failed::invalid)?;
+fn checked_json(name: &str, text: String) -> Result<String, CallFailure> {
+    check::json(name, &text).map_err(CallFailure::invalid)?;
     Ok(text)
 }

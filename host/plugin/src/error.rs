@@ -1,10 +1,10 @@
-//! What can go wrong with a plugin, in words for the person whose workflow uses it.
+//! Errors of plugins, with messages for users of a workflow.
 
 use pl_types::ItemKind;
 use pl_wasm::{Fault, Stack, Store};
 use thiserror::Error;
 
-use crate::services::{self, Context, settle};
+use crate::services::{self, Context, end_call};
 
 /// A plugin that can't be used, or a call into one that failed.
 #[derive(Debug, Error)]
@@ -14,17 +14,17 @@ pub enum Error {
     Load {
         /// The plugin's name in the workflow.
         plugin: String,
-        /// Why.
+        /// Reason.
         source: pl_wasm::Error,
     },
-    /// The component does not have the imports and exports of a contract that this host speaks.
+    /// The component does not have the imports and exports of a contract that this host supports.
     #[error("plugin {plugin} ({version}) does not fit the plugin contract: {reason}")]
     Contract {
         /// The plugin's name in the workflow.
         plugin: String,
         /// The first digits of the component's hash.
         version: String,
-        /// What does not fit, and what to do.
+        /// Reason and remedy.
         reason: String,
     },
     /// The plugin has no such item.
@@ -34,21 +34,21 @@ pub enum Error {
         plugin: String,
         /// The first digits of the component's hash.
         version: String,
-        /// What was asked for.
+        /// Requested kind.
         kind: ItemKind,
-        /// What was asked for.
+        /// Requested name.
         item: String,
-        /// What there is.
+        /// Available items.
         offered: String,
     },
-    /// A call failed. The instance that it ran in is gone; others of the same plugin are untouched.
+    /// A call failed. Its instance is gone; other instances of the plugin are unaffected.
     #[error(transparent)]
     Call(Box<CallError>),
 }
 
-/// A call into a plugin that failed, and where.
+/// A failed call into a plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{plugin}{}{item} ({version}), {function}: {cause}{stack}{}", if item.is_empty() { "" } else { "." }, last_words(said))]
+#[error("{plugin}{}{item} ({version}), {function}: {cause}{stack}{}", if item.is_empty() { "" } else { "." }, indent_output(output))]
 pub struct CallError {
     /// The plugin's name in the workflow.
     pub plugin: String,
@@ -58,47 +58,47 @@ pub struct CallError {
     pub item: String,
     /// The contract's function.
     pub function: &'static str,
-    /// What happened.
+    /// Reason of the failure.
     pub cause: Cause,
-    /// Where the plugin stood; empty unless it trapped.
+    /// Stack trace; empty unless the plugin trapped.
     pub stack: Stack,
-    /// What it wrote last, to stderr or as a warning, in the call that failed.
-    pub said: String,
+    /// Last output of the failed call: its last warning and the end of its stderr.
+    pub output: String,
 }
 
-fn last_words(said: &str) -> String {
-    said.lines().map(|line| format!("\n  it said: {line}")).collect()
+fn indent_output(output: &str) -> String {
+    output.lines().map(|line| format!("\n  plugin output: {line}")).collect()
 }
 
-/// A cause with what is known of the guest, on its way to a [`CallError`].
+/// A cause with the guest's stack and output, from which a [`CallError`] is made.
 #[derive(Debug)]
-pub(crate) struct Failed {
+pub(crate) struct CallFailure {
     pub cause: Cause,
     pub stack: Stack,
-    pub said: String,
+    pub output: String,
 }
 
-impl Failed {
-    /// What the contract forbids was returned.
-    pub(crate) fn invalid(words: String) -> Self {
-        Cause::Invalid(words).into()
+impl CallFailure {
+    /// Creates the failure of a call that returned an invalid value.
+    pub(crate) fn invalid(reason: String) -> Self {
+        Cause::Invalid(reason).into()
     }
 
-    /// The call into `store` ended with `fault`.
+    /// Creates the failure of a call that ended with a fault.
     pub(crate) fn fault(fault: Fault, store: &mut Store<Context>) -> Self {
-        let said = services::said_last(settle(store));
-        Self { cause: fault.into(), stack: store.data_mut().take_stack(), said }
+        let output = services::last_output(end_call(store));
+        Self { cause: fault.into(), stack: store.data_mut().take_stack(), output }
     }
 }
 
-impl From<Cause> for Failed {
+impl From<Cause> for CallFailure {
     fn from(cause: Cause) -> Self {
-        Self { cause, stack: Stack::default(), said: String::new() }
+        Self { cause, stack: Stack::default(), output: String::new() }
     }
 }
 
 impl Error {
-    /// Whether the same call fails in the same way on every machine.
+    /// Returns `true` if the same call fails in the same way on every machine.
     pub fn reproducible(&self) -> bool {
         match self.cause() {
             Some(Cause::Fault(fault)) => fault.reproducible(),
@@ -106,7 +106,7 @@ impl Error {
         }
     }
 
-    /// What the plugin itself refused, where it did.
+    /// Returns the plugin's own error. Returns `None` if the call failed for another reason.
     pub fn refusal(&self) -> Option<(RefusalKind, &str)> {
         match self.cause()? {
             Cause::Refused { kind, message } => Some((*kind, message)),
@@ -114,7 +114,7 @@ impl Error {
         }
     }
 
-    /// Why the call failed, where it was a call.
+    /// Returns the reason of a failed call. Returns `None` for other errors.
     pub fn cause(&self) -> Option<&Cause> {
         match self {
             Self::Call(call) => Some(&call.cause),
@@ -123,31 +123,31 @@ impl Error {
     }
 }
 
-/// Why a call failed.
+/// Reason of a failed call.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Cause {
-    /// It did not come to an end by itself.
+    /// The host ended the call, or the plugin trapped.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// The plugin answered with an error of its own.
-    #[error("{}{message}", kind.lead())]
+    /// The plugin returned an error of its own.
+    #[error("{}{message}", kind.prefix())]
     Refused {
-        /// What it is about.
+        /// Subject of the error.
         kind: RefusalKind,
-        /// The plugin's words.
+        /// The plugin's message.
         message: String,
     },
-    /// It returned what the contract forbids.
-    #[error("it returned what the plugin contract forbids: {0}")]
+    /// The plugin returned a value that violates the contract.
+    #[error("the plugin returned a value that violates the plugin contract: {0}")]
     Invalid(String),
     /// The episode's instance was lost in an earlier call.
     #[error(
-        "an earlier call of this episode failed, and its state is lost; restore it from a snapshot or start anew"
+        "an earlier call of this episode failed, and its state is lost; restore it from a snapshot or start a new episode"
     )]
     Lost,
 }
 
-/// What a plugin's refusal is about.
+/// Subject of a plugin's own error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RefusalKind {
     /// The item's settings.
@@ -159,11 +159,11 @@ pub enum RefusalKind {
 }
 
 impl RefusalKind {
-    fn lead(self) -> &'static str {
+    fn prefix(self) -> &'static str {
         match self {
-            Self::Settings => "its settings do not fit: ",
-            Self::Task => "the task does not fit: ",
-            Self::Internal => "it gave up: ",
+            Self::Settings => "invalid settings: ",
+            Self::Task => "invalid task: ",
+            Self::Internal => "the plugin reported: ",
         }
     }
 }

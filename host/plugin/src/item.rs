@@ -1,4 +1,4 @@
-//! What a plugin offers, as it describes itself.
+//! Items of a plugin, from its own description.
 
 use std::collections::HashSet;
 
@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::bindings::base::exports::pl_host::plugin::catalog;
 use crate::check;
 
-/// Checks a plugin's description of itself.
+/// Checks and converts a plugin's description.
 pub(crate) fn read(described: Vec<catalog::Item>) -> Result<Vec<Item>, String> {
-    let items = described.into_iter().map(item).collect::<Result<Vec<_>, _>>()?;
+    let items = described.into_iter().map(to_item).collect::<Result<Vec<_>, _>>()?;
     let mut seen = HashSet::new();
     for item in &items {
         if !seen.insert((item.kind, item.name.as_str())) {
@@ -20,20 +20,24 @@ pub(crate) fn read(described: Vec<catalog::Item>) -> Result<Vec<Item>, String> {
     Ok(items)
 }
 
-fn item(described: catalog::Item) -> Result<Item, String> {
+fn to_item(described: catalog::Item) -> Result<Item, String> {
     let name = described.name;
     if !is_name(&name) {
-        return Err(format!("{name:?} can't name an item: use letters, digits and _"));
+        return Err(format!("{name:?} is not a valid name of an item: use letters, digits and _"));
     }
-    let settings_schema: Value = serde_json::from_str(&described.settings_schema)
-        .map_err(|error| check::not(&format!("the settings schema of {name}"), "JSON", &error))?;
+    let settings_schema: Value = serde_json::from_str(&described.settings_schema).map_err(|error| {
+        check::describe_json_error(&format!("the settings schema of {name}"), "JSON", &error)
+    })?;
     if !settings_schema.is_object() {
         return Err(format!("the settings schema of {name} is not a JSON object"));
     }
     let mut facts: Vec<Fact> = Vec::new();
     for fact in described.facts {
         if !is_name(&fact.name) {
-            return Err(format!("{:?} can't name a fact of {name}: use letters, digits and _", fact.name));
+            return Err(format!(
+                "{:?} is not a valid name of a fact of {name}: use letters, digits and _",
+                fact.name
+            ));
         }
         if facts.iter().any(|earlier| earlier.name == fact.name) {
             return Err(format!("{name} has two facts named {}", fact.name));
@@ -53,7 +57,7 @@ fn item(described: catalog::Item) -> Result<Item, String> {
     Ok(Item { kind, name, doc: described.doc, settings_schema, facts })
 }
 
-/// Names are written in workflows, so they are its identifiers.
+/// Returns `true` for an identifier of the workflow language.
 fn is_name(name: &str) -> bool {
     let mut letters = name.chars();
     letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')

@@ -1,22 +1,23 @@
 //! The plugin contract on top of the engine: environments, agents, rewards.
 //!
-//! A [`Plugin`] is loaded once and says what it offers ([`Plugin::items`]). An [`Environment`], an [`Agent`] and a
-//! [`Reward`] are one item of a plugin with its settings; they are handles, cheap to clone, and safe to share
-//! between tasks. An [`Episode`] is one running copy of an environment and owns its instance.
+//! A [`Plugin`] is loaded once and describes its items ([`Plugin::items`]). An [`Environment`], an [`Agent`]
+//! and a [`Reward`] are one item of a plugin with its settings; they are handles, cheap to clone, and safe to
+//! share between tasks. An [`Episode`] is one running copy of an environment and owns its instance.
 //!
-//! Nothing that a plugin does reaches further than the call it does it in: a plugin that loops, grows, traps or
-//! returns what the contract forbids costs that call, with an [`Error`] that names plugin, version, item and
-//! function. The caller knows agent, turn and task, and adds them.
+//! A fault of a plugin affects only the call in which it happens: if a plugin loops, exhausts its memory,
+//! traps or returns an invalid value, that call fails with an [`Error`] that names plugin, version, item and
+//! function. The caller adds agent, turn and task.
 
 mod agent;
 mod bindings;
+pub mod call_log;
 mod check;
 pub mod conformance;
 mod contract;
 mod environment;
 mod error;
 mod item;
-pub mod journal;
+mod item_handle;
 mod plugin;
 mod pool;
 mod random;
@@ -27,15 +28,14 @@ mod snapshot;
 mod values;
 
 pub use agent::Agent;
-pub use contract::{Carried, Contract, Surface};
+pub use contract::{ComponentInterface, Contract, ContractError, DebugInfo};
 pub use environment::{Environment, Episode};
 pub use error::{CallError, Cause, Error, RefusalKind};
 pub use plugin::{Plugin, PluginSpec, known_items};
-pub use random::{Mark, Stream};
+pub use random::{RandomStream, StreamPosition};
 pub use reward::Reward;
 pub use services::Services;
 pub use snapshot::Snapshot;
 pub use values::{
-    AgentScore, Completion, Message, Outcome, Part, PromptRequest, Role, Scores, Task, Tool,
-    ToolCall, Turn,
+    AgentScore, Completion, Message, Outcome, Part, PromptRequest, Role, Scores, Task, Tool, ToolCall, Turn,
 };

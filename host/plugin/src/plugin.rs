@@ -1,11 +1,11 @@
-//! A loaded plugin: its compiled component, ready to be instantiated, and what it says of itself.
+//! Loading of plugins: compilation, linking and descriptions of items.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use pl_sandbox::Sandbox;
 use pl_types::{Item, ItemKind};
-use pl_wasm::{Component, Engine, Folders, Guest, AllowedHost, Limits, Lifetime, Store};
+use pl_wasm::{AllowedHost, Component, Engine, Folders, Guest, Lifetime, Limits, Store};
 use wasmtime::component::{HasSelf, InstancePre};
 
 use crate::bindings::agent::AgentPre;
@@ -13,11 +13,13 @@ use crate::bindings::base::BasePre;
 use crate::bindings::environment::EnvironmentPre;
 use crate::bindings::reward::RewardPre;
 use crate::bindings::{agent, base, environment, reward, types};
-use crate::error::Failed;
-use crate::journal::Journal;
+use crate::call_log::CallLog;
+use crate::contract::{ComponentInterface, Contract, ContractError};
+use crate::error::{CallError, CallFailure, Cause, Error, RefusalKind};
 use crate::pool::Pool;
+use crate::random::RandomStream;
 use crate::services::Context;
-use crate::{CallError, Cause, Contract, Error, RefusalKind, Stream, Surface, item, section};
+use crate::{item, section};
 
 /// A `plugin` block of a workflow.
 #[derive(Debug, Clone)]
@@ -30,14 +32,14 @@ pub struct PluginSpec {
     pub fuel: u64,
     /// Wall-clock backstop of one call.
     pub timeout: Duration,
-    /// Folders that it may read.
+    /// Folders that the plugin may read.
     pub folders: Option<Folders>,
-    /// Hosts that it may ask over HTTP.
+    /// Hosts to which the plugin may send HTTP requests.
     pub hosts: Arc<[AllowedHost]>,
 }
 
 impl PluginSpec {
-    /// With the engine's default limits.
+    /// Creates a specification with the engine's default limits.
     pub fn new(name: impl Into<String>) -> Self {
         let Limits { memory, fuel, timeout, .. } = Limits::default();
         Self { name: name.into(), memory, fuel, timeout, folders: None, hosts: Arc::default() }
@@ -63,10 +65,10 @@ pub(crate) struct Inner {
     pub rewards: Option<World<RewardPre<Guest<Context>>, reward::Reward>>,
 }
 
-/// One of the contract's worlds, where the plugin has it.
+/// One of the contract's worlds that the plugin exports.
 pub(crate) struct World<P, B> {
     pub ready: P,
-    /// For its stateless calls.
+    /// Instances for stateless calls.
     pub pool: Pool<B>,
 }
 
@@ -76,23 +78,23 @@ impl<P, B> World<P, B> {
     }
 }
 
-/// Bytes of stdout and of stderr of one call that are kept: more than a traceback, less than a dump.
-const KEPT_OUTPUT: u64 = 64 << 10;
+/// Limit of stdout and of stderr of one call, in bytes: enough for a traceback.
+const MAX_CAPTURED_OUTPUT: u64 = 64 << 10;
 
-/// Kind of the note that holds a plugin's items beside its compiled code.
-const NOTE: &str = "items-0.1.json";
+/// Kind of the engine's cache entry with a plugin's items.
+const ITEMS_NOTE: &str = "items-0.1.json";
 
 impl Plugin {
-    /// Loads a plugin: compiles it unless the engine's cache has it, links it, and asks it for its items.
+    /// Loads a plugin: compiles it unless the engine's cache has it, links it, and reads its items.
     ///
     /// # Errors
-    /// [`Error::Load`] where the bytes are no component, [`Error::Contract`] where it does not fit the contract,
-    /// [`Error::Call`] where it can't describe itself.
+    /// [`Error::Load`] if the bytes are not a valid component, [`Error::Contract`] if it does not fit the
+    /// contract, [`Error::Call`] if it can't describe itself.
     pub async fn load(engine: &Engine, spec: PluginSpec, bytes: &[u8]) -> Result<Self, Error> {
-        speaks(bytes).map_err(|reason| Error::Contract {
+        check_contract(bytes).map_err(|reason| Error::Contract {
             plugin: spec.name.clone(),
             version: version(&blake3::hash(bytes).to_hex()),
-            reason,
+            reason: reason.to_string(),
         })?;
         let component = compile(engine, &spec.name, bytes).await?;
         let name: Arc<str> = spec.name.into();
@@ -122,12 +124,12 @@ impl Plugin {
             agents: World::new(AgentPre::new(ready.clone())),
             rewards: World::new(RewardPre::new(ready.clone())),
         };
-        inner.items = match remembered(engine, &component) {
+        inner.items = match cached_items(engine, &component) {
             Some(items) => items,
             None => {
                 let items = inner.describe(&catalog).await?;
                 if let Ok(note) = serde_json::to_vec(&items) {
-                    engine.write_note(&component, NOTE, &note);
+                    engine.write_note(&component, ITEMS_NOTE, &note);
                 }
                 items
             }
@@ -135,41 +137,43 @@ impl Plugin {
         inner.check_worlds(&ready).map_err(&contract)?;
         if section::items(bytes).is_some_and(|copy| copy != inner.items) {
             let section = section::NAME;
-            return Err(contract(format!("its section {section} differs from what it describes")));
+            return Err(contract(format!(
+                "its section {section} differs from the description that it returns"
+            )));
         }
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Its name in the workflow.
+    /// Returns its name in the workflow.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// What it offers.
+    /// Returns its items.
     pub fn items(&self) -> &[Item] {
         &self.inner.items
     }
 
-    /// Hash of each folder that it may read, by the folder's name.
+    /// Returns name and hash of each folder that it may read.
     pub fn folders(&self) -> impl Iterator<Item = (&String, &String)> {
         self.inner.folders.iter().flat_map(|folders| folders.hashes())
     }
 
-    /// BLAKE3 of the component, in hexadecimal.
+    /// Returns the BLAKE3 of the component, in hexadecimal.
     pub fn hash(&self) -> String {
         self.inner.component.hash()
     }
 
-    /// The item of a kind and name.
+    /// Finds an item by kind and name.
     ///
     /// # Errors
-    /// [`Error::UnknownItem`], which lists what there is.
+    /// [`Error::UnknownItem`], which lists the available items.
     pub fn item(&self, kind: ItemKind, name: &str) -> Result<&Item, Error> {
         let of_kind = || self.items().iter().filter(move |item| item.kind == kind);
         of_kind().find(|item| item.name == name).ok_or_else(|| {
             let names: Vec<&str> = of_kind().map(|item| item.name.as_str()).collect();
             let offered = match names.as_slice() {
-                [] => format!("it has no {kind} at all"),
+                [] => format!("it has no {kind}"),
                 names => format!("it has {}", names.join(", ")),
             };
             Error::UnknownItem {
@@ -187,19 +191,19 @@ impl Inner {
     async fn describe(&self, catalog: &BasePre<Guest<Context>>) -> Result<Vec<Item>, Error> {
         let item: Arc<str> = "".into();
         let _permit = self.engine.permit(Lifetime::Call).await;
-        let mut store = self.store(&item, None, Stream::of(&[]), None);
+        let mut store = self.store(&item, None, RandomStream::from_parts(&[]), None);
         let described = pl_wasm::call(&mut store, async |store| {
             let instance = catalog.instantiate_async(&mut *store).await?;
             instance.pl_host_plugin_catalog().call_describe(&mut *store).await
         })
         .await;
         described
-            .map_err(|fault| Failed::fault(fault, &mut store))
-            .and_then(|items| item::read(items).map_err(Failed::invalid))
+            .map_err(|fault| CallFailure::fault(fault, &mut store))
+            .and_then(|items| item::read(items).map_err(CallFailure::invalid))
             .map_err(|failed| self.error("", "describe", failed))
     }
 
-    /// Every kind of item that is described has its interface.
+    /// Checks that the component exports the interface of each described item.
     fn check_worlds(&self, ready: &InstancePre<Guest<Context>>) -> Result<(), String> {
         for item in &self.items {
             let missing = match item.kind {
@@ -221,8 +225,8 @@ impl Inner {
         &self,
         item: &Arc<str>,
         sandbox: Option<Arc<dyn Sandbox>>,
-        stream: Stream,
-        journal: Option<Journal>,
+        stream: RandomStream,
+        call_log: Option<CallLog>,
     ) -> Store<Context> {
         let context = Context {
             plugin: Arc::clone(&self.name),
@@ -232,12 +236,12 @@ impl Inner {
             function: "",
             turns: 0,
             irreproducible: false,
-            journal,
-            warned: String::new(),
+            call_log,
+            last_warning: String::new(),
         };
         let mut store = self.engine.store(context, &self.limits);
         let guest = store.data_mut();
-        guest.keep_output(KEPT_OUTPUT);
+        guest.keep_output(MAX_CAPTURED_OUTPUT);
         guest.allow_hosts(Arc::clone(&self.hosts));
         if let Some(folders) = &self.folders {
             guest.mount(folders);
@@ -245,7 +249,7 @@ impl Inner {
         store
     }
 
-    pub(crate) fn error(&self, item: &str, function: &'static str, failed: Failed) -> Error {
+    pub(crate) fn error(&self, item: &str, function: &'static str, failed: CallFailure) -> Error {
         Error::Call(Box::new(CallError {
             plugin: self.name.to_string(),
             version: version(&self.component.hash()),
@@ -253,18 +257,18 @@ impl Inner {
             function,
             cause: failed.cause,
             stack: failed.stack,
-            said: failed.said,
+            output: failed.output,
         }))
     }
 
-    /// Whether calls may soon wait for seats that idle instances hold.
-    pub(crate) fn crowded(&self) -> bool {
-        self.engine.free_permits(Lifetime::Call) < CROWDED
+    /// Returns `true` if calls may soon wait for permits of idle instances.
+    pub(crate) fn permits_are_scarce(&self) -> bool {
+        self.engine.free_permits(Lifetime::Call) < SCARCE_PERMITS
     }
 }
 
-/// Free seats below which idle instances are given up.
-const CROWDED: usize = 32;
+/// Number of free permits below which idle instances are dropped.
+const SCARCE_PERMITS: usize = 32;
 
 /// Takes the component from the cache, or compiles it on a thread that may block.
 async fn compile(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Component, Error> {
@@ -281,38 +285,38 @@ async fn compile(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Component,
     }
 }
 
-fn remembered(engine: &Engine, component: &Component) -> Option<Vec<Item>> {
-    serde_json::from_slice(&engine.note(component, NOTE)?).ok()
+fn cached_items(engine: &Engine, component: &Component) -> Option<Vec<Item>> {
+    serde_json::from_slice(&engine.note(component, ITEMS_NOTE)?).ok()
 }
 
-/// What a component offers, as far as that is known without compiling it: by its own section, or from when it was loaded
-/// before.
+/// Returns the items of a component without compiling it, from its custom section or from the engine's cache.
+/// Returns `None` if neither has them.
 pub fn known_items(engine: &Engine, bytes: &[u8]) -> Option<Vec<Item>> {
-    section::items(bytes).or_else(|| serde_json::from_slice(&engine.note_for_bytes(bytes, NOTE)?).ok())
+    section::items(bytes).or_else(|| serde_json::from_slice(&engine.note_for_bytes(bytes, ITEMS_NOTE)?).ok())
 }
 
-/// The first digits of the component's hash, as messages name a version.
+/// Returns the first digits of the component's hash, which messages show as its version.
 fn version(hash: &str) -> String {
     hash[..12].to_owned()
 }
 
-/// That a component speaks a contract of ours and imports nothing else, as far as its names tell. What can't be read
-/// is left to the compiler, which says why.
-fn speaks(bytes: &[u8]) -> Result<(), String> {
-    let Some(surface) = Surface::read(bytes) else { return Ok(()) };
-    match surface.contract()? {
-        // The newest: nothing stands between it and the host.
+/// Checks by names that a component uses a supported contract and imports nothing unknown. A component that
+/// can't be parsed passes, because the compiler reports the reason.
+fn check_contract(bytes: &[u8]) -> Result<(), ContractError> {
+    let Some(interface) = ComponentInterface::read(bytes) else { return Ok(()) };
+    match interface.contract()? {
+        // The newest version needs no adapter.
         Contract::V0_1 => {}
     }
-    let unknown = surface.unknown_imports();
+    let unknown = interface.unknown_imports();
     if unknown.is_empty() {
         return Ok(());
     }
-    Err(format!("nothing here offers what it imports: {}; build it without", unknown.join(", ")))
+    Err(ContractError::UnknownImports { names: unknown.join(", ") })
 }
 
-/// The contract's refusal as a cause.
-pub(crate) fn refused(error: types::Error) -> Failed {
+/// Converts the contract's error.
+pub(crate) fn refused(error: types::Error) -> CallFailure {
     let kind = match error.kind {
         types::ErrorKind::Settings => RefusalKind::Settings,
         types::ErrorKind::Task => RefusalKind::Task,

@@ -1,22 +1,22 @@
-//! Instances that are shared by stateless calls.
+//! Pool of instances for stateless calls.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pl_wasm::{InstancePermit, Lifetime, Store};
 
-use crate::Stream;
-use crate::error::Failed;
-use crate::journal::Journal;
+use crate::call_log::CallLog;
+use crate::error::CallFailure;
 use crate::plugin::Inner;
-use crate::services::{Context, begin, settle};
+use crate::random::RandomStream;
+use crate::services::{Context, begin_call, end_call};
 
-/// Calls that one instance serves before it is replaced, so that a slow leak never becomes an error.
-const CALLS: u32 = 10_000;
+/// Number of calls after which an instance is replaced, so that a slow leak never becomes an error.
+const MAX_CALLS: u32 = 10_000;
 
-/// Idle instances kept. More are made when more calls run at once, and dropped after.
-const IDLE: usize = 16;
+/// Limit of idle instances. More are created while more calls run concurrently, and dropped afterwards.
+const MAX_IDLE: usize = 16;
 
-/// An instance with its store. Fields are dropped in this order: the seat last.
+/// An instance with its store. Fields are dropped in this order: the permit last.
 struct Instance<B> {
     bindings: B,
     store: Store<Context>,
@@ -24,17 +24,17 @@ struct Instance<B> {
     _permit: InstancePermit,
 }
 
-/// A call that keeps nothing: all that tells it from others.
+/// Identity of a stateless call.
 pub(crate) struct Call<'c> {
     pub item: &'c Arc<str>,
     pub function: &'static str,
-    pub stream: Stream,
-    pub journal: Option<&'c Journal>,
+    pub stream: RandomStream,
+    pub call_log: Option<&'c CallLog>,
 }
 
 /// Idle instances of one plugin and world.
 pub(crate) struct Pool<B> {
-    /// Boxed, for they come and go with every call.
+    /// Boxed, because each call moves an instance out and back.
     idle: Mutex<Vec<Box<Instance<B>>>>,
 }
 
@@ -45,50 +45,52 @@ impl<B> Default for Pool<B> {
 }
 
 impl<B> Pool<B> {
-    /// Makes one call on an idle instance, or on a new one from `make`. The instance comes back only where the
-    /// call returned. The call begins with the clock, the randomness and the stream of a fresh instance.
+    /// Makes one call on an idle instance, or on a new one from `make`. The instance returns to the pool only
+    /// if the call succeeds. The call starts with the clock, the randomness and the stream of a fresh
+    /// instance.
     pub(crate) async fn call<R>(
         &self,
         plugin: &Inner,
-        Call { item, function, stream, journal }: Call<'_>,
+        Call { item, function, stream, call_log }: Call<'_>,
         make: impl AsyncFnOnce(&mut Store<Context>) -> wasmtime::Result<B>,
         work: impl AsyncFnOnce(&B, &mut Store<Context>) -> wasmtime::Result<R>,
-    ) -> Result<R, Failed> {
-        let mut instance = match self.take() {
+    ) -> Result<R, CallFailure> {
+        let mut instance = match self.acquire() {
             Some(instance) => instance,
             None => {
-                let seat = plugin.engine.permit(Lifetime::Call).await;
-                let mut store = plugin.store(item, None, Stream::new([0; 32]), None);
-                let made = pl_wasm::call(&mut store, make).await;
-                let bindings = made.map_err(|fault| Failed::fault(fault, &mut store))?;
-                Box::new(Instance { bindings, store, calls: 0, _permit: seat })
+                let permit = plugin.engine.permit(Lifetime::Call).await;
+                let mut store = plugin.store(item, None, RandomStream::new([0; 32]), None);
+                let created = pl_wasm::call(&mut store, make).await;
+                let bindings = created.map_err(|fault| CallFailure::fault(fault, &mut store))?;
+                Box::new(Instance { bindings, store, calls: 0, _permit: permit })
             }
         };
         let guest = instance.store.data_mut();
         guest.data.item = Arc::clone(item);
         guest.data.stream = stream;
-        guest.data.journal = journal.cloned();
-        begin(&mut instance.store, function);
+        guest.data.call_log = call_log.cloned();
+        begin_call(&mut instance.store, function);
         let bindings = &instance.bindings;
         let returned = pl_wasm::call(&mut instance.store, async |store| work(bindings, store).await).await;
-        let returned = returned.map_err(|fault| Failed::fault(fault, &mut instance.store))?;
-        settle(&mut instance.store);
-        self.give_back(instance, plugin.crowded());
+        let returned = returned.map_err(|fault| CallFailure::fault(fault, &mut instance.store))?;
+        end_call(&mut instance.store);
+        self.release(instance, plugin.permits_are_scarce());
         Ok(returned)
     }
 
-    fn take(&self) -> Option<Box<Instance<B>>> {
+    fn acquire(&self) -> Option<Box<Instance<B>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    /// Keeps an instance, unless it has served long enough, or `crowded`: others may be waiting for its seat.
-    fn give_back(&self, mut instance: Box<Instance<B>>, crowded: bool) {
+    /// Returns an instance to the pool, unless it has reached its number of calls or another call may need
+    /// its permit.
+    fn release(&self, mut instance: Box<Instance<B>>, permits_are_scarce: bool) {
         instance.calls += 1;
-        if instance.calls >= CALLS || crowded {
+        if instance.calls >= MAX_CALLS || permits_are_scarce {
             return;
         }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE {
+        if idle.len() < MAX_IDLE {
             idle.push(instance);
         }
     }

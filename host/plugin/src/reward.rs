@@ -1,50 +1,39 @@
-//! Rewards: what a step earned.
-
-use std::sync::Arc;
+//! Rewards: the scores of a step.
 
 use pl_types::ItemKind;
 use serde_json::{Map, Value};
 
 use crate::bindings::reward::exports::pl_host::plugin::rewards;
 use crate::bindings::types;
-use crate::environment::world_of;
-use crate::error::Failed;
-use crate::journal::Journal;
-use crate::plugin::{Inner, refused};
-use crate::pool::Call;
-use crate::{AgentScore, Error, Outcome, Plugin, Scores, Stream, Task, check};
+use crate::call_log::CallLog;
+use crate::check;
+use crate::environment::require_world;
+use crate::error::{CallFailure, Error};
+use crate::item_handle::ItemHandle;
+use crate::plugin::{Plugin, refused};
+use crate::random::RandomStream;
+use crate::values::{AgentScore, Outcome, Scores, Task};
 
-/// A reward with its settings. Keeps nothing between calls; cheap to clone.
+/// A reward with its settings. Keeps no state between calls; cheap to clone.
 #[derive(Clone)]
-pub struct Reward {
-    plugin: Plugin,
-    item: Arc<str>,
-    settings: Arc<String>,
-    journal: Option<Journal>,
-}
+pub struct Reward(ItemHandle);
 
 impl Reward {
-    /// The reward `item` of a plugin.
+    /// Creates a handle of the reward `item` of a plugin.
     ///
     /// # Errors
     /// [`Error::UnknownItem`].
     pub fn new(plugin: &Plugin, item: &str, settings: Map<String, Value>) -> Result<Self, Error> {
-        plugin.item(ItemKind::Reward, item)?;
-        Ok(Self {
-            plugin: plugin.clone(),
-            item: item.into(),
-            settings: Arc::new(Value::Object(settings).to_string()),
-            journal: None,
-        })
+        Ok(Self(ItemHandle::new(plugin, ItemKind::Reward, item, settings)?.0))
     }
 
-    /// The same, with what its calls do noted in a journal.
+    /// Returns the same reward, whose calls are recorded in `call_log`.
     #[must_use]
-    pub fn with_journal(&self, journal: &Journal) -> Self {
-        Self { journal: Some(journal.clone()), ..self.clone() }
+    pub fn with_call_log(&self, call_log: &CallLog) -> Self {
+        Self(self.0.with_call_log(call_log))
     }
 
-    /// Scores the step that `actions` (agent and JSON action each) made and `outcome` came of.
+    /// Scores a step: the actions (pairs of agent and JSON action) and their outcome.
     ///
     /// # Errors
     /// [`Error::Call`].
@@ -54,9 +43,7 @@ impl Reward {
         actions: &[(String, String)],
         outcome: &Outcome,
     ) -> Result<Scores, Error> {
-        self.try_score(task, actions, outcome)
-            .await
-            .map_err(|failed| self.inner().error(&self.item, "score", failed))
+        self.try_score(task, actions, outcome).await.map_err(|failure| self.0.error("score", failure))
     }
 
     async fn try_score(
@@ -64,20 +51,20 @@ impl Reward {
         task: &Task,
         actions: &[(String, String)],
         outcome: &Outcome,
-    ) -> Result<Scores, Failed> {
-        let world = world_of(&self.inner().rewards)?;
+    ) -> Result<Scores, CallFailure> {
+        let world = require_world(&self.0.plugin().rewards)?;
         let transition = transition(task, actions, outcome);
         let mut parts =
-            vec![self.settings.as_bytes(), task.id.as_bytes(), transition.outcome.facts.as_bytes()];
+            vec![self.0.settings.as_bytes(), task.id.as_bytes(), transition.outcome.facts.as_bytes()];
         parts.extend(actions.iter().flat_map(|(agent, action)| [agent.as_bytes(), action.as_bytes()]));
-        let stream = Stream::of(&parts);
+        let stream = RandomStream::from_parts(&parts);
         let returned = world.pool.call(
-            self.inner(),
-            Call { item: &self.item, function: "score", stream, journal: self.journal.as_ref() },
+            self.0.plugin(),
+            self.0.stateless_call("score", stream),
             async |store| world.ready.instantiate_async(&mut *store).await,
             async |bindings, store| {
                 let rewards = bindings.pl_host_plugin_rewards();
-                rewards.call_score(store, &self.item, &self.settings, &transition).await
+                rewards.call_score(store, &self.0.name, &self.0.settings, &transition).await
             },
         );
         let scores = returned.await?.map_err(refused)?;
@@ -87,11 +74,7 @@ impl Reward {
             success: score.success,
         });
         let scores = Scores { team: scores.team, local: local.collect(), success: scores.success };
-        check::scores(scores, actions).map_err(Failed::invalid)
-    }
-
-    fn inner(&self) -> &Inner {
-        &self.plugin.inner
+        check::scores(scores, actions).map_err(CallFailure::invalid)
     }
 }
 

@@ -1,15 +1,16 @@
-//! What a plugin offers, kept in a custom section of its component: read without compiling it.
+//! Items of a plugin in a custom section of its component, which can be read without compiling it.
 //!
-//! The section is called [`NAME`] and holds the items as JSON, as [`Item`] serialises. It is a copy of what `describe`
-//! says, written once the component is built, and [`crate::Plugin::load`] refuses a copy that says otherwise.
+//! The section [`NAME`] holds the items as JSON, as [`Item`] serialises. It is a copy of the result of
+//! `describe` and is written after the component is built. [`crate::Plugin::load`] refuses a copy that
+//! differs.
 
 use std::ops::Range;
 
 use pl_types::Item;
 
-use crate::Plugin;
+use crate::plugin::Plugin;
 
-/// Of the custom section.
+/// Name of the custom section.
 pub const NAME: &str = "pl-host:items@0.1";
 
 /// The magic number, the version and the layer of a component.
@@ -18,16 +19,17 @@ const HEADER: [u8; 8] = *b"\0asm\x0d\0\x01\0";
 /// The identifier of custom sections in the binary format.
 const CUSTOM: u8 = 0;
 
-/// The items that a component's section names. None: it has none that can be read.
+/// Returns the items in a component's section. Returns `None` if the section is missing or invalid.
 pub fn items(component: &[u8]) -> Option<Vec<Item>> {
-    let section = sections(component)?.find(|section| section.is_ours(component))?;
+    let section = sections(component)?.find(|section| section.has_items(component))?;
     serde_json::from_slice(component.get(section.data(component)?)?).ok()
 }
 
-/// The component with a section that says what the plugin offers, in place of what it had.
+/// Returns the component with a section of the plugin's items, which replaces an existing one. Returns `None`
+/// if the bytes are not a component.
 pub fn with_items(component: &[u8], plugin: &Plugin) -> Option<Vec<u8>> {
     let mut out = HEADER.to_vec();
-    for section in sections(component)?.filter(|section| !section.is_ours(component)) {
+    for section in sections(component)?.filter(|section| !section.has_items(component)) {
         out.extend_from_slice(component.get(section.whole)?);
     }
     let json = serde_json::to_vec(plugin.items()).ok()?;
@@ -49,43 +51,44 @@ struct Section {
 }
 
 impl Section {
-    fn is_ours(&self, component: &[u8]) -> bool {
-        self.id == CUSTOM && self.named(component).is_some_and(|(name, _)| name == NAME.as_bytes())
+    fn has_items(&self, component: &[u8]) -> bool {
+        self.id == CUSTOM && self.name(component).is_some_and(|(name, _)| name == NAME.as_bytes())
     }
 
-    /// The name of a custom section, and where what is behind it begins.
-    fn named<'c>(&self, component: &'c [u8]) -> Option<(&'c [u8], usize)> {
+    /// Returns the name of a custom section and the offset of its data.
+    fn name<'c>(&self, component: &'c [u8]) -> Option<(&'c [u8], usize)> {
         let (length, start) = length(component, self.content.start)?;
         let end = start.checked_add(length).filter(|end| *end <= self.content.end)?;
         Some((component.get(start..end)?, end))
     }
 
     fn data(&self, component: &[u8]) -> Option<Range<usize>> {
-        Some(self.named(component)?.1..self.content.end)
+        Some(self.name(component)?.1..self.content.end)
     }
 }
 
-/// The sections in order, up to where the bytes make no sense. None: it is no component.
+/// Iterates over the sections up to the first invalid byte. Returns `None` if the header is not that of a
+/// component.
 fn sections(component: &[u8]) -> Option<impl Iterator<Item = Section> + '_> {
     component.strip_prefix(&HEADER)?;
-    let mut at = HEADER.len();
+    let mut offset = HEADER.len();
     Some(std::iter::from_fn(move || {
-        let id = *component.get(at)?;
-        let (size, start) = length(component, at + 1)?;
+        let id = *component.get(offset)?;
+        let (size, start) = length(component, offset + 1)?;
         let end = start.checked_add(size).filter(|end| *end <= component.len())?;
-        let section = Section { id, whole: at..end, content: start..end };
-        at = end;
+        let section = Section { id, whole: offset..end, content: start..end };
+        offset = end;
         Some(section)
     }))
 }
 
-/// An unsigned LEB128 number of at most 32 bits, and where what is behind it begins.
-fn length(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+/// Reads an unsigned LEB128 number of at most 32 bits. Returns it with the offset behind it.
+fn length(bytes: &[u8], offset: usize) -> Option<(usize, usize)> {
     let mut value = 0_u64;
-    for (index, byte) in bytes.get(at..)?.iter().take(5).enumerate() {
+    for (index, byte) in bytes.get(offset..)?.iter().take(5).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * index);
         if byte & 0x80 == 0 {
-            return Some((usize::try_from(u32::try_from(value).ok()?).ok()?, at + index + 1));
+            return Some((usize::try_from(u32::try_from(value).ok()?).ok()?, offset + index + 1));
         }
     }
     None

@@ -1,4 +1,4 @@
-//! What plugins may ask of the host.
+//! Host functions that plugins may call.
 
 use std::sync::Arc;
 
@@ -6,124 +6,125 @@ use pl_sandbox::{Ending, Job, Sandbox, Verdict};
 use pl_types::seed;
 use pl_wasm::{Captured, Clock, Guest, HostError, HttpRecorder, Seed, Store};
 
-use crate::Stream;
 use crate::bindings::{log, random, retrieval, sandbox, types};
-use crate::journal::{self, Channel, Journal, Spent};
+use crate::call_log::{self, CallLog, Channel, ResourceUsage};
+use crate::random::RandomStream;
 
-/// Most jobs of one call: more than a test suite has cases, fewer than would fill the host's memory.
-const MOST_JOBS: usize = 256;
+/// Limit of the jobs in one call: more than the cases of a test suite, few enough for the host's memory.
+const MAX_JOBS: usize = 256;
 
-/// Most characters of a log line that are kept.
-const LONGEST_LINE: usize = 4096;
+/// Limit of a log line, in characters.
+const MAX_LINE_CHARS: usize = 4096;
 
-/// Fuel that a log line costs beside its bytes: what formatting and writing it takes. A call with the default fuel
-/// may write ten thousand lines.
-const LINE: u64 = 100_000;
+/// Fuel for a log line in addition to its bytes, about the cost of formatting and writing it. A call with the
+/// default fuel may write ten thousand lines.
+const LOG_LINE_FUEL: u64 = 100_000;
 
-/// Fuel that a job for the sandbox costs: enough that a call ends which hands over jobs for ever, little enough for
-/// [`MOST_JOBS`] of them under the default fuel.
-const JOB: u64 = 3_000_000;
+/// Fuel for a job of the sandbox: enough to end a call that submits jobs in an endless loop, little enough
+/// for [`MAX_JOBS`] jobs under the default fuel.
+const JOB_FUEL: u64 = 3_000_000;
 
-/// What the host offers to environments. Agents and rewards get a sandbox that refuses.
+/// Services of the host for environments. Agents and rewards can't call the sandbox.
 #[derive(Clone)]
 pub struct Services {
-    /// Where environments run untrusted code.
+    /// Sandbox in which environments run untrusted code.
     pub sandbox: Arc<dyn Sandbox>,
 }
 
-/// What a plugin's store holds.
+/// Data of a plugin's store.
 pub(crate) struct Context {
     pub plugin: Arc<str>,
     pub item: Arc<str>,
     pub sandbox: Option<Arc<dyn Sandbox>>,
-    pub stream: Stream,
-    /// The function that is called.
+    pub stream: RandomStream,
+    /// Current function of the contract.
     pub function: &'static str,
-    /// Turns of its episode that are over.
+    /// Number of finished turns of the episode.
     pub turns: u32,
-    /// A wall clock decided a verdict that the plugin has seen.
+    /// `true` if the plugin has seen a verdict that depends on a wall clock, or used HTTP.
     pub irreproducible: bool,
-    /// Where what it does is noted.
-    pub journal: Option<Journal>,
-    /// What it logged last as a warning in this call.
-    pub warned: String,
+    /// Record of the side effects.
+    pub call_log: Option<CallLog>,
+    /// Last warning that was logged in this call.
+    pub last_warning: String,
 }
 
-/// To be called when a call begins: puts WASI's clock and randomness to where they stand then, in an instance that has
-/// served before and in a fresh one alike, and has its requests over HTTP noted. Each turn of an episode is later than
-/// the one before by as long as a call may take; what is drawn follows from the episode's stream, the turn and the
-/// function. The clock itself goes by looks: how much fuel a guest uses depends on what its allocator has done before.
-pub(crate) fn begin(store: &mut Store<Context>, function: &'static str) {
+/// Prepares a store for a call: sets WASI's clock and randomness to the same state in reused and in fresh
+/// instances, and connects the HTTP recorder. The clock advances per turn by the longest duration of a call;
+/// the random numbers depend on the episode's stream, the turn and the function. Within a call the clock
+/// advances per read and not by fuel, because a guest's fuel use depends on the history of its allocator.
+pub(crate) fn begin_call(store: &mut Store<Context>, function: &'static str) {
     let guest = store.data_mut();
     guest.data.function = function;
     if guest.may_use_http() {
-        let post = guest.data.journal.clone().map(|journal| Arc::new(journal) as Arc<dyn HttpRecorder>);
-        guest.set_http_recorder(post);
+        let recorder =
+            guest.data.call_log.clone().map(|call_log| Arc::new(call_log) as Arc<dyn HttpRecorder>);
+        guest.set_http_recorder(recorder);
     }
     let now = guest.longest_call().saturating_mul(guest.data.turns);
     guest.rewind(Clock::PerRead(now), Seed::Derived(wasi_seed));
 }
 
 fn wasi_seed(Context { stream, turns, function, .. }: &Context) -> [u8; 32] {
-    seed::wasi(&stream.mark().key, *turns, function)
+    seed::wasi(&stream.position().key, *turns, function)
 }
 
-/// Most characters of a plugin's last words in an error.
-const LAST_WORDS: usize = 2000;
+/// Limit of a plugin's output in an error, in characters.
+const MAX_OUTPUT_CHARS: usize = 2000;
 
-/// To be called when a call has ended, in whatever way: notes what it took and printed. Returns its last warning (of a
-/// panic, say) and its stderr.
-pub(crate) fn settle(store: &mut Store<Context>) -> (String, Captured) {
+/// Finishes a call, also one that failed: records its resource usage and output. Returns its last warning
+/// (for example a panic message) and its stderr.
+pub(crate) fn end_call(store: &mut Store<Context>) -> (String, Captured) {
     let guest = store.data_mut();
     let (stdout, stderr) = guest.take_output();
-    if let Some(journal) = &guest.data.journal {
-        journal.spend(Spent { fuel: guest.fuel_used(), memory: guest.memory_held() });
+    if let Some(call_log) = &guest.data.call_log {
+        call_log.record_usage(ResourceUsage { fuel: guest.fuel_used(), memory: guest.memory_held() });
         for (channel, captured) in [(Channel::Stdout, &stdout), (Channel::Stderr, &stderr)] {
             if !captured.bytes.is_empty() {
-                journal.print(channel, &captured.bytes);
+                call_log.print(channel, &captured.bytes);
             }
         }
     }
     guest.data.irreproducible |= guest.used_http();
-    (std::mem::take(&mut guest.data.warned), stderr)
+    (std::mem::take(&mut guest.data.last_warning), stderr)
 }
 
-/// What a plugin said last, for an error: its last warning and the end of its stderr.
-pub(crate) fn said_last((warned, stderr): (String, Captured)) -> String {
-    let said = format!("{warned}\n{}", String::from_utf8_lossy(&stderr.bytes));
-    let said = said.trim();
-    let skipped = said.chars().count().saturating_sub(LAST_WORDS);
-    said.chars().skip(skipped).collect()
+/// Returns the output that an error shows: the last warning and the end of stderr.
+pub(crate) fn last_output((warning, stderr): (String, Captured)) -> String {
+    let output = format!("{warning}\n{}", String::from_utf8_lossy(&stderr.bytes));
+    let output = output.trim();
+    let skipped = output.chars().count().saturating_sub(MAX_OUTPUT_CHARS);
+    output.chars().skip(skipped).collect()
 }
 
 impl types::Host for Guest<Context> {}
 
 impl log::Host for Guest<Context> {
     fn write(&mut self, level: log::Level, message: String) {
-        self.charge(LINE + message.len() as u64);
-        let Context { plugin, item, journal, .. } = &self.data;
+        self.charge(LOG_LINE_FUEL + message.len() as u64);
+        let Context { plugin, item, call_log, .. } = &self.data;
         let line = shorten(&message);
-        let noted = match level {
-            log::Level::Debug => journal::Level::Debug,
-            log::Level::Info => journal::Level::Info,
-            log::Level::Warn => journal::Level::Warn,
+        let recorded_level = match level {
+            log::Level::Debug => call_log::Level::Debug,
+            log::Level::Info => call_log::Level::Info,
+            log::Level::Warn => call_log::Level::Warn,
         };
-        if let Some(journal) = journal {
-            journal.log(noted, line);
+        if let Some(call_log) = call_log {
+            call_log.log(recorded_level, line);
         }
         match level {
             log::Level::Debug => tracing::debug!(target: "plugin", %plugin, %item, "{line}"),
             log::Level::Info => tracing::info!(target: "plugin", %plugin, %item, "{line}"),
             log::Level::Warn => {
                 tracing::warn!(target: "plugin", %plugin, %item, "{line}");
-                self.data.warned = line.to_owned();
+                self.data.last_warning = line.to_owned();
             }
         }
     }
 }
 
 fn shorten(message: &str) -> &str {
-    match message.char_indices().nth(LONGEST_LINE) {
+    match message.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => &message[..end],
         None => message,
     }
@@ -131,34 +132,35 @@ fn shorten(message: &str) -> &str {
 
 impl random::Host for Guest<Context> {
     fn next(&mut self) -> u64 {
-        self.data.stream.draw()
+        self.data.stream.next_u64()
     }
 }
 
 impl sandbox::Host for Guest<Context> {
     async fn execute(&mut self, jobs: Vec<sandbox::Job>) -> wasmtime::Result<Vec<sandbox::Verdict>> {
-        let Some(place) = self.data.sandbox.clone() else {
-            let words = "it called the sandbox, which only an environment's episode may do";
-            return Err(HostError(words.to_owned()).into());
+        let Some(sandbox) = self.data.sandbox.clone() else {
+            let message =
+                "the plugin called the sandbox, which is only available to an environment's episode";
+            return Err(HostError(message.to_owned()).into());
         };
-        if jobs.len() > MOST_JOBS {
-            let words =
-                format!("it handed {} jobs to the sandbox at once; {MOST_JOBS} are the most", jobs.len());
-            return Err(HostError(words).into());
+        if jobs.len() > MAX_JOBS {
+            let message =
+                format!("the plugin submitted {} jobs in one call; the limit is {MAX_JOBS}", jobs.len());
+            return Err(HostError(message).into());
         }
         let count = jobs.len();
-        self.charge(JOB * count as u64);
-        let jobs = jobs.into_iter().map(job).collect();
-        let verdicts = match &self.data.journal {
-            Some(journal) => journal.execute(place.as_ref(), jobs).await,
-            None => place.execute(jobs).await,
+        self.charge(JOB_FUEL * count as u64);
+        let jobs = jobs.into_iter().map(to_job).collect();
+        let verdicts = match &self.data.call_log {
+            Some(call_log) => call_log.execute(sandbox.as_ref(), jobs).await,
+            None => sandbox.execute(jobs).await,
         };
         if verdicts.len() != count {
-            let words = format!("the sandbox gave {} verdicts on {count} jobs", verdicts.len());
-            return Err(HostError(words).into());
+            let message = format!("the sandbox returned {} verdicts for {count} jobs", verdicts.len());
+            return Err(HostError(message).into());
         }
         self.data.irreproducible |= verdicts.iter().any(|verdict| !verdict.reproducible);
-        Ok(verdicts.into_iter().map(verdict).collect())
+        Ok(verdicts.into_iter().map(to_contract_verdict).collect())
     }
 }
 
@@ -168,13 +170,13 @@ impl retrieval::Host for Guest<Context> {
     }
 }
 
-fn job(job: sandbox::Job) -> Job {
+fn to_job(job: sandbox::Job) -> Job {
     let files =
         job.files.into_iter().map(|file| pl_sandbox::File { path: file.path, bytes: file.bytes }).collect();
     Job { language: job.language, source: job.source, stdin: job.stdin, files, ..Job::default() }
 }
 
-fn verdict(verdict: Verdict) -> sandbox::Verdict {
+fn to_contract_verdict(verdict: Verdict) -> sandbox::Verdict {
     let ending = match verdict.ending {
         Ending::Ok => sandbox::Ending::Ok,
         Ending::Error => sandbox::Ending::Error,

@@ -1,26 +1,26 @@
-//! An episode at rest.
+//! Snapshots of episodes.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Mark;
+use crate::random::StreamPosition;
 
-/// All that an episode is: what its environment keeps, where its random stream stands, and what time it is there. Cheap
-/// to clone; may be written to disk and taken to another machine.
+/// The complete state of an episode: the environment's state, the position of its random stream and its
+/// clock. Cheap to clone; may be written to disk and moved to another machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The environment's own.
+    /// State of the environment, in its own format.
     #[serde(with = "hexadecimal")]
     pub bytes: Arc<[u8]>,
-    /// The random stream.
-    pub stream: Mark,
-    /// Turns that are over: the clock of WASI goes by them.
+    /// Position of the random stream.
+    pub stream: StreamPosition,
+    /// Number of finished turns, which sets the WASI clock.
     pub turns: u32,
 }
 
 impl Snapshot {
-    /// BLAKE3 over everything, in hexadecimal: equal where episodes go on equally.
+    /// Returns the BLAKE3 of all fields, in hexadecimal. Equal hashes mean equal futures.
     pub fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.stream.key).update(&self.stream.words.to_le_bytes());
@@ -29,7 +29,7 @@ impl Snapshot {
     }
 }
 
-/// Bytes as a hexadecimal string: a JSON list of numbers would be twice as long and slow to read.
+/// Bytes as a hexadecimal string. A JSON list of numbers would be twice as long and slow to read.
 pub(crate) mod hexadecimal {
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -44,6 +44,6 @@ pub(crate) mod hexadecimal {
         let text = String::deserialize(from)?;
         let bytes = hex::decode(text).map_err(D::Error::custom)?;
         let length = bytes.len();
-        B::try_from(bytes).map_err(|_| D::Error::custom(format!("{length} bytes are too many or too few")))
+        B::try_from(bytes).map_err(|_| D::Error::custom(format!("{length} bytes are the wrong length")))
     }
 }

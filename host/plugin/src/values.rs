@@ -1,5 +1,5 @@
-//! What goes into calls and comes out of them, apart from the generated types so that others need not know how
-//! plugins are called.
+//! Arguments and results of calls into plugins. They are separate from the generated bindings, so that other
+//! crates don't depend on the calling convention.
 
 use pl_types::Finish;
 use serde::{Deserialize, Serialize};
@@ -10,43 +10,43 @@ use serde_json::{Map, Value};
 pub struct Task {
     /// Unique within its task set.
     pub id: String,
-    /// A JSON document: a record of a task file as it stands there, or what the environment made.
+    /// A JSON document: an unchanged record of a task file, or the environment's own.
     pub data: String,
 }
 
-/// What an environment says after a step.
+/// Result of a step of an environment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The episode is over.
     pub done: bool,
-    /// The episode was cut short: over, but not decided.
+    /// The episode ended early, without a decision.
     pub truncated: bool,
-    /// Exactly the facts that the environment declares, each of its kind.
+    /// Values of exactly the facts that the environment declares, each of its kind.
     pub facts: Map<String, Value>,
-    /// A JSON document for rewards alone.
+    /// A JSON document that only rewards see.
     pub evidence: String,
 }
 
-/// The turn that an agent is asked for.
+/// A turn of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Turn {
     /// The agent's name in the workflow.
     pub agent: String,
-    /// The agent's earlier visits in this episode.
+    /// Number of the agent's earlier visits in this episode.
     pub visit: u32,
 }
 
-/// Who speaks in a message.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Sets the frame.
+    /// Instructions.
     System,
-    /// Asks.
+    /// The user.
     User,
     /// The model.
     Assistant,
-    /// A tool's answer.
+    /// A tool's result.
     Tool,
 }
 
@@ -56,18 +56,18 @@ pub enum Role {
 pub enum Part {
     /// Text.
     Text(String),
-    /// A picture.
+    /// An image.
     Image {
-        /// Such as `image/png`.
+        /// MIME type, such as `image/png`.
         mime: String,
-        /// The file.
+        /// Content of the file.
         bytes: Vec<u8>,
     },
     /// Anything else.
     Data {
-        /// Such as `audio/wav`.
+        /// MIME type, such as `audio/wav`.
         mime: String,
-        /// The file.
+        /// Content of the file.
         bytes: Vec<u8>,
     },
 }
@@ -75,79 +75,79 @@ pub enum Part {
 /// One message to a model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// Author.
     pub role: Role,
-    /// What, in order.
+    /// Content, in order.
     pub parts: Vec<Part>,
 }
 
 /// A tool that the model may call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Tool {
-    /// What the model writes to call it.
+    /// Name by which the model calls it.
     pub name: String,
-    /// For the model.
+    /// Description for the model.
     pub description: String,
     /// JSON Schema of the arguments object, as text.
     pub parameters: String,
 }
 
-/// What to ask the model.
+/// A prompt for the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PromptRequest {
-    /// At least one.
+    /// Messages; at least one.
     pub messages: Vec<Message>,
-    /// May be empty.
+    /// Tools that the model may call; may be empty.
     pub tools: Vec<Tool>,
-    /// Strings that end the completion and are no part of its text. None is empty.
+    /// Non-empty strings that end the completion and are not part of its text.
     pub stop: Vec<String>,
 }
 
-/// A call that the model asks for.
+/// A tool call of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The tool.
+    /// The tool's name.
     pub name: String,
-    /// A JSON object, as text.
+    /// Arguments: a JSON object, as text.
     pub arguments: String,
 }
 
-/// What the model answered.
+/// A completion of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Completion {
-    /// Without stop strings.
+    /// Text without stop strings.
     pub text: String,
-    /// Mostly empty.
+    /// Tool calls; usually empty.
     pub tool_calls: Vec<ToolCall>,
-    /// Why it ended.
+    /// Reason for its end.
     pub finish: Finish,
 }
 
 impl Completion {
-    /// A completion that calls no tools.
+    /// Creates a completion without tool calls.
     pub fn new(text: impl Into<String>, finish: Finish) -> Self {
         Self { text: text.into(), tool_calls: Vec::new(), finish }
     }
 }
 
-/// What one agent earned.
+/// Score of one agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentScore {
     /// The agent's name in the workflow.
     pub agent: String,
-    /// Finite.
+    /// Finite reward.
     pub reward: f64,
-    /// Whether this agent's own part is right.
+    /// `true` if this agent's own part is right.
     pub success: bool,
 }
 
-/// What a step earned.
+/// Scores of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
-    /// The part that all agents share. Finite.
+    /// Finite reward that all agents share.
     pub team: f64,
-    /// One per agent that acted, in the order of the actions.
+    /// One score per agent that acted, in the order of the actions.
     pub local: Vec<AgentScore>,
-    /// Whether the team has solved the task as things stand.
+    /// `true` if the team has solved the task.
     pub success: bool,
 }

@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use pl_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
-use pl_plugin::journal::Journal;
+use pl_plugin::call_log::CallLog;
 use pl_plugin::{
-    AgentScore, Message, Outcome, Part, Plugin, PluginSpec, PromptRequest, Role, Scores, Services, Snapshot,
-    Stream, Task, Tool, Turn,
+    AgentScore, Message, Outcome, Part, Plugin, PluginSpec, PromptRequest, RandomStream, Role, Scores,
+    Services, Snapshot, Task, Tool, Turn,
 };
 use pl_rollout::{
     Agent, AgentRuntime, Environment, Episode, EpisodeSetup, Fault, PromptEncoder, Reward, RolloutPlan,
@@ -77,16 +77,16 @@ struct Idle;
 struct IdleEpisode;
 
 fn idle_snapshot() -> Snapshot {
-    Snapshot { bytes: Arc::from(&b"idle"[..]), stream: Stream::new([0; 32]).mark(), turns: 0 }
+    Snapshot { bytes: Arc::from(&b"idle"[..]), stream: RandomStream::new([0; 32]).position(), turns: 0 }
 }
 
 #[async_trait]
 impl Environment for Idle {
-    async fn start(&self, _: &Task, _: u64, _: [u8; 32], _: &Journal) -> Result<Box<dyn Episode>, Fault> {
+    async fn start(&self, _: &Task, _: u64, _: [u8; 32], _: &CallLog) -> Result<Box<dyn Episode>, Fault> {
         Ok(Box::new(IdleEpisode))
     }
 
-    async fn restore(&self, _: &Snapshot, _: &Journal) -> Result<Box<dyn Episode>, Fault> {
+    async fn restore(&self, _: &Snapshot, _: &CallLog) -> Result<Box<dyn Episode>, Fault> {
         Ok(Box::new(IdleEpisode))
     }
 }
@@ -108,12 +108,12 @@ impl Episode for IdleEpisode {
 
 #[async_trait]
 impl Agent for Idle {
-    async fn prompt(&self, _: &str, _: &Turn, _: &Journal) -> Result<Option<PromptRequest>, Fault> {
+    async fn prompt(&self, _: &str, _: &Turn, _: &CallLog) -> Result<Option<PromptRequest>, Fault> {
         let messages = vec![Message { role: Role::User, parts: vec![Part::Text("What now?".to_owned())] }];
         Ok(Some(PromptRequest { messages, tools: Vec::new(), stop: Vec::new() }))
     }
 
-    async fn parse(&self, _: &str, _: &pl_plugin::Completion, _: &Journal) -> Result<String, Fault> {
+    async fn parse(&self, _: &str, _: &pl_plugin::Completion, _: &CallLog) -> Result<String, Fault> {
         Ok("{}".to_owned())
     }
 }
@@ -125,7 +125,7 @@ impl Reward for Idle {
         _: &Task,
         actions: &[(String, String)],
         _: &Outcome,
-        _: &Journal,
+        _: &CallLog,
     ) -> Result<Scores, Fault> {
         let own =
             |(agent, _): &(String, String)| AgentScore { agent: agent.clone(), reward: 1.0, success: true };
@@ -277,7 +277,7 @@ mod calls {
 
     impl Maths {
         async fn start(&self) -> pl_plugin::Episode {
-            self.environment.start(&self.tasks[0], 0, Stream::new([0; 32])).await.expect("an episode")
+            self.environment.start(&self.tasks[0], 0, RandomStream::new([0; 32])).await.expect("an episode")
         }
     }
 

@@ -6,7 +6,7 @@
 //! answers to jobs and requests.
 
 use async_trait::async_trait;
-use pl_plugin::journal::Journal;
+use pl_plugin::call_log::CallLog;
 use pl_plugin::{Completion, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Tool, Turn};
 
 use crate::fault::Fault;
@@ -20,10 +20,10 @@ pub trait Environment: Send + Sync {
         task: &Task,
         seed: u64,
         stream: [u8; 32],
-        call_log: &Journal,
+        call_log: &CallLog,
     ) -> Result<Box<dyn Episode>, Fault>;
     /// Restores a copy of an episode from its snapshot.
-    async fn restore(&self, snapshot: &Snapshot, call_log: &Journal) -> Result<Box<dyn Episode>, Fault>;
+    async fn restore(&self, snapshot: &Snapshot, call_log: &CallLog) -> Result<Box<dyn Episode>, Fault>;
     /// Number of copies that can be live at a time. Further episodes have to be suspended while they wait for
     /// a model.
     fn capacity(&self) -> usize {
@@ -58,10 +58,10 @@ pub trait Agent: Send + Sync {
         &self,
         view: &str,
         turn: &Turn,
-        call_log: &Journal,
+        call_log: &CallLog,
     ) -> Result<Option<PromptRequest>, Fault>;
     /// The action, as JSON, that a completion stands for.
-    async fn parse(&self, view: &str, completion: &Completion, call_log: &Journal) -> Result<String, Fault>;
+    async fn parse(&self, view: &str, completion: &Completion, call_log: &CallLog) -> Result<String, Fault>;
 }
 
 /// A reward: scores the step that was just applied.
@@ -72,7 +72,7 @@ pub trait Reward: Send + Sync {
         task: &Task,
         actions: &[(String, String)],
         outcome: &Outcome,
-        call_log: &Journal,
+        call_log: &CallLog,
     ) -> Result<Scores, Fault>;
 }
 

@@ -1,6 +1,6 @@
 //! Copies of an environment whose calls are recorded.
 
-use pl_plugin::journal::Journal;
+use pl_plugin::call_log::CallLog;
 use pl_plugin::{Outcome, Snapshot};
 
 use crate::components::Episode;
@@ -12,7 +12,7 @@ use crate::trace::recorder::TraceRecorder;
 /// A live copy of an environment with the call log of its plugin. Every call is recorded.
 pub(crate) struct EnvironmentCopy {
     episode: Box<dyn Episode>,
-    call_log: Journal,
+    call_log: CallLog,
 }
 
 impl EpisodeSetup {
@@ -43,7 +43,7 @@ impl EpisodeSetup {
 }
 
 impl EnvironmentCopy {
-    fn new(episode: Box<dyn Episode>, call_log: Journal, recorder: &mut TraceRecorder) -> EnvironmentCopy {
+    fn new(episode: Box<dyn Episode>, call_log: CallLog, recorder: &mut TraceRecorder) -> EnvironmentCopy {
         let copy = EnvironmentCopy { episode, call_log };
         copy.record_clock(recorder);
         copy

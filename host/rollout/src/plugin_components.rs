@@ -1,8 +1,8 @@
 //! The plugin host's environments, agents and rewards as components of an episode.
 
 use async_trait::async_trait;
-use pl_plugin::journal::Journal;
-use pl_plugin::{Completion, Outcome, PromptRequest, Scores, Snapshot, Stream, Task, Turn};
+use pl_plugin::call_log::CallLog;
+use pl_plugin::{Completion, Outcome, PromptRequest, RandomStream, Scores, Snapshot, Task, Turn};
 
 use crate::components::{Agent, Environment, Episode, Reward, TaskGenerator};
 use crate::fault::Fault;
@@ -26,19 +26,19 @@ impl Environment for pl_plugin::Environment {
         task: &Task,
         seed: u64,
         stream: [u8; 32],
-        call_log: &Journal,
+        call_log: &CallLog,
     ) -> Result<Box<dyn Episode>, Fault> {
-        let logged = self.with_journal(call_log);
-        let episode = logged.start(task, seed, Stream::new(stream)).await.map_err(fault("start"))?;
+        let logged = self.with_call_log(call_log);
+        let episode = logged.start(task, seed, RandomStream::new(stream)).await.map_err(fault("start"))?;
         Ok(Box::new(episode))
     }
 
-    async fn restore(&self, snapshot: &Snapshot, call_log: &Journal) -> Result<Box<dyn Episode>, Fault> {
-        Ok(Box::new(self.with_journal(call_log).restore(snapshot).await.map_err(fault("restore"))?))
+    async fn restore(&self, snapshot: &Snapshot, call_log: &CallLog) -> Result<Box<dyn Episode>, Fault> {
+        Ok(Box::new(self.with_call_log(call_log).restore(snapshot).await.map_err(fault("restore"))?))
     }
 
     fn capacity(&self) -> usize {
-        self.seats()
+        self.capacity()
     }
 }
 
@@ -64,7 +64,7 @@ impl Episode for pl_plugin::Episode {
     }
 
     async fn suspend(&mut self) -> Result<(), Fault> {
-        self.rest().await.map_err(fault("suspend"))
+        self.suspend().await.map_err(fault("suspend"))
     }
 
     fn reproducible(&self) -> bool {
@@ -78,13 +78,13 @@ impl Agent for pl_plugin::Agent {
         &self,
         view: &str,
         turn: &Turn,
-        call_log: &Journal,
+        call_log: &CallLog,
     ) -> Result<Option<PromptRequest>, Fault> {
-        self.with_journal(call_log).prompt(view, turn).await.map_err(fault("prompt"))
+        self.with_call_log(call_log).prompt(view, turn).await.map_err(fault("prompt"))
     }
 
-    async fn parse(&self, view: &str, completion: &Completion, call_log: &Journal) -> Result<String, Fault> {
-        self.with_journal(call_log).parse(view, completion).await.map_err(fault("parse"))
+    async fn parse(&self, view: &str, completion: &Completion, call_log: &CallLog) -> Result<String, Fault> {
+        self.with_call_log(call_log).parse(view, completion).await.map_err(fault("parse"))
     }
 }
 
@@ -95,8 +95,8 @@ impl Reward for pl_plugin::Reward {
         task: &Task,
         actions: &[(String, String)],
         outcome: &Outcome,
-        call_log: &Journal,
+        call_log: &CallLog,
     ) -> Result<Scores, Fault> {
-        self.with_journal(call_log).score(task, actions, outcome).await.map_err(fault("score"))
+        self.with_call_log(call_log).score(task, actions, outcome).await.map_err(fault("score"))
     }
 }

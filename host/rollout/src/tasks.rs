@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_plugin::Task;
-use pl_plugin::journal::Journal;
+use pl_plugin::call_log::CallLog;
 use pl_types::seed;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -82,7 +82,7 @@ impl TaskFile {
             let bad = |message: String| Error::Record { path: PathBuf::from(path), line: index + 1, message };
             serde_json::from_str::<serde::de::IgnoredAny>(line)
                 .map_err(|e| bad(format!("invalid JSON: {e}")))?;
-            let started = environment.start(&task, 0, [0; 32], &Journal::default()).await;
+            let started = environment.start(&task, 0, [0; 32], &CallLog::default()).await;
             started.map_err(|fault| bad(fault.cause))?;
             tasks.push(task);
         }

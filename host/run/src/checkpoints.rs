@@ -1,31 +1,30 @@
 //! Weights from checkpoints to the inference engine.
 
-use pl_model::TensorSet;
 use std::path::{Path, PathBuf};
 
 use pl_inference::{Engine, WeightUpdate};
+use pl_model::TensorSet;
 use pl_record::RunFolder;
 use pl_trainer::checkpoint::Checkpoints;
 use pl_trainer::{ServedPolicy, Trainer};
 
 use crate::error::Error;
-use crate::session::Session;
 
 /// Loads the weights of a checkpoint, or of a run folder's newest checkpoint, and serves them.
-pub(crate) fn restore(session: &mut Session, path: &Path) -> Result<(), Error> {
+pub(crate) fn restore(trainer: &mut Trainer, engine: &Engine, path: &Path) -> Result<(), Error> {
     let folder = RunFolder::checkpoints(path);
     let checkpoint = if folder.is_dir() {
         newest(&folder)?.ok_or_else(|| Error::NoCheckpoint { path: path.to_path_buf() })?
     } else {
         path.to_path_buf()
     };
-    session.trainer.load(&checkpoint).map_err(Error::Setup)?;
-    publish(&session.engine, &session.trainer)
+    trainer.load(&checkpoint).map_err(Error::setup)?;
+    publish(engine, trainer)
 }
 
 /// Returns the newest checkpoint in a run's folder of checkpoints. Returns `None` if it has none.
 pub(crate) fn newest(checkpoints: &Path) -> Result<Option<PathBuf>, Error> {
-    let newest = Checkpoints::new(checkpoints, 1).latest().map_err(Error::Setup)?;
+    let newest = Checkpoints::new(checkpoints, 1).latest().map_err(Error::setup)?;
     Ok(newest.map(|entry| entry.path))
 }
 

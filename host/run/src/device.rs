@@ -1,18 +1,17 @@
-//! Selection of the device that tensors live on, and loading of libtorch's CUDA libraries if they will be used.
+//! Selection of the device that tensors live on, and loading of libtorch's CUDA libraries if they will be
+//! used.
 //!
-//! The program is linked only to libtorch's CPU libraries, so that one binary runs with and without CUDA. libtorch looks
-//! for its CUDA libraries once, in the first call about CUDA; loading them later has no effect. Therefore
-//! [`select_device`] has to run before anything else uses libtorch.
+//! The program is linked only to libtorch's CPU libraries, so that one binary runs with and without CUDA.
+//! libtorch looks for its CUDA libraries once, in the first call about CUDA; loading them later has no
+//! effect. Therefore [`select_device`] has to run before anything else uses libtorch.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-use pl_kernels::cuda::{
-    self, Driver, KernelSettings, LEAST_DRIVER, LIBTORCH_CUDA_VARIABLE, driver, find_libtorch_cuda,
-};
+use pl_kernels::cuda::{self, Driver, KernelSettings, MIN_DRIVER_VERSION, driver, find_libtorch_cuda};
 use tch::Device;
 
 use crate::error::Error;
+use crate::error::cuda::{CudaUnavailable, CudaVersion};
 use crate::host::Host;
 use crate::progress::Notice;
 
@@ -33,54 +32,6 @@ struct DeviceChoice {
     device: Device,
     /// The reason for the CPU on a machine that has a driver, where the user may expect CUDA.
     fallback_reason: Option<CudaUnavailable>,
-}
-
-/// Reason why CUDA can't be used, with its remedy.
-#[derive(Debug, thiserror::Error)]
-pub enum CudaUnavailable {
-    /// libcuda is missing.
-    #[error(
-        "there is no NVIDIA driver (libcuda.so.1) on this machine; install driver 580 or newer, or use --device cpu"
-    )]
-    NoDriver,
-    /// libcuda fails.
-    #[error("the NVIDIA driver does not work ({0}); make `nvidia-smi` work first, or use --device cpu")]
-    BrokenDriver(String),
-    /// libcuda is older than libtorch's libraries need.
-    #[error(
-        "the NVIDIA driver supports CUDA only up to {has}, and {} is needed; install driver 580 or newer, or use --device cpu",
-        CudaVersion(LEAST_DRIVER)
-    )]
-    OldDriver {
-        /// Newest CUDA version that the driver supports.
-        has: CudaVersion,
-    },
-    /// The driver finds no device.
-    #[error(
-        "the NVIDIA driver finds no device; CUDA_VISIBLE_DEVICES may hide it, or the container may have no access to it; or use --device cpu"
-    )]
-    NoDevice,
-    /// libtorch's CUDA libraries are missing.
-    #[error(
-        "libtorch has no CUDA libraries here: `cargo xtask setup --cuda` fetches them, or set {LIBTORCH_CUDA_VARIABLE} to the folder of a libtorch_cuda.so 2.11; or use --device cpu"
-    )]
-    NoLibraries,
-    /// libtorch's CUDA libraries can't be loaded.
-    #[error("{0}; `cargo xtask setup --cuda` fetches libraries that belong together, or use --device cpu")]
-    LoadFailed(#[source] cuda::Error),
-    /// The libraries are loaded, and libtorch finds no device.
-    #[error("libtorch finds no CUDA device, although its libraries in {folder} were loaded and the driver finds one; use libraries of libtorch 2.11, or use --device cpu", folder = .0.display())]
-    NotFoundByLibtorch(PathBuf),
-}
-
-/// A CUDA version in the driver's notation: 13000 is 13.0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CudaVersion(pub i32);
-
-impl fmt::Display for CudaVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
-    }
 }
 
 /// Facts about the machine that the selection depends on.
@@ -154,7 +105,7 @@ fn prepare_cuda(probe: &dyn CudaProbe) -> Result<(), CudaUnavailable> {
     match probe.driver() {
         Driver::Absent => return Err(CudaUnavailable::NoDriver),
         Driver::Failed(reason) => return Err(CudaUnavailable::BrokenDriver(reason)),
-        Driver::Found { version, .. } if version < LEAST_DRIVER => {
+        Driver::Found { version, .. } if version < MIN_DRIVER_VERSION => {
             return Err(CudaUnavailable::OldDriver { has: CudaVersion(version) });
         }
         Driver::Found { devices: 0, .. } => return Err(CudaUnavailable::NoDevice),

@@ -1,14 +1,18 @@
 //! Errors of the application: each names the file, model, plugin, agent or step, and says what to do.
 
+pub mod cuda;
+pub mod locate;
+pub mod plugin;
+
 use std::path::PathBuf;
 
-use crate::device::CudaUnavailable;
 use pl_rollout::EpisodeId;
 use pl_types::GenerateError;
 
-use crate::locate::LocateError;
-use crate::plugins::PluginError;
-use crate::workflow::Diagnostics;
+use self::cuda::CudaUnavailable;
+use self::locate::LocateError;
+use self::plugin::PluginError;
+use crate::diagnostics::Diagnostics;
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -58,10 +62,10 @@ pub enum Error {
     Device(CudaUnavailable),
     /// The policies can't be set up as the workflow says, or a checkpoint can't be used.
     #[error(transparent)]
-    Setup(pl_trainer::Error),
+    Setup(Box<pl_trainer::Error>),
     /// An update or a checkpoint failed. The last checkpoint stands.
     #[error(transparent)]
-    Trainer(#[from] pl_trainer::Error),
+    Trainer(Box<pl_trainer::Error>),
     /// The inference engine failed.
     #[error("inference engine: {0}")]
     Engine(GenerateError),
@@ -131,7 +135,17 @@ pub enum Error {
     Worker(#[from] tokio::task::JoinError),
 }
 
+impl From<pl_trainer::Error> for Error {
+    fn from(error: pl_trainer::Error) -> Error {
+        Error::Trainer(Box::new(error))
+    }
+}
+
 impl Error {
+    pub(crate) fn setup(error: pl_trainer::Error) -> Error {
+        Error::Setup(Box::new(error))
+    }
+
     /// Returns true if the user's input is wrong, and false if the operation itself failed.
     pub fn is_input(&self) -> bool {
         !matches!(

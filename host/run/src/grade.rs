@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use pl_plugin::{Completion, Stream, Task};
+use pl_plugin::{Completion, RandomStream, Task};
 use pl_types::Finish;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -119,7 +119,7 @@ fn agent_index(checked: &CheckedWorkflow, name: Option<&str>) -> Result<usize, E
 impl Grader {
     async fn grade(&self, line: usize, answer: GradedAnswer) -> Result<bool, pl_plugin::Error> {
         let task = Task { id: format!("line {line}"), data: answer.record.to_string() };
-        let mut episode = self.environment.start(&task, 0, Stream::new([0; 32])).await?;
+        let mut episode = self.environment.start(&task, 0, RandomStream::new([0; 32])).await?;
         let view = episode.view(&self.agent_name).await?;
         let completion = Completion::new(answer.answer, Finish::Stop);
         let action = self.agent.parse(&view, &completion).await?;

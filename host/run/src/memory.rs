@@ -15,9 +15,9 @@ use pl_trainer::memory::{self as formulas, PassShape};
 use pl_types::Dtype;
 use tch::Device;
 
+use crate::dtype::model_dtype;
 use crate::error::Error;
 use crate::locate;
-use crate::workflow::model_dtype;
 
 pub use machine::MachineMemory;
 

@@ -14,13 +14,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tch::Device;
 
+use crate::dtype::model_dtype;
 use crate::error::Error;
 use crate::host::Host;
 use crate::locate;
 use crate::memory::MemoryEstimate;
 use crate::sandbox::is_python_cached;
 use crate::training::default_folder;
-use crate::workflow::{CheckedWorkflow, model_dtype};
+use crate::workflow::CheckedWorkflow;
 
 use self::counts::{EpisodeBounds, EvaluationBounds, StepBounds};
 

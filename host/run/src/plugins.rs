@@ -15,37 +15,9 @@ use pl_wasm::{AllowedHost, Engine, Folders};
 use tokio::runtime::Handle;
 
 use crate::error::Error;
+use crate::error::plugin::PluginError;
 use crate::host::{Host, plugin_engine};
-use crate::locate::{self, LocateError};
-
-/// Reason for which a plugin can't be loaded. Its messages follow the plugin's name.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PluginError {
-    /// The component can't be found.
-    #[error(transparent)]
-    Locate(#[from] LocateError),
-    /// The component can't be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
-    /// A folder that the workflow grants does not exist.
-    #[error("`grant` names the folder {}, which does not exist", .0.display())]
-    NoGrantedFolder(PathBuf),
-    /// A folder that the workflow grants can't be read.
-    #[error("a folder of `grant` can't be read: {0}")]
-    Grant(String),
-    /// The component is not a plugin, or describing itself failed.
-    #[error("{}", without_name(.0))]
-    Load(pl_plugin::Error),
-}
-
-/// Returns the message of a plugin error without the plugin's name.
-fn without_name(error: &pl_plugin::Error) -> String {
-    match error {
-        pl_plugin::Error::Load { source, .. } => source.to_string(),
-        other => other.to_string(),
-    }
-}
+use crate::locate;
 
 /// Plugins of one workflow. Components are compiled through the compile cache and kept once they are loaded.
 pub struct PluginCatalog {

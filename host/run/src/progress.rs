@@ -7,12 +7,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::device::CudaUnavailable;
 use pl_rollout::EpisodeId;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::workflow::Diagnostics;
+use crate::diagnostics::Diagnostics;
+use crate::error::cuda::CudaUnavailable;
 
 /// Receiver of progress reports. All methods are called from the thread that runs the operation, or from a
 /// worker thread of its runtime.

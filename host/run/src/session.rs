@@ -15,12 +15,14 @@ use tch::Device;
 
 use crate::chat::{ChatEncoder, ChatFormat};
 use crate::checkpoints;
+use crate::diagnostics::Diagnostics;
+use crate::dtype::model_dtype;
 use crate::error::Error;
 use crate::host::Host;
 use crate::locate::{self, LocatedModel};
 use crate::memory::MemoryEstimate;
 use crate::progress::{Activity, Notice};
-use crate::workflow::{CheckedWorkflow, Diagnostics, model_dtype};
+use crate::workflow::CheckedWorkflow;
 
 /// Options of a session.
 #[derive(Debug, Clone, Default)]
@@ -65,7 +67,7 @@ impl Session {
             Some(checkpoint) => {
                 drop_restored_starts(&mut workflow.policies);
                 let mut session = Session::load(host, checked, &workflow, models, options.seed)?;
-                checkpoints::restore(&mut session, checkpoint)?;
+                checkpoints::restore(&mut session.trainer, &session.engine, checkpoint)?;
                 Ok(session)
             }
             None => {
@@ -99,7 +101,7 @@ impl Session {
         let names = || workflow.models.iter().map(|model| model.name.clone());
         let model_hashes = names().zip(models.iter().map(|model| model.hash.clone())).collect();
         let model_dtypes = names().zip(models.iter().map(|model| model.dtype.to_string())).collect();
-        let trainer = Trainer::new(workflow, &checked.folder, models, seed, device).map_err(Error::Setup)?;
+        let trainer = Trainer::new(workflow, &checked.folder, models, seed, device).map_err(Error::setup)?;
         let engine = start_engine(&trainer, &workflow.inference)?;
         drop(tracker);
         let environment = Arc::new(checked.environment(host)?);

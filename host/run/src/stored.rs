@@ -7,11 +7,12 @@ use pl_dsl::{Override, Source, Sources};
 use pl_record::RunFolder;
 use serde::{Deserialize, Serialize};
 
+use crate::diagnostics::Diagnostics;
 use crate::error::Error;
 use crate::host::Host;
 use crate::plugins::PluginCatalog;
 use crate::session::{Session, absolute};
-use crate::workflow::{CheckedWorkflow, Diagnostics};
+use crate::workflow::CheckedWorkflow;
 
 /// Content of `workflow.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -133,7 +133,7 @@ impl<'h> TrainingRun<'h> {
         }
         let mut state = LoopState::default();
         if let Some(checkpoint) = checkpoint {
-            let restored = session.trainer.load(&checkpoint).map_err(Error::Setup)?;
+            let restored = session.trainer.load(&checkpoint).map_err(Error::setup)?;
             state = serde_json::from_value(restored.state)
                 .map_err(|source| Error::State { path: checkpoint, source })?;
         }
@@ -170,7 +170,7 @@ fn train_block(workflow: &Workflow) -> Result<&Train, Error> {
 
 /// Reads the state of the loop from a checkpoint.
 fn read_state(checkpoint: &Path) -> Result<LoopState, Error> {
-    let state = pl_trainer::checkpoint::read_state(checkpoint).map_err(Error::Setup)?;
+    let state = pl_trainer::checkpoint::read_state(checkpoint).map_err(Error::setup)?;
     serde_json::from_value(state).map_err(|source| Error::State { path: checkpoint.to_path_buf(), source })
 }
 

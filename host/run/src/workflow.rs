@@ -1,39 +1,21 @@
 //! Checked workflows: a file, its diagnostics, and the plugins that it names.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pl_dsl::workflow::{Model, Tasks, Workflow};
-use pl_dsl::{Diagnostic, Override, Source, Sources};
+use pl_dsl::workflow::{Tasks, Workflow};
+use pl_dsl::{Override, Source};
 use pl_plugin::Services;
 use pl_rollout::{TaskFile, TaskSource};
 use pl_sandbox::Sandbox;
-use pl_types::Dtype;
-use tch::Device;
 
+use crate::diagnostics::Diagnostics;
 use crate::error::Error;
 use crate::host::Host;
 use crate::locate;
 use crate::memory::MemoryEstimate;
 use crate::plugins::PluginCatalog;
 use crate::sandbox::LazyWorkers;
-
-/// Messages of a check with the texts that they refer to. [`pl_dsl::render`] renders them.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Diagnostics {
-    /// Messages in order of position.
-    pub list: Vec<Diagnostic>,
-    /// The file and what it includes.
-    pub sources: Sources,
-}
-
-impl fmt::Display for Diagnostics {
-    /// Writes a line for each message, without its source text.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(pl_dsl::render::short(&self.list, &self.sources).trim_end())
-    }
-}
 
 /// Workflow that passed its check, with its plugins.
 pub struct CheckedWorkflow {
@@ -175,10 +157,4 @@ impl CheckedWorkflow {
             })
             .collect()
     }
-}
-
-/// Returns the number format of a model's matrices on a device: the one that the workflow states, or else f32
-/// on the CPU and bf16 on a GPU.
-pub fn model_dtype(model: &Model, device: Device) -> Dtype {
-    model.dtype.unwrap_or(if device == Device::Cpu { Dtype::F32 } else { Dtype::Bf16 })
 }

@@ -12,7 +12,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use pl_model::{Adapter, Checkpointing, Model, Projection};
+use pl_model::{Adapter, Checkpointing, Model, Projection, TensorSet};
 use pl_trainer::loss::Clip;
 use pl_trainer::plan::BatchPlan;
 use pl_trainer::{Learner, LearnerSettings, Sample};

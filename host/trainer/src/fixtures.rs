@@ -8,7 +8,8 @@ use pl_dsl::workflow::{
     SandboxBackend, Scenario, Schedule, Tasks, Train, Turns, Workflow,
 };
 use pl_model::{
-    Adapter, ChatTemplate, Config, Family, Layer, Model, Projection, RopeScaling, Tokenizer, Weights,
+    Adapter, ChatTemplate, Config, Family, Layer, Model, Projection, RopeScaling, TensorSet, Tokenizer,
+    Weights,
 };
 use pl_types::{Dtype, Group, Key, Transition};
 use serde_json::Map;

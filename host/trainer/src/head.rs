@@ -212,7 +212,8 @@ fn without_logits(
         let part = |tensor: &Tensor| tensor.f_narrow(0, start, length);
         let (hidden, tokens) = (part(input.hidden)?, part(input.tokens)?);
         let temperatures = input.temperatures.map(part).transpose()?;
-        let rows = cuda::head::HeadRows { hidden: &hidden, tokens: &tokens, temperatures: temperatures.as_ref() };
+        let rows =
+            cuda::head::HeadRows { hidden: &hidden, tokens: &tokens, temperatures: temperatures.as_ref() };
         let scores = head.forward(&rows, unembed)?;
         let slopes = derivative(start..start + length, &scores.logp)?;
         gradients.push(head.backward(&rows, unembed, &scores, &slopes, unembed_gradient)?);

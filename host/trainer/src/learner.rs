@@ -9,7 +9,9 @@
 //! [`crate::memory`] estimates the total.
 
 use pl_dsl::workflow::Train;
-use pl_model::{Adapter, Checkpointing, Config, Gradients, Packed, Pass, Sequence as TokenSequence, TensorSet, Weights};
+use pl_model::{
+    Adapter, Checkpointing, Config, Gradients, Packed, Pass, Sequence as TokenSequence, TensorSet, Weights,
+};
 use pl_types::Dtype;
 use tch::{Kind, Tensor};
 

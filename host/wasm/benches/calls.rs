@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use divan::Bencher;
-use pl_wasm::{Engine, EngineConfig, Limits, Lifetime, call};
+use pl_wasm::{Engine, EngineConfig, Lifetime, Limits, call};
 
 fn main() {
     divan::main();

@@ -11,7 +11,7 @@ use crate::backstop::TICK;
 use crate::cache::{self, Cache};
 use crate::component::{Component, check_header};
 use crate::guest::{Guest, Store};
-use crate::{Error, Limits, clock, limits, randomness, wasi_filesystem};
+use crate::{Error, Limits, limits, wasi_clock, wasi_filesystem, wasi_random};
 
 /// Address space of one linear memory: all of 32 bits, so that compiled code needs no bounds checks.
 const RESERVATION: u64 = 4 << 30;
@@ -254,8 +254,8 @@ impl Engine {
         linker.allow_shadowing(true);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(fail)?;
         wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker).map_err(fail)?;
-        clock::link(&mut linker).map_err(fail)?;
-        randomness::link(&mut linker).map_err(fail)?;
+        wasi_clock::link(&mut linker).map_err(fail)?;
+        wasi_random::link(&mut linker).map_err(fail)?;
         wasi_filesystem::link(&mut linker).map_err(fail)?;
         Ok(linker)
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wasmtime::UpdateDeadline;
 use wasmtime::component::ResourceTable;
+use wasmtime::{CallHook, StoreContextMut, Trap, UpdateDeadline};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
@@ -15,7 +15,7 @@ use crate::error::{CallContext, TimeoutElapsed, classify};
 use crate::granted_folders::Folders;
 use crate::http_message::HttpRecorder;
 use crate::http_policy::{AllowedHost, HttpPolicy};
-use crate::limits::{self, Limiter, Refused};
+use crate::limits::{HOST_CALL, Limiter, Refused};
 use crate::memory_fs::Node;
 use crate::randomness::{RandomSource, Seed};
 use crate::{Captured, Fault, Limits, Output, Stack};
@@ -89,7 +89,7 @@ impl<T: Send + 'static> Guest<T> {
         };
         let mut store = Store::new(engine, guest);
         store.limiter(|guest| &mut guest.limiter);
-        store.call_hook(limits::collect);
+        store.call_hook(deduct_host_call);
         store.set_hostcall_fuel(usize::try_from(limits.returned).unwrap_or(usize::MAX));
         store.epoch_deadline_callback(|mut context| {
             let guest = context.data_mut();
@@ -270,6 +270,28 @@ impl<T: Send + 'static> WasiHttpView for Guest<T> {
         let WasiState { http, table, http_policy, .. } = self.wasi_state();
         WasiHttpCtxView { hooks: http_policy, table, ctx: http }
     }
+}
+
+/// Deducts the price of a host call from the guest's fuel when the call returns.
+///
+/// # Errors
+/// [`Trap::OutOfFuel`] if the guest has too little fuel.
+fn deduct_host_call<T>(mut store: StoreContextMut<'_, Guest<T>>, hook: CallHook) -> wasmtime::Result<()> {
+    if !matches!(hook, CallHook::ReturningFromHost) {
+        return Ok(());
+    }
+    let guest = store.data_mut();
+    let owed = guest.take_owed();
+    // The engine's own clock checks happen at random moments. They must be free, or fuel would not be deterministic.
+    if std::mem::take(&mut guest.interrupted) {
+        return Ok(());
+    }
+    let left = store.get_fuel()?.checked_sub(HOST_CALL.saturating_add(owed));
+    store.set_fuel(left.unwrap_or(0))?;
+    if left.is_none() {
+        return Err(Trap::OutOfFuel.into());
+    }
+    Ok(())
 }
 
 /// Makes a call (or an instantiation) with full fuel, a fresh backstop and the store's limits.

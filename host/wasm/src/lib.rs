@@ -32,7 +32,9 @@ mod memory_fs;
 mod output;
 mod randomness;
 mod stack;
+mod wasi_clock;
 mod wasi_filesystem;
+mod wasi_random;
 
 pub use clock::Clock;
 pub use component::Component;

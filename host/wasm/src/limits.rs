@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use thiserror::Error;
-use wasmtime::{CallHook, OperatorCost, ResourceLimiter, StoreContextMut, Trap};
-
-use crate::Guest;
+use wasmtime::{OperatorCost, ResourceLimiter};
 
 /// Fuel that stands for one second of work: the rate at which a modest core executes compiled code. (Measured on a
 /// current server core: 6 to 13 times 10^9 for the Python worker.)
@@ -45,7 +43,7 @@ impl Default for Limits {
 }
 
 /// Fuel of any host call: about the cost of the transition, so that a loop of trivial host calls ends when an empty loop
-/// would. [`Guest::charge`] adds the work of the call itself.
+/// would. [`crate::Guest::charge`] adds the work of the call itself.
 pub(crate) const HOST_CALL: u64 = 500;
 
 /// Returns the fuel per instruction: one unit each (and one per byte or element moved), except for growing memories and
@@ -54,28 +52,6 @@ pub(crate) fn costs() -> OperatorCost {
     let mut costs = OperatorCost { MemoryGrow: u8::MAX, TableGrow: u8::MAX, ..OperatorCost::new() };
     costs.variable.memory_grow_per_page = u8::MAX;
     costs
-}
-
-/// Deducts the price of a host call from the guest's fuel when the call returns.
-///
-/// # Errors
-/// [`Trap::OutOfFuel`] if the guest has too little fuel.
-pub(crate) fn collect<T>(mut store: StoreContextMut<'_, Guest<T>>, hook: CallHook) -> wasmtime::Result<()> {
-    if !matches!(hook, CallHook::ReturningFromHost) {
-        return Ok(());
-    }
-    let guest = store.data_mut();
-    let owed = guest.take_owed();
-    // The engine's own clock checks happen at random moments. They must be free, or fuel would not be deterministic.
-    if std::mem::take(&mut guest.interrupted) {
-        return Ok(());
-    }
-    let left = store.get_fuel()?.checked_sub(HOST_CALL.saturating_add(owed));
-    store.set_fuel(left.unwrap_or(0))?;
-    if left.is_none() {
-        return Err(Trap::OutOfFuel.into());
-    }
-    Ok(())
 }
 
 /// Resource refused to a guest since its call began. The guest may have handled the refusal.

@@ -1,7 +1,7 @@
 /* The contract's `environments`. */
 #include "pl_world.inc.h"
 
-/* Between calls an episode is its item, its settings and its state, as texts of its own. */
+/* An episode between calls: its item, its settings and its state, as texts that it owns. */
 struct exports_pl_host_plugin_environments_episode_t {
   pl_world_string_t item, settings, state;
 };

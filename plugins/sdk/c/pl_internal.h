@@ -1,4 +1,4 @@
-/* What the SDK's own files share. A plugin needs none of it. */
+/* Declarations that the SDK's own files share. Plugins don't use them. */
 #ifndef PL_INTERNAL_H
 #define PL_INTERNAL_H
 
@@ -6,14 +6,14 @@
 
 #include "pl_sdk.h"
 
-/* Gives back all memory of the call. */
+/* Frees all memory of the call. */
 void pl_release(void);
 pl_text pl_format_list(const char *format, va_list arguments);
 
-/* The JSON in `text` as a value of `type`. On failure `why` says where and what. `closed`: unknown fields are refused,
- * defaults are filled in and bounds hold, as for settings. A null type reads anything as nothing. */
+/* Reads the JSON in `text` into a value of `type`. On failure `why` has the path and the reason. `closed`, for settings:
+ * unknown fields are errors, defaults are filled in and bounds are checked. A null type ignores the JSON. */
 bool pl_read_json(pl_text text, const pl_type *type, void *value, bool closed, pl_text *why);
-/* A value as JSON; false where it has none. A null type writes null. */
+/* Writes a value as JSON; false if it has no JSON form. A null type writes null. */
 bool pl_write_json(const pl_type *type, const void *value, pl_text *json);
 /* JSON Schema of a settings type. */
 pl_text pl_settings_schema(const pl_type *settings);
@@ -21,7 +21,7 @@ pl_text pl_settings_schema(const pl_type *settings);
 /* Zeroed memory for a value of `type`, which may be null. */
 void *pl_new(const pl_type *type);
 
-/* What was refused last: the contract's error. */
+/* The latest error, in the contract's form. */
 typedef enum { PL_ABOUT_SETTINGS, PL_ABOUT_TASK, PL_ABOUT_ITEM } pl_about;
 typedef struct {
   pl_about about;
@@ -29,7 +29,7 @@ typedef struct {
 } pl_error;
 extern pl_error pl_refused;
 
-/* The contract's functions over JSON. False is a refusal, see `pl_refused`. */
+/* The contract's functions over JSON. They return false on an error, see `pl_refused`. */
 typedef struct {
   bool done;
   bool truncated;
@@ -53,7 +53,7 @@ bool pl_call_parse(pl_text item, pl_text settings, pl_text view, const pl_comple
 bool pl_call_score(pl_text item, pl_text settings, const pl_task *task, const pl_json_action *actions, size_t count,
                    const pl_json_outcome *outcome, pl_scores *scores);
 
-/* The parts of a request, as `pl_say` and its like leave them. */
+/* The parts of a request, as `pl_add_message` and similar functions store them. */
 typedef struct {
   enum { PL_PART_TEXT, PL_PART_IMAGE, PL_PART_DATA } kind;
   pl_text text, mime;

@@ -1,4 +1,4 @@
-/* Between JSON and structs, by the table of a struct's fields. */
+/* Conversion between JSON and structs, by the table of a struct's fields. */
 #include "pl_yyjson.h"
 
 const pl_type pl_bool = {PL_KIND_BOOL, sizeof(bool), NULL, 0};
@@ -8,7 +8,7 @@ const pl_type pl_number = {PL_KIND_NUMBER, sizeof(double), NULL, 0};
 const pl_type pl_string = {PL_KIND_TEXT, sizeof(pl_text), NULL, 0};
 const pl_type pl_json = {PL_KIND_JSON, sizeof(pl_text), NULL, 0};
 
-/* yyjson's memory is the call's. */
+/* Allocator for yyjson, on the call's memory. */
 static void *allocate(void *context, size_t size) {
   (void)context;
   return pl_alloc(size);
@@ -31,7 +31,7 @@ void *pl_new(const pl_type *type) { return pl_alloc(type ? type->size : 1); }
 
 /* ---- Reading ---- */
 
-/* Where reading failed and why. */
+/* State of reading: the path and the reason of a failure. */
 typedef struct {
   bool closed;
   pl_text path;
@@ -76,7 +76,7 @@ static bool read_member(reader *reader, yyjson_val *json, const pl_field *field,
 static bool within_bounds(reader *reader, const pl_field *field, yyjson_val *json) {
   double number = yyjson_get_num(json);
   if (!reader->closed || !field->bounded || (number >= field->minimum && number <= field->maximum)) return true;
-  reader->why = pl_format("%.17g is not allowed, %.17g to %.17g is", number, field->minimum, field->maximum);
+  reader->why = pl_format("%.17g is out of range, expected %.17g to %.17g", number, field->minimum, field->maximum);
   return false;
 }
 
@@ -133,12 +133,12 @@ static bool read_value(reader *reader, yyjson_val *json, const pl_type *type, vo
       return true;
     case PL_KIND_INT:
       if (!yyjson_is_int(json) || (yyjson_is_uint(json) && yyjson_get_uint(json) > INT64_MAX)) {
-        return expected(reader, "a whole number", json);
+        return expected(reader, "an integer", json);
       }
       *(int64_t *)value = yyjson_get_sint(json);
       return true;
     case PL_KIND_UINT:
-      if (!yyjson_is_uint(json)) return expected(reader, "a whole number that is not negative", json);
+      if (!yyjson_is_uint(json)) return expected(reader, "a non-negative integer", json);
       *(uint64_t *)value = yyjson_get_uint(json);
       return true;
     case PL_KIND_NUMBER:
@@ -146,7 +146,7 @@ static bool read_value(reader *reader, yyjson_val *json, const pl_type *type, vo
       *(double *)value = yyjson_get_num(json);
       return true;
     case PL_KIND_TEXT:
-      if (!yyjson_is_str(json)) return expected(reader, "a text", json);
+      if (!yyjson_is_str(json)) return expected(reader, "a string", json);
       return read_text(json, value);
     case PL_KIND_JSON: {
       size_t len = 0;
@@ -189,7 +189,7 @@ static yyjson_mut_val *write_list(yyjson_mut_doc *document, const pl_type *type,
   return made;
 }
 
-/* Null where a member that may be absent is. */
+/* Null if an optional member is absent. */
 static const void *present(const pl_field *field, const void *member) {
   if (field->form == PL_ONE || field->form == PL_LIST) return member;
   if (field->type->kind == PL_KIND_TEXT) return ((const pl_text *)member)->ptr ? member : NULL;

@@ -1,11 +1,11 @@
-/* Memory of one call: blocks that are cut from the front and given back together. */
+/* Memory of one call: an arena of blocks that are freed together. */
 #include "pl_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Most calls need less, so that one block, which stays, is all that they use. */
+/* Most calls need less, so that they use only the first block, which is kept. */
 #define BLOCK_SIZE ((size_t)64 << 10)
 
 typedef struct block {
@@ -20,7 +20,7 @@ static size_t rounded(size_t size) { return (size + 15) & ~(size_t)15; }
 static block *add_block(size_t size) {
   size_t whole = size > BLOCK_SIZE ? size : BLOCK_SIZE;
   block *made = whole > SIZE_MAX - 64 ? NULL : malloc(rounded(sizeof(block)) + whole);
-  /* The contract has no error for it: the trap costs the episode and names us. */
+  /* The contract has no error for this: the trap ends only this episode and names this function. */
   if (!made) __builtin_trap();
   made->earlier = newest;
   made->size = whole;

@@ -1,4 +1,4 @@
-/* From items as tables of functions to the contract's functions over JSON. */
+/* Adapters from items (tables of functions) to the contract's functions over JSON. */
 #include "pl_internal.h"
 
 pl_error pl_refused;
@@ -44,7 +44,7 @@ FIND(pl_environment, environment, environments)
 FIND(pl_agent, agent, agents)
 FIND(pl_reward, reward, rewards)
 
-/* ---- Reading and writing what crosses ---- */
+/* ---- Reading and writing JSON ---- */
 
 static bool read_settings(const char *item, const pl_type *type, pl_text json, void **settings) {
   pl_text why;
@@ -102,7 +102,7 @@ bool pl_call_restore(pl_text item, pl_text settings, pl_text snapshot, pl_text *
   return write_plain(environment->name, "state", environment->state, made, state);
 }
 
-/* What every call into a running episode begins with. */
+/* First step of every call into a running episode: reads its settings and its state. */
 static bool resume(pl_text item, pl_text settings, pl_text state, const pl_environment **environment, void **read,
                    void **made) {
   if (!find_environment(item, environment)) return false;
@@ -127,16 +127,16 @@ bool pl_call_apply(pl_text item, pl_text settings, pl_text *state, const pl_json
   pl_action *actions;
   if (!resume(item, settings, *state, &environment, &read, &made)) return false;
   if (!read_actions(environment->name, environment->action, given, count, &actions)) return false;
-  pl_outcome said = {false, false, pl_new(environment->facts), pl_new(environment->evidence)};
-  if (!environment->apply(read, made, actions, count, &said)) return false;
-  outcome->done = said.done;
-  outcome->truncated = said.truncated;
+  pl_outcome result = {false, false, pl_new(environment->facts), pl_new(environment->evidence)};
+  if (!environment->apply(read, made, actions, count, &result)) return false;
+  outcome->done = result.done;
+  outcome->truncated = result.truncated;
   if (!environment->facts) {
     outcome->facts = pl_str("{}");
-  } else if (!write_plain(environment->name, "facts", environment->facts, said.facts, &outcome->facts)) {
+  } else if (!write_plain(environment->name, "facts", environment->facts, result.facts, &outcome->facts)) {
     return false;
   }
-  if (!write_plain(environment->name, "evidence", environment->evidence, said.evidence, &outcome->evidence)) return false;
+  if (!write_plain(environment->name, "evidence", environment->evidence, result.evidence, &outcome->evidence)) return false;
   return write_plain(environment->name, "state", environment->state, made, state);
 }
 
@@ -180,7 +180,7 @@ static pl_message *add_message(pl_request *request, pl_role role) {
   return message;
 }
 
-void pl_say(pl_request *request, pl_role role, pl_text text) {
+void pl_add_message(pl_request *request, pl_role role, pl_text text) {
   pl_part *part = PL_PUSH(pl_part, &add_message(request, role)->parts);
   part->kind = PL_PART_TEXT;
   part->text = text;
@@ -196,11 +196,11 @@ void pl_attach(pl_request *request, bool image, pl_text mime, const void *bytes,
   part->len = len;
 }
 
-void pl_offer_tool(pl_request *request, pl_text name, pl_text description, pl_text parameters) {
+void pl_add_tool(pl_request *request, pl_text name, pl_text description, pl_text parameters) {
   *PL_PUSH(pl_tool, &request->tools) = (pl_tool){name, description, parameters};
 }
 
-void pl_stop_at(pl_request *request, pl_text stop) { *PL_PUSH(pl_text, &request->stop) = stop; }
+void pl_add_stop(pl_request *request, pl_text stop) { *PL_PUSH(pl_text, &request->stop) = stop; }
 
 /* ---- Rewards ---- */
 
@@ -220,7 +220,7 @@ bool pl_call_score(pl_text item, pl_text settings, const pl_task *task, const pl
   return reward->score(read, &transition, scores);
 }
 
-void pl_earn(pl_scores *scores, pl_text agent, double reward, bool success) {
+void pl_add_score(pl_scores *scores, pl_text agent, double reward, bool success) {
   *PL_PUSH(pl_agent_score, &scores->local) = (pl_agent_score){agent, reward, success};
 }
 
@@ -228,7 +228,7 @@ void pl_earn(pl_scores *scores, pl_text agent, double reward, bool success) {
 
 uint64_t pl_random_below(uint64_t bound) {
   if (bound == 0) return 0;
-  /* Lemire (2019): the high half of a product, redrawn where the low half would favour small numbers. */
+  /* Lemire (2019): the high half of a product, redrawn if the low half would favour small numbers. */
   uint64_t threshold = -bound % bound;
   for (;;) {
     unsigned __int128 product = (unsigned __int128)pl_random() * bound;

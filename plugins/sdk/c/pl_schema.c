@@ -1,4 +1,4 @@
-/* Settings as the host sees them: JSON Schema, made from the table of their fields. */
+/* JSON Schema of settings for the host, made from the table of their fields. */
 #include "pl_yyjson.h"
 
 static yyjson_mut_val *schema_of(yyjson_mut_doc *document, const pl_type *type);

@@ -2,11 +2,11 @@
  *
  * An agent is two functions, an environment's state is a plain struct, a reward is one function. A struct becomes JSON,
  * and JSON the struct, by a table of its fields (`pl_type`): settings, states, views, actions, facts and evidence are
- * all described in this one way. README.md has a whole plugin and says how it is built.
+ * all described in this one way. README.md shows a complete plugin and how to build it.
  *
- * Memory: everything that the SDK hands to a function, and everything that `pl_alloc`, `pl_format` and `pl_push` make,
- * lives until the call of the host returns. Between calls an episode is nothing but its state's JSON, so nothing leaks,
- * and whatever is not in the state's fields is forgotten at once, not only when a snapshot is restored.
+ * Memory: all memory that the SDK passes to a function, and all that `pl_alloc`, `pl_format` and `PL_PUSH` allocate,
+ * lives until the host's call returns. Between calls an episode is only its state's JSON, so nothing leaks, and anything
+ * outside the state's fields is lost after each call, not only when a snapshot is restored.
  */
 #ifndef PL_SDK_H
 #define PL_SDK_H
@@ -22,13 +22,13 @@ extern "C" {
 
 /* ---- Texts and lists ---- */
 
-/* UTF-8, with a zero behind it that does not count. `ptr` is null where there is no text. */
+/* UTF-8, followed by a zero that `len` doesn't count. `ptr` is null if there is no text. */
 typedef struct {
   const char *ptr;
   size_t len;
 } pl_text;
 
-/* `count` values of one type in a row; `PL_AT` reads one. Starts as zeros, grows by `pl_push`. */
+/* An array of `count` values of one type; `PL_AT` reads one, `PL_PUSH` appends one. A zeroed list is empty. */
 typedef struct {
   void *items;
   size_t count;
@@ -45,24 +45,24 @@ static inline bool pl_equal(pl_text one, pl_text other) {
   return one.len == other.len && (one.len == 0 || memcmp(one.ptr, other.ptr, one.len) == 0);
 }
 
-/* For `%.*s`. */
+/* Arguments for `%.*s`. */
 #define PL_ARG(text) (int)(text).len, (text).ptr
 /* The value at an index. */
 #define PL_AT(type, list, at) (((type *)(list).items)[at])
 
 /* Zeroed memory that lives until the call returns. */
 void *pl_alloc(size_t size);
-/* Texts behind one another, `count` of them: pl_concat(2, one, other). */
+/* Joins `count` texts: pl_concat(2, one, other). */
 pl_text pl_concat(size_t count, ...);
-/* printf into a new text. Of a text that holds a zero, `%.*s` writes what stands before it: `pl_concat` writes all. */
+/* printf into a new text. `%.*s` stops at the first zero of a text; `pl_concat` copies all of it. */
 pl_text pl_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A copy of `len` bytes. */
 pl_text pl_copy(const char *ptr, size_t len);
-/* A new last value of `size` bytes, zeroed. */
+/* Appends a zeroed value of `size` bytes. */
 void *pl_push_sized(pl_list *list, size_t size);
 #define PL_PUSH(type, list) ((type *)pl_push_sized((list), sizeof(type)))
 
-/* ---- Types: how structs and JSON become one another ---- */
+/* ---- Types: conversion between structs and JSON ---- */
 
 typedef enum {
   PL_KIND_BOOL,   /* bool */
@@ -76,8 +76,8 @@ typedef enum {
 
 typedef enum {
   PL_ONE,   /* the value itself */
-  PL_MAYBE, /* null where there is none: a pl_text without ptr, else a pointer that is null */
-  PL_CASE,  /* as PL_MAYBE, but the field is left out: for values of which one case holds */
+  PL_MAYBE, /* optional: a pl_text with a null ptr, otherwise a null pointer */
+  PL_CASE,  /* like PL_MAYBE, but absent from the JSON if null: for tagged unions */
   PL_LIST   /* a pl_list */
 } pl_form;
 
@@ -89,9 +89,9 @@ typedef struct {
   size_t offset;
   const pl_type *type;
   pl_form form;
-  /* Settings alone: the default as JSON, or null for a setting that must be given. */
+  /* Only for settings: the default as JSON, or null for a required setting. */
   const char *fallback;
-  /* Settings alone: whether the bounds count, which are both included. */
+  /* Only for settings: true if the (inclusive) bounds apply. */
   bool bounded;
   double minimum, maximum;
 } pl_field;
@@ -105,7 +105,7 @@ struct pl_type {
 
 extern const pl_type pl_bool, pl_int, pl_uint, pl_number, pl_string, pl_json;
 
-/* A field of a struct whose member has the field's name. */
+/* A field with the name of its struct member. */
 #define PL_FIELD(struct_, member, type, doc) {#member, doc, offsetof(struct_, member), &(type), PL_ONE, NULL, false, 0, 0}
 #define PL_FIELD_MAYBE(struct_, member, type, doc) {#member, doc, offsetof(struct_, member), &(type), PL_MAYBE, NULL, false, 0, 0}
 #define PL_FIELD_CASE(struct_, member, type, doc) {#member, doc, offsetof(struct_, member), &(type), PL_CASE, NULL, false, 0, 0}
@@ -119,35 +119,35 @@ extern const pl_type pl_bool, pl_int, pl_uint, pl_number, pl_string, pl_json;
 #define PL_TYPE(name, struct_, fields) \
   static const pl_type name = {PL_KIND_OBJECT, sizeof(struct_), fields, sizeof(fields) / sizeof(*(fields))}
 
-/* ---- Refusals: `return pl_refuse_task("…")` from a function that cannot give a result ---- */
+/* ---- Errors: `return pl_refuse_task("…")` from a function that has no result ---- */
 
-/* The item's settings do not mean anything: the host points to the item's block in the workflow. */
+/* The item's settings are invalid: the host points to the item's block in the workflow. */
 bool pl_refuse_settings(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The task's record is not of a form that the environment reads: the host points to its line. */
+/* The environment can't read the task's record: the host points to its line. */
 bool pl_refuse_task(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The item cannot go on, and neither the settings nor the task are to blame. */
+/* The item cannot continue for a reason other than its settings or the task. */
 bool pl_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- Environments ---- */
 
-/* One problem to solve. `data` is JSON: `pl_read_task` reads it, `pl_write` makes it. */
+/* One problem to solve. `data` is JSON: read it with `pl_read_task`, write it with `pl_write`. */
 typedef struct {
   pl_text id;
   pl_text data;
 } pl_task;
 
-/* The record into `value`, a struct of `type`; else a refusal about the task. */
+/* Reads the record into `value`, a struct of `type`; on failure calls `pl_refuse_task`. */
 bool pl_read_task(const pl_task *task, const pl_type *type, void *value);
-/* A value's JSON. Traps where it has none (a number that is not finite, text that is not UTF-8). */
+/* Writes a value as JSON. Traps if it has none (a number that is not finite, text that is not UTF-8). */
 pl_text pl_write(const pl_type *type, const void *value);
 
-/* What one agent did: its name in the workflow, and a struct of the item's `action` type. */
+/* The action of one agent: the agent's name in the workflow, and a struct of the item's `action` type. */
 typedef struct {
   pl_text agent;
   const void *action;
 } pl_action;
 
-/* What an environment says after a step. `facts` and `evidence` point to zeroed structs of their types. */
+/* Result of a step in the environment. `facts` and `evidence` point to zeroed structs of their types. */
 typedef struct {
   bool done;
   bool truncated;
@@ -155,7 +155,7 @@ typedef struct {
   void *evidence;
 } pl_outcome;
 
-/* Which generated tasks are wanted: `count` from index `start` on. */
+/* A request for generated tasks: `count` tasks from index `start` on. */
 typedef struct {
   pl_text split;
   uint64_t start;
@@ -163,7 +163,7 @@ typedef struct {
   uint32_t level;
 } pl_task_request;
 
-/* Types may be null where there is nothing to describe (no settings, no evidence). */
+/* A type may be null if the item has no such value (no settings, no evidence). */
 typedef struct {
   const char *name;
   const char *doc;
@@ -175,11 +175,11 @@ typedef struct {
   const pl_type *evidence;
   /* Fills `state`, which is zeroed. */
   bool (*start)(const void *settings, const pl_task *task, uint64_t seed, void *state);
-  /* Fills `view`, which is zeroed, with what `agent` may see. */
+  /* Fills `view`, which is zeroed, with the parts of the state that `agent` may see. */
   bool (*see)(const void *settings, const void *state, pl_text agent, void *view);
-  /* Applies the actions of one turn together. A bad action is no refusal: it is what a model did. */
+  /* Applies the actions of one turn together. An invalid action is not an error: it is the model's answer. */
   bool (*apply)(const void *settings, void *state, const pl_action *actions, size_t count, pl_outcome *outcome);
-  /* Fills `tasks`, `count` of them. Null where the environment makes none. */
+  /* Fills `count` tasks. Null if the environment generates none. */
   bool (*tasks)(const void *settings, const pl_task_request *request, pl_task *tasks);
 } pl_environment;
 
@@ -188,7 +188,7 @@ typedef struct {
 typedef enum { PL_SYSTEM, PL_USER, PL_ASSISTANT, PL_TOOL } pl_role;
 typedef enum { PL_STOPPED, PL_LENGTH, PL_TOOL_CALLS } pl_finish;
 
-/* What to ask the model. Filled by the functions below; a request without messages skips the turn. */
+/* A request to the model. The functions below fill it; a request without messages skips the turn. */
 typedef struct {
   pl_list messages;
   pl_list tools;
@@ -198,7 +198,7 @@ typedef struct {
 typedef struct {
   /* The agent's name in the workflow. */
   pl_text agent;
-  /* The agent's earlier visits in this episode. */
+  /* Number of the agent's earlier visits in this episode. */
   uint32_t visit;
 } pl_turn;
 
@@ -215,14 +215,14 @@ typedef struct {
   pl_finish finish;
 } pl_completion;
 
-/* A message of one text part. */
-void pl_say(pl_request *request, pl_role role, pl_text text);
-/* A picture (`image`) or other bytes behind the last message's parts. The bytes are not copied. */
+/* Adds a message with one text part. */
+void pl_add_message(pl_request *request, pl_role role, pl_text text);
+/* Appends an image (`image`) or other bytes to the last message's parts. The bytes are not copied. */
 void pl_attach(pl_request *request, bool image, pl_text mime, const void *bytes, size_t len);
-/* A tool that the model may call. `parameters` is the JSON Schema of the arguments object. */
-void pl_offer_tool(pl_request *request, pl_text name, pl_text description, pl_text parameters);
-/* A string that ends the completion and is no part of its text. */
-void pl_stop_at(pl_request *request, pl_text stop);
+/* Adds a tool that the model may call. `parameters` is the JSON Schema of the arguments object. */
+void pl_add_tool(pl_request *request, pl_text name, pl_text description, pl_text parameters);
+/* Adds a string that ends the completion and is not part of its text. */
+void pl_add_stop(pl_request *request, pl_text stop);
 
 typedef struct {
   const char *name;
@@ -230,15 +230,15 @@ typedef struct {
   const pl_type *settings;
   const pl_type *view;
   const pl_type *action;
-  /* What to ask the model. */
+  /* Fills `request`, which is empty. */
   bool (*prompt)(const void *settings, const void *view, const pl_turn *turn, pl_request *request);
-  /* Fills `action`, which is zeroed. Text that means nothing is an action too, never a refusal. */
+  /* Fills `action`, which is zeroed. Invalid text is an action too, never an error. */
   bool (*parse)(const void *settings, const void *view, const pl_completion *completion, void *action);
 } pl_agent;
 
 /* ---- Rewards ---- */
 
-/* One step: who did what, and what came of it. */
+/* One step of an episode: the actions and their result. */
 typedef struct {
   const pl_task *task;
   const pl_action *actions;
@@ -255,14 +255,14 @@ typedef struct {
   bool success;
 } pl_agent_score;
 
-/* What a step earned: the part that all agents share, and one part for each agent that acted (`pl_earn`). */
+/* Scores of a step: one shared by the team, and one for each agent that acted (`pl_add_score`). */
 typedef struct {
   double team;
   bool success;
   pl_list local;
 } pl_scores;
 
-void pl_earn(pl_scores *scores, pl_text agent, double reward, bool success);
+void pl_add_score(pl_scores *scores, pl_text agent, double reward, bool success);
 
 typedef struct {
   const char *name;
@@ -286,15 +286,15 @@ typedef struct {
 /* The main file defines it. */
 extern const pl_plugin pl_this_plugin;
 
-/* ---- What the host does for plugins ---- */
+/* ---- Services of the host ---- */
 
-/* The next number of the episode's random stream. Its position travels with the snapshot. */
+/* The next number of the episode's random stream. Its position is part of the snapshot. */
 uint64_t pl_random(void);
-/* A number below `bound`, every one as likely as the others. 0 for a bound of 0. */
+/* A number below `bound`, all equally likely. Returns 0 if `bound` is 0. */
 uint64_t pl_random_below(uint64_t bound);
 
 typedef enum { PL_DEBUG, PL_INFO, PL_WARN } pl_level;
-/* A line for the run's trace. */
+/* Writes a log line to the run's trace. */
 void pl_log(pl_level level, pl_text message);
 
 typedef struct {
@@ -303,7 +303,7 @@ typedef struct {
   size_t len;
 } pl_file;
 
-/* A program to run. The language `python` is always there. */
+/* A program to run. The language `python` is always available. */
 typedef struct {
   pl_text language;
   pl_text source;
@@ -331,7 +331,7 @@ typedef struct {
 } pl_verdict;
 
 /* Runs untrusted code, each job on a fresh worker; `verdicts` has room for `count`. Only environments may call it:
- * elsewhere the call traps. */
+ * in agents and rewards the call traps. */
 void pl_execute(const pl_job *jobs, size_t count, pl_verdict *verdicts);
 
 typedef struct {
@@ -340,7 +340,7 @@ typedef struct {
   double score;
 } pl_passage;
 
-/* The `k` passages that fit `query` best as a list of pl_passage; else, where the workflow has no corpus, a refusal. */
+/* Fills `passages` with the `k` best pl_passage for `query`, best first. Refuses if the workflow has no corpus. */
 bool pl_retrieve(pl_text query, uint32_t k, pl_list *passages);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
-/* What the host does for plugins, in a component. In a plugin's own tests pl_testing.c stands here. */
+/* The host's services, in a component. In a plugin's own tests pl_testing.c replaces this file. */
 #include "pl_world.inc.h"
 
 uint64_t pl_random(void) { return pl_host_plugin_random_next(); }
 
-/* An argument of an import: lent, not copied. */
+/* An argument of an import: borrowed, not copied. */
 static pl_world_string_t lent(pl_text text) { return (pl_world_string_t){(uint8_t *)text.ptr, text.len}; }
 
 void pl_log(pl_level level, pl_text message) {

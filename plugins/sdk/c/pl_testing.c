@@ -42,8 +42,8 @@ bool pl_retrieve(pl_text query, uint32_t k, pl_list *passages) {
   return true;
 }
 
-static void must(bool held) {
-  if (held) return;
+static void require(bool succeeded) {
+  if (succeeded) return;
   fprintf(stderr, "refused: %.*s\n", PL_ARG(pl_refused.message));
   exit(1);
 }
@@ -51,31 +51,31 @@ static void must(bool held) {
 pl_text pl_test_start(const char *item, const char *settings, const char *task, uint64_t seed) {
   pl_task given = {pl_str("test"), pl_str(task)};
   pl_text made;
-  must(pl_call_start(pl_str(item), pl_str(settings), &given, seed, &made));
+  require(pl_call_start(pl_str(item), pl_str(settings), &given, seed, &made));
   return made;
 }
 
 pl_text pl_test_view(const char *item, const char *settings, pl_text episode, const char *agent) {
   pl_text view;
-  must(pl_call_view(pl_str(item), pl_str(settings), episode, pl_str(agent), &view));
+  require(pl_call_view(pl_str(item), pl_str(settings), episode, pl_str(agent), &view));
   return view;
 }
 
 pl_text pl_test_apply(const char *item, const char *settings, pl_text episode, const char *agent, const char *action,
                       pl_text *outcome) {
   pl_json_action given = {pl_str(agent), pl_str(action)};
-  pl_json_outcome said;
-  must(pl_call_apply(pl_str(item), pl_str(settings), &episode, &given, 1, &said));
-  const char *done = said.done ? "true" : "false", *truncated = said.truncated ? "true" : "false";
+  pl_json_outcome result;
+  require(pl_call_apply(pl_str(item), pl_str(settings), &episode, &given, 1, &result));
+  const char *done = result.done ? "true" : "false", *truncated = result.truncated ? "true" : "false";
   *outcome = pl_format("{\"done\":%s,\"truncated\":%s,\"facts\":%.*s,\"evidence\":%.*s}", done, truncated,
-                       PL_ARG(said.facts), PL_ARG(said.evidence));
+                       PL_ARG(result.facts), PL_ARG(result.evidence));
   return episode;
 }
 
 pl_text pl_test_parse(const char *item, const char *settings, const char *view, const char *completion) {
   pl_completion given = {pl_str(completion), NULL, 0, PL_STOPPED};
   pl_text action;
-  must(pl_call_parse(pl_str(item), pl_str(settings), pl_str(view), &given, &action));
+  require(pl_call_parse(pl_str(item), pl_str(settings), pl_str(view), &given, &action));
   return action;
 }
 

@@ -1,7 +1,7 @@
-/* What the files behind the contract's interfaces share: copies between the call's memory and the bindings'.
+/* Copies between the call's memory and the bindings' memory, for the files that implement the contract's interfaces.
  *
- * The bindings free what an export returns and leave its arguments to us, so results are copied out and arguments are
- * freed here; everything in between is the call's. */
+ * The bindings free an export's results but not its arguments. Therefore results are copied out and arguments are freed
+ * here; all other memory belongs to the call. */
 #ifndef PL_WORLD_INC_H
 #define PL_WORLD_INC_H
 
@@ -11,7 +11,7 @@
 #include "pl_world.h"
 
 static inline void *out_bytes(const void *ptr, size_t len) {
-  /* An empty list's pointer is never followed, and never freed. */
+  /* The pointer of an empty list is never dereferenced and never freed. */
   if (len == 0) return NULL;
   void *made = malloc(len);
   if (!made) __builtin_trap();
@@ -31,7 +31,7 @@ static inline pl_world_string_t out(pl_text text) {
 
 static inline pl_text in(pl_world_string_t text) { return (pl_text){(const char *)text.ptr, text.len}; }
 
-/* The call's refusal as the contract's error. */
+/* Writes the call's error in the contract's form. */
 static inline bool out_error(pl_host_plugin_types_error_t *error) {
   error->kind = (pl_host_plugin_types_error_kind_t)pl_refused.about;
   error->message = out(pl_refused.message);

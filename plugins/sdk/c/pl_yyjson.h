@@ -1,11 +1,11 @@
-/* What the files that use yyjson share. */
+/* Declarations for the files that use yyjson. */
 #ifndef PL_YYJSON_H
 #define PL_YYJSON_H
 
 #include "pl_internal.h"
 #include "yyjson.h"
 
-/* yyjson's memory is the call's. */
+/* Allocator for yyjson, on the call's memory. */
 extern const yyjson_alc pl_call_memory;
 
 #endif

@@ -1,4 +1,4 @@
-// The host behind the services, in a component. Elsewhere testing.js stands here (see `imports` in package.json).
+// The host's services, in a component. Outside of one, testing.js replaces this file (see `imports` in package.json).
 
 import { write } from "pl-host:plugin/log@0.1.0";
 import { next } from "pl-host:plugin/random@0.1.0";

@@ -1,81 +1,81 @@
 // Types of the JavaScript SDK for plugins.
 
-/** What JSON can hold. Whole numbers are exact up to 2^53. */
+/** A JSON value. Integers are exact up to 2^53. */
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
-/** One setting, in JSON Schema's words. A setting without a default must be given. */
+/** One setting, as JSON Schema. A setting without a default is required. */
 export interface Setting {
   type: SettingType | SettingType[];
-  /** Shown to people. */
+  /** Shown to users. */
   description?: string;
   default?: Json;
   minimum?: number;
   maximum?: number;
   enum?: Json[];
-  /** Of a list's items. */
+  /** Schema of a list's items. */
   items?: Omit<Setting, "default">;
 }
 export type SettingType = "boolean" | "integer" | "number" | "string" | "array" | "object" | "null";
 
-/** What `when` conditions read as `env.*`. */
+/** A fact, which `when` conditions read as `env.NAME`. */
 export interface Fact {
   type: "boolean" | "integer" | "number" | "string";
-  /** Shown to people. */
+  /** Shown to users. */
   description?: string;
 }
 
-/** One problem to solve. Reading `data` of a record that is no JSON is a refusal about the task. */
+/** One problem to solve. Reading `data` throws a TaskError if the record is not JSON. */
 export interface Task {
   readonly id: string;
   readonly data: any;
 }
 
-/** Which generated tasks are wanted: `count` from index `start` on. */
+/** A request for generated tasks: `count` tasks from index `start` on. */
 export interface TaskRequest {
   split: string;
   start: number;
   count: number;
-  /** Difficulty; what the numbers mean is the environment's. */
+  /** Difficulty; the environment defines the meaning of the numbers. */
   level: number;
 }
 
-/** What one agent did: its name in the workflow, and what its `parse` returned. */
+/** The action of one agent: the agent's name in the workflow, and the result of its `parse`. */
 export interface AgentAction<Action = any> {
   agent: string;
   action: Action;
 }
 
-/** What an environment says after a step. */
+/** Result of a step in the environment. */
 export interface Outcome<Facts = any, Evidence = any> {
-  /** The episode is over. */
+  /** True if the episode is over. */
   done?: boolean;
-  /** The episode was cut short: over, but not decided. */
+  /** True if the episode was truncated: it is over but undecided. */
   truncated?: boolean;
-  /** For `when` conditions: exactly the declared facts. */
+  /** Facts for `when` conditions: exactly the declared ones. */
   facts?: Facts;
-  /** For the reward alone: gold answers, test results. */
+  /** Evidence for the reward only: gold answers, test results. */
   evidence?: Evidence;
 }
 
-/** The only memory of an episode: a plain object, of which JSON keeps everything. */
+/** The only state of an episode: a plain object that JSON can represent completely. */
 export interface Environment<Settings = any, State = any, View = any, Action = any, Facts = any, Evidence = any> {
-  /** One sentence for people. */
+  /** One sentence for users. */
   doc?: string;
   settings?: Record<string, Setting>;
   facts?: Record<string, Fact>;
   /** Starts an episode. Equal arguments and an equal random stream give an equal state. */
   start(settings: Settings, task: Task, seed: bigint): State;
-  /** What `agent` may see now. */
+  /** Returns the view of `agent`: the parts of the state that it may see. */
   view(state: State, settings: Settings, agent: string): View;
-  /** Applies the actions of one turn together. A bad action is no error: it is what a model did. */
+  /** Applies the actions of one turn together. An invalid action is not an error: it is the model's answer. */
   apply(state: State, settings: Settings, actions: AgentAction<Action>[]): Outcome<Facts, Evidence>;
-  /** Makes tasks. Equal arguments give equal tasks, whatever the block they are asked for in; splits share none. */
+  /** Generates tasks. A task depends only on settings, split, level and index; splits have no task in common. */
   tasks?(settings: Settings, request: TaskRequest): { id: string; data: Json }[];
 }
 
 export type Role = "system" | "user" | "assistant" | "tool";
 
-/** Bytes and what they are, such as `image/png`. */
+/** Bytes and their MIME type, such as `image/png`. */
 export interface Blob {
   mime: string;
   bytes: Uint8Array;
@@ -94,7 +94,7 @@ export interface Tool {
   parameters: Json;
 }
 
-/** What to ask the model. `stop`: strings that end the completion and are no part of its text. */
+/** A request to the model. `stop`: strings that end the completion and are not part of its text. */
 export interface Request {
   messages: Message[];
   tools?: Tool[];
@@ -104,7 +104,7 @@ export interface Request {
 export interface Turn {
   /** The agent's name in the workflow. */
   agent: string;
-  /** The agent's earlier visits in this episode. */
+  /** Number of the agent's earlier visits in this episode. */
   visit: number;
 }
 
@@ -114,18 +114,18 @@ export interface Completion {
   finish: "stop" | "length" | "tool-calls";
 }
 
-/** A prompt and a parse, stateless both; what an agent needs to remember stands in the environment's view. */
+/** Two stateless functions, `prompt` and `parse`. Everything an agent must remember belongs in the environment's view. */
 export interface Agent<Settings = any, View = any, Action = any> {
-  /** One sentence for people. */
+  /** One sentence for users. */
   doc?: string;
   settings?: Record<string, Setting>;
-  /** What to ask the model; nothing skips this turn. */
+  /** Returns the request to the model, or null or undefined to skip this turn. */
   prompt(settings: Settings, view: View, turn: Turn): Request | null | undefined;
-  /** What the completion means. Text that means nothing is an action too, never an error. */
+  /** Turns the completion into an action. Invalid text is an action too, never an error. */
   parse(settings: Settings, view: View, completion: Completion): Action;
 }
 
-/** One step: who did what, and what came of it. */
+/** One step of an episode: the actions and their result. */
 export interface Transition<Action = any, Facts = any, Evidence = any> {
   task: Task;
   actions: AgentAction<Action>[];
@@ -135,23 +135,23 @@ export interface Transition<Action = any, Facts = any, Evidence = any> {
   evidence: Evidence;
 }
 
-/** What a step earned: the part that all agents share, and one part for each agent that acted. */
+/** Scores of a step: one shared by the team, and one for each agent that acted. */
 export interface Scores {
   team: number;
   local: { agent: string; reward: number; success: boolean }[];
-  /** Whether the team has solved the task as things stand. */
+  /** True if the team has solved the task after this step. */
   success: boolean;
 }
 
-/** One function of a transition. */
+/** A function that scores a transition. */
 export interface Reward<Settings = any, Action = any, Facts = any, Evidence = any> {
-  /** One sentence for people. */
+  /** One sentence for users. */
   doc?: string;
   settings?: Record<string, Setting>;
   score(settings: Settings, transition: Transition<Action, Facts, Evidence>): Scores;
 }
 
-/** The contract's exports over JSON: what a component is made of, and what `pl-sdk/testing` plays. */
+/** The contract's exports over JSON, for a component and for `pl-sdk/testing`. */
 export interface Plugin {
   readonly catalog: object;
   readonly environments: object;
@@ -159,39 +159,39 @@ export interface Plugin {
   readonly rewards: object;
 }
 
-/** Makes the plugin of these items, by name: the main file's default export. */
+/** Creates a plugin from these items, by name. The main file exports it by default. */
 export function plugin(items: {
   environments?: Record<string, Environment>;
   agents?: Record<string, Agent>;
   rewards?: Record<string, Reward>;
 }): Plugin;
 
-/** A message of one text part. */
+/** A message with one text part. */
 export function message(role: Role, text: string): Message;
 
-/** A request of one user message, with a system message and worked examples (question, answer) in front of it. */
+/** A request with one user message, after the system message and the worked examples (question, answer) if given. */
 export function request(
   text: string,
   more?: { system?: string; examples?: [string, string][]; stop?: string[]; tools?: Tool[] },
 ): Request;
 
-/** The item cannot go on, and neither the settings nor the task are to blame. */
+/** The item cannot continue for a reason other than its settings or the task. */
 export class Refusal extends Error {}
-/** The item's settings do not mean anything: the host points to the item's block in the workflow. */
+/** The item's settings are invalid: the host points to the item's block in the workflow. */
 export class SettingsError extends Refusal {}
-/** The task's record is not of a form that the environment reads: the host points to its line. */
+/** The environment can't read the task's record: the host points to its line. */
 export class TaskError extends Refusal {}
 
-/** The episode's random stream. Its position travels with the snapshot. */
+/** The episode's random stream. Its position is part of the snapshot. */
 export const random: {
   /** The next number of the stream, 0 to 2^64 - 1. */
   next(): bigint;
-  /** A number below `bound` (at most 2^53 - 1), every one as likely as the others. 0 for a bound of 0. */
+  /** A number below `bound` (at most 2^53 - 1), all equally likely. Returns 0 if `bound` is 0. */
   below(bound: number): number;
 };
 
 export interface Job {
-  /** `python` is always there. */
+  /** `python` is always available. */
   language: string;
   source: string;
   stdin?: string;
@@ -205,15 +205,15 @@ export interface Verdict {
   stderr: string;
 }
 
-/** Untrusted code. Only environments may call it: elsewhere the call traps. */
+/** Runs untrusted code. Only environments may call it: in agents and rewards the call traps. */
 export const sandbox: {
-  /** Runs the jobs, each on a fresh worker. Verdicts come in the order of the jobs. */
+  /** Runs the jobs, each on a fresh worker. Verdicts have the order of the jobs. */
   execute(jobs: Job[]): Verdict[];
-  /** Runs one Python program with nothing on its standard input. */
+  /** Runs one Python program with an empty standard input. */
   python(source: string): Verdict;
 };
 
-/** Lines for the run's trace: for the author, for a user, for a user to look into. */
+/** Log lines in the run's trace: debug for the plugin's author, info for users, warn for possible problems. */
 export const log: {
   debug(message: string): void;
   info(message: string): void;
@@ -228,6 +228,6 @@ export interface Passage {
 
 /** Passages from the workflow's corpus. */
 export const retrieval: {
-  /** The `k` passages that fit `query` best, best first. Throws a Refusal where the workflow has no corpus. */
+  /** Returns the `k` best passages for `query`, best first. Throws a Refusal if the workflow has no corpus. */
   retrieve(query: string, k: number): Passage[];
 };

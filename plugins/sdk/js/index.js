@@ -1,7 +1,7 @@
 // The JavaScript SDK for plugins: agents, environments and rewards.
 //
 // An agent is two functions, an environment's state is a plain object that the SDK snapshots as JSON, a reward is one
-// function. README.md has a whole plugin and says how it is built; index.d.ts has the types.
+// function. README.md shows a complete plugin and how to build it; index.d.ts has the types.
 
 export { Refusal, SettingsError, TaskError } from "./errors.js";
 export { log, random, retrieval, sandbox } from "./services.js";

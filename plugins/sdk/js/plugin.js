@@ -1,9 +1,9 @@
-// From items as plain objects to the contract's functions over JSON: what a component exports.
+// Adapters from items (plain objects) to the contract's functions over JSON, which a component exports.
 
 import { Refusal, SettingsError, TaskError } from "./errors.js";
 import { readSettings, settingsSchema } from "./settings.js";
 
-/** Makes the plugin of these items: the main file's default export. */
+/** Creates a plugin from these items. The main file exports it by default. */
 export function plugin({ environments = {}, agents = {}, rewards = {} }) {
   const items = { environment: environments, agent: agents, reward: rewards };
 
@@ -16,7 +16,7 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
 
   const settingsOf = (item, name, text) => readSettings(name, item.settings, text);
 
-  /** The contract's resource: a state and the settings that it runs under. */
+  /** The contract's resource `episode`: a state and its settings. */
   class Episode {
     constructor(item, name, settings, state) {
       Object.assign(this, { item, name, settings, state });
@@ -119,7 +119,7 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
 
 const FACT_KINDS = { boolean: "boolean", number: "number", integer: "number", string: "text" };
 
-/** An item as the host sees it. Mistakes are found here, which is while the component is built. */
+/** Describes an item for the host. It runs, and reports mistakes, while the component is built. */
 function describe(kind, name, { doc = "", settings, facts = {} }) {
   const described = Object.entries(facts).map(([fact, { type, description = "" }]) => {
     if (!Object.hasOwn(FACT_KINDS, type)) {
@@ -134,7 +134,7 @@ function readAction({ agent, action }) {
   return { agent, action: JSON.parse(action) };
 }
 
-/** A task whose record is read when it is asked for: a task without one is no error as long as nobody asks. */
+/** A task whose record is parsed when it is read: an invalid record is an error only then. */
 function record({ id, data }) {
   return {
     id,
@@ -165,7 +165,7 @@ function wirePart(part) {
 
 function json(value, what) {
   const text = JSON.stringify(value, (key, inner) => {
-    // JSON.stringify would write null, and the number would be lost without a word.
+    // JSON.stringify would write null, and the number would be lost silently.
     if (typeof inner === "number" && !Number.isFinite(inner)) throw new Refusal(`${what} has no JSON form: ${key || "it"} is ${inner}`);
     return inner;
   });
@@ -173,7 +173,7 @@ function json(value, what) {
   return text;
 }
 
-/** The function's result; what it throws becomes the contract's error, with the place in the source. */
+/** Calls the function. An exception becomes the contract's error, with the place in the source. */
 function guarded(what, work) {
   try {
     return work();
@@ -187,7 +187,7 @@ function place(error) {
   return lines.filter((line) => line && !line.startsWith(String(error))).slice(0, 3).join(" < ") || "no stack";
 }
 
-/** In a component an exception with a payload is the error of a result; anything else would trap. */
+/** Adds the payload: in a component an exception with a payload is the error of a result; any other traps. */
 function contractError(refusal) {
   return Object.assign(refusal, { payload: { kind: refusal.kind, message: refusal.message } });
 }

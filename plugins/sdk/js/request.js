@@ -1,11 +1,11 @@
 // Requests to a model, as plain objects.
 
-/** A message of one text part. */
+/** A message with one text part. */
 export function message(role, text) {
   return { role, parts: [{ text }] };
 }
 
-/** A request of one user message, with what else it takes: a system message, worked examples in front, stop strings. */
+/** A request with one user message and, if given, a system message, worked examples, stop strings and tools. */
 export function request(text, { system, examples = [], stop = [], tools = [] } = {}) {
   return {
     messages: [

@@ -1,20 +1,20 @@
-// What the host does for plugins: the episode's random stream, code in a sandbox, lines for the trace, passages.
+// Services of the host: the episode's random stream, sandboxed code, log lines in the trace, retrieval.
 
 import { findPassages, nextRandom, runJobs, writeLog } from "#host";
 import { Refusal } from "./errors.js";
 
 const MASK = (1n << 64n) - 1n;
 
-/** The episode's random stream. Its position travels with the snapshot. */
+/** The episode's random stream. Its position is part of the snapshot. */
 export const random = {
   next: () => nextRandom(),
 
   below(bound) {
     if (!Number.isSafeInteger(bound) || bound < 0) {
-      throw new RangeError(`random.below(${bound}): the bound is a whole number from 0 to 2^53 - 1`);
+      throw new RangeError(`random.below(${bound}): the bound must be an integer from 0 to 2^53 - 1`);
     }
     if (bound === 0) return 0;
-    // Lemire (2019): the high half of a product, redrawn where the low half would favour small numbers.
+    // Lemire (2019): the high half of a product, redrawn if the low half would favour small numbers.
     const wide = BigInt(bound);
     const threshold = (-wide & MASK) % wide;
     for (;;) {
@@ -24,7 +24,7 @@ export const random = {
   },
 };
 
-/** Untrusted code. Only environments may call it: elsewhere the call traps. */
+/** Runs untrusted code. Only environments may call it: in agents and rewards the call traps. */
 export const sandbox = {
   execute(jobs) {
     return runJobs(jobs.map(({ language, source, stdin = "", files = [] }) => ({ language, source, stdin, files })));
@@ -35,7 +35,7 @@ export const sandbox = {
   },
 };
 
-/** Lines for the run's trace. */
+/** Log lines in the run's trace. */
 export const log = {
   debug: (message) => writeLog("debug", String(message)),
   info: (message) => writeLog("info", String(message)),
@@ -48,7 +48,7 @@ export const retrieval = {
     try {
       return findPassages(query, k);
     } catch (error) {
-      // A refusal of the host comes as an exception with a payload.
+      // An error of the host is an exception with a payload.
       throw new Refusal(`retrieval: ${error.payload ?? error.message}`);
     }
   },

@@ -1,12 +1,12 @@
-// Settings: their JSON Schema, and reading them by it.
+// JSON Schema of settings, and reading settings according to it.
 //
-// A settings declaration is what stands under `properties` of a JSON Schema: { size: { type: "integer", default: 100,
-// minimum: 1, description: "…" } }. The part of JSON Schema that is checked here is the part that is documented in
-// index.d.ts.
+// A settings declaration is the `properties` object of a JSON Schema: { size: { type: "integer", default: 100,
+// minimum: 1, description: "…" } }. Only the keywords that index.d.ts
+// documents are checked.
 
 import { SettingsError } from "./errors.js";
 
-/** JSON Schema of a declaration. Unknown keys are refused; what has no default is required. */
+/** Returns the JSON Schema of a declaration. Unknown keys are rejected; settings without a default are required. */
 export function settingsSchema(declared = {}) {
   const required = Object.keys(declared).filter((name) => !("default" in declared[name]));
   return {
@@ -18,7 +18,7 @@ export function settingsSchema(declared = {}) {
   };
 }
 
-/** The settings that `text` holds, with defaults. */
+/** Reads the settings in `text` and fills in defaults. */
 export function readSettings(item, declared = {}, text) {
   const refuse = (why) => {
     throw new SettingsError(`settings of ${item}: ${why}`);
@@ -38,7 +38,7 @@ export function readSettings(item, declared = {}, text) {
       if (fault) refuse(`${name}: ${fault}`);
       settings[name] = given[name];
     } else if ("default" in schema) {
-      settings[name] = structured(schema.default);
+      settings[name] = copyDefault(schema.default);
     } else {
       refuse(`\`${name}\` is missing`);
     }
@@ -46,20 +46,20 @@ export function readSettings(item, declared = {}, text) {
   return settings;
 }
 
-/** A copy: one call's changes to a default are not the next one's. */
-function structured(value) {
+/** Copies a default, so that one call's changes to it don't affect the next call. */
+function copyDefault(value) {
   return typeof value === "object" && value !== null ? JSON.parse(JSON.stringify(value)) : value;
 }
 
-/** Why a value is not of its schema, if it is not. */
+/** Returns the reason if a value doesn't match its schema, else undefined. */
 function mismatch(value, schema) {
   const shown = () => JSON.stringify(value).slice(0, 80);
   const types = [schema.type ?? []].flat();
-  if (types.length > 0 && !types.some((type) => isOf(value, type))) return `expected ${types.join(" or ")}, found ${shown()}`;
+  if (types.length > 0 && !types.some((type) => hasType(value, type))) return `expected ${types.join(" or ")}, found ${shown()}`;
   if (schema.enum && !schema.enum.includes(value)) return `expected one of ${JSON.stringify(schema.enum)}, found ${shown()}`;
   if (typeof value === "number") {
-    if (value < (schema.minimum ?? -Infinity)) return `${value} is not allowed, from ${schema.minimum} on is`;
-    if (value > (schema.maximum ?? Infinity)) return `${value} is not allowed, up to ${schema.maximum} is`;
+    if (value < (schema.minimum ?? -Infinity)) return `${value} is out of range, expected at least ${schema.minimum}`;
+    if (value > (schema.maximum ?? Infinity)) return `${value} is out of range, expected at most ${schema.maximum}`;
   }
   if (Array.isArray(value) && schema.items) {
     return value.map((item) => mismatch(item, schema.items)).find((fault) => fault);
@@ -67,7 +67,7 @@ function mismatch(value, schema) {
   return undefined;
 }
 
-function isOf(value, type) {
+function hasType(value, type) {
   switch (type) {
     case "null":
       return value === null;

@@ -1,29 +1,29 @@
-// Types of the stand-ins for the host, and of playing an episode without one.
+// Types of the stand-ins for the host's services, and of the functions that run an episode without a host.
 
 import type { Job, Json, Passage, Plugin, Verdict } from "./index.js";
 
-/** Starts the random stream anew. */
+/** Restarts the random stream from `seed`. */
 export function setRandom(seed: number | bigint): void;
-/** Answers sandbox jobs from now on. */
+/** Sets the function that answers sandbox jobs. */
 export function setSandbox(run: (job: Required<Job>) => Verdict): void;
-/** Answers retrieval from now on. */
+/** Sets the function that answers retrieval queries. */
 export function setCorpus(find: (query: string, k: number) => Passage[]): void;
-/** A verdict of a program that ended well after printing `stdout`. */
+/** Verdict of a program that printed `stdout` and exited with 0. */
 export function printed(stdout: string): Verdict;
 
-/** An episode that is played as the host plays it: everything crosses as JSON, every step goes through a snapshot. */
+/** Runs an episode as the host runs it: all values cross as JSON, every step goes through a snapshot. */
 export function play(
   plugin: Plugin,
   item: string,
   given?: { task?: Json; settings?: Record<string, Json>; seed?: number },
 ): {
-  /** What `agent` sees. */
+  /** Returns the view of `agent`. */
   view(agent: string): any;
   /** Applies one turn's actions, by agent. */
   act(actions: Record<string, Json>): { done: boolean; truncated: boolean; facts: any; evidence: any };
 };
 
-/** What an agent makes of a completion in front of a view: its action. */
+/** Returns the action that an agent parses from a completion. */
 export function parse(
   plugin: Plugin,
   agent: string,

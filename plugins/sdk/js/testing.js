@@ -1,4 +1,4 @@
-// Stand-ins for the host in a plugin's own tests, and a way to play an episode without one.
+// Stand-ins for the host's services in a plugin's own tests, and a way to run an episode without a host.
 
 import { Refusal } from "./errors.js";
 
@@ -7,22 +7,22 @@ let state = 0n;
 let runJob;
 let corpus;
 
-/** Starts the random stream anew. */
+/** Restarts the random stream from `seed`. */
 export function setRandom(seed) {
   state = BigInt(seed) & MASK;
 }
 
-/** Answers sandbox jobs from now on. */
+/** Sets the function that answers sandbox jobs. */
 export function setSandbox(run) {
   runJob = run;
 }
 
-/** Answers retrieval from now on. */
+/** Sets the function that answers retrieval queries. */
 export function setCorpus(find) {
   corpus = find;
 }
 
-/** A verdict of a program that ended well after printing `stdout`. */
+/** Verdict of a program that printed `stdout` and exited with 0. */
 export function printed(stdout) {
   return { ending: "ok", exit: 0, stdout, stderr: "" };
 }
@@ -56,8 +56,8 @@ export function findPassages(query, k) {
 }
 
 /**
- * Plays an episode as the host plays it: settings, views, actions and snapshots cross as JSON. Every step goes through
- * a snapshot, so that state which JSON does not keep shows as a failing test.
+ * Runs an episode as the host runs it: settings, views, actions and snapshots cross as JSON. Every step goes through a
+ * snapshot, so that a test fails if JSON can't represent the state.
  */
 export function play(plugin, item, { task = {}, settings = {}, seed = 0 } = {}) {
   const { Episode } = plugin.environments;
@@ -74,7 +74,7 @@ export function play(plugin, item, { task = {}, settings = {}, seed = 0 } = {}) 
   };
 }
 
-/** What an agent makes of a completion in front of a view: its action. */
+/** Returns the action that an agent parses from a completion. */
 export function parse(plugin, agent, { view, text, settings = {} }) {
   const completion = { text, toolCalls: [], finish: "stop" };
   return JSON.parse(plugin.agents.parse(agent, JSON.stringify(settings), JSON.stringify(view), completion));

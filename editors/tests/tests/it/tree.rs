@@ -1,6 +1,6 @@
 //! The tree-sitter grammar: syntax trees, and the classes of its query.
 
-use mas_editors_tests::language;
+use pl_editors_tests::language;
 use tree_sitter::{Parser, Tree};
 use tree_sitter_highlight::{Highlight, HighlightConfiguration, HighlightEvent, Highlighter};
 

@@ -5,8 +5,9 @@ use std::io::Write;
 use pl_run::{CheckedWorkflow, DevicePreference, Error, MemoryEstimate, select_device};
 
 use crate::App;
-use crate::arguments::{Check, Format, Source};
+use crate::arguments::{Check, Source};
 use crate::diagnostics;
+use crate::diagnostics::Format;
 use crate::exit::{CommandError, CommandResult};
 
 pub fn run(app: &App, options: &Check) -> CommandResult {

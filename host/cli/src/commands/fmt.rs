@@ -8,8 +8,9 @@ use pl_dsl::Source;
 use pl_run::Diagnostics;
 use similar::TextDiff;
 
-use crate::arguments::{Fmt, Format};
+use crate::arguments::Fmt;
 use crate::diagnostics;
+use crate::diagnostics::Format;
 use crate::exit::{CommandError, CommandResult};
 
 /// Lines of context around a difference.

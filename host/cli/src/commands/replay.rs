@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use pl_plugin::journal::{Channel, Event, Level};
+use pl_plugin::call_log::{Channel, Event, Level};
 use pl_rollout::{Agreement, EpisodeId, EventKind, EventPosition, Trace};
 use pl_run::replay::{RecordedRun, Replayer, has_fault};
 
@@ -138,7 +138,7 @@ fn write_event(event: &Event, out: &mut impl Write) -> CommandResult {
             };
             writeln!(out, "[http] {request}: {response}")?;
         }
-        Event::Cut { events, bytes } => {
+        Event::Truncated { events, bytes } => {
             writeln!(out, "[cut] {events} more lines or pieces of output, {bytes} bytes")?;
         }
     }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pl_inference::{BaseModel, Engine, EngineConfig, PolicyWeights};
-use pl_model::{Adapter, Config, Model, Projection};
+use pl_model::{Adapter, Config, Model, Projection, TensorSet};
 use pl_types::{Dtype, Request, Sampling};
 use tch::Device;
 

@@ -1,7 +1,7 @@
 //! Published weights apply to later requests, not to those in progress.
 
 use pl_inference::{Engine, EngineConfig, PolicyWeights};
-use pl_model::{Model, Projection};
+use pl_model::{Model, Projection, TensorSet};
 use pl_types::{Dtype, Generate, GenerateError};
 use tch::Device;
 

@@ -1,9 +1,9 @@
 //! Attention of single queries over paged keys and values.
 //!
-//! A sequence's keys and values are in blocks of [`BLOCK`] tokens anywhere in memory, so that sequences share the blocks
-//! of a common prefix (Kwon et al. 2023, PagedAttention). Keys are stored transposed: a vector holds one number of each
-//! of the block's tokens, so that one instruction adds to the scores of many tokens. Each query is computed separately,
-//! over its tokens in order.
+//! A sequence's keys and values are in blocks of [`BLOCK`] tokens anywhere in memory, so that sequences share
+//! the blocks of a common prefix (Kwon et al. 2023, PagedAttention). Keys are stored transposed: a vector
+//! holds one number of each of the block's tokens, so that one instruction adds to the scores of many tokens.
+//! Each query is computed separately, over its tokens in order.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -48,7 +48,8 @@ impl Heads {
     }
 }
 
-/// Keys and values of all layers, in blocks. Memory for a block is allocated when it is first written, and kept.
+/// Keys and values of all layers, in blocks. Memory for a block is allocated when it is first written, and
+/// kept.
 pub struct KvCache {
     heads: Heads,
     layers: usize,
@@ -294,18 +295,18 @@ impl HeadGroupKernel<'_> {
     #[inline(always)]
     unsafe fn scores<S: Simd, const G: usize>(&self, q: &[f32], scores: &mut [f32], padded: usize) {
         let vectors = padded / S::LANES;
-        let mut at = 0;
-        while at < vectors {
+        let mut vector = 0;
+        while vector < vectors {
             // SAFETY: vectors below `vectors` are in the query's blocks and in `scores`.
             unsafe {
-                let keys = self.keys::<S>(at);
-                if at + 1 < vectors {
-                    score::<S, G, 2>(q, [keys, self.keys::<S>(at + 1)], scores, padded, at);
+                let keys = self.keys::<S>(vector);
+                if vector + 1 < vectors {
+                    score::<S, G, 2>(q, [keys, self.keys::<S>(vector + 1)], scores, padded, vector);
                 } else {
-                    score::<S, G, 1>(q, [keys], scores, padded, at);
+                    score::<S, G, 1>(q, [keys], scores, padded, vector);
                 }
             }
-            at += 2;
+            vector += 2;
         }
     }
 
@@ -321,22 +322,22 @@ impl HeadGroupKernel<'_> {
     #[inline(always)]
     unsafe fn mix<S: Simd, const G: usize>(&self, scores: &[f32], padded: usize, mixed: &mut [f32]) {
         let padded_dim = self.cache.heads.padded_dim();
-        let mut at = 0;
-        while at < padded_dim {
-            // SAFETY: `at` plus the vectors of a part stay within `padded_dim`, a multiple of 16.
+        let mut column = 0;
+        while column < padded_dim {
+            // SAFETY: `column` plus the vectors of a part stay within `padded_dim`, a multiple of 16.
             unsafe {
-                at += match (padded_dim - at) / S::LANES {
-                    1 => self.mix_part::<S, G, 1>(scores, padded, mixed, at),
-                    2 | 3 => self.mix_part::<S, G, 2>(scores, padded, mixed, at),
+                column += match (padded_dim - column) / S::LANES {
+                    1 => self.mix_part::<S, G, 1>(scores, padded, mixed, column),
+                    2 | 3 => self.mix_part::<S, G, 2>(scores, padded, mixed, column),
                     // AVX2 has registers for two vectors of four heads.
-                    _ if S::LANES == 8 => self.mix_part::<S, G, 2>(scores, padded, mixed, at),
-                    _ => self.mix_part::<S, G, 4>(scores, padded, mixed, at),
+                    _ if S::LANES == 8 => self.mix_part::<S, G, 2>(scores, padded, mixed, column),
+                    _ => self.mix_part::<S, G, 4>(scores, padded, mixed, column),
                 };
             }
         }
     }
 
-    /// Computes N vectors of the weighted sum from `at` on. Returns their width.
+    /// Computes N vectors of the weighted sum from `column` on. Returns their width.
     #[allow(clippy::needless_range_loop, reason = "vectors stay in registers only without iterators")]
     #[inline(always)]
     unsafe fn mix_part<S: Simd, const G: usize, const N: usize>(
@@ -344,16 +345,18 @@ impl HeadGroupKernel<'_> {
         scores: &[f32],
         padded: usize,
         mixed: &mut [f32],
-        at: usize,
+        column: usize,
     ) -> usize {
         let heads = self.cache.heads;
         let padded_dim = heads.padded_dim();
-        // SAFETY: tokens below the query's length are in its blocks; there is room for N vectors from `at` on.
+        // SAFETY: tokens below the query's length are in its blocks; there is room for N vectors from
+        // `column` on.
         unsafe {
             let mut sums = [[S::splat(0.0); N]; G];
             let mut token = 0;
             for block in self.query.blocks {
-                let values = self.cache.head_start(*block, self.layer, self.head).add(heads.keys_len() + at);
+                let values =
+                    self.cache.head_start(*block, self.layer, self.head).add(heads.keys_len() + column);
                 let end = (token + BLOCK).min(self.query.length);
                 for slot in 0..end - token {
                     for n in 0..N {
@@ -371,7 +374,7 @@ impl HeadGroupKernel<'_> {
             }
             for (g, sums) in sums.iter().enumerate() {
                 for (n, sum) in sums.iter().enumerate() {
-                    S::store(mixed.as_mut_ptr().add(g * padded_dim + at + n * S::LANES), *sum);
+                    S::store(mixed.as_mut_ptr().add(g * padded_dim + column + n * S::LANES), *sum);
                 }
             }
         }
@@ -387,10 +390,10 @@ unsafe fn score<S: Simd, const G: usize, const N: usize>(
     keys: [*const f32; N],
     scores: &mut [f32],
     padded: usize,
-    at: usize,
+    vector: usize,
 ) {
     let dim = q.len() / G;
-    // SAFETY: keys are valid for `dim` vectors that are BLOCK apart, scores for N vectors from `at` on.
+    // SAFETY: keys are valid for `dim` vectors that are BLOCK apart, scores for N vectors from `vector` on.
     unsafe {
         let mut sums = [[S::splat(0.0); N]; G];
         for d in 0..dim {
@@ -403,7 +406,7 @@ unsafe fn score<S: Simd, const G: usize, const N: usize>(
         }
         for (g, sums) in sums.iter().enumerate() {
             for (n, sum) in sums.iter().enumerate() {
-                S::store(scores.as_mut_ptr().add(g * padded + (at + n) * S::LANES), *sum);
+                S::store(scores.as_mut_ptr().add(g * padded + (vector + n) * S::LANES), *sum);
             }
         }
     }
@@ -416,21 +419,21 @@ unsafe fn softmax<S: Simd>(scores: &mut [f32], length: usize) {
     // SAFETY: scores are whole blocks, and therefore whole vectors.
     unsafe {
         let mut largest = S::splat(f32::NEG_INFINITY);
-        for at in (0..scores.len()).step_by(S::LANES) {
-            largest = S::max(largest, S::load(scores.as_ptr().add(at)));
+        for offset in (0..scores.len()).step_by(S::LANES) {
+            largest = S::max(largest, S::load(scores.as_ptr().add(offset)));
         }
         let largest = S::splat(S::largest(largest));
         let mut sum = S::splat(0.0);
-        for at in (0..scores.len()).step_by(S::LANES) {
-            let address = scores.as_mut_ptr().add(at);
+        for offset in (0..scores.len()).step_by(S::LANES) {
+            let address = scores.as_mut_ptr().add(offset);
             let p = S::exp(S::sub(S::load(address), largest));
             S::store(address, p);
             // Padding adds about 1e-38 to a sum of at least 1, which does not change it.
             sum = S::add(sum, p);
         }
         let scale = S::splat(1.0 / S::sum(sum));
-        for at in (0..scores.len()).step_by(S::LANES) {
-            let address = scores.as_mut_ptr().add(at);
+        for offset in (0..scores.len()).step_by(S::LANES) {
+            let address = scores.as_mut_ptr().add(offset);
             S::store(address, S::mul(S::load(address), scale));
         }
     }

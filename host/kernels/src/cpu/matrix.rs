@@ -1,7 +1,7 @@
 //! Weights in the memory layout of the products.
 //!
-//! A matrix `[out, in]` is cut into panels of as many outputs as two vectors hold; within a panel, the weights of one
-//! input are contiguous. A product then reads every weight once, in the order of memory.
+//! A matrix `[out, in]` is cut into panels of as many outputs as two vectors hold; within a panel, the
+//! weights of one input are contiguous. A product then reads every weight once, in the order of memory.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -157,8 +157,8 @@ fn fill<T: Copy + Send>(
     });
 }
 
-/// Zeroed memory, aligned for vectors, or to huge pages if it is large: the CPU's own prefetching stops at page
-/// borders.
+/// Zeroed memory, aligned for vectors, or to huge pages if it is large: the CPU's own prefetching stops at
+/// page borders.
 struct AlignedMemory {
     start: NonNull<u8>,
     layout: Layout,
@@ -183,7 +183,8 @@ impl AlignedMemory {
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         #[cfg(target_os = "linux")]
         if align == HUGE {
-            // SAFETY: advice about memory that was just allocated. Without effect, pages stay small; no error to handle.
+            // SAFETY: advice about memory that was just allocated. Without effect, pages stay small; no error
+            // to handle.
             unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
         }
         // SAFETY: just allocated with this size. The first write creates the large pages.

@@ -1,10 +1,10 @@
 //! Products of rows with packed matrices.
 //!
-//! An output row is the sum of [`Term`]s: the base weights for all rows, and for ranges of rows the second factor of an
-//! adapter, whose input is the output of the first factor. A task computes one panel of outputs for all rows: blocks of
-//! up to [`ROWS`] rows keep their sums in registers while the panel's weights are read, [`STRIDE`] inputs at a time, so
-//! that the weights are still in the cache for the next block of rows. Every sum runs over the inputs in order, term by
-//! term, with one rounding each.
+//! An output row is the sum of [`Term`]s: the base weights for all rows, and for ranges of rows the second
+//! factor of an adapter, whose input is the output of the first factor. A task computes one panel of outputs
+//! for all rows: blocks of up to [`ROWS`] rows keep their sums in registers while the panel's weights are
+//! read, [`STRIDE`] inputs at a time, so that the weights are still in the cache for the next block of rows.
+//! Every sum runs over the inputs in order, term by term, with one rounding each.
 
 use std::ops::Range;
 
@@ -15,8 +15,8 @@ use super::thread_pool::{DisjointSlice, Scratch};
 
 /// Number of rows whose sums are in registers at a time: with two vectors each, half of AVX-512's registers.
 const ROWS: usize = 8;
-/// Number of inputs of one pass over the rows. The f32 weights of 32 outputs are 32 KiB, which fit into the first-level
-/// cache together with the rows.
+/// Number of inputs of one pass over the rows. The f32 weights of 32 outputs are 32 KiB, which fit into the
+/// first-level cache together with the rows.
 const STRIDE: usize = 256;
 
 /// Size of a cache line in bytes.
@@ -239,12 +239,13 @@ unsafe fn add_term<S: Simd, W: WeightStorage>(term: &Term<'_>, panel: usize, fir
     let inputs = term.matrix.inputs();
     let blocks = term.rows.len().div_ceil(ROWS).max(1);
     let weights = term.matrix.panel_start(panel).cast::<W::Number>();
-    let mut at = 0;
-    while at < inputs {
-        let count = STRIDE.min(inputs - at);
-        // SAFETY: `at + count <= inputs`, rows are below those of `x` and `sums`; a prefetch past the end has no effect.
+    let mut input = 0;
+    while input < inputs {
+        let count = STRIDE.min(inputs - input);
+        // SAFETY: `input + count <= inputs`, rows are below those of `x` and `sums`; a prefetch past the end
+        // has no effect.
         unsafe {
-            let weights = weights.add(at * width);
+            let weights = weights.add(input * width);
             // While one stride is multiplied, the blocks of rows prefetch the next one, a share each.
             let bytes = count * width * size_of::<W::Number>();
             let mut ahead = weights.cast::<u8>().add(bytes);
@@ -252,7 +253,7 @@ unsafe fn add_term<S: Simd, W: WeightStorage>(term: &Term<'_>, panel: usize, fir
             let mut row = term.rows.start;
             while row < term.rows.end {
                 let rows = ROWS.min(term.rows.end - row);
-                let x = term.x.as_ptr().add(row * term.stride + term.offset + at);
+                let x = term.x.as_ptr().add(row * term.stride + term.offset + input);
                 let sums = sums.as_mut_ptr().add((row - first) * width);
                 match rows {
                     8 => block::<S, W, 8>(x, term.stride, weights, count, sums, ahead, share),
@@ -268,7 +269,7 @@ unsafe fn add_term<S: Simd, W: WeightStorage>(term: &Term<'_>, panel: usize, fir
                 row += rows;
             }
         }
-        at += count;
+        input += count;
     }
 }
 

@@ -1,4 +1,5 @@
-//! From projections to rotated queries and cached keys: norms of heads, rotary embedding, writing to the cache.
+//! From projections to rotated queries and cached keys: norms of heads, rotary embedding, writing to the
+//! cache.
 
 use super::Cpu;
 use super::attention::{BLOCK, Heads, KvCache};
@@ -11,7 +12,8 @@ use super::thread_pool::DisjointSlice;
 pub struct Rotation<'a> {
     /// `[positions, dim]`.
     pub cos: &'a [f32],
-    /// `[positions, dim]`, with the first half of each row negated, so that a rotation needs one swap of halves.
+    /// `[positions, dim]`, with the first half of each row negated, so that a rotation needs one swap of
+    /// halves.
     pub sin: &'a [f32],
     /// Norm of every query head.
     pub q_norm: Option<RmsNorm<'a>>,
@@ -62,7 +64,8 @@ impl Cpu {
                 block,
                 slot: position % BLOCK,
             };
-            // SAFETY: the level was detected; no two rows are the same token of a sequence, so that slots differ.
+            // SAFETY: the level was detected; no two rows are the same token of a sequence, so that slots
+            // differ.
             unsafe { level.run(kernel) };
         });
     }

@@ -1,8 +1,8 @@
 //! Vectors of f32, and the choice of instructions at run time.
 //!
-//! A kernel is a [`Kernel`]: a struct of its arguments with one function, generic over [`Simd`]. [`Level::run`] is compiled
-//! once for each set of instructions and calls the version for the CPU. This needs `inline(always)` on everything between
-//! `run` and the intrinsics, and no closures in between.
+//! A kernel is a [`Kernel`]: a struct of its arguments with one function, generic over [`Simd`].
+//! [`Level::run`] is compiled once for each set of instructions and calls the version for the CPU. This needs
+//! `inline(always)` on everything between `run` and the intrinsics, and no closures in between.
 
 use std::fmt;
 
@@ -46,7 +46,8 @@ impl Level {
     /// Runs a kernel with these instructions.
     ///
     /// # Safety
-    /// The CPU has them (the level is at most [`detect`](Self::detect)), and the kernel's own requirements hold.
+    /// The CPU has them (the level is at most [`detect`](Self::detect)), and the kernel's own requirements
+    /// hold.
     #[inline]
     pub(crate) unsafe fn run<K: Kernel>(self, kernel: K) {
         match self {
@@ -116,7 +117,7 @@ pub(crate) trait Simd: Copy {
     /// `v 2^n` for whole `n` from -126 to 127.
     unsafe fn scale(v: Self::V, n: Self::V) -> Self::V;
     /// Prefetches a cache line.
-    unsafe fn prefetch(at: *const u8);
+    unsafe fn prefetch(address: *const u8);
 
     /// e^x, accurate to 2 units in the last place; x is clamped between -87 (1.6e-38) and 88 (1.7e38).
     #[inline(always)]
@@ -334,8 +335,8 @@ mod x86 {
             unsafe { _mm512_scalef_ps(v, n) }
         }
         #[inline(always)]
-        unsafe fn prefetch(at: *const u8) {
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        unsafe fn prefetch(address: *const u8) {
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
         }
     }
 
@@ -410,8 +411,8 @@ mod x86 {
             }
         }
         #[inline(always)]
-        unsafe fn prefetch(at: *const u8) {
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        unsafe fn prefetch(address: *const u8) {
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
         }
     }
 }

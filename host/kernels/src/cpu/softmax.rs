@@ -2,7 +2,8 @@
 
 use super::simd::{Kernel, Level, Simd};
 
-/// Number of probabilities per stored partial sum, which saves the sampling from adding up a whole vocabulary.
+/// Number of probabilities per stored partial sum, which saves the sampling from adding up a whole
+/// vocabulary.
 const PART: usize = 256;
 
 /// The softmax of one row of logits, not yet divided by its sum.
@@ -16,8 +17,8 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Divides `logits` by `temperature` in place and writes `e^(logit - largest)` to `weights`. A logit of minus
-    /// infinity has weight 0.
+    /// Divides `logits` by `temperature` in place and writes `e^(logit - largest)` to `weights`. A logit of
+    /// minus infinity has weight 0.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -37,8 +38,8 @@ impl Distribution {
         (f64::from(logit) - f64::from(self.largest) - self.total.ln()) as f32
     }
 
-    /// Samples the token at which the running sum of `weights` exceeds the fraction `quantile` (in [0, 1)) of the total.
-    /// Returns `None` if a logit is NaN.
+    /// Samples the token at which the running sum of `weights` exceeds the fraction `quantile` (in [0, 1)) of
+    /// the total. Returns `None` if a logit is NaN.
     pub fn sample(&self, weights: &[f32], quantile: f64) -> Option<usize> {
         if !(self.total.is_finite() && self.total > 0.0) {
             return None;
@@ -84,8 +85,8 @@ impl Kernel for SoftmaxKernel<'_> {
         unsafe {
             let divisor = S::splat(self.temperature);
             let mut most = S::splat(f32::NEG_INFINITY);
-            for at in (0..whole).step_by(S::LANES) {
-                let address = self.logits.as_mut_ptr().add(at);
+            for offset in (0..whole).step_by(S::LANES) {
+                let address = self.logits.as_mut_ptr().add(offset);
                 let z = S::div(S::load(address), divisor);
                 S::store(address, z);
                 most = S::max(z, most);
@@ -97,9 +98,9 @@ impl Kernel for SoftmaxKernel<'_> {
             }
             self.out.largest = largest;
             let shift = S::splat(largest);
-            for at in (0..whole).step_by(S::LANES) {
-                let e = S::exp(S::sub(S::load(self.logits.as_ptr().add(at)), shift));
-                S::store(self.weights.as_mut_ptr().add(at), e);
+            for offset in (0..whole).step_by(S::LANES) {
+                let e = S::exp(S::sub(S::load(self.logits.as_ptr().add(offset)), shift));
+                S::store(self.weights.as_mut_ptr().add(offset), e);
             }
             // The remaining numbers as one padded vector.
             let mut rest = [f32::NEG_INFINITY; 16];
@@ -110,7 +111,8 @@ impl Kernel for SoftmaxKernel<'_> {
         let parts = self.weights.chunks_mut(PART).zip(self.logits.chunks(PART));
         for ((weights, logits), sum) in parts.zip(&mut self.out.parts) {
             for (weight, logit) in weights.iter_mut().zip(logits) {
-                // The kernel's exponential of minus infinity is 1e-38, but a token without probability must have weight 0.
+                // The kernel's exponential of minus infinity is 1e-38, but a token without probability must
+                // have weight 0.
                 if *logit == f32::NEG_INFINITY {
                     *weight = 0.0;
                 }

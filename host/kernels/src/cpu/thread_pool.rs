@@ -1,8 +1,9 @@
 //! A pool of threads that share the iterations of a loop.
 //!
-//! A step of generation is a few hundred short loops in sequence. Waking sleeping threads for each would cost more than
-//! the loops do, so the workers of this pool spin for a while before they park, and a loop never waits for a worker that
-//! has not joined it: iterations are handed out one by one, and a loop ends when those in progress have ended.
+//! A step of generation is a few hundred short loops in sequence. Waking sleeping threads for each would cost
+//! more than the loops do, so the workers of this pool spin for a while before they park, and a loop never
+//! waits for a worker that has not joined it: iterations are handed out one by one, and a loop ends when
+//! those in progress have ended.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -12,8 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time that a worker spins before it parks: longer than the gaps within a step, short compared with the pauses between
-/// requests.
+/// Time that a worker spins before it parks: longer than the gaps within a step, short compared with the
+/// pauses between requests.
 const SPIN_TIME: Duration = Duration::from_micros(100);
 /// Number of spins between two reads of the clock.
 const SPINS_PER_CLOCK_READ: u32 = 64;
@@ -45,8 +46,8 @@ struct Shared {
     wake: Condvar,
 }
 
-// SAFETY: `task` is written while the loop is closed and has no workers, and read by workers that joined an open loop;
-// `state` orders the two. The body that it points to is Sync.
+// SAFETY: `task` is written while the loop is closed and has no workers, and read by workers that joined an
+// open loop; `state` orders the two. The body that it points to is Sync.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -93,8 +94,8 @@ impl ThreadPool {
         self.workers.len() + 1
     }
 
-    /// Calls `body(thread, iteration)` once for each iteration below `count`, on any free thread (the caller is
-    /// thread 0). Returns when all iterations have ended.
+    /// Calls `body(thread, iteration)` once for each iteration below `count`, on any free thread (the caller
+    /// is thread 0). Returns when all iterations have ended.
     ///
     /// # Panics
     /// If the body panics, after the other iterations in progress have ended.
@@ -104,7 +105,8 @@ impl ThreadPool {
             return;
         }
         unsafe fn call<F: Fn(usize, usize)>(body: *const (), thread: usize, iteration: usize) {
-            // SAFETY: `body` is the F of the open loop, which `for_each` keeps alive until the loop has ended.
+            // SAFETY: `body` is the F of the open loop, which `for_each` keeps alive until the loop has
+            // ended.
             unsafe { (*body.cast::<F>())(thread, iteration) }
         }
         let shared = &*self.shared;
@@ -112,7 +114,8 @@ impl ThreadPool {
         // SAFETY: the previous loop is closed, and all workers have left it.
         unsafe { *shared.task.get() = task };
         shared.next_iteration.store(0, Ordering::Relaxed);
-        // SeqCst here and in `park`: either a worker that parks sees the loop, or this thread sees the parked worker.
+        // SeqCst here and in `park`: either a worker that parks sees the loop, or this thread sees the parked
+        // worker.
         let round = (shared.state.load(Ordering::Relaxed) & !(ROUND - 1)).wrapping_add(ROUND);
         shared.state.store(round | OPEN, Ordering::SeqCst);
         if shared.parked.load(Ordering::SeqCst) > 0 {

@@ -60,8 +60,8 @@ impl Compiler {
         Ok(Self { version })
     }
 
-    /// Returns the machine code (a cubin) of a source for an architecture, as in `sm_90`. It comes from the folder `cache`
-    /// if that is given and the same NVRTC compiled the source before.
+    /// Returns the machine code (a cubin) of a source for an architecture, as in `sm_90`. It comes from the
+    /// folder `cache` if that is given and the same NVRTC compiled the source before.
     ///
     /// # Errors
     /// [`Error::Compile`] with NVRTC's log.
@@ -72,11 +72,8 @@ impl Compiler {
         if let Some(code) = file.as_ref().and_then(CacheFile::get) {
             return Ok(code);
         }
-        let code = compile(&text, &options).map_err(|reason| Error::Compile {
-            name: source.name,
-            arch: arch.to_owned(),
-            reason,
-        })?;
+        let failed = |reason| Error::Compile { name: source.name, arch: arch.to_owned(), reason };
+        let code = compile(&text, &options, failed)?;
         if let Some(file) = file {
             file.put(&code);
         }
@@ -99,26 +96,32 @@ impl Drop for Program {
     }
 }
 
-fn compile(text: &str, options: &[String]) -> Result<Vec<u8>, String> {
-    let text = CString::new(text).map_err(|e| e.to_string())?;
-    let program = Program(result::create_program(&text, None).map_err(|e| e.to_string())?);
+/// Compiles a text. `failed` makes an error from a reason.
+fn compile(text: &str, options: &[String], failed: impl Fn(String) -> Error) -> Result<Vec<u8>, Error> {
+    let text = CString::new(text).map_err(|e| failed(e.to_string()))?;
+    let program = Program(result::create_program(&text, None).map_err(|e| failed(e.to_string()))?);
     // SAFETY: the program was created and not destroyed, here and below.
     if let Err(error) = unsafe { result::compile_program(program.0, options) } {
         let log = unsafe { result::get_program_log(program.0) }.unwrap_or_default();
         let log: Vec<u8> = log.into_iter().map(|c| c as u8).collect();
         let log = CStr::from_bytes_until_nul(&log).map(CStr::to_string_lossy).unwrap_or_default();
-        return Err(format!("{error}\n{log}"));
+        return Err(failed(format!("{error}\n{log}")));
     }
     let mut size = 0;
-    unsafe { sys::nvrtcGetCUBINSize(program.0, &raw mut size) }.result().map_err(|e| e.to_string())?;
+    unsafe { sys::nvrtcGetCUBINSize(program.0, &raw mut size) }
+        .result()
+        .map_err(|e| failed(e.to_string()))?;
     let mut code = vec![0u8; size];
     // SAFETY: `code` has the size that NVRTC returned.
-    unsafe { sys::nvrtcGetCUBIN(program.0, code.as_mut_ptr().cast()) }.result().map_err(|e| e.to_string())?;
+    unsafe { sys::nvrtcGetCUBIN(program.0, code.as_mut_ptr().cast()) }
+        .result()
+        .map_err(|e| failed(e.to_string()))?;
     Ok(code)
 }
 
-/// A file of the cache: a BLAKE3 hash of the code, then the code. Its name is a hash of everything that the code depends
-/// on. Write access to the folder allows running code on this user's device, so only the user may have it.
+/// A file of the cache: a BLAKE3 hash of the code, then the code. Its name is a hash of everything that the
+/// code depends on. Write access to the folder allows running code on this user's device, so only the user
+/// may have it.
 struct CacheFile(PathBuf);
 
 impl CacheFile {
@@ -140,7 +143,8 @@ impl CacheFile {
         (blake3::hash(&file) == sum).then_some(file)
     }
 
-    /// Writes the code atomically. After a failure, for example on a full disk, the next start compiles again.
+    /// Writes the code atomically. After a failure, for example on a full disk, the next start compiles
+    /// again.
     fn put(&self, code: &[u8]) {
         let write = || -> std::io::Result<()> {
             if let Some(folder) = self.0.parent() {

@@ -2,9 +2,9 @@
 
 use cudarc::driver::{result, sys};
 
-/// Oldest version of the driver's interface that this build's CUDA libraries of libtorch work with, in the driver's
-/// notation: CUDA 13.0, the interface of driver 580.
-pub const LEAST_DRIVER: i32 = 13_000;
+/// Oldest version of the driver's interface that this build's CUDA libraries of libtorch work with, in the
+/// driver's notation: CUDA 13.0, the interface of driver 580.
+pub const MIN_DRIVER_VERSION: i32 = 13_000;
 
 /// State of this machine's driver.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,9 @@
-// Stands in for CUDA where there is no GPU: runs a kernel's own source on a processor, thread by thread, so that what
-// it computes can be tested anywhere. Slow, and made to find faults rather than to hide them:
+// Emulation of CUDA on a CPU: runs a kernel's own source thread by thread, so that its results can be tested on
+// machines without a GPU. It is slow, and made to expose errors:
 //
-//  - The threads of a block take turns only where they wait for each other, and in an order drawn from a seed: a result
-//    that depends on the order (a missing __syncthreads) differs between seeds.
-//  - Asynchronous copies happen as late as allowed, when a thread waits for them.
+//  - The threads of a block alternate only at barriers, in a random order that a seed determines: a result that
+//    depends on the order (a missing __syncthreads) differs between seeds.
+//  - Asynchronous copies happen as late as allowed: when a thread waits for them.
 //  - Shared memory starts as NaNs.
 //
 // A kernel's source follows this header, then a table of its kernels by EMULATED_KERNELS.
@@ -50,14 +50,16 @@ struct Thread {
     bool done = false;
 };
 
-// Where threads wait until a number of them has come.
-struct Meeting {
+// A point at which threads wait until a number of them has arrived.
+struct Barrier {
     std::vector<Thread*> waiting;
 };
 
+// Operands and result of a warp's matrix product, by lane.
 struct Warp {
     unsigned a[32][4], b[32][2];
-    Meeting before, after;
+    float product[32][4];
+    Barrier barrier;
 };
 
 struct Block {
@@ -65,13 +67,13 @@ struct Block {
     std::vector<unsigned char> shared;
     std::vector<Thread> threads;
     std::vector<Warp> warps;
-    Meeting everyone;
+    Barrier barrier;
     std::vector<Thread*> ready;
     uint64_t random;
     ucontext_t scheduler;
 
-    // The next of the threads that can go on; xorshift (Marsaglia 2003).
-    Thread* draw() {
+    // Removes a random thread from those that are ready; xorshift (Marsaglia 2003).
+    Thread* next_thread() {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
@@ -87,16 +89,29 @@ static Thread* current;
 static void (*body)(void**);
 static void** arguments;
 
-inline void meet(Meeting& meeting, size_t count) {
-    meeting.waiting.push_back(current);
-    if (meeting.waiting.size() < count) {
-        swapcontext(&current->context, &block->scheduler);
+// Saves the current thread and continues another one, or the scheduler if none is ready.
+inline void switch_thread() {
+    Thread* from = current;
+    if (block->ready.empty()) {
+        swapcontext(&from->context, &block->scheduler);
         return;
     }
-    // The last to come goes on at once, so that its next step comes before the others' as often as after them.
-    for (Thread* thread : meeting.waiting)
+    current = block->next_thread();
+    swapcontext(&from->context, &current->context);
+}
+
+// Waits until `count` threads have arrived. Returns true in the last one, before the others continue.
+inline bool wait(Barrier& barrier, size_t count) {
+    barrier.waiting.push_back(current);
+    if (barrier.waiting.size() < count) {
+        switch_thread();
+        return false;
+    }
+    // The last one continues at once, so that its next step comes before the others' as often as after them.
+    for (Thread* thread : barrier.waiting)
         if (thread != current) block->ready.push_back(thread);
-    meeting.waiting.clear();
+    barrier.waiting.clear();
+    return true;
 }
 
 inline Warp& warp() {
@@ -106,10 +121,10 @@ inline Warp& warp() {
 static void enter() {
     body(arguments);
     current->done = true;
-    swapcontext(&current->context, &block->scheduler);
+    switch_thread();
 }
 
-// Runs a block to its end. False where threads wait for others that will never come.
+// Runs a block. Returns false if threads wait for others that never arrive.
 inline bool run(Block& to_run) {
     const size_t STACK = 64 * 1024;
     block = &to_run;
@@ -124,8 +139,8 @@ inline bool run(Block& to_run) {
         makecontext(&thread.context, enter, 0);
         block->ready.push_back(&thread);
     }
-    while (!block->ready.empty()) {
-        current = block->draw();
+    if (!block->ready.empty()) {
+        current = block->next_thread();
         swapcontext(&block->scheduler, &current->context);
     }
     return std::all_of(block->threads.begin(), block->threads.end(), [](const Thread& t) { return t.done; });
@@ -136,7 +151,7 @@ void call(void (*kernel)(Arguments...), void** from, std::index_sequence<I...>) 
     kernel(*(Arguments*)from[I]...);
 }
 
-// As a launch gives them: each argument by its address.
+// Calls a kernel with the addresses of its arguments, as a launch has them.
 template <class... Arguments>
 void call(void (*kernel)(Arguments...), void** from) {
     call(kernel, from, std::index_sequence_for<Arguments...>());
@@ -153,7 +168,7 @@ struct Kernel {
 #define blockIdx (emulated::block->index)
 
 inline void __syncthreads() {
-    emulated::meet(emulated::block->everyone, emulated::block->threads.size());
+    emulated::wait(emulated::block->barrier, emulated::block->threads.size());
 }
 
 inline unsigned __float_as_uint(float value) {
@@ -166,9 +181,9 @@ struct alignas(16) float4 {
     float x, y, z, w;
 };
 
-// As in primitives.cu.
-inline void copy_16_bytes(void* to, const void* from, bool there) {
-    emulated::current->copies.push_back({to, there ? from : nullptr, emulated::current->groups});
+// The functions of primitives.cu.
+inline void copy_16_bytes(void* to, const void* from, bool inside) {
+    emulated::current->copies.push_back({to, inside ? from : nullptr, emulated::current->groups});
 }
 
 inline void end_copies() {
@@ -191,35 +206,43 @@ void wait_for_copies() {
 inline void multiply_16x8x16(
     float& d0, float& d1, float& d2, float& d3, const unsigned (&a)[4], const unsigned (&b)[2]) {
     emulated::Warp& warp = emulated::warp();
-    int lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4;
+    int lane = threadIdx.x % 32;
     std::copy(a, a + 4, warp.a[lane]);
     std::copy(b, b + 2, warp.b[lane]);
-    emulated::meet(warp.before, 32);
-    auto bf16 = [](unsigned word, int half) {
-        unsigned bits = half ? word & 0xffff0000u : word << 16;
-        float value;
-        std::memcpy(&value, &bits, sizeof value);
-        return value;
-    };
-    auto dot = [&](int row, int column) {
-        float sum = 0;
+    // The last lane computes all products. No lane can change an operand or a product before each lane has added its
+    // products, because the next computation needs the arrival of all lanes.
+    if (emulated::wait(warp.barrier, 32)) {
+        auto bf16 = [](unsigned word, int half) {
+            unsigned bits = half ? word & 0xffff0000u : word << 16;
+            float value;
+            std::memcpy(&value, &bits, sizeof value);
+            return value;
+        };
+        float left[16][16], right[8][16];
         for (int k = 0; k < 16; k++) {
-            float left = bf16(warp.a[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k % 2);
-            float right = bf16(warp.b[column * 4 + k % 8 / 2][k / 8], k % 2);
-            sum += left * right;
+            for (int row = 0; row < 16; row++)
+                left[row][k] = bf16(warp.a[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k % 2);
+            for (int column = 0; column < 8; column++)
+                right[column][k] = bf16(warp.b[column * 4 + k % 8 / 2][k / 8], k % 2);
         }
-        return sum;
-    };
-    d0 += dot(group, 2 * pair);
-    d1 += dot(group, 2 * pair + 1);
-    d2 += dot(group + 8, 2 * pair);
-    d3 += dot(group + 8, 2 * pair + 1);
-    emulated::meet(warp.after, 32);
+        for (int to = 0; to < 32; to++)
+            for (int i = 0; i < 4; i++) {
+                int row = to / 4 + i / 2 * 8, column = to % 4 * 2 + i % 2;
+                float sum = 0;
+                for (int k = 0; k < 16; k++) sum += left[row][k] * right[column][k];
+                warp.product[to][i] = sum;
+            }
+    }
+    d0 += warp.product[lane][0];
+    d1 += warp.product[lane][1];
+    d2 += warp.product[lane][2];
+    d3 += warp.product[lane][3];
 }
 
 #define EMULATED_KERNEL(name) {#name, [](void** arguments) { emulated::call(name, arguments); }}
 
-// Defines `emulate`: runs a kernel over a grid. 0: done; 1: no such kernel; 2: threads wait for each other for ever.
+// Defines `emulate`, which runs a kernel over a grid. Returns 0 if it ended, 1 if the kernel does not exist, 2 if
+// threads are deadlocked.
 #define EMULATED_KERNELS(...)                                                                                        \
     extern "C" int emulate(                                                                                          \
         const char* name, const unsigned* grid, unsigned threads, unsigned shared, void** arguments, uint64_t seed) { \

@@ -13,26 +13,44 @@ type Emulate =
     unsafe extern "C" fn(*const c_char, *const c_uint, c_uint, c_uint, *const *mut c_void, u64) -> c_int;
 
 /// A library of kernels, with a seed for the order in which threads run.
+#[derive(Clone, Copy)]
 pub(super) struct Emulated {
     emulate: Emulate,
-    pub seed: u64,
+    seed: u64,
 }
 
 impl Emulated {
-    /// Compiles `source`, a C++ file in `src/cuda`.
-    pub fn compile(source: &str, seed: u64) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let library = folder.path().join("kernels.so");
-        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
-        let output = Command::new(&compiler)
-            .args(["-std=c++17", "-O2", "-shared", "-fPIC", "-Wall", "-Wno-unknown-pragmas", "-Werror", "-o"])
-            .arg(&library)
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cuda").join(source))
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{compiler}: {}", String::from_utf8_lossy(&output.stderr));
+    /// Returns the same library with another seed.
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// Compiles the last of `sources`, files in `src/cuda`, which includes the others. The library is stored
+    /// with the test's binary, so that all tests share it until a source changes.
+    pub fn compile(sources: &[&str]) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cuda");
+        let mut hasher = blake3::Hasher::new();
+        for source in sources {
+            hasher.update(&std::fs::read(folder.join(source)).unwrap());
+        }
+        let name = format!("emulated-{}.so", hasher.finalize().to_hex());
+        let library = std::env::current_exe().unwrap().with_file_name(name);
+        if !library.exists() {
+            let partial = library.with_extension(format!("partial-{}", std::process::id()));
+            let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+            let output = Command::new(&compiler)
+                .args(["-std=c++17", "-O2", "-shared", "-fPIC", "-Wall", "-Wno-unknown-pragmas", "-Werror"])
+                .arg("-o")
+                .arg(&partial)
+                .arg(folder.join(sources[sources.len() - 1]))
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{compiler}: {}", String::from_utf8_lossy(&output.stderr));
+            std::fs::rename(&partial, &library).unwrap();
+        }
         let path = CString::new(library.to_str().unwrap()).unwrap();
-        // SAFETY: the library was just built from our own source and stays loaded; the symbol has this signature.
+        // SAFETY: the library was built from our own source and stays loaded; the symbol has this
+        // signature.
         let emulate = unsafe {
             let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
             assert!(!handle.is_null(), "{:?}", CStr::from_ptr(libc::dlerror()));
@@ -40,7 +58,7 @@ impl Emulated {
             assert!(!symbol.is_null());
             std::mem::transmute::<*mut c_void, Emulate>(symbol)
         };
-        Self { emulate, seed }
+        Self { emulate, seed: 1 }
     }
 }
 

@@ -1,16 +1,18 @@
-//! The output head without its logits in memory: log-probability and entropy of tokens from hidden states, and their
-//! gradient.
+//! The output head without its logits in memory: log-probability and entropy of tokens from hidden states,
+//! and their gradient.
 //!
-//! A naive head computes logits `[rows, vocabulary]` and rounds them to the number format of the weights; in bf16, a
-//! log-probability loses two digits by that. Here logits stay in the registers of the threads that use them, in f32
-//! ([`FusedHead`], `head.cu`). The backward pass computes them again, a part of the vocabulary at a time, and their
-//! gradient, in the format of the weights, is the input of two of libtorch's matrix products:
+//! A naive head computes logits `[rows, vocabulary]` and rounds them to the number format of the weights; in
+//! bf16, a log-probability loses two digits by that. Here logits stay in the registers of the threads that
+//! use them, in f32 ([`FusedHead`], `head.cu`). The backward pass computes them again, a part of the
+//! vocabulary at a time, and their gradient, in the format of the weights, is the input of two of libtorch's
+//! matrix products:
 //!
 //! ```text
 //! z = W h / T    p = softmax(z)    d/dz = g (onehot(token) - p)    d/dh = Wᵀ (d/dz) / T    d/dW = (d/dz) hᵀ / T
 //! ```
 //!
-//! [`ReferenceHead`] is the same in plain libtorch, on any device; tests and benchmarks compare the kernels with it.
+//! [`ReferenceHead`] is the same in plain libtorch, on any device; tests and benchmarks compare the kernels
+//! with it.
 
 mod interface;
 mod reference;
@@ -40,8 +42,8 @@ const SHARED: u32 = 3 * 2 * 128 * 80;
 /// Number of ids that one block processes.
 const SPAN: i64 = 2048;
 
-/// Number of ids whose logits' gradient is in memory at a time: with 4,096 rows in bf16, 64 MiB. It does not depend on
-/// the number of rows, so that the order of a row's sums does not either.
+/// Number of ids whose logits' gradient is in memory at a time: with 4,096 rows in bf16, 64 MiB. It does not
+/// depend on the number of rows, so that the order of a row's sums does not either.
 const PART: i64 = 8192;
 
 pub(super) const KERNELS: [Kernel; 5] = [
@@ -117,8 +119,8 @@ impl FusedHead {
             Argument::Count(vocabulary),
         ];
         let grid = [tiles(dimensions.rows), spans as u32];
-        // SAFETY: the kernel's arguments in its order; `check` and the lines above ensure the kinds and dimensions that
-        // it needs, and libtorch frees tensors in the stream's order.
+        // SAFETY: the kernel's arguments in its order; `check` and the lines above ensure the kinds and
+        // dimensions that it needs, and libtorch frees tensors in the stream's order.
         unsafe { self.launcher.launch(dimensions.format.partial_sums(), grid, &arguments)? };
         let arguments = [
             Argument::tensor(&partial),

@@ -25,8 +25,8 @@ pub struct KernelSettings {
 }
 
 impl KernelSettings {
-    /// Uses NVRTC as set-up installs it, with libtorch's CUDA libraries or alone, and keeps compiled kernels in `cache`,
-    /// the folder of everything that is downloaded or compiled.
+    /// Uses NVRTC as set-up installs it, with libtorch's CUDA libraries or alone, and keeps compiled kernels
+    /// in `cache`, the folder of everything that is downloaded or compiled.
     pub fn new(cache: &Path) -> Self {
         let libtorch = library::loaded("libtorch_cuda.so").and_then(|path| Some(path.parent()?.to_owned()));
         let with_libtorch = libtorch.map(|folder| folder.join("../../nvidia/cu13/lib"));
@@ -77,8 +77,9 @@ pub(super) trait Launch: Send + Sync {
     /// Launches a kernel over a grid of blocks, after all earlier launches.
     ///
     /// # Safety
-    /// The arguments are those of the kernel, in its order. Its pointers are to as much memory on the device as it
-    /// reads and writes, and this memory is not freed before the kernel has run (libtorch frees in the stream's order).
+    /// The arguments are those of the kernel, in its order. Its pointers are to as much memory on the device
+    /// as it reads and writes, and this memory is not freed before the kernel has run (libtorch frees in the
+    /// stream's order).
     unsafe fn launch(&self, kernel: Kernel, grid: [u32; 2], arguments: &[Argument]) -> Result<(), Error>;
 }
 

@@ -9,8 +9,8 @@ use super::error::Error;
 /// Environment variable with the folder of `libtorch_cuda.so`, if it is not with the loaded libtorch.
 pub const LIBTORCH_CUDA_VARIABLE: &str = "PL_HOST_LIBTORCH_CUDA";
 
-/// Loads a library and its dependencies until the process ends, and makes its symbols available to libraries that are
-/// loaded later.
+/// Loads a library and its dependencies until the process ends, and makes its symbols available to libraries
+/// that are loaded later.
 ///
 /// # Errors
 /// [`Error::Library`] with the loader's message.
@@ -57,8 +57,8 @@ pub fn loaded(file_name: &str) -> Option<PathBuf> {
     search.found
 }
 
-/// Finds `libtorch_cuda.so` in the folder that [`LIBTORCH_CUDA_VARIABLE`] names, or with the loaded libtorch if the
-/// variable is not set.
+/// Finds `libtorch_cuda.so` in the folder that [`LIBTORCH_CUDA_VARIABLE`] names, or with the loaded libtorch
+/// if the variable is not set.
 pub fn find_libtorch_cuda() -> Option<PathBuf> {
     let named = std::env::var_os(LIBTORCH_CUDA_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     find(named, loaded("libtorch_cpu.so"))
@@ -70,7 +70,8 @@ fn find(named: Option<PathBuf>, libtorch: Option<PathBuf>) -> Option<PathBuf> {
         Some(folder) => vec![folder],
         None => {
             let own_folder = libtorch?.canonicalize().ok()?.parent()?.to_owned();
-            // Set-up keeps the CUDA libraries in a folder of their own, because the folder of libtorch_cpu is linked.
+            // Set-up keeps the CUDA libraries in a folder of their own, because the folder of libtorch_cpu is
+            // linked.
             vec![own_folder.parent()?.join("cuda"), own_folder]
         }
     };

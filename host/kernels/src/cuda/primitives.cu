@@ -1,14 +1,14 @@
-// What kernels ask of the hardware beyond plain C++: for NVRTC, sm_80 and newer. A kernel's source is appended to
-// this one. `emulated.h` offers the same names to a C++ compiler, so that kernels can be run without a GPU.
+// Instructions of the hardware that C++ lacks, for NVRTC, sm_80 and newer. A kernel's source is appended to this one.
+// `emulated.h` has the same names for a C++ compiler, so that kernels can run without a GPU.
 
 // Memory that a block's threads share; its size is given at the launch.
 #define SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]
 
-// Begins to copy 16 bytes to shared memory, or zeros where `there` is false. Both sides are aligned to 16 bytes;
-// `from` is a valid address either way.
-__device__ __forceinline__ void copy_16_bytes(void* to, const void* from, bool there) {
+// Starts to copy 16 bytes to shared memory, or zeros if `inside` is false. Both addresses are aligned to 16 bytes;
+// `from` is valid in both cases.
+__device__ __forceinline__ void copy_16_bytes(void* to, const void* from, bool inside) {
     unsigned shared = (unsigned)__cvta_generic_to_shared(to);
-    int bytes = there ? 16 : 0;
+    int bytes = inside ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
 }
 
@@ -17,16 +17,16 @@ __device__ __forceinline__ void end_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Waits until this thread's copies are done, but for the newest `PENDING` groups of them.
+// Waits until this thread's copies have ended, except the newest `PENDING` groups.
 template <int PENDING>
 __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// d += a b of a 16 x 16 and a 16 x 8 matrix in bf16, by a whole warp. Each thread holds a part of all three, as the
-// PTX manual lays out for mma.m16n8k16. With group = lane / 4 and pair = lane % 4:
-//   a: rows group (words 0, 2) and group + 8 (1, 3), columns 2 pair and 2 pair + 1 (words 0, 1) and 8 further (2, 3)
-//   b: rows 2 pair and 2 pair + 1 (word 0) and 8 further (1), column group
+// d += a b of a 16 x 16 and a 16 x 8 matrix in bf16, by a whole warp. Each thread has a part of all three, in the
+// layout of mma.m16n8k16 in the PTX manual. With group = lane / 4 and pair = lane % 4:
+//   a: rows group (words 0, 2) and group + 8 (1, 3), columns 2 pair and 2 pair + 1 (words 0, 1) and these + 8 (2, 3)
+//   b: rows 2 pair and 2 pair + 1 (word 0) and these + 8 (1), column group
 //   d: rows group (0, 1) and group + 8 (2, 3), columns 2 pair and 2 pair + 1
 __device__ __forceinline__ void multiply_16x8x16(
     float& d0, float& d1, float& d2, float& d3, const unsigned (&a)[4], const unsigned (&b)[2]) {

@@ -11,12 +11,12 @@ use super::launch::{KernelSettings, Kernels, Launch};
 /// Devices whose kernels are open. They stay open until the process ends.
 static OPENED: Mutex<Vec<Arc<Kernels>>> = Mutex::new(Vec::new());
 
-/// Compiles and loads the kernels for a device and keeps them until the process ends. The first compilation takes
-/// seconds.
+/// Compiles and loads the kernels for a device and keeps them until the process ends. The first compilation
+/// takes seconds.
 ///
 /// # Errors
-/// If the driver or NVRTC is missing, or the device is too old. None of these has to stop a run, because libtorch
-/// works without these kernels.
+/// If the driver or NVRTC is missing, or the device is too old. None of these has to stop a run, because
+/// libtorch works without these kernels.
 pub fn open(ordinal: usize, settings: &KernelSettings) -> Result<Arc<Kernels>, Error> {
     if let Some(kernels) = opened(Device::Cuda(ordinal)) {
         return Ok(kernels);

@@ -19,25 +19,25 @@ use crate::network::weights::Weights;
 use crate::text::template::ChatTemplate;
 use crate::text::tokenizer::Tokenizer;
 
-/// Loads a model folder; `keep` rounds each tensor to `dtype` and puts it where it shall stay.
+/// Loads a model folder. `store` rounds each tensor to `dtype` and moves it to its device.
 pub(crate) fn load(
     folder: &Path,
     dtype: Dtype,
-    keep: impl Fn(&Tensor) -> Result<Tensor, Error>,
+    store: impl Fn(&Tensor) -> Result<Tensor, Error>,
 ) -> Result<Model, Error> {
     let mut hasher = blake3::Hasher::new();
     let (config, tokenizer, template) = text(folder, &mut hasher)?;
-    let shards = Shards::of_folder(folder)?;
+    let shards = Shards::open_folder(folder)?;
     for file in shards.files() {
         let name = file.path().file_name().unwrap_or_default().to_string_lossy();
-        announce(&mut hasher, &name, file.len());
+        hash_header(&mut hasher, &name, file.len());
         file.hash(&mut hasher)?;
     }
     let weights = Weights::build(&config, folder, |tensor| {
         let missing = || Error::MissingTensor { path: folder.to_path_buf(), tensor: tensor.to_owned() };
-        shards.take(tensor, &keep)?.ok_or_else(missing)
+        shards.take(tensor, &store)?.ok_or_else(missing)
     })?;
-    refuse_others(folder, &config, &weights, &shards)?;
+    check_unused_tensors(folder, &config, &weights, &shards)?;
     Ok(Model {
         config,
         weights,
@@ -48,7 +48,7 @@ pub(crate) fn load(
     })
 }
 
-/// What a folder has beside its weights; `hasher` takes in the files.
+/// Loads the files besides the weights, and adds them to `hasher`.
 pub(crate) fn text(
     folder: &Path,
     hasher: &mut blake3::Hasher,
@@ -57,7 +57,7 @@ pub(crate) fn text(
         let path = folder.join(name);
         match fs::read(&path) {
             Ok(bytes) => {
-                absorb(hasher, name, &bytes);
+                hash_file(hasher, name, &bytes);
                 Ok(Some(bytes))
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -66,7 +66,10 @@ pub(crate) fn text(
     };
     let need = |name: &str, bytes: Option<Vec<u8>>| {
         bytes.ok_or_else(|| {
-            Error::format(folder, format!("the folder has no {name}; it is not a whole Hugging Face model"))
+            Error::format(
+                folder,
+                format!("the folder has no {name}; it is not a complete Hugging Face model"),
+            )
         })
     };
     let config_json = need("config.json", read("config.json")?)?;
@@ -94,28 +97,32 @@ pub(crate) fn text(
     Ok((config, tokenizer, template))
 }
 
-/// Refuses folders whose blocks hold tensors that would go unused: the model would not be what it was.
-fn refuse_others(folder: &Path, config: &Config, weights: &Weights, shards: &Shards) -> Result<(), Error> {
+/// Checks that all tensors of blocks are used, because ignoring one would change the model.
+fn check_unused_tensors(
+    folder: &Path,
+    config: &Config,
+    weights: &Weights,
+    shards: &Shards,
+) -> Result<(), Error> {
     let known: HashSet<String> = weights.parameters().into_iter().map(|(name, _)| name).collect();
-    let odd = shards.names().find(|name| {
-        // Old folders store the rotary frequencies, which follow from the configuration.
+    let unused = shards.names().find(|name| {
+        // Old folders have the rotary frequencies, which follow from the configuration.
         name.starts_with("model.layers.") && !name.ends_with(".rotary_emb.inv_freq") && !known.contains(*name)
     });
-    odd.map_or(Ok(()), |odd| {
-        let reason =
-            format!("the tensor `{odd}` has no place in a {} model as it is known here", config.family);
+    unused.map_or(Ok(()), |name| {
+        let reason = format!("the tensor `{name}` does not belong to a {} model", config.family);
         Err(Error::format(folder, reason))
     })
 }
 
-/// Adds a file to a hash so that no two sets of files look alike.
-fn absorb(hasher: &mut blake3::Hasher, name: &str, bytes: &[u8]) {
-    announce(hasher, name, bytes.len());
+/// Adds a file to a hash, with its name and length, so that different sets of files have different hashes.
+fn hash_file(hasher: &mut blake3::Hasher, name: &str, bytes: &[u8]) {
+    hash_header(hasher, name, bytes.len());
     hasher.update(bytes);
 }
 
-/// Adds what comes before a file's bytes.
-fn announce(hasher: &mut blake3::Hasher, name: &str, len: usize) {
+/// Adds a file's name and length to a hash.
+fn hash_header(hasher: &mut blake3::Hasher, name: &str, len: usize) {
     hasher.update(&(name.len() as u64).to_le_bytes());
     hasher.update(name.as_bytes());
     hasher.update(&(len as u64).to_le_bytes());
@@ -128,7 +135,7 @@ fn json(folder: &Path, name: &str, bytes: Option<Vec<u8>>) -> Result<Value, Erro
     })
 }
 
-/// A template as a string, or the default one of several named ones.
+/// Returns the template, which is a string or the default of several named ones.
 fn template_source(value: &Value) -> Option<String> {
     match value {
         Value::String(source) => Some(source.clone()),
@@ -141,7 +148,7 @@ fn template_source(value: &Value) -> Option<String> {
     }
 }
 
-/// A special token is written as its text or as an object around it.
+/// Returns the text of a special token, which is a string or an object with it.
 fn token_text(value: &Value) -> Option<String> {
     value.as_str().or(value["content"].as_str()).map(str::to_owned)
 }

@@ -1,5 +1,5 @@
-//! Large files, mapped into memory: what is read of them is the system's to drop again, and is dropped as
-//! soon as it has been converted, so that loading a model takes no more memory than the model.
+//! Large files that are mapped into memory. Converted parts are released at once, so that loading a model
+//! takes no more memory than the model.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use memmap2::Mmap;
 
 use crate::error::Error;
 
-/// A file's bytes.
+/// A file that is mapped into memory.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
     path: PathBuf,
@@ -20,8 +20,8 @@ pub(crate) struct MappedFile {
 impl MappedFile {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(Error::io(path))?;
-        // SAFETY: the map is read once, while loading; a file that another program cuts short meanwhile would
-        // end this one with SIGBUS, which no way of reading large files without copies avoids.
+        // SAFETY: the map is read once, while loading. If another program truncates the file meanwhile, this
+        // one ends with SIGBUS, which can't be avoided without copies.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io(path))?;
         Ok(Self { path: path.to_path_buf(), file, map })
     }
@@ -30,23 +30,22 @@ impl MappedFile {
         &self.path
     }
 
-    /// Adds the whole file to a hash, without leaving it in this process's memory.
+    /// Adds the file to a hash, without keeping it in this process's memory.
     pub(crate) fn hash(&self, hasher: &mut blake3::Hasher) -> Result<(), Error> {
         hasher.update_reader(&self.file).map_err(Error::io(&self.path))?;
         Ok(())
     }
 
-    /// Says that a part of the file will not be read again soon.
+    /// Tells the system that a part of the file will not be read again soon.
     pub(crate) fn release(&self, part: &[u8]) {
         #[cfg(unix)]
         {
             let offset = part.as_ptr() as usize - self.map.as_ptr() as usize;
-            // SAFETY: the pages are the file's, unwritten, so that whoever reads them once more gets them
-            // from there.
+            // SAFETY: the pages are unmodified pages of the file, so that a later read loads them again.
             let advised = unsafe {
                 self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, part.len())
             };
-            // Advice that is not taken costs memory for a while and nothing else.
+            // Without effect, the pages stay in memory for longer.
             drop(advised);
         }
     }

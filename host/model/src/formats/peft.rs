@@ -22,12 +22,12 @@ impl Adapter {
     /// Writes a PEFT folder.
     ///
     /// # Errors
-    /// When a file can't be written.
+    /// If a file can't be written.
     pub fn save(&self, folder: &Path) -> Result<(), Error> {
         fs::create_dir_all(folder).map_err(Error::io(folder))?;
         let modules: Vec<&str> =
             self.targets().iter().filter_map(|p| p.module().rsplit('.').next()).collect();
-        // PEFT expects a whole number wherever it is one.
+        // PEFT expects an integer if the value is one.
         let alpha = if self.alpha.fract() == 0.0 { json!(self.alpha as i64) } else { json!(self.alpha) };
         let settings = json!({
             "peft_type": "LORA",
@@ -47,10 +47,10 @@ impl Adapter {
         write_tensors(&folder.join(TENSORS), self.parameters(), Dtype::F32)
     }
 
-    /// Reads a PEFT folder for a model of these measures, onto the CPU.
+    /// Reads a PEFT folder for a model of these dimensions, onto the CPU.
     ///
     /// # Errors
-    /// When a file is missing or is not a plain LoRA adapter of such a model.
+    /// If a file is missing, or if it is not a plain LoRA adapter of such a model.
     pub fn load(folder: &Path, config: &Config) -> Result<Self, Error> {
         let path = folder.join(SETTINGS);
         let text = fs::read(&path).map_err(Error::io(&path))?;
@@ -78,14 +78,14 @@ impl Adapter {
 
         let path = folder.join(TENSORS);
         let stored = Shards::open(&path)?;
-        let mut left: BTreeSet<&String> = stored.names().collect();
-        // `target_modules` may be a pattern; what is there says it plainly.
+        let mut unused: BTreeSet<&String> = stored.names().collect();
+        // `target_modules` may be a pattern, so the targets are taken from the tensors.
         let targets: Vec<Projection> =
-            Projection::ALL.into_iter().filter(|p| left.contains(&parameter_name(0, *p, 'A'))).collect();
+            Projection::ALL.into_iter().filter(|p| unused.contains(&parameter_name(0, *p, 'A'))).collect();
         let adapter = Self::build(config, rank, alpha, &targets, |layer, projection, fan_in, out| {
             let mut take = |factor: char, shape: [i64; 2]| {
                 let tensor = parameter_name(layer, projection, factor);
-                left.remove(&tensor);
+                unused.remove(&tensor);
                 let value = stored
                     .take(&tensor, |stored| Ok(stored.f_to_kind(Kind::Float)?))?
                     .ok_or_else(|| Error::MissingTensor { path: path.clone(), tensor: tensor.clone() })?;
@@ -100,11 +100,11 @@ impl Adapter {
             Error::Adapter(reason) => Error::format(folder, reason),
             other => other,
         })?;
-        match left.first() {
+        match unused.first() {
             None => Ok(adapter),
-            Some(left) => Err(Error::format(
+            Some(name) => Err(Error::format(
                 &path,
-                format!("the tensor `{left}` belongs to no projection of the model"),
+                format!("the tensor `{name}` belongs to no projection of the model"),
             )),
         }
     }

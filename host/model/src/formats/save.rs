@@ -24,7 +24,7 @@ impl Weights {
     /// `tokenizer_config.json` with the chat template.
     ///
     /// # Errors
-    /// When a file can't be written.
+    /// If a file can't be written.
     pub fn save_folder(
         &self,
         folder: &Path,
@@ -65,14 +65,14 @@ pub(crate) fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
 pub(crate) fn write_tensors(path: &Path, tensors: Vec<(String, Tensor)>, dtype: Dtype) -> Result<(), Error> {
     let stored = tensors.into_iter().map(|(name, tensor)| {
         let shape = tensor.size().iter().map(|n| *n as usize).collect();
-        (name, Stored { tensor: tensor.detach(), dtype, shape })
+        (name, LazyTensor { tensor: tensor.detach(), dtype, shape })
     });
-    let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    safetensors::serialize_to_file(stored, Some(about), path)
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    safetensors::serialize_to_file(stored, Some(metadata), path)
         .map_err(|e| Error::format(path, format!("could not be written: {e}")))
 }
 
-/// PyTorch's name of a number format.
+/// Returns PyTorch's name of a number format.
 fn torch_name(dtype: Dtype) -> &'static str {
     match dtype {
         Dtype::F32 => "float32",
@@ -81,14 +81,14 @@ fn torch_name(dtype: Dtype) -> &'static str {
     }
 }
 
-/// A tensor that is converted and copied out only while it is written.
-struct Stored {
+/// A tensor that is converted only while it is written.
+struct LazyTensor {
     tensor: Tensor,
     dtype: Dtype,
     shape: Vec<usize>,
 }
 
-impl View for Stored {
+impl View for LazyTensor {
     fn dtype(&self) -> safetensors::Dtype {
         match self.dtype {
             Dtype::F32 => safetensors::Dtype::F32,

@@ -15,9 +15,9 @@ use crate::formats::mapped_file::MappedFile;
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-/// Where a tensor lies.
+/// Location and type of a tensor.
 #[derive(Debug)]
-struct Entry {
+struct TensorEntry {
     file: usize,
     kind: Kind,
     shape: Vec<i64>,
@@ -28,25 +28,25 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct Shards {
     files: Vec<MappedFile>,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, TensorEntry>,
 }
 
 impl Shards {
-    /// The weights of a model folder: those that its index names, or its only file.
-    pub(crate) fn of_folder(folder: &Path) -> Result<Self, Error> {
+    /// Opens the weights of a model folder: the files that its index names, or its only file.
+    pub(crate) fn open_folder(folder: &Path) -> Result<Self, Error> {
         let index = folder.join(INDEX);
         if index.exists() {
-            let places = places(&index)?;
-            let names: BTreeSet<&String> = places.values().collect();
+            let files_by_tensor = read_index(&index)?;
+            let names: BTreeSet<&String> = files_by_tensor.values().collect();
             let files = names.into_iter().map(|name| MappedFile::open(&folder.join(name)));
             let mut shards = Self::parse(files.collect::<Result<_, _>>()?)?;
-            shards.entries.retain(|name, _| places.contains_key(name));
+            shards.entries.retain(|name, _| files_by_tensor.contains_key(name));
             return Ok(shards);
         }
         let path = folder.join(SINGLE);
         if !path.exists() {
             let reason = format!(
-                "the folder has no {SINGLE} (nor an index of shards); models stored in other ways have to be \
+                "the folder has no {SINGLE} (nor an index of shards); models in other formats must be \
                  converted to safetensors"
             );
             return Err(Error::format(folder, reason));
@@ -54,7 +54,7 @@ impl Shards {
         Self::open(&path)
     }
 
-    /// One file.
+    /// Opens one file.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         Self::parse(vec![MappedFile::open(path)?])
     }
@@ -63,58 +63,58 @@ impl Shards {
         let mut entries = BTreeMap::new();
         for (file, map) in files.iter().enumerate() {
             let parsed = SafeTensors::deserialize(map).map_err(|e| {
-                Error::format(map.path(), format!("not a whole safetensors file ({e}); fetch it again"))
+                Error::format(map.path(), format!("not a complete safetensors file ({e}); download it again"))
             })?;
             for (name, view) in parsed.tensors() {
                 let kind = kind(map.path(), &name, view.dtype())?;
                 let start = view.data().as_ptr() as usize - map.as_ptr() as usize;
                 let bytes = start..start + view.data().len();
                 let shape = view.shape().iter().map(|n| *n as i64).collect();
-                entries.insert(name, Entry { file, kind, shape, bytes });
+                entries.insert(name, TensorEntry { file, kind, shape, bytes });
             }
         }
         Ok(Self { files, entries })
     }
 
-    /// The files, by name.
+    /// Returns the files, by name.
     pub(crate) fn files(&self) -> &[MappedFile] {
         &self.files
     }
 
-    /// The names of all tensors, in order.
+    /// Returns the names of all tensors, in order.
     pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
         self.entries.keys()
     }
 
-    /// What `keep` makes of a tensor. It gets it as it is stored, in the file's memory; what it returns has
-    /// memory of its own. None: there is no such tensor.
+    /// Converts a tensor with `store`, which gets it in the memory of the mapped file. The result has memory
+    /// of its own. Returns `None` if the tensor does not exist.
     pub(crate) fn take(
         &self,
         name: &str,
-        keep: impl Fn(&Tensor) -> Result<Tensor, Error>,
+        store: impl Fn(&Tensor) -> Result<Tensor, Error>,
     ) -> Result<Option<Tensor>, Error> {
         let Some(entry) = self.entries.get(name) else { return Ok(None) };
         let map = &self.files[entry.file];
         let data = &map[entry.bytes.clone()];
-        // SAFETY: the tensor is as long as its shape says (the parser checked), outlived by the map, and
-        // dropped with all that shares its memory before this function returns.
+        // SAFETY: the data has the length of the shape (the parser checks that), the map outlives the tensor,
+        // and all tensors in this memory are dropped before this function returns.
         let stored =
             unsafe { Tensor::f_from_blob(data.as_ptr(), &entry.shape, &[], entry.kind, Device::Cpu) }?;
-        let kept = keep(&stored)?;
-        let own = if kept.data_ptr() == stored.data_ptr() {
+        let converted = store(&stored)?;
+        let own = if converted.data_ptr() == stored.data_ptr() {
             let mut own = stored.f_empty_like()?;
             own.f_copy_(&stored)?;
             own
         } else {
-            kept
+            converted
         };
         map.release(data);
         Ok(Some(own))
     }
 }
 
-/// Tensor name to file name, as an index has them.
-fn places(index: &Path) -> Result<BTreeMap<String, String>, Error> {
+/// Reads an index: the file name of each tensor.
+fn read_index(index: &Path) -> Result<BTreeMap<String, String>, Error> {
     let text = fs::read(index).map_err(Error::io(index))?;
     let json: Value =
         serde_json::from_slice(&text).map_err(|e| Error::format(index, format!("not JSON: {e}")))?;
@@ -132,7 +132,7 @@ fn places(index: &Path) -> Result<BTreeMap<String, String>, Error> {
         .collect()
 }
 
-/// libtorch's name of a number format.
+/// Returns libtorch's kind of a number format.
 fn kind(path: &Path, name: &str, dtype: Dtype) -> Result<Kind, Error> {
     Ok(match dtype {
         Dtype::F32 => Kind::Float,

@@ -1,4 +1,4 @@
-//! `hf:owner/name`, with a file or a revision: what a workflow writes for a model of a hub.
+//! Names of models in workflows: `hf:owner/name`, with an optional file and revision.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,14 +16,14 @@ use crate::error::Error;
 pub struct HubModel {
     /// `owner/name`.
     pub repo: String,
-    /// One GGUF file of the repository, which may lie in a folder of it; none for the model's folder.
+    /// Path of a GGUF file in the repository; `None` for the model's folder.
     pub file: Option<String>,
-    /// A branch, a tag or a commit; none for the main branch.
+    /// A branch, a tag or a commit; `None` for the main branch.
     pub revision: Option<String>,
 }
 
 impl HubModel {
-    /// The revision, `main` where none is named.
+    /// Returns the revision, `main` by default.
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or("main")
     }
@@ -33,28 +33,30 @@ impl FromStr for HubModel {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let fail = |what: &str| Error::Hub {
+        let fail = |problem: &str| Error::Hub {
             model: text.to_owned(),
-            reason: format!("{what}; write hf:OWNER/NAME, hf:OWNER/NAME@REVISION or hf:OWNER/NAME/FILE.gguf"),
+            reason: format!(
+                "{problem}; write hf:OWNER/NAME, hf:OWNER/NAME@REVISION or hf:OWNER/NAME/FILE.gguf"
+            ),
         };
-        let rest = text.strip_prefix("hf:").ok_or_else(|| fail("it does not begin with hf:"))?;
-        let (place, revision) = match rest.split_once('@') {
-            Some((place, revision)) => (place, Some(revision)),
+        let rest = text.strip_prefix("hf:").ok_or_else(|| fail("the name does not start with hf:"))?;
+        let (path, revision) = match rest.split_once('@') {
+            Some((path, revision)) => (path, Some(revision)),
             None => (rest, None),
         };
-        let mut parts = place.splitn(3, '/');
+        let mut parts = path.splitn(3, '/');
         let (owner, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        if !is_part(owner) || !is_part(name) {
-            return Err(fail("it does not name an owner and a model"));
+        if !is_path_segment(owner) || !is_path_segment(name) {
+            return Err(fail("the name lacks an owner or a model"));
         }
         let file = parts.next();
         if let Some(file) = file
             && !(is_path(file) && file.ends_with(".gguf"))
         {
-            return Err(fail("what follows the model's name is no GGUF file"));
+            return Err(fail("the part after the model's name is not a GGUF file"));
         }
         if revision.is_some_and(|revision| !is_path(revision)) {
-            return Err(fail("what follows the @ is no revision"));
+            return Err(fail("the part after the @ is not a revision"));
         }
         Ok(Self {
             repo: format!("{owner}/{name}"),
@@ -72,13 +74,13 @@ impl fmt::Display for HubModel {
     }
 }
 
-/// Whether a text is one step of a path: neither empty nor a way out of a folder, and harmless in an address.
-pub(super) fn is_part(text: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+');
-    !text.starts_with('.') && !text.is_empty() && text.chars().all(plain)
+/// Returns true for a segment of a path: not empty, without a leading dot, and safe in URLs.
+pub(super) fn is_path_segment(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+');
+    !text.starts_with('.') && !text.is_empty() && text.chars().all(allowed)
 }
 
-/// Whether a text is a path below a folder.
+/// Returns true for a relative path without `..`.
 pub(super) fn is_path(text: &str) -> bool {
-    text.split('/').all(is_part)
+    text.split('/').all(is_path_segment)
 }

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::network::config::Config;
 use crate::network::tensor_set::TensorSet;
 
-/// A linear layer of a block that an adapter can sit on.
+/// A linear layer of a block, which an adapter can target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Projection {
     /// Attention query.
@@ -31,10 +31,10 @@ pub enum Projection {
 }
 
 impl Projection {
-    /// All of them, in the order in which parameters are listed.
+    /// All projections, in the order of parameter lists.
     pub const ALL: [Self; 7] = [Self::Q, Self::K, Self::V, Self::O, Self::Gate, Self::Up, Self::Down];
 
-    /// As a workflow writes it.
+    /// Returns the name in workflows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Q => "q",
@@ -47,7 +47,7 @@ impl Projection {
         }
     }
 
-    /// The module's name in Hugging Face models.
+    /// Returns the module's name in Hugging Face models.
     pub fn module(self) -> &'static str {
         match self {
             Self::Q => "self_attn.q_proj",
@@ -60,7 +60,7 @@ impl Projection {
         }
     }
 
-    /// Columns in and out.
+    /// Returns the widths of the input and the output.
     pub fn shape(self, config: &Config) -> (i64, i64) {
         let (h, q, kv, f) = (config.hidden, config.q_width(), config.kv_width(), config.ffn);
         match self {
@@ -84,7 +84,7 @@ impl FromStr for Projection {
 
     fn from_str(name: &str) -> Result<Self, Error> {
         Self::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| {
-            Error::Adapter(format!("`{name}` is no projection; there are q, k, v, o, gate, up and down"))
+            Error::Adapter(format!("`{name}` is not a projection; use q, k, v, o, gate, up or down"))
         })
     }
 }
@@ -101,22 +101,23 @@ pub struct LowRank {
 /// An adapter for all layers of a model.
 #[derive(Debug)]
 pub struct Adapter {
-    /// Rank of every product.
+    /// Rank of the factors.
     pub rank: usize,
-    /// Scale: products are multiplied by `alpha / rank`.
+    /// Numerator of the scale `alpha / rank` of the products.
     pub alpha: f64,
-    /// Projections that it sits on, in the order of [`Projection::ALL`].
+    /// Target projections, in the order of [`Projection::ALL`].
     targets: Vec<Projection>,
-    /// Per layer, per projection in that order.
+    /// For each layer, the factors on each projection.
     layers: Vec<[Option<LowRank>; 7]>,
 }
 
 impl Adapter {
-    /// A fresh adapter on the CPU: A uniform in ±1/sqrt(in) (Kaiming-uniform with a = sqrt 5, as PEFT draws it)
-    /// from the ChaCha8 stream of `seed`, B zero, so that it changes nothing yet.
+    /// Creates an adapter on the CPU that does not change the model's outputs yet: A is uniform in
+    /// ±1/sqrt(in) (Kaiming-uniform with a = sqrt 5, as in PEFT) from the ChaCha8 stream of `seed`, and B is
+    /// zero.
     ///
     /// # Errors
-    /// [`Error::Adapter`] for rank 0, a scale that is not a positive number, or no targets.
+    /// [`Error::Adapter`] for rank 0, an `alpha` that is not a positive number, or no targets.
     pub fn new(
         config: &Config,
         rank: usize,
@@ -129,7 +130,7 @@ impl Adapter {
             let bound = 1.0 / (fan_in as f32).sqrt();
             let count = rank * fan_in as usize;
             let values: Vec<f32> = (0..count)
-                // 24 bits, the most that an f32 in [0, 1) can hold evenly.
+                // 24 bits, the resolution of evenly spaced f32 in [0, 1).
                 .map(|_| ((stream.next_u32() >> 8) as f32 / (1 << 24) as f32 * 2.0 - 1.0) * bound)
                 .collect();
             let a = Tensor::f_from_slice(&values)?.f_view([rank as i64, fan_in])?;
@@ -138,7 +139,7 @@ impl Adapter {
         })
     }
 
-    /// An adapter whose factors `make(layer, projection, in, out)` gives.
+    /// Creates an adapter with the factors that `make(layer, projection, in, out)` returns.
     pub(crate) fn build(
         config: &Config,
         rank: usize,
@@ -169,17 +170,17 @@ impl Adapter {
         Ok(Self { rank, alpha, targets, layers })
     }
 
-    /// `alpha / rank`.
+    /// Returns the scale `alpha / rank`.
     pub fn scale(&self) -> f64 {
         self.alpha / self.rank as f64
     }
 
-    /// The projections that it sits on.
+    /// Returns the target projections.
     pub fn targets(&self) -> &[Projection] {
         &self.targets
     }
 
-    /// The factors on a layer's projection, where there are any.
+    /// Returns the factors on a layer's projection, if it is a target.
     pub fn part(&self, layer: usize, projection: Projection) -> Option<&LowRank> {
         self.layers.get(layer)?[projection as usize].as_ref()
     }
@@ -211,7 +212,7 @@ impl TensorSet for Adapter {
     }
 }
 
-/// PEFT's name for a factor.
+/// Returns PEFT's name of a factor.
 pub(crate) fn parameter_name(layer: usize, projection: Projection, factor: char) -> String {
     format!("base_model.model.model.layers.{layer}.{}.lora_{factor}.weight", projection.module())
 }

@@ -1,4 +1,4 @@
-//! A model's measures, as `config.json` of a Hugging Face folder states them.
+//! A model's dimensions and their `config.json`.
 
 use std::fmt;
 use std::path::Path;
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::network::rope_scaling::RopeScaling;
 
-/// The most layers and the longest sequence that a file may ask for: far above any model, and low enough that
-/// a damaged file can't make tables that fill the memory.
-const MOST_LAYERS: usize = 10_000;
-const MOST_POSITIONS: usize = 1 << 24;
+/// Largest allowed number of layers and length of sequences: far above any model, and low enough that the
+/// tables of a damaged file can't fill the memory.
+const MAX_LAYERS: usize = 10_000;
+const MAX_POSITIONS: usize = 1 << 24;
 
-/// The model families. They differ in biases and norms only.
+/// A model family. Families differ only in biases and norms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
-    /// Llama 1 to 3, and those built like them: SmolLM, `TinyLlama`.
+    /// Llama 1 to 3, and models of the same architecture: SmolLM, `TinyLlama`.
     #[default]
     Llama,
     /// Qwen2 and Qwen2.5: biases on the query, key and value projections.
@@ -31,7 +31,7 @@ pub enum Family {
 impl Family {
     const ALL: [Self; 3] = [Self::Llama, Self::Qwen2, Self::Qwen3];
 
-    /// Its name as `model_type` of a `config.json` and `general.architecture` of a GGUF file.
+    /// Returns the name in `model_type` of a `config.json` and in `general.architecture` of a GGUF file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Llama => "llama",
@@ -40,7 +40,7 @@ impl Family {
         }
     }
 
-    /// The class of transformers.
+    /// Returns the name of the class in transformers.
     fn class(self) -> &'static str {
         match self {
             Self::Llama => "LlamaForCausalLM",
@@ -57,7 +57,7 @@ impl fmt::Display for Family {
 }
 
 impl FromStr for Family {
-    /// What is supported instead.
+    /// List of the supported families.
     type Err = &'static str;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
@@ -68,55 +68,56 @@ impl FromStr for Family {
     }
 }
 
-/// The measures of a model.
+/// Dimensions of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// Which family it is of.
+    /// Model family.
     pub family: Family,
-    /// Tokens in the vocabulary: rows of the embedding.
+    /// Number of tokens in the vocabulary: rows of the embedding.
     pub vocab: i64,
     /// Width of the residual stream.
     pub hidden: i64,
-    /// Transformer blocks.
+    /// Number of transformer blocks.
     pub layers: usize,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: i64,
-    /// Key and value heads; each serves `heads / kv_heads` query heads.
+    /// Number of key and value heads; each serves `heads / kv_heads` query heads.
     pub kv_heads: i64,
     /// Width of one head.
     pub head_dim: i64,
     /// Width of the feed-forward layer.
     pub ffn: i64,
-    /// Added to the mean square in RMS norms.
+    /// Summand of the mean square in RMS norms.
     pub rms_eps: f64,
     /// Base of the rotary embedding's frequencies.
     pub rope_theta: f64,
-    /// What is done to them.
+    /// Change of these frequencies.
     pub rope_scaling: RopeScaling,
-    /// Longest sequence, prompt and completion together.
+    /// Length of the longest sequence, including prompt and completion.
     pub max_positions: usize,
-    /// Whether the embedding is the output matrix too.
+    /// True if the embedding is the output matrix too.
     pub tied: bool,
-    /// The beginning-of-sequence token's id, where the model has one.
+    /// Id of the beginning-of-sequence token, if the model has one.
     pub bos: Option<u32>,
-    /// Ids of the tokens that end a completion, as the model's own files name them.
+    /// Ids of the tokens that end a completion, according to the model's files.
     pub eos: Vec<u32>,
 }
 
 impl Config {
-    /// Reads a `config.json`. `path` is for messages.
+    /// Reads a `config.json`. Messages name `path`.
     ///
     /// # Errors
-    /// [`Error::Format`] when a value is missing or out of range, or when the model needs something that is
-    /// not there: another family, quantised weights, biases or heads that its family does not have, sliding
-    /// windows, another kind of rotary embedding, another activation.
+    /// [`Error::Format`] if a value is missing or out of range, or if the model needs an unsupported feature:
+    /// another family, quantised weights, biases or heads that its family does not have, sliding windows,
+    /// another kind of rotary embedding, another activation.
     pub fn from_json(text: &str, path: &Path) -> Result<Self, Error> {
         let json: Value =
             serde_json::from_str(text).map_err(|e| Error::format(path, format!("not JSON: {e}")))?;
         let kind = json["model_type"].as_str().unwrap_or("nothing");
-        let family: Family =
-            kind.parse().map_err(|known| Error::format(path, format!("`model_type` is {kind}; {known}")))?;
-        refuse(&json, path)?;
+        let family: Family = kind
+            .parse()
+            .map_err(|supported| Error::format(path, format!("`model_type` is {kind}; {supported}")))?;
+        check_features(&json, path)?;
         let need = |key: &str| {
             json[key].as_i64().filter(|n| *n > 0).ok_or_else(|| {
                 Error::format(path, format!("`{key}` is missing or not a positive whole number"))
@@ -125,9 +126,9 @@ impl Config {
         let hidden = need("hidden_size")?;
         let heads = need("num_attention_heads")?;
         let layers = need("num_hidden_layers")? as usize;
-        refuse_windows(&json, layers, path)?;
+        check_windows(&json, layers, path)?;
         let max_positions = need("max_position_embeddings")? as usize;
-        // What Qwen3's own configuration takes for a file that says nothing.
+        // The default of Qwen3's own configuration class.
         let head_dim = if family == Family::Qwen3 { 128 } else { hidden / heads };
         let config = Self {
             family,
@@ -150,7 +151,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Whether the measures fit each other.
+    /// Checks that the dimensions match each other.
     pub(crate) fn check(&self, path: &Path) -> Result<(), Error> {
         let fail = |reason: String| Err(Error::format(path, reason));
         if self.kv_heads <= 0 || self.heads % self.kv_heads != 0 {
@@ -166,19 +167,19 @@ impl Config {
             ));
         }
         if self.heads.checked_mul(self.head_dim).is_none_or(|width| width > i64::from(i32::MAX)) {
-            return fail(format!("{} heads of {} are wider than any model", self.heads, self.head_dim));
+            return fail(format!("{} heads of {} are wider than in any model", self.heads, self.head_dim));
         }
-        if self.layers > MOST_LAYERS || self.max_positions > MOST_POSITIONS {
+        if self.layers > MAX_LAYERS || self.max_positions > MAX_POSITIONS {
             return fail(format!(
-                "{} layers for {} positions are more than any model has ({MOST_LAYERS} and {MOST_POSITIONS} are allowed)",
+                "{} layers for {} positions are more than any model has ({MAX_LAYERS} and {MAX_POSITIONS} are allowed)",
                 self.layers, self.max_positions
             ));
         }
         if !(self.rms_eps > 0.0 && self.rope_theta > 1.0 && self.rope_theta.is_finite()) {
             return fail("the norm's epsilon must be positive, the rotary base above 1".into());
         }
-        if let Some(fault) = self.rope_scaling.invalid_reason(self.head_dim) {
-            return fail(fault);
+        if let Some(reason) = self.rope_scaling.invalid_reason(self.head_dim) {
+            return fail(reason);
         }
         if let Some(id) = self.eos.iter().chain(&self.bos).find(|id| i64::from(**id) >= self.vocab) {
             return fail(format!("special token {id} is outside the vocabulary of {}", self.vocab));
@@ -186,7 +187,7 @@ impl Config {
         Ok(())
     }
 
-    /// The `config.json` that transformers reads, for matrices stored as `dtype` (its name in torch).
+    /// Returns the `config.json` for transformers, with matrices stored as `dtype` (the name in torch).
     pub(crate) fn to_json(&self, dtype: &str) -> Value {
         let mut json = json!({
             "architectures": [self.family.class()],
@@ -220,19 +221,19 @@ impl Config {
         json
     }
 
-    /// Columns of the query projection's output.
+    /// Returns the width of the query projection's output.
     pub fn q_width(&self) -> i64 {
         self.heads * self.head_dim
     }
 
-    /// Columns of the key or value projection's output.
+    /// Returns the width of the key or value projection's output.
     pub fn kv_width(&self) -> i64 {
         self.kv_heads * self.head_dim
     }
 }
 
-/// Refuses what no family here has.
-fn refuse(json: &Value, path: &Path) -> Result<(), Error> {
+/// Checks that the model has only features that some supported family has.
+fn check_features(json: &Value, path: &Path) -> Result<(), Error> {
     for bias in ["attention_bias", "mlp_bias"] {
         if json[bias].as_bool() == Some(true) {
             let reason =
@@ -253,9 +254,8 @@ fn refuse(json: &Value, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses models some of whose layers look back over a window only. Files name a window that is switched
-/// off, too.
-fn refuse_windows(json: &Value, layers: usize, path: &Path) -> Result<(), Error> {
+/// Checks that no layer attends over a sliding window. A file may name a window and switch it off.
+fn check_windows(json: &Value, layers: usize, path: &Path) -> Result<(), Error> {
     let slides = match json["layer_types"].as_array() {
         Some(kinds) => kinds.iter().any(|kind| kind != "full_attention"),
         None => {
@@ -272,7 +272,7 @@ fn refuse_windows(json: &Value, layers: usize, path: &Path) -> Result<(), Error>
     Ok(())
 }
 
-/// A token id or a list of them.
+/// Reads a token id or a list of token ids.
 pub(crate) fn ids(value: &Value) -> Vec<u32> {
     match value {
         Value::Array(list) => list.iter().filter_map(Value::as_u64).map(|id| id as u32).collect(),

@@ -1,7 +1,7 @@
-//! Matrix products of training, by the fastest road that there is.
+//! Matrix products of training, by the fastest available library.
 //!
-//! In f32 on the CPU that is oneDNN: on a processor with AVX-512 that is not Intel's, its products take 0.45 of
-//! the time of those that libtorch's `mm` gets from MKL (measured at the shapes of SmolLM2-135M).
+//! In f32 on the CPU that is oneDNN: on an AMD CPU with AVX-512, its products take 0.45 of the time of MKL's,
+//! which libtorch's `mm` uses (measured at the shapes of SmolLM2-135M).
 
 use std::ffi::{CStr, c_char};
 
@@ -9,25 +9,25 @@ use tch::{Device, Kind, TchError, Tensor};
 use torch_sys::C_tensor;
 
 unsafe extern "C" {
-    fn pl_linear_there() -> bool;
+    fn pl_linear_available() -> bool;
     fn pl_linear(x: *const C_tensor, w: *const C_tensor, reason: *mut c_char, size: usize) -> *mut C_tensor;
 }
 
-/// `x wᵀ` for `x` `[T, in]` and `w` `[out, in]`, outside any gradient graph.
+/// Computes `x wᵀ` for `x` `[T, in]` and `w` `[out, in]`, outside any gradient graph.
 ///
 /// # Errors
-/// When shapes do not fit or memory runs out.
+/// If shapes do not match or memory runs out.
 pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor, TchError> {
-    // SAFETY: it takes nothing and looks an operator up.
-    let quick = x.device() == Device::Cpu
+    // SAFETY: it takes no arguments and looks up an operator.
+    let available = x.device() == Device::Cpu
         && (x.kind(), w.kind()) == (Kind::Float, Kind::Float)
-        && unsafe { pl_linear_there() };
-    if !quick {
+        && unsafe { pl_linear_available() };
+    if !available {
         return x.f_mm(&w.f_tr()?);
     }
     let mut reason = [0; 1024];
-    // SAFETY: both are live tensors, and the reason is written within its size, which includes its final zero. The
-    // tensor that comes back is ours.
+    // SAFETY: both are live tensors, and the reason is written within its size, which includes its final
+    // zero. The tensor that is returned is owned by the caller.
     unsafe {
         let y = pl_linear(x.as_ptr(), w.as_ptr(), reason.as_mut_ptr(), reason.len());
         if y.is_null() {
@@ -42,7 +42,7 @@ pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor, TchError> {
 /// # Errors
 /// As [`linear`].
 pub fn add_outer(gradient: &Tensor, a: &Tensor, b: &Tensor) -> Result<(), TchError> {
-    // The first argument of a product is laid out anew where it is transposed; the narrower one is cheaper.
+    // A transposed first argument of a product is copied, so the narrower matrix is the cheaper one.
     let product = if a.size()[1] <= b.size()[1] {
         linear(&a.f_tr()?, &b.f_tr()?)?
     } else {

@@ -1,59 +1,60 @@
-//! Training's rows of tokens: several sequences end to end, with what they begin with in common there once.
+//! Packed sequences for training: several sequences in one batch of tokens, with common prefixes stored once.
 //!
-//! The samples of a group share their prompt, and the prompts of an agent share its instructions. A row is
-//! therefore a forest: a span is a piece of text, its parent the piece that comes before it, and a sequence is
-//! the path from a root to its last token. A span's tokens see those of its ancestors and their own, so that
-//! every sequence has the hidden states (and, summed over the sequences, the gradients) that it has alone.
+//! The samples of a group share their prompt, and the prompts of an agent share its instructions. Packed
+//! sequences are therefore a forest: a span is a piece of text, its parent is the piece before it, and a
+//! sequence is the path from a root to its last token. A span's tokens attend to its ancestors' tokens and to
+//! its own, so that every sequence has the same hidden states (and, summed over the sequences, the same
+//! gradients) as alone.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::error::Error;
 
-/// Beginnings shorter than this are not worth a span of their own, which costs an attention call per block,
-/// forwards and backwards: about as long as a token takes on two CPU cores, and longer on a GPU.
-pub const LEAST_SHARED: usize = 16;
+/// Smallest length of a common prefix that becomes a span. A span costs an attention call per block, forward
+/// and backward: about the time of a token on two CPU cores, and more on a GPU.
+pub const MIN_SHARED_TOKENS: usize = 16;
 
-/// A row of tokens.
+/// Packed sequences.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Packed {
     /// Token ids of all spans.
     pub tokens: Vec<u32>,
-    /// The spans: they cover all tokens, in order, without gaps.
+    /// Spans, which cover all tokens in order and without gaps.
     pub spans: Vec<Span>,
 }
 
 /// A piece of one or several sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Its first token.
+    /// Index of the first token.
     pub start: usize,
-    /// Its tokens.
+    /// Number of tokens.
     pub len: usize,
-    /// Index into the adapters given with the row; none: the base alone. It is that of its parent.
+    /// Index into the adapters of the pass, the same as the parent's; `None` for the base weights alone.
     pub adapter: Option<usize>,
-    /// Index of the span that it goes on from, which stands before it; none: it begins a text.
+    /// Index of the span that this one continues, which is before it; `None` at the start of a text.
     pub parent: Option<usize>,
 }
 
-/// A sequence to be laid into a row.
+/// A sequence to pack.
 #[derive(Debug, Clone, Copy)]
 pub struct Sequence<'a> {
-    /// Its token ids.
+    /// Token ids.
     pub tokens: &'a [u32],
-    /// Index into the adapters given with the row; none: the base alone.
+    /// Index into the adapters of the pass; `None` for the base weights alone.
     pub adapter: Option<usize>,
 }
 
 impl Packed {
-    /// Appends a sequence that shares nothing.
+    /// Appends a sequence without sharing a prefix.
     pub fn push(&mut self, tokens: &[u32], adapter: Option<usize>) {
         self.spans.push(Span { start: self.tokens.len(), len: tokens.len(), adapter, parent: None });
         self.tokens.extend_from_slice(tokens);
     }
 
-    /// The row of some sequences in which those of one adapter share their beginnings, and for each sequence, in
-    /// the order given, the rows in which its tokens ended up. Sequences of one adapter stand side by side.
+    /// Packs sequences so that those of one adapter share common prefixes. Also returns, for each sequence in
+    /// the given order, the indices of its tokens. Sequences of one adapter are contiguous.
     pub fn forest(sequences: &[Sequence<'_>]) -> (Self, Vec<Vec<usize>>) {
         let mut order: Vec<usize> = (0..sequences.len()).collect();
         order.sort_by(|&a, &b| sequences[a].order(&sequences[b]).then(a.cmp(&b)));
@@ -70,47 +71,47 @@ impl Packed {
                 own.extend(start..start + len);
             }
         }
-        let mut given = vec![Vec::new(); sequences.len()];
+        let mut in_given_order = vec![Vec::new(); sequences.len()];
         for (index, rows) in order.into_iter().zip(rows) {
-            given[index] = rows;
+            in_given_order[index] = rows;
         }
-        (packed, given)
+        (packed, in_given_order)
     }
 
-    /// Whether the spans are what they should be, for `adapters` adapters.
+    /// Checks the spans, for `adapters` adapters.
     pub(crate) fn check(&self, adapters: usize) -> Result<(), Error> {
         let fail = |i: usize, problem: &str| Err(Error::Packed(format!("span {i} {problem}")));
         if self.tokens.is_empty() {
             return Err(Error::Packed("it has no tokens".into()));
         }
-        let mut at = 0;
+        let mut end = 0;
         for (i, span) in self.spans.iter().enumerate() {
-            if span.start != at {
-                return fail(i, "does not start where the one before it ends");
+            if span.start != end {
+                return fail(i, "does not start at the end of the previous span");
             }
             if span.len == 0 {
                 return fail(i, "has no tokens");
             }
             if span.adapter.is_some_and(|adapter| adapter >= adapters) {
-                return fail(i, "names an adapter that is not there");
+                return fail(i, "names an adapter that does not exist");
             }
             if let Some(parent) = span.parent {
                 if parent >= i {
-                    return fail(i, "names a parent that does not stand before it");
+                    return fail(i, "names a parent that is not before it");
                 }
                 if self.spans[parent].adapter != span.adapter {
                     return fail(i, "has another adapter than its parent");
                 }
             }
-            at += span.len;
+            end += span.len;
         }
-        if at != self.tokens.len() {
-            return Err(Error::Packed(format!("the spans cover {at} of {} tokens", self.tokens.len())));
+        if end != self.tokens.len() {
+            return Err(Error::Packed(format!("the spans cover {end} of {} tokens", self.tokens.len())));
         }
         Ok(())
     }
 
-    /// Per span, the position of its first token in its sequences.
+    /// Returns, for each span, the position of its first token in its sequences.
     pub(crate) fn first_positions(&self) -> Vec<usize> {
         let mut first = Vec::with_capacity(self.spans.len());
         for span in &self.spans {
@@ -121,13 +122,14 @@ impl Packed {
 }
 
 impl Sequence<'_> {
-    /// By adapter, then by tokens: what can be shared stands side by side.
+    /// Compares by adapter, then by tokens, so that sequences with a common prefix are adjacent.
     pub fn order(&self, other: &Self) -> Ordering {
         self.adapter.cmp(&other.adapter).then_with(|| self.tokens.cmp(other.tokens))
     }
 }
 
-/// How many tokens each of some sequences, sorted by [`Sequence::order`], has in common with the one before it.
+/// Returns, for sequences that are sorted by [`Sequence::order`], the length of each one's common prefix with
+/// the previous one.
 pub fn common(sorted: &[Sequence<'_>]) -> Vec<usize> {
     let shared = |a: &Sequence<'_>, b: &Sequence<'_>| {
         let equal = a.tokens.iter().zip(b.tokens).take_while(|(a, b)| a == b).count();
@@ -139,24 +141,24 @@ pub fn common(sorted: &[Sequence<'_>]) -> Vec<usize> {
 /// A piece of text that a range of sorted sequences have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// The sequences.
+    /// Range of the sequences.
     pub sequences: Range<usize>,
-    /// Their tokens that it holds.
+    /// Range of their tokens.
     pub tokens: Range<usize>,
-    /// Index of the segment that it goes on from.
+    /// Index of the segment that this one continues.
     pub parent: Option<usize>,
 }
 
-/// Which pieces sorted sequences of some lengths are laid out in, parents first, given how much each has in
-/// common with the one before it ([`common`]).
+/// Splits sorted sequences into segments, parents first. `lengths` are their lengths, `common` the lengths of
+/// their common prefixes ([`common`]).
 pub fn segments(lengths: &[usize], common: &[usize]) -> Vec<Segment> {
     let mut all = Vec::new();
-    grow(lengths, common, 0..lengths.len(), 0, None, &mut all);
+    add_segments(lengths, common, 0..lengths.len(), 0, None, &mut all);
     all
 }
 
-/// Lays out the tokens from `depth` on of sequences that have all before it in common.
-fn grow(
+/// Adds the segments of the tokens from `depth` on, for sequences with a common prefix of length `depth`.
+fn add_segments(
     lengths: &[usize],
     common: &[usize],
     sequences: Range<usize>,
@@ -167,7 +169,7 @@ fn grow(
     let mut first = sequences.start;
     while first < sequences.end {
         let mut last = first + 1;
-        while last < sequences.end && common[last] >= depth + LEAST_SHARED {
+        while last < sequences.end && common[last] >= depth + MIN_SHARED_TOKENS {
             last += 1;
         }
         let end = common[first + 1..last].iter().copied().min().unwrap_or(lengths[first]);
@@ -178,8 +180,8 @@ fn grow(
             parent
         };
         if last - first > 1 {
-            // Some pair differs from `end` on, so that this range is cut at least once.
-            grow(lengths, common, first..last, end, node, all);
+            // Two neighbours differ at `end`, so this range is split at least once.
+            add_segments(lengths, common, first..last, end, node, all);
         }
         first = last;
     }

@@ -16,7 +16,8 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// Computes the table for positions 0 to `positions - 1`, f32. A position's row does not depend on `positions`.
+    /// Computes the table for positions 0 to `positions - 1`, f32. A position's row does not depend on
+    /// `positions`.
     pub fn new(config: &Config, positions: usize, device: Device) -> Self {
         let frequencies = config.rope_scaling.frequencies(config.head_dim, config.rope_theta);
         let scale = config.rope_scaling.attention_factor();
@@ -40,9 +41,9 @@ impl Rope {
         }
     }
 
-    /// Returns the tables: cosines and sines, `[positions, head_dim]`, f32, multiplied by the
-    /// attention factor. Both halves of a cosine row are alike; the first half of a sine row is negated, so that
-    /// a rotated head is `x * cos + swap_halves(x) * sin`.
+    /// Returns the tables: cosines and sines, `[positions, head_dim]`, f32, multiplied by the attention
+    /// factor. Both halves of a cosine row are alike; the first half of a sine row is negated, so that a
+    /// rotated head is `x * cos + swap_halves(x) * sin`.
     pub fn tables(&self) -> (&Tensor, &Tensor) {
         (&self.cos, &self.sin)
     }

@@ -67,14 +67,14 @@ impl RopeScaling {
         let partial = [rope, config].iter().find_map(|json| json["partial_rotary_factor"].as_f64());
         if let Some(share) = partial.filter(|share| *share != 1.0) {
             return fail(format!(
-                "`partial_rotary_factor` is {share}; only heads that rotate whole are supported"
+                "`partial_rotary_factor` is {share}; only heads with rotation of the whole head are supported"
             ));
         }
         let kind = rope["rope_type"].as_str().or(rope["type"].as_str()).unwrap_or("default");
         let number = |key: &str| rope[key].as_f64();
         let need = |key: &str| {
             number(key).ok_or_else(|| {
-                Error::format(path, format!("the rotary embedding of type {kind} has no number `{key}`"))
+                Error::format(path, format!("the rotary embedding of type {kind} lacks the number `{key}`"))
             })
         };
         let original = config["original_max_position_embeddings"]
@@ -92,7 +92,7 @@ impl RopeScaling {
             },
             "yarn" => {
                 let factor = number("factor").unwrap_or(max_positions as f64 / original.max(1) as f64);
-                // A zero counts as not given, for these as for the betas.
+                // Zero means not given, here and for the betas.
                 let given = |key: &str| number(key).filter(|n| *n != 0.0);
                 let attention_factor = match (given("mscale"), given("mscale_all_dim")) {
                     _ if number("attention_factor").is_some() => need("attention_factor")?,
@@ -108,8 +108,8 @@ impl RopeScaling {
                     truncate: rope["truncate"].as_bool().unwrap_or(true),
                 }
             }
-            // The one kind of transformers that takes a divisor per frequency. With one list for short and
-            // long sequences and no attention factor it says just that.
+            // The only kind in transformers with a divisor per frequency. With the same list for short and
+            // long sequences and without an attention factor, it means only these divisors.
             "longrope"
                 if rope["short_factor"] == rope["long_factor"] && number("attention_factor") == Some(1.0) =>
             {
@@ -119,18 +119,18 @@ impl RopeScaling {
             _ => {
                 return fail(format!(
                     "rotary embedding of type {kind} is not supported; default, linear, llama3 and yarn are, \
-                     and longrope where it does not depend on the sequence's length"
+                     and longrope if it does not depend on the sequence's length"
                 ));
             }
         })
     }
 
-    /// The base of the frequencies that a `config.json` states.
+    /// Reads the base of the frequencies from a `config.json`.
     pub(crate) fn theta(config: &Value) -> f64 {
         rotary_settings(config)["rope_theta"].as_f64().or(config["rope_theta"].as_f64()).unwrap_or(10_000.0)
     }
 
-    /// The `rope_scaling` entry that transformers reads; null where nothing is scaled.
+    /// Returns the `rope_scaling` entry for transformers; null without scaling.
     pub(crate) fn to_json(&self, max_positions: usize) -> Value {
         match self {
             Self::None => Value::Null,

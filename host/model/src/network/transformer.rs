@@ -1,11 +1,11 @@
 //! The transformer: its only definition on libtorch, forward and backward.
 //!
-//! Training runs it over packed sequences ([`Pass`]); generation gives it an attention that keeps keys and values
-//! ([`forward_with_attention`]). The gradient is written out instead of left to libtorch's autograd, because that needs
-//! less: a block keeps ten widths of the residual stream instead of about forty, nothing is kept twice, gradients are
-//! added to their buffers as they are computed, and a block can be run again from its input if memory is short (Chen et
-//! al. 2016, arXiv:1604.06174). Tests compare it with autograd on a plain implementation. Nothing here panics if
-//! libtorch fails.
+//! Training runs it over packed sequences ([`Pass`]); generation gives it an attention that keeps keys and
+//! values ([`forward_with_attention`]). The gradient is written out instead of left to libtorch's autograd,
+//! because that needs less: a block keeps ten widths of the residual stream instead of about forty, nothing
+//! is kept twice, gradients are added to their buffers as they are computed, and a block can be run again
+//! from its input if memory is short (Chen et al. 2016, arXiv:1604.06174). Tests compare it with autograd on
+//! a plain implementation. Nothing here panics if libtorch fails.
 
 mod adapter_rows;
 mod attention;
@@ -87,8 +87,9 @@ impl<'a> Pass<'a> {
         &self.hidden
     }
 
-    /// Runs the backward pass from the gradient `[T, H]` with respect to the hidden states. Adds the gradients of
-    /// trained tensors to `gradients`, which has buffers for all adapters of the forward pass, or for the weights.
+    /// Runs the backward pass from the gradient `[T, H]` with respect to the hidden states. Adds the
+    /// gradients of trained tensors to `gradients`, which has buffers for all adapters of the forward pass,
+    /// or for the weights.
     ///
     /// # Errors
     /// If libtorch fails (memory).
@@ -132,11 +133,11 @@ pub fn hidden_states(
     })?)
 }
 
-/// Returns the hidden states `[T, H]` of `tokens` (`[T]`, i64) after the final norm, with an attention of the caller's,
-/// for example one over a KV cache.
+/// Returns the hidden states `[T, H]` of `tokens` (`[T]`, i64) after the final norm, with an attention of the
+/// caller's, for example one over a KV cache.
 ///
-/// `rope` has the T rows of the tokens' positions. `attend(layer, q, k, v)` gets rotated queries `[T, heads, D]` and keys
-/// `[T, kv_heads, D]`, and values `[T, kv_heads x D]`, and returns `[T, heads x D]`.
+/// `rope` has the T rows of the tokens' positions. `attend(layer, q, k, v)` gets rotated queries
+/// `[T, heads, D]` and keys `[T, kv_heads, D]`, and values `[T, kv_heads x D]`, and returns `[T, heads x D]`.
 ///
 /// # Errors
 /// If libtorch or `attend` fails.

@@ -1,4 +1,4 @@
-//! A model's weights: tensors under the names that Hugging Face gives them.
+//! A model's weights, with Hugging Face's names of the tensors.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -39,9 +39,9 @@ pub struct Layer {
     pub ffn_norm: Tensor,
     /// Gate of the feed-forward layer.
     pub gate: Tensor,
-    /// Its way up.
+    /// Up projection of the feed-forward layer.
     pub up: Tensor,
-    /// Its way down.
+    /// Down projection of the feed-forward layer.
     pub down: Tensor,
 }
 
@@ -50,16 +50,16 @@ pub struct Layer {
 pub struct Weights {
     /// Embedding `[V, H]`.
     pub embed: Tensor,
-    /// The blocks, first to last.
+    /// Blocks, first to last.
     pub layers: Vec<Layer>,
     /// Final norm `[H]`.
     pub norm: Tensor,
-    /// Output matrix `[V, H]`; none where the embedding is the output matrix too.
+    /// Output matrix `[V, H]`; `None` if the embedding is the output matrix too.
     pub head: Option<Tensor>,
 }
 
 impl Layer {
-    /// The matrix of a projection.
+    /// Returns the matrix of a projection.
     pub fn projection(&self, projection: Projection) -> &Tensor {
         match projection {
             Projection::Q => &self.q,
@@ -72,7 +72,7 @@ impl Layer {
         }
     }
 
-    /// The bias of a projection, where the family has one.
+    /// Returns the bias of a projection, if the family has one.
     pub fn bias(&self, projection: Projection) -> Option<&Tensor> {
         match projection {
             Projection::Q => self.q_bias.as_ref(),
@@ -82,7 +82,7 @@ impl Layer {
         }
     }
 
-    /// Its tensors under their names within the block, in a fixed order.
+    /// Returns the tensors with their names in the block, in a fixed order.
     fn parts(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
         [
             ("input_layernorm.weight", Some(&self.attention_norm)),
@@ -106,8 +106,8 @@ impl Layer {
 }
 
 impl Weights {
-    /// Builds the weights by asking `get` for each tensor by its Hugging Face name, in a fixed order, and
-    /// checks each shape against `config`. `path` is for messages.
+    /// Builds the weights from the tensors that `get` returns for Hugging Face's names, in a fixed order, and
+    /// checks each shape against `config`. Messages name `path`.
     pub(crate) fn build(
         config: &Config,
         path: &Path,
@@ -128,7 +128,7 @@ impl Weights {
         let (h, q, kv, f) = (config.hidden, config.q_width(), config.kv_width(), config.ffn);
         let embed = take("model.embed_tokens.weight", &[config.vocab, h])?;
         let (biased, normed) = (config.family == Family::Qwen2, config.family == Family::Qwen3);
-        // No capacity ahead: the number of layers is what an untrusted file says.
+        // Without capacity, because the number of layers comes from an untrusted file.
         let mut layers = Vec::new();
         for i in 0..config.layers {
             let mut part = |name: &str, shape: &[i64]| take(&format!("model.layers.{i}.{name}"), shape);
@@ -154,32 +154,32 @@ impl Weights {
         Ok(Self { embed, layers, norm, head })
     }
 
-    /// The matrix that turns hidden states into logits, `[V, H]`.
+    /// Returns the output matrix, from hidden states to logits, `[V, H]`.
     pub fn unembed(&self) -> &Tensor {
         self.head.as_ref().unwrap_or(&self.embed)
     }
 
-    /// The device that the weights are on.
+    /// Returns the device of the weights.
     pub fn device(&self) -> Device {
         self.embed.device()
     }
 
-    /// A copy, in memory of its own and outside any gradient graph, whose matrices hold only values that
-    /// `dtype` has. On CUDA they are stored in it; on the CPU, where f32 is what computes fastest, they stay
-    /// f32 tensors of rounded values, which an engine may store in 16 bits without changing a result. Norms
-    /// and biases are f32.
+    /// Returns a copy, in memory of its own and outside any gradient graph, with matrices rounded to `dtype`.
+    /// On CUDA they are stored in it; on the CPU, which computes fastest in f32, they are f32 tensors of
+    /// rounded values, which an engine may store in 16 bits without changing a result. Norms and biases are
+    /// f32.
     ///
     /// # Errors
-    /// [`Error::Torch`] when the device has no memory left.
+    /// [`Error::Torch`] if the device's memory runs out.
     pub fn round_to(&self, dtype: Dtype) -> Result<Self, Error> {
         self.try_map(|t| {
             tch::no_grad(|| {
-                let kept = store(&t.detach(), dtype, t.device())?;
-                if kept.data_ptr() != t.data_ptr() {
-                    return Ok(kept);
+                let stored = store(&t.detach(), dtype, t.device())?;
+                if stored.data_ptr() != t.data_ptr() {
+                    return Ok(stored);
                 }
-                let mut own = kept.f_empty_like()?;
-                own.f_copy_(&kept)?;
+                let mut own = stored.f_empty_like()?;
+                own.f_copy_(&stored)?;
                 Ok(own)
             })
         })
@@ -187,9 +187,9 @@ impl Weights {
 
     fn try_map<E>(&self, mut f: impl FnMut(&Tensor) -> Result<Tensor, E>) -> Result<Self, E> {
         let mut layer = |l: &Layer| {
-            let mut maybe = |t: &Option<Tensor>| t.as_ref().map(&mut f).transpose();
-            let (q_bias, k_bias, v_bias) = (maybe(&l.q_bias)?, maybe(&l.k_bias)?, maybe(&l.v_bias)?);
-            let (q_norm, k_norm) = (maybe(&l.q_norm)?, maybe(&l.k_norm)?);
+            let mut optional = |t: &Option<Tensor>| t.as_ref().map(&mut f).transpose();
+            let (q_bias, k_bias, v_bias) = (optional(&l.q_bias)?, optional(&l.k_bias)?, optional(&l.v_bias)?);
+            let (q_norm, k_norm) = (optional(&l.q_norm)?, optional(&l.k_norm)?);
             Ok(Layer {
                 attention_norm: f(&l.attention_norm)?,
                 q: f(&l.q)?,
@@ -234,12 +234,12 @@ impl TensorSet for Weights {
     }
 }
 
-/// A tensor as weights keep it on a device: see [`Weights::round_to`]. Where nothing changes, in the same
-/// memory.
+/// Converts a tensor to its stored form on a device, as in [`Weights::round_to`]. An unchanged tensor shares
+/// its memory.
 pub(crate) fn store(tensor: &Tensor, dtype: Dtype, device: Device) -> Result<Tensor, TchError> {
     let dtype = if tensor.dim() >= 2 { dtype } else { Dtype::F32 };
     let rounded = match tensor.kind() {
-        // f64 to 16 bits by way of f32, as every other reader does it.
+        // f64 is rounded to 16 bits through f32, as in every other reader.
         Kind::Double => tensor.f_to_kind(Kind::Float)?.f_to_kind(dtype.kind())?,
         _ => tensor.f_to_kind(dtype.kind())?,
     };

@@ -1,4 +1,4 @@
-//! What a conversation is made of: messages, the calls of tools in them, and how it is to be written.
+//! Conversations: messages, tool calls, and options of their rendering.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -9,37 +9,37 @@ use serde_json::Value;
 pub struct ChatMessage {
     /// `system`, `user`, `assistant` or `tool`.
     pub role: String,
-    /// Its text; may be empty where an assistant only calls tools.
+    /// Text; may be empty if an assistant only calls tools.
     pub content: String,
-    /// What the assistant thought before it answered, without the marks around it.
+    /// The assistant's reasoning before the answer, without its delimiters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
-    /// The tools that the assistant called.
+    /// Tool calls of the assistant.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// Of a tool's answer: the call that it answers.
+    /// Id of the call that a tool's answer belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Of a tool's answer: the tool's name.
+    /// Name of the tool, in a tool's answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
 impl ChatMessage {
-    /// A message that is text alone.
+    /// Creates a message with only a text.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         Self { role: role.into(), content: content.into(), ..Self::default() }
     }
 }
 
-/// One call of a tool. Templates see `{"type": "function", "function": {"name": …, "arguments": …}}`.
+/// One call of a tool. In templates: `{"type": "function", "function": {"name": …, "arguments": …}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
-    /// What an answer refers to.
+    /// Id that the tool's answer refers to.
     pub id: Option<String>,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// Its arguments, as a rule an object.
+    /// Arguments, usually an object.
     pub arguments: Value,
 }
 
@@ -60,19 +60,19 @@ impl Serialize for ToolCall {
     }
 }
 
-/// How a conversation is written.
+/// Options of rendering a conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RenderOptions {
-    /// The tools on offer, each `{"type": "function", "function": {"name", "description", "parameters"}}`.
+    /// Available tools, each `{"type": "function", "function": {"name", "description", "parameters"}}`.
     pub tools: Vec<Value>,
-    /// Whether the text goes on to where the assistant's answer begins.
+    /// Ends the text with the start of the assistant's answer.
     pub add_generation_prompt: bool,
-    /// Whether the model may think first (`enable_thinking`); none leaves it to the template.
+    /// Turns the model's reasoning on or off (`enable_thinking`); `None` for the template's default.
     pub thinking: Option<bool>,
 }
 
 impl RenderOptions {
-    /// For a prompt: no tools, up to where the answer begins.
+    /// Returns the options of a prompt: no tools, and the text ends with the start of the answer.
     pub fn prompt() -> Self {
         Self { add_generation_prompt: true, ..Self::default() }
     }

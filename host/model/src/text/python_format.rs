@@ -1,4 +1,4 @@
-//! Values as Python writes them: `json.dumps` and `str`, which chat templates were written against.
+//! Python's notation of values (`json.dumps` and `str`), which chat templates rely on.
 
 use std::fmt::Write as _;
 use std::io;
@@ -8,7 +8,7 @@ use minijinja::{Error, ErrorKind, Output, State, Value};
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter, PrettyFormatter, Serializer};
 
-/// The filter `tojson` as chat templates know it: `json.dumps(value, ensure_ascii=False, indent=…)`.
+/// The filter `tojson` of chat templates: `json.dumps(value, ensure_ascii=False, indent=…)`.
 pub(crate) fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let ascii: Option<bool> = options.get("ensure_ascii")?;
@@ -17,12 +17,15 @@ pub(crate) fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let pretty = indent.map(|_| PrettyFormatter::with_indent(spaces.as_bytes()));
     let mut out = Vec::new();
     value
-        .serialize(&mut Serializer::with_formatter(&mut out, Dumps { pretty, ascii: ascii == Some(true) }))
+        .serialize(&mut Serializer::with_formatter(
+            &mut out,
+            PythonJson { pretty, ascii: ascii == Some(true) },
+        ))
         .map_err(|e| Error::new(ErrorKind::BadSerialization, e.to_string()))?;
     Ok(Value::from_safe_string(String::from_utf8_lossy(&out).into_owned()))
 }
 
-/// What `{{ value }}` writes: `None`, `True`, `1e-05`, `['a', 1]`.
+/// Writes `{{ value }}` in Python's notation: `None`, `True`, `1e-05`, `['a', 1]`.
 pub(crate) fn print(out: &mut Output, state: &State, value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Undefined | ValueKind::String | ValueKind::Plain | ValueKind::Invalid => {
@@ -68,7 +71,7 @@ fn repr(out: &mut String, value: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// Python's `repr` of a string: single quotes unless only they occur inside.
+/// Writes Python's `repr` of a string: single quotes unless only they occur inside.
 fn quoted(out: &mut String, text: &str) {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push(quote);
@@ -86,8 +89,8 @@ fn quoted(out: &mut String, text: &str) {
     out.push(quote);
 }
 
-/// Python's `repr` of a float: the shortest digits that read back as it, an exponent of two digits or more
-/// below 1e-4 and from 1e16 on, and `.0` after whole numbers.
+/// Returns Python's `repr` of a float: the shortest digits that parse to the same number, an exponent of at
+/// least two digits below 1e-4 and from 1e16 on, and `.0` after whole numbers.
 fn float(number: f64) -> String {
     if number.is_nan() {
         return "NaN".into();
@@ -106,13 +109,13 @@ fn float(number: f64) -> String {
     format!("{digits}e{sign}{exponent:0>2}")
 }
 
-/// Python's separators and numbers; with `pretty`, its line breaks.
-struct Dumps<'a> {
+/// JSON formatter with Python's separators and numbers, and with its line breaks if `pretty` is given.
+struct PythonJson<'a> {
     pretty: Option<PrettyFormatter<'a>>,
     ascii: bool,
 }
 
-impl Formatter for Dumps<'_> {
+impl Formatter for PythonJson<'_> {
     fn write_f64<W: ?Sized + io::Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
         out.write_all(float(value).as_bytes())
     }

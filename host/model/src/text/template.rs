@@ -1,7 +1,7 @@
-//! Chat templates: messages to the text that the model was trained on.
+//! Chat templates: from messages to the text format of a model.
 //!
 //! Templates are Jinja, in the dialect of Hugging Face's `apply_chat_template`: trimmed blocks, Python string
-//! methods, `raise_exception`, `strftime_now`, and values written as Python writes them.
+//! methods, `raise_exception`, `strftime_now`, and values in Python's notation.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,10 +25,10 @@ pub struct ChatTemplate {
 
 impl ChatTemplate {
     /// Compiles a template. `model` names the model in messages; `bos` and `eos` are the texts of its special
-    /// tokens. A model may come without a template; then rendering is an error.
+    /// tokens. Rendering is an error if the model has no template.
     ///
     /// # Errors
-    /// [`Error::Template`] when the template does not parse.
+    /// [`Error::Template`] if the template does not parse.
     pub fn new(
         model: impl Into<String>,
         source: Option<String>,
@@ -36,12 +36,12 @@ impl ChatTemplate {
         eos: Option<String>,
     ) -> Result<Self, Error> {
         let model = model.into();
-        let mut environment = dialect();
+        let mut environment = jinja_environment();
         if let Some(source) = &source {
             environment.add_template_owned("chat", source.clone()).map_err(|e| Error::Template {
                 model: model.clone(),
                 reason: format!(
-                    "{}; put a template that can be read into the model's folder as chat_template.jinja",
+                    "{}; put a supported template into the model's folder as chat_template.jinja",
                     explain(&e)
                 ),
             })?;
@@ -49,14 +49,14 @@ impl ChatTemplate {
         Ok(Self { model, source, bos, eos, environment })
     }
 
-    /// The text of a conversation, equal to what transformers' `apply_chat_template(tokenize=False)` writes.
+    /// Renders a conversation. The text equals that of transformers' `apply_chat_template(tokenize=False)`.
     ///
     /// # Errors
-    /// [`Error::Template`] when the model has no template, or when the template refuses the messages.
+    /// [`Error::Template`] if the model has no template, or if the template rejects the messages.
     pub fn render(&self, messages: &[ChatMessage], options: &RenderOptions) -> Result<String, Error> {
         let fail = |reason: String| Error::Template { model: self.model.clone(), reason };
         if self.source.is_none() {
-            return Err(fail("the model has none; use a chat (instruct) model".into()));
+            return Err(fail("the model has no template; use a chat (instruct) model".into()));
         }
         let list = |values: &[serde_json::Value]| match values {
             [] => Value::from(()),
@@ -68,22 +68,22 @@ impl ChatTemplate {
             ("documents", Value::from(())),
             ("add_generation_prompt", options.add_generation_prompt.into()),
         ]);
-        // What is not known stays undefined: templates ask with `is defined`.
-        let known = [
+        // Missing values stay undefined, which templates test with `is defined`.
+        let optional = [
             ("bos_token", self.bos.clone().map(Value::from)),
             ("eos_token", self.eos.clone().map(Value::from)),
             ("enable_thinking", options.thinking.map(Value::from)),
         ];
-        context.extend(known.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        context.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
         self.environment.get_template("chat").and_then(|template| template.render(context)).map_err(|e| {
             fail(format!(
-                "it refuses these messages: {}; change the roles or the content that the agent's prompt sends",
+                "it rejects these messages: {}; change the roles or the content that the agent's prompt sends",
                 explain(&e)
             ))
         })
     }
 
-    /// The template as written, where the model has one.
+    /// Returns the template's source, if the model has a template.
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
     }
@@ -97,14 +97,14 @@ impl ChatTemplate {
     }
 }
 
-fn dialect() -> Environment<'static> {
+fn jinja_environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.set_formatter(python_format::print);
     environment.add_filter("tojson", python_format::tojson);
-    // A Python string is iterable, and templates that ask want just that answer.
+    // Python strings are iterable, and templates rely on it.
     environment.add_test("iterable", |value: &Value| {
         value.kind() == ValueKind::String || value.try_iter().is_ok_and(|_| !value.is_undefined())
     });
@@ -114,7 +114,7 @@ fn dialect() -> Environment<'static> {
     environment.add_function("strftime_now", |format: String| -> Result<String, JinjaError> {
         let mut text = String::new();
         write!(text, "{}", chrono::Local::now().format(&format)).map_err(|_| {
-            JinjaError::new(ErrorKind::InvalidOperation, format!("{format:?} is no format of dates"))
+            JinjaError::new(ErrorKind::InvalidOperation, format!("{format:?} is not a date format"))
         })?;
         Ok(text)
     });
@@ -122,9 +122,9 @@ fn dialect() -> Environment<'static> {
 }
 
 fn explain(error: &JinjaError) -> String {
-    let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    let message = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     match error.line() {
-        Some(line) => format!("line {line}: {what}"),
-        None => what,
+        Some(line) => format!("line {line}: {message}"),
+        None => message,
     }
 }

@@ -1,6 +1,6 @@
 //! Adapters from a seed, and to disk and back.
 
-use pl_model::{Adapter, Error, Model, Projection, Weights};
+use pl_model::{Adapter, Error, Model, Projection, TensorSet, Weights};
 use pl_types::Dtype;
 use tch::Device;
 
@@ -54,7 +54,7 @@ fn refused_with_the_reason() {
         let refused = Adapter::new(&config, rank, alpha, targets, [0; 32]);
         assert!(matches!(refused, Err(Error::Adapter(_))), "{rank} {alpha}");
     }
-    assert!("x".parse::<Projection>().unwrap_err().to_string().contains("q, k, v, o, gate, up and down"));
+    assert!("x".parse::<Projection>().unwrap_err().to_string().contains("q, k, v, o, gate, up or down"));
 
     // An adapter of another model.
     let other =

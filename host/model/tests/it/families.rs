@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use pl_model::{Checkpointing, Family, Gradients, Model, Packed, Pass, RopeScaling, add_outer};
+use pl_model::{Checkpointing, Family, Gradients, Model, Packed, Pass, RopeScaling, TensorSet, add_outer};
 use pl_types::Dtype;
 use tch::{Device, Kind, Tensor};
 

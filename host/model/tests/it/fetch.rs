@@ -10,7 +10,7 @@ use tch::Device;
 use tempfile::TempDir;
 
 use crate::data;
-use crate::hub_server::{COMMIT, Mood, Request, Server, etag};
+use crate::hub_server::{COMMIT, Faults, Request, Server, etag};
 
 const REPO: &str = "some-org/Tiny-1.0";
 
@@ -51,11 +51,11 @@ fn fetch(hub: &Hub, model: &str) -> Result<Fetched, String> {
 }
 
 fn refusal(hub: &Hub, model: &str, parts: &[&str]) {
-    let said = fetch(hub, model).unwrap_err();
-    assert!(parts.iter().chain(&[model]).all(|part| said.contains(part)), "{said}");
+    let message = fetch(hub, model).unwrap_err();
+    assert!(parts.iter().chain(&[model]).all(|part| message.contains(part)), "{message}");
 }
 
-fn files_asked_for(requests: &[Request]) -> Vec<&str> {
+fn requested_files(requests: &[Request]) -> Vec<&str> {
     requests.iter().filter_map(|r| r.line.strip_prefix("HEAD ")?.rsplit('/').next()).collect()
 }
 
@@ -70,11 +70,11 @@ fn a_sharded_model() {
             reports.insert(p.file.to_owned(), (p.done, p.total));
         })
         .unwrap();
-    assert_eq!((fetched.commit.as_str(), fetched.unasked), (COMMIT, None));
+    assert_eq!((fetched.commit.as_str(), fetched.cache_reason), (COMMIT, None));
     assert!(Model::load(&fetched.path, Device::Cpu, Dtype::F32).is_ok());
     // What a model needs, and nothing else.
     let requests = server.requests();
-    let asked = files_asked_for(&requests);
+    let asked = requested_files(&requests);
     let shards: Vec<_> = (1..=4).map(|i| format!("model-0000{i}-of-00004.safetensors")).collect();
     let mut wanted = vec!["config.json", "tokenizer.json", "model.safetensors.index.json"];
     wanted.extend(shards.iter().map(String::as_str));
@@ -97,16 +97,16 @@ fn a_sharded_model() {
         fs::read_dir(repo.join("blobs")).unwrap().all(|e| !left(e.unwrap().file_name().to_str().unwrap()))
     );
 
-    // Again: the hub is asked where the revision stands, and nothing is fetched.
+    // The second time, only the revision is requested.
     assert_eq!(fetch(&hub, &format!("hf:{REPO}")).unwrap().path, fetched.path);
     assert_eq!(server.requests().len(), 1);
-    // A commit that is here: not even that.
+    // A commit in the cache needs no request.
     assert_eq!(fetch(&hub, &format!("hf:{REPO}@{COMMIT}")).unwrap().path, fetched.path);
     assert!(server.requests().is_empty());
-    // A shard that went missing comes back alone.
+    // Only a missing shard is downloaded again.
     fs::remove_file(fs::canonicalize(fetched.path.join(&shards[1])).unwrap()).unwrap();
     assert_eq!(fetch(&hub, &format!("hf:{REPO}")).unwrap().path, fetched.path);
-    assert_eq!(files_asked_for(&server.requests()), [&shards[1]]);
+    assert_eq!(requested_files(&server.requests()), [&shards[1]]);
 }
 
 #[test]
@@ -116,34 +116,34 @@ fn one_gguf_file_of_a_branch() {
     assert!(Model::load(&fetched.path, Device::Cpu, Dtype::F32).is_ok());
     let requests = server.requests();
     assert!(requests[0].line.ends_with("/revision/refs%2Fpr%2F1"), "{}", requests[0].line);
-    assert_eq!(files_asked_for(&requests), ["small.gguf"]);
+    assert_eq!(requested_files(&requests), ["small.gguf"]);
     let link = fs::read_link(&fetched.path).unwrap();
     assert!(link.starts_with("../../../blobs"), "{}", link.display());
     refusal(&hub, &format!("hf:{REPO}/q4.gguf"), &["no file q4.gguf", "q8/small.gguf"]);
 }
 
 #[test]
-fn what_the_hub_refuses() {
+fn error_statuses_of_the_hub() {
     let (server, mut hub, _cache) = hub();
     let model = format!("hf:{REPO}");
     let mut refused = |status, code, token: Option<&str>, parts: &[&str]| {
-        server.set(Mood { refuse: Some((status, code)), ..Mood::default() });
+        server.set(Faults { status: Some((status, code)), ..Faults::default() });
         hub.token = token.map(str::to_owned);
         refusal(&hub, &model, parts);
     };
     refused(401, "GatedRepo", None, &["gated", "accept the licence of some-org/Tiny-1.0", "set HF_TOKEN"]);
-    refused(403, "GatedRepo", Some("t"), &["gated", "the account behind HF_TOKEN has no access"]);
+    refused(403, "GatedRepo", Some("t"), &["gated", "the account of HF_TOKEN has no access"]);
     refused(401, "RepoNotFound", None, &["spelling of some-org/Tiny-1.0", "set HF_TOKEN if it is private"]);
     refused(404, "", None, &["spelling of some-org/Tiny-1.0", "set HF_TOKEN if it is private"]);
     refused(404, "RepoNotFound", Some("t"), &["spelling of some-org/Tiny-1.0"]);
-    refused(401, "", Some("t"), &["HF_TOKEN is not a token that the hub knows", "no and no"]);
+    refused(401, "", Some("t"), &["the hub does not know the token in HF_TOKEN", "no and no"]);
     refused(404, "RevisionNotFound", None, &["no revision main"]);
     refused(429, "", None, &["too many requests"]);
     refused(500, "", None, &["500"]);
 }
 
 #[test]
-fn repositories_that_hold_no_model() {
+fn repositories_without_a_model() {
     let gguf = || ("q4.gguf".to_owned(), vec![0; 10]);
     let (_server, hub, _cache) = serve(BTreeMap::from([gguf()]));
     refusal(&hub, &format!("hf:{REPO}"), &["no config.json", "hf:some-org/Tiny-1.0/q4.gguf"]);
@@ -151,7 +151,7 @@ fn repositories_that_hold_no_model() {
     let parts = || [part("config.json", "{}"), part("tokenizer.json", "{}")];
     let (_server, hub, _cache) = serve(parts().into());
     refusal(&hub, &format!("hf:{REPO}"), &["no model.safetensors", "published in safetensors"]);
-    // An index that would write elsewhere.
+    // An index with paths outside of the repository.
     let index = r#"{"weight_map": {"a": "../../../evil.safetensors"}}"#;
     let mut files: BTreeMap<_, _> = parts().into();
     files.extend([part("model.safetensors.index.json", index)]);
@@ -165,28 +165,28 @@ fn without_a_network() {
     let model = format!("hf:{REPO}");
     hub.offline = true;
     refusal(&hub, &model, &["HF_HUB_OFFLINE is set"]);
-    let port_of_nobody = "http://127.0.0.1:9".to_owned();
-    let nowhere = Hub { endpoint: port_of_nobody, offline: false, ..hub.clone() };
-    refusal(&nowhere, &model, &["can't be reached", "HF_ENDPOINT"]);
+    let unused_port = "http://127.0.0.1:9".to_owned();
+    let unreachable = Hub { endpoint: unused_port, offline: false, ..hub.clone() };
+    refusal(&unreachable, &model, &["can't be reached", "HF_ENDPOINT"]);
     assert!(server.requests().is_empty());
 
     let fetched = fetch(&Hub { offline: false, ..hub.clone() }, &model).unwrap();
     server.requests();
     assert_eq!(fetch(&hub, &model).unwrap(), fetched);
     assert!(server.requests().is_empty());
-    let found = fetch(&nowhere, &model).unwrap();
+    let found = fetch(&unreachable, &model).unwrap();
     assert_eq!((&found.path, &found.commit), (&fetched.path, &fetched.commit));
-    assert!(found.unasked.unwrap().contains("can't be reached"));
-    // Half a model in the cache is none.
+    assert!(found.cache_reason.unwrap().contains("can't be reached"));
+    // An incomplete model in the cache is not used.
     fs::remove_file(fetched.path.join("tokenizer.json")).unwrap();
-    refusal(&hub, &model, &["not (whole) in"]);
+    refusal(&hub, &model, &["not (completely) in"]);
 }
 
 #[test]
-fn a_transfer_that_breaks_off_goes_on() {
+fn an_interrupted_download_is_resumed() {
     let (server, hub, _cache, content) = one_large();
     let model = format!("hf:{REPO}/m.gguf");
-    server.set(Mood { cut: Some((3, 150_000)), ..Mood::default() });
+    server.set(Faults { truncate: Some((3, 150_000)), ..Faults::default() });
     let path = fetch(&hub, &model).unwrap().path;
     assert_eq!(fs::read(path).unwrap(), content);
     let requests = server.requests();
@@ -196,22 +196,22 @@ fn a_transfer_that_breaks_off_goes_on() {
 }
 
 #[test]
-fn a_transfer_goes_on_in_the_next_run() {
+fn a_download_is_resumed_in_the_next_run() {
     let (server, hub, _cache, content) = one_large();
     let model = format!("hf:{REPO}/m.gguf");
-    server.set(Mood { cut: Some((1, 150_000)), ..Mood::default() });
-    let mut stuck = 0;
+    server.set(Faults { truncate: Some((1, 150_000)), ..Faults::default() });
+    let mut interrupted = false;
     let parsed: HubModel = model.parse().unwrap();
-    // Once something has come, nothing does any more.
+    // After the first part, the server sends nothing.
     let error = hub.fetch(&parsed, &mut |p| {
-        if p.done == 150_000 && stuck == 0 {
-            stuck = 1;
-            server.set(Mood { cut: Some((u32::MAX, 0)), ..Mood::default() });
+        if p.done == 150_000 && !interrupted {
+            interrupted = true;
+            server.set(Faults { truncate: Some((u32::MAX, 0)), ..Faults::default() });
         }
     });
-    let said = error.unwrap_err().to_string();
-    assert!(said.contains("m.gguf broke off") && said.contains("start again"), "{said}");
-    server.set(Mood::default());
+    let message = error.unwrap_err().to_string();
+    assert!(message.contains("m.gguf was interrupted") && message.contains("start again"), "{message}");
+    server.set(Faults::default());
     server.requests();
     assert_eq!(fs::read(fetch(&hub, &model).unwrap().path).unwrap(), content);
     let requests = server.requests();
@@ -219,9 +219,9 @@ fn a_transfer_goes_on_in_the_next_run() {
 }
 
 #[test]
-fn a_server_that_always_begins_at_the_start() {
+fn a_server_without_support_for_ranges() {
     let (server, hub, _cache, content) = one_large();
-    server.set(Mood { cut: Some((2, 150_000)), ignore_ranges: true, ..Mood::default() });
+    server.set(Faults { truncate: Some((2, 150_000)), ignore_ranges: true, ..Faults::default() });
     let path = fetch(&hub, &format!("hf:{REPO}/m.gguf")).unwrap().path;
     assert_eq!(fs::read(path).unwrap(), content);
 }
@@ -230,21 +230,21 @@ fn a_server_that_always_begins_at_the_start() {
 fn damaged_files() {
     let (server, hub, _cache, content) = one_large();
     let model = format!("hf:{REPO}/m.gguf");
-    for (mood, what) in [
-        (Mood { lie: 5, ..Mood::default() }, "is shorter than the 400005 bytes"),
-        (Mood { lie: -5, ..Mood::default() }, "is longer than the 399995 bytes"),
-        (Mood { spoil: true, ..Mood::default() }, "does not have the checksum"),
+    for (faults, problem) in [
+        (Faults { size_error: 5, ..Faults::default() }, "is shorter than 400005 bytes"),
+        (Faults { size_error: -5, ..Faults::default() }, "is longer than 399995 bytes"),
+        (Faults { corrupt: true, ..Faults::default() }, "does not have its checksum"),
     ] {
-        server.set(mood);
-        refusal(&hub, &model, &["m.gguf", what, "start again"]);
+        server.set(faults);
+        refusal(&hub, &model, &["m.gguf", problem, "start again"]);
     }
-    // None of it is left to build on.
-    server.set(Mood::default());
+    // No damaged part is left over.
+    server.set(Faults::default());
     assert_eq!(fs::read(fetch(&hub, &model).unwrap().path).unwrap(), content);
 }
 
 #[test]
-fn a_cache_that_takes_nothing() {
+fn a_cache_that_is_full_or_not_a_folder() {
     let (_server, mut hub, cache, content) = one_large();
     let model = format!("hf:{REPO}/m.gguf");
     let blobs = hub.cache.join("models--some-org--Tiny-1.0/blobs");
@@ -258,7 +258,7 @@ fn a_cache_that_takes_nothing() {
 }
 
 #[test]
-fn sources() {
+fn names_of_models() {
     let good = |text: &str| {
         let model: HubModel = text.parse().unwrap();
         assert_eq!(model.to_string(), text);
@@ -284,13 +284,13 @@ fn sources() {
         "hf:a/b@v?x",
         "a/b",
     ] {
-        let said = bad.parse::<HubModel>().unwrap_err().to_string();
-        assert!(said.contains(bad) && said.contains("hf:OWNER/NAME"), "{said}");
+        let message = bad.parse::<HubModel>().unwrap_err().to_string();
+        assert!(message.contains(bad) && message.contains("hf:OWNER/NAME"), "{message}");
     }
 }
 
 #[test]
-fn where_the_variables_point() {
+fn settings_from_environment_variables() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path();
     let hub = |variables: &[(&str, &str)]| {

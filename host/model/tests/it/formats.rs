@@ -1,6 +1,6 @@
 //! Number formats: matrices are rounded, norms and biases are not, and saved files hold what was asked for.
 
-use pl_model::{Model, TorchDtype, Weights};
+use pl_model::{Model, TensorSet, TorchDtype, Weights};
 use pl_types::Dtype;
 use tch::{Device, Kind, Tensor};
 

@@ -1,5 +1,5 @@
-//! A small hub on a local port, with the routes and the headers of the real one: listings, files, redirects to
-//! another server for large files, parts of files, refusals. And with its bad days.
+//! A small hub on a local port, with the routes and the headers of the real one: listings, files, redirects
+//! to another server for large files, parts of files, refusals. And with its bad days.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -11,22 +11,22 @@ use sha2::{Digest, Sha256};
 
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// What goes wrong, and how often.
+/// Faults of the server.
 #[derive(Default)]
-pub struct Mood {
-    /// `x-error-code` and status of every answer; an empty code leaves the header out.
-    pub refuse: Option<(u16, &'static str)>,
-    /// Large files: answers that break off, and after how many bytes.
-    pub cut: Option<(u32, usize)>,
-    /// Large files are always sent whole.
+pub struct Faults {
+    /// Status and `x-error-code` of every response; an empty code leaves the header out.
+    pub status: Option<(u16, &'static str)>,
+    /// Number of responses with large files that are truncated, and their length.
+    pub truncate: Option<(u32, usize)>,
+    /// Sends large files from the start, whatever the range.
     pub ignore_ranges: bool,
-    /// Added to the length of large files as the hub states it.
-    pub lie: i64,
-    /// The content of large files is another than the checksum says.
-    pub spoil: bool,
+    /// Difference of the stated and the real size of large files.
+    pub size_error: i64,
+    /// Sends large files with a wrong byte.
+    pub corrupt: bool,
 }
 
-/// One request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// `GET /path`.
@@ -45,7 +45,7 @@ struct State {
     repo: String,
     port: u16,
     files: BTreeMap<String, Vec<u8>>,
-    pub mood: Mutex<Mood>,
+    pub faults: Mutex<Faults>,
     log: Mutex<Vec<Request>>,
 }
 
@@ -54,13 +54,13 @@ impl Server {
     pub fn start(repo: &str, files: BTreeMap<String, Vec<u8>>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (mood, log) = (Mutex::default(), Mutex::default());
-        let state = Arc::new(State { repo: repo.to_owned(), port, files, mood, log });
+        let (faults, log) = (Mutex::default(), Mutex::default());
+        let state = Arc::new(State { repo: repo.to_owned(), port, files, faults, log });
         let shared = Arc::clone(&state);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let state = Arc::clone(&shared);
-                thread::spawn(move || state.answer(stream));
+                thread::spawn(move || state.respond(stream));
             }
         });
         Server { port, state }
@@ -70,11 +70,11 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    pub fn set(&self, mood: Mood) {
-        *self.state.mood.lock().unwrap() = mood;
+    pub fn set(&self, faults: Faults) {
+        *self.state.faults.lock().unwrap() = faults;
     }
 
-    /// The requests since the last call.
+    /// Returns the requests since the last call.
     pub fn requests(&self) -> Vec<Request> {
         std::mem::take(&mut self.state.log.lock().unwrap())
     }
@@ -88,7 +88,7 @@ pub fn etag(content: &[u8]) -> String {
 }
 
 impl State {
-    fn answer(&self, stream: TcpStream) {
+    fn respond(&self, stream: TcpStream) {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut lines = Vec::new();
         loop {
@@ -126,29 +126,29 @@ impl State {
                 head += &format!("{name}: {value}\r\n");
             }
             let body = if method == "HEAD" { &[] } else { &body[..sent.min(body.len())] };
-            // A client that has gone away is no failure of the server.
+            // A closed connection is not an error of the server.
             let _ = out.write_all(head.as_bytes()).and_then(|()| out.write_all(b"\r\n"));
             let _ = out.write_all(body);
         };
-        let mut mood = self.mood.lock().unwrap();
-        if let Some((status, code)) = mood.refuse {
+        let mut faults = self.faults.lock().unwrap();
+        if let Some((status, code)) = faults.status {
             let code = (!code.is_empty()).then(|| ("X-Error-Code", code.to_owned()));
             send(status, code.as_slice(), b"{\"error\": \"no and no\"}", usize::MAX);
             return;
         }
         if let Some(name) = path.strip_prefix("/cdn/") {
             let mut content = self.files[name].clone();
-            if mood.spoil {
+            if faults.corrupt {
                 content[0] ^= 1;
             }
-            let range = request.range.filter(|_| !mood.ignore_ranges);
+            let range = request.range.filter(|_| !faults.ignore_ranges);
             let from: usize = range
                 .map_or(0, |range| range.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap());
             if from >= content.len() {
                 return send(416, &[], b"", 0);
             }
             let mut sent = usize::MAX;
-            if let Some((left @ 1.., bytes)) = &mut mood.cut {
+            if let Some((left @ 1.., bytes)) = &mut faults.truncate {
                 *left -= 1;
                 sent = *bytes;
             }
@@ -170,11 +170,11 @@ impl State {
         if content.len() < 4096 {
             return send(200, &[("ETag", checksum)], content, usize::MAX);
         }
-        let size = content.len() as i64 + mood.lie;
-        let elsewhere = format!("http://localhost:{}/cdn/{name}", self.port);
+        let size = content.len() as i64 + faults.size_error;
+        let location = format!("http://localhost:{}/cdn/{name}", self.port);
         send(
             302,
-            &[("X-Linked-ETag", checksum), ("X-Linked-Size", size.to_string()), ("Location", elsewhere)],
+            &[("X-Linked-ETag", checksum), ("X-Linked-Size", size.to_string()), ("Location", location)],
             b"",
             0,
         );

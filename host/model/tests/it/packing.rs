@@ -2,8 +2,8 @@
 //! gradients equal what autograd makes of it.
 
 use pl_model::{
-    Adapter, Checkpointing, Config, Error, Family, Gradients, LEAST_SHARED, Layer, Model, Packed, Pass,
-    Projection, Sequence, Span, Weights, hidden_states,
+    Adapter, Checkpointing, Config, Error, Family, Gradients, Layer, MIN_SHARED_TOKENS, Model, Packed, Pass,
+    Projection, Sequence, Span, TensorSet, Weights, hidden_states,
 };
 use tch::{Device, Kind, Tensor};
 
@@ -32,9 +32,9 @@ fn sequence(seed: u32, len: usize) -> Vec<u32> {
     (0..len as u32).map(|i| (seed * 131 + i * i * 17 + i * 7) % 299).collect()
 }
 
-/// Sequences with an adapter each: two families with a prompt each, one of which shares its beginning with the
-/// other's prompt, completions that agree for a while, one that is the beginning of another, two that are equal,
-/// and some that share nothing.
+/// Sequences with an adapter each: two families with a prompt each, one of which shares its beginning with
+/// the other's prompt, completions that agree for a while, one that is the beginning of another, two that are
+/// equal, and some that share nothing.
 fn sequences() -> Vec<(Vec<u32>, Option<usize>)> {
     let header = sequence(1, 20);
     let with = |parts: &[&[u32]]| parts.concat();
@@ -120,23 +120,25 @@ fn close(got: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
 }
 
 #[test]
-fn what_is_shared_is_there_once_and_every_sequence_is_found_again() {
+fn common_prefixes_are_stored_once_and_every_sequence_is_complete() {
     let sequences = sequences();
     let (packed, rows) = forest(&sequences);
     for ((tokens, _), rows) in sequences.iter().zip(&rows) {
         let found: Vec<u32> = rows.iter().map(|row| packed.tokens[*row]).collect();
         assert_eq!(&found, tokens);
     }
-    // Adapter 0: header, task, agreed, four tails, the other task and its tail. Adapter 1: its two. The base: one
-    // text for two sequences. Adapter 2: one token.
+    // Adapter 0: header, task, agreed, four tails, the other task and its tail. Adapter 1: its two. The base:
+    // one text for two sequences. Adapter 2: one token.
     let zero = 20 + 18 + 17 + (7 + 1 + 3 + 6) + (25 + 4);
     assert_eq!(packed.tokens.len(), zero + 19 + (20 + 18 + 7) + (20 + 18 + 7) + 1);
     assert!(packed.spans.iter().all(|span| span.parent.is_none() || span.len > 0));
     let apart: usize = sequences.iter().map(|(tokens, _)| tokens.len()).sum();
     assert!(packed.tokens.len() < apart * 6 / 10);
     // Too little in common is not worth a span.
-    let short =
-        [(sequence(1, LEAST_SHARED - 1), sequence(5, 4)), (sequence(1, LEAST_SHARED - 1), vec![7; 4])];
+    let short = [
+        (sequence(1, MIN_SHARED_TOKENS - 1), sequence(5, 4)),
+        (sequence(1, MIN_SHARED_TOKENS - 1), vec![7; 4]),
+    ];
     let short: Vec<_> = short.into_iter().map(|(a, b)| ([a, b].concat(), None)).collect();
     assert_eq!(forest(&short).0.spans.len(), 2);
 }
@@ -276,16 +278,16 @@ fn an_adapter_without_rows_gets_no_gradient() {
 }
 
 #[test]
-fn a_row_that_is_none_is_refused() {
+fn invalid_spans_are_refused() {
     let model = tiny();
     let span = |start, len| Span { start, len, adapter: None, parent: None };
     let row = |spans: Vec<Span>| Packed { tokens: vec![1; 8], spans };
     let cases = [
-        (row(vec![span(0, 4), span(5, 3)]), "span 1 does not start where the one before it ends"),
+        (row(vec![span(0, 4), span(5, 3)]), "span 1 does not start at the end of the previous span"),
         (row(vec![span(0, 4)]), "the spans cover 4 of 8 tokens"),
         (row(vec![span(0, 8), span(8, 0)]), "span 1 has no tokens"),
-        (row(vec![Span { adapter: Some(0), ..span(0, 8) }]), "span 0 names an adapter that is not there"),
-        (row(vec![Span { parent: Some(0), ..span(0, 8) }]), "a parent that does not stand before it"),
+        (row(vec![Span { adapter: Some(0), ..span(0, 8) }]), "span 0 names an adapter that does not exist"),
+        (row(vec![Span { parent: Some(0), ..span(0, 8) }]), "a parent that is not before it"),
         (Packed::default(), "it has no tokens"),
     ];
     for (packed, expected) in cases {

@@ -1,10 +1,11 @@
-//! Reference implementation of the transformer for tests: one sequence at a time, all operations by libtorch, and
-//! gradients by its autograd.
+//! Reference implementation of the transformer for tests: one sequence at a time, all operations by libtorch,
+//! and gradients by its autograd.
 
 use pl_model::{Adapter, Config, Projection, Rope, Weights};
 use tch::{Kind, Tensor};
 
-/// Returns the hidden states `[T, H]` of a sequence after the final norm, in the number format of the matrices.
+/// Returns the hidden states `[T, H]` of a sequence after the final norm, in the number format of the
+/// matrices.
 pub fn hidden_states(
     config: &Config,
     weights: &Weights,
@@ -42,7 +43,8 @@ pub fn hidden_states(
     norm(config, &x, &weights.norm)
 }
 
-/// RMS norm (Zhang and Sennrich 2019) over the last dimension, at least in f32. The result has the format of `x`.
+/// RMS norm (Zhang and Sennrich 2019) over the last dimension, at least in f32. The result has the format of
+/// `x`.
 fn norm(config: &Config, x: &Tensor, gain: &Tensor) -> Tensor {
     let wide = match x.kind() {
         Kind::Half | Kind::BFloat16 => x.to_kind(Kind::Float),

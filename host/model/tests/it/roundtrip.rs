@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pl_model::{Adapter, Model, Projection, Weights};
+use pl_model::{Adapter, Model, Projection, TensorSet, Weights};
 use pl_types::Dtype;
 use tch::{Device, Tensor};
 

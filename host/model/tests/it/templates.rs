@@ -32,7 +32,8 @@ fn message(value: &Value) -> ChatMessage {
     }
 }
 
-/// The template's own text: of this folder, or of the cache; none (with a printed reason) where it is in neither.
+/// The template's own text: of this folder, or of the cache; none (with a printed reason) where it is in
+/// neither.
 fn source(name: &str) -> Option<String> {
     let here = data(&format!("conformance/templates/{name}.jinja"));
     if here.exists() {

@@ -1,5 +1,5 @@
-//! Token ids equal the `tokenizers` package's (data from tests/conformance/tokenizers_reference.py), for Hugging
-//! Face files and for the same vocabularies in GGUF files.
+//! Token ids equal the `tokenizers` package's (data from tests/conformance/tokenizers_reference.py), for
+//! Hugging Face files and for the same vocabularies in GGUF files.
 
 use std::path::{Path, PathBuf};
 

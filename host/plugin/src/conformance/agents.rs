@@ -1,19 +1,29 @@
-//! What an agent promises: no memory, and an action for whatever a model writes.
+//! Checks of agents: no state between calls, and an action for every completion.
 
 use pl_types::{Finish, Item};
 
-use super::drive::Driven;
-use super::{COMPLETIONS, Outcome, Report, Trouble, broken};
-use crate::{Agent, Completion, Error, PromptRequest, Turn};
+use super::drive::SampleEpisodes;
+use super::{COMPLETIONS, CheckFailure, CheckOutcome, Report, violation};
+use crate::agent::Agent;
+use crate::error::Error;
+use crate::values::{Completion, PromptRequest, Turn};
 
-/// Views that are tried.
-const VIEWS: usize = 16;
+const REPEATABLE_PROMPTS: &str = "returns the same prompt for a view, independent of earlier calls";
 
-pub async fn examine(item: &Item, agent: &Agent, driven: &Driven, views: &[String], report: &mut Report) {
-    let seen = driven.steps().map(|(_, step)| &step.view).chain(views);
+/// Limit of the views that are tried.
+const MAX_VIEWS: usize = 16;
+
+pub async fn check_agent(
+    item: &Item,
+    agent: &Agent,
+    episodes: &SampleEpisodes,
+    views: &[String],
+    report: &mut Report,
+) {
+    let seen = episodes.steps().map(|(_, step)| &step.view).chain(views);
     let mut read = Vec::new();
     let mut refusal = None;
-    for view in seen.take(VIEWS) {
+    for view in seen.take(MAX_VIEWS) {
         match prompt(agent, &item.name, view).await {
             Ok(_) => read.push(view.as_str()),
             Err(error) => refusal = Some(error),
@@ -21,40 +31,46 @@ pub async fn examine(item: &Item, agent: &Agent, driven: &Driven, views: &[Strin
     }
     let missing = match (&refusal, read.is_empty()) {
         (Some(error), true) if error.refusal().is_none() => {
-            report.note(item, "asks the same whoever was asked before", Err(broken(error.to_string())));
+            report.add(item, REPEATABLE_PROMPTS, Err(violation(error.to_string())));
             return;
         }
-        (Some(error), true) => Some(format!("no view that it can read: {error}")),
-        (None, true) => Some("no view: give some, or a plugin whose environment shows them".to_owned()),
+        (Some(error), true) => Some(format!("it can't read any view: {error}")),
+        (None, true) => {
+            Some("there is no view: pass some, or a plugin whose environment provides them".to_owned())
+        }
         _ => None,
     };
     if let Some(missing) = missing {
-        report.note(item, "asks the same whoever was asked before", Err(Trouble::Missing(missing)));
+        report.add(item, REPEATABLE_PROMPTS, Err(CheckFailure::Untestable(missing)));
         return;
     }
-    report.note(item, "asks the same whoever was asked before", asks(agent, &item.name, &read).await);
-    report.note(item, "makes the same action of whatever a model writes", parses(agent, &read).await);
+    report.add(item, REPEATABLE_PROMPTS, repeats_prompts(agent, &item.name, &read).await);
+    report.add(
+        item,
+        "parses every completion, and equal completions into equal actions",
+        repeats_actions(agent, &read).await,
+    );
 }
 
 async fn prompt(agent: &Agent, name: &str, view: &str) -> Result<Option<PromptRequest>, Error> {
     agent.prompt(view, &Turn { agent: name.to_owned(), visit: 0 }).await
 }
 
-/// In order, and in the order turned round.
-async fn asks(agent: &Agent, name: &str, views: &[&str]) -> Outcome {
+/// Prompts with all views in order, then in reverse order.
+async fn repeats_prompts(agent: &Agent, name: &str, views: &[&str]) -> CheckOutcome {
     let mut first = Vec::new();
     for view in views {
         first.push(prompt(agent, name, view).await?);
     }
     for (view, first) in views.iter().zip(first).rev() {
         if prompt(agent, name, view).await? != first {
-            return Err(broken(format!("it asks differently on the second call with the view {view}")));
+            return Err(violation(format!("the second prompt for the view {view} differs from the first")));
         }
     }
     Ok(())
 }
 
-async fn parses(agent: &Agent, views: &[&str]) -> Outcome {
+async fn repeats_actions(agent: &Agent, views: &[&str]) -> CheckOutcome {
     let long = "ab ".repeat(100_000);
     for view in views {
         for text in COMPLETIONS.into_iter().chain([long.as_str()]) {
@@ -66,11 +82,13 @@ async fn parses(agent: &Agent, views: &[&str]) -> Outcome {
                 let (one, other) = match (one, other) {
                     (Ok(one), Ok(other)) => (one, other),
                     (Err(error), _) | (_, Err(error)) => {
-                        return Err(broken(format!("on the completion {start:?}: {error}")));
+                        return Err(violation(format!("on the completion {start:?}: {error}")));
                     }
                 };
                 if one != other {
-                    return Err(broken(format!("the completion {start:?} is {one} once and {other} then")));
+                    return Err(violation(format!(
+                        "the completion {start:?} is parsed as {one} at first and as {other} later"
+                    )));
                 }
             }
         }

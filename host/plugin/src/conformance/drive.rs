@@ -1,33 +1,39 @@
-//! Episodes to try things on: every environment with every agent that can read its views.
+//! Sample episodes for the checks: every environment with every agent that can read its views.
 
 use pl_types::{Finish, ItemKind};
 
 use super::{COMPLETIONS, Report, Samples};
-use crate::journal::Journal;
-use crate::{Agent, Completion, Environment, Error, Outcome, Plugin, Services, Stream, Task, Turn};
+use crate::agent::Agent;
+use crate::call_log::CallLog;
+use crate::environment::Environment;
+use crate::error::Error;
+use crate::plugin::Plugin;
+use crate::random::RandomStream;
+use crate::services::Services;
+use crate::values::{Completion, Outcome, Task, Turn};
 
-/// Episodes of each environment.
-const EPISODES: u32 = 4;
+/// Number of episodes of each environment.
+const EPISODE_COUNT: u32 = 4;
 
-/// Turns of one episode, at most.
-const TURNS: usize = 8;
+/// Limit of the turns of one episode.
+const MAX_TURNS: usize = 8;
 
-/// Fixes the start of every episode.
+/// Seed of every episode.
 pub const SEED: u64 = 7;
 
-/// What was played.
+/// The sample episodes of all environments.
 #[derive(Default)]
-pub struct Driven {
-    pub episodes: Vec<Played>,
-    /// Environments that could not be played, and why.
-    pub stuck: Vec<(String, String)>,
+pub struct SampleEpisodes {
+    pub episodes: Vec<SampleEpisode>,
+    /// Environments whose episode failed, with the reason.
+    pub failed: Vec<(String, String)>,
 }
 
 /// An episode.
-pub struct Played {
+pub struct SampleEpisode {
     pub environment: String,
     pub task: Task,
-    /// Tells its random stream from those of the others.
+    /// Distinguishes its random stream.
     pub index: u32,
     pub steps: Vec<Step>,
 }
@@ -40,29 +46,34 @@ pub struct Step {
     pub outcome: Outcome,
 }
 
-impl Played {
-    pub fn stream(&self) -> Stream {
+impl SampleEpisode {
+    pub fn stream(&self) -> RandomStream {
         stream(self.index)
     }
 }
 
-fn stream(index: u32) -> Stream {
-    Stream::of(&[b"conformance", &index.to_le_bytes()])
+fn stream(index: u32) -> RandomStream {
+    RandomStream::from_parts(&[b"conformance", &index.to_le_bytes()])
 }
 
-impl Driven {
-    /// Episodes of one environment.
-    pub fn of<'d>(&'d self, environment: &'d str) -> impl Iterator<Item = &'d Played> {
+impl SampleEpisodes {
+    /// Iterates over the episodes of one environment.
+    pub fn of_environment<'d>(&'d self, environment: &'d str) -> impl Iterator<Item = &'d SampleEpisode> {
         self.episodes.iter().filter(move |played| played.environment == environment)
     }
 
-    pub fn steps(&self) -> impl Iterator<Item = (&Played, &Step)> {
+    pub fn steps(&self) -> impl Iterator<Item = (&SampleEpisode, &Step)> {
         self.episodes.iter().flat_map(|played| played.steps.iter().map(move |step| (played, step)))
     }
 }
 
-/// Plays the environments of `plugins` with their agents.
-pub async fn all(plugins: &[&Plugin], services: &Services, samples: &Samples, report: &mut Report) -> Driven {
+/// Runs the environments of `plugins` with their agents.
+pub async fn sample_episodes(
+    plugins: &[&Plugin],
+    services: &Services,
+    samples: &Samples,
+    report: &mut Report,
+) -> SampleEpisodes {
     let settings = |name: &str| samples.settings.get(name).cloned().unwrap_or_default();
     let items = |kind| {
         plugins.iter().flat_map(move |plugin| {
@@ -74,8 +85,8 @@ pub async fn all(plugins: &[&Plugin], services: &Services, samples: &Samples, re
             Some((item.name.clone(), Agent::new(plugin, &item.name, settings(&item.name)).ok()?))
         })
         .collect();
-    let table = Table { agents: &agents, actions: &samples.actions };
-    let mut driven = Driven::default();
+    let source = ActionSource { agents: &agents, actions: &samples.actions };
+    let mut episodes = SampleEpisodes::default();
     for (plugin, item) in items(ItemKind::Environment) {
         let name = &item.name;
         let Ok(environment) = Environment::new(plugin, name, settings(name), services.clone()) else {
@@ -84,70 +95,70 @@ pub async fn all(plugins: &[&Plugin], services: &Services, samples: &Samples, re
         let tasks = match tasks(&environment, samples).await {
             Ok(tasks) => tasks,
             Err(error) => {
-                driven.stuck.push((name.clone(), error.to_string()));
+                episodes.failed.push((name.clone(), error.to_string()));
                 continue;
             }
         };
         for (index, task) in (0..).zip(tasks) {
-            match play(name, &environment, &table, &task, index, report).await {
-                Ok(played) => driven.episodes.push(played),
-                Err(error) => driven.stuck.push((name.clone(), error.to_string())),
+            match run_episode(name, &environment, &source, &task, index, report).await {
+                Ok(played) => episodes.episodes.push(played),
+                Err(error) => episodes.failed.push((name.clone(), error.to_string())),
             }
         }
     }
-    driven
+    episodes
 }
 
 async fn tasks(environment: &Environment, samples: &Samples) -> Result<Vec<Task>, Error> {
     match samples.tasks.is_empty() {
-        true => environment.tasks("train", 0, EPISODES, samples.level).await,
+        true => environment.tasks("train", 0, EPISODE_COUNT, samples.level).await,
         false => Ok(samples.tasks.clone()),
     }
 }
 
-/// What episodes are played with.
-struct Table<'t> {
+/// Source of actions.
+struct ActionSource<'t> {
     agents: &'t [(String, Agent)],
     /// JSON, for environments whose agents are elsewhere.
     actions: &'t [String],
 }
 
-async fn play(
+async fn run_episode(
     name: &str,
     environment: &Environment,
-    table: &Table<'_>,
+    source: &ActionSource<'_>,
     task: &Task,
     index: u32,
     report: &mut Report,
-) -> Result<Played, Error> {
-    let journal = Journal::default();
-    let mut episode = environment.with_journal(&journal).start(task, SEED, stream(index)).await?;
-    report.spend("start", &journal);
+) -> Result<SampleEpisode, Error> {
+    let call_log = CallLog::default();
+    let mut episode = environment.with_call_log(&call_log).start(task, SEED, stream(index)).await?;
+    report.record_usage("start", &call_log);
     let mut steps: Vec<Step> = Vec::new();
-    for turn in 0..TURNS {
-        let Some(agent) = table.seat(turn) else { break };
+    for turn in 0..MAX_TURNS {
+        let Some(agent) = source.agent_for(turn) else { break };
         let visit = steps.iter().filter(|step| step.agent == agent).count() as u32;
         let view = episode.view(&agent).await?;
-        report.spend("view", &journal);
-        let said = COMPLETIONS[(index as usize * TURNS + turn) % COMPLETIONS.len()];
-        let action = match table.act(turn, &view, visit, said, report).await {
+        report.record_usage("view", &call_log);
+        let completion = COMPLETIONS[(index as usize * MAX_TURNS + turn) % COMPLETIONS.len()];
+        let action = match source.act(turn, &view, visit, completion, report).await {
             Some(action) => action,
             None => continue,
         };
         let outcome = episode.apply(vec![(agent.clone(), action.clone())]).await?;
-        report.spend("apply", &journal);
-        let over = outcome.done || outcome.truncated;
+        report.record_usage("apply", &call_log);
+        let ended = outcome.done || outcome.truncated;
         steps.push(Step { agent, view, action, outcome });
-        if over {
+        if ended {
             break;
         }
     }
-    Ok(Played { environment: name.to_owned(), task: task.clone(), index, steps })
+    Ok(SampleEpisode { environment: name.to_owned(), task: task.clone(), index, steps })
 }
 
-impl Table<'_> {
-    /// Whose turn it is. Actions that were given are somebody's.
-    fn seat(&self, turn: usize) -> Option<String> {
+impl ActionSource<'_> {
+    /// Returns the agent of a turn. Given actions without an agent belong to `agent`.
+    fn agent_for(&self, turn: usize) -> Option<String> {
         match self.agents.len() {
             0 if self.actions.is_empty() => None,
             0 => Some("agent".to_owned()),
@@ -155,26 +166,26 @@ impl Table<'_> {
         }
     }
 
-    /// What is done on a view. None: the agent does nothing with it, for example because it is made for another
-    /// environment; its own checks say whether it should.
+    /// Returns the action on a view. Returns `None` if the agent has none, for example because it belongs to
+    /// another environment; the agent's own checks report errors.
     async fn act(
         &self,
         turn: usize,
         view: &str,
         visit: u32,
-        said: &str,
+        completion: &str,
         report: &mut Report,
     ) -> Option<String> {
         if !self.actions.is_empty() && (self.agents.is_empty() || turn.is_multiple_of(2)) {
             return self.actions.get(turn % self.actions.len()).cloned();
         }
         let (name, agent) = self.agents.get(turn % self.agents.len().max(1))?;
-        let journal = Journal::default();
-        let agent = agent.with_journal(&journal);
+        let call_log = CallLog::default();
+        let agent = agent.with_call_log(&call_log);
         agent.prompt(view, &Turn { agent: name.clone(), visit }).await.ok()??;
-        report.spend("prompt", &journal);
-        let action = agent.parse(view, &Completion::new(said, Finish::Stop)).await.ok()?;
-        report.spend("parse", &journal);
+        report.record_usage("prompt", &call_log);
+        let action = agent.parse(view, &Completion::new(completion, Finish::Stop)).await.ok()?;
+        report.record_usage("parse", &call_log);
         Some(action)
     }
 }

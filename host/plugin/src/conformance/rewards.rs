@@ -1,25 +1,25 @@
-//! What a reward promises: the same scores for the same step.
+//! Checks of rewards: equal scores for equal steps.
 
 use pl_types::Item;
 
-use super::drive::Driven;
-use super::{Outcome, Report, Trouble, broken};
-use crate::journal::Journal;
-use crate::Reward;
+use super::drive::SampleEpisodes;
+use super::{CheckFailure, CheckOutcome, Report, violation};
+use crate::call_log::CallLog;
+use crate::reward::Reward;
 
-pub async fn examine(item: &Item, reward: &Reward, driven: &Driven, report: &mut Report) {
-    let journal = Journal::default();
-    let scored = scores(&reward.with_journal(&journal), driven).await;
+pub async fn check_reward(item: &Item, reward: &Reward, episodes: &SampleEpisodes, report: &mut Report) {
+    let call_log = CallLog::default();
+    let scored = scores(&reward.with_call_log(&call_log), episodes).await;
     if scored.is_ok() {
-        report.spend("score", &journal);
+        report.record_usage("score", &call_log);
     }
-    report.note(item, "scores a step the same whoever was scored before", scored);
+    report.add(item, "returns the same scores for a step, independent of earlier calls", scored);
 }
 
-async fn scores(reward: &Reward, driven: &Driven) -> Outcome {
+async fn scores(reward: &Reward, episodes: &SampleEpisodes) -> CheckOutcome {
     let mut first = Vec::new();
     let mut refusal = None;
-    for (played, step) in driven.steps() {
+    for (played, step) in episodes.steps() {
         let actions = [(step.agent.clone(), step.action.clone())];
         match reward.score(&played.task, &actions, &step.outcome).await {
             Ok(scores) => first.push((played, step, actions, scores)),
@@ -28,16 +28,18 @@ async fn scores(reward: &Reward, driven: &Driven) -> Outcome {
         }
     }
     if first.is_empty() {
-        return Err(Trouble::Missing(match refusal {
-            Some(error) => format!("no step that it can score: {error}"),
-            None => "no step to score: give a plugin whose environment and agents make some".to_owned(),
+        return Err(CheckFailure::Untestable(match refusal {
+            Some(error) => format!("it can't score any step: {error}"),
+            None => "there is no step: pass a plugin with an environment and agents".to_owned(),
         }));
     }
     for (played, step, actions, scores) in first.iter().rev() {
         let again = reward.score(&played.task, actions, &step.outcome).await?;
         if again != *scores {
             let action = &step.action;
-            return Err(broken(format!("the action {action} is scored {scores:?} once and {again:?} then")));
+            return Err(violation(format!(
+                "the action {action} is scored {scores:?} at first and {again:?} later"
+            )));
         }
     }
     Ok(())

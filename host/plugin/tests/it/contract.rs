@@ -1,9 +1,11 @@
-//! Which contract a component speaks, and that what was built for one goes on to work: a compiled guest of each
-//! version stands in `fixtures/`.
+//! Contract versions of components. A compiled guest of each version in `fixtures/` must continue to work.
 
 use std::path::Path;
 
-use pl_plugin::{Agent, Completion, Contract, Environment, Error, Plugin, PluginSpec, Reward, Stream, Surface, Turn};
+use pl_plugin::{
+    Agent, Completion, ComponentInterface, Contract, Environment, Error, Plugin, PluginSpec, RandomStream,
+    Reward, Turn,
+};
 use pl_types::Finish;
 use serde_json::Map;
 
@@ -20,8 +22,9 @@ async fn refusal(bytes: &[u8]) -> String {
     error.to_string()
 }
 
-/// BLAKE3 of everything that an episode of six steps shows: views, requests, actions, outcomes, scores, snapshots.
-async fn trajectory(plugin: &Plugin, rests: bool) -> String {
+/// BLAKE3 of everything that an episode of six steps shows: views, requests, actions, outcomes, scores,
+/// snapshots.
+async fn trajectory(plugin: &Plugin, suspends: bool) -> String {
     let environment = Environment::new(plugin, "tally", Map::new(), services()).unwrap();
     let agent = Agent::new(plugin, "teller", Map::new()).unwrap();
     let reward = Reward::new(plugin, "count", Map::new()).unwrap();
@@ -30,11 +33,11 @@ async fn trajectory(plugin: &Plugin, rests: bool) -> String {
     let mut show = |what: &dyn std::fmt::Debug| {
         seen.update(format!("{what:?}\n").as_bytes());
     };
-    let mut episode = environment.start(&task, 3, Stream::of(&[b"trajectory"])).await.unwrap();
+    let mut episode = environment.start(&task, 3, RandomStream::from_parts(&[b"trajectory"])).await.unwrap();
     for visit in 0..6 {
         let view = episode.view("a").await.unwrap();
-        if rests {
-            episode.rest().await.unwrap();
+        if suspends {
+            episode.suspend().await.unwrap();
         }
         show(&agent.prompt(&view, &Turn { agent: "a".to_owned(), visit }).await.unwrap());
         let said = Completion::new(format!("{view} and {visit}"), Finish::Stop);
@@ -48,32 +51,30 @@ async fn trajectory(plugin: &Plugin, rests: bool) -> String {
 }
 
 #[tokio::test]
-async fn a_guest_of_version_0_1_plays_the_same_episode_on_every_machine() {
-    // Another processor, or another release of the engine, that came to another number would not be told by any
-    // other test.
+async fn a_guest_of_version_0_1_runs_the_same_episode_on_every_machine() {
+    // No other test would notice a different result on another CPU or with another release of the engine.
     const EXPECTED: &str = "2cfc7260a44dc1d2c2e9699374562d0f";
     let bytes = fixture("0.1");
-    assert_eq!(Surface::read(&bytes).unwrap().contract(), Ok(Contract::V0_1));
+    assert_eq!(ComponentInterface::read(&bytes).unwrap().contract(), Ok(Contract::V0_1));
     let plugin = common::load(&bytes, PluginSpec::new("tally")).await;
     assert_eq!(trajectory(&plugin, false).await, EXPECTED);
-    assert_eq!(trajectory(&plugin, true).await, EXPECTED, "an episode that rests goes another way");
+    assert_eq!(trajectory(&plugin, true).await, EXPECTED, "a suspended episode continues differently");
 }
 
 #[test]
 fn every_version_has_its_fixture() {
-    // The newest is the one that `wit/` has the text of; the fixture is what its guests were compiled to.
     let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
     for folder in std::fs::read_dir(wit).unwrap() {
         let name = folder.unwrap().file_name().into_string().unwrap();
         let bytes = fixture(name.strip_prefix('v').unwrap());
         assert!(bytes.len() < 100 << 10, "{name} has {} bytes", bytes.len());
-        let contract = Surface::read(&bytes).unwrap().contract().unwrap();
+        let contract = ComponentInterface::read(&bytes).unwrap().contract().unwrap();
         assert_eq!(name, format!("v{contract}"));
     }
 }
 
-/// The fixture as if another version of the contract had been its own.
-fn of_version(version: &[u8; 6]) -> Vec<u8> {
+/// Returns the fixture with another version of the contract in its names.
+fn with_version(version: &[u8; 6]) -> Vec<u8> {
     let mut bytes = fixture("0.1");
     let at: Vec<usize> = (0..bytes.len() - 6).filter(|at| bytes[*at..].starts_with(b"@0.1.0")).collect();
     at.iter().for_each(|at| bytes[*at..at + 6].copy_from_slice(version));
@@ -81,16 +82,16 @@ fn of_version(version: &[u8; 6]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_guest_that_is_newer_than_the_host_is_told_so() {
-    let words = refusal(&of_version(b"@0.2.0")).await;
+async fn a_guest_of_an_unsupported_version_is_refused() {
+    let words = refusal(&with_version(b"@0.2.0")).await;
     assert!(
-        words.contains("version 0.2.0 of the contract") && words.contains("take a newer pl-host"),
+        words.contains("version 0.2.0 of the contract") && words.contains("use a newer pl-host"),
         "{words}"
     );
-    let older = refusal(&of_version(b"@0.0.1")).await;
-    assert!(older.contains("no pl-host speaks any more"), "{older}");
+    let older = refusal(&with_version(b"@0.0.1")).await;
+    assert!(older.contains("no longer supported"), "{older}");
     // Before it is compiled: what follows the names may make no sense at all.
-    let mut cut = of_version(b"@0.3.0");
+    let mut cut = with_version(b"@0.3.0");
     let middle = cut.windows(4).position(|bytes| bytes == b"\0asm").unwrap();
     let inside = cut[8..].windows(4).position(|bytes| bytes == b"\0asm").unwrap() + 8;
     assert!(inside > middle);
@@ -99,7 +100,7 @@ async fn a_guest_that_is_newer_than_the_host_is_told_so() {
 }
 
 #[tokio::test]
-async fn what_speaks_no_contract_is_told_what_it_has_instead() {
+async fn a_component_without_the_contract_is_refused_with_its_names() {
     let alien = wat::parse_str("(component)").unwrap();
     assert!(refusal(&alien).await.contains("it exports nothing and imports nothing"));
     let importing = wat::parse_str(
@@ -112,7 +113,7 @@ async fn what_speaks_no_contract_is_told_what_it_has_instead() {
 }
 
 #[tokio::test]
-async fn every_import_that_nothing_offers_is_named() {
+async fn every_unknown_import_is_named() {
     let importing = wat::parse_str(
         r#"(component
             (import "their:api/thing" (instance (export "f" (func))))
@@ -120,10 +121,7 @@ async fn every_import_that_nothing_offers_is_named() {
             (import "pl-host:plugin/random@0.1.0" (instance (export "next" (func (result u64))))))"#,
     );
     let words = refusal(&importing.unwrap()).await;
-    assert!(
-        words.contains("nothing here offers what it imports: their:api/thing, wasi:nn/graph@0.2.0"),
-        "{words}"
-    );
+    assert!(words.contains("does not provide its imports their:api/thing, wasi:nn/graph@0.2.0"), "{words}");
 }
 
 /// Writes the fixture of the version that is being worked on. A version that is released keeps its own.

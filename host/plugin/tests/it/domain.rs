@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pl_plugin::{Agent, Completion, Environment, PluginSpec, Reward, Role, Services, Stream, Task, Turn};
-use pl_types::Finish;
+use pl_plugin::{
+    Agent, Completion, Environment, PluginSpec, RandomStream, Reward, Role, Services, Task, Turn,
+};
 use pl_sandbox::{PythonWorkers, SandboxLimits};
+use pl_types::Finish;
 use pl_wasm::{Engine, EngineConfig};
 use serde_json::{Map, json};
 
@@ -28,7 +30,7 @@ async fn a_tool_and_a_reasoner_solve_a_problem() {
     let record = json!({"question": "What is 6 times 7?", "answer": "6 * 7 = 42\n#### 42"}).to_string();
     let task = Task { id: "one".to_owned(), data: record };
 
-    let mut episode = environment.start(&task, 0, Stream::of(&[b"test"])).await.unwrap();
+    let mut episode = environment.start(&task, 0, RandomStream::from_parts(&[b"test"])).await.unwrap();
     let view = episode.view("coder").await.unwrap();
     assert!(!view.contains("42"), "the gold answer is in the view: {view}");
     let turn = Turn { agent: "coder".to_owned(), visit: 0 };

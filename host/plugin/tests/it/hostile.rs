@@ -1,12 +1,12 @@
-//! Guests that mean harm: each costs the call it does it in, within its limits, and is reported as what it was.
+//! Hostile guests: each attack fails its own call within the limits and is reported correctly.
 
 use pl_plugin::{Cause, Error, PluginSpec};
 use pl_wasm::{Engine, Fault, Limits};
 
 use crate::common;
-use crate::common::hostile::{Deed, PLACES, Place, component_of, play};
+use crate::common::hostile::{Attack, ENTRY_POINTS, EntryPoint, component_of, play};
 
-/// Little enough that a loop of any kind ends in milliseconds.
+/// Small enough to end any loop in milliseconds.
 const FUEL: u64 = 20_000_000;
 
 /// Bytes; the sum of what the guest starts with and a few allocations fits.
@@ -16,55 +16,60 @@ fn spec() -> PluginSpec {
     PluginSpec { memory: MEMORY, fuel: FUEL, ..PluginSpec::new("hostile") }
 }
 
-async fn ending(engine: &Engine, place: Place, deed: Deed, spec: PluginSpec) -> (&'static str, Cause) {
-    match play(engine, &component_of(place, deed), spec).await {
+async fn ending(
+    engine: &Engine,
+    entry: EntryPoint,
+    attack: Attack,
+    spec: PluginSpec,
+) -> (&'static str, Cause) {
+    match play(engine, &component_of(entry, attack), spec).await {
         Err(Error::Call(call)) => (call.function, call.cause),
-        Err(other) => panic!("{deed:?} in {place:?}: {other}"),
-        Ok(_) => panic!("{deed:?} in {place:?} went unnoticed"),
+        Err(other) => panic!("{attack:?} in {entry:?}: {other}"),
+        Ok(_) => panic!("{attack:?} in {entry:?} was not noticed"),
     }
 }
 
-fn is_as_it_was(deed: Deed, place: Place, cause: &Cause) -> bool {
+fn is_expected(attack: Attack, entry: EntryPoint, cause: &Cause) -> bool {
     let Cause::Fault(fault) = cause else { return false };
     let trap = |words: &str| matches!(fault, Fault::Trap(found) if found.contains(words));
-    match deed {
-        _ if place.is_shut() && deed.calls_out() => trap("cannot leave component instance"),
-        Deed::Jobs if place.is_stateless() => {
-            matches!(fault, Fault::Host(words) if words.contains("only an environment"))
+    match attack {
+        _ if entry.forbids_host_calls() && attack.calls_out() => trap("cannot leave component instance"),
+        Attack::Jobs if entry.is_stateless() => {
+            matches!(fault, Fault::Host(words) if words.contains("only available to an environment"))
         }
-        Deed::Loop
-        | Deed::GrowAgain
-        | Deed::Random
-        | Deed::Log
-        | Deed::LongLog
-        | Deed::Retrieve
-        | Deed::Jobs
-        | Deed::Fill => *fault == Fault::OutOfFuel { fuel: FUEL },
-        Deed::Trap => trap("unreachable"),
-        Deed::Grow => *fault == Fault::Memory { limit: MEMORY },
-        Deed::Table => *fault == Fault::Table { limit: Limits::default().table },
-        Deed::Nest => *fault == Fault::Stack,
-        Deed::Divide => trap("divide by zero"),
-        Deed::Outside => trap("out of bounds memory access"),
-        Deed::Null => trap("uninitialized element"),
-        Deed::Handles => matches!(fault, Fault::Rules(words) if words.contains("handle limit")),
+        Attack::Loop
+        | Attack::GrowAgain
+        | Attack::Random
+        | Attack::Log
+        | Attack::LongLog
+        | Attack::Retrieve
+        | Attack::Jobs
+        | Attack::Fill => *fault == Fault::OutOfFuel { fuel: FUEL },
+        Attack::Trap => trap("unreachable"),
+        Attack::Grow => *fault == Fault::Memory { limit: MEMORY },
+        Attack::Table => *fault == Fault::Table { limit: Limits::default().table },
+        Attack::Nest => *fault == Fault::Stack,
+        Attack::Divide => trap("divide by zero"),
+        Attack::Outside => trap("out of bounds memory access"),
+        Attack::Null => trap("uninitialized element"),
+        Attack::Handles => matches!(fault, Fault::Rules(words) if words.contains("handle limit")),
         _ => false,
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_deed_in_every_export_is_reported_as_what_it_was() {
+async fn every_attack_in_every_export_is_reported_correctly() {
     let (engine, mut wrong) = (common::engine(), Vec::new());
-    for place in PLACES {
-        for deed in Deed::ON_ENTRY {
-            if place == Place::Begin && deed.shows_memory() {
+    for entry in ENTRY_POINTS {
+        for attack in Attack::ON_ENTRY {
+            if entry == EntryPoint::Begin && attack.shows_memory() {
                 continue;
             }
-            let fuel = if deed == Deed::Handles { 1_000_000_000 } else { FUEL };
-            let (function, cause) = ending(&engine, place, deed, PluginSpec { fuel, ..spec() }).await;
+            let fuel = if attack == Attack::Handles { 1_000_000_000 } else { FUEL };
+            let (function, cause) = ending(&engine, entry, attack, PluginSpec { fuel, ..spec() }).await;
             let reproducible = matches!(&cause, Cause::Fault(fault) if fault.reproducible());
-            if function != place.function() || !is_as_it_was(deed, place, &cause) || !reproducible {
-                wrong.push(format!("{deed:?} in {place:?}: {function}: {cause:?}"));
+            if function != entry.function() || !is_expected(attack, entry, &cause) || !reproducible {
+                wrong.push(format!("{attack:?} in {entry:?}: {function}: {cause:?}"));
             }
         }
     }
@@ -74,33 +79,33 @@ async fn every_deed_in_every_export_is_reported_as_what_it_was() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fuel_ends_every_loop_before_the_clock_does() {
     let engine = common::engine();
-    // With the limits that a workflow gets unless it says otherwise.
-    for deed in [
-        Deed::Loop,
-        Deed::GrowAgain,
-        Deed::Random,
-        Deed::Log,
-        Deed::LongLog,
-        Deed::Retrieve,
-        Deed::Jobs,
-        Deed::Fill,
+    // With a workflow's default limits.
+    for attack in [
+        Attack::Loop,
+        Attack::GrowAgain,
+        Attack::Random,
+        Attack::Log,
+        Attack::LongLog,
+        Attack::Retrieve,
+        Attack::Jobs,
+        Attack::Fill,
     ] {
-        let (_, cause) = ending(&engine, Place::Apply, deed, PluginSpec::new("hostile")).await;
+        let (_, cause) = ending(&engine, EntryPoint::Apply, attack, PluginSpec::new("hostile")).await;
         let fuel = Limits::default().fuel;
-        assert_eq!(cause, Cause::Fault(Fault::OutOfFuel { fuel }), "{deed:?}");
+        assert_eq!(cause, Cause::Fault(Fault::OutOfFuel { fuel }), "{attack:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_returned_is_read_with_care() {
+async fn invalid_return_values_are_reported() {
     let (engine, mut wrong) = (common::engine(), Vec::new());
-    for place in PLACES {
-        for deed in Deed::ON_RETURN {
-            let Some(expected) = place.spoilt(deed) else { continue };
-            let (function, cause) = ending(&engine, place, deed, spec()).await;
+    for entry in ENTRY_POINTS {
+        for attack in Attack::ON_RETURN {
+            let Some(expected) = entry.expected_error(attack) else { continue };
+            let (function, cause) = ending(&engine, entry, attack, spec()).await;
             let words = cause.to_string();
-            if function != place.function() || !words.contains(expected) {
-                wrong.push(format!("{deed:?} in {place:?}: {function}: {words}"));
+            if function != entry.function() || !words.contains(expected) {
+                wrong.push(format!("{attack:?} in {entry:?}: {function}: {words}"));
             }
         }
     }
@@ -111,17 +116,24 @@ async fn what_is_returned_is_read_with_care() {
 async fn a_gigabyte_is_refused_before_it_is_copied() {
     let engine = common::engine();
     let before = common::resident();
-    for place in [Place::Snapshot, Place::View, Place::Apply, Place::Prompt, Place::Parse, Place::Score] {
+    for entry in [
+        EntryPoint::Snapshot,
+        EntryPoint::View,
+        EntryPoint::Apply,
+        EntryPoint::Prompt,
+        EntryPoint::Parse,
+        EntryPoint::Score,
+    ] {
         let (function, cause) = ending(
             &engine,
-            place,
-            Deed::Gigabyte,
+            entry,
+            Attack::Gigabyte,
             PluginSpec { memory: 2 << 30, ..PluginSpec::new("hostile") },
         )
         .await;
-        assert_eq!(function, place.function());
+        assert_eq!(function, entry.function());
         let limit = Limits::default().returned;
-        assert_eq!(cause, Cause::Fault(Fault::Returned { limit }), "{place:?}");
+        assert_eq!(cause, Cause::Fault(Fault::Returned { limit }), "{entry:?}");
     }
     assert!(common::resident() < before + (256 << 20), "a part of it was copied");
 }
@@ -130,9 +142,11 @@ async fn a_gigabyte_is_refused_before_it_is_copied() {
 async fn the_hosts_memory_returns_to_where_it_was() {
     let engine = common::engine();
     let round = async || {
-        for place in [Place::Describe, Place::View, Place::Apply, Place::Parse, Place::Score] {
-            for deed in Deed::ON_ENTRY {
-                let _ = play(&engine, &component_of(place, deed), spec()).await;
+        for entry in
+            [EntryPoint::Describe, EntryPoint::View, EntryPoint::Apply, EntryPoint::Parse, EntryPoint::Score]
+        {
+            for attack in Attack::ON_ENTRY {
+                let _ = play(&engine, &component_of(entry, attack), spec()).await;
             }
         }
     };

@@ -1,14 +1,14 @@
-//! Plugins of every temper, under the host.
+//! Tests of valid, faulty and hostile plugins.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test crate: a panic is how a test fails")]
 
-mod beside;
 mod common;
+mod concurrency;
 mod contract;
-mod crowd;
-mod damage;
+mod corruption;
 mod domain;
-mod doors;
+mod faults;
+mod grants;
 mod hostile;
-mod lies;
+mod isolation;
 mod section;

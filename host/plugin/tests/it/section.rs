@@ -1,11 +1,11 @@
-//! A plugin's items in a custom section: read without compiling, and held against what the plugin says.
+//! Items in a custom section: read without compilation and compared with the plugin's description.
 
 use pl_plugin::{Plugin, PluginSpec, known_items, section};
 
 use crate::common::{built, engine, load};
 
 #[tokio::test]
-async fn a_section_says_what_the_plugin_says() {
+async fn a_section_is_equal_to_the_description() {
     let bytes = built("letters.wasm");
     let plugin = load(&bytes, PluginSpec::new("letters")).await;
     let described = section::with_items(&bytes, &plugin).unwrap();
@@ -18,18 +18,18 @@ async fn a_section_says_what_the_plugin_says() {
 }
 
 #[tokio::test]
-async fn a_section_that_lies_is_refused() {
+async fn a_wrong_section_is_refused() {
     let bytes = built("letters.wasm");
     let plugin = load(&bytes, PluginSpec::new("letters")).await;
     let other = load(&built("math.wasm"), PluginSpec::new("maths")).await;
-    let mut lying = section::with_items(&bytes, &plugin).unwrap();
-    lying = section::with_items(&lying, &other).unwrap();
-    let error = Plugin::load(&engine(), PluginSpec::new("letters"), &lying).await.err().unwrap();
-    assert!(error.to_string().contains("differs from what it describes"), "{error}");
+    let mut wrong = section::with_items(&bytes, &plugin).unwrap();
+    wrong = section::with_items(&wrong, &other).unwrap();
+    let error = Plugin::load(&engine(), PluginSpec::new("letters"), &wrong).await.err().unwrap();
+    assert!(error.to_string().contains("differs from the description"), "{error}");
 }
 
 #[tokio::test]
-async fn bytes_that_make_no_sense_have_no_items() {
+async fn invalid_bytes_have_no_items() {
     let bytes = built("letters.wasm");
     let plugin = load(&bytes, PluginSpec::new("letters")).await;
     let described = section::with_items(&bytes, &plugin).unwrap();

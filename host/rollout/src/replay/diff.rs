@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pl_plugin::journal::Event;
+use pl_plugin::call_log::Event;
 use pl_plugin::{Outcome, Scores};
 use pl_types::StreamKey;
 
@@ -107,7 +107,7 @@ impl ExternalCall {
             Event::Http { request, hash, .. } => {
                 Some(ExternalCall::Request { request: request.clone(), hash: hash.clone() })
             }
-            Event::Log { .. } | Event::Output { .. } | Event::Cut { .. } => None,
+            Event::Log { .. } | Event::Output { .. } | Event::Truncated { .. } => None,
         }
     }
 

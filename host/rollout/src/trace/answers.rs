@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use pl_dsl::workflow::Rollout;
-use pl_plugin::journal::{Answers, Journal};
+use pl_plugin::call_log::{CallLog, ReplayAnswers};
 
 use super::{CandidateAttempt, EventKind, EventPosition, Trace};
 
 /// The answers of a recorded attempt, by the plugin call or environment copy that received them.
 #[derive(Debug, Default)]
-pub struct RecordedAnswers(HashMap<AnswerKey, Answers>);
+pub struct RecordedAnswers(HashMap<AnswerKey, ReplayAnswers>);
 
 /// The recipient of answers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -51,7 +51,7 @@ impl RecordedAnswers {
     }
 
     /// A call log that supplies the recorded answers of one recipient.
-    pub(crate) fn call_log(&self, key: &AnswerKey) -> Journal {
-        Journal::replaying(self.0.get(key).cloned().unwrap_or_default())
+    pub(crate) fn call_log(&self, key: &AnswerKey) -> CallLog {
+        CallLog::replaying(self.0.get(key).cloned().unwrap_or_default())
     }
 }

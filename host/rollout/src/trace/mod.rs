@@ -9,7 +9,7 @@ pub(crate) mod answers;
 pub(crate) mod recorder;
 
 use pl_dsl::workflow::Rollout;
-use pl_plugin::journal::Event;
+use pl_plugin::call_log::Event;
 use pl_plugin::{Outcome, Scores, Task};
 use pl_types::{Finish, StreamKey};
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pl_plugin::journal::{Event, Journal};
+use pl_plugin::call_log::{CallLog, Event};
 
 use super::answers::{AnswerKey, CopyKey, RecordedAnswers};
 use super::{CandidateAttempt, EventKind, EventPosition, TraceEvent};
@@ -65,7 +65,7 @@ impl TraceRecorder {
     }
 
     /// Drains the call log of a plugin after one call of a contract function.
-    pub fn record_calls(&mut self, agent: Option<&str>, function: &str, call_log: &Journal) {
+    pub fn record_calls(&mut self, agent: Option<&str>, function: &str, call_log: &CallLog) {
         let events = call_log.take();
         if !events.is_empty() {
             self.reproducible &= !events.iter().any(|event| matches!(event, Event::Http { .. }));
@@ -85,22 +85,22 @@ impl TraceRecorder {
     }
 
     /// A call log for one call of a stateless plugin: an agent or the reward.
-    pub fn call_log(&self, agent: Option<&str>, function: &str) -> Journal {
+    pub fn call_log(&self, agent: Option<&str>, function: &str) -> CallLog {
         self.new_call_log(|| AnswerKey::Call(self.position(agent), function.to_owned()))
     }
 
     /// The call log of the copy of the environment that the attempt starts with.
-    pub fn start_call_log(&self) -> Journal {
+    pub fn start_call_log(&self) -> CallLog {
         self.new_call_log(|| AnswerKey::Environment(CopyKey::First))
     }
 
     /// The call log of a copy of the environment that is restored at the current position.
-    pub fn restore_call_log(&self) -> Journal {
+    pub fn restore_call_log(&self) -> CallLog {
         self.new_call_log(|| AnswerKey::Environment(CopyKey::Restored(self.node_visit, self.candidate)))
     }
 
-    fn new_call_log(&self, key: impl FnOnce() -> AnswerKey) -> Journal {
-        self.answers.as_ref().map_or_else(Journal::default, |answers| answers.call_log(&key()))
+    fn new_call_log(&self, key: impl FnOnce() -> AnswerKey) -> CallLog {
+        self.answers.as_ref().map_or_else(CallLog::default, |answers| answers.call_log(&key()))
     }
 
     fn position(&self, agent: Option<&str>) -> EventPosition {

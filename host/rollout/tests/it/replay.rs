@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use pl_dsl::workflow::{Rollout, Target};
-use pl_plugin::journal::{Event, HttpRecorder, HttpRequest, HttpResponse, Journal};
+use pl_plugin::call_log::{CallLog, Event, HttpRecorder, HttpRequest, HttpResponse};
 use pl_plugin::{Completion, Outcome, Part, PromptRequest, Snapshot, Task, Turn};
 use pl_rollout::{
     Agent, AgentRuntime, Agreement, DisabledGenerator, Environment, Episode, EpisodeSetup, EventKind, Fault,
@@ -177,7 +177,7 @@ struct SandboxedEnvironment {
 
 struct SandboxedEpisode {
     inner: Box<dyn Episode>,
-    call_log: Journal,
+    call_log: CallLog,
     sandbox: Arc<CountingSandbox>,
     prefix: &'static str,
 }
@@ -198,7 +198,7 @@ impl Sandbox for CountingSandbox {
 }
 
 impl SandboxedEnvironment {
-    fn sandboxed(&self, inner: Box<dyn Episode>, call_log: &Journal) -> Box<dyn Episode> {
+    fn sandboxed(&self, inner: Box<dyn Episode>, call_log: &CallLog) -> Box<dyn Episode> {
         let (sandbox, prefix) = (Arc::clone(&self.sandbox), self.prefix);
         Box::new(SandboxedEpisode { inner, call_log: call_log.clone(), sandbox, prefix })
     }
@@ -211,12 +211,12 @@ impl Environment for SandboxedEnvironment {
         task: &Task,
         seed: u64,
         stream: [u8; 32],
-        call_log: &Journal,
+        call_log: &CallLog,
     ) -> Result<Box<dyn Episode>, Fault> {
         Ok(self.sandboxed(self.inner.start(task, seed, stream, call_log).await?, call_log))
     }
 
-    async fn restore(&self, snapshot: &Snapshot, call_log: &Journal) -> Result<Box<dyn Episode>, Fault> {
+    async fn restore(&self, snapshot: &Snapshot, call_log: &CallLog) -> Result<Box<dyn Episode>, Fault> {
         Ok(self.sandboxed(self.inner.restore(snapshot, call_log).await?, call_log))
     }
 }
@@ -288,7 +288,7 @@ struct RequestingAgent {
 }
 
 impl RequestingAgent {
-    fn request(&self, call_log: &Journal) -> Result<u32, Fault> {
+    fn request(&self, call_log: &CallLog) -> Result<u32, Fault> {
         let (path, body) = self.request;
         let request = HttpRequest {
             method: "POST".to_owned(),
@@ -313,7 +313,7 @@ impl Agent for RequestingAgent {
         &self,
         view: &str,
         turn: &Turn,
-        call_log: &Journal,
+        call_log: &CallLog,
     ) -> Result<Option<PromptRequest>, Fault> {
         let response = self.request(call_log)?;
         let mut request = self.inner.prompt(view, turn, call_log).await?;
@@ -323,7 +323,7 @@ impl Agent for RequestingAgent {
         Ok(request)
     }
 
-    async fn parse(&self, view: &str, completion: &Completion, call_log: &Journal) -> Result<String, Fault> {
+    async fn parse(&self, view: &str, completion: &Completion, call_log: &CallLog) -> Result<String, Fault> {
         let response = self.request(call_log)?;
         let action = self.inner.parse(view, completion, call_log).await?;
         Ok(action.replacen('{', &format!("{{\"response\": {response}, "), 1))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use pl_dsl::workflow::{Rollout, Target};
-use pl_plugin::journal::Journal;
+use pl_plugin::call_log::CallLog;
 use pl_plugin::{Outcome, Snapshot, Task};
 use pl_rollout::{Environment, Episode, EpisodeSetup, Fault, RolloutPlan};
 use pl_types::Transition;
@@ -51,12 +51,12 @@ impl Environment for LimitedEnvironment {
         task: &Task,
         seed: u64,
         stream: [u8; 32],
-        call_log: &Journal,
+        call_log: &CallLog,
     ) -> Result<Box<dyn Episode>, Fault> {
         self.with_permit(self.inner.start(task, seed, stream, call_log)).await
     }
 
-    async fn restore(&self, snapshot: &Snapshot, call_log: &Journal) -> Result<Box<dyn Episode>, Fault> {
+    async fn restore(&self, snapshot: &Snapshot, call_log: &CallLog) -> Result<Box<dyn Episode>, Fault> {
         self.with_permit(self.inner.restore(snapshot, call_log)).await
     }
 

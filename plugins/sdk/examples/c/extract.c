@@ -3,11 +3,11 @@
 
 #include "slices.h"
 
-/* Bytes of text beyond this are cut off at the front: an answer stands at the end. */
-#define LONGEST_TEXT ((size_t)1 << 16)
+/* Maximum text length in bytes; longer texts lose their front, because the answer is at the end. */
+#define MAX_TEXT_BYTES ((size_t)1 << 16)
 
-/* Words that a short answer in words may have. */
-#define MOST_WORDS 4
+/* Maximum number of words in an answer without numbers. */
+#define MAX_WORDS 4
 
 static const slice NONE = {NULL, 0};
 
@@ -16,7 +16,7 @@ static const char *const ANNOUNCEMENTS[] = {
     "final answer is", "final answer:", "answer is", "answer:", "answer =", "answers are", "\na:", "\nanswer ",
 };
 
-/* Where an announced answer ends at the latest. */
+/* Characters that end an announced answer. */
 static const char *const ENDS[] = {"i hope it is correct", "<|", "</s>", "\nq:", "\nquestion:"};
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
@@ -30,7 +30,7 @@ typedef struct {
   slice content;
 } box;
 
-/* What stands in the braces at `at` (or, without braces, in the next word), and where it ends. */
+/* Content of the braces at `at` (or, without braces, the next word), and its end. */
 static slice braced(slice text, size_t at, size_t *end) {
   size_t len = 0;
   while (at < text.len && is_space(character(text, at, &len))) at += len;
@@ -53,12 +53,12 @@ static slice braced(slice text, size_t at, size_t *end) {
       return part(text, at + 1, here);
     }
   }
-  /* Never closed: what the model was about to say when it was cut off. */
+  /* Never closed: the completion was cut off here. */
   *end = text.len;
   return first_line(from(text, at + 1));
 }
 
-/* Whether the text between two boxes makes one answer of them. */
+/* Returns true if the text between two boxes joins them to one answer. */
 static bool joins(slice between) {
   if (between.len > 60 || has(between, "\n\n")) return false;
   bool plain = true;
@@ -90,7 +90,7 @@ static pl_list boxes(slice text) {
   return found;
 }
 
-/* The last `\boxed{...}`; several, where nothing but `and`, `or` or signs stands between them. */
+/* The last `\boxed{...}`, or several with only `and`, `or` or signs between them. */
 static slice boxed(slice text) {
   pl_list found = boxes(text), parts = {0};
   if (found.count == 0) return NONE;
@@ -99,7 +99,7 @@ static slice boxed(slice text) {
   for (size_t at = found.count - 1; at-- > 0;) {
     box *earlier = &PL_AT(box, found, at);
     if (!joins(part(text, earlier->end, later->start))) break;
-    /* The same box again, in a closing line, is no second answer. */
+    /* A repetition of the same box in a closing line is not a second answer. */
     bool again = false;
     for (size_t one = 0; one < parts.count; one++) again |= pl_equal(PL_AT(slice, parts, one), earlier->content);
     if (!again) *PL_PUSH(slice, &parts) = earlier->content;
@@ -121,7 +121,7 @@ static slice after_hashes(slice text) {
   return line.len > 0 ? line : NONE;
 }
 
-/* Whether the text begins as a sentence does: letters side by side would read as a product. */
+/* Returns true if the text begins like a sentence (its letters would otherwise read as a product). */
 static bool opens_with_words(slice text) {
   slice word;
   for (size_t at = 0; (word = next_word(text, &at)).ptr;) {
@@ -136,7 +136,7 @@ static bool opens_with_words(slice text) {
 
 static bool is_numeric(char c) { return is_digit(c) || c == '\\' || c == '=' || c == '$'; }
 
-/* A sentence that is an answer, or says that something is. */
+/* Extracts the answer from a sentence that is or announces one. */
 static slice stated(slice text) {
   text = trim(text);
   bool numeric = false;
@@ -150,7 +150,7 @@ static slice stated(slice text) {
   return digit && reads_as_answer(after) ? after : NONE;
 }
 
-/* A mark that no backslash stands in front of (but for its own). */
+/* Finds a mark without a backslash before it (except its own). */
 static size_t find_unescaped(slice text, const char *mark, size_t at) {
   while ((at = find(text, mark, at)) != NOWHERE) {
     if (mark[0] == '\\' || at == 0 || text.ptr[at - 1] != '\\') return at;
@@ -159,7 +159,7 @@ static size_t find_unescaped(slice text, const char *mark, size_t at) {
   return NOWHERE;
 }
 
-/* The last stretch of mathematics and the position of its end. */
+/* The last formula and the position of its end. */
 static slice last_math(slice text, size_t *end_of_last) {
   static const char *const MARKS[][2] = {{"\\[", "\\]"}, {"\\(", "\\)"}, {"$$", "$$"}, {"$", "$"}};
   slice last = NONE;
@@ -182,7 +182,7 @@ static slice last_math(slice text, size_t *end_of_last) {
   return last;
 }
 
-/* Where the last number that stands by itself begins and ends, with its sign, fraction and percent sign. */
+/* Start and end of the last separate number, including its sign, fraction and percent sign. */
 static bool last_number(slice text, size_t *first, size_t *last) {
   bool found = false;
   for (size_t at = 0; at < text.len;) {
@@ -211,7 +211,7 @@ static bool last_number(slice text, size_t *first, size_t *last) {
   return found;
 }
 
-/* The last formula between dollars or brackets, or the last number, whichever stands further back. */
+/* The last formula between dollars or brackets, or the last number, whichever comes later. */
 static slice last_formula(slice text) {
   size_t end_of_formula = 0, start = 0, end = 0;
   slice formula = last_math(text, &end_of_formula);
@@ -220,16 +220,16 @@ static slice last_formula(slice text) {
   return part(text, start, end);
 }
 
-/* A few words, or one. */
+/* Accepts an answer of one or a few words. */
 static slice short_answer(slice text) {
   text = trim(text);
   while (text.len > 0 && text.ptr[text.len - 1] == '.') text.len--;
   text = trim(text);
   size_t words = count_words(text);
-  return words >= 1 && words <= MOST_WORDS ? text : NONE;
+  return words >= 1 && words <= MAX_WORDS ? text : NONE;
 }
 
-/* A copy with ASCII's capitals as small letters: every byte stays where it is. */
+/* A copy with ASCII letters in lower case; byte positions stay the same. */
 static slice lower(slice text) {
   pl_text made = pl_copy(text.ptr, text.len);
   for (char *c = (char *)made.ptr; c < made.ptr + made.len; c++) {
@@ -238,7 +238,7 @@ static slice lower(slice text) {
   return made;
 }
 
-/* The answer that an announcement leads to. */
+/* The answer after an announcement. */
 static slice candidate(slice after) {
   slice small = lower(after);
   size_t end = after.len;
@@ -259,17 +259,17 @@ static slice candidate(slice after) {
 }
 
 static slice announced(slice text) {
-  /* The line feed in front lets an announcement stand at the very start. */
+  /* The line feed at the front allows an announcement at the very start. */
   slice small = lower(pl_concat(2, pl_str("\n"), text));
-  size_t behind = 0;
+  size_t start = 0;
   for (size_t at = 0; at < COUNT(ANNOUNCEMENTS); at++) {
     size_t mark = find_last(small, ANNOUNCEMENTS[at]);
-    if (mark != NOWHERE && mark + strlen(ANNOUNCEMENTS[at]) > behind) behind = mark + strlen(ANNOUNCEMENTS[at]);
+    if (mark != NOWHERE && mark + strlen(ANNOUNCEMENTS[at]) > start) start = mark + strlen(ANNOUNCEMENTS[at]);
   }
-  return behind > 0 ? candidate(from(text, behind - 1)) : NONE;
+  return start > 0 ? candidate(from(text, start - 1)) : NONE;
 }
 
-/* ---- What reads as an answer ---- */
+/* ---- Texts that are only an answer ---- */
 
 typedef enum { SKIPPED, NUMBER, TEXT, JOIN, VALUE, WORD, OPEN, CLOSE, SIGN, OPERATOR, COMMA, AFTER, FOREIGN } piece;
 
@@ -278,7 +278,7 @@ static bool one_of(uint32_t c, const uint32_t *list) {
   return *list != 0;
 }
 
-/* A command at `at`, a backslash: what it is and where it ends. */
+/* Kind and end of the command at `at`, which is a backslash. */
 static piece command(slice text, size_t at, size_t *end) {
   static const char *const JOINS[] = {"cdot", "times", "div", "pm", "le", "leq", "ge", "geq", "ne", "neq", "approx"};
   size_t stop = at + 1;
@@ -342,14 +342,14 @@ static piece next_piece(slice text, size_t at, size_t *end) {
   return strchr("%!|", (int)c) ? AFTER : FOREIGN;
 }
 
-/* Whether letters are a unit or a word: long ones are, two or three are behind a value, else they are a product. */
-static bool is_unit(slice word, bool behind) {
+/* Returns true if letters are a unit or a word: four or more are, two or three only after a value; else they are a product. */
+static bool is_unit(slice word, bool after_value) {
   size_t letters = 0, len = 0;
   for (size_t at = 0; at < word.len; at += len, letters++) character(word, at, &len);
-  return letters > 3 || (letters > 1 && behind);
+  return letters > 3 || (letters > 1 && after_value);
 }
 
-/* Whether the text is nothing but an answer: values, joined by signs, in brackets that match, with a unit behind. */
+/* Returns true if the text is only an answer: values joined by signs, in matching brackets, with a unit at the end. */
 static bool reads_as_answer(slice text) {
   if (text.len > 4096) return false;
   size_t depth = 0, values = 0, end = 0;
@@ -361,7 +361,7 @@ static bool reads_as_answer(slice text) {
     if (kind == WORD && is_unit(said, values > 0 && !waiting)) kind = TEXT;
     switch (kind) {
       case FOREIGN:
-        /* A full stop that ends the text says nothing. */
+        /* A full stop at the end is ignored. */
         return same(trim(from(text, at)), ".") && values > 0;
       case TEXT:
         units = true;
@@ -400,11 +400,11 @@ static bool reads_as_answer(slice text) {
   return values > 0 && depth == 0 && !waiting;
 }
 
-/* ---- All of it ---- */
+/* ---- The whole extraction ---- */
 
 static slice tail(slice text) {
-  size_t at = text.len > LONGEST_TEXT ? text.len - LONGEST_TEXT : 0;
-  /* Not from within a character. */
+  size_t at = text.len > MAX_TEXT_BYTES ? text.len - MAX_TEXT_BYTES : 0;
+  /* Don't start within a character. */
   while (at < text.len && ((uint8_t)text.ptr[at] & 0xc0) == 0x80) at++;
   return from(text, at);
 }
@@ -413,7 +413,7 @@ slice extract_answer(slice text) {
   static slice (*const WAYS[])(slice) = {boxed, after_hashes, announced, stated, last_formula, short_answer};
   if (text.len == 0) return NONE;
   text = tail(text);
-  /* Thoughts are no answers, unless there is nothing else. */
+  /* The reasoning part has no answer, unless there is no other text. */
   size_t thought = find_last(text, "</think>");
   if (thought != NOWHERE && trim(from(text, thought + 8)).len > 0) text = from(text, thought + 8);
   slice found = NONE;

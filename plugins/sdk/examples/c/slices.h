@@ -1,4 +1,4 @@
-/* Parts of texts: finding, trimming, and what is a space, a letter or a digit. */
+/* Slices of texts: searching, trimming and classes of characters. */
 #ifndef SLICES_H
 #define SLICES_H
 
@@ -44,7 +44,7 @@ static inline uint32_t character(slice text, size_t at, size_t *len) {
   return made;
 }
 
-/* The character that ends at `at`; 0 at the front. */
+/* The character that ends at `at`; 0 at the start. */
 static inline uint32_t character_before(slice text, size_t at, size_t *len) {
   *len = 0;
   if (at == 0) return 0;
@@ -53,7 +53,7 @@ static inline uint32_t character_before(slice text, size_t at, size_t *len) {
   return character(text, start, len);
 }
 
-/* White space as Unicode has it. */
+/* White space according to Unicode. */
 static inline bool is_space(uint32_t c) {
   return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
          c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
@@ -72,7 +72,7 @@ static inline bool is_alphanumeric(uint32_t c) {
          (c >= 0xbc && c <= 0xbe) || (c >= 0x2070 && c <= 0x2089) || (c >= 0x2150 && c <= 0x2189);
 }
 
-/* Without spaces, and without the ASCII characters of `also`, at the front or at the end. */
+/* Trims spaces and the ASCII characters of `also` at the start or at the end. */
 static inline slice trim_start_of(slice text, const char *also) {
   size_t at = 0, len = 0;
   for (; at < text.len; at += len) {
@@ -98,7 +98,7 @@ static inline slice first_line(slice text) {
   return part(text, 0, end > 0 && text.ptr[end - 1] == '\r' ? end - 1 : end);
 }
 
-/* The next word at or behind `*at`, which moves behind it; without ptr at the end. */
+/* The next word from `*at` on; moves `*at` past it. `ptr` is null at the end. */
 static inline slice next_word(slice text, size_t *at) {
   size_t len = 0;
   while (*at < text.len && is_space(character(text, *at, &len))) *at += len;

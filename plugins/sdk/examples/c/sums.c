@@ -1,4 +1,4 @@
-/* Sums to guess, in C: the environment, the maths reasoner and the reward. */
+/* Addition problems, in C: the environment, the maths reasoner and the reward. */
 #include <inttypes.h>
 
 #include "extract.h"
@@ -10,8 +10,8 @@ typedef struct {
   uint64_t terms, tries;
 } Settings;
 static const pl_field SETTINGS_FIELDS[] = {
-    PL_SETTING_IN(Settings, terms, pl_uint, "2", 2, 5, "How many numbers are added."),
-    PL_SETTING_IN(Settings, tries, pl_uint, "3", 1, 100, "Tries after which the episode is cut short."),
+    PL_SETTING_IN(Settings, terms, pl_uint, "2", 2, 5, "Number of summands."),
+    PL_SETTING_IN(Settings, tries, pl_uint, "3", 1, 100, "Number of tries after which the episode is truncated."),
 };
 PL_TYPE(SETTINGS, Settings, SETTINGS_FIELDS);
 
@@ -24,15 +24,15 @@ static const pl_field RECORD_FIELDS[] = {
 };
 PL_TYPE(RECORD, Record, RECORD_FIELDS);
 
-/* An answer that was given; in evidence, what an agent answered in the last step, if it did. */
+/* An answer of an agent; in the evidence, its answer in the last step, if any. */
 typedef struct {
   pl_text agent, answer;
-} Given;
-static const pl_field GIVEN_FIELDS[] = {
-    PL_FIELD(Given, agent, pl_string, NULL),
-    PL_FIELD_MAYBE(Given, answer, pl_string, NULL),
+} AgentAnswer;
+static const pl_field AGENT_ANSWER_FIELDS[] = {
+    PL_FIELD(AgentAnswer, agent, pl_string, NULL),
+    PL_FIELD_MAYBE(AgentAnswer, answer, pl_string, NULL),
 };
-PL_TYPE(GIVEN, Given, GIVEN_FIELDS);
+PL_TYPE(AGENT_ANSWER, AgentAnswer, AGENT_ANSWER_FIELDS);
 
 typedef struct {
   uint64_t number;
@@ -41,19 +41,19 @@ typedef struct {
 } Sums;
 static const pl_field SUMS_FIELDS[] = {
     PL_FIELD(Sums, number, pl_uint, NULL),          PL_FIELD_LIST(Sums, terms, pl_uint, NULL),
-    PL_FIELD_LIST(Sums, hints, pl_string, NULL),    PL_FIELD_LIST(Sums, answers, GIVEN, NULL),
+    PL_FIELD_LIST(Sums, hints, pl_string, NULL),    PL_FIELD_LIST(Sums, answers, AGENT_ANSWER, NULL),
     PL_FIELD(Sums, tries, pl_uint, NULL),
 };
 PL_TYPE(SUMS, Sums, SUMS_FIELDS);
 
-/* What the reasoner reads of a program that was run. */
+/* Result of a program, as the reasoner reads it. */
 typedef struct {
   pl_text answer;
 } Run;
 static const pl_field RUN_FIELDS[] = {PL_FIELD_MAYBE(Run, answer, pl_string, NULL)};
 PL_TYPE(RUN, Run, RUN_FIELDS);
 
-/* In the form of the maths domain's view, so that its reasoner can read it. */
+/* View in the form of the maths domain's, so that its reasoner can read it. */
 typedef struct {
   pl_text question;
   uint64_t round;
@@ -64,11 +64,11 @@ static const pl_field VIEW_FIELDS[] = {
     PL_FIELD(View, question, pl_string, NULL),
     PL_FIELD(View, round, pl_uint, NULL),
     PL_FIELD_MAYBE(View, tool, RUN, NULL),
-    PL_FIELD_LIST(View, answers, GIVEN, NULL),
+    PL_FIELD_LIST(View, answers, AGENT_ANSWER, NULL),
 };
 PL_TYPE(VIEW, View, VIEW_FIELDS);
 
-/* One of the two. */
+/* One of the two fields. */
 typedef struct {
   pl_text answer, none;
 } Move;
@@ -84,7 +84,7 @@ typedef struct {
   pl_text last;
 } Facts;
 static const pl_field FACTS_FIELDS[] = {
-    PL_FIELD(Facts, right, pl_bool, "The newest answer is right."),
+    PL_FIELD(Facts, right, pl_bool, "The latest answer is right."),
     PL_FIELD(Facts, tries, pl_uint, "Tries so far."),
     PL_FIELD(Facts, last, pl_string, "The newest answer."),
 };
@@ -96,7 +96,7 @@ typedef struct {
 } Evidence;
 static const pl_field EVIDENCE_FIELDS[] = {
     PL_FIELD(Evidence, gold, pl_uint, NULL),
-    PL_FIELD_LIST(Evidence, latest, GIVEN, NULL),
+    PL_FIELD_LIST(Evidence, latest, AGENT_ANSWER, NULL),
 };
 PL_TYPE(EVIDENCE, Evidence, EVIDENCE_FIELDS);
 
@@ -138,13 +138,13 @@ static bool apply(const void *settings, void *state, const pl_action *actions, s
   sums->tries += 1;
   for (size_t at = 0; at < count; at++) {
     const Move *move = actions[at].action;
-    Given said = {actions[at].agent, move->answer};
-    if (said.answer.ptr) *PL_PUSH(Given, &sums->answers) = said;
-    *PL_PUSH(Given, &evidence->latest) = said;
+    AgentAnswer said = {actions[at].agent, move->answer};
+    if (said.answer.ptr) *PL_PUSH(AgentAnswer, &sums->answers) = said;
+    *PL_PUSH(AgentAnswer, &evidence->latest) = said;
   }
   for (size_t at = 0; at < sums->terms.count; at++) evidence->gold += PL_AT(uint64_t, sums->terms, at);
   size_t answers = sums->answers.count;
-  facts->last = answers ? PL_AT(Given, sums->answers, answers - 1).answer : pl_str("");
+  facts->last = answers ? PL_AT(AgentAnswer, sums->answers, answers - 1).answer : pl_str("");
   facts->tries = sums->tries;
   facts->right = pl_equal(facts->last, pl_format("%" PRIu64, evidence->gold));
   if (!facts->right) {
@@ -159,7 +159,7 @@ static bool apply(const void *settings, void *state, const pl_action *actions, s
 static bool tasks(const void *settings, const pl_task_request *request, pl_task *tasks) {
   static const char *const SPLITS[] = {"train", "validation", "test"};
   if (request->level == 0) return pl_refuse_settings("sums are generated from level 1 on, not 0");
-  /* Numbers of one split are never those of another: they share no question. */
+  /* Different splits use different numbers, so that they have no question in common. */
   uint64_t share = 0;
   while (share < 3 && !pl_equal(request->split, pl_str(SPLITS[share]))) share++;
   if (share == 3) {
@@ -195,14 +195,14 @@ static const pl_environment SUMS_ITEM = {
 typedef struct {
   pl_text instruction;
   uint64_t examples;
-} Manner;
-static const pl_field MANNER_FIELDS[] = {
-    PL_SETTING_MAYBE(Manner, instruction, pl_string,
+} ReasonerSettings;
+static const pl_field REASONER_SETTINGS_FIELDS[] = {
+    PL_SETTING_MAYBE(ReasonerSettings, instruction, pl_string,
                      "Replaces the instruction in the system message. An empty one sends no system message."),
-    PL_SETTING_IN(Manner, examples, pl_uint, "4", 0, 4,
+    PL_SETTING_IN(ReasonerSettings, examples, pl_uint, "4", 0, 4,
                   "Worked examples before the question, at most 4. Small models need them, large ones do without."),
 };
-PL_TYPE(MANNER, Manner, MANNER_FIELDS);
+PL_TYPE(REASONER_SETTINGS, ReasonerSettings, REASONER_SETTINGS_FIELDS);
 
 static const char *const EXAMPLES[][3] = {
     {"Sam has 2 pens. He buys 3 more. How many pens does Sam have now?", "2 + 3", "5"},
@@ -211,27 +211,27 @@ static const char *const EXAMPLES[][3] = {
     {"Max has 12 fish. Pia has 7 fish. How many more fish does Max have than Pia?", "12 - 7", "5"},
 };
 
-/* Bytes of an answer: more is no answer. */
-#define LONGEST_ANSWER 4000
+/* Maximum length of an answer in bytes; longer ones don't count. */
+#define MAX_ANSWER_BYTES 4000
 
 static bool prompt(const void *settings, const void *view, const pl_turn *turn, pl_request *request) {
-  const Manner *manner = settings;
+  const ReasonerSettings *reasoner = settings;
   const View *seen = view;
   pl_text text = seen->question;
   if (seen->tool && seen->tool->answer.ptr) {
     text = pl_concat(4, text, pl_str("\nA program printed "), seen->tool->answer, pl_str(", which may be wrong."));
   }
   if (seen->answers.count) {
-    pl_text last = PL_AT(Given, seen->answers, seen->answers.count - 1).answer;
+    pl_text last = PL_AT(AgentAnswer, seen->answers, seen->answers.count - 1).answer;
     text = pl_concat(4, text, pl_str("\nAn earlier answer was "), last, pl_str(", which may be wrong."));
   }
-  pl_text own = manner->instruction, instruction = own.ptr ? own : pl_str("Put the final answer in \\boxed{}.");
-  if (instruction.len) pl_say(request, PL_SYSTEM, instruction);
-  for (uint64_t at = 0; at < manner->examples; at++) {
-    pl_say(request, PL_USER, pl_str(EXAMPLES[at][0]));
-    pl_say(request, PL_ASSISTANT, pl_format("%s = \\boxed{%s}", EXAMPLES[at][1], EXAMPLES[at][2]));
+  pl_text own = reasoner->instruction, instruction = own.ptr ? own : pl_str("Put the final answer in \\boxed{}.");
+  if (instruction.len) pl_add_message(request, PL_SYSTEM, instruction);
+  for (uint64_t at = 0; at < reasoner->examples; at++) {
+    pl_add_message(request, PL_USER, pl_str(EXAMPLES[at][0]));
+    pl_add_message(request, PL_ASSISTANT, pl_format("%s = \\boxed{%s}", EXAMPLES[at][1], EXAMPLES[at][2]));
   }
-  pl_say(request, PL_USER, text);
+  pl_add_message(request, PL_USER, text);
   return true;
 }
 
@@ -240,7 +240,7 @@ static bool parse(const void *settings, const void *view, const pl_completion *c
   slice answer = extract_answer(completion->text);
   if (!answer.ptr) {
     move->none = pl_str("no answer");
-  } else if (answer.len > LONGEST_ANSWER) {
+  } else if (answer.len > MAX_ANSWER_BYTES) {
     move->none = pl_str("the answer is too long");
   } else {
     move->answer = answer;
@@ -251,7 +251,7 @@ static bool parse(const void *settings, const void *view, const pl_completion *c
 static const pl_agent REASONER_ITEM = {
     .name = "reasoner",
     .doc = "Reasons in words and puts the final answer in a box.",
-    .settings = &MANNER,
+    .settings = &REASONER_SETTINGS,
     .view = &VIEW,
     .action = &MOVE,
     .prompt = prompt,
@@ -264,7 +264,7 @@ typedef struct {
   double miss;
 } Terms;
 static const pl_field TERMS_FIELDS[] = {
-    PL_SETTING_IN(Terms, miss, pl_number, "0.25", 0, 1, "What each try before the right one costs the team."),
+    PL_SETTING_IN(Terms, miss, pl_number, "0.25", 0, 1, "Deduction from the team's reward for each earlier wrong try."),
 };
 PL_TYPE(TERMS, Terms, TERMS_FIELDS);
 
@@ -274,9 +274,9 @@ static bool score(const void *settings, const pl_transition *step, pl_scores *sc
   const Evidence *evidence = step->evidence;
   pl_text gold = pl_format("%" PRIu64, evidence->gold);
   for (size_t at = 0; at < evidence->latest.count; at++) {
-    const Given *said = &PL_AT(Given, evidence->latest, at);
+    const AgentAnswer *said = &PL_AT(AgentAnswer, evidence->latest, at);
     bool right = said->answer.ptr && pl_equal(said->answer, gold);
-    pl_earn(scores, said->agent, right ? 1 : 0, right);
+    pl_add_score(scores, said->agent, right ? 1 : 0, right);
   }
   double left = 1 - terms->miss * (double)(facts->tries - 1);
   scores->team = facts->right && left > 0 ? left : 0;
@@ -286,7 +286,7 @@ static bool score(const void *settings, const pl_transition *step, pl_scores *sc
 
 static const pl_reward SCORE_ITEM = {
     .name = "score",
-    .doc = "Up to 1 for the team's right answer, less for each miss; 1 for each agent's own.",
+    .doc = "Up to 1 for the team's right answer, less for each wrong one before it; 1 for each agent's own right answer.",
     .settings = &TERMS,
     .action = &MOVE,
     .facts = &FACTS,

@@ -1,13 +1,13 @@
-// Which part of a text is its answer: the maths grader's rules.
+// Extracts the final answer from a text, by the maths grader's rules.
 //
-// In this order: what is boxed, what stands behind `####`, what is announced as the answer, a text that is nothing but an
+// In this order: a boxed answer, the text after `####`, an announced answer, a text that consists only of an
 // answer, the last formula or number, a few words. The grader reads formulas in full to tell whether a text is one; here
-// `readsAsAnswer` looks at their words, signs and brackets alone.
+// `readsAsAnswer` checks only their words, signs and brackets.
 
-// Bytes of text beyond this are cut off at the front: an answer stands at the end.
-const LONGEST_TEXT = 1 << 16;
+// Maximum text length in bytes; longer texts lose their front, because the answer is at the end.
+const MAX_TEXT_BYTES = 1 << 16;
 
-// White space as Unicode has it (JavaScript's own lacks U+0085 and has U+FEFF).
+// White space according to Unicode (JavaScript's own definition lacks U+0085 and includes U+FEFF).
 const SPACES = "\\t-\\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 
 // Letters of the scripts that models write in, and signs that are numbers. (The engine of a component has no Unicode tables,
@@ -29,16 +29,16 @@ const ANNOUNCEMENTS = [
   "\nanswer ",
 ];
 
-// Where an announced answer ends at the latest.
+// Characters that end an announced answer.
 const ENDS = ["i hope it is correct", "<|", "</s>", "\nq:", "\nquestion:"];
 
-// Words that a short answer in words may have.
-const MOST_WORDS = 4;
+// Maximum number of words in an answer without numbers.
+const MAX_WORDS = 4;
 
-/** The answer that a text gives, or undefined. */
+/** Returns the answer in a text, or undefined. */
 export function answer(text) {
   text = tail(text);
-  // Thoughts are no answers, unless there is nothing else.
+  // The reasoning part has no answer, unless there is no other text.
   const spoken = afterLast(text, "</think>");
   if (spoken !== undefined && trim(spoken) !== "") text = spoken;
   return first([boxed, afterHashes, announced, stated, lastFormula, short], (way) => way(text));
@@ -46,13 +46,13 @@ export function answer(text) {
 
 function tail(text) {
   const bytes = new TextEncoder().encode(text);
-  let from = Math.max(bytes.length - LONGEST_TEXT, 0);
-  // Not from within a character.
+  let from = Math.max(bytes.length - MAX_TEXT_BYTES, 0);
+  // Don't start within a character.
   while (from < bytes.length && (bytes[from] & 0xc0) === 0x80) from += 1;
   return from === 0 ? text : new TextDecoder().decode(bytes.subarray(from));
 }
 
-/** The last `\boxed{...}`; several, where nothing but `and`, `or` or signs stands between them. */
+/** The last `\boxed{...}`, or several with only `and`, `or` or signs between them. */
 function boxed(text) {
   const found = [];
   const mark = /\\boxed|\\fbox/g;
@@ -67,14 +67,14 @@ function boxed(text) {
   while (found.length > 0) {
     const earlier = found.pop();
     if (!joins(text.slice(earlier.end, start))) break;
-    // The same box again, in a closing line, is no second answer.
+    // A repetition of the same box in a closing line is not a second answer.
     if (!parts.includes(earlier.content)) parts.unshift(earlier.content);
     start = earlier.start;
   }
   return parts.join(", ") || undefined;
 }
 
-/** What stands in the braces at `from` (or, without braces, in the next word), and where it ends. */
+/** Content of the braces at `from` (or, without braces, the next word), and its end. */
 function braced(text, from) {
   const start = skip(text, from, new RegExp(`[${SPACES}]*`, "y"));
   if (text[start] !== "{") {
@@ -90,11 +90,11 @@ function braced(text, from) {
     escaped = c === "\\" && !escaped;
     if (depth === 0) return { content: text.slice(start + 1, at), end: at + 1 };
   }
-  // Never closed: what the model was about to say when it was cut off.
+  // Never closed: the completion was cut off here.
   return { content: firstLine(text.slice(start + 1)), end: text.length };
 }
 
-/** Whether the text between two boxes makes one answer of them. */
+/** Returns true if the text between two boxes joins them to one answer. */
 function joins(between) {
   if (new TextEncoder().encode(between).length > 60 || between.includes("\n\n")) return false;
   const words = between.match(new RegExp(`[${LETTERS}]+`, "g")) ?? [];
@@ -112,7 +112,7 @@ function announced(text) {
   return ends.length > 0 ? candidate(text.slice(Math.max(...ends) - 1)) : undefined;
 }
 
-/** The answer that an announcement leads to. */
+/** The answer after an announcement. */
 function candidate(after) {
   const lower = lowerAscii(after);
   const ends = ENDS.map((mark) => lower.indexOf(mark)).filter((at) => at >= 0);
@@ -124,7 +124,7 @@ function candidate(after) {
   return stated(sentence) ?? lastFormula(line) ?? short(sentence);
 }
 
-/** A sentence that is an answer, or says that something is. */
+/** Extracts the answer from a sentence that is or announces one. */
 function stated(text) {
   text = trim(text);
   const numeric = /[0-9\\=$]/.test(text);
@@ -133,7 +133,7 @@ function stated(text) {
   return /[0-9]/.test(after) && readsAsAnswer(after) ? after : undefined;
 }
 
-/** Whether the text begins as a sentence does: letters side by side would read as a product. */
+/** Returns true if the text begins like a sentence (its letters would otherwise read as a product). */
 function opensWithWords(text) {
   for (const word of wordsOf(text)) {
     if (!new RegExp(`^[${LETTERS}]+$`).test(word)) return false;
@@ -142,7 +142,7 @@ function opensWithWords(text) {
   return false;
 }
 
-/** The last formula between dollars or brackets, or the last number, whichever stands further back. */
+/** The last formula between dollars or brackets, or the last number, whichever comes later. */
 function lastFormula(text) {
   const formula = lastMath(text);
   const number = lastNumber(text);
@@ -151,7 +151,7 @@ function lastFormula(text) {
   return wins ? formula.inside : text.slice(number.start, number.end);
 }
 
-/** The last stretch of mathematics and the position of its end. */
+/** The last formula and the position of its end. */
 function lastMath(text) {
   let last;
   for (const [open, close] of [["\\[", "\\]"], ["\\(", "\\)"], ["$$", "$$"], ["$", "$"]]) {
@@ -167,14 +167,14 @@ function lastMath(text) {
   return last;
 }
 
-/** A mark that no backslash stands in front of (but for its own); -1 where there is none. */
+/** Position of a mark without a backslash before it (except its own); -1 if there is none. */
 function findUnescaped(text, mark, from) {
   let at = text.indexOf(mark, from);
   while (at >= 0 && !mark.startsWith("\\") && text[at - 1] === "\\") at = text.indexOf(mark, at + mark.length);
   return at;
 }
 
-/** Where the last number that stands by itself begins and ends, with its sign, fraction and percent sign. */
+/** Start and end of the last separate number, including its sign, fraction and percent sign. */
 function lastNumber(text) {
   let last;
   for (const found of text.matchAll(/(?:[0-9]|\.(?=[0-9]))(?:[0-9]|[,./](?=[0-9]))*/g)) {
@@ -188,11 +188,11 @@ function lastNumber(text) {
   return last;
 }
 
-/** A few words, or one. */
+/** Accepts an answer of one or a few words. */
 function short(text) {
   const words = trim(trimEnd(trim(text), "."));
   const count = wordsOf(words).length;
-  return count >= 1 && count <= MOST_WORDS ? words : undefined;
+  return count >= 1 && count <= MAX_WORDS ? words : undefined;
 }
 
 const PIECES = new RegExp(
@@ -213,14 +213,14 @@ const PIECES = new RegExp(
   "y",
 );
 
-/** Whether the text is nothing but an answer: values, joined by signs, in brackets that match, with a unit behind. */
+/** Returns true if the text is only an answer: values joined by signs, in matching brackets, with a unit at the end. */
 function readsAsAnswer(text) {
   if (new TextEncoder().encode(text).length > 4096) return false;
   let [depth, values, units, waiting] = [0, 0, false, true];
   for (let at = 0; at < text.length; at = PIECES.lastIndex) {
     PIECES.lastIndex = at;
     const piece = PIECES.exec(text);
-    // A full stop that ends the text says nothing.
+    // A full stop at the end is ignored.
     if (!piece) return trim(text.slice(at)) === "." && values > 0;
     let [kind] = Object.entries(piece.groups).find(([, found]) => found !== undefined);
     const [said] = piece;
@@ -251,9 +251,9 @@ function readsAsAnswer(text) {
   return values > 0 && depth === 0 && !waiting;
 }
 
-/** Whether letters are a unit or a word: long ones are, two or three are behind a value, else they are a product. */
-function isUnit(word, behind) {
-  return word.length > 3 || (word.length > 1 && behind);
+/** Returns true if letters are a unit or a word: four or more are, two or three only after a value; else they are a product. */
+function isUnit(word, afterValue) {
+  return word.length > 3 || (word.length > 1 && afterValue);
 }
 
 function first(ways, find) {
@@ -284,7 +284,7 @@ function trimStart(text) {
   return text.replace(new RegExp(`^[${SPACES}]+`), "");
 }
 
-// Walks back: a regular expression that is anchored at the end alone would try every place in the text.
+// Scans backwards: a regular expression anchored only at the end would try every position in the text.
 function trimEnd(text, of = SPACES) {
   const one = new RegExp(`[${of}]`);
   let end = text.length;

@@ -1,4 +1,4 @@
-// Sums to guess, in JavaScript: the environment, the maths reasoner and the reward.
+// Addition problems, in JavaScript: the environment, the maths reasoner and the reward.
 
 import { SettingsError, TaskError, log, plugin, random, request } from "pl-sdk";
 
@@ -7,17 +7,17 @@ import { answer } from "./extract.js";
 const sums = {
   doc: "A sum of numbers from the episode's stream, with a hint after each wrong answer.",
   settings: {
-    terms: { type: "integer", default: 2, minimum: 2, maximum: 5, description: "How many numbers are added." },
+    terms: { type: "integer", default: 2, minimum: 2, maximum: 5, description: "Number of summands." },
     tries: {
       type: "integer",
       default: 3,
       minimum: 1,
       maximum: 100,
-      description: "Tries after which the episode is cut short.",
+      description: "Number of tries after which the episode is truncated.",
     },
   },
   facts: {
-    right: { type: "boolean", description: "The newest answer is right." },
+    right: { type: "boolean", description: "The latest answer is right." },
     tries: { type: "integer", description: "Tries so far." },
     last: { type: "string", description: "The newest answer." },
   },
@@ -32,7 +32,7 @@ const sums = {
     return { number, terms: draws, hints: [], answers: [], tries: 0 };
   },
 
-  // In the form of the maths domain's view, so that its reasoner can read it.
+  // View in the form of the maths domain's, so that its reasoner can read it.
   view({ number, terms, hints, answers, tries }) {
     const question = [`Problem ${number}: what is ${terms.join(" + ")}?`, ...hints].join(" ");
     return { question, round: tries, tool: null, answers };
@@ -53,7 +53,7 @@ const sums = {
 
   tasks(_settings, { split, start, count, level }) {
     if (level === 0) throw new SettingsError("sums are generated from level 1 on, not 0");
-    // Numbers of one split are never those of another: they share no question.
+    // Different splits use different numbers, so that they have no question in common.
     const share = ["train", "validation", "test"].indexOf(split);
     if (share < 0) {
       throw new SettingsError(`sums are generated in the splits train, validation and test, not \`${split}\``);
@@ -72,8 +72,8 @@ const EXAMPLES = [
   ["Max has 12 fish. Pia has 7 fish. How many more fish does Max have than Pia?", "12 - 7", "5"],
 ];
 
-// Bytes of an answer: more is no answer.
-const LONGEST_ANSWER = 4000;
+// Maximum length of an answer in bytes; longer ones don't count.
+const MAX_ANSWER_BYTES = 4000;
 
 const reasoner = {
   doc: "Reasons in words and puts the final answer in a box.",
@@ -104,20 +104,20 @@ const reasoner = {
   parse(_settings, _view, { text }) {
     const found = answer(text);
     if (found === undefined) return { none: "no answer" };
-    if (new TextEncoder().encode(found).length > LONGEST_ANSWER) return { none: "the answer is too long" };
+    if (new TextEncoder().encode(found).length > MAX_ANSWER_BYTES) return { none: "the answer is too long" };
     return { answer: found };
   },
 };
 
 const score = {
-  doc: "Up to 1 for the team's right answer, less for each miss; 1 for each agent's own.",
+  doc: "Up to 1 for the team's right answer, less for each wrong one before it; 1 for each agent's own right answer.",
   settings: {
     miss: {
       type: "number",
       default: 0.25,
       minimum: 0,
       maximum: 1,
-      description: "What each try before the right one costs the team.",
+      description: "Deduction from the team's reward for each earlier wrong try.",
     },
   },
 

@@ -1,16 +1,16 @@
-"""Which part of a text is its answer: the maths grader's rules.
+"""Extracts the final answer from a text, by the maths grader's rules.
 
-In this order: what is boxed, what stands behind `####`, what is announced as the answer, a text that is nothing but an
+In this order: a boxed answer, the text after `####`, an announced answer, a text that consists only of an
 answer, the last formula or number, a few words. The grader reads formulas in full to tell whether a text is one; here
-`reads_as_answer` looks at their words, signs and brackets alone.
+`reads_as_answer` checks only their words, signs and brackets.
 """
 
 import re
 
-# Bytes of text beyond this are cut off at the front: an answer stands at the end.
-LONGEST_TEXT = 1 << 16
+# Maximum text length in bytes; longer texts lose their front, because the answer is at the end.
+MAX_TEXT_BYTES = 1 << 16
 
-# White space as Unicode has it (Python's own knows some control characters more).
+# White space according to Unicode (Python's own definition has more control characters).
 SPACES = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 SPACE = f"[{SPACES}]"
 
@@ -26,17 +26,17 @@ ANNOUNCEMENTS = [
     "\nanswer ",
 ]
 
-# Where an announced answer ends at the latest.
+# Characters that end an announced answer.
 ENDS = ["i hope it is correct", "<|", "</s>", "\nq:", "\nquestion:"]
 
-# Words that a short answer in words may have.
-MOST_WORDS = 4
+# Maximum number of words in an answer without numbers.
+MAX_WORDS = 4
 
 
 def answer(text):
-    """The answer that a text gives, or None."""
-    text = text.encode()[-LONGEST_TEXT:].decode(errors="ignore")
-    # Thoughts are no answers, unless there is nothing else.
+    """Returns the answer in a text, or None."""
+    text = text.encode()[-MAX_TEXT_BYTES:].decode(errors="ignore")
+    # The reasoning part has no answer, unless there is no other text.
     spoken = text.rpartition("</think>")[2]
     if spoken.strip(SPACES):
         text = spoken
@@ -45,7 +45,7 @@ def answer(text):
 
 
 def boxed(text):
-    """The last `\\boxed{...}`; several, where nothing but `and`, `or` or signs stands between them."""
+    """The last `\\boxed{...}`; several, if only `and`, `or` or signs are between them."""
     found, at = [], 0
     while mark := re.compile(r"\\boxed|\\fbox").search(text, at):
         content, at = braced(text, mark.end())
@@ -58,7 +58,7 @@ def boxed(text):
         earlier, content, end = found.pop()
         if not joins(text[end:start]):
             break
-        # The same box again, in a closing line, is no second answer.
+        # A repetition of the same box in a closing line is not a second answer.
         if content not in parts:
             parts.insert(0, content)
         start = earlier
@@ -66,7 +66,7 @@ def boxed(text):
 
 
 def braced(text, start):
-    """What stands in the braces at `start` (or, without braces, in the next word), and where it ends."""
+    """Content of the braces at `start` (or, without braces, the next word), and its end."""
     start = re.compile(f"{SPACE}*").match(text, start).end()
     if not text.startswith("{", start):
         end = re.compile(f"[^{SPACES}$]*").match(text, start).end()
@@ -81,12 +81,12 @@ def braced(text, start):
                 return text[start + 1 : at], at + 1
         escaped = sign == "\\" and not escaped
         last = at
-    # Never closed: what the model was about to say when it was cut off.
+    # Never closed: the completion was cut off here.
     return first_line(text[start + 1 :]), len(text)
 
 
 def joins(between):
-    """Whether the text between two boxes makes one answer of them."""
+    """Returns true if the text between two boxes joins them to one answer."""
     if len(between.encode()) > 60 or "\n\n" in between:
         return False
     words = "".join(c if c.isalpha() else " " for c in between).split()
@@ -110,7 +110,7 @@ def announced(text):
 
 
 def candidate(after):
-    """The answer that an announcement leads to."""
+    """The answer after an announcement."""
     lower = lower_ascii(after)
     end = min((lower.index(mark) for mark in ENDS if mark in lower), default=len(after))
     after = after[:end].lstrip(SPACES + ':*"=')
@@ -124,7 +124,7 @@ def candidate(after):
 
 
 def stated(text):
-    """A sentence that is an answer, or says that something is."""
+    """Extracts the answer from a sentence that is or announces one."""
     text = text.strip(SPACES)
     numeric = re.search(r"[0-9\\=$]", text)
     if (numeric or len(words_of(text)) <= 1) and not opens_with_words(text) and reads_as_answer(text):
@@ -135,7 +135,7 @@ def stated(text):
 
 
 def opens_with_words(text):
-    """Whether the text begins as a sentence does: letters side by side would read as a product."""
+    """Returns true if the text begins like a sentence (its letters would otherwise read as a product)."""
     for word in words_of(text):
         if not word.isalpha():
             return False
@@ -145,7 +145,7 @@ def opens_with_words(text):
 
 
 def last_formula(text):
-    """The last formula between dollars or brackets, or the last number, whichever stands further back."""
+    """The last formula between dollars or brackets, or the last number, whichever comes later."""
     formula, number = last_math(text), last_number(text)
     if number is None:
         return formula[1] if formula else None
@@ -156,7 +156,7 @@ def last_formula(text):
 
 
 def last_math(text):
-    """The last stretch of mathematics and the position of its end."""
+    """The last formula and the position of its end."""
     last = None
     for open, close in (("\\[", "\\]"), ("\\(", "\\)"), ("$$", "$$"), ("$", "$")):
         at = 0
@@ -173,7 +173,7 @@ def last_math(text):
 
 
 def find_unescaped(text, mark, at):
-    """A mark that no backslash stands in front of (but for its own)."""
+    """Finds a mark without a backslash before it (except its own)."""
     while (at := text.find(mark, at)) >= 0:
         if mark.startswith("\\") or not text.endswith("\\", 0, at):
             return at
@@ -185,7 +185,7 @@ NUMBER = re.compile(r"(?:[0-9]|\.(?=[0-9]))(?:[0-9]|[,./](?=[0-9]))*")
 
 
 def last_number(text):
-    """Where the last number that stands by itself begins and ends, with its sign, fraction and percent sign."""
+    """Start and end of the last separate number, including its sign, fraction and percent sign."""
     last = None
     for found in NUMBER.finditer(text):
         start, end = found.span()
@@ -199,9 +199,9 @@ def last_number(text):
 
 
 def short(text):
-    """A few words, or one."""
+    """Accepts an answer of one or a few words."""
     text = text.strip(SPACES).rstrip(".").strip(SPACES)
-    return text if 1 <= len(words_of(text)) <= MOST_WORDS else None
+    return text if 1 <= len(words_of(text)) <= MAX_WORDS else None
 
 
 PIECES = re.compile(
@@ -212,19 +212,19 @@ PIECES = re.compile(
 
 
 def reads_as_answer(text):
-    """Whether the text is nothing but an answer: values, joined by signs, in brackets that match, with a unit behind."""
+    """Returns true if the text is only an answer: values joined by signs, in matching brackets, with a unit at the end."""
     if len(text.encode()) > 4096:
         return False
     at, depth, values, units, waiting = 0, 0, 0, False, True
     while at < len(text):
         piece = PIECES.match(text, at)
         if piece is None:
-            # A full stop that ends the text says nothing.
+            # A full stop at the end is ignored.
             return text[at:].strip(SPACES) == "." and values > 0
         kind, at = piece.lastgroup, piece.end()
         if kind == "word" and piece.group() in ("and", "or"):
             kind = "comma"
-        if kind == "text" or kind == "word" and is_unit(piece.group(), behind=values > 0 and not waiting):
+        if kind == "text" or kind == "word" and is_unit(piece.group(), after_value=values > 0 and not waiting):
             units = True
         elif kind in ("number", "value", "word"):
             if units:
@@ -247,9 +247,9 @@ def reads_as_answer(text):
     return values > 0 and depth == 0 and not waiting
 
 
-def is_unit(word, behind):
-    """Whether letters are a unit or a word: long ones are, two or three are behind a value, else they are a product."""
-    return len(word) > 3 or (len(word) > 1 and behind)
+def is_unit(word, after_value):
+    """Returns true if letters are a unit or a word: four or more are, two or three only after a value; else they are a product."""
+    return len(word) > 3 or (len(word) > 1 and after_value)
 
 
 def words_of(text):

@@ -1,4 +1,4 @@
-"""Sums to guess, in Python: the environment, the maths reasoner and the reward."""
+"""Addition problems, in Python: the environment, the maths reasoner and the reward."""
 
 from dataclasses import dataclass
 
@@ -24,8 +24,8 @@ from pl_sdk import (
 
 @dataclass
 class Settings:
-    terms: int = setting(2, "How many numbers are added.", minimum=2, maximum=5)
-    tries: int = setting(3, "Tries after which the episode is cut short.", minimum=1, maximum=100)
+    terms: int = setting(2, "Number of summands.", minimum=2, maximum=5)
+    tries: int = setting(3, "Number of tries after which the episode is truncated.", minimum=1, maximum=100)
 
 
 @dataclass
@@ -35,8 +35,8 @@ class Record:
 
 
 @dataclass
-class Given:
-    """An answer that was given."""
+class AgentAnswer:
+    """An answer of an agent."""
 
     agent: str
     answer: str
@@ -44,24 +44,24 @@ class Given:
 
 @dataclass
 class View:
-    """In the form of the maths domain's view, so that its reasoner can read it."""
+    """View in the form of the maths domain's, so that its reasoner can read it."""
 
     question: str
     round: int
     tool: dict | None
-    answers: list[Given]
+    answers: list[AgentAnswer]
 
 
 @dataclass
 class Facts:
-    right: bool = fact("The newest answer is right.")
+    right: bool = fact("The latest answer is right.")
     tries: int = fact("Tries so far.")
     last: str = fact("The newest answer.")
 
 
 @dataclass
 class Latest:
-    """What an agent answered in the last step, if it did."""
+    """Answer of an agent in the last step, if any."""
 
     agent: str
     answer: str | None
@@ -80,7 +80,7 @@ class Sums(Environment, name="sums", settings=Settings, facts=Facts, action=dict
     number: int
     terms: list[int]
     hints: list[str]
-    answers: list[Given]
+    answers: list[AgentAnswer]
     tries: int
 
     @classmethod
@@ -99,7 +99,7 @@ class Sums(Environment, name="sums", settings=Settings, facts=Facts, action=dict
     def apply(self, settings, actions):
         self.tries += 1
         latest = [Latest(act.agent, act.action.get("answer")) for act in actions]
-        self.answers += [Given(one.agent, one.answer) for one in latest if one.answer is not None]
+        self.answers += [AgentAnswer(one.agent, one.answer) for one in latest if one.answer is not None]
         gold = sum(self.terms)
         last = self.answers[-1].answer if self.answers else ""
         right = last == str(gold)
@@ -113,7 +113,7 @@ class Sums(Environment, name="sums", settings=Settings, facts=Facts, action=dict
     def tasks(cls, settings, request):
         if request.level == 0:
             raise SettingsError("sums are generated from level 1 on, not 0")
-        # Numbers of one split are never those of another: they share no question.
+        # Different splits use different numbers, so that they have no question in common.
         splits = ["train", "validation", "test"]
         if request.split not in splits:
             raise SettingsError(
@@ -121,13 +121,13 @@ class Sums(Environment, name="sums", settings=Settings, facts=Facts, action=dict
             )
         share = splits.index(request.split)
         return [
-            Task.of(f"{request.split}-{request.level}-{index}", Record(index * 3 + share, 10 * request.level))
+            Task.new(f"{request.split}-{request.level}-{index}", Record(index * 3 + share, 10 * request.level))
             for index in range(request.start, request.start + request.count)
         ]
 
 
 @dataclass
-class Manner:
+class ReasonerSettings:
     instruction: str | None = setting(
         None, "Replaces the instruction in the system message. An empty one sends no system message."
     )
@@ -146,43 +146,43 @@ EXAMPLES = [
     ("Max has 12 fish. Pia has 7 fish. How many more fish does Max have than Pia?", "12 - 7", "5"),
 ]
 
-# Bytes of an answer: more is no answer.
-LONGEST_ANSWER = 4000
+# Maximum length of an answer in bytes; longer ones don't count.
+MAX_ANSWER_BYTES = 4000
 
 
-class Reasoner(Agent, name="reasoner", settings=Manner):
+class Reasoner(Agent, name="reasoner", settings=ReasonerSettings):
     """Reasons in words and puts the final answer in a box."""
 
     @staticmethod
-    def prompt(manner, view, turn):
+    def prompt(settings, view, turn):
         text = view["question"]
         if view["tool"] and view["tool"]["answer"] is not None:
             text += f"\nA program printed {view['tool']['answer']}, which may be wrong."
         if view["answers"]:
             text += f"\nAn earlier answer was {view['answers'][-1]['answer']}, which may be wrong."
         request = Request.user(text)
-        for question, sum_, result in EXAMPLES[: manner.examples]:
+        for question, sum_, result in EXAMPLES[: settings.examples]:
             request = request.with_example(question, f"{sum_} = \\boxed{{{result}}}")
-        instruction = "Put the final answer in \\boxed{}." if manner.instruction is None else manner.instruction
+        instruction = "Put the final answer in \\boxed{}." if settings.instruction is None else settings.instruction
         return request.with_system(instruction) if instruction else request
 
     @staticmethod
-    def parse(manner, view, completion):
+    def parse(settings, view, completion):
         answer = extract.answer(completion.text)
         if answer is None:
             return {"none": "no answer"}
-        if len(answer.encode()) > LONGEST_ANSWER:
+        if len(answer.encode()) > MAX_ANSWER_BYTES:
             return {"none": "the answer is too long"}
         return {"answer": answer}
 
 
 @dataclass
 class Terms:
-    miss: float = setting(0.25, "What each try before the right one costs the team.", minimum=0, maximum=1)
+    miss: float = setting(0.25, "Deduction from the team's reward for each earlier wrong try.", minimum=0, maximum=1)
 
 
 class Score(Reward, name="score", settings=Terms, facts=Facts, evidence=Evidence):
-    """Up to 1 for the team's right answer, less for each miss; 1 for each agent's own."""
+    """Up to 1 for the team's right answer, less for each wrong one before it; 1 for each agent's own right answer."""
 
     @staticmethod
     def score(terms, step):

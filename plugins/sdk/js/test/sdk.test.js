@@ -1,4 +1,4 @@
-// The SDK's own promises: what it reads, what it refuses and in which words, what the host sees of an item.
+// Tests of the SDK: reading of values, error messages, and descriptions of items for the host.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -41,7 +41,7 @@ test("settings are read strictly", () => {
   assert.deepEqual(said({}), ["settings", "settings of place: `must` is missing"]);
   for (const [settings, words] of [
     [{ rouds: 1 }, /unknown field `rouds`, expected one of `rounds`/],
-    [{ rounds: 10 }, /rounds: 10 is not allowed, up to 9 is/],
+    [{ rounds: 10 }, /rounds: 10 is out of range, expected at most 9/],
     [{ rounds: 1.5 }, /rounds: expected integer, found 1.5/],
     [{ mood: "sad" }, /mood: expected one of \["kind","cruel"\], found "sad"/],
     [{ names: ["a", 1] }, /names: expected string, found 1/],
@@ -59,7 +59,7 @@ test("a default is a copy for each call", () => {
   assert.deepEqual(episode.view("a").names, ["more"]);
 });
 
-test("what is thrown says where", () => {
+test("an exception names its place", () => {
   const episode = play(whole, "place", { task: { size: 1 }, settings: { must: null } });
   assert.throws(() => episode.act({ a: "break" }), /place\.apply: TypeError: .*sdk\.test\.js:\d+/);
   assert.throws(() => episode.act({ a: "nan" }), /the facts of place has no JSON form: share is NaN/);

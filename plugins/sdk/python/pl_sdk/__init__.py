@@ -1,7 +1,7 @@
 """The Python SDK for plugins: agents, environments and rewards.
 
 An agent is two functions, an environment is a dataclass that the SDK snapshots as JSON, a reward is one function.
-README.md beside this package has a whole plugin and says how it is built.
+README.md, next to this package, shows a complete plugin and how to build it.
 """
 
 from . import log, random, retrieval, sandbox

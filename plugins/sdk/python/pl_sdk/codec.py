@@ -1,7 +1,7 @@
-"""Between JSON and annotated Python values.
+"""Conversion between JSON and annotated Python values.
 
-Dataclasses are objects, their fields in the order of writing; tuples are lists. Reading checks every value against its
-annotation, so that a state, a view or an action of another form is found where it comes in.
+Dataclasses become objects, their fields in declaration order; tuples become lists. Reading checks every value against
+its annotation, so that an invalid state, view or action is reported where it enters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def dump(value: Any) -> str:
-    """`value` as JSON. Raises ValueError where it has no JSON form (NaN, say, or an object of no dataclass)."""
+    """Returns `value` as JSON. Raises ValueError if it has no JSON form (e.g. NaN, or an object that is no dataclass)."""
     try:
         return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, RecursionError) as error:
@@ -29,14 +29,14 @@ def _plain(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """`value` as what json.loads would give."""
+    """Returns `value` after a round trip through JSON."""
     return json.loads(dump(value))
 
 
 def parse(text: str | bytes, kind: Any = Any, closed: bool = False) -> Any:
-    """The value of type `kind` that `text` holds. `closed` refuses fields that the dataclass does not have.
+    """Parses `text` as a value of type `kind`. `closed` rejects fields that the dataclass does not have.
 
-    Raises ValueError, which says where and what.
+    Raises ValueError with the path and the reason.
     """
     try:
         return read(json.loads(text), kind, "", closed)
@@ -45,7 +45,7 @@ def parse(text: str | bytes, kind: Any = Any, closed: bool = False) -> Any:
 
 
 def read(value: Any, kind: Any, where: str, closed: bool = False) -> Any:
-    """`value`, as json.loads gave it, as `kind`. `where` is its path, for messages."""
+    """Converts `value`, a result of json.loads, to `kind`. `where` is its path, for messages."""
     if kind is Any:
         return value
     if kind is None or kind is type(None):
@@ -53,12 +53,12 @@ def read(value: Any, kind: Any, where: str, closed: bool = False) -> Any:
     if kind is bool:
         return _expect(value, isinstance(value, bool), "true or false", where)
     if kind is int:
-        return _expect(value, isinstance(value, int) and not isinstance(value, bool), "a whole number", where)
+        return _expect(value, isinstance(value, int) and not isinstance(value, bool), "an integer", where)
     if kind is float:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         return float(_expect(value, number, "a number", where))
     if kind is str:
-        return _expect(value, isinstance(value, str), "a text", where)
+        return _expect(value, isinstance(value, str), "a string", where)
     if dataclasses.is_dataclass(kind):
         return _read_object(_expect(value, isinstance(value, dict), "an object", where), kind, where, closed)
     return _read_generic(value, kind, where, closed)

@@ -1,13 +1,13 @@
-"""Refusals: what a plugin raises instead of returning a result."""
+"""Exceptions that a plugin raises instead of returning a result."""
 
 
 class Refusal(Exception):
-    """The item cannot go on, and neither the settings nor the task are to blame."""
+    """The item cannot continue for a reason other than its settings or the task."""
 
 
 class SettingsError(Refusal):
-    """The item's settings do not mean anything: the host points to the item's block in the workflow."""
+    """The item's settings are invalid: the host points to the item's block in the workflow."""
 
 
 class TaskError(Refusal):
-    """The task's record is not of a form that the environment reads: the host points to its line."""
+    """The environment can't read the task's record: the host points to its line."""

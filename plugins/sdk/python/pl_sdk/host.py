@@ -1,4 +1,4 @@
-"""Who answers the services' calls: a stand-in, until a component puts the host in its place."""
+"""The implementation behind the services: a stand-in, which a component replaces with the host."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from typing import Any
 
 from .standin import Standin
 
-#: Has `next_random`, `write_log`, `run_jobs` and `find_passages`.
+#: Object with the methods `next_random`, `write_log`, `run_jobs` and `find_passages`.
 current: Any = Standin()

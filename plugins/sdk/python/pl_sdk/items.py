@@ -1,4 +1,4 @@
-"""The kinds of items, and the plugin that they make."""
+"""The kinds of items, and the plugin that contains them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .values import Action, Completion, Outcome, Request, Scores, Task, TaskRequ
 
 
 class _Item:
-    """What environments, agents and rewards have in common: class arguments, which a dataclass does not see."""
+    """Base of environments, agents and rewards: stores the class arguments."""
 
-    #: What the class line says, by kind of item.
+    #: Arguments on the class line; their names depend on the kind of item.
     _declared: ClassVar[dict[str, Any]]
 
     @classmethod
     def _declare(cls, **declared: Any) -> None:
-        # `dataclass(slots=True)` makes the class a second time, without arguments.
+        # `dataclass(slots=True)` creates the class a second time, without arguments.
         if "_declared" not in cls.__dict__:
             if not declared["name"]:
                 raise TypeError(f'class {cls.__name__} needs a name: class {cls.__name__}(…, name="…")')
@@ -26,18 +26,18 @@ class _Item:
 
     @classmethod
     def _doc(cls) -> str:
-        """The docstring's first sentence or paragraph. A dataclass without one makes its own, which says nothing."""
+        """Returns the docstring's first paragraph, or "" for the docstring that a dataclass generates."""
         doc = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
         return "" if doc.startswith(f"{cls.__name__}(") else " ".join(doc.split("\n\n")[0].split())
 
 
 class Environment(_Item):
-    """The only memory of an episode: a dataclass, whose fields are all that a snapshot keeps.
+    """The only state of an episode: a dataclass; a snapshot keeps exactly its fields.
 
         @dataclass
         class Game(Environment, name="game", settings=Rules, facts=Facts): ...
 
-    `settings` and `facts` are dataclasses (see `setting` and `fact`), `action` is the type that actions are read as.
+    `settings` and `facts` are dataclasses (see `setting` and `fact`), `action` is the type of the actions.
     Fields hold plain values, lists, dicts and dataclasses; a set, or a float that is not finite, has no JSON form.
     """
 
@@ -51,25 +51,25 @@ class Environment(_Item):
         raise NotImplementedError(f"{cls.__name__} has no `start`")
 
     def view(self, settings: Any, agent: str) -> Any:
-        """What `agent` may see now."""
+        """Returns the view of `agent`: the parts of the state that it may see, as a value with a JSON form."""
         raise NotImplementedError(f"{type(self).__name__} has no `view`")
 
     def apply(self, settings: Any, actions: list[Action]) -> Outcome:
-        """Applies the actions of one turn together. A bad action is no error: it is what a model did."""
+        """Applies the actions of one turn together. An invalid action is not an error: it is the model's answer."""
         raise NotImplementedError(f"{type(self).__name__} has no `apply`")
 
     @classmethod
     def tasks(cls, settings: Any, request: TaskRequest) -> list[Task]:
-        """Makes tasks. Equal arguments give equal tasks, whatever the block they are asked for in; splits share none."""
+        """Generates tasks. A task depends only on settings, split, level and index; splits have no task in common."""
         raise SettingsError(f"{cls._declared['name']} makes no tasks of its own: set `tasks` to a file")
 
 
 class Agent(_Item):
-    """A prompt and a parse, stateless both; what an agent needs to remember stands in the environment's view.
+    """Two stateless functions, `prompt` and `parse`. Everything an agent must remember belongs in the environment's view.
 
-    class Player(Agent, name="player", settings=Manner, view=Hints): ...
+    class Player(Agent, name="player", settings=PlayerSettings, view=Hints): ...
 
-    `view` is the type that the environment's view is read as; without it, it is what json.loads gives.
+    `view` is the type of the environment's view; the default is the plain result of json.loads.
     """
 
     def __init_subclass__(cls, *, name="", settings=NoSettings, view=Any, **rest) -> None:
@@ -78,21 +78,21 @@ class Agent(_Item):
 
     @staticmethod
     def prompt(settings: Any, view: Any, turn: Turn) -> Request | None:
-        """What to ask the model; None skips this turn."""
+        """Returns the request to the model, or None to skip this turn."""
         raise NotImplementedError("an agent needs a `prompt`")
 
     @staticmethod
     def parse(settings: Any, view: Any, completion: Completion) -> Any:
-        """What the completion means. Text that means nothing is an action too, never an error."""
+        """Turns the completion into an action. Invalid text is an action too, never an error."""
         raise NotImplementedError("an agent needs a `parse`")
 
 
 class Reward(_Item):
-    """One function of a transition.
+    """A function that scores a transition.
 
     class Found(Reward, name="found"): ...
 
-    `action`, `facts` and `evidence` are the types that those are read as.
+    `action`, `facts` and `evidence` are the types of those values; the default is the plain result of json.loads.
     """
 
     def __init_subclass__(
@@ -103,12 +103,12 @@ class Reward(_Item):
 
     @staticmethod
     def score(settings: Any, transition: Transition) -> Scores:
-        """What the step earned."""
+        """Scores the step."""
         raise NotImplementedError("a reward needs a `score`")
 
 
 class Plugin:
-    """What the main file ends with: `plugin = Plugin(environments=[Game], agents=[Player], rewards=[Found])`."""
+    """A plugin. The main file defines it: `plugin = Plugin(environments=[Game], agents=[Player], rewards=[Found])`."""
 
     def __init__(
         self,

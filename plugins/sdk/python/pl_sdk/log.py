@@ -1,4 +1,4 @@
-"""Lines for the run's trace."""
+"""Log lines in the run's trace."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from . import host
 
 
 def debug(message: str) -> None:
-    """What only the plugin's author wants to know."""
+    """Logs a detail for the plugin's author."""
     host.current.write_log("debug", message)
 
 
 def info(message: str) -> None:
-    """What a user may want to know."""
+    """Logs information for users."""
     host.current.write_log("info", message)
 
 
 def warn(message: str) -> None:
-    """What a user should look into."""
+    """Logs a possible problem."""
     host.current.write_log("warn", message)

@@ -1,6 +1,6 @@
-"""The episode's random stream. Its position travels with the snapshot.
+"""The episode's random stream. Its position is part of the snapshot.
 
-Python's own `random` is no stream of the episode: it starts anew in every copy. Use this one.
+Don't use Python's own `random` in a plugin: it restarts from the same seed in every copy of an episode.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ def next() -> int:
 
 
 def below(bound: int) -> int:
-    """A number below `bound`, every one as likely as the others. 0 for a bound of 0."""
+    """A number below `bound`, all equally likely. Returns 0 if `bound` is 0."""
     if bound == 0:
         return 0
-    # Lemire (2019): the high half of a product, redrawn where the low half would favour small numbers.
+    # Lemire (2019): the high half of a product, redrawn if the low half would favour small numbers.
     threshold = (-bound & _MASK) % bound
     while True:
         product = next() * bound

@@ -1,4 +1,4 @@
-"""From typed items to the contract's functions over JSON."""
+"""Adapters from typed items to the contract's functions over JSON."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .values import Action, Completion, Outcome, Request, Scores, Task, TaskRequ
 
 
 class Registry:
-    """A plugin's items, called by name."""
+    """Calls a plugin's items by name."""
 
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin
 
     def describe(self) -> list[tuple[str, str, str, str, list[tuple[str, str, str]]]]:
-        """Kind, name, doc, settings schema and facts of every item."""
+        """Returns kind, name, doc, settings schema and facts of every item."""
         plugin, found = self._plugin, []
         for kind, items in (
             ("environment", plugin.environments),
@@ -28,7 +28,7 @@ class Registry:
             for name, item in items.items():
                 settings = codec.dump(schema.settings_schema(item._declared["settings"]))
                 facts = item._declared.get("facts") if kind == "environment" else None
-                found.append((kind, name, item._doc(), settings, schema.facts_of(facts) if facts else []))
+                found.append((kind, name, item._doc(), settings, schema.fact_list(facts) if facts else []))
         return found
 
     def start(self, item: str, settings: str, task: Task, seed: int) -> Episode:
@@ -89,7 +89,7 @@ class Episode:
         self._kind, self._settings, self._state = kind, settings, state
 
     def snapshot(self) -> bytes:
-        """The state's JSON."""
+        """Returns the state as JSON."""
         return _write(self._state, f"the state of {self._name}").encode()
 
     def view(self, agent: str) -> str:
@@ -147,13 +147,13 @@ def _write(value: Any, what: str) -> str:
 
 
 def _guarded(what: str, function: Callable, *arguments: Any) -> Any:
-    """The function's result. What it raises becomes a refusal that says where in the plugin's source it was raised."""
+    """Calls the function. An exception becomes a Refusal with the place in the plugin's source where it was raised."""
     try:
         return function(*arguments)
     except Refusal:
         raise
     except Exception as error:
-        # Not `extract_tb`: it looks for the source on disk, and a component without one traps.
+        # Not `extract_tb`: it reads the source from disk, which traps in a component.
         frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)][1:]
         way = " < ".join(f"{code.co_filename}:{line} {code.co_name}" for code, line in reversed(frames))
         raise Refusal(f"{what}: {type(error).__name__}: {error} ({way})") from None

@@ -9,7 +9,7 @@ from . import host
 
 @dataclass
 class Passage:
-    """A piece of a document and how well it fits."""
+    """A passage of a document, with its relevance score."""
 
     id: str
     text: str
@@ -17,5 +17,5 @@ class Passage:
 
 
 def retrieve(query: str, k: int) -> list[Passage]:
-    """The `k` passages that fit `query` best, best first. Raises LookupError where the workflow has no corpus."""
+    """Returns the `k` best passages for `query`, best first. Raises LookupError if the workflow has no corpus."""
     return host.current.find_passages(query, k)

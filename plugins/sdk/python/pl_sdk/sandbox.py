@@ -1,4 +1,4 @@
-"""Untrusted code. Only environments may call it: elsewhere the call traps."""
+"""Runs untrusted code. Only environments may call it: in agents and rewards the call traps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import host
 
 
 class Ending(enum.Enum):
-    """How a job ended."""
+    """The way a job ended."""
 
     OK = 0
     ERROR = 1
@@ -22,7 +22,7 @@ class Ending(enum.Enum):
 
 @dataclass
 class File:
-    """A file that lies in the job's folder."""
+    """A file in the job's folder."""
 
     path: str
     bytes: bytes
@@ -30,7 +30,7 @@ class File:
 
 @dataclass
 class Job:
-    """A program to run. The language `python` is always there."""
+    """A program to run. The language `python` is always available."""
 
     language: str
     source: str
@@ -40,7 +40,7 @@ class Job:
 
 @dataclass
 class Verdict:
-    """What came of a job."""
+    """Result of a job."""
 
     ending: Ending
     exit: int | None
@@ -49,10 +49,10 @@ class Verdict:
 
 
 def execute(jobs: list[Job]) -> list[Verdict]:
-    """Runs the jobs, each on a fresh worker. Verdicts come in the order of the jobs."""
+    """Runs the jobs, each on a fresh worker. Verdicts have the order of the jobs."""
     return host.current.run_jobs(jobs)
 
 
 def python(source: str) -> Verdict:
-    """Runs one Python program with nothing on its standard input."""
+    """Runs one Python program with an empty standard input."""
     return execute([Job("python", source)])[0]

@@ -1,4 +1,4 @@
-"""Settings and facts as the host sees them: JSON Schema and a list, made from dataclasses."""
+"""Descriptions of settings (JSON Schema) and facts (a list) for the host, made from dataclasses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from . import codec
 
-#: Stands for "no default".
+#: Marks a setting without a default.
 _NONE: Any = dataclasses.MISSING
 
 
@@ -21,29 +21,29 @@ def setting(
     minimum: float | None = None,
     maximum: float | None = None,
 ) -> Any:
-    """A field of a settings dataclass: its default, a sentence for people, and its bounds, both included.
+    """A field of a settings dataclass: its default, a sentence for users, and its inclusive bounds.
 
-    A list or dict as default is copied for each reader.
+    A list or dict as default is copied for each instance.
     """
     metadata = {"doc": doc, "minimum": minimum, "maximum": maximum}
     if isinstance(default, (list, dict)):
         return dataclasses.field(default_factory=default.copy, metadata=metadata, kw_only=True)
-    # By keyword alone: a setting without a default may stand behind one that has one.
+    # Keyword-only: a setting without a default may follow one with a default.
     return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
 
 def fact(doc: str) -> Any:
-    """A field of a facts dataclass, with a sentence for people."""
+    """A field of a facts dataclass, with a sentence for users."""
     return dataclasses.field(metadata={"doc": doc})
 
 
 @dataclass
 class NoSettings:
-    """For items without settings: any setting is an error."""
+    """Settings of an item without settings: any setting is an error."""
 
 
 def settings_schema(kind: type) -> dict[str, Any]:
-    """JSON Schema of a settings dataclass. Unknown keys are refused."""
+    """Returns the JSON Schema of a settings dataclass. It rejects unknown keys."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_schema(kind)}
     if not kind.__doc__ or kind.__doc__.startswith(f"{kind.__name__}("):
         schema.pop("description", None)
@@ -58,12 +58,12 @@ def check_bounds(kind: type, settings: Any) -> None:
         if value is None or (low is None and high is None):
             continue
         if (low is not None and value < low) or (high is not None and value > high):
-            allowed = f"from {low} on" if high is None else f"up to {high}" if low is None else f"{low} to {high}"
-            raise ValueError(f"{field.name}: {value} is not allowed, {allowed} is")
+            allowed = f"at least {low}" if high is None else f"at most {high}" if low is None else f"{low} to {high}"
+            raise ValueError(f"{field.name}: {value} is out of range, expected {allowed}")
 
 
-def facts_of(kind: type) -> list[tuple[str, str, str]]:
-    """Name, kind (`boolean`, `number`, `text`) and doc of each fact."""
+def fact_list(kind: type) -> list[tuple[str, str, str]]:
+    """Returns name, kind (`boolean`, `number`, `text`) and doc of each fact."""
     kinds = {bool: "boolean", int: "number", float: "number", str: "text"}
     hints = typing.get_type_hints(kind)
     found = []

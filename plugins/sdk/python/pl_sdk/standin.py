@@ -1,6 +1,6 @@
-"""Who answers in place of the host in a plugin's own tests; `testing` is how a test tells it what.
+"""Stand-in for the host in a plugin's own tests; `testing` configures it.
 
-Nothing of the SDK is imported here: everything else stands on it.
+This module imports nothing from the SDK, because all other modules depend on it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _MASK = (1 << 64) - 1
 
 
 class Standin:
-    """Has what `host.current` needs to have."""
+    """Implements the methods of `host.current`."""
 
     def __init__(self) -> None:
         self.state = 0

@@ -1,8 +1,8 @@
-"""What a plugin's own tests need: stand-ins for the host, and ways to play without one.
+"""Helpers for a plugin's own tests: stand-ins for the host's services, and a way to run an episode without a host.
 
     testing.set_random(1)
     testing.set_sandbox(lambda job: testing.printed("7"))
-    game = testing.Played(plugin, "game", task=Task.of("1", {}))
+    game = testing.Episode(plugin, "game", task=Task.new("1", {}))
     game.act({"player": {"guess": 7}})
 """
 
@@ -19,29 +19,29 @@ from .values import Completion, Outcome, Task
 
 
 def set_random(seed: int) -> None:
-    """Starts the random stream anew."""
+    """Restarts the random stream from `seed`."""
     host.current.state = seed
 
 
 def set_sandbox(run: Callable[[Job], Verdict] | None) -> None:
-    """Answers sandbox jobs from now on."""
+    """Sets the function that answers sandbox jobs."""
     host.current.run = run
 
 
 def set_corpus(find: Callable[[str, int], list[Passage]] | None) -> None:
-    """Answers retrieval from now on."""
+    """Sets the function that answers retrieval queries."""
     host.current.find = find
 
 
 def printed(stdout: str) -> Verdict:
-    """A verdict of a program that ended well after printing `stdout`."""
+    """Verdict of a program that printed `stdout` and exited with 0."""
     return Verdict(Ending.OK, 0, stdout, "")
 
 
-class Played:
-    """An episode, played as the host plays it: settings, views, actions and snapshots cross as JSON.
+class Episode:
+    """An episode, run as the host runs it: settings, views, actions and snapshots cross as JSON.
 
-    Every step goes through a snapshot, so that state which is not in a field shows as a failing test.
+    Every step goes through a snapshot, so that a test fails if state is kept outside the fields.
     """
 
     def __init__(self, plugin: Plugin, item: str, task: Task, settings: dict[str, Any] | None = None, seed: int = 0):
@@ -50,11 +50,11 @@ class Played:
         self._episode = self._registry.start(item, self._settings, task, seed)
 
     def view(self, agent: str) -> Any:
-        """What `agent` sees, as json.loads gives it."""
+        """Returns the view of `agent`, as a result of json.loads."""
         return codec.parse(self._episode.view(agent))
 
     def act(self, actions: dict[str, Any]) -> Outcome:
-        """Applies one turn's actions, by agent. Facts and evidence come as json.loads gives them."""
+        """Applies one turn's actions, by agent. Facts and evidence are results of json.loads."""
         self._episode = self._registry.restore(self._item, self._settings, self._episode.snapshot())
         given = [(agent, codec.dump(action)) for agent, action in actions.items()]
         done, truncated, facts, evidence = self._episode.apply(given)
@@ -62,6 +62,6 @@ class Played:
 
 
 def parse(plugin: Plugin, agent: str, view: Any, text: str, settings: dict[str, Any] | None = None) -> Any:
-    """What an agent makes of a completion in front of a view: its action, as json.loads gives it."""
+    """Returns the action that an agent parses from a completion, as a result of json.loads."""
     action = Registry(plugin).parse(agent, codec.dump(settings or {}), codec.dump(view), Completion(text))
     return codec.parse(action)

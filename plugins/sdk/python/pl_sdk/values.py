@@ -1,4 +1,4 @@
-"""What goes into an item's functions and comes out of them."""
+"""Arguments and results of an item's functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import TaskError
 
 
 class Role(enum.Enum):
-    """Who speaks in a message."""
+    """Role of a message."""
 
     SYSTEM = 0
     USER = 1
@@ -20,7 +20,7 @@ class Role(enum.Enum):
 
 
 class Finish(enum.Enum):
-    """Why a completion ended: by itself, at its token limit, or to call tools."""
+    """Reason for the end of a completion: a stop token or string, the token limit, or a tool call."""
 
     STOP = 0
     LENGTH = 1
@@ -29,36 +29,36 @@ class Finish(enum.Enum):
 
 @dataclass
 class Text:
-    """Words."""
+    """A text."""
 
     text: str
 
 
 @dataclass
 class Blob:
-    """Bytes and what they are, such as `image/png`."""
+    """Bytes and their MIME type, such as `image/png`."""
 
     mime: str
     bytes: bytes
 
 
 class Image(Blob):
-    """A picture."""
+    """An image."""
 
 
 class Data(Blob):
-    """Anything else."""
+    """Other bytes."""
 
 
 @dataclass
 class Message:
-    """One message to a model. A text stands for one part of that text."""
+    """One message to a model. `parts` may be a string: one text part."""
 
     role: Role
     parts: str | list[Text | Image | Data]
 
     def text(self) -> str:
-        """The text parts, joined."""
+        """Returns the text parts, joined."""
         if isinstance(self.parts, str):
             return self.parts
         return "".join(part.text for part in self.parts if isinstance(part, Text))
@@ -75,7 +75,7 @@ class Tool:
 
 @dataclass
 class Request:
-    """What to ask the model. `stop`: strings that end the completion and are no part of its text."""
+    """A request to the model. `stop`: strings that end the completion and are not part of its text."""
 
     messages: list[Message]
     tools: list[Tool] = field(default_factory=list)
@@ -83,36 +83,36 @@ class Request:
 
     @staticmethod
     def user(text: str) -> Request:
-        """A request of one user message."""
+        """A request with one user message."""
         return Request([Message(Role.USER, text)])
 
     def with_system(self, text: str) -> Request:
-        """The same with a system message in front."""
+        """Returns a copy with a system message at the front."""
         return replace(self, messages=[Message(Role.SYSTEM, text), *self.messages])
 
     def with_example(self, question: str, answer: str) -> Request:
-        """The same with a worked example, an earlier exchange, in front of the last message."""
+        """Returns a copy with a worked example (question and answer) before the last message."""
         exchange = [Message(Role.USER, question), Message(Role.ASSISTANT, answer)]
         return replace(self, messages=[*self.messages[:-1], *exchange, *self.messages[-1:]])
 
     def with_stop(self, *stop: str) -> Request:
-        """The same with more strings that end the completion."""
+        """Returns a copy with more strings that end the completion."""
         return replace(self, stop=[*self.stop, *stop])
 
 
 @dataclass
 class Turn:
-    """The turn that an agent is asked for."""
+    """The current turn of an agent."""
 
     #: The agent's name in the workflow.
     agent: str
-    #: The agent's earlier visits in this episode.
+    #: Number of the agent's earlier visits in this episode.
     visit: int
 
 
 @dataclass
 class ToolCall:
-    """A call that the model asks for, its arguments read from their JSON."""
+    """A tool call by the model, with its arguments parsed from JSON."""
 
     name: str
     arguments: Any
@@ -120,7 +120,7 @@ class ToolCall:
 
 @dataclass
 class Completion:
-    """What the model answered."""
+    """The model's answer."""
 
     text: str
     tool_calls: list[ToolCall] = field(default_factory=list)
@@ -129,18 +129,18 @@ class Completion:
 
 @dataclass
 class Task:
-    """One problem to solve. `data` is JSON text: use `Task.of` and `read`."""
+    """One problem to solve. `data` is JSON text: use `Task.new` and `read`."""
 
     id: str
     data: str
 
     @staticmethod
-    def of(id: str, data: Any) -> Task:
-        """A task whose record is `data`."""
+    def new(id: str, data: Any) -> Task:
+        """Creates a task with `data` as its record."""
         return Task(id, codec.dump(data))
 
     def read(self, kind: Any = Any) -> Any:
-        """The record, as `kind` (a dataclass, say). Raises TaskError where it has another form."""
+        """Reads the record as `kind` (e.g. a dataclass). Raises TaskError if it has another form."""
         try:
             return codec.parse(self.data, kind)
         except ValueError as error:
@@ -149,43 +149,43 @@ class Task:
 
 @dataclass
 class TaskRequest:
-    """Which generated tasks are wanted: `count` from index `start` on."""
+    """A request for generated tasks: `count` tasks from index `start` on."""
 
     #: `train`, `test` or any other name.
     split: str
     start: int
     count: int
-    #: Difficulty; what the numbers mean is the environment's.
+    #: Difficulty; the environment defines the meaning of the numbers.
     level: int
 
 
 @dataclass
 class Action:
-    """What one agent did."""
+    """The action of one agent."""
 
     #: The agent's name in the workflow.
     agent: str
-    #: What its `parse` returned.
+    #: Result of the agent's `parse`.
     action: Any
 
 
 @dataclass
 class Outcome:
-    """What an environment says after a step."""
+    """Result of a step in the environment."""
 
-    #: For `when` conditions.
+    #: Facts for `when` conditions.
     facts: Any
-    #: For the reward alone: gold answers, test results.
+    #: Evidence for the reward only: gold answers, test results.
     evidence: Any = None
-    #: The episode is over.
+    #: True if the episode is over.
     done: bool = False
-    #: The episode was cut short: over, but not decided.
+    #: True if the episode was truncated: it is over but undecided.
     truncated: bool = False
 
 
 @dataclass
 class Transition:
-    """One step: who did what, and what came of it."""
+    """One step of an episode: the actions and their result."""
 
     task: Task
     actions: list[Action]
@@ -197,7 +197,7 @@ class Transition:
 
 @dataclass
 class AgentScore:
-    """What one agent earned, and whether its own part is right."""
+    """Score of one agent; `success` is true if its own part is right."""
 
     agent: str
     reward: float
@@ -206,9 +206,9 @@ class AgentScore:
 
 @dataclass
 class Scores:
-    """What a step earned: the part that all agents share, and one part for each agent that acted."""
+    """Scores of a step: one shared by the team, and one for each agent that acted."""
 
     team: float
     local: Sequence[AgentScore]
-    #: Whether the team has solved the task as things stand.
+    #: True if the team has solved the task after this step.
     success: bool

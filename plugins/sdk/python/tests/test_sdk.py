@@ -1,4 +1,4 @@
-"""The SDK's own promises: what it reads, what it refuses and in which words, what the host sees of an item."""
+"""Tests of the SDK: reading of values, error messages, and descriptions of items for the host."""
 
 import json
 import unittest
@@ -107,10 +107,10 @@ class Items(unittest.TestCase):
         for settings, words in [
             ("{}", "settings of place: `must` is missing"),
             ('{"must":"b","rouds":1}', "unknown field `rouds`, expected one of `rounds`"),
-            ('{"must":"b","rounds":10}', "rounds: 10 is not allowed, 1 to 9 is"),
-            ('{"must":"b","rounds":true}', "rounds: expected a whole number, found true"),
+            ('{"must":"b","rounds":10}', "rounds: 10 is out of range, expected 1 to 9"),
+            ('{"must":"b","rounds":true}', "rounds: expected an integer, found true"),
             ('{"must":"b","mood":"sad"}', "mood: expected one of 'kind', 'cruel'"),
-            ('{"must":"b","inner":[{"word":1}]}', "inner[0].word: expected a text, found 1"),
+            ('{"must":"b","inner":[{"word":1}]}', "inner[0].word: expected a string, found 1"),
             ('{"must":"b","inner":[{"word":"w","more":1}]}', "inner[0]: unknown field `more`"),
         ]:
             self.refused(SettingsError, words, start, settings)
@@ -118,7 +118,7 @@ class Items(unittest.TestCase):
     def test_what_comes_from_elsewhere_is_read_by_its_type(self):
         self.refused(Refusal, "the action of agent `a`", start().apply, [("a", '{"text":1}')])
         self.refused(Refusal, "cannot read its snapshot: pairs", REGISTRY.restore, "place", SETTINGS, b'{"pairs":1}')
-        self.refused(TaskError, "task 7: word: expected a text", Task("7", '{"word":[]}').read, Inner)
+        self.refused(TaskError, "task 7: word: expected a string", Task("7", '{"word":[]}').read, Inner)
         self.refused(Refusal, "this plugin has no agent `nobody`", REGISTRY.prompt, "nobody", "{}", "{}", None)
 
     def test_an_exception_says_where_it_was_raised(self):

@@ -1,4 +1,4 @@
-//! Agents: a prompt and a parse, stateless both.
+//! Agents: two stateless functions, `prompt` and `parse`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,49 +9,50 @@ pub use crate::bindings::exports::pl_host::plugin::agents::{
 };
 use crate::error::Result;
 
-/// An agent: what to ask the model, and what its answer means. What an agent needs to remember stands in the
-/// environment's view.
+/// An agent: it builds the prompt for the model and turns the model's completion into an action. An agent
+/// keeps no state; everything it must remember belongs in the environment's view.
 pub trait Agent: 'static {
     /// Name of the item, as a workflow writes it after the plugin's name.
     const NAME: &'static str;
-    /// One sentence for people.
+    /// One sentence for users.
     const DOC: &'static str;
-    /// The item's settings. Derive `Deserialize` with `deny_unknown_fields`, so that a typing mistake is found.
+    /// The item's settings. Derive `Deserialize` with `deny_unknown_fields`, so that a typing mistake is
+    /// found.
     type Settings: DeserializeOwned + JsonSchema;
-    /// What the agent reads of the environment's view.
+    /// The parts of the environment's view that the agent reads.
     type View: DeserializeOwned;
-    /// What the agent does.
+    /// The agent's action.
     type Action: Serialize;
 
-    /// What to ask the model; none skips this turn.
+    /// Returns the request to the model, or `None` to skip this turn.
     ///
     /// # Errors
-    /// When settings or view allow no prompt.
+    /// If no prompt can be made from these settings or this view.
     fn prompt(settings: &Self::Settings, view: &Self::View, turn: &Turn) -> Result<Option<Request>>;
 
-    /// What the completion means. Text that means nothing is an action too (let `Action` have a form for it),
-    /// never an error: the environment decides what follows.
+    /// Turns the completion into an action. Invalid text is an action too, never an error: give `Action` a
+    /// variant for it, and let the environment decide how to continue.
     ///
     /// # Errors
-    /// When the settings are at odds with themselves.
+    /// If the settings contradict each other.
     fn parse(settings: &Self::Settings, view: &Self::View, completion: &Completion) -> Result<Self::Action>;
 }
 
 impl Request {
-    /// A request of one user message.
+    /// A request with one user message.
     pub fn user(text: impl Into<String>) -> Self {
         Self { messages: vec![Message::new(Role::User, text)], tools: Vec::new(), stop: Vec::new() }
     }
 
-    /// The same with a system message in front.
+    /// Adds a system message at the front.
     #[must_use]
     pub fn with_system(mut self, text: impl Into<String>) -> Self {
         self.messages.insert(0, Message::new(Role::System, text));
         self
     }
 
-    /// The same with a worked example, an earlier exchange, in front of the last message. Examples keep their
-    /// order.
+    /// Adds a worked example (a user message and the assistant's answer) before the last message. Several
+    /// examples keep their order.
     #[must_use]
     pub fn with_example(mut self, question: impl Into<String>, answer: impl Into<String>) -> Self {
         let at = self.messages.len().saturating_sub(1);
@@ -60,7 +61,7 @@ impl Request {
         self
     }
 
-    /// The same with strings that end the completion (they are not part of its text).
+    /// Adds strings that end the completion. They are not part of its text.
     #[must_use]
     pub fn with_stop<S: Into<String>>(mut self, stop: impl IntoIterator<Item = S>) -> Self {
         self.stop.extend(stop.into_iter().map(Into::into));
@@ -69,12 +70,12 @@ impl Request {
 }
 
 impl Message {
-    /// A message of one text part.
+    /// A message with one text part.
     pub fn new(role: Role, text: impl Into<String>) -> Self {
         Self { role, parts: vec![Part::Text(text.into())] }
     }
 
-    /// The text parts, joined.
+    /// Returns the text parts, joined.
     #[must_use]
     pub fn text(&self) -> String {
         let parts = self.parts.iter().filter_map(|part| match part {

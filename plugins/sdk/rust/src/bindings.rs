@@ -1,12 +1,12 @@
-//! What wit-bindgen makes of the contract. The rest of the crate gives it shape.
+//! Bindings that wit-bindgen generates from the contract; the other modules wrap them.
 //!
-//! It lies here ready made, for wit-bindgen takes longer to compile than a plugin; a test of `host/toolchain` holds it
-//! to `wit/`.
+//! They are checked in because compiling wit-bindgen takes longer than compiling a plugin. A test in
+//! `host/toolchain` checks that they match `wit/`.
 #![allow(missing_docs, clippy::all, clippy::pedantic, clippy::panic, clippy::unwrap_used)]
 
 #[rustfmt::skip]
 mod contract;
-/// What a component says of the world that it is in.
+/// Custom sections that name a component's world.
 #[rustfmt::skip]
 pub mod worlds;
 

@@ -1,4 +1,4 @@
-//! Environments: the only memory of an episode.
+//! Environments: the only state of an episode.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -7,120 +7,124 @@ use serde::{Deserialize, Serialize};
 pub use crate::bindings::pl_host::plugin::types::Task;
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a snapshot is written in.
+/// Format of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// JSON: people can read it, and so can the same environment in another language. No floats that are not finite.
+    /// JSON: readable by people and by the same environment in another language. Floats must be finite.
     Json,
-    /// [Postcard](https://postcard.jamesmunns.com/wire-format): several times as quick. For plain structs, enums, lists,
-    /// maps and numbers; it knows no `serde_json::Value`, and nothing flattened, untagged or left out.
+    /// [Postcard](https://postcard.jamesmunns.com/wire-format): several times faster than JSON. For plain
+    /// structs, enums, lists, maps and numbers; it doesn't support `serde_json::Value`, nor serde's
+    /// `flatten`, `untagged` and `skip` attributes.
     Postcard,
 }
 
-/// One copy of an environment. Its snapshot is its serde form, so a restored copy goes on exactly as the one
-/// that was stored, as long as everything that matters is a field. Use ordered maps for what is iterated over.
+/// An environment: the state of one episode. Its snapshot is its serialized form, so a restored copy
+/// continues exactly like the original if every part of the state is a field. Use ordered maps if you iterate
+/// over them.
 pub trait Environment: Serialize + DeserializeOwned + 'static {
     /// Name of the item, as a workflow writes it after the plugin's name.
     const NAME: &'static str;
-    /// One sentence for people.
+    /// One sentence for users.
     const DOC: &'static str;
-    /// What its snapshots are written in.
+    /// Format of its snapshots.
     const SNAPSHOTS: Form = Form::Json;
-    /// The item's settings. Derive `Deserialize` with `deny_unknown_fields`, so that a typing mistake is found.
+    /// The item's settings. Derive `Deserialize` with `deny_unknown_fields`, so that a typing mistake is
+    /// found.
     type Settings: DeserializeOwned + JsonSchema;
-    /// What an agent may see.
+    /// The part of the state that is shown to an agent.
     type View: Serialize;
-    /// What an agent may do.
+    /// Action of an agent.
     type Action: DeserializeOwned;
-    /// What `when` conditions read as `env.*`: a struct whose fields are booleans, numbers and strings. Their
-    /// doc comments are shown to people.
+    /// Facts, which `when` conditions read as `env.*`: a struct whose fields are booleans, numbers and
+    /// strings. Their doc comments are shown to users.
     type Facts: Serialize + JsonSchema;
-    /// What the reward alone sees: gold answers, test results.
+    /// Evidence, which only the reward sees: gold answers, test results.
     type Evidence: Serialize;
 
     /// Starts an episode. Equal arguments and an equal random stream give an equal episode.
     ///
     /// # Errors
-    /// [`Error::task`] when the record is not of a form that this environment reads.
+    /// [`Error::task`] if this environment can't read the record.
     fn start(settings: &Self::Settings, task: &Task, seed: u64) -> Result<Self>;
 
-    /// What `agent` may see now.
+    /// Returns the view of `agent`.
     ///
     /// # Errors
-    /// When there is nothing to see for such an agent.
+    /// If the environment has no view for this agent.
     fn view(&self, settings: &Self::Settings, agent: &str) -> Result<Self::View>;
 
     /// Applies the actions of one turn together.
     ///
     /// # Errors
-    /// When the episode cannot go on. A bad action is no error: it is what a model did.
+    /// If the episode cannot continue. An invalid action is not an error: it is the model's answer.
     fn apply(
         &mut self,
         settings: &Self::Settings,
         actions: &[Action<Self::Action>],
     ) -> Result<Outcome<Self::Facts, Self::Evidence>>;
 
-    /// Makes tasks. Equal arguments give equal tasks, whatever the block they are asked for in; splits share
-    /// none.
+    /// Generates tasks. A task depends only on the settings, the split, the level and its index, not on the
+    /// block it is requested in; splits have no task in common.
     ///
     /// # Errors
-    /// [`Error::settings`] when this environment makes none (the default) or knows no such split or level.
+    /// [`Error::settings`] if this environment generates no tasks (the default), or has no such split or
+    /// level.
     fn tasks(settings: &Self::Settings, request: &TaskRequest) -> Result<Vec<Task>> {
         let _ = (settings, request);
         Err(Error::settings(format!("{} makes no tasks of its own: set `tasks` to a file", Self::NAME)))
     }
 }
 
-/// What one agent did.
+/// The action of one agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Action<A> {
     /// The agent's name in the workflow.
     pub agent: String,
-    /// What its `parse` returned.
+    /// Result of the agent's `parse`.
     pub action: A,
 }
 
-/// What an environment says after a step.
+/// Result of a step in the environment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome<F, E> {
-    /// The episode is over.
+    /// True if the episode is over.
     pub done: bool,
-    /// The episode was cut short: over, but not decided.
+    /// True if the episode was truncated: it is over but undecided.
     pub truncated: bool,
-    /// For `when` conditions.
+    /// Facts for `when` conditions.
     pub facts: F,
-    /// For the reward alone.
+    /// Evidence for the reward only.
     pub evidence: E,
 }
 
-/// Which generated tasks are wanted: `count` from index `start` on.
+/// A request for generated tasks: `count` tasks from index `start` on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskRequest {
     /// `train`, `test` or any other name.
     pub split: String,
-    /// Index of the first.
+    /// Index of the first task.
     pub start: u64,
-    /// How many.
+    /// Number of tasks.
     pub count: u32,
-    /// Difficulty; what the numbers mean is the environment's.
+    /// Difficulty; the environment defines the meaning of the numbers.
     pub level: u32,
 }
 
 impl Task {
-    /// A task whose data is `data` as JSON.
+    /// A task with `data` as its record, written as JSON.
     ///
     /// # Errors
-    /// When `data` has no JSON form.
+    /// If `data` has no JSON form.
     pub fn new(id: impl Into<String>, data: &impl Serialize) -> Result<Self> {
         let data = serde_json::to_string(data)
             .map_err(|e| Error::unreadable(ErrorKind::Internal, "a task has no JSON form", &e))?;
         Ok(Self { id: id.into(), data })
     }
 
-    /// The record.
+    /// Reads the record.
     ///
     /// # Errors
-    /// [`Error::task`] when it is not of `T`'s form.
+    /// [`Error::task`] if the record isn't a `T`.
     pub fn read<'de, T: Deserialize<'de>>(&'de self) -> Result<T> {
         serde_json::from_str(&self.data)
             .map_err(|e| Error::unreadable(ErrorKind::Task, &format!("task {}", self.id), &e))

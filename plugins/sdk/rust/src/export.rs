@@ -1,4 +1,4 @@
-//! The contract's exports over a registry, and the macro that puts them into a component.
+//! The contract's exports, implemented over a registry, and the macro that exports them from a component.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -15,28 +15,28 @@ use crate::services;
 /// The exports of a plugin.
 pub struct Exports<R>(PhantomData<R>);
 
-/// Sends the words of a panic to the host's log before the panic traps. Called wherever an instance may be called
-/// first.
-fn tell_panics() {
-    static TOLD: Once = Once::new();
-    TOLD.call_once(|| panic::set_hook(Box::new(|info| services::log::warn(&info.to_string()))));
+/// Sets a hook that writes a panic's message to the host's log before the panic traps. Every export that can
+/// be an instance's first call calls it.
+fn log_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| panic::set_hook(Box::new(|info| services::log::warn(&info.to_string()))));
 }
 
 impl<R: Registry> catalog::Guest for Exports<R> {
     fn describe() -> Vec<catalog::Item> {
-        tell_panics();
+        log_panics();
         registry::items::<R>()
     }
 }
 
 impl<R: Registry> agents::Guest for Exports<R> {
     fn prompt(item: String, settings: String, view: String, turn: Turn) -> Result<Option<Request>, Error> {
-        tell_panics();
+        log_panics();
         registry::prompt::<R>(&item, &settings, &view, &turn)
     }
 
     fn parse(item: String, settings: String, view: String, completion: Completion) -> Result<String, Error> {
-        tell_panics();
+        log_panics();
         registry::parse::<R>(&item, &settings, &view, &completion)
     }
 }
@@ -47,7 +47,7 @@ impl<R: Registry> rewards::Guest for Exports<R> {
         settings: String,
         transition: rewards::Transition,
     ) -> Result<rewards::Scores, Error> {
-        tell_panics();
+        log_panics();
         registry::score::<R>(&item, &settings, transition)
     }
 }
@@ -63,14 +63,14 @@ impl<R: Registry> environments::Guest for Exports<R> {
         count: u32,
         level: u32,
     ) -> Result<Vec<Task>, Error> {
-        tell_panics();
+        log_panics();
         registry::tasks::<R>(&item, &settings, &TaskRequest { split, start, count, level })
     }
 }
 
 /// The contract's `episode` resource.
 pub struct ExportedEpisode<R> {
-    /// The contract calls through a shared reference, and never twice at a time.
+    /// The contract calls through a shared reference, never concurrently.
     episode: RefCell<BoxedEpisode>,
     registry: PhantomData<R>,
 }
@@ -83,12 +83,12 @@ impl<R: Registry> ExportedEpisode<R> {
 
 impl<R: Registry> environments::GuestEpisode for ExportedEpisode<R> {
     fn start(item: String, settings: String, task: Task, seed: u64) -> Result<environments::Episode, Error> {
-        tell_panics();
+        log_panics();
         registry::start::<R>(&item, &settings, &task, seed).map(Self::exported)
     }
 
     fn restore(item: String, settings: String, snapshot: Vec<u8>) -> Result<environments::Episode, Error> {
-        tell_panics();
+        log_panics();
         registry::restore::<R>(&item, &settings, &snapshot).map(Self::exported)
     }
 
@@ -109,8 +109,8 @@ impl<R: Registry> environments::GuestEpisode for ExportedEpisode<R> {
 ///
 /// `pl_sdk::export! { environments: [Problems], agents: [Tool, Reasoner], rewards: [Score] }`
 ///
-/// A plugin of agents alone (or environments alone, or rewards alone) names one list and exports no more than
-/// that; any other mixture exports all three interfaces. The lists come in this order, each at most once.
+/// A plugin with only agents (or only environments, or only rewards) has one list and exports only that
+/// interface; any other combination exports all three. The lists must be in this order, each at most once.
 #[macro_export]
 macro_rules! export {
     (environments: [$($environment:ty),* $(,)?] $(,)?) => {
@@ -139,15 +139,15 @@ macro_rules! export {
 
         impl $crate::registry::Registry for Plugin {
             const ENVIRONMENTS: &'static [$crate::registry::EnvironmentEntry] =
-                &[$($crate::registry::EnvironmentEntry::of::<$environment>()),*];
+                &[$($crate::registry::EnvironmentEntry::new::<$environment>()),*];
             const AGENTS: &'static [$crate::registry::AgentEntry] =
-                &[$($crate::registry::AgentEntry::of::<$agent>()),*];
+                &[$($crate::registry::AgentEntry::new::<$agent>()),*];
             const REWARDS: &'static [$crate::registry::RewardEntry] =
-                &[$($crate::registry::RewardEntry::of::<$reward>()),*];
+                &[$($crate::registry::RewardEntry::new::<$reward>()),*];
         }
     };
     (@component $world:ident $name:literal $($interface:ident)*) => {
-        // The exported symbols have names that only a WebAssembly module can have.
+        // The names of the exported symbols are valid only in a WebAssembly module.
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             type Exported = $crate::export::Exports<Plugin>;

@@ -1,8 +1,10 @@
-//! The guest's heap: the standard library's allocator, over memory that an instance already has when it starts.
+//! The plugin's heap: the standard library's allocation algorithm (dlmalloc) over memory that is there when
+//! an instance starts.
 //!
-//! The standard library grows the memory before it gives out a single byte. Growing is two calls to the kernel, one
-//! to open the pages and one to close them when the host takes the instance back: a fifth of the time that it takes to
-//! restore an episode. So the first pages are a static here, and the memory grows when they are full.
+//! The standard library grows the linear memory at the first allocation. Growth costs two system calls, one
+//! to make the pages accessible and one to revoke that when the host recycles the instance: a fifth of the
+//! time of restoring an episode. Therefore the first pages are a static here, and the memory grows only when
+//! they are full.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, UnsafeCell};
@@ -12,38 +14,41 @@ use std::ptr;
 use core::arch::wasm32;
 use dlmalloc::{Allocator, Dlmalloc};
 
-/// Bytes of the heap that need no growth: an episode's state of some ten kilobytes, its snapshot and its views, several
-/// times over. Pages that nobody writes to take no memory.
-const FIRST: usize = 256 << 10;
+/// Size of the static first heap in bytes. It holds several times an episode's state of some ten kilobytes
+/// with its snapshot and views. Pages that are never written take no memory.
+const INITIAL_BYTES: usize = 256 << 10;
 const PAGE: usize = 64 << 10;
 
 #[global_allocator]
 static HEAP: Heap = Heap(UnsafeCell::new(Dlmalloc::new_with_allocator(Pages { first: Cell::new(true) })));
 
-static FIRST_PAGES: FirstPages = FirstPages(UnsafeCell::new([MaybeUninit::uninit(); FIRST]));
+static INITIAL_PAGES: InitialPages = InitialPages(UnsafeCell::new([MaybeUninit::uninit(); INITIAL_BYTES]));
 
-/// As aligned as what dlmalloc hands out.
+/// Has the alignment of dlmalloc's allocations.
 #[repr(align(16))]
-struct FirstPages(UnsafeCell<[MaybeUninit<u8>; FIRST]>);
+struct InitialPages(UnsafeCell<[MaybeUninit<u8>; INITIAL_BYTES]>);
 
 struct Heap(UnsafeCell<Dlmalloc<Pages>>);
 
-// SAFETY: a guest has one thread, here and below.
-unsafe impl Sync for FirstPages {}
+// SAFETY: a plugin has one thread.
+unsafe impl Sync for InitialPages {}
 // SAFETY: as above.
 unsafe impl Sync for Heap {}
 
 impl Heap {
     /// # Safety
-    /// The reference ends before the next call.
-    #[allow(clippy::mut_from_ref, reason = "a guest has one thread, and the allocator calls nobody")]
+    /// The reference must end before the next call.
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "a plugin has one thread, and the allocator makes no calls outside"
+    )]
     unsafe fn dlmalloc(&self) -> &mut Dlmalloc<Pages> {
-        // SAFETY: the caller's.
+        // SAFETY: the caller upholds it.
         unsafe { &mut *self.0.get() }
     }
 }
 
-// SAFETY: dlmalloc's own promises; every reference to it ends with the call it was made for.
+// SAFETY: dlmalloc upholds the contract; every reference to it ends with the call that created it.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
@@ -66,22 +71,23 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Where dlmalloc gets its memory from.
+/// Source of dlmalloc's memory.
 struct Pages {
-    /// [`FIRST_PAGES`] are still to be given out.
+    /// True until [`INITIAL_PAGES`] is handed out.
     first: Cell<bool>,
 }
 
-// SAFETY: what it gives out is nobody else's: the first pages once, and memory that it grew itself.
+// SAFETY: it hands out memory that has no other owner: the initial pages, once, and memory that it grew
+// itself.
 unsafe impl Allocator for Pages {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
-        if size <= FIRST && self.first.replace(false) {
-            return (FIRST_PAGES.0.get().cast(), FIRST, 0);
+        if size <= INITIAL_BYTES && self.first.replace(false) {
+            return (INITIAL_PAGES.0.get().cast(), INITIAL_BYTES, 0);
         }
         let pages = size.div_ceil(PAGE);
         match wasm32::memory_grow::<0>(pages) {
             usize::MAX => (ptr::null_mut(), 0, 0),
-            // The end of what it has is an address too, and there is none after the last.
+            // dlmalloc uses the end address too, and 2^32 has no address: leave out the last 16 bytes.
             before => match (before + pages).checked_mul(PAGE) {
                 Some(end) => ((before * PAGE) as *mut u8, end - before * PAGE, 0),
                 None => ((before * PAGE) as *mut u8, pages * PAGE - 16, 0),

@@ -1,14 +1,15 @@
 //! The Rust SDK for plugins: agents, environments and rewards.
 //!
-//! An agent is two functions, an environment is a struct whose snapshot is a serde derive, a reward is one
-//! function. Everything that crosses to the host is typed here and JSON there; settings describe themselves.
+//! An agent is two functions, an environment is a struct that serde serializes to a snapshot, a reward is one
+//! function. All values are typed here and cross to the host as JSON; schemas of the settings are generated
+//! from their types.
 //!
-//! A whole plugin, a guessing game:
+//! A complete plugin, a guessing game:
 //!
 //! ```
 //! use pl_sdk::prelude::*;
 //!
-//! /// The number to guess, and what was guessed.
+//! /// The number to guess and the guesses.
 //! #[derive(Serialize, Deserialize)]
 //! struct Game {
 //!     number: u64,
@@ -18,7 +19,7 @@
 //! #[derive(Deserialize, JsonSchema)]
 //! #[serde(deny_unknown_fields, default)]
 //! struct Rules {
-//!     /// Numbers run from 0 to this less one.
+//!     /// Numbers are below this, from 0 on.
 //!     size: u64,
 //! }
 //!
@@ -43,7 +44,7 @@
 //!
 //! #[derive(Serialize, Deserialize, JsonSchema)]
 //! struct Facts {
-//!     /// The number was found.
+//!     /// The number has been found.
 //!     found: bool,
 //! }
 //!
@@ -104,7 +105,7 @@
 //!
 //! impl Reward for Found {
 //!     const NAME: &'static str = "found";
-//!     const DOC: &'static str = "1 once the number is found.";
+//!     const DOC: &'static str = "1 if the number is found.";
 //!     type Settings = NoSettings;
 //!     type Action = Guess;
 //!     type Facts = Facts;
@@ -113,7 +114,7 @@
 //!     fn score(_: &NoSettings, step: &Transition<Guess, Facts, ()>) -> Result<Scores> {
 //!         let found = step.facts.found;
 //!         let reward = f64::from(u8::from(found));
-//!         // Each agent that acted has a part of its own.
+//!         // Each agent that acted gets its own score.
 //!         let own = |agent: &str| AgentScore { agent: agent.to_owned(), reward, success: found };
 //!         let local = step.actions.iter().map(|action| own(&action.agent)).collect();
 //!         Ok(Scores { team: reward, local, success: found })
@@ -124,12 +125,12 @@
 //! # fn main() {}
 //! ```
 //!
-//! The crate is a `cdylib`, compiled for `wasm32-unknown-unknown`, and made a component with wit-component (or
-//! `wasm-tools component new`). Add `rlib` to have the guest's own tests: they run on the host's machine, where
-//! [`services::testing`] stands in for the host.
+//! A plugin crate is a `cdylib`, compiled for `wasm32-unknown-unknown` and turned into a component with
+//! wit-component (or `wasm-tools component new`). Add the crate type `rlib` for native tests, in which
+//! [`services::testing`] replaces the host.
 //!
-//! The crate sets the guest's global allocator, the standard library's with a first heap that needs no growth. A plugin
-//! that has one of its own takes the crate with `default-features = false`.
+//! The SDK sets the plugin's global allocator: the standard library's algorithm with a preallocated first
+//! heap. A plugin with its own allocator depends on the SDK with `default-features = false`.
 
 #[doc(hidden)]
 pub mod bindings;
@@ -154,7 +155,7 @@ pub use reward::{AgentScore, Reward, Scores, Transition};
 pub use services::{log, random, retrieval, sandbox};
 pub use settings::NoSettings;
 
-/// All that a plugin usually needs.
+/// The names that a plugin usually needs.
 pub mod prelude {
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

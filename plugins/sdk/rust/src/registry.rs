@@ -1,4 +1,4 @@
-//! From typed items to the contract's functions over JSON: what `export!` registers.
+//! Adapters from typed items to the contract's functions over JSON. `export!` registers them.
 
 use std::fmt::Display;
 
@@ -18,28 +18,28 @@ use crate::reward::{Reward, Scores, Transition};
 
 /// The items of a plugin. `export!` implements it.
 pub trait Registry: 'static {
-    /// In the order of writing.
+    /// Environments, in the order of `export!`.
     const ENVIRONMENTS: &'static [EnvironmentEntry];
-    /// In the order of writing.
+    /// Agents, in the order of `export!`.
     const AGENTS: &'static [AgentEntry];
-    /// In the order of writing.
+    /// Rewards, in the order of `export!`.
     const REWARDS: &'static [RewardEntry];
 }
 
-/// An episode whose type the contract does not know.
+/// An episode with its types erased.
 pub trait Episode {
     /// See [`Environment::view`].
     fn view(&self, agent: &str) -> Result<String>;
     /// See [`Environment::apply`].
     fn apply(&mut self, actions: Vec<AgentAction>) -> Result<WireOutcome>;
-    /// The environment's serde form.
+    /// Returns the environment in its serialized form.
     fn snapshot(&self) -> Vec<u8>;
 }
 
-/// An episode by what of it is the same for all environments.
+/// A boxed [`Episode`].
 pub type BoxedEpisode = Box<dyn Episode>;
 
-/// An environment by its functions.
+/// Functions of an environment, with its types erased.
 pub struct EnvironmentEntry {
     name: &'static str,
     item: fn() -> Item,
@@ -49,32 +49,32 @@ pub struct EnvironmentEntry {
 }
 
 impl EnvironmentEntry {
-    /// The entry of `E`.
+    /// Creates the entry of `E`.
     #[must_use]
-    pub const fn of<E: Environment>() -> Self {
+    pub const fn new<E: Environment>() -> Self {
         Self {
             name: E::NAME,
             item: || describe::<E::Settings>(ItemKind::Environment, E::NAME, E::DOC, facts::<E::Facts>()),
             start: |settings, task, seed| {
                 let settings = read_settings::<E::Settings>(E::NAME, settings)?;
                 let state = E::start(&settings, task, seed)?;
-                Ok(Box::new(Running::<E> { settings, state }))
+                Ok(Box::new(RunningEpisode::<E> { settings, state }))
             },
             restore: |settings, snapshot| {
                 let settings = read_settings::<E::Settings>(E::NAME, settings)?;
-                Ok(Box::new(Running::<E> { settings, state: read_snapshot(snapshot)? }))
+                Ok(Box::new(RunningEpisode::<E> { settings, state: read_snapshot(snapshot)? }))
             },
             tasks: |settings, request| E::tasks(&read_settings(E::NAME, settings)?, request),
         }
     }
 }
 
-struct Running<E: Environment> {
+struct RunningEpisode<E: Environment> {
     settings: E::Settings,
     state: E,
 }
 
-impl<E: Environment> Episode for Running<E> {
+impl<E: Environment> Episode for RunningEpisode<E> {
     fn view(&self, agent: &str) -> Result<String> {
         write(E::NAME, "view", &self.state.view(&self.settings, agent)?)
     }
@@ -89,12 +89,14 @@ impl<E: Environment> Episode for Running<E> {
 
     #[expect(
         clippy::expect_used,
-        reason = "the contract has no error here: a trap costs the episode and names us"
+        reason = "the contract has no error here: a trap ends only this episode and names this function"
     )]
     fn snapshot(&self) -> Vec<u8> {
         match E::SNAPSHOTS {
             Form::Json => serde_json::to_vec(&self.state).expect("an environment's state has a JSON form"),
-            Form::Postcard => postcard::to_allocvec(&self.state).expect("it has a form in postcard"),
+            Form::Postcard => {
+                postcard::to_allocvec(&self.state).expect("an environment's state has a postcard form")
+            }
         }
     }
 }
@@ -113,7 +115,7 @@ fn read_snapshot<E: Environment>(snapshot: &[u8]) -> Result<E> {
     }
 }
 
-/// An agent by its functions.
+/// Functions of an agent, with its types erased.
 pub struct AgentEntry {
     name: &'static str,
     item: fn() -> Item,
@@ -122,9 +124,9 @@ pub struct AgentEntry {
 }
 
 impl AgentEntry {
-    /// The entry of `A`.
+    /// Creates the entry of `A`.
     #[must_use]
-    pub const fn of<A: Agent>() -> Self {
+    pub const fn new<A: Agent>() -> Self {
         Self {
             name: A::NAME,
             item: || describe::<A::Settings>(ItemKind::Agent, A::NAME, A::DOC, Vec::new()),
@@ -139,7 +141,7 @@ impl AgentEntry {
     }
 }
 
-/// A reward by its function.
+/// Functions of a reward, with its types erased.
 pub struct RewardEntry {
     name: &'static str,
     item: fn() -> Item,
@@ -147,9 +149,9 @@ pub struct RewardEntry {
 }
 
 impl RewardEntry {
-    /// The entry of `R`.
+    /// Creates the entry of `R`.
     #[must_use]
-    pub const fn of<R: Reward>() -> Self {
+    pub const fn new<R: Reward>() -> Self {
         Self {
             name: R::NAME,
             item: || describe::<R::Settings>(ItemKind::Reward, R::NAME, R::DOC, Vec::new()),
@@ -170,7 +172,7 @@ impl RewardEntry {
     }
 }
 
-/// All items of `R`, as `describe` lists them.
+/// Returns all items of `R`, in the order of `describe`.
 #[must_use]
 pub fn items<R: Registry>() -> Vec<Item> {
     let environments = R::ENVIRONMENTS.iter().map(|entry| (entry.item)());
@@ -182,7 +184,7 @@ pub fn items<R: Registry>() -> Vec<Item> {
 /// See the contract's `episode.start`.
 ///
 /// # Errors
-/// The environment's, or that there is none of that name.
+/// The environment's own, or an error if there is no such environment.
 pub fn start<R: Registry>(item: &str, settings: &str, task: &Task, seed: u64) -> Result<BoxedEpisode> {
     (environment::<R>(item)?.start)(settings, task, seed)
 }
@@ -190,7 +192,7 @@ pub fn start<R: Registry>(item: &str, settings: &str, task: &Task, seed: u64) ->
 /// See the contract's `episode.restore`.
 ///
 /// # Errors
-/// When the snapshot is not this environment's, or there is none of that name.
+/// If the snapshot can't be read, or there is no such environment.
 pub fn restore<R: Registry>(item: &str, settings: &str, snapshot: &[u8]) -> Result<BoxedEpisode> {
     (environment::<R>(item)?.restore)(settings, snapshot)
 }
@@ -198,7 +200,7 @@ pub fn restore<R: Registry>(item: &str, settings: &str, snapshot: &[u8]) -> Resu
 /// See the contract's `tasks`.
 ///
 /// # Errors
-/// The environment's, or that there is none of that name.
+/// The environment's own, or an error if there is no such environment.
 pub fn tasks<R: Registry>(item: &str, settings: &str, request: &TaskRequest) -> Result<Vec<Task>> {
     (environment::<R>(item)?.tasks)(settings, request)
 }
@@ -206,7 +208,7 @@ pub fn tasks<R: Registry>(item: &str, settings: &str, request: &TaskRequest) -> 
 /// See the contract's `prompt`.
 ///
 /// # Errors
-/// The agent's, or that there is none of that name.
+/// The agent's own, or an error if there is no such agent.
 pub fn prompt<R: Registry>(item: &str, settings: &str, view: &str, turn: &Turn) -> Result<Option<Request>> {
     (agent::<R>(item)?.prompt)(settings, view, turn)
 }
@@ -214,7 +216,7 @@ pub fn prompt<R: Registry>(item: &str, settings: &str, view: &str, turn: &Turn) 
 /// See the contract's `parse`.
 ///
 /// # Errors
-/// The agent's, or that there is none of that name.
+/// The agent's own, or an error if there is no such agent.
 pub fn parse<R: Registry>(item: &str, settings: &str, view: &str, completion: &Completion) -> Result<String> {
     (agent::<R>(item)?.parse)(settings, view, completion)
 }
@@ -222,7 +224,7 @@ pub fn parse<R: Registry>(item: &str, settings: &str, view: &str, completion: &C
 /// See the contract's `score`.
 ///
 /// # Errors
-/// The reward's, or that there is none of that name.
+/// The reward's own, or an error if there is no such reward.
 pub fn score<R: Registry>(item: &str, settings: &str, transition: WireTransition) -> Result<Scores> {
     let entry = R::REWARDS.iter().find(|entry| entry.name == item);
     (entry.ok_or_else(|| unknown("reward", item))?.score)(settings, transition)
@@ -273,13 +275,13 @@ fn describe<S: JsonSchema>(kind: ItemKind, name: &str, doc: &str, facts: Vec<Fac
     Item { kind, name, doc, settings_schema: schema::<S>().to_string(), facts }
 }
 
-/// One self-contained schema: who reads it need not follow references.
+/// Returns a self-contained schema, without references.
 fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
-/// The fields of a facts struct, from its schema.
+/// Lists the fields of a facts struct, from its schema.
 fn facts<F: JsonSchema>() -> Vec<Fact> {
     let schema = schema::<F>();
     let Some(fields) = schema.get("properties").and_then(Value::as_object) else {
@@ -292,7 +294,7 @@ fn facts<F: JsonSchema>() -> Vec<Fact> {
     known.collect()
 }
 
-/// An optional field's type is a list that names `null` too.
+/// Returns a fact's kind. An optional field's type is a list that includes `null`.
 fn fact_kind(kind: &Value) -> Option<FactKind> {
     match kind {
         Value::String(name) => match name.as_str() {

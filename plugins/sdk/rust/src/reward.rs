@@ -1,4 +1,4 @@
-//! Rewards: what a transition is worth, stateless.
+//! Rewards: a stateless function that scores a transition.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -11,37 +11,38 @@ use crate::error::Result;
 pub trait Reward: 'static {
     /// Name of the item, as a workflow writes it after the plugin's name.
     const NAME: &'static str;
-    /// One sentence for people.
+    /// One sentence for users.
     const DOC: &'static str;
-    /// The item's settings. Derive `Deserialize` with `deny_unknown_fields`, so that a typing mistake is found.
+    /// The item's settings. Derive `Deserialize` with `deny_unknown_fields`, so that a typing mistake is
+    /// found.
     type Settings: DeserializeOwned + JsonSchema;
-    /// What the agents of the environment may do (or what of it matters here).
+    /// Action of the environment's agents (or the parts of it that the reward reads).
     type Action: DeserializeOwned;
-    /// What the reward reads of the environment's facts.
+    /// The environment's facts that the reward reads.
     type Facts: DeserializeOwned;
-    /// What the reward reads of the environment's evidence.
+    /// The environment's evidence that the reward reads.
     type Evidence: DeserializeOwned;
 
-    /// What the step earned.
+    /// Scores the step.
     ///
     /// # Errors
-    /// When the settings are at odds with themselves.
+    /// If the settings contradict each other.
     fn score(
         settings: &Self::Settings,
         transition: &Transition<Self::Action, Self::Facts, Self::Evidence>,
     ) -> Result<Scores>;
 }
 
-/// One step: who did what, and what came of it.
+/// One step of an episode: the actions and their result.
 #[derive(Debug, Clone)]
 pub struct Transition<A, F, E> {
     /// The episode's task.
     pub task: Task,
     /// The turn's actions.
     pub actions: Vec<Action<A>>,
-    /// The episode is over.
+    /// True if the episode is over.
     pub done: bool,
-    /// The episode was cut short.
+    /// True if the episode was truncated.
     pub truncated: bool,
     /// The environment's facts after the step.
     pub facts: F,

@@ -1,16 +1,16 @@
-//! What the host does for guests: code in a sandbox, the episode's random stream, lines for the trace, passages.
+//! Services of the host: sandboxed code, the episode's random stream, log lines in the trace, retrieval.
 //!
-//! On the host's own machine (`cargo test` of a guest) there is no host to ask, so the functions answer from
-//! [`testing`], which a test fills.
+//! Native builds (`cargo test` of a plugin) have no host: there the functions use the stand-ins of
+//! [`testing`].
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
-/// Untrusted code. Only environments may call it: elsewhere the call traps.
+/// Runs untrusted code. Only environments may call it: in agents and rewards the call traps.
 pub mod sandbox {
     pub use crate::bindings::pl_host::plugin::sandbox::{Ending, File, Job, Verdict};
 
-    /// Runs the jobs, each on a fresh worker. Verdicts come in the order of the jobs.
+    /// Runs the jobs, each on a fresh worker. Verdicts have the order of the jobs.
     #[must_use]
     pub fn execute(jobs: &[Job]) -> Vec<Verdict> {
         #[cfg(target_arch = "wasm32")]
@@ -19,7 +19,7 @@ pub mod sandbox {
         return jobs.iter().map(super::testing::run).collect();
     }
 
-    /// Runs one Python program with nothing on its standard input.
+    /// Runs one Python program with an empty standard input.
     #[must_use]
     pub fn python(source: &str) -> Verdict {
         let job = Job {
@@ -37,7 +37,7 @@ pub mod sandbox {
     }
 }
 
-/// The episode's random stream. Its position travels with the snapshot.
+/// The episode's random stream. Its position is part of the snapshot.
 pub mod random {
     /// The next number of the stream.
     #[must_use]
@@ -48,17 +48,17 @@ pub mod random {
         return super::testing::next_random();
     }
 
-    /// A number below `bound`, every one as likely as the others. 0 for a bound of 0.
+    /// A number below `bound`, all equally likely. Returns 0 if `bound` is 0.
     #[must_use]
     pub fn below(bound: u64) -> u64 {
         if bound == 0 {
             return 0;
         }
-        // Lemire (2019): the high half of a product, redrawn where the low half would favour small numbers.
+        // Lemire (2019): the high half of a product, redrawn if the low half would favour small numbers.
         let threshold = bound.wrapping_neg() % bound;
         loop {
             let product = u128::from(next()) * u128::from(bound);
-            #[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
+            #[expect(clippy::cast_possible_truncation, reason = "the low half is needed")]
             if product as u64 >= threshold {
                 return (product >> 64) as u64;
             }
@@ -66,7 +66,7 @@ pub mod random {
     }
 }
 
-/// Lines for the run's trace.
+/// Log lines in the run's trace.
 pub mod log {
     use crate::bindings::pl_host::plugin::log::Level;
 
@@ -77,17 +77,17 @@ pub mod log {
         eprintln!("{}: {message}", format!("{level:?}").to_lowercase());
     }
 
-    /// What only the plugin's author wants to know.
+    /// Logs a detail for the plugin's author.
     pub fn debug(message: &str) {
         write(Level::Debug, message);
     }
 
-    /// What a user may want to know.
+    /// Logs information for users.
     pub fn info(message: &str) {
         write(Level::Info, message);
     }
 
-    /// What a user should look into.
+    /// Logs a possible problem.
     pub fn warn(message: &str) {
         write(Level::Warn, message);
     }
@@ -97,10 +97,10 @@ pub mod log {
 pub mod retrieval {
     pub use crate::bindings::pl_host::plugin::retrieval::Passage;
 
-    /// The `k` passages that fit `query` best, best first.
+    /// Returns the `k` best passages for `query`, best first.
     ///
     /// # Errors
-    /// In words, when the workflow has no corpus.
+    /// The reason as text, if the workflow has no corpus.
     pub fn retrieve(query: &str, k: u32) -> Result<Vec<Passage>, String> {
         #[cfg(target_arch = "wasm32")]
         return crate::bindings::pl_host::plugin::retrieval::retrieve(query, k);

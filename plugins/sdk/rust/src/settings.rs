@@ -1,9 +1,9 @@
-//! Settings of items that have none.
+//! Settings of items without settings.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// For items without settings: any setting is an error.
+/// Settings of an item without settings: any setting is an error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoSettings {}

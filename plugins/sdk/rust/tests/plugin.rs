@@ -1,4 +1,4 @@
-//! A plugin as the host sees it: everything as JSON, through the registry that `export!` makes.
+//! Tests of a plugin through the registry that `export!` makes: all values as JSON, as the host sees them.
 
 use pl_sdk::ErrorKind;
 use pl_sdk::prelude::*;
@@ -15,7 +15,7 @@ struct Counter {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Limits {
-    /// Where the counter stops.
+    /// Count at which the counter stops.
     limit: u64,
     #[serde(default, rename = "inner")]
     _inner: Inner,
@@ -78,16 +78,16 @@ impl Environment for Counter {
     }
 }
 
-/// Its snapshots are binary.
+/// An environment with binary snapshots.
 #[derive(Serialize, Deserialize)]
-struct Tape {
+struct BinaryState {
     words: Vec<String>,
     share: f64,
 }
 
-impl Environment for Tape {
-    const NAME: &'static str = "tape";
-    const DOC: &'static str = "Holds words.";
+impl Environment for BinaryState {
+    const NAME: &'static str = "binary";
+    const DOC: &'static str = "Holds texts.";
     const SNAPSHOTS: Form = Form::Postcard;
     type Settings = NoSettings;
     type View = Vec<String>;
@@ -104,7 +104,7 @@ impl Environment for Tape {
     }
 
     fn apply(&mut self, _: &NoSettings, _: &[Action<String>]) -> Result<Outcome<Facts, ()>> {
-        Err(Error::internal("a tape is only read"))
+        Err(Error::internal("a binary state is read-only"))
     }
 }
 
@@ -150,9 +150,9 @@ struct Plugin;
 
 impl Registry for Plugin {
     const ENVIRONMENTS: &'static [EnvironmentEntry] =
-        &[EnvironmentEntry::of::<Counter>(), EnvironmentEntry::of::<Tape>()];
-    const AGENTS: &'static [AgentEntry] = &[AgentEntry::of::<Adder>()];
-    const REWARDS: &'static [RewardEntry] = &[RewardEntry::of::<Share>()];
+        &[EnvironmentEntry::new::<Counter>(), EnvironmentEntry::new::<BinaryState>()];
+    const AGENTS: &'static [AgentEntry] = &[AgentEntry::new::<Adder>()];
+    const REWARDS: &'static [RewardEntry] = &[RewardEntry::new::<Share>()];
 }
 
 const LIMITS: &str = r#"{"limit": 5}"#;
@@ -172,12 +172,12 @@ fn action(agent: &str, action: &str) -> pl_sdk::bindings::pl_host::plugin::types
 fn items_describe_themselves() {
     let items = registry::items::<Plugin>();
     let names: Vec<_> = items.iter().map(|item| item.name.as_str()).collect();
-    assert_eq!(names, ["counter", "tape", "adder", "share"]);
+    assert_eq!(names, ["counter", "binary", "adder", "share"]);
     let schema: Value = serde_json::from_str(&items[0].settings_schema).unwrap();
     assert_eq!(schema["additionalProperties"], false);
     assert_eq!(schema["required"], json!(["limit"]));
     assert_eq!(schema["properties"]["limit"]["description"], "Where the counter stops.");
-    // No references to follow: the inner settings stand where they are used.
+    // No references to follow: the inner settings are inlined.
     assert_eq!(schema["properties"]["inner"]["properties"]["_note"]["description"], "Free text.");
     let mut facts: Vec<_> =
         items[0].facts.iter().map(|fact| format!("{} {:?} {}", fact.name, fact.kind, fact.doc)).collect();
@@ -219,15 +219,15 @@ fn an_episode_goes_on_from_its_snapshot_bit_for_bit() {
 #[test]
 fn a_binary_snapshot_holds_what_json_cannot() {
     let share = f64::NAN.to_bits() | 5;
-    let tape = registry::start::<Plugin>("tape", "{}", &task("1"), share).unwrap();
-    let snapshot = tape.snapshot();
-    let restored = registry::restore::<Plugin>("tape", "{}", &snapshot).unwrap();
+    let binary = registry::start::<Plugin>("binary", "{}", &task("1"), share).unwrap();
+    let snapshot = binary.snapshot();
+    let restored = registry::restore::<Plugin>("binary", "{}", &snapshot).unwrap();
     assert_eq!(restored.snapshot(), snapshot);
-    assert_eq!(restored.view("a").unwrap(), tape.view("a").unwrap());
+    assert_eq!(restored.view("a").unwrap(), binary.view("a").unwrap());
     assert!(snapshot.windows(8).any(|bytes| bytes == share.to_le_bytes()));
     for wrong in [&snapshot[..snapshot.len() - 1], &[&snapshot[..], b"!"].concat(), b""] {
-        let error = registry::restore::<Plugin>("tape", "{}", wrong).err().unwrap();
-        assert!(error.message.starts_with("tape cannot read its snapshot"), "{}", error.message);
+        let error = registry::restore::<Plugin>("binary", "{}", wrong).err().unwrap();
+        assert!(error.message.starts_with("binary cannot read its snapshot"), "{}", error.message);
     }
 }
 

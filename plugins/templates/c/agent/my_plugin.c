@@ -1,13 +1,13 @@
-/* An agent of two functions: what to ask the model, and what its answer means. */
+/* An agent: two functions, `prompt` and `parse`. */
 #include "pl_sdk.h"
 
-/* What the workflow may set. */
+/* Settings in the workflow. */
 typedef struct {
   pl_text instruction;
 } Settings;
 static const pl_field SETTINGS_FIELDS[] = {
     PL_SETTING(Settings, instruction, pl_string, "\"Solve the problem. End with the answer, a number.\"",
-               "What the model is told before the question."),
+               "The instruction before the question."),
 };
 PL_TYPE(SETTINGS, Settings, SETTINGS_FIELDS);
 
@@ -18,7 +18,7 @@ typedef struct {
 static const pl_field VIEW_FIELDS[] = {PL_FIELD(View, question, pl_string, NULL)};
 PL_TYPE(VIEW, View, VIEW_FIELDS);
 
-/* What the agent does, in the environment's words: one of the two. */
+/* The agent's action, in the form that the environment reads: one of the two fields. */
 typedef struct {
   pl_text answer, none;
 } Move;
@@ -31,8 +31,8 @@ PL_TYPE(MOVE, Move, MOVE_FIELDS);
 static bool prompt(const void *settings, const void *view, const pl_turn *turn, pl_request *request) {
   const Settings *given = settings;
   const View *seen = view;
-  pl_say(request, PL_SYSTEM, given->instruction);
-  pl_say(request, PL_USER, seen->question);
+  pl_add_message(request, PL_SYSTEM, given->instruction);
+  pl_add_message(request, PL_USER, seen->question);
   return true;
 }
 
@@ -48,7 +48,7 @@ static bool parse(const void *settings, const void *view, const pl_completion *c
   if (start < end) {
     move->answer = pl_copy(text.ptr + start, end - start);
   } else {
-    /* What means nothing is an action too: the environment decides what follows. */
+    /* Invalid text is an action too: the environment decides how to continue. */
     move->none = pl_str("no number");
   }
   return true;
@@ -56,7 +56,7 @@ static bool parse(const void *settings, const void *view, const pl_completion *c
 
 static const pl_agent SOLVER = {
     .name = "solver",
-    .doc = "Answers with the last number that it says.",
+    .doc = "Answers with the last number in its text.",
     .settings = &SETTINGS,
     .view = &VIEW,
     .action = &MOVE,

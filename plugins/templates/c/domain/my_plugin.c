@@ -1,4 +1,4 @@
-/* A guessing game: its environment, the agent that plays it, the reward that both are trained by. */
+/* A guessing game: an environment, the agent that plays it, and the reward. */
 #include <inttypes.h>
 
 #include "pl_sdk.h"
@@ -9,11 +9,11 @@ typedef struct {
   uint64_t size;
 } Rules;
 static const pl_field RULES_FIELDS[] = {
-    PL_SETTING_IN(Rules, size, pl_uint, "100", 1, 1e9, "Numbers run from 0 to this less one."),
+    PL_SETTING_IN(Rules, size, pl_uint, "100", 1, 1e9, "Numbers are below this, from 0 on."),
 };
 PL_TYPE(RULES, Rules, RULES_FIELDS);
 
-/* The number to guess, and what was guessed: the fields are all that a snapshot keeps. */
+/* The number to guess and the guesses. A snapshot keeps only these fields. */
 typedef struct {
   uint64_t number;
   pl_list guesses;
@@ -34,7 +34,7 @@ static const pl_field HINT_FIELDS[] = {
 };
 PL_TYPE(HINT, Hint, HINT_FIELDS);
 
-/* What the player sees. */
+/* View of the player. */
 typedef struct {
   uint64_t size;
   pl_list hints;
@@ -45,7 +45,7 @@ static const pl_field VIEW_FIELDS[] = {
 };
 PL_TYPE(VIEW, View, VIEW_FIELDS);
 
-/* What the player does: one of the two. */
+/* Action of the player: one of the two fields. */
 typedef struct {
   uint64_t *guess;
   pl_text none;
@@ -56,14 +56,14 @@ static const pl_field MOVE_FIELDS[] = {
 };
 PL_TYPE(MOVE, Move, MOVE_FIELDS);
 
-/* What the workflow's `when` conditions read as `env.…`. */
+/* Facts, which the workflow's `when` conditions read as `env.…`. */
 typedef struct {
   bool found;
 } Facts;
-static const pl_field FACTS_FIELDS[] = {PL_FIELD(Facts, found, pl_bool, "The number was found.")};
+static const pl_field FACTS_FIELDS[] = {PL_FIELD(Facts, found, pl_bool, "The number has been found.")};
 PL_TYPE(FACTS, Facts, FACTS_FIELDS);
 
-/* What the reward alone sees: how far the nearest guess is, as a share of all numbers. */
+/* Evidence, which only the reward sees: distance of the nearest guess, as a share of all numbers. */
 typedef struct {
   double distance;
 } Evidence;
@@ -73,7 +73,7 @@ PL_TYPE(EVIDENCE, Evidence, EVIDENCE_FIELDS);
 static bool start(const void *settings, const pl_task *task, uint64_t seed, void *state) {
   const Rules *rules = settings;
   Game *game = state;
-  /* The host's random stream: the same for all samples of a task, and it travels with snapshots. */
+  /* The host's random stream: the same for all samples of a task, and part of every snapshot. */
   game->number = pl_random_below(rules->size);
   return true;
 }
@@ -111,7 +111,7 @@ static bool apply(const void *settings, void *state, const pl_action *actions, s
 }
 
 static bool tasks(const void *settings, const pl_task_request *request, pl_task *tasks) {
-  /* A task is a round's number. Training and testing share none: those of the test are odd. */
+  /* A task is a number: even for training, odd for testing. */
   uint64_t odd = pl_equal(request->split, pl_str("test"));
   for (uint32_t at = 0; at < request->count; at++) {
     uint64_t index = request->start + at;
@@ -145,8 +145,8 @@ static bool prompt(const void *settings, const void *view, const pl_turn *turn, 
     const Hint *hint = &PL_AT(Hint, seen->hints, at);
     text = pl_format("%.*s%" PRIu64 " is %.*s.\n", PL_ARG(text), hint->guess, PL_ARG(hint->hint));
   }
-  pl_say(request, PL_USER, text);
-  pl_stop_at(request, pl_str("\n"));
+  pl_add_message(request, PL_USER, text);
+  pl_add_stop(request, pl_str("\n"));
   return true;
 }
 
@@ -163,7 +163,7 @@ static bool parse(const void *settings, const void *view, const pl_completion *c
     move->guess = pl_alloc(sizeof *move->guess);
     *move->guess = number;
   } else {
-    /* What means nothing is an action too: the environment decides what follows. */
+    /* Invalid text is an action too: the environment decides how to continue. */
     move->none = pl_str("not a number");
   }
   return true;
@@ -185,14 +185,14 @@ static bool score(const void *settings, const pl_transition *step, pl_scores *sc
   const Evidence *evidence = step->evidence;
   scores->team = facts->found ? 1 : 0.5 * (1 - evidence->distance);
   scores->success = facts->found;
-  /* Each agent that acted has a part of its own: here nothing, for they share the team's. */
-  for (size_t at = 0; at < step->count; at++) pl_earn(scores, step->actions[at].agent, 0, facts->found);
+  /* Each agent that acted gets its own score: 0 here, because all share the team's. */
+  for (size_t at = 0; at < step->count; at++) pl_add_score(scores, step->actions[at].agent, 0, facts->found);
   return true;
 }
 
 static const pl_reward FOUND = {
     .name = "found",
-    .doc = "1 once the number is found, more than 0 the nearer a guess was.",
+    .doc = "1 if the number is found, else up to 0.5 for a near guess.",
     .action = &MOVE,
     .facts = &FACTS,
     .evidence = &EVIDENCE,

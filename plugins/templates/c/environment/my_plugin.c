@@ -1,9 +1,9 @@
-/* An environment: a struct that holds everything, and what happens to it. */
+/* An environment: a struct that holds the episode's state, and the functions that change it. */
 #include <inttypes.h>
 
 #include "pl_sdk.h"
 
-/* A task's record: what a line of a task file holds, and what `tasks` makes. */
+/* A task's record, read from a line of a task file or made by `tasks`. */
 typedef struct {
   pl_text question, answer;
 } Problem;
@@ -13,21 +13,21 @@ static const pl_field PROBLEM_FIELDS[] = {
 };
 PL_TYPE(PROBLEM, Problem, PROBLEM_FIELDS);
 
-/* One episode: the fields are all that a snapshot keeps. */
+/* One episode. A snapshot keeps only these fields. */
 typedef struct {
   Problem problem;
 } Sums;
 static const pl_field SUMS_FIELDS[] = {PL_FIELD(Sums, problem, PROBLEM, NULL)};
 PL_TYPE(SUMS, Sums, SUMS_FIELDS);
 
-/* What an agent sees. */
+/* View of an agent. */
 typedef struct {
   pl_text question;
 } View;
 static const pl_field VIEW_FIELDS[] = {PL_FIELD(View, question, pl_string, NULL)};
 PL_TYPE(VIEW, View, VIEW_FIELDS);
 
-/* What an agent may do: one of the two. */
+/* Action of an agent: one of the two fields. */
 typedef struct {
   pl_text answer, none;
 } Move;
@@ -37,14 +37,14 @@ static const pl_field MOVE_FIELDS[] = {
 };
 PL_TYPE(MOVE, Move, MOVE_FIELDS);
 
-/* What the workflow's `when` conditions read as `env.…`. */
+/* Facts, which the workflow's `when` conditions read as `env.…`. */
 typedef struct {
   bool right;
 } Facts;
-static const pl_field FACTS_FIELDS[] = {PL_FIELD(Facts, right, pl_bool, "The newest answer is right.")};
+static const pl_field FACTS_FIELDS[] = {PL_FIELD(Facts, right, pl_bool, "The latest answer is right.")};
 PL_TYPE(FACTS, Facts, FACTS_FIELDS);
 
-/* What the reward alone sees: the form that `maths.score` grades, where one agent acts at a time. */
+/* Evidence, which only the reward sees, in the form that `maths.score` reads if one agent acts at a time. */
 typedef struct {
   pl_text gold, answer;
   /* By agent. */
@@ -85,7 +85,7 @@ static bool apply(const void *settings, void *state, const pl_action *actions, s
   return true;
 }
 
-/* Train and test share no task: the first number is even in one and odd in the other. */
+/* Train and test have no task in common: the first number is even in one and odd in the other. */
 static bool tasks(const void *settings, const pl_task_request *request, pl_task *tasks) {
   bool test = pl_equal(request->split, pl_str("test"));
   if (!test && !pl_equal(request->split, pl_str("train"))) {

@@ -1,23 +1,23 @@
-/* A reward: one function of a step. */
+/* A reward: a function that scores a step. */
 #include "pl_sdk.h"
 
-/* What the workflow may set. */
+/* Settings in the workflow. */
 typedef struct {
   double effort;
 } Settings;
 static const pl_field SETTINGS_FIELDS[] = {
-    PL_SETTING_IN(Settings, effort, pl_number, "0.1", 0, 1, "What an answer earns that is wrong: more than none at all."),
+    PL_SETTING_IN(Settings, effort, pl_number, "0.1", 0, 1, "Reward of a wrong answer (no answer gets 0)."),
 };
 PL_TYPE(SETTINGS, Settings, SETTINGS_FIELDS);
 
-/* What the agents did, and of that the part that this reward reads. */
+/* The part of an agent's action that this reward reads. */
 typedef struct {
   pl_text answer;
 } Move;
 static const pl_field MOVE_FIELDS[] = {PL_FIELD_CASE(Move, answer, pl_string, NULL)};
 PL_TYPE(MOVE, Move, MOVE_FIELDS);
 
-/* Of the environment's evidence, the same. */
+/* The part of the environment's evidence that this reward reads. */
 typedef struct {
   pl_text gold;
 } Evidence;
@@ -31,7 +31,7 @@ static bool score(const void *settings, const pl_transition *step, pl_scores *sc
     const Move *move = step->actions[at].action;
     bool answered = move->answer.ptr != NULL;
     bool right = answered && pl_equal(move->answer, evidence->gold);
-    pl_earn(scores, step->actions[at].agent, right ? 1 : answered ? given->effort : 0, right);
+    pl_add_score(scores, step->actions[at].agent, right ? 1 : answered ? given->effort : 0, right);
     scores->success |= right;
   }
   scores->team = scores->success ? 1 : 0;

@@ -1,14 +1,14 @@
-// An agent of two functions: what to ask the model, and what its answer means.
+// An agent: two functions, `prompt` and `parse`.
 
 import { plugin, request } from "pl-sdk";
 
 const solver = {
-  doc: "Answers with the last number that it says.",
+  doc: "Answers with the last number in its text.",
   settings: {
     instruction: {
       type: "string",
       default: "Solve the problem. End with the answer, a number.",
-      description: "What the model is told before the question.",
+      description: "The instruction before the question.",
     },
   },
 
@@ -16,7 +16,7 @@ const solver = {
 
   parse(_settings, _view, { text }) {
     const numbers = text.match(/[0-9]+/g);
-    // What means nothing is an action too: the environment decides what follows.
+    // Invalid text is an action too: the environment decides how to continue.
     return numbers ? { answer: numbers.at(-1) } : { none: "no number" };
   },
 };

@@ -1,16 +1,16 @@
-// A guessing game: its environment, the agent that plays it, the reward that both are trained by.
+// A guessing game: an environment, the agent that plays it, and the reward.
 
 import { plugin, random, request } from "pl-sdk";
 
 const game = {
   doc: "A number to guess.",
   settings: {
-    size: { type: "integer", default: 100, minimum: 1, description: "Numbers run from 0 to this less one." },
+    size: { type: "integer", default: 100, minimum: 1, description: "Numbers are below this, from 0 on." },
   },
-  // What the workflow's `when` conditions read as `env.…`.
-  facts: { found: { type: "boolean", description: "The number was found." } },
+  // Facts, which the workflow's `when` conditions read as `env.…`.
+  facts: { found: { type: "boolean", description: "The number has been found." } },
 
-  // The state is what a snapshot keeps. The host's random stream is the same for all samples of a task.
+  // A snapshot keeps the state. The host's random stream is the same for all samples of a task.
   start: ({ size }) => ({ number: random.below(size), guesses: [] }),
 
   view({ number, guesses }, { size }) {
@@ -22,11 +22,11 @@ const game = {
     state.guesses.push(...actions.filter(({ action }) => "guess" in action).map(({ action }) => action.guess));
     const nearest = Math.min(size, ...state.guesses.map((guess) => Math.abs(guess - state.number)));
     const found = nearest === 0;
-    // Evidence is what the reward alone sees.
+    // Only the reward sees the evidence.
     return { done: found, facts: { found }, evidence: { distance: nearest / size } };
   },
 
-  // A task is a round's number. Training and testing share none: those of the test are odd.
+  // A task is a number: even for training, odd for testing.
   tasks: (_rules, { split, start, count }) =>
     Array.from({ length: count }, (_, at) => ({
       id: `${split}-${start + at}`,
@@ -44,17 +44,17 @@ const player = {
 
   parse(_settings, _view, { text }) {
     const [, number] = text.trim().match(/^([0-9]{1,9})\.?$/) ?? [];
-    // What means nothing is an action too: the environment decides what follows.
+    // Invalid text is an action too: the environment decides how to continue.
     return number ? { guess: Number(number) } : { none: "not a number" };
   },
 };
 
 const found = {
-  doc: "1 once the number is found, more than 0 the nearer a guess was.",
+  doc: "1 if the number is found, else up to 0.5 for a near guess.",
 
   score: (_settings, { actions, facts, evidence }) => ({
     team: facts.found ? 1 : 0.5 * (1 - evidence.distance),
-    // Each agent that acted has a part of its own: here nothing, for they share the team's.
+    // Each agent that acted gets its own score: 0 here, because all share the team's.
     local: actions.map(({ agent }) => ({ agent, reward: 0, success: facts.found })),
     success: facts.found,
   }),

@@ -1,14 +1,14 @@
-// An environment: a plain object that holds everything, and what happens to it.
+// An environment: a plain object that holds the episode's state, and the functions that change it.
 
 import { plugin, SettingsError } from "pl-sdk";
 
 const sums = {
   doc: "Sums of two numbers.",
-  // What the workflow's `when` conditions read as `env.…`.
-  facts: { right: { type: "boolean", description: "The newest answer is right." } },
+  // Facts, which the workflow's `when` conditions read as `env.…`.
+  facts: { right: { type: "boolean", description: "The latest answer is right." } },
 
-  // The state is what a snapshot keeps: plain values, lists and objects. A task's record is a line of a task file, or
-  // what `tasks` makes.
+  // A snapshot keeps the state: plain values, lists and objects. A task's record comes from a line of a task file or
+  // from `tasks`.
   start: (_settings, { data }) => ({ problem: data, latest: {} }),
 
   view: ({ problem }) => ({ question: problem.question }),
@@ -19,11 +19,11 @@ const sums = {
       answer = state.latest[agent] = action.answer;
     }
     const gold = state.problem.answer;
-    // Evidence is for the reward alone: this is the form that `maths.score` grades.
+    // Only the reward sees the evidence. `maths.score` reads this form.
     return { facts: { right: answer === gold }, evidence: { gold, answer, latest: state.latest } };
   },
 
-  // Train and test share no task: the first number is even in one and odd in the other.
+  // Train and test have no task in common: the first number is even in one and odd in the other.
   tasks(_settings, { split, start, count }) {
     if (!["train", "test"].includes(split)) {
       throw new SettingsError(`sums has the splits train and test, and no ${split}`);

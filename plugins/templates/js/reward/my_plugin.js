@@ -1,4 +1,4 @@
-// A reward: one function of a step.
+// A reward: a function that scores a step.
 
 import { plugin } from "pl-sdk";
 
@@ -10,7 +10,7 @@ const score = {
       default: 0.1,
       minimum: 0,
       maximum: 1,
-      description: "What an answer earns that is wrong: more than none at all.",
+      description: "Reward of a wrong answer (no answer gets 0).",
     },
   },
 

@@ -1,4 +1,4 @@
-"""An agent of two functions: what to ask the model, and what its answer means."""
+"""An agent: two functions, `prompt` and `parse`."""
 
 import re
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from pl_sdk import Agent, Plugin, Request, setting
 @dataclass
 class Settings:
     instruction: str = setting(
-        "Solve the problem. End with the answer, a number.", "What the model is told before the question."
+        "Solve the problem. End with the answer, a number.", "The instruction before the question."
     )
 
 
 class Solver(Agent, name="solver", settings=Settings):
-    """Answers with the last number that it says."""
+    """Answers with the last number in its text."""
 
     @staticmethod
     def prompt(settings, view, turn):
@@ -23,7 +23,7 @@ class Solver(Agent, name="solver", settings=Settings):
     @staticmethod
     def parse(settings, view, completion):
         numbers = re.findall(r"[0-9]+", completion.text)
-        # What means nothing is an action too: the environment decides what follows.
+        # Invalid text is an action too: the environment decides how to continue.
         return {"answer": numbers[-1]} if numbers else {"none": "no number"}
 
 

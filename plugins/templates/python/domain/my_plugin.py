@@ -1,4 +1,4 @@
-"""A guessing game: its environment, the agent that plays it, the reward that both are trained by."""
+"""A guessing game: an environment, the agent that plays it, and the reward."""
 
 from dataclasses import dataclass
 
@@ -8,27 +8,27 @@ from pl_sdk import fact, random, setting
 
 @dataclass
 class Rules:
-    size: int = setting(100, "Numbers run from 0 to this less one.", minimum=1)
+    size: int = setting(100, "Numbers are below this, from 0 on.", minimum=1)
 
 
 @dataclass
 class Facts:
-    """What the workflow's `when` conditions read as `env.…`."""
+    """Facts, which the workflow's `when` conditions read as `env.…`."""
 
-    found: bool = fact("The number was found.")
+    found: bool = fact("The number has been found.")
 
 
 @dataclass
 class Game(Environment, name="game", settings=Rules, facts=Facts):
     """A number to guess."""
 
-    # Fields are all that a snapshot keeps.
+    # A snapshot keeps only these fields.
     number: int
     guesses: list[int]
 
     @classmethod
     def start(cls, rules, task, seed):
-        # The host's random stream: the same for all samples of a task, and it travels with snapshots.
+        # The host's random stream: the same for all samples of a task, and part of every snapshot.
         return cls(number=random.below(rules.size), guesses=[])
 
     def view(self, rules, agent):
@@ -42,15 +42,15 @@ class Game(Environment, name="game", settings=Rules, facts=Facts):
         distances = [abs(guess - self.number) for guess in self.guesses]
         nearest = min([rules.size, *distances])
         found = nearest == 0
-        # Evidence is what the reward alone sees.
+        # Only the reward sees the evidence.
         return Outcome(Facts(found), {"distance": nearest / rules.size}, done=found)
 
     @classmethod
     def tasks(cls, rules, request):
-        # A task is a round's number. Training and testing share none: those of the test are odd.
+        # A task is a number: even for training, odd for testing.
         odd = int(request.split == "test")
         indices = range(request.start, request.start + request.count)
-        return [Task.of(f"{request.split}-{index}", 2 * index + odd) for index in indices]
+        return [Task.new(f"{request.split}-{index}", 2 * index + odd) for index in indices]
 
 
 class Player(Agent, name="player"):
@@ -65,18 +65,18 @@ class Player(Agent, name="player"):
     @staticmethod
     def parse(settings, view, completion):
         text = completion.text.strip().rstrip(".")
-        # What means nothing is an action too: the environment decides what follows.
+        # Invalid text is an action too: the environment decides how to continue.
         number = text.isascii() and text.isdecimal() and len(text) < 10
         return {"guess": int(text)} if number else {"none": "not a number"}
 
 
 class Found(Reward, name="found"):
-    """1 once the number is found, more than 0 the nearer a guess was."""
+    """1 if the number is found, else up to 0.5 for a near guess."""
 
     @staticmethod
     def score(settings, step):
         found = step.facts["found"]
-        # Each agent that acted has a part of its own: here nothing, for they share the team's.
+        # Each agent that acted gets its own score: 0 here, because all share the team's.
         local = [AgentScore(act.agent, 0.0, found) for act in step.actions]
         return Scores(1.0 if found else 0.5 * (1.0 - step.evidence["distance"]), local, found)
 

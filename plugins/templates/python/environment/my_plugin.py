@@ -1,4 +1,4 @@
-"""An environment: a dataclass that holds everything, and what happens to it."""
+"""An environment: a dataclass that holds the episode's state, and the functions that change it."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from pl_sdk import Environment, Outcome, Plugin, SettingsError, Task, fact
 
 @dataclass
 class Problem:
-    """A task's record: what a line of a task file holds, and what `tasks` makes."""
+    """A task's record, read from a line of a task file or made by `tasks`."""
 
     question: str
     answer: str
@@ -15,18 +15,18 @@ class Problem:
 
 @dataclass
 class Facts:
-    """What the workflow's `when` conditions read as `env.…`."""
+    """Facts, which the workflow's `when` conditions read as `env.…`."""
 
-    right: bool = fact("The newest answer is right.")
+    right: bool = fact("The latest answer is right.")
 
 
 @dataclass
 class Sums(Environment, name="sums", facts=Facts):
     """Sums of two numbers."""
 
-    # Fields are all that a snapshot keeps.
+    # A snapshot keeps only these fields.
     problem: Problem
-    #: Each agent's newest answer.
+    #: Latest answer of each agent.
     latest: dict[str, str]
 
     @classmethod
@@ -42,18 +42,18 @@ class Sums(Environment, name="sums", facts=Facts):
             if "answer" in act.action:
                 answer = self.latest[act.agent] = act.action["answer"]
         gold = self.problem.answer
-        # Evidence is for the reward alone: this is the form that `maths.score` grades.
+        # Only the reward sees the evidence. `maths.score` reads this form.
         return Outcome(Facts(answer == gold), {"gold": gold, "answer": answer, "latest": self.latest})
 
     @classmethod
     def tasks(cls, settings, request):
-        # Train and test share no task: the first number is even in one and odd in the other.
+        # Train and test have no task in common: the first number is even in one and odd in the other.
         if request.split not in ("train", "test"):
             raise SettingsError(f"sums has the splits train and test, and no {request.split}")
         tasks = []
         for index in range(request.start, request.start + request.count):
             a, b = 2 * (index % 50) + (request.split == "test"), index // 50 % 100
-            tasks.append(Task.of(f"{request.split}-{index}", Problem(f"What is {a} + {b}?", str(a + b))))
+            tasks.append(Task.new(f"{request.split}-{index}", Problem(f"What is {a} + {b}?", str(a + b))))
         return tasks
 
 

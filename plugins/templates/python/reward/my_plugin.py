@@ -1,4 +1,4 @@
-"""A reward: one function of a step."""
+"""A reward: a function that scores a step."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from pl_sdk import AgentScore, Plugin, Reward, Scores, setting
 
 @dataclass
 class Settings:
-    effort: float = setting(0.1, "What an answer earns that is wrong: more than none at all.", minimum=0, maximum=1)
+    effort: float = setting(0.1, "Reward of a wrong answer (no answer gets 0).", minimum=0, maximum=1)
 
 
 class Score(Reward, name="score", settings=Settings):

@@ -1,10 +1,10 @@
-//! A domain for tests. Agents add lines to a board and earn by the share of lower-case vowels in what they
-//! wrote: even a tiny random model earns something, and can learn to earn more. The environment can be told to
-//! fail, and draws from the episode's random stream, so that tests see whether both are handled.
+//! A domain for tests. Agents append lines to a board and are rewarded for the share of lower-case vowels in
+//! them: even a tiny random model gets a positive reward and can improve it. For tests of faults and of
+//! randomness, the environment can be set to trap and draws from the episode's random stream.
 
 use pl_sdk::prelude::*;
 
-/// What has been written, and the draws made so far.
+/// The lines so far, and the numbers drawn so far.
 #[derive(Serialize, Deserialize)]
 pub struct Board {
     topic: String,
@@ -15,16 +15,16 @@ pub struct Board {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
-    /// Share of steps that trap, by the episode's stream.
+    /// Probability that a step traps, drawn from the episode's stream.
     trap: f64,
-    /// Lines after which the environment ends the episode; 0: never.
+    /// Number of lines after which the environment ends the episode; 0: never.
     end: u32,
-    /// Share of episodes that end early, by the episode's stream.
+    /// Probability that a step ends the episode, drawn from the episode's stream.
     early: f64,
 }
 
 #[derive(Serialize, Deserialize)]
-pub struct Seen {
+pub struct BoardView {
     topic: String,
     lines: Vec<String>,
 }
@@ -36,9 +36,9 @@ struct Record {
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
-    /// How many lines stand on the board.
+    /// Number of lines on the board.
     lines: u32,
-    /// Whether the last line has more vowels than other characters.
+    /// True if the last line has more vowels than other characters.
     singing: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Facts {
 #[derive(Serialize, Deserialize)]
 pub struct Shares(Vec<f64>);
 
-/// A number below 1 from the episode's stream.
+/// Draws a number in [0, 1) from the episode's stream.
 fn draw() -> f64 {
     (random::next() >> 11) as f64 / (1u64 << 53) as f64
 }
@@ -61,7 +61,7 @@ impl Environment for Board {
     const DOC: &'static str = "A board to write lines on.";
     const SNAPSHOTS: Form = Form::Postcard;
     type Settings = Rules;
-    type View = Seen;
+    type View = BoardView;
     type Action = String;
     type Facts = Facts;
     type Evidence = Shares;
@@ -71,8 +71,8 @@ impl Environment for Board {
         Ok(Self { topic: record.topic, lines: Vec::new(), draws: vec![seed] })
     }
 
-    fn view(&self, _: &Rules, _agent: &str) -> Result<Seen> {
-        Ok(Seen { topic: self.topic.clone(), lines: self.lines.clone() })
+    fn view(&self, _: &Rules, _agent: &str) -> Result<BoardView> {
+        Ok(BoardView { topic: self.topic.clone(), lines: self.lines.clone() })
     }
 
     fn apply(&mut self, rules: &Rules, actions: &[Action<String>]) -> Result<Outcome<Facts, Shares>> {
@@ -101,42 +101,42 @@ impl Environment for Board {
     }
 }
 
-/// Asked for a line.
+/// Agent that writes a line.
 pub struct Writer;
 
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Manner {
-    /// The agent skips every turn from this visit on; 0: none.
+pub struct WriterSettings {
+    /// The agent skips every turn from this visit on; 0: never skips.
     silent_from: u32,
 }
 
 impl Agent for Writer {
     const NAME: &'static str = "writer";
     const DOC: &'static str = "Writes a line.";
-    type Settings = Manner;
-    type View = Seen;
+    type Settings = WriterSettings;
+    type View = BoardView;
     type Action = String;
 
-    fn prompt(manner: &Manner, seen: &Seen, turn: &Turn) -> Result<Option<Request>> {
-        if manner.silent_from > 0 && turn.visit >= manner.silent_from {
+    fn prompt(settings: &WriterSettings, view: &BoardView, turn: &Turn) -> Result<Option<Request>> {
+        if settings.silent_from > 0 && turn.visit >= settings.silent_from {
             return Ok(None);
         }
-        let lines = seen.lines.join("|");
-        Ok(Some(Request::user(format!("{} {} {lines}", turn.agent, seen.topic))))
+        let lines = view.lines.join("|");
+        Ok(Some(Request::user(format!("{} {} {lines}", turn.agent, view.topic))))
     }
 
-    fn parse(_: &Manner, _: &Seen, completion: &Completion) -> Result<String> {
+    fn parse(_: &WriterSettings, _: &BoardView, completion: &Completion) -> Result<String> {
         Ok(completion.text.clone())
     }
 }
 
-/// Pays for vowels.
+/// Reward for vowels.
 pub struct Vowels;
 
 impl Reward for Vowels {
     const NAME: &'static str = "vowels";
-    const DOC: &'static str = "The share of vowels in what was just written.";
+    const DOC: &'static str = "Share of vowels in the latest lines.";
     type Settings = NoSettings;
     type Action = String;
     type Facts = Facts;

@@ -1,30 +1,31 @@
-//! A domain for tests. Its agent tries the doors of WASI that a view names and says what is behind each; it prints,
-//! panics and loops when it is told to. Its environment writes down what WASI's clocks and randomness say.
+//! A domain for tests. Its agent performs the WASI call that the view names and reports the result; it
+//! prints, panics or loops on request. Its environment records the readings of the WASI clocks and random
+//! numbers.
 #![cfg(target_arch = "wasm32")]
 
-mod doors;
+mod wasi;
 
 use pl_sdk::prelude::*;
 
-/// What the agent is to try.
+/// A request to the agent.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Errand {
+pub enum Probe {
     /// Read a file.
     Read(String),
     /// Create a file.
     Write(String),
-    /// Ask a host: authority, path, whether encrypted.
+    /// Send an HTTP request: authority, path, true for HTTPS.
     Ask(String, String, bool),
-    /// Environment, arguments, sockets, name look-up.
+    /// Read environment variables and arguments, resolve a name, connect a socket.
     World,
-    /// Two looks at each clock with a sleep between, and two random numbers.
+    /// Read each clock twice with a sleep in between, and draw two random numbers.
     Time,
     /// Write to stdout and to stderr.
     Print(String, String),
     /// Panic in a function of its own.
     Panic(String),
-    /// Loop for ever in a function of its own.
+    /// Loop forever in a function of its own.
     Loop,
 }
 
@@ -32,74 +33,74 @@ struct Visitor;
 
 impl Agent for Visitor {
     const NAME: &'static str = "visitor";
-    const DOC: &'static str = "Tries doors.";
+    const DOC: &'static str = "Performs WASI calls.";
     type Settings = NoSettings;
-    type View = Errand;
+    type View = Probe;
     type Action = String;
 
-    fn prompt(_: &NoSettings, errand: &Errand, _: &Turn) -> Result<Option<Request>> {
-        Ok(Some(Request::user(match errand {
-            Errand::Read(path) => doors::read(path),
-            Errand::Write(path) => doors::write(path),
-            Errand::Ask(authority, path, encrypted) => doors::ask(authority, path, *encrypted),
-            Errand::World => doors::world(),
-            Errand::Time => doors::time(),
-            Errand::Print(out, err) => doors::print(out, err),
-            Errand::Panic(words) => fall(words),
-            Errand::Loop => run_in_circles(),
+    fn prompt(_: &NoSettings, probe: &Probe, _: &Turn) -> Result<Option<Request>> {
+        Ok(Some(Request::user(match probe {
+            Probe::Read(path) => wasi::read(path),
+            Probe::Write(path) => wasi::write(path),
+            Probe::Ask(authority, path, encrypted) => wasi::http_get(authority, path, *encrypted),
+            Probe::World => wasi::surroundings(),
+            Probe::Time => wasi::time(),
+            Probe::Print(out, err) => wasi::print(out, err),
+            Probe::Panic(message) => panic_with(message),
+            Probe::Loop => loop_forever(),
         })))
     }
 
-    fn parse(_: &NoSettings, _: &Errand, completion: &Completion) -> Result<String> {
+    fn parse(_: &NoSettings, _: &Probe, completion: &Completion) -> Result<String> {
         Ok(completion.text.clone())
     }
 }
 
 #[inline(never)]
-fn fall(words: &str) -> String {
-    panic!("{words}")
+fn panic_with(message: &str) -> String {
+    panic!("{message}")
 }
 
 #[inline(never)]
-fn run_in_circles() -> String {
-    let mut at = 0_u64;
+fn loop_forever() -> String {
+    let mut count = 0_u64;
     loop {
-        at = std::hint::black_box(at.wrapping_add(1));
+        count = std::hint::black_box(count.wrapping_add(1));
     }
 }
 
-/// What WASI said in each turn so far.
+/// Readings of the clocks and random numbers in each turn so far.
 #[derive(Serialize, Deserialize)]
-struct Hall(Vec<String>);
+struct ClockLog(Vec<String>);
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-struct Told {
-    /// Turns and the start.
+struct TurnFacts {
+    /// Number of turns, counting the start.
     turns: u32,
 }
 
-impl Environment for Hall {
+impl Environment for ClockLog {
     const NAME: &'static str = "hall";
-    const DOC: &'static str = "A hall with a clock.";
+    const DOC: &'static str = "Records clock readings.";
     type Settings = NoSettings;
     type View = (Vec<String>, String);
     type Action = ();
-    type Facts = Told;
+    type Facts = TurnFacts;
     type Evidence = ();
 
     fn start(_: &NoSettings, _: &Task, _: u64) -> Result<Self> {
-        Ok(Self(vec![doors::time()]))
+        Ok(Self(vec![wasi::time()]))
     }
 
     fn view(&self, _: &NoSettings, _: &str) -> Result<Self::View> {
-        Ok((self.0.clone(), doors::time()))
+        Ok((self.0.clone(), wasi::time()))
     }
 
-    fn apply(&mut self, _: &NoSettings, _: &[Action<()>]) -> Result<Outcome<Told, ()>> {
-        self.0.push(doors::time());
-        let facts = Told { turns: self.0.len() as u32 };
+    fn apply(&mut self, _: &NoSettings, _: &[Action<()>]) -> Result<Outcome<TurnFacts, ()>> {
+        self.0.push(wasi::time());
+        let facts = TurnFacts { turns: self.0.len() as u32 };
         Ok(Outcome { done: false, truncated: false, facts, evidence: () })
     }
 }
 
-pl_sdk::export! { environments: [Hall], agents: [Visitor] }
+pl_sdk::export! { environments: [ClockLog], agents: [Visitor] }

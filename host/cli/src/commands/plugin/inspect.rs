@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use pl_plugin::{Carried, Contract, Surface};
+use pl_plugin::{ComponentInterface, Contract, DebugInfo};
 use pl_types::Item;
 use pl_wasm::Limits;
 use serde_json::{Value, json};
@@ -18,14 +18,14 @@ pub fn run(app: &App, options: &PluginInspect) -> CommandResult {
     // Loaded like in a run, so that an invalid component is refused with the reason.
     let loader = Loader::new(app)?;
     let plugin = loader.load(&options.file, &bytes)?;
-    let surface = Surface::read(&bytes).unwrap_or_default();
-    let contract = surface.contract().map_err(CommandError::input)?;
+    let interface = ComponentInterface::read(&bytes).unwrap_or_default();
+    let contract = interface.contract().map_err(CommandError::input)?;
     let component = Inspected {
         size: bytes.len(),
         hash: plugin.hash(),
         contract,
-        surface,
-        carried: Carried::read(&bytes),
+        interface,
+        debug_info: DebugInfo::read(&bytes),
         items: plugin.items(),
     };
     let mut out = std::io::stdout().lock();
@@ -41,8 +41,8 @@ struct Inspected<'s> {
     size: usize,
     hash: String,
     contract: Contract,
-    surface: Surface,
-    carried: Carried,
+    interface: ComponentInterface,
+    debug_info: DebugInfo,
     items: &'s [Item],
 }
 
@@ -58,11 +58,11 @@ impl Inspected<'_> {
         writeln!(out, "size      {} KiB", self.size.div_ceil(1024))?;
         writeln!(out, "hash      {}", self.hash)?;
         writeln!(out, "contract  {} (the newest here is {})", self.contract, Contract::NEWEST)?;
-        writeln!(out, "exports   {}", self.surface.exports.join(", "))?;
-        for (at, (package, names)) in packages(&self.surface.imports).iter().enumerate() {
+        writeln!(out, "exports   {}", self.interface.exports.join(", "))?;
+        for (at, (package, names)) in packages(&self.interface.imports).iter().enumerate() {
             writeln!(out, "{:<9} {package}: {}", if at == 0 { "imports" } else { "" }, names.join(", "))?;
         }
-        writeln!(out, "source    {}", self.carried)?;
+        writeln!(out, "source    {}", self.debug_info)?;
         writeln!(
             out,
             "limits    {} MiB, {fuel} fuel and {} s per call, unless the workflow sets others",
@@ -83,7 +83,7 @@ impl Inspected<'_> {
     }
 
     fn grants(&self) -> impl Iterator<Item = &'static str> {
-        let imports = |package: &str| self.surface.imports.iter().any(|name| name.starts_with(package));
+        let imports = |package: &str| self.interface.imports.iter().any(|name| name.starts_with(package));
         GRANTS.into_iter().filter(move |(package, _)| imports(package)).map(|(_, grant)| grant)
     }
 
@@ -92,10 +92,10 @@ impl Inspected<'_> {
             "size": self.size,
             "hash": self.hash,
             "contract": self.contract.to_string(),
-            "imports": self.surface.imports,
-            "exports": self.surface.exports,
-            "function_names": self.carried.names,
-            "source_lines": self.carried.lines,
+            "imports": self.interface.imports,
+            "exports": self.interface.exports,
+            "function_names": self.debug_info.names,
+            "source_lines": self.debug_info.lines,
             "grantable": self.grants().collect::<Vec<_>>(),
             "items": self.items,
         })

@@ -1,10 +1,10 @@
-//! `pl-host plugin test`: tests whether a component keeps the promises of the contract.
+//! `pl-host plugin test`: tests whether a component conforms to the contract.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use pl_plugin::conformance::{Report, Samples, Verdict, examine};
+use pl_plugin::conformance::{CheckResult, Report, Samples, check_plugin};
 use pl_plugin::{Plugin, Services, Task};
 use pl_run::sandbox::LazyWorkers;
 use pl_wasm::Limits;
@@ -25,14 +25,14 @@ pub fn run(app: &App, options: &PluginTest) -> CommandResult {
         .collect::<Result<Vec<Plugin>, CommandError>>()?;
     let samples = samples(options)?;
     let services = Services { sandbox: LazyWorkers::embedded(&app.host) };
-    let report = app.host.block_on(examine(&plugin, &others, &services, &samples));
+    let report = app.host.block_on(check_plugin(&plugin, &others, &services, &samples));
     let mut out = std::io::stdout().lock();
     if options.json {
         writeln!(out, "{:#}", to_json(&report))?;
     } else {
         show(&report, &mut out)?;
     }
-    if report.holds() { Ok(()) } else { Err(CommandError::failed("the plugin breaks the contract")) }
+    if report.passed() { Ok(()) } else { Err(CommandError::failed("the plugin violates the contract")) }
 }
 
 fn samples(options: &PluginTest) -> Result<Samples, CommandError> {
@@ -74,28 +74,28 @@ fn show(report: &Report, out: &mut impl Write) -> CommandResult {
             item = &check.item;
             writeln!(out, "{item}")?;
         }
-        match &check.verdict {
-            Verdict::Holds => writeln!(out, "  holds      it {}", check.promise)?,
-            Verdict::Fails(how) => {
-                writeln!(out, "  FAILS      it {}\n             {}", check.promise, indent(how))?
+        match &check.result {
+            CheckResult::Passed => writeln!(out, "  passed    it {}", check.requirement)?,
+            CheckResult::Failed(reason) => {
+                writeln!(out, "  FAILED    it {}\n            {}", check.requirement, indent(reason))?
             }
-            Verdict::NotTried(why) => {
-                writeln!(out, "  not tried  it {}\n             {}", check.promise, indent(why))?;
+            CheckResult::Untested(reason) => {
+                writeln!(out, "  untested  it {}\n            {}", check.requirement, indent(reason))?;
             }
         }
     }
     let limits = Limits::default();
-    if !report.spent.is_empty() {
+    if !report.usage.is_empty() {
         writeln!(out, "largest use of one call (limits: {} fuel, {} KiB)", limits.fuel, limits.memory >> 10)?;
     }
-    for (function, spent) in &report.spent {
-        writeln!(out, "  {function:<10} {:>12} fuel {:>8} KiB", spent.fuel, spent.memory >> 10)?;
+    for (function, usage) in &report.usage {
+        writeln!(out, "  {function:<10} {:>12} fuel {:>8} KiB", usage.fuel, usage.memory >> 10)?;
     }
     Ok(())
 }
 
 fn indent(text: &str) -> String {
-    text.replace('\n', "\n             ")
+    text.replace('\n', "\n            ")
 }
 
 fn to_json(report: &Report) -> Value {
@@ -103,13 +103,13 @@ fn to_json(report: &Report) -> Value {
         .checks
         .iter()
         .map(|check| {
-            let (verdict, why) = match &check.verdict {
-                Verdict::Holds => ("holds", None),
-                Verdict::Fails(how) => ("fails", Some(how)),
-                Verdict::NotTried(why) => ("not_tried", Some(why)),
+            let (result, reason) = match &check.result {
+                CheckResult::Passed => ("passed", None),
+                CheckResult::Failed(reason) => ("failed", Some(reason)),
+                CheckResult::Untested(reason) => ("untested", Some(reason)),
             };
-            json!({ "item": check.item, "promise": check.promise, "verdict": verdict, "why": why })
+            json!({ "item": check.item, "requirement": check.requirement, "result": result, "reason": reason })
         })
         .collect();
-    json!({ "holds": report.holds(), "checks": checks, "spent": report.spent })
+    json!({ "passed": report.passed(), "checks": checks, "usage": report.usage })
 }

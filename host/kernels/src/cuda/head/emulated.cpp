@@ -1,4 +1,4 @@
-// The head's kernels for a processor; see emulated.h.
+// The head's kernels on a CPU; see emulated.h.
 #include "../emulated.h"
 
 #include "../head.cu"

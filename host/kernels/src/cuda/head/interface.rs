@@ -31,9 +31,10 @@ pub trait TokenHead {
     /// Scores the rows' tokens. `unembed` is `[V, H]`, of the kind of the hidden states.
     fn forward(&self, rows: &HeadRows<'_>, unembed: &Tensor) -> Result<Scores, Error>;
 
-    /// Returns the gradient of a loss with respect to the hidden states, `[N, H]`, of their kind. `slopes`, `[N]` f32, are
-    /// the derivatives of the loss with respect to the log-probabilities; `scores` is the result of `forward` for the
-    /// same rows. Adds the gradient with respect to `unembed` to `unembed_gradient` if that is given.
+    /// Returns the gradient of a loss with respect to the hidden states, `[N, H]`, of their kind. `slopes`,
+    /// `[N]` f32, are the derivatives of the loss with respect to the log-probabilities; `scores` is the
+    /// result of `forward` for the same rows. Adds the gradient with respect to `unembed` to
+    /// `unembed_gradient` if that is given.
     fn backward(
         &self,
         rows: &HeadRows<'_>,

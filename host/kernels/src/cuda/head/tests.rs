@@ -1,5 +1,7 @@
 //! Comparison of the kernels, emulated on the CPU, with the reference, and of the reference with autograd.
 
+use std::sync::LazyLock;
+
 use super::*;
 use crate::cuda::emulated::Emulated;
 
@@ -44,7 +46,9 @@ impl Case {
 }
 
 fn emulated(seed: u64) -> FusedHead {
-    FusedHead { launcher: Arc::new(Emulated::compile("head/emulated.cpp", seed)) }
+    static LIBRARY: LazyLock<Emulated> =
+        LazyLock::new(|| Emulated::compile(&["emulated.h", "head.cu", "head/emulated.cpp"]));
+    FusedHead { launcher: Arc::new(LIBRARY.with_seed(seed)) }
 }
 
 /// Asserts a largest difference relative to the largest expected value, or to 1 if that is larger.
@@ -167,22 +171,38 @@ fn a_batch_without_rows_has_no_results() {
 }
 
 #[test]
-fn tensors_of_wrong_kinds_or_shapes_are_refused() {
+fn tensors_of_wrong_kinds_or_shapes_are_rejected() {
     let fused = emulated(1);
     let case = Case::new(4, 8, 50, Kind::Float, 5.0);
-    let refuse = |rows: HeadRows<'_>, unembed: &Tensor, expected: &str| {
+    let assert_rejected = |rows: HeadRows<'_>, unembed: &Tensor, expected: &str| {
         let message = fused.forward(&rows, unembed).unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");
     };
     let rows = case.rows(true);
-    refuse(HeadRows { hidden: &case.hidden.to_kind(Kind::Half), ..rows }, &case.unembed, "f32 or bf16");
-    refuse(HeadRows { hidden: &case.hidden.get(0), ..rows }, &case.unembed, "a matrix");
-    refuse(rows, &case.unembed.to_kind(Kind::BFloat16), "the output matrix must be Float [50, 8] on Cpu");
-    refuse(rows, &case.unembed.narrow(1, 0, 7), "the output matrix must be Float [50, 8]");
-    refuse(rows, &case.unembed.tr().contiguous().tr(), "but is Float [50, 8] on Cpu, not contiguous");
-    refuse(HeadRows { tokens: &case.tokens.to_kind(Kind::Int), ..rows }, &case.unembed, "the tokens");
-    refuse(HeadRows { tokens: &case.tokens.narrow(0, 0, 3), ..rows }, &case.unembed, "the tokens");
-    refuse(HeadRows { temperatures: Some(&case.hidden), ..rows }, &case.unembed, "the temperatures");
+    assert_rejected(
+        HeadRows { hidden: &case.hidden.to_kind(Kind::Half), ..rows },
+        &case.unembed,
+        "f32 or bf16",
+    );
+    assert_rejected(HeadRows { hidden: &case.hidden.get(0), ..rows }, &case.unembed, "a matrix");
+    assert_rejected(
+        rows,
+        &case.unembed.to_kind(Kind::BFloat16),
+        "the output matrix must be Float [50, 8] on Cpu",
+    );
+    assert_rejected(rows, &case.unembed.narrow(1, 0, 7), "the output matrix must be Float [50, 8]");
+    assert_rejected(
+        rows,
+        &case.unembed.tr().contiguous().tr(),
+        "but is Float [50, 8] on Cpu, not contiguous",
+    );
+    assert_rejected(
+        HeadRows { tokens: &case.tokens.to_kind(Kind::Int), ..rows },
+        &case.unembed,
+        "the tokens",
+    );
+    assert_rejected(HeadRows { tokens: &case.tokens.narrow(0, 0, 3), ..rows }, &case.unembed, "the tokens");
+    assert_rejected(HeadRows { temperatures: Some(&case.hidden), ..rows }, &case.unembed, "the temperatures");
 
     let scores = fused.forward(&rows, &case.unembed).unwrap();
     let slopes = case.slopes.to_kind(Kind::Double);

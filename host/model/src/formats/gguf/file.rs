@@ -1,6 +1,6 @@
-//! The GGUF container (versions 2 and 3): metadata, and where tensors lie.
+//! The GGUF container (versions 2 and 3): metadata and tensors.
 //!
-//! The file is untrusted: every length is checked against what is left of it before anything is read.
+//! The file is untrusted: every length is checked against the rest of the file before it is read.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,21 +13,21 @@ use crate::formats::mapped_file::MappedFile;
 
 /// A metadata value. Numbers of all widths are widened.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Meta {
+pub(crate) enum MetadataValue {
     Uint(u64),
     Int(i64),
     Float(f64),
     Bool(bool),
     Text(String),
-    List(Vec<Meta>),
+    List(Vec<MetadataValue>),
 }
 
-impl Meta {
+impl MetadataValue {
     pub(crate) fn text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    pub(crate) fn list(&self) -> Option<&[Meta]> {
+    pub(crate) fn list(&self) -> Option<&[MetadataValue]> {
         if let Self::List(list) = self { Some(list) } else { None }
     }
 
@@ -47,29 +47,29 @@ impl Meta {
     }
 }
 
-/// Where a tensor lies.
+/// Shape, number format and offset of a tensor.
 #[derive(Debug)]
-pub(crate) struct Info {
-    /// As in memory: slowest dimension first.
+pub(crate) struct TensorInfo {
+    /// Shape in the order of libtorch: slowest dimension first.
     pub(crate) shape: Vec<i64>,
-    /// GGML's number of the format.
+    /// GGML's number of the number format.
     format: u32,
-    /// From the start of the tensor data.
+    /// Offset from the start of the tensor data.
     offset: u64,
 }
 
-/// A file's header.
+/// Header of a GGUF file.
 pub(crate) struct Header {
-    pub(crate) metadata: HashMap<String, Meta>,
-    pub(crate) tensors: HashMap<String, Info>,
-    /// Where tensor data starts.
+    pub(crate) metadata: HashMap<String, MetadataValue>,
+    pub(crate) tensors: HashMap<String, TensorInfo>,
+    /// Offset of the tensor data.
     data: usize,
 }
 
 impl Header {
-    /// Reads the header of a whole file's bytes. `path` is for messages, here and below.
+    /// Reads the header from the bytes of a file. Messages name `path`.
     pub(crate) fn parse(bytes: &[u8], path: &Path) -> Result<Self, Error> {
-        let mut reader = Reader { bytes, at: 0, path };
+        let mut reader = Reader { bytes, offset: 0, path };
         if reader.take(4)? != b"GGUF" {
             return Err(Error::format(path, "not a GGUF file (a model is a GGUF file or a folder)"));
         }
@@ -100,29 +100,29 @@ impl Header {
             }
             let format = reader.u32()?;
             let offset = reader.u64()?;
-            tensors.insert(name, Info { shape, format, offset });
+            tensors.insert(name, TensorInfo { shape, format, offset });
         }
         let alignment = metadata
             .get("general.alignment")
-            .and_then(Meta::int)
+            .and_then(MetadataValue::int)
             .and_then(|n| usize::try_from(n).ok())
             .filter(|n| *n > 0)
             .unwrap_or(32);
         let data = reader
-            .at
+            .offset
             .checked_next_multiple_of(alignment)
             .ok_or_else(|| Error::format(path, format!("its data can't be aligned to {alignment}")))?;
         Ok(Self { metadata, tensors, data })
     }
 
-    /// Where a tensor lies.
-    pub(crate) fn info(&self, path: &Path, name: &str) -> Result<&Info, Error> {
+    /// Returns the shape, number format and offset of a tensor.
+    pub(crate) fn info(&self, path: &Path, name: &str) -> Result<&TensorInfo, Error> {
         self.tensors
             .get(name)
             .ok_or_else(|| Error::MissingTensor { path: path.to_path_buf(), tensor: name.to_owned() })
     }
 
-    /// A tensor of at most two dimensions, unpacked to f32 on the CPU.
+    /// Reads a tensor of at most two dimensions, unpacked to f32 on the CPU.
     pub(crate) fn tensor(&self, bytes: &MappedFile, path: &Path, name: &str) -> Result<Tensor, Error> {
         let info = self.info(path, name)?;
         let fail = |reason: &str| Err(Error::format(path, format!("the tensor `{name}` {reason}")));
@@ -137,10 +137,15 @@ impl Header {
         let (rows, columns) = match info.shape[..] {
             [columns] => (1, size(columns)),
             [rows, columns] => (size(rows), size(columns)),
-            _ => return fail(&format!("has {} dimensions; no model here has such", info.shape.len())),
+            _ => {
+                return fail(&format!(
+                    "has {} dimensions; supported models have at most two",
+                    info.shape.len()
+                ));
+            }
         };
         let Some(length) = format.bytes(rows, columns) else {
-            return fail(&format!("has rows of {columns} values, which its number format can't hold"));
+            return fail(&format!("has rows of {columns} values, which its number format does not allow"));
         };
         let data = usize::try_from(info.offset)
             .ok()
@@ -149,8 +154,8 @@ impl Header {
         let Some(data) = data else { return fail("reaches past the end of the file; fetch it again") };
 
         let tensor = Tensor::f_zeros(info.shape.as_slice(), (Kind::Float, Device::Cpu))?;
-        // SAFETY: a fresh contiguous f32 tensor of rows x columns values (they fit into memory, as `length`
-        // does, and were allocated), which nothing else knows of yet.
+        // SAFETY: a new contiguous f32 tensor of rows x columns values (they fit into memory, as `length`
+        // does, and were allocated), which nothing else refers to yet.
         let values =
             unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast::<f32>(), rows * columns) };
         format.unpack(data, values);
@@ -159,20 +164,20 @@ impl Header {
     }
 }
 
-/// A cursor over the file.
+/// Reader of the header.
 struct Reader<'a> {
     bytes: &'a [u8],
-    at: usize,
+    offset: usize,
     path: &'a Path,
 }
 
 impl<'a> Reader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
-        let end = self.at.checked_add(count).filter(|end| *end <= self.bytes.len());
+        let end = self.offset.checked_add(count).filter(|end| *end <= self.bytes.len());
         let end =
             end.ok_or_else(|| Error::format(self.path, "the file ends in its header; fetch it again"))?;
-        let taken = &self.bytes[self.at..end];
-        self.at = end;
+        let taken = &self.bytes[self.offset..end];
+        self.offset = end;
         Ok(taken)
     }
 
@@ -195,17 +200,17 @@ impl<'a> Reader<'a> {
         Ok(String::from_utf8_lossy(self.take(len)?).into_owned())
     }
 
-    fn value(&mut self, kind: u32, depth: u32) -> Result<Meta, Error> {
+    fn value(&mut self, kind: u32, depth: u32) -> Result<MetadataValue, Error> {
         Ok(match kind {
-            0 => Meta::Uint(u64::from(self.array::<1>()?[0])),
-            1 => Meta::Int(i64::from(i8::from_le_bytes(self.array()?))),
-            2 => Meta::Uint(u64::from(u16::from_le_bytes(self.array()?))),
-            3 => Meta::Int(i64::from(i16::from_le_bytes(self.array()?))),
-            4 => Meta::Uint(u64::from(self.u32()?)),
-            5 => Meta::Int(i64::from(i32::from_le_bytes(self.array()?))),
-            6 => Meta::Float(f64::from(f32::from_le_bytes(self.array()?))),
-            7 => Meta::Bool(self.array::<1>()?[0] != 0),
-            8 => Meta::Text(self.string()?),
+            0 => MetadataValue::Uint(u64::from(self.array::<1>()?[0])),
+            1 => MetadataValue::Int(i64::from(i8::from_le_bytes(self.array()?))),
+            2 => MetadataValue::Uint(u64::from(u16::from_le_bytes(self.array()?))),
+            3 => MetadataValue::Int(i64::from(i16::from_le_bytes(self.array()?))),
+            4 => MetadataValue::Uint(u64::from(self.u32()?)),
+            5 => MetadataValue::Int(i64::from(i32::from_le_bytes(self.array()?))),
+            6 => MetadataValue::Float(f64::from(f32::from_le_bytes(self.array()?))),
+            7 => MetadataValue::Bool(self.array::<1>()?[0] != 0),
+            8 => MetadataValue::Text(self.string()?),
             9 if depth < 4 => {
                 let kind = self.u32()?;
                 let count = self.u64()?;
@@ -213,11 +218,11 @@ impl<'a> Reader<'a> {
                 for _ in 0..count {
                     list.push(self.value(kind, depth + 1)?);
                 }
-                Meta::List(list)
+                MetadataValue::List(list)
             }
-            10 => Meta::Uint(self.u64()?),
-            11 => Meta::Int(i64::from_le_bytes(self.array()?)),
-            12 => Meta::Float(f64::from_le_bytes(self.array()?)),
+            10 => MetadataValue::Uint(self.u64()?),
+            11 => MetadataValue::Int(i64::from_le_bytes(self.array()?)),
+            12 => MetadataValue::Float(f64::from_le_bytes(self.array()?)),
             _ => return Err(Error::format(self.path, format!("metadata of unknown type {kind}"))),
         })
     }

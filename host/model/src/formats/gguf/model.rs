@@ -1,5 +1,5 @@
-//! Models in GGUF files: what the metadata says of a model's measures, and its tensors under the names and in
-//! the order of rows that Hugging Face folders have.
+//! Models in GGUF files: dimensions from the metadata, and tensors with the names and the order of rows of
+//! Hugging Face folders.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use pl_types::Dtype;
 use tch::Tensor;
 
 use crate::error::Error;
-use crate::formats::gguf::file::{Header, Meta};
+use crate::formats::gguf::file::{Header, MetadataValue};
 use crate::formats::gguf::tokenizer;
 use crate::formats::mapped_file::MappedFile;
 use crate::model::Model;
@@ -20,33 +20,33 @@ use crate::network::weights::Weights;
 use crate::text::template::ChatTemplate;
 use crate::text::tokenizer::Tokenizer;
 
-/// Divisors of the rotary frequencies, one each.
+/// Tensor with a divisor for each rotary frequency.
 const ROPE_FACTORS: &str = "rope_freqs.weight";
 
-/// Loads a model; `keep` rounds each tensor to `dtype` and puts it where it shall stay.
+/// Loads a model. `store` rounds each tensor to `dtype` and moves it to its device.
 pub(crate) fn load(
     path: &Path,
     dtype: Dtype,
-    keep: impl Fn(&Tensor) -> Result<Tensor, Error>,
+    store: impl Fn(&Tensor) -> Result<Tensor, Error>,
 ) -> Result<Model, Error> {
     let bytes = MappedFile::open(path)?;
     let header = Header::parse(&bytes, path)?;
-    let config = Reader { header: &header, bytes: &bytes, path }.config()?;
+    let config = ConfigReader { header: &header, bytes: &bytes, path }.config()?;
     let name = path.display().to_string();
     let (tokenizer, template) = tokenizer::build(&header.metadata, &config, &name, path)?;
     let weights = Weights::build(&config, path, |name| {
         let stored = stored_name(name);
         let tensor = header.tensor(&bytes, path, &stored)?;
-        keep(&if config.family == Family::Llama { unpermute(&config, &stored, tensor)? } else { tensor })
+        store(&if config.family == Family::Llama { unpermute(&config, &stored, tensor)? } else { tensor })
     })?;
 
     let mut hasher = blake3::Hasher::new();
     bytes.hash(&mut hasher)?;
     let known: HashSet<String> = weights.parameters().iter().map(|(name, _)| stored_name(name)).collect();
-    let odd = header.tensors.keys().filter(|name| name.starts_with("blk.") && !known.contains(*name)).min();
-    if let Some(odd) = odd {
-        let reason =
-            format!("the tensor `{odd}` has no place in a {} model as it is known here", config.family);
+    let unused =
+        header.tensors.keys().filter(|name| name.starts_with("blk.") && !known.contains(*name)).min();
+    if let Some(name) = unused {
+        let reason = format!("the tensor `{name}` does not belong to a {} model", config.family);
         return Err(Error::format(path, reason));
     }
     Ok(Model {
@@ -59,55 +59,59 @@ pub(crate) fn load(
     })
 }
 
-/// A model's tokenizer and chat template, from the file's header alone.
+/// Loads only a model's tokenizer and chat template.
 pub(crate) fn text(path: &Path) -> Result<(Tokenizer, ChatTemplate), Error> {
     let bytes = MappedFile::open(path)?;
     let header = Header::parse(&bytes, path)?;
-    let config = Reader { header: &header, bytes: &bytes, path }.config()?;
+    let config = ConfigReader { header: &header, bytes: &bytes, path }.config()?;
     tokenizer::build(&header.metadata, &config, &path.display().to_string(), path)
 }
 
-/// A model's measures, from the file's header alone.
+/// Reads only a model's dimensions.
 pub(crate) fn config(path: &Path) -> Result<Config, Error> {
     let bytes = MappedFile::open(path)?;
     let header = Header::parse(&bytes, path)?;
-    Reader { header: &header, bytes: &bytes, path }.config()
+    ConfigReader { header: &header, bytes: &bytes, path }.config()
 }
 
-/// What it takes to read a model's measures.
-struct Reader<'a> {
+/// Reader of a model's dimensions.
+struct ConfigReader<'a> {
     header: &'a Header,
     bytes: &'a MappedFile,
     path: &'a Path,
 }
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     fn config(&self) -> Result<Config, Error> {
-        let named =
-            self.header.metadata.get("general.architecture").and_then(Meta::text).unwrap_or("nothing");
-        let family: Family = named
+        let name = self
+            .header
+            .metadata
+            .get("general.architecture")
+            .and_then(MetadataValue::text)
+            .unwrap_or("nothing");
+        let family: Family = name
             .parse()
-            .map_err(|known| self.fault(format!("a model of the architecture {named}; {known}")))?;
-        self.refuse(family)?;
-        let hidden = self.need(family, "embedding_length")?;
-        let heads = self.need(family, "attention.head_count")?;
-        let head_dim = self.whole(family, "attention.key_length")?.unwrap_or(hidden / heads);
+            .map_err(|supported| self.error(format!("a model of the architecture {name}; {supported}")))?;
+        self.check_features(family)?;
+        let hidden = self.required(family, "embedding_length")?;
+        let heads = self.required(family, "attention.head_count")?;
+        let head_dim = self.integer(family, "attention.key_length")?.unwrap_or(hidden / heads);
         for key in ["attention.value_length", "rope.dimension_count"] {
-            if let Some(other) = self.whole(family, key)?.filter(|width| *width != head_dim) {
+            if let Some(other) = self.integer(family, key)?.filter(|width| *width != head_dim) {
                 let reason =
                     format!("`{family}.{key}` is {other} for heads {head_dim} wide; they must be equal");
-                return Err(self.fault(reason));
+                return Err(self.error(reason));
             }
         }
         let token = |key: &str| {
             self.header
                 .metadata
                 .get(&format!("tokenizer.ggml.{key}_token_id"))
-                .and_then(Meta::int)
+                .and_then(MetadataValue::int)
                 .and_then(|id| u32::try_from(id).ok())
         };
         let mut eos = Vec::new();
-        // The ends of a text, of a turn and of a message; often the same.
+        // The ends of a text, of a turn and of a message are often the same token.
         for id in ["eos", "eot", "eom"].into_iter().filter_map(token) {
             if !eos.contains(&id) {
                 eos.push(id);
@@ -118,15 +122,15 @@ impl Reader<'_> {
             family,
             vocab: embedding.shape.first().copied().unwrap_or(0),
             hidden,
-            layers: self.need(family, "block_count")? as usize,
+            layers: self.required(family, "block_count")? as usize,
             heads,
-            kv_heads: self.whole(family, "attention.head_count_kv")?.unwrap_or(heads),
+            kv_heads: self.integer(family, "attention.head_count_kv")?.unwrap_or(heads),
             head_dim,
-            ffn: self.need(family, "feed_forward_length")?,
+            ffn: self.required(family, "feed_forward_length")?,
             rms_eps: self.float(family, "attention.layer_norm_rms_epsilon").unwrap_or(1e-5),
             rope_theta: self.float(family, "rope.freq_base").unwrap_or(10_000.0),
             rope_scaling: self.rope_scaling(family)?,
-            max_positions: self.need(family, "context_length")? as usize,
+            max_positions: self.required(family, "context_length")? as usize,
             tied: !self.header.tensors.contains_key("output.weight"),
             bos: token("bos"),
             eos,
@@ -135,31 +139,31 @@ impl Reader<'_> {
         Ok(config)
     }
 
-    /// Refuses what no family here has.
-    fn refuse(&self, family: Family) -> Result<(), Error> {
-        if self.whole(family, "expert_count")?.is_some_and(|count| count > 0) {
-            return Err(self.fault("a mixture of experts; only dense models can be loaded"));
+    /// Checks that the model has only features that some supported family has.
+    fn check_features(&self, family: Family) -> Result<(), Error> {
+        if self.integer(family, "expert_count")?.is_some_and(|count| count > 0) {
+            return Err(self.error("a mixture of experts; only dense models can be loaded"));
         }
-        let window = self.whole(family, "attention.sliding_window")?.filter(|window| *window > 0);
+        let window = self.integer(family, "attention.sliding_window")?.filter(|window| *window > 0);
         if let Some(window) = window.filter(|window| Some(*window) < self.context(family)) {
             return Err(
-                self.fault(format!("it attends over a sliding window of {window}, which is not supported"))
+                self.error(format!("it attends over a sliding window of {window}, which is not supported"))
             );
         }
         Ok(())
     }
 
     fn context(&self, family: Family) -> Option<i64> {
-        self.get(family, "context_length").and_then(Meta::int)
+        self.get(family, "context_length").and_then(MetadataValue::int)
     }
 
     fn rope_scaling(&self, family: Family) -> Result<RopeScaling, Error> {
         let factor = ["rope.scaling.factor", "rope.scale_linear"]
             .iter()
             .find_map(|key| self.float(family, key))
-            // Zero stands for none.
+            // Zero means none.
             .filter(|factor| *factor != 0.0);
-        let kind = self.get(family, "rope.scaling.type").and_then(Meta::text);
+        let kind = self.get(family, "rope.scaling.type").and_then(MetadataValue::text);
         let scaling = match (kind.unwrap_or("linear"), factor) {
             ("none", _) | ("linear", None) => RopeScaling::None,
             ("linear", Some(factor)) => RopeScaling::Linear { factor },
@@ -168,14 +172,14 @@ impl Reader<'_> {
                 let reason = format!(
                     "rotary embedding of type {kind} is not supported; none, linear and yarn (with a factor) are"
                 );
-                return Err(self.fault(reason));
+                return Err(self.error(reason));
             }
         };
         if !self.header.tensors.contains_key(ROPE_FACTORS) {
             return Ok(scaling);
         }
         if scaling != RopeScaling::None {
-            return Err(self.fault(format!("both `{ROPE_FACTORS}` and `{family}.rope.scaling` are there")));
+            return Err(self.error(format!("both `{ROPE_FACTORS}` and `{family}.rope.scaling` are present")));
         }
         let factors = self.header.tensor(self.bytes, self.path, ROPE_FACTORS)?;
         Ok(RopeScaling::Factors { factors: Vec::try_from(factors.f_flatten(0, -1)?)? })
@@ -183,17 +187,17 @@ impl Reader<'_> {
 
     fn yarn(&self, family: Family, factor: f64) -> Result<RopeScaling, Error> {
         let float = |key: &str| self.float(family, &format!("rope.scaling.{key}"));
-        // Readers disagree on whether this one replaces the attention factor or multiplies it.
+        // In some readers this key replaces the attention factor, in others it multiplies it.
         for key in ["yarn_ext_factor", "yarn_attn_factor"] {
             if let Some(other) = float(key).filter(|x| *x != 1.0) {
                 let reason = format!(
                     "`{family}.rope.scaling.{key}` is {other}, which is not supported; use the model's Hugging Face \
                      folder"
                 );
-                return Err(self.fault(reason));
+                return Err(self.error(reason));
             }
         }
-        let original = self.whole(family, "rope.scaling.original_context_length")?.or(self.context(family));
+        let original = self.integer(family, "rope.scaling.original_context_length")?.or(self.context(family));
         Ok(RopeScaling::Yarn {
             factor,
             original_max_positions: original.and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
@@ -204,38 +208,38 @@ impl Reader<'_> {
         })
     }
 
-    fn fault(&self, reason: impl Into<String>) -> Error {
+    fn error(&self, reason: impl Into<String>) -> Error {
         Error::format(self.path, reason)
     }
 
-    fn get(&self, family: Family, key: &str) -> Option<&Meta> {
+    fn get(&self, family: Family, key: &str) -> Option<&MetadataValue> {
         self.header.metadata.get(&format!("{family}.{key}"))
     }
 
     fn float(&self, family: Family, key: &str) -> Option<f64> {
-        self.get(family, key).and_then(Meta::float)
+        self.get(family, key).and_then(MetadataValue::float)
     }
 
-    /// A whole number that may be missing.
-    fn whole(&self, family: Family, key: &str) -> Result<Option<i64>, Error> {
+    /// Returns an integer. Returns `None` if the key is missing.
+    fn integer(&self, family: Family, key: &str) -> Result<Option<i64>, Error> {
         self.get(family, key)
             .map(|value| {
                 value.int().ok_or_else(|| {
-                    self.fault(format!("`{family}.{key}` is no whole number, the same for all layers"))
+                    self.error(format!("`{family}.{key}` is not one whole number for all layers"))
                 })
             })
             .transpose()
     }
 
-    fn need(&self, family: Family, key: &str) -> Result<i64, Error> {
-        self.whole(family, key)?
+    fn required(&self, family: Family, key: &str) -> Result<i64, Error> {
+        self.integer(family, key)?
             .filter(|n| *n > 0)
-            .ok_or_else(|| self.fault(format!("`{family}.{key}` is missing or not a positive whole number")))
+            .ok_or_else(|| self.error(format!("`{family}.{key}` is missing or not a positive whole number")))
     }
 }
 
-/// The Llama architecture's Q and K are stored so that the rows of a head's two halves alternate; this puts
-/// them one after the other, as the rotate-half embedding wants them.
+/// Reorders the rows of Q and K of the Llama architecture: stored, the rows of a head's two halves alternate;
+/// the rotate-half embedding needs one half after the other.
 fn unpermute(config: &Config, stored: &str, tensor: Tensor) -> Result<Tensor, Error> {
     let heads = if stored.ends_with("attn_q.weight") {
         config.heads
@@ -247,7 +251,7 @@ fn unpermute(config: &Config, stored: &str, tensor: Tensor) -> Result<Tensor, Er
     let shape = tensor.size();
     let &[rows, columns] = shape.as_slice() else { return Ok(tensor) };
     if rows != heads * config.head_dim {
-        // The wrong shape is reported, with the right one, by whoever asked.
+        // The caller reports the wrong shape together with the right one.
         return Ok(tensor);
     }
     Ok(tensor
@@ -256,7 +260,7 @@ fn unpermute(config: &Config, stored: &str, tensor: Tensor) -> Result<Tensor, Er
         .f_reshape([rows, columns])?)
 }
 
-/// GGUF's name for a tensor.
+/// Returns GGUF's name of a tensor.
 fn stored_name(name: &str) -> String {
     match name {
         "model.embed_tokens.weight" => return "token_embd.weight".into(),

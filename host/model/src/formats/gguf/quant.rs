@@ -6,11 +6,11 @@
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-/// Values that one thread unpacks at a time: enough that handing them out costs nothing, a multiple of all
-/// blocks.
+/// Number of values that one thread unpacks at a time: large enough to make scheduling cheap, and a multiple
+/// of all block sizes.
 const CHUNK: usize = 1 << 15;
 
-/// A tensor format that can be read.
+/// A supported number format of tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     F32,
@@ -20,27 +20,27 @@ pub(crate) enum Format {
     Q4_0,
     /// Blocks of 32: scale, minimum, 16 bytes of halves.
     Q4_1,
-    /// As `Q4_0` with a 32-bit word of fifth bits after the scale; less 16.
+    /// Same as `Q4_0` with a 32-bit word of fifth bits after the scale; less 16.
     Q5_0,
-    /// As `Q4_1` with a word of fifth bits after the minimum.
+    /// Same as `Q4_1` with a word of fifth bits after the minimum.
     Q5_1,
     /// Blocks of 32: scale, 32 signed bytes.
     Q8_0,
     /// Blocks of 256 in eight groups, each with a 6-bit scale and minimum of its own: common scale, common
     /// minimum, 12 bytes of those, 128 bytes of halves.
     Q4K,
-    /// As `Q4K` with 32 bytes of fifth bits before the halves.
+    /// Same as `Q4K` with 32 bytes of fifth bits before the halves.
     Q5K,
     /// Blocks of 256 in sixteen groups: 128 bytes of low halves, 64 of high quarters, 16 signed scales,
     /// common scale; less 32.
     Q6K,
 }
 
-/// The formats that can be read, for messages.
+/// List of the supported formats, for messages.
 pub(crate) const READABLE: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K";
 
 impl Format {
-    /// From the number in the file.
+    /// Converts the number in a file.
     pub(crate) fn from_id(id: u32) -> Option<Self> {
         Some(match id {
             0 => Self::F32,
@@ -58,7 +58,7 @@ impl Format {
         })
     }
 
-    /// Values and bytes of one block.
+    /// Returns the number of values and of bytes of one block.
     fn block(self) -> (usize, usize) {
         match self {
             Self::F32 => (1, 4),
@@ -74,8 +74,8 @@ impl Format {
         }
     }
 
-    /// Bytes of `rows` rows of `columns` values; none where blocks don't fit into rows or the count
-    /// overflows.
+    /// Returns the size in bytes of `rows` rows of `columns` values. Returns `None` if rows are not whole
+    /// blocks or the count overflows.
     pub(crate) fn bytes(self, rows: usize, columns: usize) -> Option<usize> {
         let (values, bytes) = self.block();
         if !columns.is_multiple_of(values) {
@@ -84,7 +84,7 @@ impl Format {
         (columns / values).checked_mul(bytes)?.checked_mul(rows)
     }
 
-    /// Unpacks whole blocks into as many values, on all cores.
+    /// Unpacks whole blocks into their values, on all cores.
     pub(crate) fn unpack(self, data: &[u8], out: &mut [f32]) {
         let (values, bytes) = self.block();
         let parts = out.par_chunks_mut(CHUNK).zip(data.par_chunks(CHUNK / values * bytes));
@@ -110,7 +110,7 @@ impl Format {
     }
 }
 
-/// GGML's name for a format, for messages about those that can't be read.
+/// Returns GGML's name of a format, for messages about unsupported formats.
 pub(crate) fn format_name(id: u32) -> String {
     let name = match id {
         9 => "Q8_1",
@@ -194,7 +194,7 @@ fn word_at<const B: usize>(block: &[u8; B], at: usize) -> u32 {
     u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
 }
 
-/// The fifth bits of values `i` and `i + 16`, in place.
+/// Returns the fifth bits of values `i` and `i + 16`, in place.
 fn fifth_bits(word: u32, i: usize) -> (i32, i32) {
     let bit = |at: usize| (((word >> at) & 1) << 4) as i32;
     (bit(i), bit(i + 16))
@@ -207,8 +207,9 @@ fn q8_0(block: &[u8; 34], out: &mut [f32; 32]) {
     }
 }
 
-/// The scale and the minimum of group `group` (0 to 7) in the 12 bytes that hold all: the first four groups
-/// have six bits in one byte each, the others four bits in the last bytes and two on top of the first ones.
+/// Returns the scale and the minimum of group `group` (0 to 7) in the 12 bytes that hold all: the first four
+/// groups have six bits in one byte each, the others four bits in the last bytes and two on top of the first
+/// ones.
 fn group_scale(packed: &[u8], group: usize) -> (f32, f32) {
     let (scale, min) = if group < 4 {
         (packed[group] & 63, packed[group + 4] & 63)

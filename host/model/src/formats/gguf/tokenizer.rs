@@ -1,8 +1,8 @@
-//! The tokenizer and the chat template that a GGUF file carries.
+//! Tokenizer and chat template of a GGUF file.
 //!
-//! The file holds a vocabulary and the name of a way to use it. Each way is written out here as the models'
-//! own `tokenizer.json` have it, so that one tokenizer serves both kinds of files: byte-level BPE (`gpt2`),
-//! and the pair merging of SentencePiece (`llama`, in [`sentencepiece`]).
+//! The file has a vocabulary and the name of an algorithm. Each algorithm is expressed here as the
+//! `tokenizer.json` of the same models, so that one tokenizer serves both kinds of files: byte-level BPE
+//! (`gpt2`), and the pair merging of SentencePiece (`llama`, in [`sentencepiece`]).
 
 mod sentencepiece;
 
@@ -12,23 +12,23 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
-use crate::formats::gguf::file::Meta;
+use crate::formats::gguf::file::MetadataValue;
 use crate::network::config::Config;
 use crate::text::template::ChatTemplate;
 use crate::text::tokenizer::Tokenizer;
 
-/// Token types of the file.
+/// Token types of GGUF.
 const UNKNOWN: i64 = 2;
 const CONTROL: i64 = 3;
 const USER_DEFINED: i64 = 4;
 const BYTE: i64 = 6;
 
-/// The splitting pattern of Llama 3 and, with digits one by one, of Qwen2: `{DIGITS}` stands for either.
-const WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|{DIGITS}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// Splitting pattern of Llama 3 and Qwen2, which differ in `{DIGITS}`: Qwen2 splits off single digits.
+const WORD_PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|{DIGITS}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// Builds both from the metadata.
+/// Builds the tokenizer and the chat template from the metadata.
 pub(crate) fn build(
-    metadata: &HashMap<String, Meta>,
+    metadata: &HashMap<String, MetadataValue>,
     config: &Config,
     model: &str,
     path: &Path,
@@ -39,7 +39,7 @@ pub(crate) fn build(
         let reason = format!("{} tokens for an embedding of {} rows", tokens.len(), config.vocab);
         return Err(Error::format(path, reason));
     }
-    let json = match vocabulary.get("model").and_then(Meta::text).unwrap_or("nothing") {
+    let json = match vocabulary.get("model").and_then(MetadataValue::text).unwrap_or("nothing") {
         "gpt2" => byte_level(&vocabulary)?,
         "llama" => sentencepiece::tokenizer(&vocabulary)?,
         kind => {
@@ -51,69 +51,77 @@ pub(crate) fn build(
         }
     };
     let mut eos = config.eos.clone();
-    // The ends of a turn and of a message that calls tools, where they are not the end of a text.
+    // The ends of a turn and of a message with tool calls, if they are not the end of a text.
     eos.extend(["eot_token_id", "eom_token_id"].iter().filter_map(|key| {
         let id = u32::try_from(vocabulary.get(key)?.int()?).ok()?;
         ((id as usize) < tokens.len()).then_some(id)
     }));
     let tokenizer = Tokenizer::from_json(model, json.to_string().as_bytes(), &eos)?;
     let text = |id: Option<u32>| id.and_then(|id| tokens.get(id as usize)).map(|token| (*token).to_owned());
-    let source = metadata.get("tokenizer.chat_template").and_then(Meta::text).map(str::to_owned);
+    let source = metadata.get("tokenizer.chat_template").and_then(MetadataValue::text).map(str::to_owned);
     let template = ChatTemplate::new(model, source, text(config.bos), text(config.eos.first().copied()))?;
     Ok((tokenizer, template))
 }
 
-/// The vocabulary as the file has it.
+/// Vocabulary of the file.
 struct Vocabulary<'a> {
-    metadata: &'a HashMap<String, Meta>,
+    metadata: &'a HashMap<String, MetadataValue>,
     path: &'a Path,
-    /// By id.
+    /// Tokens by id.
     tokens: Vec<&'a str>,
-    /// By id; empty where the file does not say.
+    /// Token types by id; empty if the file has none.
     kinds: Vec<i64>,
 }
 
 impl<'a> Vocabulary<'a> {
-    fn read(metadata: &'a HashMap<String, Meta>, path: &'a Path) -> Result<Self, Error> {
+    fn read(metadata: &'a HashMap<String, MetadataValue>, path: &'a Path) -> Result<Self, Error> {
         let mut this = Self { metadata, path, tokens: Vec::new(), kinds: Vec::new() };
         this.tokens = this.texts("tokens")?;
-        let kinds = this.get("token_type").and_then(Meta::list).unwrap_or_default();
+        let kinds = this.get("token_type").and_then(MetadataValue::list).unwrap_or_default();
         this.kinds = kinds.iter().map(|kind| kind.int().unwrap_or_default()).collect();
         Ok(this)
     }
 
-    fn get(&self, key: &str) -> Option<&'a Meta> {
+    fn get(&self, key: &str) -> Option<&'a MetadataValue> {
         self.metadata.get(&format!("tokenizer.ggml.{key}"))
     }
 
-    fn list(&self, key: &str) -> Result<&'a [Meta], Error> {
-        self.get(key).and_then(Meta::list).ok_or_else(|| {
-            Error::format(self.path, format!("`tokenizer.ggml.{key}` is missing or no list; fetch it again"))
+    fn list(&self, key: &str) -> Result<&'a [MetadataValue], Error> {
+        self.get(key).and_then(MetadataValue::list).ok_or_else(|| {
+            Error::format(
+                self.path,
+                format!("`tokenizer.ggml.{key}` is missing or not a list; download the file again"),
+            )
         })
     }
 
     fn texts(&self, key: &str) -> Result<Vec<&'a str>, Error> {
-        let wrong = |at: usize| {
-            let reason = format!("entry {at} of `tokenizer.ggml.{key}` is no text; fetch the file again");
+        let invalid = |index: usize| {
+            let reason =
+                format!("entry {index} of `tokenizer.ggml.{key}` is not a text; download the file again");
             Error::format(self.path, reason)
         };
-        self.list(key)?.iter().enumerate().map(|(at, item)| item.text().ok_or_else(|| wrong(at))).collect()
+        self.list(key)?
+            .iter()
+            .enumerate()
+            .map(|(index, item)| item.text().ok_or_else(|| invalid(index)))
+            .collect()
     }
 
     fn kind(&self, id: usize) -> i64 {
         self.kinds.get(id).copied().unwrap_or_default()
     }
 
-    /// Token to id.
+    /// Returns the map from tokens to ids.
     fn vocab(&self) -> Map<String, Value> {
         self.tokens.iter().enumerate().map(|(id, token)| ((*token).to_owned(), id.into())).collect()
     }
 
-    /// Tokens that are recognised where they are written out, before the text is split.
+    /// Returns the tokens that are recognised in a text before it is split.
     fn added(&self) -> Vec<Value> {
-        let whole = |id: &usize| matches!(self.kind(*id), UNKNOWN | CONTROL | USER_DEFINED);
+        let recognised = |id: &usize| matches!(self.kind(*id), UNKNOWN | CONTROL | USER_DEFINED);
         (0..self.tokens.len())
-            .filter(whole)
+            .filter(recognised)
             .map(|id| {
                 json!({
                     "id": id, "content": self.tokens[id], "single_word": false, "lstrip": false,
@@ -124,19 +132,19 @@ impl<'a> Vocabulary<'a> {
     }
 }
 
-/// How a byte-level tokenizer prepares a text.
-struct Preparation {
+/// Steps of a byte-level tokenizer before the merges.
+struct Pretokenization {
     normalizer: Value,
     pre_tokenizer: Value,
-    /// Whether a whole word that is a token skips the merges.
+    /// True if a word that is a token skips the merges.
     ignore_merges: bool,
 }
 
 fn byte_level(vocabulary: &Vocabulary) -> Result<Value, Error> {
-    let name = vocabulary.get("pre").and_then(Meta::text).unwrap_or("default");
-    let Some(preparation) = preparation(name) else {
+    let name = vocabulary.get("pre").and_then(MetadataValue::text).unwrap_or("default");
+    let Some(pretokenization) = pretokenization(name) else {
         let reason = format!(
-            "its pre-tokeniser is `{name}`; smollm, gpt-2, default, llama-bpe and qwen2 are known. Use the \
+            "its pre-tokeniser is `{name}`; smollm, gpt-2, default, llama-bpe and qwen2 are supported. Use the \
              model's Hugging Face folder instead"
         );
         return Err(Error::format(vocabulary.path, reason));
@@ -148,7 +156,7 @@ fn byte_level(vocabulary: &Vocabulary) -> Result<Value, Error> {
             merge.split_once(' ').ok_or_else(|| {
                 Error::format(
                     vocabulary.path,
-                    format!("the merge {merge:?} is no pair; fetch the file again"),
+                    format!("the merge {merge:?} is not a pair; download the file again"),
                 )
             })
         })
@@ -158,24 +166,24 @@ fn byte_level(vocabulary: &Vocabulary) -> Result<Value, Error> {
         "truncation": null,
         "padding": null,
         "added_tokens": vocabulary.added(),
-        "normalizer": preparation.normalizer,
-        "pre_tokenizer": preparation.pre_tokenizer,
+        "normalizer": pretokenization.normalizer,
+        "pre_tokenizer": pretokenization.pre_tokenizer,
         "post_processor": null,
         "decoder": { "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true },
         "model": {
             "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
             "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
-            "ignore_merges": preparation.ignore_merges, "vocab": vocabulary.vocab(), "merges": merges,
+            "ignore_merges": pretokenization.ignore_merges, "vocab": vocabulary.vocab(), "merges": merges,
         },
     }))
 }
 
-/// What a name in `tokenizer.ggml.pre` stands for.
-fn preparation(name: &str) -> Option<Preparation> {
+/// Returns the steps for a value of `tokenizer.ggml.pre`.
+fn pretokenization(name: &str) -> Option<Pretokenization> {
     let bytes = |pattern: bool| json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": pattern });
     let sequence = |parts: [Value; 2]| json!({ "type": "Sequence", "pretokenizers": parts });
-    let words = |digits: &str| {
-        let pattern = WORDS.replace("{DIGITS}", digits);
+    let word_splitter = |digits: &str| {
+        let pattern = WORD_PATTERN.replace("{DIGITS}", digits);
         let split = json!({
             "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Isolated", "invert": false,
         });
@@ -188,10 +196,10 @@ fn preparation(name: &str) -> Option<Preparation> {
             (Value::Null, sequence([digits, bytes(true)]), false)
         }
         "gpt-2" | "default" => (Value::Null, bytes(true), false),
-        "llama-bpe" | "llama3" | "llama-v3" => (Value::Null, words(r"\p{N}{1,3}"), true),
-        // `deepseek-r1-qwen` is what the Qwen models that DeepSeek distilled into call the same thing.
-        "qwen2" | "deepseek-r1-qwen" => (json!({ "type": "NFC" }), words(r"\p{N}"), false),
+        "llama-bpe" | "llama3" | "llama-v3" => (Value::Null, word_splitter(r"\p{N}{1,3}"), true),
+        // `deepseek-r1-qwen` is the same algorithm in Qwen models that DeepSeek distilled.
+        "qwen2" | "deepseek-r1-qwen" => (json!({ "type": "NFC" }), word_splitter(r"\p{N}"), false),
         _ => return None,
     };
-    Some(Preparation { normalizer, pre_tokenizer, ignore_merges })
+    Some(Pretokenization { normalizer, pre_tokenizer, ignore_merges })
 }

@@ -1,7 +1,8 @@
 //! The parts of adapters in a batch of tokens, each applied to its own rows, and their gradients.
 //!
-//! With `u = s A x`, an adapter adds `B u` to `W x`. The rows of one adapter are contiguous; its part is computed on
-//! that slice and added to the output in place, so that several adapters in a batch cost no more than one.
+//! With `u = s A x`, an adapter adds `B u` to `W x`. The rows of one adapter are contiguous; its part is
+//! computed on that slice and added to the output in place, so that several adapters in a batch cost no more
+//! than one.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Attention over a forest of spans, forward and backward.
 //!
-//! Attention is the only part of a block that is left to libtorch's autograd: queries, keys and values enter a small
-//! graph per block as leaves, one set per span, and libtorch picks its kernel. Separate leaves keep this cheap: a view
-//! of one large tensor would get a gradient of that tensor's size per span.
+//! Attention is the only part of a block that is left to libtorch's autograd: queries, keys and values enter
+//! a small graph per block as leaves, one set per span, and libtorch picks its kernel. Separate leaves keep
+//! this cheap: a view of one large tensor would get a gradient of that tensor's size per span.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -12,10 +12,12 @@ use tch::{Device, Kind, TchError, Tensor};
 use crate::network::config::Config;
 use crate::network::packed::Packed;
 
-/// Rows and masks of all spans: each token attends to the tokens before it in its span and in the span's ancestors.
+/// Rows and masks of all spans: each token attends to the tokens before it in its span and in the span's
+/// ancestors.
 pub(super) struct SpanMask {
     spans: Vec<AttentionSpan>,
-    /// By number of tokens and of tokens before them: the summand of the scores of a span that continues another.
+    /// By number of tokens and of tokens before them: the summand of the scores of a span that continues
+    /// another.
     masks: BTreeMap<(usize, usize), Tensor>,
 }
 
@@ -61,7 +63,8 @@ pub(super) struct AttentionBlock {
 }
 
 impl AttentionBlock {
-    /// Computes the attention of queries `[T, heads, D]` to keys `[T, kv_heads, D]` and values `[T, kv_heads x D]`.
+    /// Computes the attention of queries `[T, heads, D]` to keys `[T, kv_heads, D]` and values
+    /// `[T, kv_heads x D]`.
     pub(super) fn new(
         config: &Config,
         mask: &SpanMask,
@@ -146,7 +149,8 @@ fn attend(
         let rows: Vec<&Tensor> =
             span.ancestors.iter().map(|&ancestor| &leaves[ancestor][part]).chain([&own[part]]).collect();
         let rows = if let [one] = rows.as_slice() { one.shallow_clone() } else { Tensor::f_cat(&rows, 0)? };
-        // The query heads of a group are in the batch dimension, so that they share keys and values without a copy.
+        // The query heads of a group are in the batch dimension, so that they share keys and values without a
+        // copy.
         let [count, heads, width] = [rows.size()[0], config.kv_heads, config.head_dim];
         rows.f_permute([1, 0, 2])?.f_unsqueeze(0)?.f_expand([group, heads, count, width], false)
     };

@@ -21,8 +21,8 @@ pub(super) struct Frame<'a> {
     pub(super) rope: Rope,
 }
 
-/// Tensors that a block's gradient needs besides its input. Per token, the widths of q, k, v, the attention's output,
-/// the residual stream, and twice the feed-forward layer. `A` has those of the attention.
+/// Tensors that a block's gradient needs besides its input. Per token, the widths of q, k, v, the attention's
+/// output, the residual stream, and twice the feed-forward layer. `A` has those of the attention.
 pub(super) struct BlockActivations<A> {
     input_rstd: Tensor,
     /// Queries and keys before the norms of single heads, in families that have these norms.
@@ -87,8 +87,8 @@ impl Frame<'_> {
         Ok((output, activations))
     }
 
-    /// Returns the gradient with respect to the block's input `x`, given the gradient `dy` with respect to its
-    /// output. Adds the gradients of trained tensors to `gradients`.
+    /// Returns the gradient with respect to the block's input `x`, given the gradient `dy` with respect to
+    /// its output. Adds the gradients of trained tensors to `gradients`.
     pub(super) fn backward(
         &self,
         i: usize,
@@ -171,8 +171,8 @@ impl Frame<'_> {
         Ok(dx)
     }
 
-    /// Applies the norm of single heads, in families that have it, and the rotary embedding to queries or keys
-    /// `[T, heads x D]`. Returns `[T, heads, D]`.
+    /// Applies the norm of single heads, in families that have it, and the rotary embedding to queries or
+    /// keys `[T, heads x D]`. Returns `[T, heads, D]`.
     fn norm_and_rotate(&self, x: &Tensor, heads: i64, gain: Option<&Tensor>) -> Result<Tensor, TchError> {
         let x = x.f_view([-1, heads, self.config.head_dim])?;
         match gain {
@@ -184,8 +184,8 @@ impl Frame<'_> {
         }
     }
 
-    /// Returns the gradient of [`norm_and_rotate`](Self::norm_and_rotate) with respect to its input. `x` is that
-    /// input, if it was normed.
+    /// Returns the gradient of [`norm_and_rotate`](Self::norm_and_rotate) with respect to its input. `x` is
+    /// that input, if it was normed.
     fn norm_and_rotate_backward(
         &self,
         dy: &Tensor,

@@ -1,12 +1,12 @@
-//! What lies between the matrix products, forwards and backwards.
+//! Operations between the matrix products, forward and backward.
 //!
-//! Norms and the rotary embedding are computed in f32 at least, whatever the format of the activations.
+//! Norms and the rotary embedding are computed at least in f32, for every format of the activations.
 
 use tch::{Kind, TchError, Tensor};
 
 use crate::network::rope::Rope;
 
-/// Reciprocal root mean squares of the last dimension, that dimension kept with size 1.
+/// Returns the reciprocal root mean squares over the last dimension, which is kept with size 1.
 pub(super) fn reciprocal_rms(x: &Tensor, eps: f64) -> Result<Tensor, TchError> {
     let width = x.size().last().copied().unwrap_or(1);
     // One pass over x without a temporary of its size.
@@ -14,13 +14,13 @@ pub(super) fn reciprocal_rms(x: &Tensor, eps: f64) -> Result<Tensor, TchError> {
     norm.f_square()?.f_div_scalar(width as f64)?.f_add_scalar(eps)?.f_rsqrt()
 }
 
-/// RMS norm (Zhang and Sennrich 2019): `x / rms(x) * gain`.
+/// Computes the RMS norm (Zhang and Sennrich 2019): `x / rms(x) * gain`.
 pub(super) fn normalize(x: &Tensor, rstd: &Tensor, gain: &Tensor) -> Result<Tensor, TchError> {
     wide(x)?.f_mul(rstd)?.f_mul_(gain)?.f_to_kind(x.kind())
 }
 
-/// The RMS norm's gradient with respect to `x`, from that with respect to its result. The gain's is added to
-/// `gain_gradient`.
+/// Returns the RMS norm's gradient with respect to `x`, given the gradient `dy` with respect to its result.
+/// Adds the gradient of the gain to `gain_gradient`.
 ///
 /// ```text
 /// n = x rstd        dx = rstd (dy gain - n mean(dy gain n))        d gain = sum over rows of dy n
@@ -46,24 +46,24 @@ pub(super) fn normalize_backward(
     dx.f_to_kind(x.kind())
 }
 
-/// Rotates heads `[T, heads, D]` by the T positions of a table; `back` undoes it, which is its gradient too
-/// where the table only rotates, and the transpose where it scales as well.
-pub(super) fn rotate(x: &Tensor, rope: &Rope, back: bool) -> Result<Tensor, TchError> {
+/// Rotates heads `[T, heads, D]` by the T positions of a table. With `transposed`, applies the transpose,
+/// which is the gradient, and the inverse too unless the table scales.
+pub(super) fn rotate(x: &Tensor, rope: &Rope, transposed: bool) -> Result<Tensor, TchError> {
     let (cos, sin) = rope.tables();
     let half = x.size().last().copied().unwrap_or(0) / 2;
     let (cos, sin) = (cos.f_unsqueeze(1)?, sin.f_unsqueeze(1)?);
-    let sin = if back { sin.f_neg()? } else { sin };
+    let sin = if transposed { sin.f_neg()? } else { sin };
     let single = wide(x)?;
     let swapped = single.f_roll([half].as_slice(), [-1i64].as_slice())?;
     single.f_mul(&cos)?.f_addcmul_(&swapped, &sin)?.f_to_kind(x.kind())
 }
 
-/// The gated unit's result: `silu(gate) * up`.
+/// Computes the gated unit: `silu(gate) * up`.
 pub(super) fn gate(gate: &Tensor, up: &Tensor) -> Result<Tensor, TchError> {
     gate.f_silu()?.f_mul_(up)
 }
 
-/// Its gradients with respect to the gate and to `up`.
+/// Returns the gradients of [`gate`] with respect to the gate and to `up`.
 pub(super) fn gate_backward(
     gradient: &Tensor,
     gate: &Tensor,
@@ -74,7 +74,7 @@ pub(super) fn gate_backward(
     Ok((d_gate, d_up))
 }
 
-/// In f32 where it was narrower.
+/// Converts to f32 if the format is narrower.
 fn wide(x: &Tensor) -> Result<Tensor, TchError> {
     match x.kind() {
         Kind::Half | Kind::BFloat16 => x.f_to_kind(Kind::Float),

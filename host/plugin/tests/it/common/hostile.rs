@@ -1,7 +1,9 @@
-//! The hostile guest of `guests/hostile.wat`: a component per deed and place, and an episode that comes by every
-//! place.
+//! The hostile guest of `guests/hostile.wat`: a component per attack and entry point, and an episode that
+//! calls every entry point.
 
-use pl_plugin::{Agent, Completion, Environment, Error, Plugin, PluginSpec, Reward, Scores, Stream, Task, Turn};
+use pl_plugin::{
+    Agent, Completion, Environment, Error, Plugin, PluginSpec, RandomStream, Reward, Scores, Task, Turn,
+};
 use pl_types::Finish;
 use pl_wasm::Engine;
 use serde_json::Map;
@@ -10,9 +12,9 @@ use super::{component, services};
 
 const GUEST: &str = include_str!("../../guests/hostile.wat");
 
-/// Where a deed is done.
+/// Entry point in which the guest attacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum EntryPoint {
     Describe = 0,
     Start = 1,
     Restore = 2,
@@ -25,29 +27,29 @@ pub enum Place {
     Score = 9,
     /// The module's start function.
     Begin = 10,
-    /// The allocator that the host calls to hand something over.
+    /// The allocator that the host calls to pass arguments.
     Allocate = 11,
-    /// What is called after `parse` has been read.
+    /// The clean-up function after `parse`.
     CleanUp = 12,
 }
 
-pub const PLACES: [Place; 13] = [
-    Place::Describe,
-    Place::Start,
-    Place::Restore,
-    Place::Snapshot,
-    Place::View,
-    Place::Apply,
-    Place::Tasks,
-    Place::Prompt,
-    Place::Parse,
-    Place::Score,
-    Place::Begin,
-    Place::Allocate,
-    Place::CleanUp,
+pub const ENTRY_POINTS: [EntryPoint; 13] = [
+    EntryPoint::Describe,
+    EntryPoint::Start,
+    EntryPoint::Restore,
+    EntryPoint::Snapshot,
+    EntryPoint::View,
+    EntryPoint::Apply,
+    EntryPoint::Tasks,
+    EntryPoint::Prompt,
+    EntryPoint::Parse,
+    EntryPoint::Score,
+    EntryPoint::Begin,
+    EntryPoint::Allocate,
+    EntryPoint::CleanUp,
 ];
 
-impl Place {
+impl EntryPoint {
     /// The contract's function that an error names.
     pub fn function(self) -> &'static str {
         match self {
@@ -57,7 +59,7 @@ impl Place {
             Self::Snapshot => "snapshot",
             Self::View => "view",
             Self::Apply => "apply",
-            // The first that is handed anything.
+            // The first call with arguments.
             Self::Tasks | Self::Allocate => "tasks",
             Self::Prompt => "prompt",
             Self::Parse | Self::CleanUp => "parse",
@@ -65,47 +67,47 @@ impl Place {
         }
     }
 
-    /// Whether the call is not an episode's.
+    /// Returns `true` if the call does not belong to an episode.
     pub fn is_stateless(self) -> bool {
         !matches!(self, Self::Start | Self::Restore | Self::Snapshot | Self::View | Self::Apply)
     }
 
-    /// Whether the component model lets nothing out of the guest there: the host is in the middle of handing something
-    /// over.
-    pub fn is_shut(self) -> bool {
+    /// Returns `true` if the component model forbids calls to the host, because arguments or results are
+    /// being transferred.
+    pub fn forbids_host_calls(self) -> bool {
         matches!(self, Self::Allocate | Self::CleanUp)
     }
 
-    /// What an error says of a spoilt return; none where there is nothing to spoil.
-    pub fn spoilt(self, deed: Deed) -> Option<&'static str> {
-        use Place::{
+    /// Returns the expected error of an invalid return value. Returns `None` if the attack does not apply.
+    pub fn expected_error(self, attack: Attack) -> Option<&'static str> {
+        use EntryPoint::{
             Allocate, Apply, Begin, CleanUp, Describe, Parse, Prompt, Restore, Score, Snapshot, Start, Tasks,
             View,
         };
-        match (self, deed) {
+        match (self, attack) {
             (Begin | CleanUp, _) => None,
-            (Allocate, Deed::Nowhere) => Some("realloc return: beyond end of memory"),
+            (Allocate, Attack::Nowhere) => Some("realloc return: beyond end of memory"),
             (Allocate, _) => None,
-            (Snapshot, Deed::NoCase | Deed::NotUtf8) => None,
-            (_, Deed::NoCase) => Some("discriminant"),
-            // What is spoilt is the handle.
-            (Start | Restore, Deed::Nowhere) => Some("unknown handle index"),
-            (Start | Restore, Deed::NotUtf8 | Deed::Deep) => None,
-            (_, Deed::Nowhere) => Some("out of bounds of memory"),
-            (_, Deed::NotUtf8) => Some("utf-8"),
-            (Describe | Tasks | View | Apply | Parse, Deed::Deep) => Some("nests too deeply"),
+            (Snapshot, Attack::NoCase | Attack::NotUtf8) => None,
+            (_, Attack::NoCase) => Some("discriminant"),
+            // The handle is invalid.
+            (Start | Restore, Attack::Nowhere) => Some("unknown handle index"),
+            (Start | Restore, Attack::NotUtf8 | Attack::Deep) => None,
+            (_, Attack::Nowhere) => Some("out of bounds of memory"),
+            (_, Attack::NotUtf8) => Some("utf-8"),
+            (Describe | Tasks | View | Apply | Parse, Attack::Deep) => Some("nests too deeply"),
             // Neither is JSON.
-            (Prompt | Score | Snapshot, Deed::Deep) => None,
-            (_, Deed::Askew) => Some("not aligned"),
-            (_, Deed::Beyond) => Some("out of bounds of memory"),
+            (Prompt | Score | Snapshot, Attack::Deep) => None,
+            (_, Attack::Askew) => Some("not aligned"),
+            (_, Attack::Beyond) => Some("out of bounds of memory"),
             _ => None,
         }
     }
 }
 
-/// What is done.
+/// Kind of attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
+pub enum Attack {
     Loop = 1,
     Trap = 2,
     Grow = 3,
@@ -137,7 +139,7 @@ pub enum Deed {
     Refuse = 27,
 }
 
-impl Deed {
+impl Attack {
     pub const ON_ENTRY: [Self; 16] = [
         Self::Loop,
         Self::Trap,
@@ -160,29 +162,29 @@ impl Deed {
     pub const ON_RETURN: [Self; 6] =
         [Self::NoCase, Self::Nowhere, Self::NotUtf8, Self::Deep, Self::Askew, Self::Beyond];
 
-    /// Whether it calls anything outside of the guest.
+    /// Returns `true` if it calls the host.
     pub fn calls_out(self) -> bool {
         self.shows_memory() || matches!(self, Self::Random | Self::Handles)
     }
 
-    /// Whether it calls a function of the host that reads the guest's memory. A component can't before its start
-    /// function has run.
+    /// Returns `true` if it calls a host function that reads the guest's memory. A component can't do so
+    /// before its start function has returned.
     pub fn shows_memory(self) -> bool {
         matches!(self, Self::Log | Self::LongLog | Self::Retrieve | Self::Jobs)
     }
 }
 
-pub fn component_of(place: Place, deed: Deed) -> Vec<u8> {
-    guest(&(place as u32).to_string(), &(deed as u32).to_string())
+pub fn component_of(entry: EntryPoint, attack: Attack) -> Vec<u8> {
+    guest(&(entry as u32).to_string(), &(attack as u32).to_string())
 }
 
-/// The same guest on its best behaviour.
+/// The same guest without an attack.
 pub fn harmless() -> Vec<u8> {
     guest("99", "0")
 }
 
-fn guest(place: &str, deed: &str) -> Vec<u8> {
-    component(&GUEST.replace("WHERE", place).replace("WHAT", deed), "domain")
+fn guest(entry: &str, attack: &str) -> Vec<u8> {
+    component(&GUEST.replace("WHERE", entry).replace("WHAT", attack), "domain")
 }
 
 /// An episode that calls everything that a domain exports.
@@ -192,8 +194,8 @@ pub async fn play(engine: &Engine, bytes: &[u8], spec: PluginSpec) -> Result<Sco
     let agent = Agent::new(&plugin, "agent", Map::new())?;
     let reward = Reward::new(&plugin, "score", Map::new())?;
     let task: Task = environment.tasks("train", 0, 1, 1).await?.remove(0);
-    // One copy at a time: others may be waiting for the seat.
-    let before = environment.start(&task, 0, Stream::new([0; 32])).await?.snapshot().await?;
+    // One copy at a time: others may be waiting for the permit.
+    let before = environment.start(&task, 0, RandomStream::new([0; 32])).await?.snapshot().await?;
     let mut episode = environment.restore(&before).await?;
     let view = episode.view("one").await?;
     agent.prompt(&view, &Turn { agent: "one".to_owned(), visit: 0 }).await?;

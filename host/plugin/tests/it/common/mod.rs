@@ -1,4 +1,4 @@
-//! What tests of plugins share.
+//! Common helpers of the tests.
 
 pub mod hostile;
 

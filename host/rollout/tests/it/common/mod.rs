@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use pl_dsl::workflow::{Condition, Edge, Node, Rollout, Target, Turns};
-use pl_plugin::journal::{Journal, Level};
+use pl_plugin::call_log::{CallLog, Level};
 use pl_plugin::{
-    AgentScore, Message, Outcome, Part, PromptRequest, Role, Scores, Snapshot, Stream, Task, Tool, Turn,
+    AgentScore, Message, Outcome, Part, PromptRequest, RandomStream, Role, Scores, Snapshot, Task, Tool, Turn,
 };
 use pl_rollout::{
     Agent, AgentRuntime, Environment, Episode, EpisodeSetup, Error, Fault, PromptEncoder, Reward,
@@ -117,7 +117,7 @@ struct Running {
     world: Arc<World>,
     number: u32,
     state: State,
-    stream: Stream,
+    stream: RandomStream,
     reproducible: bool,
 }
 
@@ -180,7 +180,7 @@ impl World {
         self.completions.lock().unwrap().values().map(|completion| completion.tokens.clone()).collect()
     }
 
-    fn copy(self: &Arc<World>, state: State, stream: Stream, reproducible: bool) -> Box<dyn Episode> {
+    fn copy(self: &Arc<World>, state: State, stream: RandomStream, reproducible: bool) -> Box<dyn Episode> {
         let number = self.copies.fetch_add(1, Ordering::Relaxed);
         Box::new(Running { world: Arc::clone(self), number, state, stream, reproducible })
     }
@@ -196,17 +196,17 @@ impl Environment for Shared {
         task: &Task,
         _seed: u64,
         stream: [u8; 32],
-        _call_log: &Journal,
+        _call_log: &CallLog,
     ) -> Result<Box<dyn Episode>, Fault> {
         (self.0.script.start)(task)?;
         let state = State { task: task.id.clone(), drawn: Vec::new(), actions: Vec::new() };
-        Ok(self.0.copy(state, Stream::new(stream), !(self.0.script.uses_clock)(&"start")))
+        Ok(self.0.copy(state, RandomStream::new(stream), !(self.0.script.uses_clock)(&"start")))
     }
 
-    async fn restore(&self, snapshot: &Snapshot, _call_log: &Journal) -> Result<Box<dyn Episode>, Fault> {
+    async fn restore(&self, snapshot: &Snapshot, _call_log: &CallLog) -> Result<Box<dyn Episode>, Fault> {
         let state = serde_json::from_slice(&snapshot.bytes).unwrap();
         // Like a plugin's copy: the flag is not part of a snapshot.
-        Ok(self.0.copy(state, Stream::at(&snapshot.stream), true))
+        Ok(self.0.copy(state, RandomStream::from_position(&snapshot.stream), true))
     }
 }
 
@@ -227,7 +227,7 @@ impl Episode for Running {
         self.use_clock("apply");
         let before = self.state.clone();
         self.state.actions.push(actions.to_vec());
-        self.state.drawn.push(self.stream.draw());
+        self.state.drawn.push(self.stream.next_u64());
         let applied = Event::Applied { copy: self.number, before, actions: actions.to_vec() };
         self.world.events.lock().unwrap().push(applied);
         let (done, truncated) = (self.world.script.apply)(&self.state)?;
@@ -246,7 +246,7 @@ impl Episode for Running {
         self.use_clock("snapshot");
         Ok(Snapshot {
             bytes: serde_json::to_vec(&self.state).unwrap().into(),
-            stream: self.stream.mark(),
+            stream: self.stream.position(),
             turns: 0,
         })
     }
@@ -262,7 +262,7 @@ impl Agent for World {
         &self,
         view: &str,
         turn: &Turn,
-        call_log: &Journal,
+        call_log: &CallLog,
     ) -> Result<Option<PromptRequest>, Fault> {
         call_log.log(Level::Info, &format!("prompt of visit {}", turn.visit));
         if (self.script.skip)(turn) {
@@ -280,7 +280,7 @@ impl Agent for World {
         &self,
         _view: &str,
         completion: &pl_plugin::Completion,
-        _: &Journal,
+        _: &CallLog,
     ) -> Result<String, Fault> {
         (self.script.parse)(&completion.text)?;
         let number: u64 = completion.text.split(' ').next().unwrap().parse().unwrap();
@@ -295,7 +295,7 @@ impl Reward for World {
         _task: &Task,
         actions: &[Action],
         outcome: &Outcome,
-        _: &Journal,
+        _: &CallLog,
     ) -> Result<Scores, Fault> {
         let evidence: Evidence = serde_json::from_str(&outcome.evidence).unwrap();
         let team = (self.script.team)(&evidence.state);

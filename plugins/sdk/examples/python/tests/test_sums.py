@@ -8,7 +8,7 @@ from sums import plugin
 class Sums(unittest.TestCase):
     def test_a_wrong_answer_gets_a_hint_and_the_right_one_ends_it(self):
         testing.set_random(1)
-        sums = testing.Played(plugin, "sums", Task.of("1", {"number": 4, "largest": 10}))
+        sums = testing.Episode(plugin, "sums", Task.new("1", {"number": 4, "largest": 10}))
         outcome = sums.act({"a": {"answer": "0"}})
         self.assertFalse(outcome.done)
         self.assertIn("It is more than", sums.view("a")["question"])

@@ -1,20 +1,20 @@
-//! Sums to guess, in Rust: the environment and the reward. The reasoner is that of `plugins/math`.
+//! Addition problems, in Rust: the environment and the reward. The reasoner is in `plugins/math`.
 
 use pl_sdk::prelude::*;
 
-/// The numbers to add, and what was said about their sum.
+/// The numbers to add and the answers so far.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sums {
     number: u64,
     terms: Vec<u64>,
     hints: Vec<String>,
-    answers: Vec<Given>,
+    answers: Vec<AgentAnswer>,
     tries: u32,
 }
 
-/// An answer that was given.
+/// An answer of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Given {
+pub struct AgentAnswer {
     agent: String,
     answer: String,
 }
@@ -22,10 +22,10 @@ pub struct Given {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// How many numbers are added.
+    /// Number of summands.
     #[schemars(range(min = 2, max = 5))]
     terms: u32,
-    /// Tries after which the episode is cut short.
+    /// Number of tries after which the episode is truncated.
     #[schemars(range(min = 1, max = 100))]
     tries: u32,
 }
@@ -42,16 +42,16 @@ struct Record {
     largest: u64,
 }
 
-/// In the form of the maths domain's view, so that its reasoner can read it.
+/// View in the form of the maths domain's, so that its reasoner can read it.
 #[derive(Serialize)]
 pub struct View {
     question: String,
     round: u32,
     tool: Option<()>,
-    answers: Vec<Given>,
+    answers: Vec<AgentAnswer>,
 }
 
-/// What the reasoner may do.
+/// Action of the reasoner.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Move {
@@ -61,11 +61,11 @@ pub enum Move {
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
-    /// The newest answer is right.
+    /// The latest answer is right.
     right: bool,
-    /// Tries so far.
+    /// Number of tries so far.
     tries: u32,
-    /// The newest answer.
+    /// Latest answer.
     last: String,
 }
 
@@ -75,7 +75,7 @@ pub struct Evidence {
     latest: Vec<Latest>,
 }
 
-/// What an agent answered in the last step, if it did.
+/// Answer of an agent in the last step, if any.
 #[derive(Serialize, Deserialize)]
 struct Latest {
     agent: String,
@@ -117,7 +117,7 @@ impl Environment for Sums {
                 Move::None(_) => None,
             };
             if let Some(answer) = &answer {
-                self.answers.push(Given { agent: agent.clone(), answer: answer.clone() });
+                self.answers.push(AgentAnswer { agent: agent.clone(), answer: answer.clone() });
             }
             latest.push(Latest { agent: agent.clone(), answer });
         }
@@ -138,7 +138,7 @@ impl Environment for Sums {
         if *level == 0 {
             return Err(Error::settings("sums are generated from level 1 on, not 0"));
         }
-        // Numbers of one split are never those of another: they share no question.
+        // Different splits use different numbers, so that they have no question in common.
         let Some(share) = ["train", "validation", "test"].iter().position(|name| name == split) else {
             return Err(Error::settings(format!(
                 "sums are generated in the splits train, validation and test, not `{split}`"
@@ -155,13 +155,13 @@ impl Environment for Sums {
     }
 }
 
-/// Pays for right answers, the sooner the more.
+/// Scores right answers; earlier ones get more.
 pub struct Score;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Terms {
-    /// What each try before the right one costs the team.
+    /// Deduction from the team's reward for each earlier wrong try.
     #[schemars(range(min = 0.0, max = 1.0))]
     miss: f64,
 }
@@ -174,8 +174,7 @@ impl Default for Terms {
 
 impl Reward for Score {
     const NAME: &'static str = "score";
-    const DOC: &'static str =
-        "Up to 1 for the team's right answer, less for each miss; 1 for each agent's own.";
+    const DOC: &'static str = "Up to 1 for the team's right answer, less for each wrong one before it; 1 for each agent's own right answer.";
     type Settings = Terms;
     type Action = Move;
     type Facts = Facts;

@@ -1,6 +1,6 @@
-"""The contract's exports, over the bindings that componentize-py generates. Only a component can import this.
+"""The contract's exports, over the bindings that componentize-py generates. Only a component can import this package.
 
-A module for each of the contract's interfaces: a component imports those of its world.
+It has one module for each of the contract's interfaces: a component imports those of its world.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _registry: Registry
 
 
 def serve(plugin: Plugin) -> None:
-    """Makes the component answer for `plugin`."""
+    """Sets the plugin that the component exports."""
     global _registry
     _registry = Registry(plugin)
-    # A setting or fact of a type that the host can't know is found now, while the component is built.
+    # This reports settings and facts of unsupported types now, while the component is built.
     _registry.describe()
     host.current = _Host
 
 
 def registry() -> Registry:
-    """The plugin that is served."""
+    """Returns the registry of the exported plugin."""
     return _registry
 
 
 class _Host:
-    """The host behind the services."""
+    """The host's services."""
 
     @staticmethod
     def next_random() -> int:
@@ -70,7 +70,7 @@ class _Host:
 
 
 def answer(function: Callable, *arguments: Any) -> Any:
-    """The function's result, a refusal as the contract's error."""
+    """Calls the function. A Refusal becomes the contract's error."""
     try:
         return function(*arguments)
     except SettingsError as refusal:

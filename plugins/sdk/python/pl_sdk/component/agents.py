@@ -1,4 +1,4 @@
-"""The contract's `agents`."""
+"""The contract's interface `agents`."""
 
 from __future__ import annotations
 

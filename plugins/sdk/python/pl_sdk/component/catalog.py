@@ -1,4 +1,4 @@
-"""The contract's `catalog`."""
+"""The contract's interface `catalog`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ class Catalog:
     def describe(self) -> list:
         items = []
         for kind, name, doc, settings, facts in registry().describe():
-            facts = [catalog.Fact(fact, catalog.FactKind[of.upper()], says) for fact, of, says in facts]
+            facts = [catalog.Fact(fact, catalog.FactKind[fact_kind.upper()], doc) for fact, fact_kind, doc in facts]
             items.append(catalog.Item(catalog.ItemKind[kind.upper()], name, doc, settings, facts))
         return items

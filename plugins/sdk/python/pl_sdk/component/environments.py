@@ -1,4 +1,4 @@
-"""The contract's `environments`."""
+"""The contract's interface `environments`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract's `rewards`."""
+"""The contract's interface `rewards`."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
 #[allow(dead_code, clippy::all)]
 pub mod pl_host {
     pub mod plugin {
-        /// Lines for the run's trace.
+        /// Log lines in the run's trace.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod log {
             #[used]
@@ -65,7 +65,7 @@ pub mod pl_host {
                 }
             }
         }
-        /// The episode's random stream. Its position travels with the snapshot.
+        /// The episode's random stream. Its position is part of the snapshot.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod random {
             #[used]
@@ -90,7 +90,7 @@ pub mod pl_host {
                 }
             }
         }
-        /// Untrusted code. Only environments may call it.
+        /// Execution of untrusted code. Only environments may call it.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod sandbox {
             #[used]
@@ -115,7 +115,7 @@ pub mod pl_host {
             }
             #[derive(Clone)]
             pub struct Job {
-                /// "python" is always there.
+                /// "python" is always available.
                 pub language: _rt::String,
                 pub source: _rt::String,
                 pub stdin: _rt::String,
@@ -206,7 +206,7 @@ pub mod pl_host {
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
-            /// Runs the jobs, each on a fresh worker; verdicts come in the order of the jobs.
+            /// Runs the jobs, each on a fresh worker; verdicts have the order of the jobs.
             #[allow(async_fn_in_trait)]
             pub fn execute(jobs: &[Job]) -> _rt::Vec<Verdict> {
                 unsafe {
@@ -540,15 +540,15 @@ pub mod pl_host {
             use super::super::super::_rt;
             /// A JSON document in UTF-8.
             pub type Json = _rt::String;
-            /// What a refusal is about. It decides which line of the user's files the host points to.
+            /// Subject of an error. It determines the line of the user's files that the host points to.
             #[repr(u8)]
             #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
             pub enum ErrorKind {
                 /// The item's settings do not fit its schema.
                 Settings,
-                /// A task record is not of the form that the environment reads.
+                /// The environment can't read the task's record.
                 Task,
-                /// The item cannot go on: a fault of the plugin.
+                /// The item cannot continue: a fault of the plugin.
                 Internal,
             }
             impl ::core::fmt::Debug for ErrorKind {
@@ -581,7 +581,7 @@ pub mod pl_host {
                     }
                 }
             }
-            /// A refusal, in words for the person who wrote the workflow.
+            /// An error, with a message for the author of the workflow.
             #[derive(Clone)]
             pub struct Error {
                 pub kind: ErrorKind,
@@ -607,7 +607,7 @@ pub mod pl_host {
                 }
             }
             impl ::core::error::Error for Error {}
-            /// One problem to solve. `data` is a record of a task file as it stands there, or what `tasks` made.
+            /// One problem to solve. `data` is a record of a task file, unchanged, or a record made by `tasks`.
             #[derive(Clone)]
             pub struct Task {
                 pub id: _rt::String,
@@ -624,7 +624,7 @@ pub mod pl_host {
                         .finish()
                 }
             }
-            /// One agent's action, as its `parse` returned it.
+            /// Action of one agent, as returned by its `parse`.
             #[derive(Clone)]
             pub struct AgentAction {
                 pub agent: _rt::String,
@@ -641,16 +641,16 @@ pub mod pl_host {
                         .finish()
                 }
             }
-            /// What the environment says after a step.
+            /// Result of a step in the environment.
             #[derive(Clone)]
             pub struct Outcome {
-                /// The episode is over.
+                /// True if the episode is over.
                 pub done: bool,
-                /// The episode was cut short: over, but not decided.
+                /// True if the episode was truncated: it is over but undecided.
                 pub truncated: bool,
                 /// A JSON object: the facts that `when` conditions read as `env.*`.
                 pub facts: Json,
-                /// For rewards alone (gold answers, test results). No view shows it.
+                /// For rewards only (gold answers, test results). No view contains it.
                 pub evidence: Json,
             }
             impl ::core::fmt::Debug for Outcome {
@@ -674,7 +674,7 @@ pub mod pl_host {
 pub mod exports {
     pub mod pl_host {
         pub mod plugin {
-            /// What a plugin offers.
+            /// The items of a plugin.
             #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
             pub mod catalog {
                 #[used]
@@ -782,7 +782,7 @@ pub mod exports {
                     pub doc: _rt::String,
                     /// JSON Schema of the item's settings object.
                     pub settings_schema: Json,
-                    /// Environments alone.
+                    /// Only for environments.
                     pub facts: _rt::Vec<Fact>,
                 }
                 impl ::core::fmt::Debug for Item {
@@ -1022,7 +1022,7 @@ pub mod exports {
                         * ::core::mem::size_of::<*const u8>()],
                 );
             }
-            /// Environments: the only memory of an episode.
+            /// Environments: the only state of an episode.
             #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
             pub mod environments {
                 #[used]
@@ -1034,7 +1034,7 @@ pub mod exports {
                 pub type Task = super::super::super::super::pl_host::plugin::types::Task;
                 pub type AgentAction = super::super::super::super::pl_host::plugin::types::AgentAction;
                 pub type Outcome = super::super::super::super::pl_host::plugin::types::Outcome;
-                /// One copy of an environment.
+                /// One episode of an environment.
                 #[derive(Debug)]
                 #[repr(transparent)]
                 pub struct Episode {
@@ -1826,7 +1826,7 @@ pub mod exports {
                 }
                 pub trait Guest {
                     type Episode: GuestEpisode;
-                    /// Makes `count` tasks from index `start` on. Equal arguments give equal tasks; splits share none.
+                    /// Generates `count` tasks from index `start` on. Equal arguments give equal tasks; splits have none in common.
                     #[allow(async_fn_in_trait)]
                     fn tasks(
                         item: _rt::String,
@@ -1924,7 +1924,7 @@ pub mod exports {
                         task: Task,
                         seed: u64,
                     ) -> ::core::result::Result<Episode, Error>;
-                    /// An episode that goes on exactly as the one that `snapshot` was called on.
+                    /// Restores an episode that continues exactly like the one that `snapshot` was called on.
                     #[allow(async_fn_in_trait)]
                     fn restore(
                         item: _rt::String,
@@ -1933,7 +1933,7 @@ pub mod exports {
                     ) -> ::core::result::Result<Episode, Error>;
                     #[allow(async_fn_in_trait)]
                     fn snapshot(&self) -> _rt::Vec<u8>;
-                    /// What the agent may see.
+                    /// Returns the parts of the state that the agent may see.
                     #[allow(async_fn_in_trait)]
                     fn view(
                         &self,
@@ -2041,7 +2041,7 @@ pub mod exports {
                         * ::core::mem::size_of::<*const u8>()],
                 );
             }
-            /// Agents: stateless; what they need to remember stands in the environment's view.
+            /// Agents. They are stateless: everything they must remember belongs in the environment's view.
             #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
             pub mod agents {
                 #[used]
@@ -2184,7 +2184,7 @@ pub mod exports {
                 pub struct Turn {
                     /// The agent's name in the workflow.
                     pub agent: _rt::String,
-                    /// The agent's earlier visits in this episode.
+                    /// Number of the agent's earlier visits in this episode.
                     pub visit: u32,
                 }
                 impl ::core::fmt::Debug for Turn {
@@ -2908,7 +2908,7 @@ pub mod exports {
                     }
                 }
                 pub trait Guest {
-                    /// What to ask the model; none skips this turn.
+                    /// Returns the request to the model, or none to skip this turn.
                     #[allow(async_fn_in_trait)]
                     fn prompt(
                         item: _rt::String,
@@ -2916,8 +2916,8 @@ pub mod exports {
                         view: Json,
                         turn: Turn,
                     ) -> ::core::result::Result<::core::option::Option<Request>, Error>;
-                    /// What the completion means. Text that means nothing is an action too (the environment decides what
-                    /// follows), never an error.
+                    /// Turns the completion into an action. Invalid text is an action too (the environment decides how to
+                    /// continue), never an error.
                     #[allow(async_fn_in_trait)]
                     fn parse(
                         item: _rt::String,
@@ -2966,7 +2966,7 @@ pub mod exports {
                         * ::core::mem::size_of::<*const u8>()],
                 );
             }
-            /// Rewards: stateless.
+            /// Rewards. They are stateless.
             #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
             pub mod rewards {
                 #[used]
@@ -3000,7 +3000,7 @@ pub mod exports {
                 pub struct AgentScore {
                     pub agent: _rt::String,
                     pub reward: f64,
-                    /// Whether this agent's own part is right.
+                    /// True if this agent's own part is right.
                     pub success: bool,
                 }
                 impl ::core::fmt::Debug for AgentScore {
@@ -3017,11 +3017,11 @@ pub mod exports {
                 }
                 #[derive(Clone)]
                 pub struct Scores {
-                    /// The part that all agents share.
+                    /// Score that all agents share.
                     pub team: f64,
-                    /// The part of each agent that acted.
+                    /// Score of each agent that acted.
                     pub local: _rt::Vec<AgentScore>,
-                    /// Whether the team has solved the task as things stand.
+                    /// True if the team has solved the task after this step.
                     pub success: bool,
                 }
                 impl ::core::fmt::Debug for Scores {

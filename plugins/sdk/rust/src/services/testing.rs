@@ -1,4 +1,4 @@
-//! Stand-ins for the host in a guest's own tests. They hold for the calling thread, which is what a test has.
+//! Stand-ins for the host's services in a plugin's own tests, one set per thread.
 
 use std::cell::RefCell;
 
@@ -18,22 +18,22 @@ thread_local! {
     static SERVICES: RefCell<Services> = const { RefCell::new(Services { sandbox: None, corpus: None, random: 0 }) };
 }
 
-/// Answers sandbox jobs from now on.
+/// Sets the function that answers sandbox jobs.
 pub fn set_sandbox(run: impl FnMut(&Job) -> Verdict + 'static) {
     SERVICES.with_borrow_mut(|services| services.sandbox = Some(Box::new(run)));
 }
 
-/// Answers retrieval from now on.
+/// Sets the function that answers retrieval queries.
 pub fn set_corpus(find: impl FnMut(&str, u32) -> Vec<Passage> + 'static) {
     SERVICES.with_borrow_mut(|services| services.corpus = Some(Box::new(find)));
 }
 
-/// Starts the random stream anew.
+/// Restarts the random stream from `seed`.
 pub fn set_random(seed: u64) {
     SERVICES.with_borrow_mut(|services| services.random = seed);
 }
 
-/// A verdict of a program that ended well after printing `stdout`.
+/// Verdict of a program that printed `stdout` and exited with 0.
 #[must_use]
 pub fn printed(stdout: &str) -> Verdict {
     Verdict { ending: Ending::Ok, exit: Some(0), stdout: stdout.to_owned(), stderr: String::new() }

@@ -7,14 +7,14 @@ from pl_sdk import Completion, NoSettings, Task, Turn, testing
 class TheGame(unittest.TestCase):
     def test_the_number_is_found(self):
         testing.set_random(1)
-        game = testing.Played(plugin, "game", Task.of("1", None), {"size": 3})
+        game = testing.Episode(plugin, "game", Task.new("1", None), {"size": 3})
         found = [game.act({"a": {"guess": number}}).facts["found"] for number in range(3)]
         self.assertEqual(found, sorted(found), "what was found stays found")
         self.assertTrue(found[-1])
 
     def test_a_guess_gets_a_hint(self):
         testing.set_random(1)
-        game = testing.Played(plugin, "game", Task.of("1", None), {"size": 20})
+        game = testing.Episode(plugin, "game", Task.new("1", None), {"size": 20})
         game.act({"a": {"guess": 1000}})
         self.assertEqual(game.view("a")["guesses"], [[1000, "too large"]])
 

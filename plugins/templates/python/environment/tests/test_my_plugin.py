@@ -10,8 +10,8 @@ def tasks(split):
 
 class TheEnvironment(unittest.TestCase):
     def test_the_right_answer_is_found_right(self):
-        task = Task.of("1", {"question": "What is 2 + 3?", "answer": "5"})
-        sums = testing.Played(plugin, "sums", task)
+        task = Task.new("1", {"question": "What is 2 + 3?", "answer": "5"})
+        sums = testing.Episode(plugin, "sums", task)
         self.assertEqual(sums.view("a"), {"question": "What is 2 + 3?"})
         for text, right in [("4", False), ("5", True)]:
             outcome = sums.act({"a": {"answer": text}})

@@ -5,7 +5,7 @@ from pl_sdk import Action, Task, Transition
 
 
 def score(action):
-    step = Transition(Task.of("1", {}), [Action("a", action)], {}, {"gold": "5"}, done=False, truncated=False)
+    step = Transition(Task.new("1", {}), [Action("a", action)], {}, {"gold": "5"}, done=False, truncated=False)
     return Score.score(Settings(), step)
 
 

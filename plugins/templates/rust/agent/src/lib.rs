@@ -1,12 +1,12 @@
-//! An agent of two functions: what to ask the model, and what its answer means.
+//! An agent: two functions, `prompt` and `parse`.
 
 use pl_sdk::prelude::*;
 
-/// What the workflow may set. Doc comments are shown by `pl-host explain` and `pl-host plugin inspect`.
+/// Settings in the workflow. `pl-host explain` and `pl-host plugin inspect` show their doc comments.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// What the model is told before the question.
+    /// The instruction before the question.
     pub instruction: String,
 }
 
@@ -22,12 +22,12 @@ pub struct View {
     question: String,
 }
 
-/// What the agent does, in the environment's words.
+/// The agent's action, in the form that the environment reads.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     Answer(String),
-    /// Nothing that could be understood, and why.
+    /// Invalid text, with the reason.
     None(String),
 }
 
@@ -35,7 +35,7 @@ pub struct Solver;
 
 impl Agent for Solver {
     const NAME: &'static str = "solver";
-    const DOC: &'static str = "Answers with the last number that it says.";
+    const DOC: &'static str = "Answers with the last number in its text.";
     type Settings = Settings;
     type View = View;
     type Action = Action;

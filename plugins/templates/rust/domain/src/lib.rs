@@ -1,8 +1,8 @@
-//! A guessing game: its environment, the agent that plays it, the reward that both are trained by.
+//! A guessing game: an environment, the agent that plays it, and the reward.
 
 use pl_sdk::prelude::*;
 
-/// The number to guess, and what was guessed. The snapshot is the serde form: everything that matters is a field.
+/// The number to guess and the guesses. The snapshot is the serialized form: all state must be in fields.
 #[derive(Serialize, Deserialize)]
 pub struct Game {
     number: u64,
@@ -12,7 +12,7 @@ pub struct Game {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
-    /// Numbers run from 0 to this less one.
+    /// Numbers are below this, from 0 on.
     #[schemars(range(min = 1))]
     pub size: u64,
 }
@@ -23,33 +23,33 @@ impl Default for Rules {
     }
 }
 
-/// What the player sees.
+/// View of the player.
 #[derive(Serialize, Deserialize)]
 pub struct Hints {
     size: u64,
     guesses: Vec<(u64, String)>,
 }
 
-/// What the player does.
+/// Action of the player.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Guess {
     Guess(u64),
-    /// Nothing that could be understood, and why.
+    /// Invalid text, with the reason.
     None(String),
 }
 
-/// What the workflow's `when` conditions read as `env.…`.
+/// Facts, which the workflow's `when` conditions read as `env.…`.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
-    /// The number was found.
+    /// The number has been found.
     found: bool,
 }
 
-/// What the reward alone sees.
+/// Evidence, which only the reward sees.
 #[derive(Serialize, Deserialize)]
 pub struct Evidence {
-    /// How far the nearest guess is from the number, as a share of all numbers.
+    /// Distance of the nearest guess from the number, as a share of all numbers.
     distance: f64,
 }
 
@@ -63,7 +63,7 @@ impl Environment for Game {
     type Evidence = Evidence;
 
     fn start(rules: &Rules, _task: &Task, _seed: u64) -> Result<Self> {
-        // The host's random stream: the same for all samples of a task, and it travels with snapshots.
+        // The host's random stream: the same for all samples of a task, and part of every snapshot.
         Ok(Self { number: random::below(rules.size), guesses: Vec::new() })
     }
 
@@ -87,7 +87,7 @@ impl Environment for Game {
     }
 
     fn tasks(_: &Rules, request: &TaskRequest) -> Result<Vec<Task>> {
-        // A task is a round's number. Training and testing share none: those of the test are odd.
+        // A task is a number: even for training, odd for testing.
         let odd = u64::from(request.split == "test");
         let indices = request.start..request.start + u64::from(request.count);
         indices.map(|index| Task::new(format!("{}-{index}", request.split), &(2 * index + odd))).collect()
@@ -121,7 +121,7 @@ pub struct Found;
 
 impl Reward for Found {
     const NAME: &'static str = "found";
-    const DOC: &'static str = "1 once the number is found, more than 0 the nearer a guess was.";
+    const DOC: &'static str = "1 if the number is found, else up to 0.5 for a near guess.";
     type Settings = NoSettings;
     type Action = Guess;
     type Facts = Facts;
@@ -130,7 +130,7 @@ impl Reward for Found {
     fn score(_: &NoSettings, step: &Transition<Guess, Facts, Evidence>) -> Result<Scores> {
         let found = step.facts.found;
         let team = if found { 1.0 } else { 0.5 * (1.0 - step.evidence.distance) };
-        // Each agent that acted has a part of its own: here nothing, for they share the team's.
+        // Each agent that acted gets its own score: 0 here, because all share the team's.
         let own = |agent: &str| AgentScore { agent: agent.to_owned(), reward: 0.0, success: found };
         let local = step.actions.iter().map(|action| own(&action.agent)).collect();
         Ok(Scores { team, local, success: found })

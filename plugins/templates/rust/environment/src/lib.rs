@@ -1,51 +1,51 @@
-//! An environment: a struct that holds everything, and what happens to it.
+//! An environment: a struct that holds the episode's state, and the functions that change it.
 
 use std::collections::BTreeMap;
 
 use pl_sdk::prelude::*;
 
-/// One episode. Its snapshot is its serde form: everything that matters is a field.
+/// One episode. Its snapshot is its serialized form: all state must be in fields.
 #[derive(Serialize, Deserialize)]
 pub struct Sums {
     problem: Problem,
-    /// Each agent's newest answer.
+    /// Latest answer of each agent.
     latest: BTreeMap<String, String>,
 }
 
-/// A task's record: what a line of a task file holds, and what `tasks` makes.
+/// A task's record, read from a line of a task file or made by `tasks`.
 #[derive(Serialize, Deserialize)]
 pub struct Problem {
     question: String,
     answer: String,
 }
 
-/// What an agent sees.
+/// View of an agent.
 #[derive(Serialize)]
 pub struct View {
     question: String,
 }
 
-/// What an agent may do.
+/// Action of an agent.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Doing {
+pub enum SumsAction {
     Answer(String),
-    /// Nothing that could be understood, and why.
+    /// Invalid text, with the reason.
     None(String),
 }
 
-/// What the workflow's `when` conditions read as `env.…`.
+/// Facts, which the workflow's `when` conditions read as `env.…`.
 #[derive(Serialize, JsonSchema)]
 pub struct Facts {
-    /// The newest answer is right.
+    /// The latest answer is right.
     right: bool,
 }
 
-/// What the reward alone sees: the form that `maths.score` grades.
+/// Evidence, which only the reward sees, in the form that `maths.score` reads.
 #[derive(Serialize)]
 pub struct Evidence {
     gold: String,
-    /// The newest answer.
+    /// Latest answer.
     answer: Option<String>,
     latest: BTreeMap<String, String>,
 }
@@ -55,7 +55,7 @@ impl Environment for Sums {
     const DOC: &'static str = "Sums of two numbers.";
     type Settings = NoSettings;
     type View = View;
-    type Action = Doing;
+    type Action = SumsAction;
     type Facts = Facts;
     type Evidence = Evidence;
 
@@ -67,10 +67,10 @@ impl Environment for Sums {
         Ok(View { question: self.problem.question.clone() })
     }
 
-    fn apply(&mut self, _: &NoSettings, actions: &[Action<Doing>]) -> Result<Outcome<Facts, Evidence>> {
+    fn apply(&mut self, _: &NoSettings, actions: &[Action<SumsAction>]) -> Result<Outcome<Facts, Evidence>> {
         let mut answer = None;
         for Action { agent, action } in actions {
-            if let Doing::Answer(text) = action {
+            if let SumsAction::Answer(text) = action {
                 answer = Some(text.clone());
                 self.latest.insert(agent.clone(), text.clone());
             }
@@ -81,7 +81,7 @@ impl Environment for Sums {
         Ok(Outcome { done: false, truncated: false, facts, evidence })
     }
 
-    /// Train and test share no task: the first number is even in one and odd in the other.
+    /// Train and test have no task in common: the first number is even in one and odd in the other.
     fn tasks(_: &NoSettings, request: &TaskRequest) -> Result<Vec<Task>> {
         let odd = match request.split.as_str() {
             "train" => 0,
@@ -113,7 +113,7 @@ mod tests {
         let mut sums = Sums::start(&NoSettings {}, &task, 0).unwrap();
         assert_eq!(sums.view(&NoSettings {}, "a").unwrap().question, "What is 2 + 3?");
         for (text, right) in [("4", false), ("5", true)] {
-            let action = Action { agent: "a".to_owned(), action: Doing::Answer(text.to_owned()) };
+            let action = Action { agent: "a".to_owned(), action: SumsAction::Answer(text.to_owned()) };
             let outcome = sums.apply(&NoSettings {}, &[action]).unwrap();
             assert_eq!(outcome.facts.right, right);
             assert_eq!(outcome.evidence.latest["a"], text);

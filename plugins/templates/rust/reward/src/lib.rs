@@ -1,12 +1,12 @@
-//! A reward: one function of a step.
+//! A reward: a function that scores a step.
 
 use pl_sdk::prelude::*;
 
-/// What the workflow may set.
+/// Settings in the workflow.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// What an answer earns that is wrong: more than none at all.
+    /// Reward of a wrong answer (no answer gets 0).
     #[schemars(range(min = 0, max = 1))]
     pub effort: f64,
 }
@@ -17,16 +17,16 @@ impl Default for Settings {
     }
 }
 
-/// What the agents did, as the environment takes it; what is not listed here is of no interest.
+/// Action of an agent; the reward ignores all others.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Doing {
+pub enum SumsAction {
     Answer(String),
     #[serde(untagged)]
     Other(serde_json::Value),
 }
 
-/// The environment's facts: this reward needs none of them.
+/// The environment's facts; this reward reads none of them.
 #[derive(Deserialize)]
 pub struct Facts {}
 
@@ -42,16 +42,16 @@ impl Reward for Score {
     const NAME: &'static str = "score";
     const DOC: &'static str = "1 for the right answer, a little for any answer.";
     type Settings = Settings;
-    type Action = Doing;
+    type Action = SumsAction;
     type Facts = Facts;
     type Evidence = Evidence;
 
-    fn score(settings: &Settings, step: &Transition<Doing, Facts, Evidence>) -> Result<Scores> {
+    fn score(settings: &Settings, step: &Transition<SumsAction, Facts, Evidence>) -> Result<Scores> {
         let local: Vec<AgentScore> = step.actions.iter().map(|action| {
             let (reward, success) = match &action.action {
-                Doing::Answer(text) if text.trim() == step.evidence.gold => (1.0, true),
-                Doing::Answer(_) => (settings.effort, false),
-                Doing::Other(_) => (0.0, false),
+                SumsAction::Answer(text) if text.trim() == step.evidence.gold => (1.0, true),
+                SumsAction::Answer(_) => (settings.effort, false),
+                SumsAction::Other(_) => (0.0, false),
             };
             AgentScore { agent: action.agent.clone(), reward, success }
         }).collect();

@@ -1,8 +1,8 @@
 //! SentencePiece's pair merging, the tokenizer of Llama 1 and 2 and of TinyLlama.
 //!
-//! SentencePiece joins the neighbours whose union has the best score; the file holds scores and no merges.
-//! They are derived as transformers does (`generate_merges`): every way to cut a token into two tokens is a
-//! merge, the better its score the earlier. A character outside the vocabulary falls back to its bytes.
+//! SentencePiece merges the neighbours whose union has the best score; the file has scores and no merges. The
+//! merges are derived as in transformers (`generate_merges`): every split of a token into two tokens is a
+//! merge, in descending order of score. A character outside of the vocabulary falls back to its bytes.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 
 use super::{BYTE, CONTROL, UNKNOWN, Vocabulary};
 use crate::error::Error;
-use crate::formats::gguf::file::Meta;
+use crate::formats::gguf::file::MetadataValue;
 
-/// What stands for a space inside tokens.
+/// Character for a space inside of tokens.
 const SPACE: &str = "\u{2581}";
 
-/// The `tokenizer.json` of a vocabulary with scores.
+/// Returns the `tokenizer.json` of a vocabulary with scores.
 pub(super) fn tokenizer(vocabulary: &Vocabulary) -> Result<Value, Error> {
-    // A text begins like a word inside a sentence, unless the file says otherwise.
-    let prefix = !matches!(vocabulary.get("add_space_prefix"), Some(Meta::Bool(false)));
+    // By default, a text starts like a word inside of a sentence.
+    let prefix = !matches!(vocabulary.get("add_space_prefix"), Some(MetadataValue::Bool(false)));
     let spaces = json!({ "type": "Replace", "pattern": { "String": " " }, "content": SPACE });
     let mut normalizers = vec![spaces];
     let mut decoders = vec![
@@ -50,17 +50,17 @@ pub(super) fn tokenizer(vocabulary: &Vocabulary) -> Result<Value, Error> {
     }))
 }
 
-/// A token cut in two.
+/// A split of a token into two.
 struct Cut<'a> {
     left: &'a str,
     right: &'a str,
     score: f64,
-    /// Characters of each side.
+    /// Number of characters of each side.
     lengths: (usize, usize),
 }
 
-/// All cuts into two tokens, the best score first, then the longer left side; what ties stays in the order of
-/// the ids.
+/// Returns all splits into two tokens, sorted by descending score, then by descending length of the left
+/// side, then by id.
 fn merges<'a>(vocabulary: &Vocabulary<'a>) -> Result<Vec<(&'a str, &'a str)>, Error> {
     let scores = vocabulary.list("scores")?;
     if scores.len() != vocabulary.tokens.len() {

@@ -1,4 +1,4 @@
-//! Files that are no plugins: cut short, or with bytes changed. Each is an error or still a plugin, never a panic.
+//! Truncated and modified plugins. Each is an error or still a plugin, never a panic.
 
 use std::sync::LazyLock;
 

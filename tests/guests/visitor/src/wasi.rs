@@ -1,4 +1,4 @@
-//! WASI's doors, each tried and told of in a line.
+//! WASI calls; each function returns its result as one line of text.
 
 use wasip2::cli::{environment, stderr, stdout};
 use wasip2::clocks::{monotonic_clock, wall_clock};
@@ -12,60 +12,60 @@ use wasip2::sockets::ip_name_lookup::resolve_addresses;
 use wasip2::sockets::network::{IpAddressFamily, IpSocketAddress, Ipv4SocketAddress};
 use wasip2::sockets::tcp_create_socket::create_tcp_socket;
 
-const MOST: u64 = 1 << 16;
+const MAX_BYTES: u64 = 1 << 16;
 
 fn root() -> Result<Descriptor, String> {
     get_directories().pop().map(|(root, _)| root).ok_or_else(|| "no folder".to_owned())
 }
 
-fn told(outcome: Result<String, String>) -> String {
+fn or_refused(outcome: Result<String, String>) -> String {
     outcome.unwrap_or_else(|error| format!("refused: {error}"))
 }
 
 pub fn read(path: &str) -> String {
-    told(root().and_then(|root| {
+    or_refused(root().and_then(|root| {
         let file = root
             .open_at(PathFlags::empty(), path, OpenFlags::empty(), DescriptorFlags::READ)
             .map_err(|code| code.name().to_owned())?;
-        let (bytes, _) = file.read(MOST, 0).map_err(|code| code.name().to_owned())?;
+        let (bytes, _) = file.read(MAX_BYTES, 0).map_err(|code| code.name().to_owned())?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }))
 }
 
 pub fn write(path: &str) -> String {
-    told(root().and_then(|root| {
+    or_refused(root().and_then(|root| {
         root.open_at(PathFlags::empty(), path, OpenFlags::CREATE, DescriptorFlags::WRITE)
             .map_err(|code| code.name().to_owned())?;
         Ok("created".to_owned())
     }))
 }
 
-pub fn ask(authority: &str, path: &str, encrypted: bool) -> String {
-    told(answer(authority, path, encrypted))
+pub fn http_get(authority: &str, path: &str, encrypted: bool) -> String {
+    or_refused(send_request(authority, path, encrypted))
 }
 
-fn answer(authority: &str, path: &str, encrypted: bool) -> Result<String, String> {
+fn send_request(authority: &str, path: &str, encrypted: bool) -> Result<String, String> {
     let request = OutgoingRequest::new(Fields::new());
     let scheme = if encrypted { Scheme::Https } else { Scheme::Http };
     let set = request
         .set_scheme(Some(&scheme))
         .and_then(|()| request.set_authority(Some(authority)))
         .and_then(|()| request.set_path_with_query(Some(path)));
-    set.map_err(|()| "it can't be written down".to_owned())?;
-    let coming = handle(request, None).map_err(|code| format!("{code:?}"))?;
-    coming.subscribe().block();
-    let come = coming.get().ok_or("nothing came")?.map_err(|()| "it came already")?;
-    let response = come.map_err(|code| format!("{code:?}"))?;
+    set.map_err(|()| "the request is invalid".to_owned())?;
+    let pending = handle(request, None).map_err(|code| format!("{code:?}"))?;
+    pending.subscribe().block();
+    let result = pending.get().ok_or("no response")?.map_err(|()| "the response was taken already")?;
+    let response = result.map_err(|code| format!("{code:?}"))?;
     let body = response.consume().map_err(|()| "no body")?;
     let stream = body.stream().map_err(|()| "no stream")?;
     let mut bytes = Vec::new();
-    while let Ok(more) = stream.blocking_read(MOST) {
+    while let Ok(more) = stream.blocking_read(MAX_BYTES) {
         bytes.extend(more);
     }
     Ok(format!("{} {}", response.status(), String::from_utf8_lossy(&bytes)))
 }
 
-pub fn world() -> String {
+pub fn surroundings() -> String {
     let network = instance_network();
     let looked_up = match resolve_addresses(&network, "localhost") {
         Ok(_) => "found".to_owned(),
@@ -84,10 +84,10 @@ pub fn world() -> String {
 }
 
 pub fn time() -> String {
-    let look = || (monotonic_clock::now(), wall_clock::now());
-    let before = look();
+    let read_clocks = || (monotonic_clock::now(), wall_clock::now());
+    let before = read_clocks();
     monotonic_clock::subscribe_duration(1_000_000).block();
-    let after = look();
+    let after = read_clocks();
     format!("{before:?} {after:?} {} {}", get_random_u64(), get_random_u64())
 }
 

@@ -1,14 +1,13 @@
-//! WASI with nothing behind it, and the single doors that a grant opens; what a guest prints; where it stood when it
-//! trapped.
+//! Restricted WASI, grants of folders and hosts, recorded output, and stack traces.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 
-use pl_plugin::journal::{Answers, Channel, Event, HttpFailure, Journal, Level};
-use pl_plugin::{Agent, Cause, Environment, Error, Part, PluginSpec, Stream, Task, Turn};
-use pl_wasm::{Fault, Folders, AllowedHost};
+use pl_plugin::call_log::{CallLog, Channel, Event, HttpFailure, Level, ReplayAnswers};
+use pl_plugin::{Agent, Cause, Environment, Error, Part, PluginSpec, RandomStream, Task, Turn};
+use pl_wasm::{AllowedHost, Fault, Folders};
 use serde_json::{Map, json};
 
 use crate::common::{built, load, services};
@@ -22,10 +21,10 @@ fn closed() -> PluginSpec {
     PluginSpec { fuel: 50_000_000, ..PluginSpec::new("doors") }
 }
 
-/// What the guest says of an errand.
-async fn send(agent: &Agent, errand: serde_json::Value) -> Result<String, Error> {
+/// Sends a command to the guest and returns its answer.
+async fn send(agent: &Agent, command: serde_json::Value) -> Result<String, Error> {
     let turn = Turn { agent: "visitor".to_owned(), visit: 0 };
-    let asked = agent.prompt(&errand.to_string(), &turn).await?.unwrap();
+    let asked = agent.prompt(&command.to_string(), &turn).await?.unwrap();
     match &asked.messages[0].parts[0] {
         Part::Text(text) => Ok(text.clone()),
         other => panic!("{other:?}"),
@@ -33,9 +32,9 @@ async fn send(agent: &Agent, errand: serde_json::Value) -> Result<String, Error>
 }
 
 #[tokio::test]
-async fn without_a_grant_every_door_is_closed() {
+async fn without_a_grant_all_access_is_refused() {
     let agent = visitor(closed()).await;
-    let said = async |errand| send(&agent, errand).await.unwrap();
+    let said = async |command| send(&agent, command).await.unwrap();
     assert_eq!(said(json!({"read": "etc/passwd"})).await, "refused: no folder");
     assert_eq!(said(json!({"write": "x"})).await, "refused: no folder");
     assert_eq!(
@@ -52,22 +51,22 @@ async fn clocks_and_randomness_are_the_same_in_every_run() {
     let (one, other) = (visitor(closed()).await, visitor(closed()).await);
     let first = send(&one, json!("time")).await.unwrap();
     assert_eq!(send(&other, json!("time")).await.unwrap(), first);
-    // And whoever was asked before.
+    // Earlier calls don't matter.
     send(&one, json!({"print": ["a", "b"]})).await.unwrap();
     assert_eq!(send(&one, json!("time")).await.unwrap(), first);
 }
 
-/// What an environment sees of both in five turns, the last view of each.
-async fn hall(stream: &str, rests: bool) -> Vec<String> {
+/// Returns the views of five turns, with the clocks and random numbers that the environment read.
+async fn hall(stream: &str, suspends: bool) -> Vec<String> {
     let plugin = load(&built("visitor.wasm"), closed()).await;
     let hall = Environment::new(&plugin, "hall", Map::new(), services()).unwrap();
     let task = Task { id: "one".to_owned(), data: "null".to_owned() };
-    let mut episode = hall.start(&task, 0, Stream::of(&[stream.as_bytes()])).await.unwrap();
+    let mut episode = hall.start(&task, 0, RandomStream::from_parts(&[stream.as_bytes()])).await.unwrap();
     let mut views = Vec::new();
     for _ in 0..5 {
         views.push(episode.view("a").await.unwrap());
-        if rests {
-            episode.rest().await.unwrap();
+        if suspends {
+            episode.suspend().await.unwrap();
         }
         episode.apply(vec![("a".to_owned(), "null".to_owned())]).await.unwrap();
     }
@@ -78,9 +77,9 @@ async fn hall(stream: &str, rests: bool) -> Vec<String> {
 async fn clocks_and_randomness_follow_the_turns_of_an_episode_and_its_stream() {
     let awake = hall("one", false).await;
     assert_eq!(hall("one", false).await, awake);
-    // Which instance plays a turn can't be told.
-    assert_eq!(hall("one", true).await, awake, "an episode that rests reads other clocks");
-    assert_ne!(hall("other", false).await, awake, "no chance in it");
+    // The result does not depend on the instance.
+    assert_eq!(hall("one", true).await, awake, "a suspended episode reads other clocks");
+    assert_ne!(hall("other", false).await, awake, "the random numbers are constant");
     let (told, _): (Vec<String>, String) = serde_json::from_str(&awake[4]).unwrap();
     let looks: Vec<(u64, u64)> = told
         .iter()
@@ -102,7 +101,7 @@ async fn a_granted_folder_can_be_read_and_nothing_else() {
     std::fs::write(disk.join("deep/table.txt"), "7 8 9").unwrap();
     let folders = Folders::read([("tables", disk.as_path())]).unwrap();
     let agent = visitor(PluginSpec { folders: Some(folders), ..closed() }).await;
-    let said = async |errand| send(&agent, errand).await.unwrap();
+    let said = async |command| send(&agent, command).await.unwrap();
     assert_eq!(said(json!({"read": "tables/deep/table.txt"})).await, "7 8 9");
     assert_eq!(said(json!({"read": "tables/other.txt"})).await, "refused: no-entry");
     assert_eq!(said(json!({"read": "../etc/passwd"})).await, "refused: not-permitted");
@@ -121,7 +120,7 @@ fn first_line(stream: &TcpStream) -> String {
     first
 }
 
-/// Answers every request with its first line.
+/// ReplayAnswers every request with its first line.
 fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -154,27 +153,30 @@ async fn a_granted_host_can_be_asked_and_no_other() {
 }
 
 #[tokio::test]
-async fn what_a_host_answered_is_noted_and_can_be_given_again() {
+async fn http_answers_are_recorded_and_replayed() {
     let port = server();
-    let hosts: Arc<[AllowedHost]> =
-        [AllowedHost::parse(&format!("127.0.0.1:{port}")).unwrap(), AllowedHost::parse("127.0.0.1:1").unwrap()].into();
+    let hosts: Arc<[AllowedHost]> = [
+        AllowedHost::parse(&format!("127.0.0.1:{port}")).unwrap(),
+        AllowedHost::parse("127.0.0.1:1").unwrap(),
+    ]
+    .into();
     let agent = visitor(PluginSpec { hosts, fuel: 200_000_000, ..closed() }).await;
-    let errands = [(port, "/one"), (1, "/nobody"), (port, "/two")];
+    let commands = [(port, "/one"), (1, "/nobody"), (port, "/two")];
     let ask = async |agent: &Agent| {
         let mut said = Vec::new();
-        for (port, path) in errands {
-            let errand = json!({"ask": [format!("127.0.0.1:{port}"), path, false]});
-            said.push(send(agent, errand).await.unwrap());
+        for (port, path) in commands {
+            let command = json!({"ask": [format!("127.0.0.1:{port}"), path, false]});
+            said.push(send(agent, command).await.unwrap());
         }
         said
     };
-    let journal = Journal::default();
-    let said = ask(&agent.with_journal(&journal)).await;
+    let call_log = CallLog::default();
+    let said = ask(&agent.with_call_log(&call_log)).await;
     assert_eq!(
         said,
         ["200 GET /one HTTP/1.1", "refused: ErrorCode::ConnectionRefused", "200 GET /two HTTP/1.1"]
     );
-    let noted = journal.take();
+    let noted = call_log.take();
     let [
         Event::Http { request, hash: Some(_), answer: Some(Ok(answer)) },
         Event::Http { answer: failed, .. },
@@ -187,22 +189,22 @@ async fn what_a_host_answered_is_noted_and_can_be_given_again() {
     assert_eq!((answer.status, &answer.body[..]), (200, &b"GET /one HTTP/1.1"[..]));
     assert_eq!(*failed, Some(Err(HttpFailure::Unreachable)));
 
-    let mut answers = Answers::default();
+    let mut answers = ReplayAnswers::default();
     answers.extend(&noted);
     // Another answer than the server's: it is the recording that answers.
     let Some(Some(Ok(last))) = answers.http.back_mut() else { panic!("{answers:?}") };
     last.body = "what it once said".into();
-    let replaying = Journal::replaying(answers);
-    let again = agent.with_journal(&replaying);
+    let replaying = CallLog::replaying(answers);
+    let again = agent.with_call_log(&replaying);
     assert_eq!(ask(&again).await, [&said[0], &said[1], "200 what it once said"]);
     let noted_again = replaying.take();
     assert_eq!(noted_again[..2], noted[..2]);
     // There is no fourth.
-    let errand = json!({"ask": [format!("127.0.0.1:{port}"), "/", false]});
-    assert_eq!(send(&again, errand).await.unwrap(), "refused: ErrorCode::HttpRequestDenied");
+    let command = json!({"ask": [format!("127.0.0.1:{port}"), "/", false]});
+    assert_eq!(send(&again, command).await.unwrap(), "refused: ErrorCode::HttpRequestDenied");
 }
 
-/// A server that says how much comes, and sends that or less in two pieces.
+/// A server that announces a length and sends that or fewer bytes in two pieces.
 fn pieces(announced: usize, sent: usize) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -212,7 +214,7 @@ fn pieces(announced: usize, sent: usize) -> u16 {
         let body = vec![b'x'; sent];
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {announced}\r\n\r\n").unwrap();
         let (first, rest) = body.split_at(sent / 2);
-        // A guest that has heard enough hangs up.
+        // The guest closes the connection at its limit.
         let _ = stream.write_all(first).and_then(|()| stream.flush()).and_then(|()| {
             std::thread::sleep(std::time::Duration::from_millis(50));
             stream.write_all(rest)
@@ -222,7 +224,7 @@ fn pieces(announced: usize, sent: usize) -> u16 {
 }
 
 #[tokio::test]
-async fn an_answer_comes_whole_or_not_at_all() {
+async fn an_incomplete_answer_is_an_error() {
     for (announced, sent, expected) in [
         (300_000, 300_000, Ok(300_000)),
         (300_000, 200_000, Err("refused: ErrorCode::HttpResponseIncomplete")),
@@ -240,17 +242,17 @@ async fn an_answer_comes_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn what_a_guest_prints_is_noted() {
-    let journal = Journal::default();
-    let agent = visitor(closed()).await.with_journal(&journal);
+async fn output_is_recorded() {
+    let call_log = CallLog::default();
+    let agent = visitor(closed()).await.with_call_log(&call_log);
     send(&agent, json!({"print": ["to out", "to err"]})).await.unwrap();
     let printed = |stream, text: &str| Event::Output { stream, text: text.to_owned() };
-    assert_eq!(journal.take(), [printed(Channel::Stdout, "to out"), printed(Channel::Stderr, "to err")]);
+    assert_eq!(call_log.take(), [printed(Channel::Stdout, "to out"), printed(Channel::Stderr, "to err")]);
     // Much is printed in vain, and costs nothing but its place.
     for _ in 0..20 {
         send(&agent, json!({"print": ["x".repeat(4000), ""]})).await.unwrap();
     }
-    let kept: usize = journal
+    let kept: usize = call_log
         .take()
         .iter()
         .map(|event| match event {
@@ -262,22 +264,22 @@ async fn what_a_guest_prints_is_noted() {
 }
 
 #[tokio::test]
-async fn a_panic_is_told_with_its_words_and_its_place() {
-    let journal = Journal::default();
-    let agent = visitor(closed()).await.with_journal(&journal);
+async fn a_panic_is_reported_with_message_and_location() {
+    let call_log = CallLog::default();
+    let agent = visitor(closed()).await.with_call_log(&call_log);
     let Error::Call(error) = send(&agent, json!({"panic": "no way out"})).await.unwrap_err() else {
         panic!()
     };
     assert!(matches!(error.cause, Cause::Fault(Fault::Trap(_))), "{error}");
-    assert!(error.said.contains("no way out"), "{error}");
+    assert!(error.output.contains("no way out"), "{error}");
     let top = error.stack.frames.first().unwrap();
-    assert!(top.function.contains("fall"), "{error}");
+    assert!(top.function.contains("panic_with"), "{error}");
     let (file, line) = top.location.clone().unwrap();
     assert!(file.ends_with("visitor/src/lib.rs"), "{file}");
     let source = std::fs::read_to_string("../../tests/guests/visitor/src/lib.rs").unwrap();
     assert!(source.lines().nth(line as usize - 1).unwrap().contains("panic!"), "{file}:{line}");
     assert!(error.to_string().contains("\n  at "), "{error}");
-    let logged = journal.take();
+    let logged = call_log.take();
     assert!(
         matches!(&logged[..], [Event::Log { level: Level::Warn, message }] if message.contains("no way out")),
         "{logged:?}"
@@ -285,9 +287,9 @@ async fn a_panic_is_told_with_its_words_and_its_place() {
 }
 
 #[tokio::test]
-async fn a_loop_is_told_with_its_place() {
+async fn an_endless_loop_is_reported_with_its_location() {
     let agent = visitor(closed()).await;
     let Error::Call(error) = send(&agent, json!("loop")).await.unwrap_err() else { panic!() };
     assert_eq!(error.cause, Cause::Fault(Fault::OutOfFuel { fuel: 50_000_000 }));
-    assert!(error.stack.frames.iter().any(|frame| frame.function.contains("run_in_circles")), "{error}");
+    assert!(error.stack.frames.iter().any(|frame| frame.function.contains("loop_forever")), "{error}");
 }

@@ -1,17 +1,17 @@
-//! Honest episodes beside hostile ones, in one process and one pool: they end as they do alone.
+//! Valid episodes together with hostile ones in one process and one pool: their results are unchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use pl_plugin::{Agent, Completion, Environment, Plugin, PluginSpec, Reward, Stream, Task, Turn};
+use pl_plugin::{Agent, Completion, Environment, Plugin, PluginSpec, RandomStream, Reward, Task, Turn};
 use pl_types::Finish;
 use pl_wasm::{Engine, EngineConfig};
 use serde_json::Map;
 
-use crate::common::hostile::{Deed, PLACES, component_of, play};
+use crate::common::hostile::{Attack, ENTRY_POINTS, component_of, play};
 use crate::common::{built, services};
 
-/// A board, whoever writes on it, and what that earns.
+/// An environment with its agent and reward.
 #[derive(Clone)]
 struct Honest {
     board: Environment,
@@ -29,11 +29,11 @@ impl Honest {
         }
     }
 
-    /// The hash of everything that episode `n` shows.
+    /// Returns the hash of all observations of episode `n`.
     async fn episode(&self, n: u64) -> blake3::Hash {
         let task = Task { id: n.to_string(), data: format!(r#"{{"topic": "topic {n}"}}"#) };
         let mut seen = blake3::Hasher::new();
-        let stream = Stream::of(&[&n.to_le_bytes()]);
+        let stream = RandomStream::from_parts(&[&n.to_le_bytes()]);
         let mut episode = self.board.start(&task, n, stream).await.unwrap();
         for visit in 0..3 {
             let view = episode.view("poet").await.unwrap();
@@ -66,9 +66,9 @@ impl Honest {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_thousand_honest_episodes_end_as_they_do_alone() {
+async fn hostile_guests_do_not_change_a_thousand_episodes() {
     const EPISODES: u64 = 1000;
-    // Fewer seats than episodes and hostile guests want.
+    // Fewer permits than episodes and hostile guests.
     let config = EngineConfig { instances: 40, calls: 40, ..EngineConfig::plugins() };
     let engine = Engine::new(config.cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let honest = Honest::load(&engine).await;
@@ -80,21 +80,22 @@ async fn a_thousand_honest_episodes_end_as_they_do_alone() {
         .map(|worker| {
             let (engine, over, ended) = (engine.clone(), Arc::clone(&over), Arc::clone(&ended));
             tokio::spawn(async move {
-                let cases = PLACES.iter().flat_map(|place| Deed::ON_ENTRY.map(|deed| (*place, deed)));
-                for (place, deed) in cases.skip(worker).step_by(8).cycle() {
+                let cases =
+                    ENTRY_POINTS.iter().flat_map(|entry| Attack::ON_ENTRY.map(|attack| (*entry, attack)));
+                for (entry, attack) in cases.skip(worker).step_by(8).cycle() {
                     if over.load(Ordering::Relaxed) {
                         break;
                     }
                     let spec = PluginSpec { memory: 4 << 20, fuel: 50_000_000, ..PluginSpec::new("hostile") };
                     // A start function whose host calls are not linked yet traps as well.
-                    assert!(play(&engine, &component_of(place, deed), spec).await.is_err());
+                    assert!(play(&engine, &component_of(entry, attack), spec).await.is_err());
                     ended.fetch_add(1, Ordering::Relaxed);
                 }
             })
         })
         .collect();
-    // Until every deed has been done in every place beside them.
-    while ended.load(Ordering::Relaxed) < PLACES.len() * Deed::ON_ENTRY.len() {
+    // Until every attack has run in every entry point.
+    while ended.load(Ordering::Relaxed) < ENTRY_POINTS.len() * Attack::ON_ENTRY.len() {
         assert_eq!(honest.episodes(EPISODES).await, alone);
     }
     over.store(true, Ordering::Relaxed);

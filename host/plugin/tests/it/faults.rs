@@ -1,6 +1,9 @@
-//! A plugin that loops, grows, traps or lies costs one call, and is named.
+//! A loop, memory growth, a trap or an invalid value fails one call, with an error that names the plugin.
 
-use pl_plugin::{Agent, Cause, Completion, Environment, Error, Outcome, Plugin, PluginSpec, RefusalKind, Reward, Stream, Task};
+use pl_plugin::{
+    Agent, Cause, Completion, Environment, Error, Outcome, Plugin, PluginSpec, RandomStream, RefusalKind,
+    Reward, Task,
+};
 use pl_types::{Finish, ItemKind};
 use pl_wasm::Fault;
 use serde_json::Map;
@@ -38,7 +41,7 @@ async fn a_bad_call_is_an_error_of_its_own_and_the_next_call_works() {
     assert!(matches!(bad("1").await, Cause::Fault(Fault::Trap(words)) if words.contains("unreachable")));
     assert_eq!(bad("2").await, Cause::Fault(Fault::Memory { limit: 8 << 20 }));
     assert!(
-        matches!(bad("3").await, Cause::Fault(Fault::Host(words)) if words.contains("only an environment"))
+        matches!(bad("3").await, Cause::Fault(Fault::Host(words)) if words.contains("only available to an environment"))
     );
     assert_eq!(
         bad("4").await,
@@ -76,7 +79,7 @@ fn environment(plugin: &Plugin) -> Environment {
 #[tokio::test]
 async fn an_outcome_has_exactly_the_declared_facts() {
     let plugin = liar().await;
-    let mut episode = environment(&plugin).start(&task("{}"), 0, Stream::new([0; 32])).await.unwrap();
+    let mut episode = environment(&plugin).start(&task("{}"), 0, RandomStream::new([0; 32])).await.unwrap();
     let mut step = async |facts: &str, evidence: &str| {
         let actions = vec![("a".to_owned(), facts.to_owned()), ("b".to_owned(), evidence.to_owned())];
         episode.apply(actions).await.map_err(|error| match cause(error) {
@@ -104,8 +107,8 @@ async fn an_outcome_has_exactly_the_declared_facts() {
 async fn a_trap_loses_one_episode_and_no_other() {
     let plugin = liar().await;
     let environment = environment(&plugin);
-    let mut lost = environment.start(&task("{}"), 0, Stream::new([1; 32])).await.unwrap();
-    let mut other = environment.start(&task("{}"), 0, Stream::new([1; 32])).await.unwrap();
+    let mut lost = environment.start(&task("{}"), 0, RandomStream::new([1; 32])).await.unwrap();
+    let mut other = environment.start(&task("{}"), 0, RandomStream::new([1; 32])).await.unwrap();
     let saved = lost.snapshot().await.unwrap();
     let trap = vec![("a".to_owned(), "1".to_owned())];
     assert!(matches!(cause(lost.apply(trap).await.unwrap_err()), Cause::Fault(Fault::Trap(_))));
@@ -116,15 +119,16 @@ async fn a_trap_loses_one_episode_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_refused_task_is_told_from_a_broken_plugin() {
-    let error = environment(&liar().await).start(&task("1"), 0, Stream::new([0; 32])).await.err().unwrap();
+async fn a_refused_task_is_reported_as_such() {
+    let error =
+        environment(&liar().await).start(&task("1"), 0, RandomStream::new([0; 32])).await.err().unwrap();
     assert_eq!(error.refusal(), Some((RefusalKind::Task, "no, thank you")));
 }
 
 #[tokio::test]
 async fn the_random_stream_travels_with_the_snapshot() {
     let environment = environment(&liar().await);
-    let mut episode = environment.start(&task("{}"), 0, Stream::of(&[b"a"])).await.unwrap();
+    let mut episode = environment.start(&task("{}"), 0, RandomStream::from_parts(&[b"a"])).await.unwrap();
     let first = episode.view("a").await.unwrap();
     let saved = episode.snapshot().await.unwrap();
     let rest = [episode.view("a").await.unwrap(), episode.view("a").await.unwrap()];
@@ -135,12 +139,12 @@ async fn the_random_stream_travels_with_the_snapshot() {
     let mut copy = environment.restore(&read).await.unwrap();
     assert_eq!([copy.view("a").await.unwrap(), copy.view("a").await.unwrap()], rest);
     assert_ne!(copy.snapshot().await.unwrap().hash(), saved.hash());
-    let mut other = environment.start(&task("{}"), 0, Stream::of(&[b"b"])).await.unwrap();
+    let mut other = environment.start(&task("{}"), 0, RandomStream::from_parts(&[b"b"])).await.unwrap();
     assert_ne!(other.view("a").await.unwrap(), first);
 }
 
 #[tokio::test]
-async fn a_reward_that_is_no_number_or_leaves_an_agent_out_is_refused() {
+async fn a_reward_that_is_nan_or_omits_an_agent_is_refused() {
     let plugin = liar().await;
     let reward = Reward::new(&plugin, "score", Map::new()).unwrap();
     let outcome = |done| Outcome { done, truncated: false, facts: Map::new(), evidence: "{}".to_owned() };
@@ -148,15 +152,15 @@ async fn a_reward_that_is_no_number_or_leaves_an_agent_out_is_refused() {
     let missing = cause(reward.score(&task("{}"), &actions, &outcome(false)).await.unwrap_err());
     assert_eq!(missing, Cause::Invalid("solver acted and has no score".to_owned()));
     let nan = cause(reward.score(&task("{}"), &actions, &outcome(true)).await.unwrap_err());
-    assert_eq!(nan, Cause::Invalid("the team's reward is NaN".to_owned()));
-    let nobody = reward.score(&task("{}"), &[], &outcome(false)).await.unwrap();
-    assert_eq!((nobody.team, nobody.local.len(), nobody.success), (0.0, 0, false));
+    assert_eq!(nan, Cause::Invalid("the team's reward is NaN, which is not finite".to_owned()));
+    let empty = reward.score(&task("{}"), &[], &outcome(false)).await.unwrap();
+    assert_eq!((empty.team, empty.local.len(), empty.success), (0.0, 0, false));
 }
 
 #[tokio::test]
-async fn tasks_come_in_the_number_asked_for() {
+async fn a_wrong_number_of_tasks_is_refused() {
     let found = cause(environment(&liar().await).tasks("train", 0, 3, 1).await.unwrap_err());
-    assert_eq!(found, Cause::Invalid("3 tasks were asked for and 0 came".to_owned()));
+    assert_eq!(found, Cause::Invalid("3 tasks were requested and 0 were returned".to_owned()));
 }
 
 #[tokio::test]
@@ -177,7 +181,7 @@ async fn a_described_item_needs_its_interface() {
 }
 
 #[tokio::test]
-async fn the_description_is_remembered_beside_the_code() {
+async fn the_description_is_cached_with_the_code() {
     let plugin = liar().await;
     let kinds: Vec<_> = plugin.items().iter().map(|item| (item.kind, item.name.as_str())).collect();
     let expected =

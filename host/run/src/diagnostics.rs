@@ -1,0 +1,21 @@
+//! Diagnostics of a workflow with the texts that they refer to.
+
+use std::fmt;
+
+use pl_dsl::{Diagnostic, Sources};
+
+/// Messages of a check with the texts that they refer to. [`pl_dsl::render`] renders them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Diagnostics {
+    /// Messages in order of position.
+    pub list: Vec<Diagnostic>,
+    /// The file and what it includes.
+    pub sources: Sources,
+}
+
+impl fmt::Display for Diagnostics {
+    /// Writes a line for each message, without its source text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(pl_dsl::render::short(&self.list, &self.sources).trim_end())
+    }
+}

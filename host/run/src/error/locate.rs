@@ -1,0 +1,44 @@
+//! Reasons for which a file of a workflow can't be found.
+
+use std::path::PathBuf;
+
+/// Reason for which a file of a workflow can't be found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LocateError {
+    /// A plugin is neither next to the workflow nor among the shipped ones.
+    #[error("there is neither {} nor {}; correct the path, or build the plugin", local.display(), shipped.display())]
+    NoPlugin {
+        /// Path next to the workflow.
+        local: PathBuf,
+        /// Path among the plugins that are shipped with the program.
+        shipped: PathBuf,
+    },
+    /// A file or folder is missing.
+    #[error("there is no {}; correct the path", .0.display())]
+    NoFile(PathBuf),
+    /// A task file is missing.
+    #[error("there is no task file {}", .0.display())]
+    NoTaskFile(PathBuf),
+    /// A name without a path is not the name of a fetched model.
+    #[error(
+        "{name:?} is not among the fetched models in {}; `cargo xtask setup` fetches smollm2-135m, a path begins with \
+         \"./\", a model of a hub with \"hf:\"",
+        folder.display()
+    )]
+    UnknownModel {
+        /// Name in the workflow.
+        name: String,
+        /// Folder of fetched models.
+        folder: PathBuf,
+    },
+    /// A model of a hub is not in the cache, and nothing may be fetched now.
+    #[error("its dimensions are known once a run has fetched it")]
+    NotFetched,
+    /// The hub refused, or its cache can't be used.
+    #[error(transparent)]
+    Hub(#[from] pl_model::Error),
+    /// There is no cache folder.
+    #[error(transparent)]
+    Cache(#[from] pl_toolchain::Error),
+}
