@@ -2,7 +2,7 @@
 //!
 //! [`Graph`] holds everything that a drawing shows. Each format is a file: [`Graph::terminal`] for a shell, [`Graph::svg`]
 //! for documents, [`Graph::mermaid`] and [`Graph::dot`] for tools with a layout of their own, and [`Graph::json`] for
-//! programs. [`placement`] computes the positions for SVG, JSON and the order of the terminal drawing.
+//! programs. `placement` computes the positions for SVG, JSON and the order of the terminal drawing.
 
 mod condition;
 mod dot;

@@ -193,10 +193,10 @@ async fn http_answers_are_recorded_and_replayed() {
     answers.extend(&noted);
     // Another answer than the server's: it is the recording that answers.
     let Some(Some(Ok(last))) = answers.http.back_mut() else { panic!("{answers:?}") };
-    last.body = "what it once said".into();
+    last.body = "a changed answer".into();
     let replaying = CallLog::replaying(answers);
     let again = agent.with_call_log(&replaying);
-    assert_eq!(ask(&again).await, [&said[0], &said[1], "200 what it once said"]);
+    assert_eq!(ask(&again).await, [&said[0], &said[1], "200 a changed answer"]);
     let noted_again = replaying.take();
     assert_eq!(noted_again[..2], noted[..2]);
     // There is no fourth.

@@ -176,7 +176,7 @@ fn items_describe_themselves() {
     let schema: Value = serde_json::from_str(&items[0].settings_schema).unwrap();
     assert_eq!(schema["additionalProperties"], false);
     assert_eq!(schema["required"], json!(["limit"]));
-    assert_eq!(schema["properties"]["limit"]["description"], "Where the counter stops.");
+    assert_eq!(schema["properties"]["limit"]["description"], "Count at which the counter stops.");
     // No references to follow: the inner settings are inlined.
     assert_eq!(schema["properties"]["inner"]["properties"]["_note"]["description"], "Free text.");
     let mut facts: Vec<_> =
