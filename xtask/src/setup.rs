@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use pl_toolchain::cache;
 
@@ -53,28 +53,42 @@ pub fn all(root: &Path) -> Result<PathBuf> {
 
 /// Does the same as [`all`] with the given libtorch.
 ///
-/// Only the host's build needs libtorch, so downloads, the Python worker and the plugins are made beside it.
+/// Only the host's build needs libtorch, so downloads, the Python worker and the plugins are made at the same time. The
+/// program embeds two of the components; since it is compiled last, they exist by then after a cold start.
 pub fn with(root: &Path, wanted: Libtorch) -> Result<PathBuf> {
     let cache = cache::root()?;
     let plugins = root.join("target/release/plugins");
     std::fs::create_dir_all(&plugins).map_err(|e| format!("cannot write {}: {e}", plugins.display()))?;
-    std::thread::scope(|scope| {
+    let embedded = || ["std_chat.wasm", "python.wasm"].map(|name| modified(&plugins.join(name)));
+    let embedded_before = embedded();
+    let host_result = std::thread::scope(|scope| {
         let side_stages = [
             scope.spawn(|| stage("model SmolLM2-135M-Instruct", || smollm2(&cache))),
             scope.spawn(|| stage("CUDA kernel compiler", || cuda::nvrtc(&cache))),
             scope.spawn(|| stage("Python worker", || python_worker(root, &cache, &plugins))),
             scope.spawn(|| stage("plugins", || guests::build(root, &plugins))),
         ];
-        let host = stage("libtorch", || libtorch(root, &cache, wanted))
-            .and_then(|()| stage("pl-host", || host(root)));
+        let host_result =
+            stage("libtorch", || libtorch(root, &cache, wanted)).map(|()| stage("pl-host", || host(root)));
         // All stages end before an error is returned: a download that is nearly complete is kept.
         let results = side_stages.map(|stage| {
             stage.join().unwrap_or_else(|_| Err("a stage of set-up panicked: see above".to_owned()))
         });
-        results.into_iter().fold(host, Result::and)
+        results.into_iter().fold(Ok(()), Result::and).and(host_result)
     })?;
+    if embedded() == embedded_before {
+        host_result?;
+    } else {
+        // The first build may have been too early for the new components. This one does nothing if it was not.
+        stage("pl-host", || host(root))?;
+    }
     embed_descriptions(root, &plugins)?;
     Ok(root.join("target/release/pl-host"))
+}
+
+/// Returns the time of a file's last change, or `None` if it is missing.
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|metadata| metadata.modified()).ok()
 }
 
 /// Runs one stage and reports its start, its time if it did any work, and its failure.
