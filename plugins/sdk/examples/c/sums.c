@@ -85,8 +85,8 @@ typedef struct {
 } Facts;
 static const pl_field FACTS_FIELDS[] = {
     PL_FIELD(Facts, right, pl_bool, "The latest answer is right."),
-    PL_FIELD(Facts, tries, pl_uint, "Tries so far."),
-    PL_FIELD(Facts, last, pl_string, "The newest answer."),
+    PL_FIELD(Facts, tries, pl_uint, "Number of tries so far."),
+    PL_FIELD(Facts, last, pl_string, "Latest answer."),
 };
 PL_TYPE(FACTS, Facts, FACTS_FIELDS);
 

@@ -18,8 +18,8 @@ const sums = {
   },
   facts: {
     right: { type: "boolean", description: "The latest answer is right." },
-    tries: { type: "integer", description: "Tries so far." },
-    last: { type: "string", description: "The newest answer." },
+    tries: { type: "integer", description: "Number of tries so far." },
+    last: { type: "string", description: "Latest answer." },
   },
 
   start({ terms }, task) {

@@ -55,8 +55,8 @@ class View:
 @dataclass
 class Facts:
     right: bool = fact("The latest answer is right.")
-    tries: int = fact("Tries so far.")
-    last: str = fact("The newest answer.")
+    tries: int = fact("Number of tries so far.")
+    last: str = fact("Latest answer.")
 
 
 @dataclass
