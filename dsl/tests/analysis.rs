@@ -54,6 +54,7 @@ fn a_cursor_knows_its_block_and_statement() {
         ("turns {\n  start -> a when env.|\n}", "turns: condition: env."),
         ("turns {\n  max = |\n}", "turns: value of max: "),
         ("train { schedule = async { stale|ness = 1 } }", "train > ?: start: staleness"),
+        ("policy p { train { k|l = 1 } }", "policy p > train: start: kl"),
         ("layout = |", ": value of layout: "),
         ("agent a = std.chat { system = \"x | y\" }", "agent a: text: "),
         ("agent a = std.chat { system = \"|\" }", "agent a: text: "),

@@ -13,6 +13,7 @@ use common::TestCatalog;
 use files::{folder, workflows};
 use pl_dsl::workflow::Layout;
 use pl_dsl::{Checked, DiagnosticCode, Source, check, render};
+use serde_json::json;
 
 fn snapshots() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
@@ -65,6 +66,23 @@ fn examples_are_clean_and_have_their_layout() {
         let Checked { workflow, diagnostics, sources } = check(source, &[], &TestCatalog);
         assert_eq!(render::short(&diagnostics, &sources), "");
         assert_eq!(workflow.unwrap().layout, layout, "{name}");
+    }
+}
+
+/// Each example of an algorithm is clean, formatted, and trains every policy with it.
+#[test]
+fn examples_of_algorithms_are_clean() {
+    let examples = workflows(&folder("../examples/algorithms"));
+    assert!(examples.len() >= 5, "only {} examples were found", examples.len());
+    for source in examples {
+        let Checked { workflow, diagnostics, sources } = check(&source, &[], &TestCatalog);
+        assert_eq!(render::short(&diagnostics, &sources), "");
+        let workflow = workflow.unwrap();
+        assert_eq!(format!("{}.mas", workflow.name), source.name);
+        for training in workflow.policies.iter().map(|policy| policy.training.as_ref().unwrap()) {
+            assert_eq!(json!(training.objective.algorithm), workflow.name);
+        }
+        assert_eq!(pl_dsl::format(&source.text).unwrap(), source.text, "{}", source.name);
     }
 }
 

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 use common::TestCatalog;
 use fences::fences;
-use pl_dsl::explain::{blocks, function, head, layout};
+use pl_dsl::explain::{algorithm, block, blocks, function, head, layout};
 use pl_dsl::functions::FUNCTIONS;
-use pl_dsl::settings::{self, Setting};
+use pl_dsl::settings::{self, ALGORITHMS, Setting};
 use pl_dsl::{BlockKind, DiagnosticCode, Source, Sources, check, render, syntax_errors};
 
 fn repository() -> PathBuf {
@@ -84,22 +84,27 @@ fn the_reference_is_current() {
 /// Reference page of all tables.
 fn reference() -> String {
     let mut out = "# Reference of the .mas language\n\n\
-        This page is generated from the tables that the check reads (`dsl/src/settings/table.rs` and others). `pl-host explain \
+        This page is generated from the tables that the check reads (`dsl/src/settings` and others). `pl-host explain \
         TOPIC` shows a single topic; [language.md](language.md) describes the language as a whole.\n\n"
         .to_owned();
-    let names: Vec<String> = blocks().map(|kind| link(kind.keyword())).collect();
+    let names: Vec<String> = blocks().map(|kind| link(kind.full_keyword())).collect();
     writeln!(
         out,
-        "Blocks: {}, {}. [Functions](#functions). [Codes](#codes).\n",
+        "Blocks: {}, {}. [Algorithms](#algorithms). [Functions](#functions). [Codes](#codes).\n",
         names.join(", "),
         link("layout")
     )
     .unwrap();
     out.push_str("# Blocks\n\n");
     for kind in blocks() {
-        writeln!(out, "## {}\n\n{}\n", kind.keyword(), block_page(kind)).unwrap();
+        writeln!(out, "## {}\n\n{}\n", kind.full_keyword(), block_page(kind)).unwrap();
     }
-    writeln!(out, "## layout\n\n{}\n\n# Functions\n", layout()).unwrap();
+    writeln!(out, "## layout\n\n{}\n\n# Algorithms\n", layout()).unwrap();
+    out.push_str("Values of `train.algorithm`, with the settings that each stands for.\n\n");
+    for one in &ALGORITHMS {
+        writeln!(out, "## {}\n\n{}\n", one.word, algorithm(one)).unwrap();
+    }
+    out.push_str("# Functions\n\n");
     for one in FUNCTIONS {
         writeln!(out, "- {}", function(one)).unwrap();
     }
@@ -113,11 +118,15 @@ fn reference() -> String {
 }
 
 fn link(name: &str) -> String {
-    format!("[{name}](#{name})")
+    // GitHub's anchors have no dots.
+    format!("[{name}](#{})", name.replace('.', ""))
 }
 
 /// Description of a block and of all its settings.
 fn block_page(kind: BlockKind) -> String {
+    if kind == BlockKind::PolicyTrain {
+        return block(kind).replace("```mas", "```text");
+    }
     let pages =
         settings::head_setting(kind).into_iter().chain(settings::in_block(kind)).map(Setting::describe);
     std::iter::once(head(kind).replace("```mas", "```text")).chain(pages).collect::<Vec<_>>().join("\n\n")

@@ -13,7 +13,7 @@ use common::TestCatalog;
 use fences::fences;
 use pl_dsl::explain::{blocks, explain, more, to_plain_text, topics};
 use pl_dsl::functions::FUNCTIONS;
-use pl_dsl::settings::SETTINGS;
+use pl_dsl::settings;
 use pl_dsl::{Checked, DiagnosticCode, Source, check, render};
 
 /// A valid workflow. An example replaces the blocks of it that it contains.
@@ -78,12 +78,13 @@ fn every_page_ends_with_advice() {
 
 #[test]
 fn everything_has_a_page() {
-    let mut topics: Vec<String> = SETTINGS.iter().map(|one| one.path()).collect();
-    topics.extend(SETTINGS.iter().map(|one| one.key.to_owned()));
+    let mut topics: Vec<String> = settings::all().map(|one| one.path()).collect();
+    topics.extend(settings::all().map(|one| one.key.to_owned()));
     topics.extend(blocks().map(|one| one.keyword().to_owned()));
     topics.extend(FUNCTIONS.iter().map(|one| one.name.to_owned()));
     topics.extend(DiagnosticCode::ALL.iter().map(|one| one.as_str().to_lowercase()));
-    topics.extend(["layout", "L2", "policy.lora.rank", "tree"].map(str::to_owned));
+    topics.extend(settings::ALGORITHMS.iter().map(|one| one.word.to_owned()));
+    topics.extend(["layout", "L2", "policy.lora.rank", "tree", "policy.train"].map(str::to_owned));
     for topic in topics {
         assert!(explain(&topic).is_ok(), "{topic}");
     }
@@ -102,6 +103,10 @@ fn topics_are_rendered() {
         "tree",
         "layout",
         "plugin.path",
+        "dr_grpo",
+        "ppo",
+        "scale",
+        "policy.train",
     ] {
         insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
             insta::assert_snapshot!(format!("explain-{topic}"), to_plain_text(&explain(topic).unwrap()));

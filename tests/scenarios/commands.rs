@@ -43,10 +43,14 @@ fn every_example_passes_check() {
             "code L0",
             "experts L2",
             "math L2",
+            "math-aggregate L2",
             "math-l0 L0",
             "math-l1 L1",
             "math-l3 L3",
-            "math-mixed Mixed"
+            "math-mixed Mixed",
+            "plan-path L2",
+            "sokoban L0",
+            "sudoku L1"
         ]
     );
 }
@@ -81,6 +85,33 @@ fn grade_takes_whole_records() {
     let neither = run_with_input(pl_host().arg("grade").arg(example("code.mas")), "{\"pred\": \"1\"}\n");
     assert_eq!(neither.status.code(), Some(2));
     assert!(stderr(&neither).contains("standard input:1: it has neither"), "{}", stderr(&neither));
+}
+
+/// A planning game in the host: the plan of each line is found, played and scored.
+#[test]
+fn grade_plays_a_planning_game() {
+    let room = serde_json::json!({"room": ["######", "#@$ .#", "######"]});
+    let line = |pred: &str| serde_json::json!({"task": room, "pred": pred}).to_string() + "\n";
+    let lines = [
+        line("Push twice.\n#### [\"R\", \"R\"]"),
+        line("#### [\"R\"]"),
+        line("I can't."),
+        line("```\n[up, right, right]\n```"),
+    ];
+    let output =
+        run_with_input(pl_host().arg("grade").arg(example("sokoban.mas")).arg("--json"), &lines.concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let expected = ["true", "false", "false", "true"].map(|c| format!("{{\"correct\":{c}}}\n")).concat();
+    assert_eq!(stdout(&output), expected);
+}
+
+/// Snapshots, splits and settings of the planning games, at the levels whose puzzles take longest to generate.
+#[test]
+fn the_planning_games_keep_the_contract() {
+    let component = repository().join("target/release/plugins/planning.wasm");
+    for level in ["1", "7"] {
+        succeed(pl_host().args(["plugin", "test", "--level", level]).arg(&component));
+    }
 }
 
 #[test]

@@ -47,10 +47,66 @@ fn resumes_after_any_kill(name: &str) {
     assert!(killed >= KILLS / 2, "only {killed} runs were killed before they ended");
 }
 
+/// Returns the command that continues a run, or starts it again if it was killed before its first checkpoint.
 fn resume(out: &Path) -> Command {
     let mut command = pl_host();
-    command.arg("run").arg("--resume").arg(out).args(["--device", "cpu"]);
+    command.arg("run").arg("--resume").arg(out).args(["--from-start", "--device", "cpu"]);
     command
+}
+
+#[test]
+fn a_second_process_is_told_who_writes_into_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (scenario("letters/tree-l2.mas"), folder.path().join("run"));
+    let mut first = start(&file, &out);
+    // Stopped, so that it can't end before the second process looks.
+    let signal = |name: &str| {
+        let sent = Command::new("kill").arg(name).arg(first.id().to_string()).status();
+        assert!(sent.unwrap().success());
+    };
+    signal("-STOP");
+    let second = resume(&out).output().unwrap();
+    let message = stderr(&second);
+    assert_eq!(second.status.code(), Some(2), "{message}");
+    let holder = format!("in use by process {}", first.id());
+    assert!(message.contains(&holder) && message.contains(&out.display().to_string()), "{message}");
+    signal("-CONT");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    succeed(&mut resume(&out));
+}
+
+/// A limit on the size of files stands for a full disk: a write fails in the middle, and the process goes on.
+#[test]
+fn a_run_that_can_not_write_says_what_is_left_and_continues() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = scenario("letters/tree-l2.mas");
+    let reference = folder.path().join("reference");
+    succeed(&mut run(&file, &reference, &[]));
+    let largest = |name: &str| reference.join(name).metadata().unwrap().len();
+    let logs = largest("metrics.jsonl");
+    let mut failures = 0;
+    // In units of 512 bytes: within the files of the first steps, within a checkpoint, within the logs.
+    for blocks in [4, logs / 1024, logs / 600] {
+        let out = folder.path().join(format!("limited-{blocks}"));
+        let unlimited = run(&file, &out, &[]);
+        let mut limited = Command::new("sh");
+        limited.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\""), "sh"]);
+        limited.arg(unlimited.get_program()).args(unlimited.get_args());
+        limited.envs(unlimited.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let failed = limited.output().unwrap();
+        let message = stderr(&failed);
+        if !out.join("workflow.json").exists() {
+            continue;
+        }
+        failures += 1;
+        assert_eq!(failed.status.code(), Some(1), "{blocks}: {message}");
+        assert!(message.contains("error: ") && message.contains("the run stopped after"), "{message}");
+        assert!(message.contains(&format!("pl-host run --resume {}", out.display())), "{message}");
+        succeed(&mut resume(&out));
+        assert_equal_runs(&reference, &out, &format!("files of {blocks} blocks"));
+    }
+    assert!(failures > 0, "no limit let the run begin");
 }
 
 #[test]

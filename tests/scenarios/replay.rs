@@ -185,7 +185,7 @@ fn a_killed_and_resumed_run_has_the_traces_of_both_parts() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    succeed(pl_host().arg("run").arg("--resume").arg(&out).args(["--device", "cpu"]));
+    succeed(pl_host().arg("run").arg("--resume").arg(&out).args(["--from-start", "--device", "cpu"]));
     let lines = stdout(&succeed(pl_host().arg("replay").arg(&out)));
     for step in 1..=6 {
         assert!(lines.lines().any(|line| line.starts_with(&format!("{step}.0.0"))), "{step}: {lines}");

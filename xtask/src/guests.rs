@@ -16,9 +16,10 @@ struct Guest {
     component: &'static str,
 }
 
-const GUESTS: [Guest; 5] = [
+const GUESTS: [Guest; 6] = [
     Guest { package: "maths", component: "math.wasm" },
     Guest { package: "code", component: "code.wasm" },
+    Guest { package: "planning", component: "planning.wasm" },
     Guest { package: "std-chat", component: "std_chat.wasm" },
     Guest { package: "letters", component: "letters.wasm" },
     Guest { package: "visitor", component: "visitor.wasm" },
@@ -64,10 +65,11 @@ pub fn shipped(out_dir: &Path) -> impl Iterator<Item = PathBuf> {
 fn source_hash(root: &Path) -> Result<String, String> {
     let mut files = vec![root.join("Cargo.toml"), root.join("Cargo.lock")];
     collect(&root.join("wit"), &mut files)?;
-    const SOURCES: [&str; 6] = [
+    const SOURCES: [&str; 7] = [
         "plugins/sdk/rust",
         "plugins/math",
         "plugins/code",
+        "plugins/planning",
         "plugins/chat",
         "tests/guests/letters",
         "tests/guests/visitor",

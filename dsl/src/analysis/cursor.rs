@@ -84,7 +84,7 @@ impl Cursor {
             let context = match last {
                 Some(piece) => match &piece.body {
                     Some(body) if body.span.start < at && (at < body.span.end || !body.closed) => {
-                        blocks.push(enclosing(text, piece));
+                        blocks.push(enclosing(text, piece, blocks.last()));
                         (inside, from) = (&body.statements, body.span.start + 1);
                         continue;
                     }
@@ -145,7 +145,8 @@ fn part(
         Some(_) if top => {
             let found = head(text, statement);
             let template_kind = found.template_kind.filter(|kind| kind.span.end < at);
-            let kind = template_kind.or(found.keyword).and_then(|keyword| kind(keyword.text));
+            let kind =
+                template_kind.or(found.keyword).and_then(|keyword| BlockKind::from_keyword(keyword.text));
             match found.template_kind {
                 // The kind is still incomplete.
                 Some(kind) if at <= kind.span.end => CursorContext::HeadValue { kind: None },
@@ -159,11 +160,12 @@ fn part(
     }
 }
 
-fn kind(word: &str) -> Option<BlockKind> {
-    BlockKind::from_keyword(word).or_else(|| BlockKind::inner_from_keyword(word))
-}
-
-fn enclosing(text: &str, piece: &Statement) -> EnclosingBlock {
+/// Describes a block, which is inside `outer`.
+fn enclosing(text: &str, piece: &Statement, outer: Option<&EnclosingBlock>) -> EnclosingBlock {
+    let kind = |word: &str| match outer {
+        Some(outer) => outer.kind?.inner_block(word),
+        None => BlockKind::from_keyword(word),
+    };
     let found = head(text, piece.head);
     let keyword = found.keyword.map_or(piece.head, |token| token.span);
     let body = piece.body.as_ref().map(|body| body.statements.as_slice()).unwrap_or_default();

@@ -145,7 +145,7 @@ impl Finder {
         if let (Some(value), false) = (&block.value, block.kind.names_file()) {
             self.value(value, context);
         }
-        self.body(&block.body, context);
+        self.body(block.kind, &block.body, context);
     }
 
     /// Declares the parameters of a template.
@@ -166,7 +166,7 @@ impl Finder {
         locals
     }
 
-    fn body(&mut self, body: &Body, context: Context) {
+    fn body(&mut self, kind: BlockKind, body: &Body, context: Context) {
         for entry in &body.entries {
             match entry {
                 Entry::Setting(setting) => {
@@ -177,7 +177,10 @@ impl Finder {
                     };
                     self.value(&setting.value, Context { wanted, ..context });
                 }
-                Entry::Nested { body, .. } => self.body(body, context),
+                Entry::Nested { name, body } => match kind.inner_block(&name.text) {
+                    Some(BlockKind::Roles) => self.roles(body, context),
+                    inner => self.body(inner.unwrap_or(kind), body, context),
+                },
                 Entry::Edge(line) => {
                     let agents = Context { wanted: &[BlockKind::Agent], ..context };
                     for name in line.nodes.iter().flat_map(|node| &node.names) {
@@ -189,6 +192,16 @@ impl Finder {
                     }
                 }
             }
+        }
+    }
+
+    /// Records the agents and policies of `roles { AGENT = POLICY }`.
+    fn roles(&mut self, body: &Body, context: Context) {
+        for entry in &body.entries {
+            let Entry::Setting(setting) = entry else { continue };
+            let agent = [setting.key.text.clone()];
+            self.path(&agent, setting.key.location, Context { wanted: &[BlockKind::Agent], ..context });
+            self.value(&setting.value, Context { wanted: &[BlockKind::Policy], ..context });
         }
     }
 

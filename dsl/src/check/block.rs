@@ -30,7 +30,8 @@ pub(crate) enum ItemOfBlock<'i> {
     Item(&'i Item),
 }
 
-/// Checked settings of a block. A missing key means that an error was already reported, or that it has no default.
+/// Checked settings of a block. A missing key means that an error was already reported, or that it has no default. A
+/// policy's `train` has no defaults: they are those of the file's `train`.
 pub(crate) struct BlockSettings {
     // Vectors, not maps: a block has few settings, and files have many blocks.
     values: Vec<(&'static str, Scalar)>,
@@ -159,7 +160,9 @@ pub(crate) fn check_body(
             Entry::Nested { name, .. } => name,
             Entry::Edge(_) => continue,
         };
-        let own = settings::find(kind, &name.text);
+        // `train` is both a setting and an inner block of a policy.
+        let is_inner = matches!(entry, Entry::Nested { .. }) && kind.inner_block(&name.text).is_some();
+        let own = settings::find(kind, &name.text).filter(|_| !is_inner);
         let first = match own {
             Some(own) => out.written(own.key).map(|first| first.name),
             None => others.get(name.text.as_str()).copied(),
@@ -193,8 +196,10 @@ pub(crate) fn check_body(
                     .error(DiagnosticCode::WrongType, name.location, message, "")
                     .help(format!("write `{} = …`: {}", own.key, own.kind));
             }
-            (Entry::Nested { name, .. }, None, _) if inner(kind, name).is_some() => {}
-            (Entry::Setting(Setting { key, .. }), None, _) if let Some(inner) = inner(kind, key) => {
+            (Entry::Nested { .. }, None, _) if is_inner => {}
+            (Entry::Setting(Setting { key, .. }), None, _)
+                if let Some(inner) = kind.inner_block(&key.text) =>
+            {
                 let message = format!("`{}` is a block, not a setting", inner.keyword());
                 reports
                     .error(DiagnosticCode::WrongType, key.location, message, "")
@@ -213,7 +218,9 @@ pub(crate) fn check_body(
         }
     }
     reports.via = outer_via;
-    defaults(kind, title, location, body, &meant, &mut out, reports);
+    if kind != BlockKind::PolicyTrain {
+        defaults(kind, title, location, body, &meant, &mut out, reports);
+    }
     if let ItemOfBlock::Item(item) = guest
         && body.complete
     {
@@ -231,11 +238,6 @@ pub(crate) fn check_body(
         }
     }
     out
-}
-
-/// Returns the inner block of this name, if the block may have it.
-fn inner(kind: BlockKind, name: &Name) -> Option<BlockKind> {
-    kind.inner().filter(|inner| inner.keyword() == name.text)
 }
 
 /// Returns the item's own documentation of its keys.
@@ -282,10 +284,17 @@ fn unknown<'s>(
 ) -> Option<&'s str> {
     let mut keys: Vec<&'s str> =
         settings::in_block(kind).filter(|own| own.supported).map(|setting| setting.key).collect();
-    keys.extend(kind.inner().map(BlockKind::keyword));
+    keys.extend(kind.inner().iter().map(|inner| inner.keyword()));
     keys.extend(item.map(Schema::keys).unwrap_or_default());
     let message = format!("{title} has no setting `{}`", name.text);
-    let hint = suggest(&name.text, "it has", keys.iter().copied());
+    let of_all = kind == BlockKind::PolicyTrain && settings::find(BlockKind::Train, &name.text).is_some();
+    let hint = match settings::replacement(kind, &name.text) {
+        Some(replacement) => Some(replacement.to_owned()),
+        None if of_all => {
+            Some("it is the same for all policies: write it in the `train` of the file".to_owned())
+        }
+        None => suggest(&name.text, "it has", keys.iter().copied()),
+    };
     reports.error(DiagnosticCode::UnknownSetting, name.location, message, "").maybe_help(hint);
     nearest(&name.text, keys)
 }
@@ -319,6 +328,9 @@ fn defaults(
             DefaultValue::Bytes(bytes) => Scalar::Bytes(bytes),
             DefaultValue::Duration(duration) => Scalar::Duration(duration),
             DefaultValue::Word(word) => Scalar::Text(word.to_owned()),
+            DefaultValue::Words(words) => {
+                Scalar::List(words.iter().map(|word| Scalar::Text((*word).to_owned())).collect())
+            }
             DefaultValue::AllWords => match own.kind {
                 settings::SettingKind::Choices(choices) => {
                     let words = settings::supported(choices).into_iter();

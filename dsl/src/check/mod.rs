@@ -3,10 +3,14 @@
 mod block;
 mod condition;
 mod logic;
+mod objective;
+mod objective_rules;
 mod plugins;
 mod prune;
 pub(crate) mod resolve;
 mod resolver;
+mod roles;
 mod run;
 mod schema;
+mod training;
 mod turns;

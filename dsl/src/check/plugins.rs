@@ -35,7 +35,7 @@ impl Resolver<'_, '_, '_> {
 
     /// Returns the grants of a plugin block. Returns `None` if an error was reported.
     fn grant(&mut self, block: &Block) -> Option<Grant> {
-        let Some(own) = self.inner(block) else { return Some(Grant::default()) };
+        let Some(own) = self.inner(block, BlockKind::Grant) else { return Some(Grant::default()) };
         let grant = Grant {
             read: own.words("read").unwrap_or_default(),
             http: own.words("http").unwrap_or_default(),

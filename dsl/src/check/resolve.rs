@@ -10,7 +10,8 @@ use pl_types::{ItemKind, Sampling};
 use super::block::{BlockSettings, ItemOfBlock, check_settings};
 use super::condition::ConditionContext;
 use super::prune::prune;
-use super::resolver::{NamedBlocks, ResolvedAgent, Resolver};
+use super::resolver::{NamedBlocks, ResolvedAgent, ResolvedPolicy, Resolver};
+use super::roles::RoleModels;
 use super::turns::turns;
 use crate::catalog::Catalog;
 use crate::diagnostic::DiagnosticCode;
@@ -26,7 +27,9 @@ use crate::source::Sources;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, File};
 use crate::workflow::layout;
-use crate::workflow::{Agent, Environment, Layout, Lora, Model, Policy, Reward, Scenario, Workflow};
+use crate::workflow::{
+    Agent, Environment, Evaluation, Layout, Lora, Model, Policy, Reward, Scenario, Workflow,
+};
 
 /// Checks the whole tree. Returns `None` if an error was reported.
 pub(crate) fn resolve(
@@ -59,7 +62,7 @@ impl Resolver<'_, '_, '_> {
         let models = self.named(file, BlockKind::Model);
         let sources = self.models(&models);
         let policies = self.named(file, BlockKind::Policy);
-        let resolved_policies = self.policies(&policies, &models);
+        let mut resolved_policies = self.policies(&policies, &models);
         let agents = self.named(file, BlockKind::Agent);
         let resolved_agents = self.agents(&agents, &policies);
         for (kind, names) in
@@ -94,14 +97,13 @@ impl Resolver<'_, '_, '_> {
         let sandbox = self.sandbox(file);
         let inference = self.inference(file);
         let train_block = self.single(file, BlockKind::Train, false);
-        let train = train_block.map(|block| self.train(block));
-        if train_block.is_some() {
-            self.training(&agents, &resolved_agents, &resolved_policies, train_block);
-        }
-        let evaluations = self.evaluations(file, environment.as_ref());
-        self.unused(file, &models, &policies, &resolved_policies, &resolved_agents);
+        let train =
+            train_block.map(|block| self.train(block, &agents, &resolved_agents, &mut resolved_policies));
+        let role_models = RoleModels::new(&resolved_agents, &resolved_policies);
+        let evaluations = self.evaluations(file, environment.as_ref(), &agents, &policies, &role_models);
+        self.unused(file, &models, &policies, &resolved_policies, &resolved_agents, &evaluations);
         let agents: Option<Vec<Agent>> = resolved_agents.into_iter().map(|one| one.agent).collect();
-        let policies: Option<Vec<Policy>> = resolved_policies.into_iter().collect();
+        let policies: Option<Vec<Policy>> = resolved_policies.into_iter().map(|one| one.policy).collect();
         let layout = match (&agents, &policies) {
             (Some(agents), Some(policies)) => Some(layout::derive_layout(agents, policies)),
             _ => None,
@@ -147,29 +149,36 @@ impl Resolver<'_, '_, '_> {
             .collect()
     }
 
-    fn policies(&mut self, policies: &NamedBlocks, models: &NamedBlocks) -> Vec<Option<Policy>> {
+    fn policies(&mut self, policies: &NamedBlocks, models: &NamedBlocks) -> Vec<ResolvedPolicy> {
         let blocks = policies.blocks.iter().enumerate();
         blocks.map(|(at, block)| self.policy(policies.name(at), block, models)).collect()
     }
 
-    fn policy(&mut self, name: &str, block: &Block, models: &NamedBlocks) -> Option<Policy> {
+    fn policy(&mut self, name: &str, block: &Block, models: &NamedBlocks) -> ResolvedPolicy {
         let own = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
         let model = self.reference(&own, "model", models, "model");
-        let lora = match self.inner(block) {
-            None => None,
-            Some(own) => Some(Lora {
+        let lora = self.inner(block, BlockKind::Lora).map(|own| {
+            Some(Lora {
                 rank: own.integer("rank")?,
                 alpha: own.number("alpha")?,
                 targets: own.words("targets")?,
-            }),
+            })
+        });
+        let blocks = self.policy_blocks(block, &own);
+        let policy = || {
+            Some(Policy {
+                name: name.to_owned(),
+                model: model?,
+                lora: match lora {
+                    Some(lora) => Some(lora?),
+                    None => None,
+                },
+                train: own.boolean("train")?,
+                from: own.text("from").map(str::to_owned),
+                training: None,
+            })
         };
-        Some(Policy {
-            name: name.to_owned(),
-            model: model?,
-            lora,
-            train: own.boolean("train")?,
-            from: own.text("from").map(str::to_owned),
-        })
+        ResolvedPolicy { policy: policy(), blocks }
     }
 
     fn agents(&mut self, agents: &NamedBlocks, policies: &NamedBlocks) -> Vec<ResolvedAgent> {
@@ -240,22 +249,37 @@ impl Resolver<'_, '_, '_> {
         file: &File,
         models: &NamedBlocks,
         policies: &NamedBlocks,
-        resolved: &[Option<Policy>],
+        resolved: &[ResolvedPolicy],
         agents: &[ResolvedAgent],
+        evaluations: &[Option<Evaluation>],
     ) {
         // An invalid block may use a block that seems unused.
         let mut unused: Vec<&Block> = Vec::new();
-        if !resolved.is_empty() && resolved.iter().all(Option::is_some) {
-            let used: BTreeSet<usize> = resolved.iter().flatten().map(|policy| policy.model).collect();
+        if !resolved.is_empty() && resolved.iter().all(|one| one.policy.is_some()) {
+            let used: BTreeSet<usize> =
+                resolved.iter().flat_map(|one| &one.policy).map(|policy| policy.model).collect();
             unused
                 .extend((0..models.blocks.len()).filter(|at| !used.contains(at)).map(|at| models.blocks[at]));
         }
-        if !agents.is_empty() && agents.iter().all(|one| one.agent.is_some()) {
+        let all_agents = !agents.is_empty() && agents.iter().all(|one| one.agent.is_some());
+        if all_agents && evaluations.iter().all(Option::is_some) {
             let used: BTreeSet<usize> =
                 agents.iter().flat_map(|one| &one.agent).map(|agent| agent.policy).collect();
-            unused.extend(
-                (0..policies.blocks.len()).filter(|at| !used.contains(at)).map(|at| policies.blocks[at]),
-            );
+            let in_roles: BTreeSet<usize> =
+                evaluations.iter().flatten().flat_map(|one| &one.roles).map(|role| role.policy).collect();
+            for (at, (block, own)) in policies.blocks.iter().zip(resolved).enumerate() {
+                if used.contains(&at) {
+                    continue;
+                }
+                if !in_roles.contains(&at) {
+                    unused.push(block);
+                } else if own.policy.as_ref().is_some_and(|policy| policy.training.is_some()) {
+                    let message = format!("{} is trained, but only `roles` use it", block.title());
+                    self.reports
+                        .warning(DiagnosticCode::Unused, block.location(), message, "")
+                        .help("set `train = false`, or give it to an agent");
+                }
+            }
         }
         if !self.reports.failed() {
             let is_unused = |block: &&Block| match (&block.kind, &block.name) {

@@ -14,10 +14,10 @@ use crate::eval::scalar::Scalar;
 use crate::eval::scope::Scope;
 use crate::eval::typed::evaluate_as;
 use crate::settings as table;
-use crate::source::Location;
+use crate::source::{Location, Span};
 use crate::syntax::block_kind::BlockKind;
-use crate::syntax::tree::{Block, Entry, File};
-use crate::workflow::{Agent, Plugin, Tasks};
+use crate::syntax::tree::{Block, Body, File};
+use crate::workflow::{Agent, Plugin, Policy, Tasks};
 
 /// Name of the built-in plugin.
 pub(super) const BUILT_IN: &str = "std";
@@ -54,6 +54,18 @@ pub(super) struct ResolvedAgent {
     pub temperature: Option<Location>,
     /// Keys and locations of penalties with an effect.
     pub penalties: Vec<(&'static str, Location)>,
+}
+
+/// A policy, and the inner blocks of its training.
+pub(super) struct ResolvedPolicy {
+    pub policy: Option<Policy>,
+    pub blocks: PolicyBlocks,
+}
+
+/// Inner blocks of a policy's training, with their places.
+pub(super) struct PolicyBlocks {
+    pub train: Option<(Location, BlockSettings)>,
+    pub critic: Option<(Location, BlockSettings)>,
 }
 
 pub(super) struct Resolver<'c, 'r, 'o> {
@@ -169,13 +181,16 @@ impl Resolver<'_, '_, '_> {
         None
     }
 
-    /// Checks the inner block of a block, if it has one.
-    pub fn inner(&mut self, block: &Block) -> Option<BlockSettings> {
-        let kind = block.kind.inner()?;
-        let (name, inside) = block.body.entries.iter().find_map(|entry| match entry {
-            Entry::Nested { name, body } if name.text == kind.keyword() => Some((name, body)),
-            _ => None,
-        })?;
+    /// Returns the settings of a block that is not written.
+    pub fn without_block(&mut self, kind: BlockKind) -> BlockSettings {
+        let (title, location) = (format!("`{}`", kind.keyword()), Location::Span(Span::new(0, 0)));
+        let nothing = Body::empty();
+        check_body(kind, &title, location, &nothing, &ItemOfBlock::None, &mut self.scope, self.reports)
+    }
+
+    /// Checks the inner block of a kind, if the block has one.
+    pub fn inner(&mut self, block: &Block, kind: BlockKind) -> Option<BlockSettings> {
+        let (name, inside) = block.inner(kind)?;
         let title = format!("`{}` of {}", kind.keyword(), block.title());
         Some(check_body(
             kind,

@@ -81,6 +81,13 @@ codes! {
     Covered = "MAS0040", "An edge is never taken, because an earlier one covers its condition.";
     Uneven = "MAS0041", "A batch has fewer completions than optimiser steps.";
     BadGrant = "MAS0042", "A grant is invalid.";
+    SequenceRatio = "MAS0043", "A sequence ratio is averaged over tokens.";
+    TrustRegionMismatch = "MAS0044", "A trust region doesn't fit the ratio.";
+    DoubleWeight = "MAS0045", "The distance from the sampler counts twice.";
+    AdvantageMismatch = "MAS0046", "A baseline, scale or return doesn't fit the advantage.";
+    BadGroup = "MAS0047", "A group compares completions that can't be compared.";
+    NoEffect = "MAS0048", "A setting has no effect beside the others.";
+    CriticUnused = "MAS0049", "A policy has a critic that its advantage doesn't use.";
 }
 
 impl fmt::Display for DiagnosticCode {

@@ -134,11 +134,11 @@ fn setting(file: &mut File, target: &str, rest: &[&str], value: Value, reports: 
                 Entry::Nested { name, body } if name.text == *inner => Some(body),
                 _ => None,
             });
+            // The block that the template makes decides.
             let from_template = block.kind == BlockKind::Policy && block.value.is_some();
             match nested {
                 Some(body) => set(body, key, value),
-                // The template may have the inner block.
-                None if from_template => {
+                None if from_template || block.kind.inner_block(inner).is_some() => {
                     let name = Name { text: (*inner).to_owned(), location: value.location };
                     let mut body = Body::empty();
                     set(&mut body, key, value);
@@ -146,7 +146,9 @@ fn setting(file: &mut File, target: &str, rest: &[&str], value: Value, reports: 
                 }
                 None => {
                     let message = format!("{} has no `{inner}` block", block.title());
-                    reports.error(DiagnosticCode::BadOverride, value.location, message, "");
+                    let blocks = block.kind.inner().iter().map(|kind| kind.keyword());
+                    let hint = suggest(inner, "it may have", blocks);
+                    reports.error(DiagnosticCode::BadOverride, value.location, message, "").maybe_help(hint);
                 }
             }
         }

@@ -7,6 +7,9 @@ impl BlockKind {
     pub fn purpose(self) -> &'static str {
         match self {
             BlockKind::Lora => "a trainable adapter; without it, the whole model is trained",
+            BlockKind::PolicyTrain => "settings of its training that differ from those of the file",
+            BlockKind::Critic => "the critic of `advantage = gae`, if it differs from the defaults",
+            BlockKind::Roles => "agents that use other policies in this evaluation",
             BlockKind::Grant => "access to folders and hosts; without it, the plugin has none",
             _ => "",
         }
@@ -76,7 +79,10 @@ impl BlockKind {
                 "Generation of completions. Optional; the defaults apply without it. It affects memory and speed, not \
                  results."
             }
-            BlockKind::Train => "Training of the policies. A file without it can be played and evaluated.",
+            BlockKind::Train => {
+                "Training of the policies. A file without it can be played and evaluated. The settings of the \
+                 objective and of the optimiser are defaults: a policy may have others in a `train { … }` of its own."
+            }
             BlockKind::Evaluate => {
                 "A measurement on tasks that training doesn't use, at regular intervals or on demand with \
                  `pl-host evaluate`. A file may have several."
@@ -84,6 +90,21 @@ impl BlockKind {
             BlockKind::Lora => {
                 "Written inside a policy: trains a small adapter (low-rank adaptation, Hu et al. 2021) instead of the \
                  whole model. It needs far less memory, and policies can share one model."
+            }
+            BlockKind::PolicyTrain => {
+                "Written inside a policy: settings of its training that differ from those of the file's `train`, such as \
+                 `train { learning_rate = 1e-5; kl = 0.01 }`. Allowed are the settings of the objective and of the \
+                 optimiser, `freeze` and `update_every`. `--set coder.train.kl=0.01` adds the block if the policy has \
+                 none. An `algorithm` in it also replaces the choices that the file's `train` has written for its own."
+            }
+            BlockKind::Critic => {
+                "Written inside a policy with `advantage = gae`: a value head that estimates the return from each token \
+                 on. Without the block, the policy has a critic with the defaults."
+            }
+            BlockKind::Roles => {
+                "Written inside an evaluation: maps agents to policies other than their own, such as \
+                 `roles { tool = reasoner; reason = plain }`, to swap roles or to measure with an untrained partner. \
+                 Agents that are not mentioned keep their policy. Training is not affected."
             }
             BlockKind::Grant => {
                 "Written inside a plugin: access to folders and to hosts over HTTP. Without it, a plugin has no \

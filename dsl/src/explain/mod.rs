@@ -2,6 +2,7 @@
 //!
 //! It is generated from the tables that the check reads: diagnostic codes, settings, blocks and functions.
 
+mod algorithms;
 mod blocks;
 mod plain;
 
@@ -11,9 +12,10 @@ use std::fmt::Write as _;
 use crate::diagnostic::spelling::{either, near};
 use crate::diagnostic::{Diagnostic, DiagnosticCode};
 use crate::eval::functions::{FUNCTIONS, Function};
-use crate::settings::{self, Choice, LAYOUTS, SETTINGS, Setting, SettingKind};
+use crate::settings::{self, ALGORITHMS, Choice, LAYOUTS, Setting, SettingKind, published_algorithm};
 use crate::syntax::block_kind::BlockKind;
 
+pub use algorithms::page as algorithm;
 pub use plain::to_plain_text;
 
 /// Only setting outside of blocks.
@@ -48,7 +50,13 @@ pub fn explain(topic: &str) -> Result<String, UnknownTopic> {
     let parts: Vec<&str> = topic.split('.').collect();
     let pages = match parts.as_slice() {
         // The path of an inner block may be complete: `policy.lora.rank` is `lora.rank`.
-        [.., block, key] => settings_where(|one| one.block.keyword() == *block && one.key == *key),
+        [.., outer, name] => {
+            let inner =
+                blocks().filter(|kind| kind.keyword() == *outer).find_map(|kind| kind.inner_block(name));
+            let mut pages = settings_where(|one| one.block.keyword() == *outer && one.key == *name);
+            pages.extend(inner.map(block));
+            pages
+        }
         _ => pages_of_name(topic),
     };
     if pages.is_empty() { Err(unknown(topic)) } else { Ok(pages.join("\n\n")) }
@@ -60,6 +68,7 @@ fn pages_of_name(name: &str) -> Vec<String> {
     pages.extend((name == LAYOUT).then(layout));
     pages.extend(FUNCTIONS.iter().filter(|one| one.name == name).map(function));
     pages.extend(settings_where(|one| one.key == name));
+    pages.extend(published_algorithm(name).map(algorithms::page));
     if pages.is_empty() {
         pages = settings_where(|one| choices(one).iter().any(|choice| choice.word == name));
     }
@@ -70,7 +79,7 @@ fn pages_of_name(name: &str) -> Vec<String> {
 }
 
 fn settings_where(wanted: impl Fn(&Setting) -> bool) -> Vec<String> {
-    SETTINGS.iter().filter(|one| wanted(one)).map(Setting::describe).collect()
+    settings::all().filter(|one| wanted(one)).map(Setting::describe).collect()
 }
 
 fn choices(setting: &Setting) -> &'static [Choice] {
@@ -82,9 +91,10 @@ fn choices(setting: &Setting) -> &'static [Choice] {
 
 fn unknown(topic: &str) -> UnknownTopic {
     const MAX_SUGGESTIONS: usize = 3;
-    let mut names: BTreeSet<String> = SETTINGS.iter().map(Setting::path).collect();
+    let mut names: BTreeSet<String> = settings::all().map(Setting::path).collect();
     if !topic.contains('.') {
-        names = SETTINGS.iter().map(|one| one.key.to_owned()).collect();
+        names = settings::all().map(|one| one.key.to_owned()).collect();
+        names.extend(ALGORITHMS.iter().map(|one| one.word.to_owned()));
         names.extend(blocks().map(|kind| kind.keyword().to_owned()));
         names.extend(FUNCTIONS.iter().map(|one| one.name.to_owned()));
         names.insert(LAYOUT.to_owned());
@@ -113,13 +123,19 @@ pub fn head(kind: BlockKind) -> String {
 /// Form and purpose of a block, with a line for each setting.
 pub fn block(kind: BlockKind) -> String {
     let mut out = head(kind);
+    if kind == BlockKind::PolicyTrain {
+        // Their descriptions are those of the file's `train`.
+        let keys: Vec<String> = settings::in_block(kind).map(|one| format!("`{}`", one.key)).collect();
+        let _ = write!(out, "\n\nSettings: {}.", keys.join(", "));
+        return out;
+    }
     for (at, setting) in settings::head_setting(kind).into_iter().chain(settings::in_block(kind)).enumerate()
     {
         let before = if at == 0 { "\n\n" } else { "\n" };
         // Writing to a string never fails.
         let _ = write!(out, "{before}- {}", setting.summary());
     }
-    if let Some(inner) = kind.inner() {
+    for inner in kind.inner() {
         let _ = write!(out, "\n- `{}`: {}", inner.form(), inner.purpose());
     }
     out
@@ -145,7 +161,7 @@ pub fn layout() -> String {
 /// List of all topics, in Markdown.
 pub fn topics() -> String {
     let mut out = "# Blocks and their settings\n\n".to_owned();
-    for kind in blocks() {
+    for kind in blocks().filter(|kind| *kind != BlockKind::PolicyTrain) {
         let keys: Vec<&str> = settings::head_setting(kind)
             .into_iter()
             .chain(settings::in_block(kind))
@@ -155,7 +171,11 @@ pub fn topics() -> String {
         // Writing to a string never fails.
         let _ = writeln!(out, "- {}{keys}", kind.keyword());
     }
-    let _ = writeln!(out, "- {LAYOUT}\n\n# Functions\n");
+    let _ = writeln!(out, "- {LAYOUT}\n\n# Algorithms\n");
+    for one in &ALGORITHMS {
+        let _ = writeln!(out, "- {}: {}", one.word, one.source);
+    }
+    let _ = writeln!(out, "\n# Functions\n");
     for one in FUNCTIONS {
         let _ = writeln!(out, "- {}", one.form);
     }

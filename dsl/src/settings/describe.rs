@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use super::algorithms::{ALGORITHMS, AT_GRPO};
 use super::kind::{Choice, DefaultValue, Setting, SettingKind};
-use super::units::{show_bytes, show_duration};
+use super::units::{show_bytes, show_duration, show_number};
 
 /// Bounds of this size only keep arithmetic safe, and are not shown.
 const LARGE: f64 = 1e9;
@@ -26,10 +27,16 @@ impl Setting {
         let Setting { kind, default, doc, since, .. } = self;
         let range = kind.range().map(|range| format!(", {range}")).unwrap_or_default();
         let units = kind.units().map(|units| format!("Units: {units}. ")).unwrap_or_default();
-        let mut out =
-            format!("**{}**: {kind}{range}  \nDefault: {default}. {units}Since {since}.", self.path());
+        let others = self.defaults_of_algorithms();
+        let mut out = format!(
+            "**{}**: {kind}{range}  \nDefault: {default}{others}. {units}Since {since}.",
+            self.path()
+        );
         if self.in_head {
             out.push_str(" Written in the block's head, after the `=`.");
+        }
+        if self.per_policy {
+            out.push_str(" Also in the `train` of a policy.");
         }
         out.push_str("\n\n");
         out.push_str(doc);
@@ -43,6 +50,28 @@ impl Setting {
             out.push_str("\n\nNot supported yet.");
         }
         out
+    }
+}
+
+impl Setting {
+    /// Defaults of the algorithms that differ from the table's, such as `; ``sequence`` with ``gspo`` `.
+    fn defaults_of_algorithms(&self) -> String {
+        if !self.per_policy {
+            return String::new();
+        }
+        let Some(usual) = AT_GRPO.value_of(self.key) else { return String::new() };
+        let mut by_value: Vec<(String, Vec<String>)> = Vec::new();
+        for one in &ALGORITHMS {
+            let Some(value) = one.objective.value_of(self.key).filter(|value| *value != usual) else {
+                continue;
+            };
+            let word = format!("`{}`", one.word);
+            match by_value.iter_mut().find(|(other, _)| *other == value) {
+                Some((_, words)) => words.push(word),
+                None => by_value.push((value, vec![word])),
+            }
+        }
+        by_value.into_iter().map(|(value, words)| format!("; `{value}` with {}", words.join(", "))).collect()
     }
 }
 
@@ -93,14 +122,12 @@ impl fmt::Display for DefaultValue {
             DefaultValue::Required => f.write_str("none, it is required"),
             DefaultValue::Absent(meaning) => f.write_str(meaning),
             DefaultValue::Integer(whole) => write!(f, "`{whole}`"),
-            DefaultValue::Number(number) if *number != 0.0 && number.abs() < 1e-3 => {
-                write!(f, "`{number:e}`")
-            }
-            DefaultValue::Number(number) => write!(f, "`{number}`"),
+            DefaultValue::Number(number) => write!(f, "`{}`", show_number(*number)),
             DefaultValue::Boolean(truth) => write!(f, "`{truth}`"),
             DefaultValue::Bytes(bytes) => write!(f, "`{}`", show_bytes(*bytes)),
             DefaultValue::Duration(time) => write!(f, "`{}`", show_duration(*time)),
             DefaultValue::Word(word) => write!(f, "`{word}`"),
+            DefaultValue::Words(words) => write!(f, "`[{}]`", words.join(", ")),
             DefaultValue::AllWords => f.write_str("all"),
         }
     }

@@ -7,7 +7,7 @@ use crate::diagnostic::spelling::{either, list};
 use crate::syntax::block_kind::BlockKind;
 
 /// One setting of one block.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Setting {
     /// Block that the setting belongs to.
     pub block: BlockKind,
@@ -25,6 +25,8 @@ pub struct Setting {
     pub supported: bool,
     /// True if it is written in the block's head, after the `=`. `--set` addresses it by its key.
     pub in_head: bool,
+    /// True if a policy's own `train { … }` may have it too.
+    pub per_policy: bool,
 }
 
 /// Type and range of a value. Ranges include both ends.
@@ -110,6 +112,8 @@ pub enum DefaultValue {
     Duration(Duration),
     /// A word.
     Word(&'static str),
+    /// Some words.
+    Words(&'static [&'static str]),
     /// All words.
     AllWords,
 }

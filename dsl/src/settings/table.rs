@@ -1,68 +1,11 @@
-//! The table of settings: every key with its type, default and description.
+//! Settings of all blocks but those of the training of a policy, with their types, defaults and descriptions.
 
 use std::time::Duration;
 
 use super::kind::{Choice, DefaultValue, Setting, SettingKind};
+use super::rows::{MAX_U32, count, in_head, number, positive, seconds, setting, unsupported, word};
 use super::units::{GIB, KIB, MIB};
 use crate::syntax::block_kind::BlockKind;
-
-/// Largest value of settings that are stored in 32 bits.
-const MAX_U32: i64 = u32::MAX as i64;
-
-/// The first version of the language.
-const FIRST: &str = "0.1";
-
-const fn seconds(count: u64) -> Duration {
-    Duration::from_secs(count)
-}
-
-const fn count(min: i64) -> SettingKind {
-    SettingKind::Integer { min, max: MAX_U32 }
-}
-
-const fn number(min: f64, max: f64) -> SettingKind {
-    SettingKind::Number { min, max, above: false }
-}
-
-const fn positive(max: f64) -> SettingKind {
-    SettingKind::Number { min: 0.0, max, above: true }
-}
-
-const fn setting(
-    block: BlockKind,
-    key: &'static str,
-    kind: SettingKind,
-    default: DefaultValue,
-    doc: &'static str,
-) -> Setting {
-    Setting { block, key, kind, default, doc, since: FIRST, supported: true, in_head: false }
-}
-
-const fn unsupported(block: BlockKind, key: &'static str, kind: SettingKind, doc: &'static str) -> Setting {
-    let default = DefaultValue::Absent("not set");
-    Setting { block, key, kind, default, doc, since: FIRST, supported: false, in_head: false }
-}
-
-const fn in_head(block: BlockKind, key: &'static str, kind: SettingKind, doc: &'static str) -> Setting {
-    Setting {
-        block,
-        key,
-        kind,
-        default: DefaultValue::Required,
-        doc,
-        since: FIRST,
-        supported: true,
-        in_head: true,
-    }
-}
-
-const fn word(word: &'static str, doc: &'static str) -> Choice {
-    Choice { word, doc, supported: true }
-}
-
-const fn unsupported_word(word: &'static str, doc: &'static str) -> Choice {
-    Choice { word, doc, supported: false }
-}
 
 /// Words of `lora { targets = … }`.
 pub const TARGETS: &[Choice] = &[
@@ -100,11 +43,6 @@ const DTYPES: &[Choice] = &[
     word("bf16", "16 bits with a mantissa of 7 bits and the range of f32"),
 ];
 
-const ALGORITHMS: &[Choice] = &[
-    word("at_grpo", "advantages within groups of the same agent and turn"),
-    unsupported_word("ppo", "advantages from a critic"),
-];
-
 const ROLLOUTS: &[Choice] = &[
     word(
         "tree",
@@ -114,20 +52,15 @@ const ROLLOUTS: &[Choice] = &[
 ];
 
 const SCHEDULES: &[Choice] = &[
-    word("sync", "rollout and update alternate, strictly on-policy"),
-    unsupported_word("one_step_off", "the rollout of the next step runs during the update"),
-    unsupported_word("async", "rollout and update overlap, up to a staleness limit"),
-];
-
-const LR_SCHEDULES: &[Choice] = &[
-    word("constant", "the same in every step after the warm-up"),
-    word("cosine", "falls to zero along half a cosine after the warm-up"),
+    word("sync", "rollouts and updates alternate, strictly on-policy"),
+    word("one_step_off", "the next step is played during the update: `async` with a staleness of 1"),
+    word("async", "steps are played ahead of the update, up to `staleness`"),
 ];
 
 use BlockKind as B;
 
-/// All settings, block by block.
-pub const SETTINGS: &[Setting] = &[
+/// Settings block by block.
+pub(super) const SETTINGS: &[Setting] = &[
     in_head(
         B::Plugin,
         "path",
@@ -191,7 +124,8 @@ pub const SETTINGS: &[Setting] = &[
         SettingKind::Texts,
         DefaultValue::Absent("no host"),
         "Hosts that the plugin may contact over HTTP: `api.example.org` (HTTPS on port 443), or \
-         `localhost:8080` for that port, encrypted or not. An episode that contacts a host is not \
+         `localhost:8080` for that port, encrypted or not. A name that leads to a private address is refused \
+         unless the grant has that address itself. An episode that contacts a host is not \
          reproducible and is marked so; `replay` gives it the recorded responses.",
     ),
     setting(
@@ -207,7 +141,8 @@ pub const SETTINGS: &[Setting] = &[
         "train",
         SettingKind::Boolean,
         DefaultValue::Boolean(true),
-        "Trains the policy. On by default; turn it off for a partner that should not change.",
+        "Trains the policy. On by default; turn it off for a partner that should not change. A block \
+         `train { … }` in a policy has the settings of its training that differ from those of the file.",
     ),
     setting(
         B::Policy,
@@ -502,14 +437,6 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting(
         B::Train,
-        "algorithm",
-        SettingKind::Choice(ALGORITHMS),
-        DefaultValue::Word("at_grpo"),
-        "Method that turns rewards into advantages. `at_grpo` by default: it needs no critic and compares \
-         only completions of the same agent and turn.",
-    ),
-    setting(
-        B::Train,
         "rollout",
         SettingKind::Choice(ROLLOUTS),
         DefaultValue::Word("tree"),
@@ -545,47 +472,19 @@ pub const SETTINGS: &[Setting] = &[
         "schedule",
         SettingKind::Choice(SCHEDULES),
         DefaultValue::Word("sync"),
-        "Order of rollout and update. `sync` by default: no sample is stale.",
+        "Order of rollouts and updates. `sync` by default: no sample is stale. The others keep the engine busy \
+         while the policies are trained, which pays where rollouts and training use different devices or \
+         episodes wait for something slow.",
     ),
     setting(
         B::Train,
-        "learning_rate",
-        positive(1.0),
-        DefaultValue::Number(5e-6),
-        "Step size of the optimiser (AdamW). 5e-6 is safe for a whole model; adapters usually take ten times \
-         as much or more.",
-    ),
-    setting(
-        B::Train,
-        "lr_schedule",
-        SettingKind::Choice(LR_SCHEDULES),
-        DefaultValue::Word("constant"),
-        "Change of the learning rate over the steps. `constant` by default: it doesn't depend on the number \
-         of steps, so a run can be prolonged with `run --resume DIR --set train.steps=…` as if it had been \
-         started with that number. Use `cosine` if the number of steps is final.",
-    ),
-    setting(
-        B::Train,
-        "warmup",
-        count(0),
-        DefaultValue::Integer(0),
-        "Number of steps over which the learning rate rises from zero. 0 by default; small learning rates \
-         need no warm-up.",
-    ),
-    setting(
-        B::Train,
-        "weight_decay",
-        number(0.0, 1.0),
-        DefaultValue::Number(0.0),
-        "Decoupled weight decay of the optimiser. 0 by default: a short run should not forget.",
-    ),
-    setting(
-        B::Train,
-        "max_grad_norm",
-        positive(1e6),
-        DefaultValue::Number(1.0),
-        "Maximum norm of a policy's gradient; a larger gradient is scaled down. 1 is the common protection \
-         against a single bad batch.",
+        "staleness",
+        SettingKind::Integer { min: 0, max: 64 },
+        DefaultValue::Absent("1 for `one_step_off`, 2 for `async`"),
+        "Number of updates that the weights of a rollout may lack (`schedule = async`). Each step is played with \
+         the weights of exactly so many updates before, so results don't depend on timing; 0 is the same run as \
+         `sync`. Larger numbers even out slow steps, and learn from older samples. Each needs memory for a copy \
+         of the trained weights.",
     ),
     setting(
         B::Train,
@@ -602,40 +501,6 @@ pub const SETTINGS: &[Setting] = &[
         DefaultValue::Integer(1),
         "Number of optimiser steps per pass. 1 by default, which is strictly on-policy. With more, the later \
          steps use samples of an older policy.",
-    ),
-    setting(
-        B::Train,
-        "clip_low",
-        number(0.0, 1.0),
-        DefaultValue::Number(0.2),
-        "Probability ratios below 1 - `clip_low` have no further effect. 0.2 as in PPO (Schulman et al. \
-         2017).",
-    ),
-    setting(
-        B::Train,
-        "clip_high",
-        number(0.0, 100.0),
-        DefaultValue::Number(0.28),
-        "Probability ratios above 1 + `clip_high` have no further effect. 0.28, wider than below, preserves \
-         rare tokens (clip-higher, Yu et al. 2025).",
-    ),
-    setting(
-        B::Train,
-        "dual_clip",
-        number(0.0, 1000.0),
-        DefaultValue::Number(3.0),
-        "Bound on the loss of a negative advantage, as a multiple of the advantage (Ye et al. 2020). 3 as in \
-         the paper. 0 turns it off; other values up to 1 take effect too early.",
-    ),
-    setting(
-        B::Train,
-        "normalize",
-        SettingKind::Boolean,
-        DefaultValue::Boolean(true),
-        "Divides advantages by the standard deviation of their group. On by default, as in GRPO. Off, \
-         advantages are rewards minus the mean of the group, so easy and hard tasks get no extra weight. This \
-         is one half of Dr. GRPO (Liu et al. 2025): the loss is still the mean over the tokens of the batch, \
-         whose divisor follows the data, where Dr. GRPO divides by a constant.",
     ),
     setting(
         B::Train,

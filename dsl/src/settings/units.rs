@@ -1,4 +1,4 @@
-//! Sizes and durations with units.
+//! Sizes, durations and numbers as they are written.
 
 use std::time::Duration;
 
@@ -22,6 +22,11 @@ pub(crate) fn show_duration(duration: Duration) -> String {
         (whole, 0) => format!("{whole}s"),
         _ => format!("{}ms", duration.as_secs_f64() * 1000.0),
     }
+}
+
+/// Text of a number; a small one as `5e-6`.
+pub(crate) fn show_number(number: f64) -> String {
+    if number != 0.0 && number.abs() < 1e-3 { format!("{number:e}") } else { number.to_string() }
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl Span {
 }
 
 /// Location of a part of a workflow: a span of the text, or the override at an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Location {
     Span(Span),
     Override(usize),

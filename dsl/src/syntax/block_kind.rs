@@ -31,6 +31,12 @@ pub enum BlockKind {
     Evaluate,
     /// `lora { … }`, inside a policy.
     Lora,
+    /// `train { … }`, inside a policy.
+    PolicyTrain,
+    /// `critic { … }`, inside a policy.
+    Critic,
+    /// `roles { … }`, inside an evaluation.
+    Roles,
     /// `grant { … }`, inside a plugin.
     Grant,
     /// `include "FILE"`
@@ -76,9 +82,11 @@ impl BlockKind {
             BlockKind::Reward => "reward",
             BlockKind::Sandbox => "sandbox",
             BlockKind::Inference => "inference",
-            BlockKind::Train => "train",
+            BlockKind::Train | BlockKind::PolicyTrain => "train",
             BlockKind::Evaluate => "evaluate",
             BlockKind::Lora => "lora",
+            BlockKind::Critic => "critic",
+            BlockKind::Roles => "roles",
             BlockKind::Grant => "grant",
             BlockKind::Include => "include",
             BlockKind::Use => "use",
@@ -95,19 +103,30 @@ impl BlockKind {
     }
 
     /// Blocks inside other blocks.
-    pub const INNER: &'static [BlockKind] = &[BlockKind::Lora, BlockKind::Grant];
+    pub const INNER: &'static [BlockKind] =
+        &[BlockKind::Lora, BlockKind::PolicyTrain, BlockKind::Critic, BlockKind::Grant, BlockKind::Roles];
 
-    /// Returns the kind of block that may be nested in this one.
-    pub fn inner(self) -> Option<BlockKind> {
+    /// Returns the kinds of blocks that may be nested in this one.
+    pub fn inner(self) -> &'static [BlockKind] {
         match self {
-            BlockKind::Policy => Some(BlockKind::Lora),
-            BlockKind::Plugin => Some(BlockKind::Grant),
-            _ => None,
+            BlockKind::Policy => &[BlockKind::Lora, BlockKind::PolicyTrain, BlockKind::Critic],
+            BlockKind::Plugin => &[BlockKind::Grant],
+            BlockKind::Evaluate => &[BlockKind::Roles],
+            _ => &[],
         }
     }
 
-    pub(crate) fn inner_from_keyword(word: &str) -> Option<Self> {
-        BlockKind::INNER.iter().copied().find(|kind| kind.keyword() == word)
+    /// Returns the kind of nested block with this keyword.
+    pub fn inner_block(self, keyword: &str) -> Option<BlockKind> {
+        self.inner().iter().copied().find(|kind| kind.keyword() == keyword)
+    }
+
+    /// Keyword, after that of the enclosing block if another block has the same: `train` and `policy.train`.
+    pub fn full_keyword(self) -> &'static str {
+        match self {
+            BlockKind::PolicyTrain => "policy.train",
+            other => other.keyword(),
+        }
     }
 
     /// True if a name follows the keyword.
@@ -119,7 +138,10 @@ impl BlockKind {
                 | BlockKind::Inference
                 | BlockKind::Train
                 | BlockKind::Lora
+                | BlockKind::PolicyTrain
+                | BlockKind::Critic
                 | BlockKind::Grant
+                | BlockKind::Roles
                 | BlockKind::Include
         )
     }
@@ -158,9 +180,11 @@ impl BlockKind {
             BlockKind::Reward => "reward NAME = PLUGIN.ITEM { … }",
             BlockKind::Sandbox => "sandbox { … }",
             BlockKind::Inference => "inference { … }",
-            BlockKind::Train => "train { … }",
+            BlockKind::Train | BlockKind::PolicyTrain => "train { … }",
             BlockKind::Evaluate => "evaluate NAME { … }",
             BlockKind::Lora => "lora { … }",
+            BlockKind::Critic => "critic { … }",
+            BlockKind::Roles => "roles { AGENT = POLICY }",
             BlockKind::Grant => "grant { … }",
             BlockKind::Include => "include \"FILE.mas\"",
             BlockKind::Use => "use \"FILE.mas\" as NAME",

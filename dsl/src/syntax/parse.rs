@@ -121,9 +121,7 @@ impl<'t> Reader<'t, '_, '_> {
                 .help("settings belong between the braces of a block; only `layout` is outside of blocks");
             return None;
         }
-        if let Some(outer) =
-            BlockKind::TOP.iter().find(|kind| kind.inner().is_some_and(|i| i.keyword() == word))
-        {
+        if let Some(outer) = BlockKind::TOP.iter().find(|kind| kind.inner_block(word).is_some()) {
             let outer = outer.keyword();
             self.reports
                 .error(DiagnosticCode::UnknownBlock, keyword, format!("`{word}` is outside of a {outer}"), "")
@@ -158,7 +156,10 @@ impl<'t> Reader<'t, '_, '_> {
             | BlockKind::Inference
             | BlockKind::Train
             | BlockKind::Lora
-            | BlockKind::Grant => Rule::bare_head,
+            | BlockKind::PolicyTrain
+            | BlockKind::Critic
+            | BlockKind::Grant
+            | BlockKind::Roles => Rule::bare_head,
             BlockKind::Workflow | BlockKind::Evaluate => Rule::named_head,
             BlockKind::Policy => Rule::either_head,
             BlockKind::Param => Rule::param_head,

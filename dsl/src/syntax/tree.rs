@@ -87,6 +87,14 @@ impl Block {
         self.name.as_ref().map_or(Location::Span(self.keyword), |name| name.location)
     }
 
+    /// Returns the first inner block of a kind, with its name.
+    pub fn inner(&self, kind: BlockKind) -> Option<(&Name, &Body)> {
+        self.body.entries.iter().find_map(|entry| match entry {
+            Entry::Nested { name, body } if name.text == kind.keyword() => Some((name, body)),
+            _ => None,
+        })
+    }
+
     /// Returns the name of the block in messages, such as ``agent `tool` ``.
     pub fn title(&self) -> String {
         match &self.name {

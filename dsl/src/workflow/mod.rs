@@ -3,6 +3,9 @@
 
 mod condition;
 pub(crate) mod layout;
+pub mod objective;
+
+pub use objective::PolicyTraining;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -104,6 +107,9 @@ pub struct Policy {
     pub train: bool,
     /// An adapter (PEFT folder) or model folder to start from.
     pub from: Option<String>,
+    /// `None` if the policy is not trained, or the file has no `train` block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub training: Option<PolicyTraining>,
 }
 
 /// Low-rank adaptation (Hu et al. 2021): `W x + (alpha / rank) B A x`.
@@ -294,35 +300,22 @@ pub struct Inference {
     pub threads: Option<u32>,
 }
 
-/// `train { … }`
+/// Settings of `train { … }` that all policies share. Those that a policy can change are in the `training` of each policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Train {
-    pub algorithm: Algorithm,
     pub rollout: Rollout,
     /// Completions per group.
     pub samples: u32,
     pub tasks_per_step: u32,
     pub steps: u32,
     pub schedule: Schedule,
-    pub learning_rate: f64,
-    pub lr_schedule: LrSchedule,
-    /// Steps of linear warm-up.
-    pub warmup: u32,
-    pub weight_decay: f64,
-    /// Largest global gradient norm of a policy.
-    pub max_grad_norm: f64,
+    /// Updates that the weights of a rollout lack; 0 for `sync`.
+    #[serde(default)]
+    pub staleness: u32,
     /// Passes over a step's transitions.
     pub epochs: u32,
     /// Optimiser steps per pass.
     pub mini_batches: u32,
-    /// Lower clip range: ratios below 1 - this are clipped.
-    pub clip_low: f64,
-    /// Upper clip range (clip-higher, Yu et al. 2025).
-    pub clip_high: f64,
-    /// Dual clip (Ye et al. 2020): bound on the loss of negative advantages; 0 turns it off.
-    pub dual_clip: f64,
-    /// Divide advantages by the group's standard deviation.
-    pub normalize: bool,
     /// Permute rewards within their groups: a control that can't learn.
     pub shuffle_rewards: bool,
     /// Tokens in one packed forward pass. A prefix that its sequences share counts once.
@@ -339,13 +332,6 @@ pub struct Train {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Algorithm {
-    /// Agent- and turn-wise grouped advantages.
-    AtGrpo,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
 pub enum Rollout {
     Tree,
     Flat,
@@ -355,6 +341,8 @@ pub enum Rollout {
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
     Sync,
+    OneStepOff,
+    Async,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -377,6 +365,18 @@ pub struct Evaluation {
     pub samples: u32,
     #[serde(flatten)]
     pub sampling: SamplingOverrides,
+    /// Agents that use another policy than their own, in order of agents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<Role>,
+}
+
+/// `tool = reasoner` in `roles { … }`: the policy of an agent in an evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Role {
+    /// Position in the workflow's `agents`.
+    pub agent: usize,
+    /// Position in the workflow's `policies`.
+    pub policy: usize,
 }
 
 /// Assignment of agents to models, derived from policies.

@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use pl_dsl::Override;
 use pl_rollout::EpisodeId;
 use pl_run::DevicePreference;
+use pl_run::sweep::GridAxis;
 
 use crate::diagnostics::Format;
 use crate::exit::CommandError;
@@ -33,6 +34,10 @@ pub enum Command {
     Graph(Graph),
     /// Train the policies of a workflow
     Run(Run),
+    /// Train a workflow with every combination of some settings and seeds
+    Sweep(Sweep),
+    /// Compare runs: their differing settings and their results
+    Compare(Compare),
     /// Evaluate a team on held-out tasks
     Evaluate(Evaluate),
     /// Play one episode and show it as a conversation
@@ -168,6 +173,13 @@ pub struct Plan {
     /// Print the plan as JSON
     #[arg(long)]
     pub json: bool,
+    /// Simulate the schedules instead, with rollouts and training on devices of their own
+    #[arg(long, requires = "costs")]
+    pub simulate: bool,
+    /// Costs of a step for the simulation: those that a run has measured, or seconds as in
+    /// `rollout=50,train=25,evaluate=0`
+    #[arg(long, value_name = "RUN|SECONDS", requires = "simulate")]
+    pub costs: Option<String>,
 }
 
 #[derive(Args)]
@@ -217,12 +229,50 @@ pub struct Run {
     /// depends on, such as train.steps
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
+    /// With --resume: if the run has no checkpoint, delete what it has recorded and start it again
+    #[arg(long, requires = "resume")]
+    pub from_start: bool,
+    /// With --resume: allow a run folder that somebody else wrote to use the plugins, folders and hosts that
+    /// it names
+    #[arg(long, requires = "resume")]
+    pub trust: bool,
     /// Device of all tensors
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,
     /// Seed of every random stream [default: 0]
     #[arg(long, conflicts_with = "resume")]
     pub seed: Option<u64>,
+}
+
+#[derive(Args)]
+pub struct Sweep {
+    #[command(flatten)]
+    pub source: Source,
+    /// Seeds; every combination of settings is trained with each
+    #[arg(long, value_name = "SEED,…", value_delimiter = ',', default_value = "0")]
+    pub seeds: Vec<u64>,
+    /// Values of a param or setting, as in train.learning_rate=[1e-4, 2e-4]; more than one gives a grid
+    #[arg(long, value_name = "PATH=[VALUE, …]")]
+    pub grid: Vec<GridAxis>,
+    /// Folder of the run folders; a sweep that is there goes on where it stopped [default: runs/FILE-sweep]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Device of all tensors
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub device: DeviceChoice,
+    /// Print the results as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Compare {
+    /// Run folders
+    #[arg(required = true, num_args = 2.., value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// Print the comparison as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
@@ -277,6 +327,9 @@ pub struct Replay {
     /// Use another build of a plugin
     #[arg(long = "plugin", value_name = "NAME=FILE", value_parser = named_file)]
     pub plugins: Vec<(String, PathBuf)>,
+    /// Allow a run folder that somebody else wrote to use the plugins and folders that it names
+    #[arg(long)]
+    pub trust: bool,
 }
 
 fn named_file(text: &str) -> Result<(String, PathBuf), String> {

@@ -1,6 +1,7 @@
 //! Commands, one module each.
 
 pub mod check;
+pub mod compare;
 pub mod evaluate;
 pub mod explain;
 pub mod fmt;
@@ -14,3 +15,4 @@ pub mod replay;
 pub mod run;
 pub mod sandbox;
 pub mod schema;
+pub mod sweep;

@@ -1,10 +1,13 @@
 //! Rendering of diagnostics.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
 use clap::ValueEnum;
 use pl_dsl::render;
 use pl_run::Diagnostics;
+
+use crate::visible::{self, visible};
 
 /// Form of diagnostics.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -26,14 +29,40 @@ pub fn show(diagnostics: &Diagnostics, format: Format) -> std::io::Result<()> {
     match format {
         Format::Human => {
             if !list.is_empty() {
-                eprint!("{}", render::human(list, sources, std::io::stderr().is_terminal()));
+                eprint!("{}", human(diagnostics));
             }
             if let Some(hint) = pl_dsl::explain::more(list) {
                 eprintln!("{hint}");
             }
             Ok(())
         }
-        Format::Short => std::io::stdout().lock().write_all(render::short(list, sources).as_bytes()),
+        Format::Short => visible::stdout().write_all(render::short(list, sources).as_bytes()),
         Format::Json => writeln!(std::io::stdout().lock(), "{:#}", render::json(list, sources)),
+    }
+}
+
+/// Renders diagnostics for people, in colour on a terminal. Control characters in a workflow are shown.
+fn human(Diagnostics { list, sources }: &Diagnostics) -> String {
+    match visible(&render::human(list, sources, false)) {
+        Cow::Borrowed(_) => render::human(list, sources, std::io::stderr().is_terminal()),
+        Cow::Owned(shown) => shown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_dsl::{Diagnostic, DiagnosticCode, Severity, Source};
+
+    use super::*;
+
+    #[test]
+    fn control_characters_of_a_workflow_are_shown() {
+        let (code, severity) = (DiagnosticCode::Memory, Severity::Warning);
+        let message = "no agent \u{1b}[2Kb".to_owned();
+        let list = vec![Diagnostic::about_file(code, severity, message, "remove it")];
+        let source = Source { name: "a\u{1b}]0;x\u{7}.mas".to_owned(), text: String::new() };
+        let shown = human(&Diagnostics { list, sources: source.into() });
+        assert!(shown.contains("no agent ␛[2Kb"), "{shown}");
+        assert!(!shown.contains(['\u{1b}', '\u{7}']), "{shown}");
     }
 }

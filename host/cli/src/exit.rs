@@ -5,12 +5,19 @@ use std::process::ExitCode;
 use pl_run::Error;
 
 use crate::diagnostics::{self, Format};
+use crate::visible::visible;
 
 /// Reason for which a command did not succeed.
 #[derive(Debug)]
 pub enum CommandError {
     /// The operation failed (exit code 1) or its input is invalid (exit code 2).
     Run(Box<Error>),
+    /// A training run failed: exit code 1.
+    Stopped {
+        error: Box<Error>,
+        /// Checkpoint that is left, and the command that continues.
+        saved: String,
+    },
     /// The command's own input is invalid: exit code 2.
     Input(String),
     /// The command itself failed: exit code 1.
@@ -72,20 +79,24 @@ pub fn report(result: &CommandResult) -> ExitCode {
             match error.as_ref() {
                 // A stderr that can't be written to shows nothing.
                 Error::Workflow(errors) => drop(diagnostics::show(errors, Format::Human)),
-                error => eprintln!("error: {error}"),
+                error => eprintln!("error: {}", visible(&error.to_string())),
             }
             ExitCode::from(if error.is_input() { 2 } else { 1 })
         }
+        CommandError::Stopped { error, saved } => {
+            eprintln!("error: {}\n{}", visible(&error.to_string()), visible(saved));
+            ExitCode::from(1)
+        }
         CommandError::Input(message) => {
-            eprintln!("error: {message}");
+            eprintln!("error: {}", visible(message));
             ExitCode::from(2)
         }
         CommandError::Failed(message) => {
-            eprintln!("error: {message}");
+            eprintln!("error: {}", visible(message));
             ExitCode::from(1)
         }
         CommandError::Interrupted(message) => {
-            eprintln!("{message}");
+            eprintln!("{}", visible(message));
             ExitCode::from(130)
         }
     }

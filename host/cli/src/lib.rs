@@ -12,7 +12,9 @@ mod interrupt;
 mod plan;
 mod progress;
 mod report;
+mod table;
 mod threads;
+mod visible;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -88,6 +90,8 @@ fn run(command: &Command, embedded: Embedded) -> CommandResult {
         Command::Plan(options) => commands::plan::run(&app()?, options),
         Command::Graph(options) => commands::graph::run(&app()?, options),
         Command::Run(options) => commands::run::run(&app()?, options),
+        Command::Sweep(options) => commands::sweep::run(&app()?, options),
+        Command::Compare(options) => commands::compare::run(options),
         Command::Evaluate(options) => commands::evaluate::run(&app()?, options),
         Command::Play(options) => commands::play::run(&app()?, options),
         Command::Replay(options) => commands::replay::run(&app()?, options),

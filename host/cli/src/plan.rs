@@ -1,5 +1,7 @@
 //! Rendering of plans as a table.
 
+pub mod simulation;
+
 use std::fmt;
 
 use pl_run::Bytes;

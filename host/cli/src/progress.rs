@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::diagnostics;
 use crate::diagnostics::Format;
+use crate::visible::visible;
 
 /// Interval of updates between the steps of the work.
 const TICK: Duration = Duration::from_millis(200);
@@ -85,12 +86,12 @@ impl Progress for Terminal {
         self.suspend(|| match notice {
             // Human diagnostics go to stderr, which is written to without an error.
             Notice::Diagnostics(found) => drop(diagnostics::show(found, Format::Human)),
-            notice => eprintln!("{notice}"),
+            notice => eprintln!("{}", visible(&notice.to_string())),
         });
     }
 
     fn metrics(&self, line: &MetricsLine<'_>) {
-        self.suspend(|| eprintln!("{}", summary(line)));
+        self.suspend(|| eprintln!("{}", visible(&summary(line))));
     }
 }
 
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn a_step_and_an_evaluation_take_a_line_each() {
         let line = json!({ "success": 0.25, "lost": 2, "agents": { "a": { "success": 0.5 }, "b": {} } });
-        let seconds = StepSeconds { play: 1.25, train: 2.0, evaluate: 0.0 };
+        let seconds = StepSeconds { play: 1.25, train: 2.0, ..StepSeconds::default() };
         let shown =
             |evaluation| summary(&MetricsLine { step: 3, steps: 9, evaluation, line: &line, seconds });
         assert_eq!(

@@ -52,8 +52,14 @@ pub(crate) trait Executor: Sized {
     /// Logits of one step, until tokens are sampled from them.
     type Logits;
 
-    /// Loads a base model. With `share`, its tensors will not change and need not be copied.
-    fn load_weights(&self, base: &BaseModel, share: bool) -> Result<Self::Weights, ExecutorError>;
+    /// Loads a base model for sequences of at most `positions` tokens. With `share`, its tensors will not
+    /// change and need not be copied.
+    fn load_weights(
+        &self,
+        base: &BaseModel,
+        positions: usize,
+        share: bool,
+    ) -> Result<Self::Weights, ExecutorError>;
     /// Copies an adapter.
     fn load_adapter(&self, config: &Config, adapter: &Adapter) -> Result<Self::Adapter, ExecutorError>;
     /// Size of one cache block of a base model in bytes.

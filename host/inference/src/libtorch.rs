@@ -45,9 +45,14 @@ impl Executor for Libtorch {
     /// `[rows, V]`, f32.
     type Logits = Tensor;
 
-    fn load_weights(&self, base: &BaseModel, share: bool) -> Result<LoadedModel, ExecutorError> {
+    fn load_weights(
+        &self,
+        base: &BaseModel,
+        positions: usize,
+        share: bool,
+    ) -> Result<LoadedModel, ExecutorError> {
         let config = base.config.clone();
-        let rope = Rope::new(&config, config.max_positions, self.device);
+        let rope = Rope::new(&config, positions, self.device);
         let weights = base.weights.to_device(self.device);
         Ok(LoadedModel { weights: if share { weights } else { weights.copy() }, config, rope })
     }

@@ -99,7 +99,12 @@ impl Executor for Native {
     type Cache = KvCache;
     type Logits = Logits;
 
-    fn load_weights(&self, base: &BaseModel, _: bool) -> Result<PackedWeights, ExecutorError> {
+    fn load_weights(
+        &self,
+        base: &BaseModel,
+        positions: usize,
+        _: bool,
+    ) -> Result<PackedWeights, ExecutorError> {
         let config = &base.config;
         let format = match base.dtype {
             Dtype::F32 => Format::F32,
@@ -108,7 +113,7 @@ impl Executor for Native {
         };
         let pack = |tensor: &Tensor| pack(&self.cpu, tensor, 1.0, format);
         let (cos, sin) = {
-            let rope = Rope::new(config, config.max_positions, Device::Cpu);
+            let rope = Rope::new(config, positions, Device::Cpu);
             let (cos, sin) = rope.tables();
             (values(cos)?, values(sin)?)
         };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pl_model::{Adapter, Config, Projection, TensorSet, Tokenizer, Weights};
 use pl_types::{Dtype, GenerateError};
 
-use crate::block_pool::{BlockPool, SnapshotId};
+use crate::block_pool::{BLOCK, BlockPool, SnapshotId};
 use crate::config::{BaseModel, PolicyWeights, WeightUpdate};
 use crate::executor::{Executor, ExecutorError};
 
@@ -66,6 +66,12 @@ impl<E: Executor> Clone for PolicySnapshot<E> {
     }
 }
 
+/// Returns the length of the longest sequence: the cache may hold fewer tokens than the model takes. The tables
+/// of positions of a model that claims millions would take gigabytes.
+fn positions(config: &Config, capacity: usize) -> usize {
+    config.max_positions.min(capacity.saturating_mul(BLOCK))
+}
+
 impl<E: Executor> Policies<E> {
     /// Loads policies that [`check_shapes`] has accepted. The bases share `kv_cache` bytes evenly.
     pub(crate) fn new(
@@ -80,7 +86,11 @@ impl<E: Executor> Policies<E> {
             let block_bytes = executor.block_bytes(&base);
             let capacity = (share / block_bytes.max(1)).max(1);
             states.push(BaseState {
-                weights: Rc::new(executor.load_weights(&base, true).map_err(setup_error)?),
+                weights: Rc::new(
+                    executor
+                        .load_weights(&base, positions(&base.config, capacity), true)
+                        .map_err(setup_error)?,
+                ),
                 cache: executor.new_cache(&base, capacity).map_err(setup_error)?,
                 blocks: BlockPool::new(capacity),
                 block_bytes,
@@ -136,8 +146,9 @@ impl<E: Executor> Policies<E> {
                     )));
                 }
                 let (config, tokenizer) = ((*base.config).clone(), Arc::clone(&base.tokenizer));
+                let positions = positions(&config, base.blocks.capacity());
                 let model = BaseModel { config, weights, tokenizer, dtype: base.dtype };
-                base.weights = Rc::new(executor.load_weights(&model, false).map_err(setup_error)?);
+                base.weights = Rc::new(executor.load_weights(&model, positions, false).map_err(setup_error)?);
                 for state in &mut base.policies {
                     state.snapshot = self.next_snapshot;
                     self.next_snapshot += 1;

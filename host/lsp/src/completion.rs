@@ -120,14 +120,17 @@ impl<'d> Collector<'d> {
                     Some(format!("{key} = "));
             }
         }
-        let inner = block.kind.and_then(BlockKind::inner).filter(|inner| !given.contains(&inner.keyword()));
-        if let Some(inner) = inner {
+        let inner = block.kind.map(BlockKind::inner).unwrap_or_default();
+        for inner in inner.iter().filter(|inner| !given.contains(&inner.keyword())) {
             let word = inner.keyword();
             self.add(word, CompletionItemKind::KEYWORD, inner.form(), None).insert_text =
                 Some(format!("{word} {{ "));
         }
         if block.kind == Some(BlockKind::Turns) {
             self.add("start", CompletionItemKind::KEYWORD, "start of an episode", None);
+            self.declarations("agent", CompletionItemKind::CLASS);
+        }
+        if block.kind == Some(BlockKind::Roles) {
             self.declarations("agent", CompletionItemKind::CLASS);
         }
     }
@@ -141,6 +144,9 @@ impl<'d> Collector<'d> {
     fn value(&mut self, cursor: &Cursor, key: &str) {
         let block = cursor.blocks.last();
         let kind = block.and_then(|block| block.kind);
+        if kind == Some(BlockKind::Roles) {
+            return self.declarations("policy", CompletionItemKind::VALUE);
+        }
         for choice in choices(kind, key).unwrap_or_default().iter().filter(|choice| choice.supported) {
             self.add(choice.word, CompletionItemKind::ENUM_MEMBER, choice.doc, None);
         }

@@ -58,8 +58,7 @@ fn describe_keyword(word: &str) -> Option<String> {
 
 fn describe_key(document: &Document, block: &EnclosingBlock, word: &str) -> Option<String> {
     let builtin = block.kind.and_then(|kind| settings::find(kind, word)).map(Setting::describe);
-    let nested =
-        || BlockKind::INNER.iter().find(|kind| kind.keyword() == word).map(|kind| explain::head(*kind));
+    let nested = || block.kind?.inner_block(word).map(explain::head);
     let of_item = || {
         let schema = lookup::item_settings(document, block)?.get(word)?;
         Some(describe_setting(word, schema))

@@ -14,6 +14,7 @@ mod model;
 mod network;
 mod text;
 
+pub use chrono::NaiveDate;
 pub use dtype::TorchDtype;
 pub use error::Error;
 pub use hub::{FetchProgress, Fetched, Hub, HubModel};

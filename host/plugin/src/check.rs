@@ -101,21 +101,21 @@ pub(crate) fn facts(declared: &[Fact], text: &str) -> Result<Map<String, Value>,
     Ok(facts)
 }
 
-/// Checks that all rewards are finite and that each agent that acted has exactly one score. Sorts the scores
-/// in the order of the actions.
+/// Largest absolute value of a reward. Sums and squares of rewards stay finite, so that a reward that is out
+/// of all proportion costs its episode and not the run.
+const LARGEST_REWARD: f64 = 1e6;
+
+/// Checks that all rewards are within [`LARGEST_REWARD`] and that each agent that acted has exactly one score.
+/// Sorts the scores in the order of the actions.
 pub(crate) fn scores(mut scores: Scores, actions: &[(String, String)]) -> Result<Scores, String> {
-    if !scores.team.is_finite() {
-        return Err(format!("the team's reward is {}, which is not finite", scores.team));
-    }
+    check_reward("the team's reward", scores.team)?;
     let mut local: Vec<AgentScore> = Vec::with_capacity(actions.len());
     for (agent, _) in actions {
         let Some(index) = scores.local.iter().position(|score| score.agent == *agent) else {
             return Err(format!("{agent} acted and has no score"));
         };
         let score = scores.local.swap_remove(index);
-        if !score.reward.is_finite() {
-            return Err(format!("the reward of {agent} is {}, which is not finite", score.reward));
-        }
+        check_reward(&format!("the reward of {agent}"), score.reward)?;
         local.push(score);
     }
     if let Some(extra) = scores.local.first() {
@@ -123,4 +123,12 @@ pub(crate) fn scores(mut scores: Scores, actions: &[(String, String)]) -> Result
     }
     scores.local = local;
     Ok(scores)
+}
+
+fn check_reward(name: &str, reward: f64) -> Result<(), String> {
+    // False for a reward that is not a number.
+    if reward.abs() <= LARGEST_REWARD {
+        return Ok(());
+    }
+    Err(format!("{name} is {reward}, but rewards are between -{LARGEST_REWARD} and {LARGEST_REWARD}"))
 }

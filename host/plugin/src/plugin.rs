@@ -6,7 +6,7 @@ use std::time::Duration;
 use pl_sandbox::Sandbox;
 use pl_types::{Item, ItemKind};
 use pl_wasm::{AllowedHost, Component, Engine, Folders, Guest, Lifetime, Limits, Store};
-use wasmtime::component::{HasSelf, InstancePre};
+use wasmtime::component::{HasSelf, InstancePre, Linker};
 
 use crate::bindings::agent::AgentPre;
 use crate::bindings::base::BasePre;
@@ -18,7 +18,7 @@ use crate::contract::{ComponentInterface, Contract, ContractError};
 use crate::error::{CallError, CallFailure, Cause, Error, RefusalKind};
 use crate::pool::Pool;
 use crate::random::RandomStream;
-use crate::services::Context;
+use crate::services::{Context, LogVolume};
 use crate::{item, section};
 
 /// A `plugin` block of a workflow.
@@ -26,11 +26,11 @@ use crate::{item, section};
 pub struct PluginSpec {
     /// Its name in the workflow.
     pub name: String,
-    /// Bytes of linear memory of one instance.
+    /// Bytes that the host holds for one instance: linear memory, files, bodies of HTTP, open handles.
     pub memory: u64,
     /// Fuel of one call.
     pub fuel: u64,
-    /// Wall-clock backstop of one call.
+    /// Wall-clock backstop of one call. Its waits for HTTP may take 20 times as long.
     pub timeout: Duration,
     /// Folders that the plugin may read.
     pub folders: Option<Folders>,
@@ -81,6 +81,10 @@ impl<P, B> World<P, B> {
 /// Limit of stdout and of stderr of one call, in bytes: enough for a traceback.
 const MAX_CAPTURED_OUTPUT: u64 = 64 << 10;
 
+/// Factor between the limit on a call's waits for HTTP and its `timeout`: with the default `timeout`, the slowest
+/// response (120 s) and some others.
+const WAIT_FACTOR: u32 = 20;
+
 /// Kind of the engine's cache entry with a plugin's items.
 const ITEMS_NOTE: &str = "items-0.1.json";
 
@@ -103,10 +107,15 @@ impl Plugin {
             version: version(&component.hash()),
             reason: format!("{reason}; build it against `wit/v{}`", Contract::NEWEST),
         };
-        let limits =
-            Limits { memory: spec.memory, fuel: spec.fuel, timeout: spec.timeout, ..Limits::default() };
-        let mut linker =
-            engine.linker::<Context>().map_err(|source| Error::Load { plugin: name.to_string(), source })?;
+        let limits = Limits {
+            memory: spec.memory,
+            fuel: spec.fuel,
+            timeout: spec.timeout,
+            wait: spec.timeout.saturating_mul(WAIT_FACTOR),
+            ..Limits::default()
+        };
+        let mut linker = linker(engine, &component, &spec.hosts)
+            .map_err(|source| Error::Load { plugin: name.to_string(), source })?;
         base::Base::add_to_linker::<_, HasSelf<Guest<Context>>>(&mut linker, |guest| guest)
             .map_err(|error| contract(format!("{error:#}")))?;
         let ready =
@@ -191,7 +200,8 @@ impl Inner {
     async fn describe(&self, catalog: &BasePre<Guest<Context>>) -> Result<Vec<Item>, Error> {
         let item: Arc<str> = "".into();
         let _permit = self.engine.permit(Lifetime::Call).await;
-        let mut store = self.store(&item, None, RandomStream::from_parts(&[]), None);
+        // A description is part of the component: it depends on no granted folder and no host.
+        let mut store = self.closed_store(&item, None, RandomStream::from_parts(&[]), None);
         let described = pl_wasm::call(&mut store, async |store| {
             let instance = catalog.instantiate_async(&mut *store).await?;
             instance.pl_host_plugin_catalog().call_describe(&mut *store).await
@@ -221,7 +231,41 @@ impl Inner {
         Ok(())
     }
 
+    /// Returns a store with everything that the plugin is granted.
     pub(crate) fn store(
+        &self,
+        item: &Arc<str>,
+        sandbox: Option<Arc<dyn Sandbox>>,
+        stream: RandomStream,
+        call_log: Option<CallLog>,
+    ) -> Store<Context> {
+        let mut store = self.offline_store(item, sandbox, stream, call_log);
+        self.allow_hosts(&mut store);
+        store
+    }
+
+    /// Returns a store with the granted folders, but without the granted hosts.
+    pub(crate) fn offline_store(
+        &self,
+        item: &Arc<str>,
+        sandbox: Option<Arc<dyn Sandbox>>,
+        stream: RandomStream,
+        call_log: Option<CallLog>,
+    ) -> Store<Context> {
+        let mut store = self.closed_store(item, sandbox, stream, call_log);
+        if let Some(folders) = &self.folders {
+            store.data_mut().mount(folders);
+        }
+        store
+    }
+
+    /// Lets the guest send requests to the granted hosts from now on.
+    pub(crate) fn allow_hosts(&self, store: &mut Store<Context>) {
+        store.data_mut().allow_hosts(Arc::clone(&self.hosts));
+    }
+
+    /// Returns a store without the granted folders and hosts.
+    fn closed_store(
         &self,
         item: &Arc<str>,
         sandbox: Option<Arc<dyn Sandbox>>,
@@ -238,14 +282,10 @@ impl Inner {
             irreproducible: false,
             call_log,
             last_warning: String::new(),
+            log: LogVolume::default(),
         };
         let mut store = self.engine.store(context, &self.limits);
-        let guest = store.data_mut();
-        guest.keep_output(MAX_CAPTURED_OUTPUT);
-        guest.allow_hosts(Arc::clone(&self.hosts));
-        if let Some(folders) = &self.folders {
-            guest.mount(folders);
-        }
+        store.data_mut().keep_output(MAX_CAPTURED_OUTPUT);
         store
     }
 
@@ -269,6 +309,21 @@ impl Inner {
 
 /// Number of free permits below which idle instances are dropped.
 const SCARCE_PERMITS: usize = 32;
+
+/// Creates a linker with WASI. It has `wasi:http` only for a plugin that may call a host.
+fn linker(
+    engine: &Engine,
+    component: &Component,
+    hosts: &[AllowedHost],
+) -> Result<Linker<Guest<Context>>, pl_wasm::Error> {
+    let mut linker = engine.linker::<Context>()?;
+    if hosts.is_empty() {
+        pl_wasm::deny_http(&mut linker, component)?;
+    } else {
+        pl_wasm::link_http(&mut linker)?;
+    }
+    Ok(linker)
+}
 
 /// Takes the component from the cache, or compiles it on a thread that may block.
 async fn compile(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Component, Error> {

@@ -59,9 +59,12 @@ impl<B> Pool<B> {
             Some(instance) => instance,
             None => {
                 let permit = plugin.engine.permit(Lifetime::Call).await;
-                let mut store = plugin.store(item, None, RandomStream::new([0; 32]), None);
+                // Instances are made for whichever episode comes first: their start is no part of its recording, so
+                // it sends no requests.
+                let mut store = plugin.offline_store(item, None, RandomStream::new([0; 32]), None);
                 let created = pl_wasm::call(&mut store, make).await;
                 let bindings = created.map_err(|fault| CallFailure::fault(fault, &mut store))?;
+                plugin.allow_hosts(&mut store);
                 Box::new(Instance { bindings, store, calls: 0, _permit: permit })
             }
         };

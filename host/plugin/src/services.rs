@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
 use pl_types::seed;
-use pl_wasm::{Captured, Clock, Guest, HostError, HttpRecorder, Seed, Store};
+use pl_wasm::{Captured, Clock, DeniedRequests, Guest, HostError, HttpRecorder, Seed, Store};
 
 use crate::bindings::{log, random, retrieval, sandbox, types};
 use crate::call_log::{self, CallLog, Channel, ResourceUsage};
@@ -15,6 +15,9 @@ const MAX_JOBS: usize = 256;
 
 /// Limit of a log line, in characters.
 const MAX_LINE_CHARS: usize = 4096;
+
+/// Limit of the log lines of one call, and of their bytes. Further lines are counted.
+const MAX_LOG: LogVolume = LogVolume { lines: 100, bytes: 64 << 10, dropped: 0 };
 
 /// Fuel for a log line in addition to its bytes, about the cost of formatting and writing it. A call with the
 /// default fuel may write ten thousand lines.
@@ -47,6 +50,31 @@ pub(crate) struct Context {
     pub call_log: Option<CallLog>,
     /// Last warning that was logged in this call.
     pub last_warning: String,
+    /// Log lines of this call.
+    pub log: LogVolume,
+}
+
+/// Number and size of the log lines of one call.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LogVolume {
+    lines: u32,
+    bytes: usize,
+    /// Number of lines beyond the limit.
+    dropped: u64,
+}
+
+impl LogVolume {
+    /// Counts a line. Returns false if it is beyond the limit.
+    fn admit(&mut self, bytes: usize) -> bool {
+        let admitted = self.lines < MAX_LOG.lines && self.bytes + bytes <= MAX_LOG.bytes;
+        if admitted {
+            self.lines += 1;
+            self.bytes += bytes;
+        } else {
+            self.dropped += 1;
+        }
+        admitted
+    }
 }
 
 /// Prepares a store for a call: sets WASI's clock and randomness to the same state in reused and in fresh
@@ -85,6 +113,18 @@ pub(crate) fn end_call(store: &mut Store<Context>) -> (String, Captured) {
             }
         }
     }
+    let denied = guest.take_denied_requests();
+    let Context { plugin, item, function, log, .. } = &mut guest.data;
+    if let Some(DeniedRequests { first, count }) = denied {
+        tracing::warn!(
+            target: "plugin", %plugin, %item, function, host = first,
+            "the plugin sent requests to hosts that are not granted ({count}, the first of them to this host)"
+        );
+    }
+    let dropped = std::mem::take(log).dropped;
+    if dropped > 0 {
+        tracing::warn!(target: "plugin", %plugin, %item, function, "{dropped} more log lines of this call were dropped");
+    }
     guest.data.irreproducible |= guest.used_http();
     (std::mem::take(&mut guest.data.last_warning), stderr)
 }
@@ -102,7 +142,7 @@ impl types::Host for Guest<Context> {}
 impl log::Host for Guest<Context> {
     fn write(&mut self, level: log::Level, message: String) {
         self.charge(LOG_LINE_FUEL + message.len() as u64);
-        let Context { plugin, item, call_log, .. } = &self.data;
+        let Context { plugin, item, call_log, log, last_warning, .. } = &mut self.data;
         let line = shorten(&message);
         let recorded_level = match level {
             log::Level::Debug => call_log::Level::Debug,
@@ -112,13 +152,15 @@ impl log::Host for Guest<Context> {
         if let Some(call_log) = call_log {
             call_log.log(recorded_level, line);
         }
-        match level {
-            log::Level::Debug => tracing::debug!(target: "plugin", %plugin, %item, "{line}"),
-            log::Level::Info => tracing::info!(target: "plugin", %plugin, %item, "{line}"),
-            log::Level::Warn => {
-                tracing::warn!(target: "plugin", %plugin, %item, "{line}");
-                self.data.last_warning = line.to_owned();
+        if log.admit(line.len()) {
+            match level {
+                log::Level::Debug => tracing::debug!(target: "plugin", %plugin, %item, "{line}"),
+                log::Level::Info => tracing::info!(target: "plugin", %plugin, %item, "{line}"),
+                log::Level::Warn => tracing::warn!(target: "plugin", %plugin, %item, "{line}"),
             }
+        }
+        if level == log::Level::Warn {
+            line.clone_into(last_warning);
         }
     }
 }
@@ -151,6 +193,8 @@ impl sandbox::Host for Guest<Context> {
         let count = jobs.len();
         self.charge(JOB_FUEL * count as u64);
         let jobs = jobs.into_iter().map(to_job).collect();
+        // Jobs have their own time limit, and may have to wait for those of other episodes.
+        let _exemption = self.exempt_wait();
         let verdicts = match &self.data.call_log {
             Some(call_log) => call_log.execute(sandbox.as_ref(), jobs).await,
             None => sandbox.execute(jobs).await,

@@ -1,25 +1,56 @@
-//! Atomic writes: to a temporary file, which is synced and renamed.
+//! Durable changes: files are written aside, synced and renamed; folders are synced after each change of
+//! their entries.
 
-use std::fs::File;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use crate::error::Error;
 
+/// Suffix of temporary files. Their names are `.NAME.RANDOM.partial`.
+const PARTIAL: &str = ".partial";
+
 /// Writes `bytes` to `path` atomically: a reader, also after a crash, sees the old file or the new one.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file =
-        tempfile::NamedTempFile::new_in(folder).map_err(Error::io("write a temporary file next to", path))?;
+    let folder = parent(path);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut file = tempfile::Builder::new()
+        .prefix(&format!(".{name}."))
+        .suffix(PARTIAL)
+        .tempfile_in(folder)
+        .map_err(Error::io("write a temporary file next to", path))?;
     file.write_all(bytes).map_err(Error::io("write", path))?;
     file.as_file().sync_all().map_err(Error::io("sync", path))?;
     file.persist(path).map_err(|e| Error::io("rename to", path)(e.error))?;
     sync_folder(folder)
 }
 
-/// Makes renames within `folder` durable.
+/// Returns the name of the file that a temporary file was to become. Returns `None` for other files.
+pub(crate) fn partial_target(name: &str) -> Option<&str> {
+    let (target, _random) = name.strip_prefix('.')?.strip_suffix(PARTIAL)?.rsplit_once('.')?;
+    Some(target)
+}
+
+/// Creates a folder and those above it, durably.
+pub(crate) fn create_folder(path: &Path) -> Result<(), Error> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    create_folder(parent(path))?;
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
+        created => created.map_err(Error::io("create the folder", path))?,
+    }
+    sync_folder(parent(path))
+}
+
+/// Makes changes of the entries of `folder` durable.
 pub fn sync_folder(folder: &Path) -> Result<(), Error> {
     File::open(folder).and_then(|f| f.sync_all()).map_err(Error::io("sync", folder))
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -34,5 +65,13 @@ mod tests {
         write_atomically(&path, b"two").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"two");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn temporary_files_tell_their_target() {
+        assert_eq!(partial_target(".000001.jsonl.zst.aB3xYz.partial"), Some("000001.jsonl.zst"));
+        for other in ["000001.jsonl.zst", ".hidden", "a.b.partial", ".partial"] {
+            assert_eq!(partial_target(other), None, "{other}");
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::lock_holder::LockHolder;
+
 /// Errors of a run folder. Each names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -14,9 +16,26 @@ pub enum Error {
         path = path.display()
     )]
     Occupied { path: PathBuf },
+    /// The folder of a new run has an entry that the run would overwrite.
+    #[error(
+        "{} is not a run folder, but has an entry `{entry}`, which a run would overwrite; choose another --out, or move \
+         the entry away",
+        path.display()
+    )]
+    InUse { path: PathBuf, entry: &'static str },
+    /// Another process writes into the run folder.
+    #[error(
+        "{} is in use by {}; wait until that run ends, or stop it with Ctrl-C, after which it saves a checkpoint, and \
+         run the command again",
+        path.display(), holder.as_ref().map_or("another process".to_owned(), LockHolder::to_string)
+    )]
+    Locked { path: PathBuf, holder: Option<LockHolder> },
     /// A folder to resume or replay is not a run folder.
-    #[error("{} is not a run folder: it has no workflow.json", path.display())]
-    NoRun { path: PathBuf },
+    #[error(
+        "{} is not a run folder: it has no {missing}; `pl-host run FILE --out {}` starts a run there",
+        path.display(), path.display()
+    )]
+    NoRun { path: PathBuf, missing: String },
     /// A line of a JSON file is invalid.
     #[error("{}:{line}: {message}", path.display())]
     Line { path: PathBuf, line: usize, message: String },
@@ -35,8 +54,8 @@ pub enum Error {
     TraceFormat { path: PathBuf, found: u32, supported: u32 },
     /// An append-only file is shorter than when the checkpoint was made.
     #[error(
-        "{} has {found} bytes, but had {expected} when the checkpoint was made: the file was truncated; resume \
-         from an older checkpoint",
+        "{} has {found} bytes, but had {expected} when the checkpoint was made: the file was truncated; to resume from \
+         the checkpoint before it, move the newest one out of the folder `checkpoints`",
         path.display()
     )]
     Truncated { path: PathBuf, found: u64, expected: u64 },

@@ -1,18 +1,40 @@
 //! A run folder: creating, resuming, and the paths of its files.
+//!
+//! A run writes and deletes only files with names of its own forms. Other files in its folder stay as they
+//! are.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use pl_types::Transition;
 use serde::{Deserialize, Serialize};
 
-use crate::atomic::write_atomically;
+use crate::atomic::{create_folder, sync_folder, write_atomically};
 use crate::curves::draw_curves;
 use crate::error::Error;
 use crate::jsonl::AppendLog;
 use crate::lock::Lock;
-use crate::table::write_transitions;
+use crate::own_files::{delete_later, own_files, parse_step};
+use crate::run_lock::RunLock;
+use crate::table::{read_transitions, write_transitions};
 use crate::traces::{TraceFile, Traces};
+
+const WORKFLOW: &str = "workflow.json";
+const METRICS: &str = "metrics.jsonl";
+const TIMINGS: &str = "timings.jsonl";
+const FAILURES: &str = "failures.jsonl";
+const CURVES: &str = "curves.png";
+const STEPS: &str = "steps";
+const CHECKPOINTS: &str = "checkpoints";
+
+/// Entries of a run folder that a run writes, except its lock.
+const ENTRIES: [&str; 10] =
+    [WORKFLOW, "workflow.mas", "lock.json", METRICS, TIMINGS, FAILURES, CURVES, STEPS, "traces", CHECKPOINTS];
+
+/// Largest text file of a run folder that is read as a whole, in bytes. A workflow with long prompts has some hundred
+/// kilobytes.
+const LARGEST_TEXT: u64 = 64 << 20;
 
 /// Lengths in bytes of the append-only files when a checkpoint was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,10 +44,10 @@ pub struct LogLengths {
     pub failures: u64,
 }
 
-/// An open run folder.
+/// An open run folder, locked for this process.
 #[derive(Debug)]
 pub struct RunFolder {
-    root: PathBuf,
+    lock: RunLock,
     pub metrics: AppendLog,
     pub timings: AppendLog,
     pub failures: AppendLog,
@@ -35,20 +57,57 @@ impl RunFolder {
     /// Creates the folder with the files that describe the run.
     ///
     /// # Errors
-    /// [`Error::Occupied`] if the folder already holds a run.
+    /// Those of [`RunFolder::check_unused`]; [`Error::Locked`] if another process is creating the folder.
     pub fn create(root: &Path, source: &str, workflow: &impl Serialize, lock: &Lock) -> Result<Self, Error> {
-        if root.join("workflow.json").exists() {
-            return Err(Error::Occupied { path: root.to_path_buf() });
-        }
-        for folder in ["steps", "traces", "checkpoints"] {
-            let path = root.join(folder);
-            fs::create_dir_all(&path).map_err(Error::io("create the folder", &path))?;
+        RunFolder::check_unused(root)?;
+        create_folder(root)?;
+        let run_lock = RunLock::acquire(root)?;
+        // Another process may have created a run since.
+        RunFolder::check_unused(root)?;
+        for folder in [STEPS, "traces", CHECKPOINTS] {
+            create_folder(&root.join(folder))?;
         }
         write_atomically(&root.join("workflow.mas"), source.as_bytes())?;
         write_json(&root.join("lock.json"), lock)?;
         // Written last: its presence makes the folder a run.
-        write_json(&root.join("workflow.json"), workflow)?;
-        Self::open_logs(root, LogLengths::default())
+        write_json(&root.join(WORKFLOW), workflow)?;
+        Self::open_logs(run_lock, LogLengths::default())
+    }
+
+    /// Checks that a new run in `root` would overwrite nothing.
+    ///
+    /// # Errors
+    /// [`Error::Occupied`] if the folder holds a run; [`Error::InUse`] if it has another file or folder that
+    /// a run would write.
+    pub fn check_unused(root: &Path) -> Result<(), Error> {
+        let path = || root.to_path_buf();
+        match ENTRIES.into_iter().find(|entry| root.join(entry).symlink_metadata().is_ok()) {
+            None => Ok(()),
+            Some(WORKFLOW) => Err(Error::Occupied { path: path() }),
+            Some(entry) => Err(Error::InUse { path: path(), entry }),
+        }
+    }
+
+    /// Locks the folder of a run, before anything is read that this process will change.
+    ///
+    /// # Errors
+    /// [`Error::NoRun`]; [`Error::Locked`] if another process writes into it.
+    pub fn lock(root: &Path) -> Result<RunLock, Error> {
+        if !root.join(WORKFLOW).is_file() {
+            return Err(Error::NoRun { path: root.to_path_buf(), missing: WORKFLOW.to_owned() });
+        }
+        RunLock::acquire(root)
+    }
+
+    /// Returns true if the run has recorded episodes: in a log, in a file of a step, or in a trace file.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn has_episodes(root: &Path) -> Result<bool, Error> {
+        let has_lines = |name: &&str| root.join(name).metadata().is_ok_and(|file| file.len() > 0);
+        Ok([METRICS, FAILURES].iter().any(has_lines)
+            || !own_files(&root.join(STEPS), step_of_table)?.is_empty()
+            || !own_files(&Traces::for_run(root).folder(), TraceFile::step_of)?.is_empty())
     }
 
     /// Replaces a JSON file of the folder.
@@ -56,58 +115,75 @@ impl RunFolder {
     /// # Errors
     /// If the file can't be written. The old one then stays.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), Error> {
-        write_json(&self.root.join(name), value)
+        write_json(&self.root().join(name), value)
     }
 
     /// Opens the folder in its state after step `step`: later lines, step files and trace files are deleted.
     ///
     /// # Errors
-    /// [`Error::NoRun`]; [`Error::Truncated`] if an append-only file is shorter than `lengths`.
-    pub fn resume(root: &Path, step: u64, lengths: LogLengths) -> Result<Self, Error> {
-        if !root.join("workflow.json").exists() {
-            return Err(Error::NoRun { path: root.to_path_buf() });
-        }
-        delete_later(&root.join("steps"), step, |path| path.file_stem()?.to_str()?.parse().ok())?;
-        delete_later(&Traces::for_run(root).folder(), step, |path| Some(TraceFile::from_path(path)?.step))?;
-        Self::open_logs(root, lengths)
+    /// [`Error::Truncated`] if an append-only file is shorter than `lengths`. Nothing is deleted then.
+    pub fn resume(lock: RunLock, step: u64, lengths: LogLengths) -> Result<Self, Error> {
+        let root = lock.root().to_path_buf();
+        let folder = Self::open_logs(lock, lengths)?;
+        delete_later(&root.join(STEPS), step, step_of_table)?;
+        delete_later(&Traces::for_run(&root).folder(), step, TraceFile::step_of)?;
+        Ok(folder)
     }
 
-    fn open_logs(root: &Path, lengths: LogLengths) -> Result<Self, Error> {
-        Ok(RunFolder {
-            root: root.to_path_buf(),
-            metrics: AppendLog::open(&root.join("metrics.jsonl"), lengths.metrics)?,
-            timings: AppendLog::open(&root.join("timings.jsonl"), lengths.timings)?,
-            failures: AppendLog::open(&root.join("failures.jsonl"), lengths.failures)?,
-        })
+    /// Opens the logs and truncates them to `lengths`, once all are known to be long enough.
+    fn open_logs(lock: RunLock, lengths: LogLengths) -> Result<Self, Error> {
+        let root = lock.root();
+        let logs = [(METRICS, lengths.metrics), (TIMINGS, lengths.timings), (FAILURES, lengths.failures)];
+        for (name, length) in logs {
+            AppendLog::check_length(&root.join(name), length)?;
+        }
+        let open = |(name, length): (&str, u64)| AppendLog::open(&root.join(name), length);
+        let [metrics, timings, failures] = logs.map(open);
+        let (metrics, timings, failures) = (metrics?, timings?, failures?);
+        sync_folder(root)?;
+        Ok(RunFolder { lock, metrics, timings, failures })
     }
 
     pub fn root(&self) -> &Path {
-        &self.root
+        self.lock.root()
     }
 
     /// The folder of checkpoints within a run folder.
     pub fn checkpoints(root: &Path) -> PathBuf {
-        root.join("checkpoints")
+        root.join(CHECKPOINTS)
     }
 
     /// Reads a JSON file of a run folder, such as `lock.json`.
     pub fn read_json<T: for<'de> Deserialize<'de>>(root: &Path, name: &str) -> Result<T, Error> {
+        let (path, text) = (root.join(name), Self::read_text(root, name)?);
+        serde_json::from_str(&text).map_err(|e| Error::Line { path, line: e.line(), message: e.to_string() })
+    }
+
+    /// Reads a text file of a run folder, such as `workflow.mas`.
+    ///
+    /// # Errors
+    /// [`Error::NoRun`] if it is missing; [`Error::Io`] if it is not a file, or larger than 64 MiB.
+    pub fn read_text(root: &Path, name: &str) -> Result<String, Error> {
         let path = root.join(name);
         if !path.exists() {
-            return Err(Error::NoRun { path: root.to_path_buf() });
+            return Err(Error::NoRun { path: root.to_path_buf(), missing: name.to_owned() });
         }
-        let text = fs::read_to_string(&path).map_err(Error::io("read", &path))?;
-        serde_json::from_str(&text).map_err(|e| Error::Line { path, line: e.line(), message: e.to_string() })
+        read_bounded(&path, LARGEST_TEXT).map_err(Error::io("read", &path))
     }
 
     /// Writes every transition of a step to a Parquet file.
     pub fn write_step(&self, step: u64, transitions: &[Transition]) -> Result<(), Error> {
-        write_transitions(&self.root.join(format!("steps/{step:06}.parquet")), transitions)
+        write_transitions(&self.root().join(format!("{STEPS}/{step:06}.parquet")), transitions)
+    }
+
+    /// Reads the transitions of a step.
+    pub fn read_step(&self, step: u64) -> Result<Vec<Transition>, Error> {
+        read_transitions(&self.root().join(format!("{STEPS}/{step:06}.parquet")))
     }
 
     /// The trace files of the run.
     pub fn traces(&self) -> Traces {
-        Traces::for_run(&self.root)
+        Traces::for_run(self.root())
     }
 
     /// Makes the append-only files durable and returns their lengths.
@@ -121,21 +197,25 @@ impl RunFolder {
 
     /// Draws `curves.png` from `metrics.jsonl`.
     pub fn draw(&self) -> Result<(), Error> {
-        draw_curves(&self.root.join("metrics.jsonl"), &self.root.join("curves.png"))
+        draw_curves(&self.root().join(METRICS), &self.root().join(CURVES))
     }
 }
 
-/// Deletes the files of later steps than `step` in a folder, and those that are not a run's. Creates the
-/// folder if it is missing.
-fn delete_later(folder: &Path, step: u64, step_of: impl Fn(&Path) -> Option<u64>) -> Result<(), Error> {
-    fs::create_dir_all(folder).map_err(Error::io("create the folder", folder))?;
-    for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
-        let path = entry.map_err(Error::io("read", folder))?.path();
-        if step_of(&path).is_none_or(|file_step| file_step > step) {
-            fs::remove_file(&path).map_err(Error::io("remove", &path))?;
-        }
+/// Parses the name of a file in `steps`. Returns `None` for files that are not the run's.
+fn step_of_table(name: &str) -> Option<u64> {
+    parse_step(name.strip_suffix(".parquet")?)
+}
+
+/// Reads a text file of at most `largest` bytes. Pipes and devices, which may never end, are refused.
+fn read_bounded(path: &Path, largest: u64) -> std::io::Result<String> {
+    if !path.metadata()?.is_file() {
+        return Err(std::io::Error::other("it is not a file"));
     }
-    Ok(())
+    let mut text = String::new();
+    if File::open(path)?.take(largest + 1).read_to_string(&mut text)? as u64 > largest {
+        return Err(std::io::Error::other(format!("it is larger than {} MiB", largest >> 20)));
+    }
+    Ok(text)
 }
 
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
@@ -143,3 +223,6 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
     bytes.push(b'\n');
     write_atomically(path, &bytes)
 }
+
+#[cfg(test)]
+mod tests;

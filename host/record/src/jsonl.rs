@@ -18,21 +18,30 @@ pub struct AppendLog {
 }
 
 impl AppendLog {
+    /// Checks that the file has at least `length` bytes. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if it is shorter, or missing.
+    pub(crate) fn check_length(path: &Path, length: u64) -> Result<(), Error> {
+        let found = path.metadata().map_or(0, |file| file.len());
+        if found < length {
+            return Err(Error::Truncated { path: path.to_path_buf(), found, expected: length });
+        }
+        Ok(())
+    }
+
     /// Opens the file and truncates it to `length` bytes.
     ///
     /// # Errors
     /// [`Error::Truncated`] if the file is shorter than `length`.
     pub fn open(path: &Path, length: u64) -> Result<AppendLog, Error> {
+        AppendLog::check_length(path, length)?;
         let mut file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .open(path)
             .map_err(Error::io("open", path))?;
-        let found = file.metadata().map_err(Error::io("read", path))?.len();
-        if found < length {
-            return Err(Error::Truncated { path: path.to_path_buf(), found, expected: length });
-        }
         file.set_len(length).map_err(Error::io("truncate", path))?;
         file.seek(SeekFrom::End(0)).map_err(Error::io("read", path))?;
         Ok(AppendLog { path: path.to_path_buf(), file, length })

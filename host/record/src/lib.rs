@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! runs/math/
+//!   run.lock                   locked by the process that writes into the folder
 //!   workflow.mas               as written
 //!   workflow.json              as resolved
 //!   lock.json                  hashes of plugins, models and data; seed; versions
@@ -20,6 +21,9 @@ mod error;
 mod folder;
 mod jsonl;
 mod lock;
+mod lock_holder;
+mod own_files;
+mod run_lock;
 mod table;
 mod traces;
 
@@ -29,5 +33,7 @@ pub use error::Error;
 pub use folder::{LogLengths, RunFolder};
 pub use jsonl::{AppendLog, read_jsonl};
 pub use lock::{Lock, hash_file, hash_folder};
+pub use lock_holder::LockHolder;
+pub use run_lock::RunLock;
 pub use table::{read_transitions, write_transitions};
 pub use traces::{TRACE_FORMAT, TraceFile, Traces};

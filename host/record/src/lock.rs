@@ -16,6 +16,10 @@ pub struct Lock {
     /// Version of the plugin contract.
     pub contract: String,
     pub seed: u64,
+    /// Date in UTC at which the run was started, which chat templates see as today: `2026-11-23`. Missing in
+    /// runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub date: Option<String>,
     pub device: String,
     /// Threads of one tensor operation. Results depend on it.
     pub threads: i32,

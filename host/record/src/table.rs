@@ -54,6 +54,9 @@ const SCHEMA: &str = "message transitions {
     required boolean chosen;
     required binary action (STRING);
     required binary state (STRING);
+    required int32 max_tokens (INTEGER(32, false));
+    required boolean cut_off;
+    optional group next_prompt (LIST) { repeated group list { required int32 element (INTEGER(32, false)); } }
 }";
 
 /// Writes the file whole or not at all. Equal transitions give equal bytes.
@@ -101,6 +104,9 @@ fn write_columns(mut columns: Columns<'_>, rows: &[Transition]) -> Result<()> {
     columns.values::<BoolType>(rows, |t| t.chosen)?;
     columns.texts(rows, |t| &t.action)?;
     columns.texts(rows, |t| &t.state)?;
+    columns.u32s(rows, |t| t.max_tokens)?;
+    columns.values::<BoolType>(rows, |t| t.cut_off)?;
+    columns.optional_lists(rows, |t| t.next_prompt.as_deref())?;
     columns.0.close().map(|_| ())
 }
 
@@ -162,6 +168,25 @@ impl Columns<'_> {
             repetitions.extend((0..count.max(1)).map(|index| i16::from(index > 0)));
         }
         self.write::<T>(&values, Some(&definitions), Some(&repetitions))
+    }
+
+    /// Levels: 0 no list, 1 an empty list, 2 a value.
+    fn optional_lists(&mut self, rows: &[Transition], list: fn(&Transition) -> Option<&[u32]>) -> Result<()> {
+        let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
+        for row in rows {
+            match list(row) {
+                Some(ids) if !ids.is_empty() => {
+                    values.extend(ids.iter().map(|id| *id as i32));
+                    definitions.extend(std::iter::repeat_n(2, ids.len()));
+                    repetitions.extend((0..ids.len()).map(|index| i16::from(index > 0)));
+                }
+                other => {
+                    definitions.push(i16::from(other.is_some()));
+                    repetitions.push(0);
+                }
+            }
+        }
+        self.write::<Int32Type>(&values, Some(&definitions), Some(&repetitions))
     }
 
     /// Levels: 0 no list, 1 an empty list, 2 an empty inner list, 3 a value.
@@ -252,6 +277,14 @@ fn decode(row: &Row) -> Option<Transition> {
         chosen: flag_of("chosen")?,
         action: text_of("action")?,
         state: text_of("state")?,
+        // Not in files written before completions could be masked or penalised by their length.
+        max_tokens: field("max_tokens").map_or(Some(0), as_u32)?,
+        cut_off: field("cut_off").map_or(Some(false), as_flag)?,
+        next_prompt: match field("next_prompt") {
+            Some(field) => as_option(field, |field| as_list(field, as_u32))?,
+            // Written before there were critics.
+            None => None,
+        },
     })
 }
 
@@ -320,6 +353,9 @@ mod tests {
             chosen: false,
             action: r#"{"answer":"4"}"#.into(),
             state: "ab".into(),
+            max_tokens: 256,
+            cut_off: task == 1,
+            next_prompt: [None, Some(Vec::new()), Some(vec![5, u32::MAX])][task as usize % 3].clone(),
         }
     }
 

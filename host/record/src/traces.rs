@@ -7,7 +7,7 @@
 //! format 1 have no such line.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::atomic::write_atomically;
 use crate::error::Error;
+use crate::own_files::parse_step;
 
 /// Format of the trace files that are written and read.
 pub const TRACE_FORMAT: u32 = 2;
@@ -24,6 +25,12 @@ const LEVEL: i32 = 3;
 
 /// Base-two logarithm of the compressor's window: 16 MiB.
 const WINDOW: u32 = 24;
+
+/// Longest line that is read, in bytes. Compression makes a file of 260 kB of a line of 8 GiB.
+const LONGEST_LINE: u64 = 64 << 20;
+
+/// Longest first line that is read. A trace of format 1 is longer.
+const LONGEST_HEADER: u64 = 256;
 
 /// Extension, after the step and the name of the evaluation.
 const EXTENSION: &str = ".jsonl.zst";
@@ -98,7 +105,8 @@ impl Traces {
         write_atomically(&path, &bytes)
     }
 
-    /// Reads the traces of a file one by one, so that a caller holds no more of them than it needs.
+    /// Reads the traces of a file one by one, so that a caller holds no more of them than it needs. The
+    /// iterator ends after its first error of the file system and after a line that is too long.
     ///
     /// # Errors
     /// [`Error::Io`] if the file is missing, or truncated; [`Error::TraceFormat`] if it has another format;
@@ -108,27 +116,56 @@ impl Traces {
         file: &TraceFile,
     ) -> Result<impl Iterator<Item = Result<T, Error>> + use<T>, Error> {
         let path = self.path(file);
+        // Opening a pipe would wait for a writer.
+        if path.exists() && !path.is_file() {
+            return Err(Error::io("read", &path)(std::io::Error::other("it is not a file")));
+        }
         let opened = fs::File::open(&path).map_err(Error::io("read", &path))?;
         let mut decoder = zstd::Decoder::new(opened).map_err(Error::io("read", &path))?;
         decoder.window_log_max(WINDOW).map_err(Error::io("read", &path))?;
         let mut reader = BufReader::new(decoder);
-        let mut header = String::new();
-        reader.read_line(&mut header).map_err(Error::io("read", &path))?;
-        check_format(&path, &header)?;
-        Ok(reader.lines().enumerate().map(move |(index, line)| {
-            let line = line.map_err(Error::io("read", &path))?;
-            serde_json::from_str(&line).map_err(|error| Error::Line {
-                path: path.clone(),
-                line: index + 2,
-                message: error.to_string(),
-            })
+        let header = read_line(&mut reader, LONGEST_HEADER).map_err(Error::io("read", &path))?;
+        check_format(&path, header.as_deref().unwrap_or_default())?;
+        let mut numbers = 2..;
+        let mut ended = false;
+        Ok(std::iter::from_fn(move || {
+            if ended {
+                return None;
+            }
+            let line = numbers.next()?;
+            let invalid = |message: String| Error::Line { path: path.clone(), line, message };
+            let text = match read_line(&mut reader, LONGEST_LINE) {
+                Ok(Some(text)) if text.len() as u64 > LONGEST_LINE => {
+                    ended = true;
+                    return Some(Err(invalid(format!("longer than {} MiB", LONGEST_LINE >> 20))));
+                }
+                Ok(Some(text)) => text,
+                end => {
+                    ended = true;
+                    return end.err().map(|error| Err(Error::io("read", &path)(error)));
+                }
+            };
+            Some(serde_json::from_slice(&text).map_err(|error| invalid(error.to_string())))
         }))
     }
 }
 
+/// Reads a line without its end, or the first `longest + 1` bytes of a longer line. Returns `None` at the end
+/// of the file.
+fn read_line(reader: &mut impl BufRead, longest: u64) -> std::io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    if reader.take(longest + 1).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    Ok(Some(line))
+}
+
 /// Checks the first line of a file. A line without a format is a trace of format 1.
-fn check_format(path: &Path, header: &str) -> Result<(), Error> {
-    let found = serde_json::from_str::<Header>(header).map_or(1, |header| header.format);
+fn check_format(path: &Path, header: &[u8]) -> Result<(), Error> {
+    let found = serde_json::from_slice::<Header>(header).map_or(1, |header| header.format);
     match found {
         TRACE_FORMAT => Ok(()),
         found => Err(Error::TraceFormat { path: path.to_path_buf(), found, supported: TRACE_FORMAT }),
@@ -143,7 +180,12 @@ impl TraceFile {
             Some((step, name)) => (step, Some(name.to_owned())),
             None => (stem, None),
         };
-        Some(TraceFile { step: step.parse().ok()?, evaluation })
+        Some(TraceFile { step: parse_step(step)?, evaluation })
+    }
+
+    /// Parses the name of a trace file and returns its step. Returns `None` for other files.
+    pub(crate) fn step_of(name: &str) -> Option<u64> {
+        Some(TraceFile::from_path(Path::new(name))?.step)
     }
 }
 
@@ -241,5 +283,22 @@ mod tests {
             let expected = format!("format {format} of traces, but this pl-host reads format 2");
             assert!(message.contains("000003.jsonl.zst") && message.contains(&expected), "{message}");
         }
+    }
+
+    #[test]
+    fn a_line_that_would_fill_the_memory_is_an_error() {
+        let (_run, traces) = folder();
+        let file = TraceFile { step: 1, evaluation: None };
+        let mut encoder = zstd::Encoder::new(fs::File::create(traces.path(&file)).unwrap(), 1).unwrap();
+        encoder.write_all(b"{\"format\":2}\n\"").unwrap();
+        for _ in 0..80 {
+            encoder.write_all(&vec![b' '; 1 << 20]).unwrap();
+        }
+        encoder.write_all(b"\"\n").unwrap();
+        encoder.finish().unwrap();
+        let lines: Vec<Result<String, Error>> = traces.read(&file).unwrap().collect();
+        let [Err(error)] = &lines[..] else { panic!("{} lines", lines.len()) };
+        let message = error.to_string();
+        assert!(message.contains("000001.jsonl.zst:2: longer than 64 MiB"), "{message}");
     }
 }

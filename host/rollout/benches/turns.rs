@@ -146,6 +146,7 @@ fn setup(
         sampling: Sampling::default(),
         max_tokens: 64,
         stop: Vec::new(),
+        bootstraps: false,
     };
     let again = || vec![Edge { to: Target::Node(0), when: None }];
     Arc::new(EpisodeSetup {

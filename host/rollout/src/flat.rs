@@ -35,7 +35,7 @@ pub(crate) async fn play_flat(
         }
         let step = setup.apply_and_score(&mut environment, &context.task, &joint, recorder).await?;
         let node_visit = recorder.node_visit();
-        let position = NodePosition { node_visit, branch: 0, state: None, chosen: true };
+        let position = NodePosition { node_visit, branch: 0, state: None, chosen: true, next_prompt: None };
         for (prompt, parsed) in &joint {
             result.summary.tokens += parsed.completion.tokens.len() as u64;
             result.push_transition(setup, context, (prompt, parsed), &step, &position);

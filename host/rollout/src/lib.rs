@@ -7,6 +7,7 @@
 
 mod attempt;
 mod batch;
+mod bootstrap;
 mod components;
 mod context;
 mod environment_copy;

@@ -1,7 +1,7 @@
 //! The result of an attempt: transitions for the learner, a summary for the metrics, failures for the run
 //! folder.
 
-use pl_types::{Group, Key, Transition};
+use pl_types::{Finish, Group, Key, Transition};
 
 use crate::context::EpisodeContext;
 use crate::error::EpisodeFailure;
@@ -44,6 +44,8 @@ pub(crate) struct NodePosition<'a> {
     /// Tree: hash of the state before the turn; groups are then per node visit.
     pub state: Option<&'a str>,
     pub chosen: bool,
+    /// The agent's prompt in the state after the turn, if its value is needed.
+    pub next_prompt: Option<&'a [u32]>,
 }
 
 impl EpisodeResult {
@@ -101,6 +103,8 @@ impl EpisodeResult {
             logprobs: parsed.completion.logprobs.clone(),
             support: parsed.completion.support.clone(),
             temperature: agent.sampling.temperature,
+            max_tokens: agent.max_tokens,
+            cut_off: parsed.completion.finish == Finish::Length,
             versions: context.versions.to_vec(),
             version: parsed.completion.version,
             team_reward: step.scores.team,
@@ -110,6 +114,7 @@ impl EpisodeResult {
             chosen: position.chosen,
             action: parsed.action.clone(),
             state: position.state.unwrap_or_default().to_owned(),
+            next_prompt: position.next_prompt.map(<[u32]>::to_vec),
         });
     }
 

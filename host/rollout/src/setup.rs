@@ -21,6 +21,9 @@ pub struct AgentRuntime {
     pub max_tokens: u32,
     /// Strings that end a completion, in addition to those that the agent asks for.
     pub stop: Vec<String>,
+    /// True if the policy has a critic: a tree then records the prompts that candidates lead to
+    /// ([`pl_types::Transition::next_prompt`]).
+    pub bootstraps: bool,
 }
 
 /// The parts of a workflow that play episodes.

@@ -30,6 +30,8 @@ struct Candidate {
     step: ScoredStep,
     /// State after the step.
     state: Snapshot,
+    /// For each prompt, the agent's prompt in that state, if its value is needed.
+    next_prompts: Vec<Option<Vec<u32>>>,
 }
 
 /// Plays one tree into `result`, with every candidate of every node visit and the failures of single
@@ -54,15 +56,16 @@ pub(crate) async fn play_tree(
         if prompts.is_empty() {
             continue;
         }
-        let candidates = sample_candidates(setup, context, &state, &prompts, result, recorder).await?;
+        let candidates = sample_candidates(&walk, context, &state, &prompts, result, recorder).await?;
         let node_visit = recorder.node_visit();
         let best = choose(setup, &prompts, &candidates, context.key.tie(node_visit));
         recorder.record(None, EventKind::Chosen(best));
         let hash = state.hash();
-        for Candidate { branch, parsed, step, .. } in &candidates {
+        for Candidate { branch, parsed, step, next_prompts, .. } in &candidates {
             let (branch, chosen) = (*branch, *branch == best);
-            let position = NodePosition { node_visit, branch, state: Some(&hash), chosen };
-            for turn in prompts.iter().zip(parsed) {
+            for (turn, next_prompt) in prompts.iter().zip(parsed).zip(next_prompts) {
+                let next_prompt = next_prompt.as_deref().filter(|_| !chosen);
+                let position = NodePosition { node_visit, branch, state: Some(&hash), chosen, next_prompt };
                 result.push_transition(setup, context, turn, step, &position);
             }
         }
@@ -81,14 +84,14 @@ pub(crate) async fn play_tree(
 /// Samples, applies and scores the candidates of a node visit, sorted by branch. A candidate that fails is
 /// sampled again; after [`CANDIDATE_ATTEMPTS`] the group continues without it.
 async fn sample_candidates(
-    setup: &EpisodeSetup,
+    walk: &GraphWalk<'_>,
     context: &EpisodeContext,
     state: &Snapshot,
     prompts: &[AgentPrompt],
     result: &mut EpisodeResult,
     recorder: &mut TraceRecorder,
 ) -> Result<Vec<Candidate>, Fault> {
-    let node_visit = recorder.node_visit();
+    let (setup, node_visit) = (walk.setup, recorder.node_visit());
     let mut candidates = Vec::new();
     let mut missing: Vec<u32> = (0..context.candidates).collect();
     let mut last_fault = None;
@@ -105,7 +108,7 @@ async fn sample_candidates(
         let joint = |index: usize| completions.iter().map(|own| own[index].clone()).collect::<Vec<_>>();
         let attempts = missing.iter().enumerate().map(async |(index, &branch)| {
             let mut fork = recorder.fork_for_candidate(branch, retry);
-            let tried = try_candidate(setup, context, state, prompts, branch, joint(index), &mut fork).await;
+            let tried = try_candidate(walk, context, state, prompts, branch, joint(index), &mut fork).await;
             (fork, tried)
         });
         let attempts = join_all(attempts).await;
@@ -133,7 +136,7 @@ async fn sample_candidates(
 /// Parses a joint action, applies it to a copy of `state` and scores it. A completion that makes the agent's
 /// plugin fail costs this candidate alone, like an action that makes the environment fail.
 async fn try_candidate(
-    setup: &EpisodeSetup,
+    walk: &GraphWalk<'_>,
     context: &EpisodeContext,
     state: &Snapshot,
     prompts: &[AgentPrompt],
@@ -141,6 +144,7 @@ async fn try_candidate(
     completions: Vec<Completion>,
     recorder: &mut TraceRecorder,
 ) -> Result<Candidate, Fault> {
+    let setup = walk.setup;
     // Record all of them first: a replay needs every completion, also those after one that could not be
     // parsed.
     for (prompt, completion) in prompts.iter().zip(&completions) {
@@ -155,7 +159,9 @@ async fn try_candidate(
         let joint: Vec<_> = prompts.iter().zip(&parsed).collect();
         let step = setup.apply_and_score(&mut environment, &context.task, &joint, recorder).await?;
         let state = environment.snapshot(recorder).await?;
-        Ok(Candidate { branch, parsed, step, state })
+        // After the snapshot, which must not depend on whether a policy has a critic.
+        let next_prompts = setup.next_prompts(&mut environment, walk, prompts, &step, recorder).await?;
+        Ok(Candidate { branch, parsed, step, state, next_prompts })
     }
     .await;
     if let Err(fault) = &tried {

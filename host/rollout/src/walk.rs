@@ -1,6 +1,6 @@
 //! The walk of an episode through the turn graph.
 
-use pl_dsl::workflow::Node;
+use pl_dsl::workflow::{Node, Target, Turns};
 use serde_json::{Map, Value};
 
 use crate::node_visit::{AgentPrompt, ScoredStep};
@@ -11,7 +11,7 @@ use crate::turns::{LastReward, NextNode, TurnCursor};
 
 /// The turn cursor of an episode with the facts and rewards that its conditions read.
 pub(crate) struct GraphWalk<'a> {
-    setup: &'a EpisodeSetup,
+    pub setup: &'a EpisodeSetup,
     pub cursor: TurnCursor,
     facts: Map<String, Value>,
     reward: LastReward,
@@ -43,6 +43,20 @@ impl<'a> GraphWalk<'a> {
         }
     }
 
+    /// Returns true if `agent` might act again after a step of the agents of `prompts`: its visits are not used
+    /// up, and edges lead from the next node to one of its nodes. Conditions of later edges are not known yet.
+    pub fn may_act_again(&self, agent: usize, step: &ScoredStep, prompts: &[AgentPrompt]) -> bool {
+        let turns = &self.setup.turns;
+        if step.outcome.done || step.outcome.truncated || self.cursor.visits(agent) >= turns.max {
+            return false;
+        }
+        let reward = step.last_reward(self.setup, prompts);
+        match self.cursor.next(turns, &step.outcome.facts, &reward) {
+            NextNode::Node(next) => reaches(turns, next, agent),
+            NextNode::End | NextNode::Truncated => false,
+        }
+    }
+
     /// Counts the visit of a node.
     pub fn leave(&mut self, node: usize) {
         self.cursor.leave(node, &self.setup.turns);
@@ -58,4 +72,24 @@ impl<'a> GraphWalk<'a> {
         self.facts = step.outcome.facts;
         true
     }
+}
+
+/// Returns true if edges lead from node `from` to one of `agent`'s nodes, or if it is one.
+fn reaches(turns: &Turns, from: usize, agent: usize) -> bool {
+    let mut reached = vec![false; turns.nodes.len()];
+    let mut open = vec![from];
+    while let Some(index) = open.pop() {
+        let Some(node) = turns.nodes.get(index).filter(|_| !std::mem::replace(&mut reached[index], true))
+        else {
+            continue;
+        };
+        if node.agents.contains(&agent) {
+            return true;
+        }
+        open.extend(node.edges.iter().filter_map(|edge| match edge.to {
+            Target::Node(to) => Some(to),
+            Target::End => None,
+        }));
+    }
+    false
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pl_model::{ChatMessage, ChatTemplate, RenderOptions, Tokenizer};
+use pl_model::{ChatMessage, ChatTemplate, NaiveDate, RenderOptions, Tokenizer};
 use pl_plugin::{Message, Part, Role, Tool};
 use pl_rollout::{Fault, PromptEncoder};
 use serde_json::{Value, json};
@@ -19,6 +19,8 @@ pub struct ChatEncoder {
     pub format: ChatFormat,
     /// True if the model may think before it answers. `None` leaves the choice to the template.
     pub thinking: Option<bool>,
+    /// Date that templates see as today. A resumed or replayed run has that of its start.
+    pub date: NaiveDate,
 }
 
 impl PromptEncoder for ChatEncoder {
@@ -26,7 +28,12 @@ impl PromptEncoder for ChatEncoder {
         let messages = messages.iter().map(chat_message).collect::<Result<Vec<_>, _>>()?;
         let tools = tools.iter().map(tool_schema).collect::<Result<Vec<_>, _>>()?;
         let render = |tools: Vec<Value>| {
-            let options = RenderOptions { tools, thinking: self.thinking, add_generation_prompt: true };
+            let options = RenderOptions {
+                tools,
+                thinking: self.thinking,
+                add_generation_prompt: true,
+                date: Some(self.date),
+            };
             self.format.template.render(&messages, &options).map_err(|e| Fault::new("chat template", e))
         };
         let offers = !tools.is_empty();
@@ -85,7 +92,7 @@ mod tests {
         let tokenizer = Tokenizer::from_json("tiny", &std::fs::read(tiny).unwrap(), &[]).unwrap();
         let template = ChatTemplate::new("tiny", Some(template.to_owned()), None, None).unwrap();
         let format = ChatFormat { tokenizer: Arc::new(tokenizer), template: Arc::new(template) };
-        ChatEncoder { format, thinking }
+        ChatEncoder { format, thinking, date: "2024-02-29".parse().unwrap() }
     }
 
     fn tool(parameters: &str) -> Tool {
@@ -107,6 +114,13 @@ mod tests {
         assert_eq!(written(None, &[tool(r#"{"type": "object"}"#)]), "look:object");
         assert_eq!(written(Some(false), &[]), "False");
         assert_eq!(written(Some(true), &[]), "True");
+    }
+
+    #[test]
+    fn the_template_sees_the_date_of_the_run() {
+        let encoder = encoder("{{ strftime_now('%d %b %Y') }}", None);
+        let ids = encoder.encode(&[], &[]).unwrap();
+        assert_eq!(encoder.format.tokenizer.decode(&ids, false), "29 Feb 2024");
     }
 
     #[test]

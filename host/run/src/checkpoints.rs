@@ -1,11 +1,11 @@
-//! Weights from checkpoints to the inference engine.
+//! Weights from the trainer and from checkpoints to the inference engine.
 
 use std::path::{Path, PathBuf};
 
 use pl_inference::{Engine, WeightUpdate};
 use pl_model::TensorSet;
 use pl_record::RunFolder;
-use pl_trainer::checkpoint::Checkpoints;
+use pl_trainer::checkpoint::{CheckpointInfo, Checkpoints};
 use pl_trainer::{ServedPolicy, Trainer};
 
 use crate::error::Error;
@@ -19,30 +19,69 @@ pub(crate) fn restore(trainer: &mut Trainer, engine: &Engine, path: &Path) -> Re
         path.to_path_buf()
     };
     trainer.load(&checkpoint).map_err(Error::setup)?;
-    publish(engine, trainer)
+    PolicyVersions::shared(trainer).publish(engine)
 }
 
 /// Returns the newest checkpoint in a run's folder of checkpoints. Returns `None` if it has none.
 pub(crate) fn newest(checkpoints: &Path) -> Result<Option<PathBuf>, Error> {
-    let newest = Checkpoints::new(checkpoints, 1).latest().map_err(Error::setup)?;
-    Ok(newest.map(|entry| entry.path))
+    Ok(newest_info(checkpoints)?.map(|entry| entry.path))
 }
 
-/// Serves the current weights of all trained policies.
-pub(crate) fn publish(engine: &Engine, trainer: &Trainer) -> Result<(), Error> {
-    for served in trainer.policies() {
-        let ServedPolicy { policy, base, adapter, version, trained } = served;
-        if !trained {
-            // The engine has had its weights since it started, and publishing would drop its prefix cache.
-            continue;
-        }
-        let update = match (adapter, version) {
-            (Some(adapter), _) => WeightUpdate::Adapter(adapter),
-            // The engine has had these weights since it started.
-            (None, 0) => continue,
-            (None, _) => WeightUpdate::Weights(trainer.bases()[base].weights.shallow()),
-        };
-        engine.publish(policy, update, version).map_err(Error::Engine)?;
+/// Returns the step of the newest checkpoint. Returns `None` if there is none.
+pub(crate) fn newest_step(checkpoints: &Path) -> Result<Option<u64>, Error> {
+    Ok(newest_info(checkpoints)?.map(|entry| entry.step))
+}
+
+fn newest_info(checkpoints: &Path) -> Result<Option<CheckpointInfo>, Error> {
+    Checkpoints::new(checkpoints, 1).latest().map_err(Error::setup)
+}
+
+/// Weights of all trained policies at one moment.
+pub(crate) struct PolicyVersions {
+    /// Versions of all policies, in the workflow's order.
+    pub versions: Vec<u64>,
+    /// Index, weights and version of each trained policy.
+    updates: Vec<(usize, WeightUpdate, u64)>,
+}
+
+impl PolicyVersions {
+    /// The current weights. They share memory with the trainer's and must be published before its next update.
+    pub fn shared(trainer: &Trainer) -> PolicyVersions {
+        Self::collect(trainer, false)
     }
-    Ok(())
+
+    /// Copies of the current weights, which later updates don't change.
+    pub fn copied(trainer: &Trainer) -> PolicyVersions {
+        Self::collect(trainer, true)
+    }
+
+    fn collect(trainer: &Trainer, copy: bool) -> PolicyVersions {
+        let mut updates = Vec::new();
+        for served in trainer.policies() {
+            let ServedPolicy { policy, base, adapter, version, trained } = served;
+            if !trained {
+                // The engine has had its weights since it started, and publishing would drop its prefix cache.
+                continue;
+            }
+            let update = match (adapter, version) {
+                (Some(adapter), _) => WeightUpdate::Adapter(if copy { adapter.copy() } else { adapter }),
+                // The engine has had these weights since it started.
+                (None, 0) => continue,
+                (None, _) => {
+                    let weights = &trainer.bases()[base].weights;
+                    WeightUpdate::Weights(if copy { weights.copy() } else { weights.shallow() })
+                }
+            };
+            updates.push((policy, update, version));
+        }
+        PolicyVersions { versions: trainer.versions(), updates }
+    }
+
+    /// Serves the weights.
+    pub fn publish(self, engine: &Engine) -> Result<(), Error> {
+        for (policy, update, version) in self.updates {
+            engine.publish(policy, update, version).map_err(Error::Engine)?;
+        }
+        Ok(())
+    }
 }

@@ -13,6 +13,7 @@ use self::cuda::CudaUnavailable;
 use self::locate::LocateError;
 use self::plugin::PluginError;
 use crate::diagnostics::Diagnostics;
+use crate::stored::InvalidWorkflow;
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +88,23 @@ pub enum Error {
     /// A run folder has no checkpoint.
     #[error("{} has no checkpoint yet", path.display())]
     NoCheckpoint { path: PathBuf },
+    /// A run that has recorded episodes has no checkpoint to continue from.
+    #[error(
+        "{path} has no checkpoint to continue from; `pl-host run --resume {path} --from-start` deletes its metrics, steps \
+         and traces and plays them again with the same seed",
+        path = path.display()
+    )]
+    NothingToResume { path: PathBuf },
+    /// The workflow in a run folder is invalid.
+    #[error("{}: {source}; restore the file as the run wrote it", path.display())]
+    StoredWorkflow { path: PathBuf, source: InvalidWorkflow },
+    /// A run folder of somebody else would use resources of this machine.
+    #[error(
+        "{} was not written by you on this machine, or its workflow.json was changed; it would use\n  {}\nhint: `--trust` \
+         allows this",
+        path.display(), opens.join("\n  ")
+    )]
+    ForeignRun { path: PathBuf, opens: Vec<String> },
     /// A checkpoint was written by another program.
     #[error("{}: the state of the run can't be read: {source}", path.display())]
     State { path: PathBuf, source: serde_json::Error },
@@ -116,6 +134,9 @@ pub enum Error {
     /// The run has no such step, evaluation or episode.
     #[error("{run} has no {missing}; `pl-host replay {run}` lists what there is", run = run.display())]
     NoEpisode { run: PathBuf, missing: String },
+    /// A trace was not written by a run.
+    #[error("episode {episode} has {candidates} candidates, more than any run; its trace file was changed")]
+    InvalidTrace { episode: EpisodeId, candidates: u32 },
     /// A plugin is to be replaced that the run does not have.
     #[error("--plugin {plugin}: the run has no such plugin; it has {}", plugins.join(", "))]
     NoPlugin { plugin: String, plugins: Vec<String> },
@@ -130,6 +151,18 @@ pub enum Error {
         "{grant}: the content of the folder has changed since the run was played\nhint: restore its files"
     )]
     OtherGrant { grant: String },
+    /// The costs of a run's steps can't be read.
+    #[error("{}: {problem}; give the folder of a run, or costs as in `rollout=50,train=25`", path.display())]
+    Costs { path: PathBuf, problem: String },
+    /// A setting of a sweep is not written as the language wants it.
+    #[error("--grid {setting}: {problem}")]
+    GridSetting { setting: String, problem: String },
+    /// A run in the folder of a sweep was started with other settings.
+    #[error(
+        "{} belongs to another sweep:\n  {}\nhint: choose another folder with --out, or remove this run",
+        path.display(), reasons.join("\n  ")
+    )]
+    OtherSweep { path: PathBuf, reasons: Vec<String> },
     /// A task of the runtime panicked.
     #[error("a worker thread failed: {0}")]
     Worker(#[from] tokio::task::JoinError),

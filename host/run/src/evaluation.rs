@@ -96,6 +96,7 @@ fn evaluations(checked: &CheckedWorkflow) -> Vec<Evaluation> {
         limit: 100,
         samples: 1,
         sampling: SamplingOverrides::default(),
+        roles: Vec::new(),
     }]
 }
 
@@ -123,6 +124,12 @@ pub(crate) async fn play_round(
     let mut setup = EpisodeSetup::clone(setup);
     for agent in &mut setup.agents {
         agent.sampling = evaluation.sampling.apply(&agent.sampling);
+    }
+    // The policies of a role have the model of the agent's own, so its prompts are encoded in the same way.
+    for role in &evaluation.roles {
+        if let Some(agent) = setup.agents.get_mut(role.agent) {
+            agent.policy = role.policy;
+        }
     }
     let names: Vec<String> = setup.agents.iter().map(|agent| agent.name.clone()).collect();
     let batch = keep(play_batch(Arc::new(setup), &plan, progress).await)?;

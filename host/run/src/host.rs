@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pl_wasm::{Engine, EngineConfig};
 use tokio::runtime::{Handle, Runtime};
@@ -20,9 +21,14 @@ pub struct Embedded {
     pub python_worker: &'static [u8],
 }
 
+/// Longest time that dropping a host waits for its threads.
+const LONGEST_SHUTDOWN: Duration = Duration::from_secs(5);
+
 /// The tokio runtime, the embedded components and the receiver of progress reports.
 pub struct Host {
-    runtime: Runtime,
+    handle: Handle,
+    /// `None` once the host is dropped.
+    runtime: Option<Runtime>,
     embedded: Embedded,
     progress: Arc<dyn Progress>,
 }
@@ -34,12 +40,12 @@ impl Host {
     /// [`Error::Runtime`] if the system refuses the threads.
     pub fn new(embedded: Embedded, progress: Arc<dyn Progress>) -> Result<Host, Error> {
         let runtime = Runtime::new().map_err(|source| Error::Runtime { source })?;
-        Ok(Host { runtime, embedded, progress })
+        Ok(Host { handle: runtime.handle().clone(), runtime: Some(runtime), embedded, progress })
     }
 
     /// Returns a handle to the runtime, to spawn work on.
     pub fn handle(&self) -> Handle {
-        self.runtime.handle().clone()
+        self.handle.clone()
     }
 
     /// Returns the components that the program ships with.
@@ -49,7 +55,7 @@ impl Host {
 
     /// Runs a future to its end. Not to be called from within the runtime.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.runtime.block_on(future)
+        self.handle.block_on(future)
     }
 
     pub(crate) fn progress(&self) -> &Arc<dyn Progress> {
@@ -61,9 +67,18 @@ impl Host {
     }
 }
 
+impl Drop for Host {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // The compilation of a component that nobody waits for any more can't be interrupted.
+            runtime.shutdown_timeout(LONGEST_SHUTDOWN);
+        }
+    }
+}
+
 /// Folder of compiled components.
 pub(crate) fn compile_cache() -> Result<PathBuf, Error> {
-    Ok(pl_toolchain::cache::root().map_err(Error::Cache)?.join("compiled"))
+    pl_toolchain::cache::private("compiled").map_err(Error::Cache)
 }
 
 /// Returns the engine that plugins run in, with the compile cache.

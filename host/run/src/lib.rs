@@ -14,6 +14,7 @@
 
 mod chat;
 mod checkpoints;
+pub mod compare;
 mod device;
 mod diagnostics;
 mod dtype;
@@ -24,15 +25,20 @@ mod host;
 mod locate;
 mod lock;
 mod memory;
+mod origin;
 pub mod plan;
 pub mod play;
 mod plugins;
 pub mod progress;
 pub mod replay;
+pub mod results;
 mod resume;
+mod run_folder;
 pub mod sandbox;
+pub mod schedule;
 mod session;
 mod stored;
+pub mod sweep;
 mod training;
 mod workflow;
 
@@ -48,6 +54,6 @@ pub use memory::{Bytes, MachineMemory, MemoryEstimate};
 pub use plugins::PluginCatalog;
 pub use progress::{NoProgress, Progress};
 pub use session::{Session, SessionOptions};
-pub use stored::StoredWorkflow;
-pub use training::{Ending, LoopState, RunOptions, StopRequest, TrainingRun};
+pub use stored::{InvalidWorkflow, StoredWorkflow};
+pub use training::{Ending, LoopState, ResumeOptions, RunOptions, StepAhead, StopRequest, TrainingRun};
 pub use workflow::CheckedWorkflow;

@@ -19,12 +19,16 @@ pub fn plugin(folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
     }
     // An included file may be in a folder of its own, but shipped plugins share one folder.
     let name = Path::new(path).file_name().unwrap_or_default();
-    let shipped = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("plugins").join(name)));
-    match shipped {
+    match shipped_plugins().map(|plugins| plugins.join(name)) {
         Some(shipped) if shipped.is_file() => Ok(shipped),
         Some(shipped) => Err(LocateError::NoPlugin { local, shipped }),
         None => Err(LocateError::NoFile(local)),
     }
+}
+
+/// Returns the folder of plugins that are shipped with the program.
+pub fn shipped_plugins() -> Option<PathBuf> {
+    Some(std::env::current_exe().ok()?.parent()?.join("plugins"))
 }
 
 /// Returns the path of a task file: next to the workflow, or in the working folder (for `--set`).

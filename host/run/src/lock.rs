@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use pl_dsl::workflow::Policy;
+use pl_model::NaiveDate;
 use pl_record::{Lock, hash_file, hash_folder};
 use tch::Device;
 
 use crate::error::Error;
-use crate::session::Session;
+use crate::session::{Session, is_start_restored};
 use crate::workflow::CheckedWorkflow;
 
 /// Hashes what a run uses.
@@ -25,6 +26,7 @@ pub(crate) fn lock_of(checked: &CheckedWorkflow, session: &Session, device: Devi
         version: env!("CARGO_PKG_VERSION").to_owned(),
         contract: "0.1".to_owned(),
         seed: session.seed,
+        date: Some(session.date.to_string()),
         device: format!("{device:?}").to_lowercase(),
         threads: tch::get_num_threads(),
         plugins: checked.plugins.hashes(),
@@ -34,6 +36,16 @@ pub(crate) fn lock_of(checked: &CheckedWorkflow, session: &Session, device: Devi
         starts: hash_starts(&checked.workflow.policies, &checked.folder)?,
         data,
     })
+}
+
+/// Returns the current date in UTC.
+pub(crate) fn today() -> NaiveDate {
+    chrono::Utc::now().date_naive()
+}
+
+/// Returns the date at which a run was started, or the current date if an earlier version did not record it.
+pub(crate) fn start_date(lock: &Lock) -> NaiveDate {
+    lock.date.as_ref().and_then(|date| date.parse().ok()).unwrap_or_else(today)
 }
 
 /// Hashes the adapter or model of each policy with a `from`. A policy whose `from` is missing has no hash.
@@ -54,10 +66,10 @@ fn starts<'a>(policies: &'a [Policy], folder: &'a Path) -> impl Iterator<Item = 
     policies.iter().filter_map(|policy| Some((policy, folder.join(policy.from.as_ref()?))))
 }
 
-/// Takes over the recorded hash of each trained policy whose `from` no longer exists: a checkpoint has all of
-/// its weights, so that it is not needed.
+/// Takes over the recorded hash of each trained policy whose `from` no longer exists, if a checkpoint has all that
+/// is needed of it.
 pub(crate) fn allow_missing_starts(recorded: &Lock, now: &mut Lock, policies: &[Policy]) {
-    for policy in policies.iter().filter(|policy| policy.train) {
+    for policy in policies.iter().filter(|policy| is_start_restored(policy)) {
         if let (false, Some(hash)) =
             (now.starts.contains_key(&policy.name), recorded.starts.get(&policy.name))
         {

@@ -193,7 +193,10 @@ impl Sum {
             let from = policy.from.as_ref().map(|from| folder.join(from));
             let is_adapter = |path: &PathBuf| path.join(pl_trainer::ADAPTER_CONFIG).is_file();
             match (from, &policy.lora) {
-                (_, None) if trains(policy) => trained += 1,
+                (_, None) if trains(policy) => {
+                    trained += 1;
+                    self.optimiser += critic_bytes(config, policy);
+                }
                 (Some(path), None) if !is_adapter(&path) => loaded += 1,
                 (Some(path), None) => {
                     shared = 1;
@@ -210,6 +213,10 @@ impl Sum {
                     // Once for training and once for generation.
                     self.adapters += 2 * formulas::adapter_bytes(config, rank, &targets);
                     if trains(policy) {
+                        if from.is_some() && has_reference(policy) {
+                            self.adapters += formulas::adapter_bytes(config, rank, &targets);
+                        }
+                        self.optimiser += critic_bytes(config, policy);
                         let numbers = formulas::adapter_numbers(config, rank, &targets);
                         self.optimiser += formulas::optimizer_bytes(numbers, Dtype::F32);
                         adapted.push(rank * targets.len());
@@ -219,7 +226,9 @@ impl Sum {
             }
         }
         let copies = trained + loaded + shared;
-        self.training += copies * formulas::weights_bytes(config, base.training_dtype());
+        let is_copied = |policy: &&&Policy| trains(policy) && policy.lora.is_none() && has_reference(policy);
+        let references = policies.iter().filter(is_copied).count() as u64;
+        self.training += (copies + references) * formulas::weights_bytes(config, base.training_dtype());
         // Generation on libtorch shares the weights until they change.
         let generating = if base.device == Device::Cpu { copies } else { trained };
         self.generation += generating * formulas::weights_bytes(config, *dtype);
@@ -240,6 +249,17 @@ impl Sum {
             self.publishing = self.publishing.max(formulas::weights_bytes(config, *dtype));
         }
     }
+}
+
+/// Returns the memory of a policy's critic, in bytes.
+fn critic_bytes(config: &Config, policy: &Policy) -> u64 {
+    let critic = policy.training.as_ref().and_then(|training| training.critic.as_ref());
+    critic.map_or(0, |_| formulas::critic_bytes(config))
+}
+
+/// Returns true if training keeps the weights that the policy starts with, to measure a divergence from them.
+fn has_reference(policy: &Policy) -> bool {
+    policy.training.as_ref().is_some_and(|training| training.objective.kl != 0.0)
 }
 
 /// Returns the activations of the largest packed batch, in bytes. A sequence longer than the budget is not

@@ -19,8 +19,8 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::locate;
 use crate::memory::MemoryEstimate;
+use crate::run_folder::default_folder;
 use crate::sandbox::is_python_cached;
-use crate::training::default_folder;
 use crate::workflow::CheckedWorkflow;
 
 use self::counts::{EpisodeBounds, EvaluationBounds, StepBounds};

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pl_dsl::Catalog;
 use pl_dsl::workflow::{Grant, Plugin as PluginBlock};
@@ -18,6 +19,12 @@ use crate::error::Error;
 use crate::error::plugin::PluginError;
 use crate::host::{Host, plugin_engine};
 use crate::locate;
+
+/// Longest time in which a component is compiled and describes itself in a check.
+const LONGEST_DESCRIPTION: Duration = Duration::from_secs(10);
+
+/// Largest component that is loaded, in bytes. Those with a whole Python have 40 MB.
+const LARGEST_COMPONENT: u64 = 512 << 20;
 
 /// Plugins of one workflow. Components are compiled through the compile cache and kept once they are loaded.
 pub struct PluginCatalog {
@@ -51,7 +58,7 @@ impl PluginCatalog {
         Ok(PluginCatalog { engine, runtime, std_chat, folder, loaded: RefCell::default() })
     }
 
-    /// Returns a plugin, compiled and described.
+    /// Returns a plugin with its grants, compiled and described.
     ///
     /// # Errors
     /// If its component or a granted folder can't be read, or it is not a plugin.
@@ -60,18 +67,29 @@ impl PluginCatalog {
             return Ok(plugin.clone());
         }
         let spec = PluginSpec {
-            name: block.name.clone(),
-            memory: block.memory,
-            fuel: block.fuel,
-            timeout: block.timeout,
             folders: self.granted_folders(&block.grant)?,
             hosts: block.grant.http.iter().filter_map(|host| AllowedHost::parse(host)).collect(),
+            ..closed_spec(block)
         };
         let bytes = self.component(block)?;
         let loading = Plugin::load(&self.engine, spec, &bytes);
         let plugin = self.runtime.block_on(loading).map_err(PluginError::Load)?;
         self.loaded.borrow_mut().insert(block.name.clone(), plugin.clone());
         Ok(plugin)
+    }
+
+    /// Runs a component that carries no description, without its grants, to describe itself. A check may be
+    /// one of a workflow that nobody has read.
+    fn ask_for_items(&self, block: &PluginBlock, bytes: Vec<u8>) -> Result<Vec<Item>, PluginError> {
+        let (engine, spec) = (self.engine.clone(), closed_spec(block));
+        // On a thread of the runtime: compilation can't be interrupted, but it need not be waited for.
+        let loading = self.runtime.spawn(async move { Plugin::load(&engine, spec, &bytes).await });
+        let limited = async { tokio::time::timeout(LONGEST_DESCRIPTION, loading).await };
+        match self.runtime.block_on(limited) {
+            Ok(Ok(loaded)) => Ok(loaded.map_err(PluginError::Load)?.items().to_vec()),
+            Ok(Err(panicked)) => Err(PluginError::Worker(panicked)),
+            Err(_) => Err(PluginError::SlowDescription { limit: LONGEST_DESCRIPTION }),
+        }
     }
 
     /// Reads the folders that a plugin may read.
@@ -108,7 +126,18 @@ impl PluginCatalog {
     fn component(&self, block: &PluginBlock) -> Result<Cow<'static, [u8]>, PluginError> {
         let Some(path) = &block.path else { return Ok(Cow::Borrowed(self.std_chat)) };
         let path = locate::plugin(&self.folder, path)?;
-        std::fs::read(&path).map(Cow::Owned).map_err(|source| PluginError::Read { path, source })
+        let read = || {
+            let mut bytes = Vec::new();
+            std::fs::File::open(&path)?.take(LARGEST_COMPONENT + 1).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        match read() {
+            Ok(bytes) if bytes.len() as u64 > LARGEST_COMPONENT => {
+                Err(PluginError::TooLarge { path, largest: LARGEST_COMPONENT })
+            }
+            Ok(bytes) => Ok(Cow::Owned(bytes)),
+            Err(source) => Err(PluginError::Read { path, source }),
+        }
     }
 
     /// Returns true if the compile cache has the component of a plugin.
@@ -134,11 +163,19 @@ impl PluginCatalog {
                 return Err(PluginError::NoGrantedFolder(folder));
             }
         }
-        match pl_plugin::known_items(&self.engine, &self.component(block)?) {
+        let component = self.component(block)?;
+        match pl_plugin::known_items(&self.engine, &component) {
             Some(items) => Ok(items),
-            None => Ok(self.load(block)?.items().to_vec()),
+            None => self.ask_for_items(block, component.into_owned()),
         }
     }
+}
+
+/// Returns the limits of a plugin, without its grants.
+fn closed_spec(block: &PluginBlock) -> PluginSpec {
+    let mut spec = PluginSpec::new(&block.name);
+    (spec.memory, spec.fuel, spec.timeout) = (block.memory, block.fuel, block.timeout);
+    spec
 }
 
 impl Catalog for PluginCatalog {

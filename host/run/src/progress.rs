@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pl_rollout::EpisodeId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::diagnostics::Diagnostics;
@@ -77,10 +77,13 @@ pub struct MetricsLine<'a> {
 }
 
 /// Wall-clock seconds that the parts of a training step took.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepSeconds {
-    /// Rollouts.
+    /// Rollouts. With a schedule other than `sync`, they run while earlier steps are trained on.
     pub play: f64,
+    /// Time that the trainer waited for the rollouts.
+    #[serde(default)]
+    pub wait: f64,
     /// Updates of the policies.
     pub train: f64,
     /// Evaluations.
@@ -109,6 +112,27 @@ pub enum Notice {
     SandboxFallback {
         /// Reason.
         reason: String,
+    },
+    /// A run folder can't be marked as the user's own.
+    NotMarked {
+        /// Run folder.
+        run: PathBuf,
+        /// Reason.
+        reason: String,
+    },
+    /// The curves of a run can't be drawn. The run continues.
+    NotDrawn {
+        /// Reason, with the file.
+        reason: String,
+    },
+    /// A run of a sweep begins or continues.
+    SweepRun {
+        /// Number of the run, from 1 on.
+        number: usize,
+        /// Number of runs of the sweep.
+        total: usize,
+        /// Name of its folder.
+        name: String,
     },
     /// The run continues after this step.
     Resumed {
@@ -154,6 +178,12 @@ impl fmt::Display for Notice {
             Notice::SandboxFallback { reason } => {
                 write!(f, "warning: programs run in the wasm backend: {reason}")
             }
+            Notice::NotMarked { run, reason } => {
+                let run = run.display();
+                write!(f, "warning: {run} can't be marked as yours ({reason}); resuming it will need --trust")
+            }
+            Notice::NotDrawn { reason } => write!(f, "warning: {reason}"),
+            Notice::SweepRun { number, total, name } => write!(f, "run {number} of {total}: {name}"),
             Notice::Resumed { step } => write!(f, "continuing after step {step}"),
             Notice::ScheduleStretched { before, now } => write!(
                 f,

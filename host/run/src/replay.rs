@@ -17,6 +17,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::chat::ChatFormat;
 use crate::error::Error;
 use crate::host::Host;
+use crate::lock::start_date;
+use crate::origin::require_trust;
 use crate::progress::Activity;
 use crate::session::{absolute, chat_formats, episode_setup};
 use crate::stored::StoredWorkflow;
@@ -24,6 +26,9 @@ use crate::workflow::CheckedWorkflow;
 
 /// Episodes that are replayed at a time.
 const IN_FLIGHT: usize = 32;
+
+/// Largest number of candidates of a tree's node that a trace may have. A workflow allows fewer.
+const MOST_CANDIDATES: u32 = 1 << 16;
 
 /// Traces of a run, as far as it has been played.
 pub struct RecordedRun {
@@ -49,11 +54,23 @@ impl RecordedRun {
 
     /// Returns the traces of all attempts, file by file.
     pub fn traces(&self) -> impl Iterator<Item = Result<Trace, Error>> {
-        let read = |file| match self.traces.read::<Trace>(file) {
-            Ok(traces) => traces.map(|trace| trace.map_err(Error::Record)).collect::<Vec<_>>(),
-            Err(error) => vec![Err(Error::Record(error))],
+        self.files.iter().flat_map(|file| self.read(file))
+    }
+
+    /// Reads the traces of a file one by one: a small file may have more than fits into memory.
+    fn read(&self, file: &TraceFile) -> impl Iterator<Item = Result<Trace, Error>> + use<> {
+        let (traces, error) = match self.traces.read::<Trace>(file) {
+            Ok(traces) => (Some(traces), None),
+            Err(error) => (None, Some(Err(Error::Record(error)))),
         };
-        self.files.iter().flat_map(read)
+        let checked = |trace: Result<Trace, pl_record::Error>| match trace {
+            Ok(trace) if trace.candidates > MOST_CANDIDATES => {
+                let (episode, candidates) = (EpisodeId::from_key(&trace.key), trace.candidates);
+                Err(Error::InvalidTrace { episode, candidates })
+            }
+            trace => trace.map_err(Error::Record),
+        };
+        error.into_iter().chain(traces.into_iter().flatten().map(checked))
     }
 
     /// Finds the trace of an episode: of several attempts that match, the last.
@@ -70,7 +87,7 @@ impl RecordedRun {
             }));
         }
         let mut found = None;
-        for trace in self.traces.read::<Trace>(&file)? {
+        for trace in self.read(&file) {
             let trace = trace?;
             if id.matches(&trace.key) {
                 found = Some(trace);
@@ -86,7 +103,7 @@ impl RecordedRun {
     pub fn last_episode(&self) -> Result<EpisodeId, Error> {
         let mut last = None;
         if let Some(file) = self.files.last() {
-            for trace in self.traces.read::<Trace>(file)? {
+            for trace in self.read(file) {
                 last = Some(trace?);
             }
         }
@@ -110,13 +127,21 @@ pub struct Replayer {
 
 impl Replayer {
     /// Loads the plugins that the run was played with, or the builds in `plugins` instead (component files by
-    /// plugin name), and the tokenizers of its models. No weights are loaded.
+    /// plugin name), and the tokenizers of its models. No weights are loaded, and no requests are sent. With
+    /// `trust`, a run of somebody else may use the components and folders that it names.
     ///
     /// # Errors
-    /// If a plugin is another build than the run was played with, or the run has no such plugin.
-    pub fn new(host: &Host, run: &Path, plugins: &BTreeMap<String, PathBuf>) -> Result<Replayer, Error> {
+    /// [`Error::ForeignRun`]; if a plugin is another build than the run was played with, or the run has no such
+    /// plugin.
+    pub fn new(
+        host: &Host,
+        run: &Path,
+        plugins: &BTreeMap<String, PathBuf>,
+        trust: bool,
+    ) -> Result<Replayer, Error> {
         let lock: Lock = RunFolder::read_json(run, "lock.json").map_err(Error::RunFolder)?;
         let mut stored = StoredWorkflow::read(run)?;
+        require_trust(run, &stored, plugins, trust)?;
         for (name, file) in plugins {
             let blocks = &mut stored.workflow.plugins;
             match blocks.iter_mut().find(|block| block.name == *name) {
@@ -132,7 +157,8 @@ impl Replayer {
         let formats = chat_formats(&checked)?;
         let denied = DeniedSandbox("a replay runs no code".to_owned());
         let environment = Arc::new(checked.environment_with(Arc::new(denied))?);
-        let setup = episode_setup(&checked, &formats, environment, Arc::new(DisabledGenerator))?;
+        let setup =
+            episode_setup(&checked, &formats, start_date(&lock), environment, Arc::new(DisabledGenerator))?;
         let formats = checked.workflow.agents.iter().map(|agent| formats[agent.policy].clone()).collect();
         Ok(Replayer { setup: Arc::new(setup), formats })
     }
@@ -175,27 +201,27 @@ impl Replayer {
         mut finished: impl FnMut(Agreement) -> Result<(), E>,
     ) -> Result<(), E> {
         for file in &run.files {
-            let mut traces = Vec::new();
-            for trace in run.traces.read::<Trace>(file).map_err(Error::Record)? {
-                let trace = trace.map_err(Error::Record)?;
-                if !only_faults || has_fault(&trace) {
-                    traces.push(trace);
-                }
-            }
-            let total = traces.len() as u64;
+            let wanted = |trace: &Result<Trace, Error>| {
+                trace.as_ref().map_or(true, |trace| !only_faults || has_fault(trace))
+            };
+            let total = run.read(file).filter(wanted).count() as u64;
             let mut tracker = host.progress().start(Activity::Replay);
             tracker.update(0, total);
             host.block_on(async {
-                let mut replays = stream::iter(traces.into_iter().map(|trace| {
+                let mut replays = stream::iter(run.read(file).filter(wanted).map(|trace| {
                     let setup = Arc::clone(&self.setup);
-                    tokio::spawn(async move { pl_rollout::replay(&setup, &trace).await.agreement })
+                    async move {
+                        let trace = trace?;
+                        let replay = async move { pl_rollout::replay(&setup, &trace).await.agreement };
+                        tokio::spawn(replay).await.map_err(Error::from)
+                    }
                 }))
                 .buffered(IN_FLIGHT);
                 let mut done = 0;
                 while let Some(agreement) = replays.next().await {
                     done += 1;
                     tracker.update(done, total);
-                    finished(agreement.map_err(Error::from)?)?;
+                    finished(agreement?)?;
                 }
                 Ok::<(), E>(())
             })?;

@@ -74,8 +74,18 @@ fn collect_differences(path: &str, before: &Value, now: &Value, lines: &mut Vec<
             }
         }
         _ if before == now => {}
-        _ => lines.push(format!("{path}: the run was started with {before}, now it is {now}")),
+        _ => {
+            let path = written_path(path);
+            lines.push(format!("{path}: the run was started with {before}, now it is {now}"));
+        }
     }
+}
+
+/// Returns the path of a setting as it is written: the training of a policy has parts that a file does not name.
+fn written_path(path: &str) -> String {
+    ["objective.", "optimizer.", ""]
+        .iter()
+        .fold(path.to_owned(), |path, part| path.replace(&format!(".training.{part}"), ".train."))
 }
 
 #[cfg(test)]
@@ -132,7 +142,10 @@ mod tests {
         let new = workflow("steps = 60; learning_rate = 1e-2; samples = 3");
         let reasons = fixed_settings(&old, &new, 10);
         let has = |text: &str| reasons.iter().any(|reason| reason.contains(text));
-        assert!(has("train.learning_rate: the run was started with 0.001, now it is 0.01"), "{reasons:?}");
+        assert!(
+            has("policies.one.train.learning_rate: the run was started with 0.001, now it is 0.01"),
+            "{reasons:?}"
+        );
         assert!(has("train.samples") && has("only these may change: train.steps"), "{reasons:?}");
     }
 

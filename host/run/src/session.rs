@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_dsl::Source;
-use pl_dsl::workflow::{Inference, Policy};
+use pl_dsl::workflow::{Inference, Policy, Workflow};
 use pl_inference::{BaseModel, Engine, EngineConfig, PolicyWeights};
-use pl_model::{Model, TensorSet};
+use pl_model::{Model, NaiveDate, TensorSet};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
 use pl_trainer::{ServedPolicy, Trainer};
 use pl_types::Generate;
@@ -20,8 +20,10 @@ use crate::dtype::model_dtype;
 use crate::error::Error;
 use crate::host::Host;
 use crate::locate::{self, LocatedModel};
+use crate::lock::today;
 use crate::memory::MemoryEstimate;
 use crate::progress::{Activity, Notice};
+use crate::schedule::StepSchedule;
 use crate::workflow::CheckedWorkflow;
 
 /// Options of a session.
@@ -47,6 +49,8 @@ pub struct Session {
     /// Source of each of the workflow's models, with the commit that was loaded.
     pub(crate) model_sources: Vec<String>,
     pub(crate) seed: u64,
+    /// Date that chat templates see as today.
+    pub(crate) date: NaiveDate,
 }
 
 impl Session {
@@ -66,26 +70,27 @@ impl Session {
         match &options.checkpoint {
             Some(checkpoint) => {
                 drop_restored_starts(&mut workflow.policies);
-                let mut session = Session::load(host, checked, &workflow, models, options.seed)?;
+                let mut session = Session::load(host, checked, &workflow, models, options.seed, today())?;
                 checkpoints::restore(&mut session.trainer, &session.engine, checkpoint)?;
                 Ok(session)
             }
             None => {
                 // Nothing is trained or restored: trainable copies of weights would waste memory.
                 workflow.train = None;
-                Session::load(host, checked, &workflow, models, options.seed)
+                Session::load(host, checked, &workflow, models, options.seed, today())
             }
         }
     }
 
     /// Loads the models and starts the inference engine. `workflow` is the checked one, possibly with fewer
-    /// policies to train or to load.
+    /// policies to train or to load. `date` is what chat templates see as today.
     pub(crate) fn load(
         host: &Host,
         checked: &CheckedWorkflow,
         workflow: &pl_dsl::workflow::Workflow,
         located: LocatedModels,
         seed: u64,
+        date: NaiveDate,
     ) -> Result<Session, Error> {
         let LocatedModels { models: located, device, memory } = located;
         let tracker = host.progress().start(Activity::LoadingModels);
@@ -102,7 +107,8 @@ impl Session {
         let model_hashes = names().zip(models.iter().map(|model| model.hash.clone())).collect();
         let model_dtypes = names().zip(models.iter().map(|model| model.dtype.to_string())).collect();
         let trainer = Trainer::new(workflow, &checked.folder, models, seed, device).map_err(Error::setup)?;
-        let engine = start_engine(&trainer, &workflow.inference)?;
+        let overlaps = workflow.train.as_ref().is_some_and(|train| StepSchedule::from(train).overlaps());
+        let engine = start_engine(&trainer, &workflow.inference, overlaps)?;
         drop(tracker);
         let environment = Arc::new(checked.environment(host)?);
         let format = |served: ServedPolicy| {
@@ -110,7 +116,7 @@ impl Session {
             ChatFormat { tokenizer: Arc::clone(&model.tokenizer), template: Arc::clone(&model.template) }
         };
         let formats: Vec<ChatFormat> = trainer.policies().into_iter().map(format).collect();
-        let setup = episode_setup(checked, &formats, environment.clone(), Arc::new(engine.clone()))?;
+        let setup = episode_setup(checked, &formats, date, environment.clone(), Arc::new(engine.clone()))?;
         Ok(Session {
             trainer,
             engine,
@@ -121,6 +127,7 @@ impl Session {
             model_dtypes,
             model_sources: located.into_iter().map(|model| model.source).collect(),
             seed,
+            date,
         })
     }
 
@@ -151,6 +158,12 @@ pub(crate) fn drop_restored_starts(policies: &mut [Policy]) {
     for policy in policies.iter_mut().filter(|policy| policy.train) {
         policy.from = None;
     }
+}
+
+/// Returns true if training goes on from a checkpoint without the policy's `from`, which is not the reference
+/// policy of a KL divergence then.
+pub(crate) fn is_start_restored(policy: &Policy) -> bool {
+    policy.training.as_ref().is_some_and(|training| training.objective.kl == 0.0)
 }
 
 /// Models of a workflow that are on this machine, and the device they will be loaded onto.
@@ -189,13 +202,19 @@ impl LocatedModels {
     }
 }
 
-fn start_engine(trainer: &Trainer, inference: &Inference) -> Result<Engine, Error> {
+/// Starts the engine with the current weights of all policies. With `overlaps`, weights are trained while the
+/// engine uses them, so it gets its own.
+fn start_engine(trainer: &Trainer, inference: &Inference, overlaps: bool) -> Result<Engine, Error> {
     let bases = trainer
         .bases()
         .iter()
         .map(|model| BaseModel {
             config: model.config.clone(),
-            weights: model.weights.shallow(),
+            // On a CPU, the engine packs the weights into a format of its own in any case.
+            weights: match overlaps && model.weights.device() != Device::Cpu {
+                true => model.weights.copy(),
+                false => model.weights.shallow(),
+            },
             tokenizer: Arc::clone(&model.tokenizer),
             dtype: model.dtype,
         })
@@ -220,13 +239,14 @@ fn start_engine(trainer: &Trainer, inference: &Inference) -> Result<Engine, Erro
 pub(crate) fn episode_setup(
     checked: &CheckedWorkflow,
     formats: &[ChatFormat],
+    date: NaiveDate,
     environment: Arc<pl_plugin::Environment>,
     generator: Arc<dyn Generate>,
 ) -> Result<EpisodeSetup, Error> {
     let scenario = &checked.workflow.scenarios[0];
     let mut agents = Vec::new();
     for (index, agent) in checked.workflow.agents.iter().enumerate() {
-        let encoder = ChatEncoder { format: formats[agent.policy].clone(), thinking: agent.thinking };
+        let encoder = ChatEncoder { format: formats[agent.policy].clone(), thinking: agent.thinking, date };
         agents.push(AgentRuntime {
             name: agent.name.clone(),
             agent: Arc::new(checked.agent(index)?),
@@ -235,6 +255,7 @@ pub(crate) fn episode_setup(
             sampling: agent.sampling.clone(),
             max_tokens: agent.max_tokens,
             stop: agent.stop.clone(),
+            bootstraps: has_critic(&checked.workflow, agent.policy),
         });
     }
     Ok(EpisodeSetup {
@@ -247,6 +268,12 @@ pub(crate) fn episode_setup(
         generator,
         observer: None,
     })
+}
+
+/// Returns true if a critic is trained beside a policy.
+fn has_critic(workflow: &Workflow, policy: usize) -> bool {
+    let training = workflow.policies[policy].training.as_ref();
+    training.is_some_and(|training| training.critic.is_some())
 }
 
 /// Returns the chat format of each policy's model, read from disk without the weights.

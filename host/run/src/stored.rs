@@ -1,5 +1,7 @@
 //! The workflow in a run folder: `workflow.json`.
 
+mod validate;
+
 use std::path::{Path, PathBuf};
 
 use pl_dsl::workflow::Workflow;
@@ -13,6 +15,10 @@ use crate::host::Host;
 use crate::plugins::PluginCatalog;
 use crate::session::{Session, absolute};
 use crate::workflow::CheckedWorkflow;
+
+use self::validate::validate;
+
+pub use self::validate::InvalidWorkflow;
 
 /// Content of `workflow.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,12 +71,16 @@ impl StoredWorkflow {
         StoredWorkflow { folder: absolute(&checked.folder), workflow, overrides }
     }
 
-    /// Reads the workflow of a run.
+    /// Reads the workflow of a run, which may come from anywhere.
     ///
     /// # Errors
-    /// [`Error::RunFolder`] if the folder is not a run folder.
+    /// [`Error::RunFolder`] if the folder is not a run folder, [`Error::StoredWorkflow`] if its workflow is
+    /// not one that a run has written.
     pub fn read(root: &Path) -> Result<StoredWorkflow, Error> {
-        RunFolder::read_json(root, "workflow.json").map_err(Error::RunFolder)
+        let stored: StoredWorkflow = RunFolder::read_json(root, "workflow.json").map_err(Error::RunFolder)?;
+        validate(&stored.workflow)
+            .map_err(|source| Error::StoredWorkflow { path: root.join("workflow.json"), source })?;
+        Ok(stored)
     }
 
     /// Opens the workflow with its plugins. It was checked when its run was started.
@@ -78,7 +88,7 @@ impl StoredWorkflow {
     /// # Errors
     /// If the plugin engine can't be started.
     pub fn open(self, host: &Host, root: &Path) -> Result<CheckedWorkflow, Error> {
-        let text = std::fs::read_to_string(root.join("workflow.mas")).unwrap_or_default();
+        let text = RunFolder::read_text(root, "workflow.mas").unwrap_or_default();
         let plugins = PluginCatalog::new(host, &self.folder)?;
         let source = Source { name: self.workflow.name.clone(), text: text.clone() };
         let warnings = Diagnostics { list: Vec::new(), sources: Sources::from(source) };
@@ -104,8 +114,7 @@ impl StoredWorkflow {
         more: &[Override],
     ) -> Result<CheckedWorkflow, Error> {
         let path = root.join("workflow.mas");
-        let text =
-            std::fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+        let text = RunFolder::read_text(root, "workflow.mas").map_err(Error::RunFolder)?;
         let mut overrides: Vec<Override> = self.overrides.iter().map(Override::from).collect();
         overrides.extend(more.iter().cloned());
         let source = Source { name: path.display().to_string(), text };

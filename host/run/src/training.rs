@@ -1,31 +1,35 @@
 //! Training runs: started in a new run folder, or resumed from the last checkpoint of one.
 
 mod outer_loop;
+mod rollout_thread;
 mod rollouts;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pl_dsl::Override;
-use pl_dsl::workflow::{Train, Workflow};
+use pl_dsl::workflow::{LrSchedule, Train, Workflow};
 use pl_record::{Lock, RunFolder};
 use tch::Device;
 
-use crate::checkpoints::newest;
+use crate::checkpoints::{newest, newest_step};
 use crate::error::Error;
 use crate::host::Host;
-use crate::lock::{allow_missing_starts, lock_of};
+use crate::lock::{allow_missing_starts, lock_of, start_date, today};
 use crate::memory::MemoryEstimate;
+use crate::origin::require_trust;
 use crate::progress::Notice;
 use crate::resume::{copy_changeable_settings, fixed_settings};
-use crate::session::{LocatedModels, Session, drop_restored_starts};
+use crate::run_folder;
+use crate::session::{LocatedModels, Session, is_start_restored};
 use crate::stored::{StoredOverride, StoredWorkflow};
 use crate::workflow::CheckedWorkflow;
 
 use self::rollouts::Rollouts;
 
-pub use self::outer_loop::{Ending, LoopState};
+pub use self::outer_loop::{Ending, LoopState, StepAhead};
 
 /// Request to stop a run after its current step. Clones share the request.
 #[derive(Debug, Clone, Default)]
@@ -53,6 +57,18 @@ pub struct RunOptions {
     pub seed: u64,
 }
 
+/// Options of a resumed run.
+#[derive(Debug, Clone, Default)]
+pub struct ResumeOptions {
+    /// Settings on top of those that the run was started with. Only settings that no finished step depends on
+    /// may change.
+    pub overrides: Vec<Override>,
+    /// If the run has no checkpoint, deletes what it has recorded and starts it again.
+    pub from_start: bool,
+    /// Allows a run folder of somebody else to use the components, folders and hosts that it names.
+    pub trust: bool,
+}
+
 /// Training run that is ready to start or to continue.
 pub struct TrainingRun<'h> {
     host: &'h Host,
@@ -67,8 +83,8 @@ impl<'h> TrainingRun<'h> {
     /// Loads a workflow and creates its run folder. Nothing is written before everything else has succeeded.
     ///
     /// # Errors
-    /// If the workflow has no `train` block, the folder already holds a run, or a model, plugin or task file
-    /// is not usable.
+    /// If the workflow has no `train` block, the folder has files that a run would overwrite, or a model,
+    /// plugin or task file is not usable.
     pub fn start(
         host: &'h Host,
         checked: &CheckedWorkflow,
@@ -76,38 +92,41 @@ impl<'h> TrainingRun<'h> {
         options: &RunOptions,
     ) -> Result<TrainingRun<'h>, Error> {
         let train = train_block(&checked.workflow)?.clone();
-        let root = match &options.folder {
-            Some(folder) if folder.join("workflow.json").exists() => {
-                return Err(Error::RunFolder(pl_record::Error::Occupied { path: folder.clone() }));
-            }
-            Some(folder) => folder.clone(),
-            None => default_folder(&checked.workflow.name),
-        };
+        if let Some(folder) = &options.folder {
+            RunFolder::check_unused(folder).map_err(Error::RunFolder)?;
+        }
         let models = LocatedModels::find(host, checked, device)?;
-        let session = Session::load(host, checked, &checked.workflow, models, options.seed)?;
+        let session = Session::load(host, checked, &checked.workflow, models, options.seed, today())?;
         let lock = lock_of(checked, &session, device)?;
         let mut rollouts = Rollouts::new(host, checked, &session)?;
         let stored = StoredWorkflow::new(checked, &session);
-        let folder = RunFolder::create(&root, &checked.text, &stored, &lock)?;
+        let folder = run_folder::create(host, options.folder.as_deref(), &checked.text, &stored, &lock)?;
         rollouts.keep_traces(folder.traces());
         Ok(TrainingRun { host, train, session, rollouts, folder, state: LoopState::default() })
     }
 
-    /// Continues the run in `root` after its last checkpoint, with `overrides` on top of the settings that it
-    /// was started with. Only settings that no finished step depends on may change.
+    /// Continues the run in `root` after its last checkpoint.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the machine, a plugin, a model, a `from` or a data file differs from what the
+    /// [`Error::RunFolder`] if the folder is not a run folder or another process writes into it,
+    /// [`Error::NothingToResume`] if it has no checkpoint but recorded episodes, [`Error::ForeignRun`] if it is
+    /// not the user's own, [`Error::Changed`] if the machine, a plugin, a model, a `from` or a data file differs from what the
     /// run was started with, [`Error::FixedSettings`] if a setting can't change.
     pub fn resume(
         host: &'h Host,
         root: &Path,
-        overrides: &[Override],
         device: Device,
+        options: &ResumeOptions,
     ) -> Result<TrainingRun<'h>, Error> {
+        let run_lock = RunFolder::lock(root).map_err(Error::RunFolder)?;
         let lock: Lock = RunFolder::read_json(root, "lock.json").map_err(Error::RunFolder)?;
         let mut stored = StoredWorkflow::read(root)?;
+        require_trust(root, &stored, &BTreeMap::new(), options.trust)?;
         let checkpoint = newest(&RunFolder::checkpoints(root))?;
+        if checkpoint.is_none() {
+            run_folder::check_start(root, options.from_start)?;
+        }
+        let overrides = options.overrides.as_slice();
         if !overrides.is_empty() {
             let state = match &checkpoint {
                 Some(checkpoint) => read_state(checkpoint)?,
@@ -119,10 +138,12 @@ impl<'h> TrainingRun<'h> {
         let train = train_block(&checked.workflow)?.clone();
         let mut workflow = checked.workflow.clone();
         if checkpoint.is_some() {
-            drop_restored_starts(&mut workflow.policies);
+            for policy in workflow.policies.iter_mut().filter(|policy| is_start_restored(policy)) {
+                policy.from = None;
+            }
         }
         let models = LocatedModels::find(host, &checked, device)?;
-        let mut session = Session::load(host, &checked, &workflow, models, lock.seed)?;
+        let mut session = Session::load(host, &checked, &workflow, models, lock.seed, start_date(&lock))?;
         let mut now = lock_of(&checked, &session, device)?;
         if checkpoint.is_some() {
             allow_missing_starts(&lock, &mut now, &checked.workflow.policies);
@@ -138,10 +159,13 @@ impl<'h> TrainingRun<'h> {
                 .map_err(|source| Error::State { path: checkpoint, source })?;
         }
         let mut rollouts = Rollouts::new(host, &checked, &session)?;
-        let folder = RunFolder::resume(root, state.step, state.lengths).map_err(Error::RunFolder)?;
+        let played = state.step + state.ahead.len() as u64;
+        let folder = RunFolder::resume(run_lock, played, state.lengths).map_err(Error::RunFolder)?;
         if !overrides.is_empty() {
             folder.write_json("workflow.json", &stored)?;
         }
+        // Later resumes of a run that the user trusts don't ask again.
+        run_folder::mark(host, root);
         rollouts.keep_traces(folder.traces());
         host.notify(Notice::Resumed { step: state.step });
         Ok(TrainingRun { host, train, session, rollouts, folder, state })
@@ -157,15 +181,37 @@ impl<'h> TrainingRun<'h> {
         &self.session.memory
     }
 
+    /// Returns the step of the newest checkpoint. Returns `None` if there is none.
+    ///
+    /// # Errors
+    /// If the folder of checkpoints can't be read.
+    pub fn last_checkpoint(&self) -> Result<Option<u64>, Error> {
+        newest_step(&RunFolder::checkpoints(self.folder.root()))
+    }
+
     /// Returns the number of finished steps.
     pub fn finished_steps(&self) -> u64 {
         self.state.step
     }
 }
 
+/// Returns true if the learning rate of a policy depends on the number of steps.
+fn has_cosine_schedule(workflow: &Workflow) -> bool {
+    let trainings = workflow.policies.iter().filter_map(|policy| policy.training.as_ref());
+    trainings.into_iter().any(|training| training.optimizer.lr_schedule == LrSchedule::Cosine)
+}
+
 /// Returns the `train` block of a workflow.
 fn train_block(workflow: &Workflow) -> Result<&Train, Error> {
     workflow.train.as_ref().ok_or_else(|| Error::NoTrainBlock { workflow: workflow.name.clone() })
+}
+
+/// Returns the number of finished steps in the newest checkpoint of a run; 0 without a checkpoint.
+pub(crate) fn finished_steps(root: &Path) -> Result<u64, Error> {
+    match newest(&RunFolder::checkpoints(root))? {
+        Some(checkpoint) => Ok(read_state(&checkpoint)?.step),
+        None => Ok(0),
+    }
 }
 
 /// Reads the state of the loop from a checkpoint.
@@ -192,7 +238,7 @@ fn change_settings(
         host.notify(Notice::Diagnostics(now.warnings));
     }
     if let (Some(old), Some(new)) = (&before.workflow.train, &now.workflow.train)
-        && new.lr_schedule == pl_dsl::workflow::LrSchedule::Cosine
+        && has_cosine_schedule(&now.workflow)
         && old.steps != new.steps
         && state.step > 0
     {
@@ -201,13 +247,4 @@ fn change_settings(
     copy_changeable_settings(&now.workflow, &mut stored.workflow);
     stored.overrides.extend(overrides.iter().map(StoredOverride::from));
     Ok(())
-}
-
-/// Returns `runs/NAME`, or the first of `runs/NAME-2`, `runs/NAME-3`, … that does not exist.
-pub(crate) fn default_folder(name: &str) -> PathBuf {
-    let numbered = (2u32..).map(|n| PathBuf::from(format!("runs/{name}-{n}")));
-    std::iter::once(PathBuf::from(format!("runs/{name}")))
-        .chain(numbered)
-        .find(|folder| !folder.exists())
-        .unwrap_or_else(|| PathBuf::from("runs").join(name))
 }

@@ -127,13 +127,14 @@ impl Inner {
             fuel: self.limits.fuel(),
             timeout: self.limits.timeout * WALL_CLOCK_FACTOR,
             returned: 1 << 20,
+            ..Limits::default()
         };
         let (stdout, stderr) = (Output::new(self.limits.output), Output::new(self.limits.output));
         let mut store = self.engine.store((), &limits);
         let guest = store.data_mut();
         guest.rewind(Clock::Fuel(Duration::ZERO), Seed::Number(seed(&job)));
         let files = job.files.iter().map(|file| (file.path.as_str(), file.bytes.as_slice()));
-        if let Err(reason) = guest.set_files(self.limits.memory, files) {
+        if let Err(reason) = guest.set_files(files) {
             return Verdict::from_sandbox(Ending::Error, format!("sandbox: {reason}\n"), true);
         }
         guest.set_streams(job.stdin, stdout.clone(), stderr.clone());
@@ -179,7 +180,9 @@ fn verdict(
             };
             (Ending::Timeout, None, Some(note))
         }
-        Err(fault @ Fault::Timeout { .. }) => (Ending::Timeout, None, Some(fault.to_string())),
+        Err(fault @ (Fault::Timeout { .. } | Fault::WaitTooLong { .. })) => {
+            (Ending::Timeout, None, Some(fault.to_string()))
+        }
         Err(fault @ (Fault::Memory { .. } | Fault::Table { .. })) => {
             (Ending::Memory, None, Some(fault.to_string()))
         }

@@ -1,6 +1,6 @@
 //! Builds of projects into components.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::c::Zig;
 use crate::error::Result;
@@ -62,7 +62,8 @@ pub fn build(project: &Project, profile: Profile, progress: ProgressFn) -> Resul
 /// [`Error::Failed`](crate::Error::Failed) or [`Error::NoTool`](crate::Error::NoTool) if a download fails.
 pub fn fetch(language: Language, progress: ProgressFn) -> Result<()> {
     match language {
-        Language::Rust => Toolchain::find_or_fetch(&std::env::temp_dir(), progress).map(|_| ()),
+        // rustup obeys the `rust-toolchain.toml` of the folder. Only root can write one into this folder.
+        Language::Rust => Toolchain::find_or_fetch(Path::new("/"), progress).map(|_| ()),
         Language::Python => ComponentizePy::fetch(progress),
         Language::Js => ComponentizeJs::fetch(progress),
         Language::C => Zig::fetch(progress),

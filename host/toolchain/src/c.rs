@@ -33,12 +33,10 @@ const OPTIONAL_SOURCES: [(&str, Option<World>); 4] = [
     ("pl_testing.c", None),
 ];
 
-/// zig, the way to start it, and yyjson's folder.
+/// zig and yyjson's folder.
 #[derive(Debug)]
 pub(crate) struct Zig {
     program: PathBuf,
-    /// Arguments before its own ones.
-    prefix: Vec<&'static str>,
     yyjson: PathBuf,
 }
 
@@ -47,7 +45,7 @@ impl Zig {
     pub(crate) fn find() -> Result<Self> {
         let yyjson = yyjson_folder()?;
         match (find_compiler()?, yyjson.is_dir()) {
-            (Some((program, prefix)), true) => Ok(Self { program, prefix, yyjson }),
+            (Some(program), true) => Ok(Self { program, yyjson }),
             (compiler, _) => Err(Error::NoTool {
                 missing: match compiler {
                     Some(_) => format!("yyjson, which the C SDK needs to parse JSON, is not in the cache ({})", yyjson.display()),
@@ -117,7 +115,7 @@ impl Zig {
     /// Returns `zig cc` or `zig c++` with the arguments that all files share.
     fn compiler(&self, kind: &str, project: &Project, profile: Profile, folders: &[&PathBuf]) -> Command {
         let mut command = Command::new(&self.program);
-        command.current_dir(&project.folder).args(&self.prefix).arg(kind).args(["-target", "wasm32-wasi"]);
+        command.current_dir(&project.folder).arg(kind).args(["-target", "wasm32-wasi"]);
         command.args(match profile {
             Profile::Dev => ["-O1", "-g1"],
             Profile::Release => ["-O2", "-g0"],
@@ -145,23 +143,23 @@ impl Zig {
 
     /// Returns its name and version for display.
     pub(crate) fn describe(&self) -> String {
-        let version =
-            capture(Command::new(&self.program).args(&self.prefix).arg("version")).unwrap_or_default();
+        let version = capture(Command::new(&self.program).arg("version")).unwrap_or_default();
         format!("zig {}", version.trim())
     }
 }
 
-/// The program of zig and the arguments before its own ones.
-type Compiler = (PathBuf, Vec<&'static str>);
-
-fn find_compiler() -> Result<Option<Compiler>> {
+/// Looks zig up on the `PATH`, in the cache and in Python's packages.
+fn find_compiler() -> Result<Option<PathBuf>> {
     let cached = ZIG.folder()?.join("ziglang/zig");
     if let Some(program) = on_path("zig").or_else(|| Some(cached).filter(|zig| zig.is_file())) {
-        return Ok(Some((program, Vec::new())));
+        return Ok(Some(program));
     }
     let Some(python) = on_path("python3") else { return Ok(None) };
-    let has_zig = capture(Command::new(&python).args(["-c", "import ziglang"])).is_ok();
-    Ok(has_zig.then(|| (python, vec!["-m", "ziglang"])))
+    let mut find = Command::new(python);
+    // Python looks for modules in the working folder first: a project's `ziglang.py` must not run.
+    find.args(["-c", "import ziglang; print(ziglang.__path__[0])"]).current_dir("/");
+    let installed = capture(&mut find).ok().map(|folder| Path::new(folder.trim_end()).join("zig"));
+    Ok(installed.filter(|program| program.is_file()))
 }
 
 fn yyjson_folder() -> Result<PathBuf> {

@@ -84,7 +84,8 @@ fn pip(command: &str, requirements: &str, folder: &Path) -> Result<Command> {
     let file = folder.join("requirements.txt");
     std::fs::write(&file, requirements).map_err(Error::io("write", &file))?;
     let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", command, "--disable-pip-version-check", "--no-deps", "--require-hashes"]);
+    // Isolated: a `pip.py` in the folder where the program was started must not run.
+    pip.args(["-I", "-m", "pip", command, "--disable-pip-version-check", "--no-deps", "--require-hashes"]);
     pip.arg("--requirement").arg(file).stdin(Stdio::null());
     Ok(pip)
 }
@@ -94,4 +95,23 @@ fn failure(names: &str) -> String {
         "pip could not fetch {names}; check that `python3 -m pip --version` works and that the package index can be \
          reached"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_of_the_working_folder_are_not_run() {
+        if crate::process::on_path("python3").is_none() {
+            return pl_testing::skip_or_fail("PYTHON", "python3 is not on the PATH");
+        }
+        let project = tempfile::tempdir().unwrap();
+        let ran = project.path().join("ran");
+        std::fs::write(project.path().join("pip.py"), format!("open({ran:?}, 'w')\n")).unwrap();
+        let mut pip = pip("download", "", project.path()).unwrap();
+        // Without a requirement pip has nothing to do, or refuses.
+        pip.current_dir(project.path()).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+        assert!(!ran.exists());
+    }
 }

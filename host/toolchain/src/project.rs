@@ -13,7 +13,7 @@
 //! The last three are optional and have these defaults.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -158,8 +158,18 @@ impl Project {
                 format!("`source` is {}, which does not exist", source.display()),
             ));
         }
-        let out = folder.join(out.unwrap_or_else(|| format!("{name}.wasm").into()));
-        let sdk = folder.join(sdk.unwrap_or_else(|| "sdk".into()));
+        let out = out.unwrap_or_else(|| format!("{name}.wasm").into());
+        if !stays_inside(&out) {
+            let message = format!("`out` is {}, which is outside of the project", out.display());
+            return Err(Error::project(&file, message));
+        }
+        let sdk = sdk.unwrap_or_else(|| "sdk".into());
+        if !stays_inside(&sdk) && !folder.join(&sdk).is_dir() {
+            let message =
+                format!("`sdk` is {}, which is outside of the project and does not exist", sdk.display());
+            return Err(Error::project(&file, message));
+        }
+        let (out, sdk) = (folder.join(out), folder.join(sdk));
         Ok(Project { folder, name, language, world, source, out, sdk })
     }
 
@@ -168,6 +178,11 @@ impl Project {
     pub fn scratch(&self) -> PathBuf {
         self.folder.join("target/plugin")
     }
+}
+
+/// Returns true if a relative path stays below its folder. A build writes only there.
+fn stays_inside(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
 /// Returns the default main file of a project.
@@ -257,6 +272,18 @@ mod tests {
         assert!(source.contains("src/lib.rs, which does not exist"), "{source}");
         let missing = Project::open(Path::new("/nowhere")).unwrap_err().to_string();
         assert!(missing.contains("/nowhere/pl-plugin.toml") && missing.contains("plugin new"), "{missing}");
+    }
+
+    #[test]
+    fn a_build_writes_only_into_the_project() {
+        let plugin = "[plugin]\nname = \"guess\"\nlanguage = \"python\"\nworld = \"domain\"\n";
+        for key in ["out", "sdk"] {
+            for path in ["/etc/nowhere", "../../nowhere", "a/../../nowhere"] {
+                let message = open(&format!("{plugin}{key} = \"{path}\"\n")).unwrap_err().to_string();
+                assert!(message.contains(&format!("`{key}` is {path}, which is outside")), "{message}");
+            }
+        }
+        open(&format!("{plugin}out = \"./target/guess.wasm\"\nsdk = \"vendor/sdk\"\n")).unwrap();
     }
 
     #[test]

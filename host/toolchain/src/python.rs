@@ -19,6 +19,11 @@ const COMPONENTIZE_PY: Wheel<'_> = Wheel {
     sha256: "8623cd8cab8453cb0cd8bf03f3c7103420d06f2f3d360186a280a70a1ca5e89f",
 };
 
+/// Starts componentize-py from `PYTHONPATH`. The working folder is removed from Python's path, so that a
+/// `componentize_py.py` of the project is not run outside of the sandbox.
+const START: &str = "import sys; sys.path = [path for path in sys.path if path]; import componentize_py; \
+                     sys.exit(componentize_py.script())";
+
 /// Modules of the build, whose names the author's modules can't have.
 const RESERVED: [&str; 5] = ["pl_app", "pl_sdk", "wit_world", "environments", "componentize_py_types"];
 
@@ -47,11 +52,9 @@ impl ComponentizePy {
         }
         let modules = COMPONENTIZE_PY.folder()?;
         match (modules.is_dir(), on_path("python3")) {
-            (true, Some(python)) => Ok(Self {
-                program: python,
-                prefix: vec!["-c", "import componentize_py, sys; sys.exit(componentize_py.script())"],
-                modules: Some(modules),
-            }),
+            (true, Some(python)) => {
+                Ok(Self { program: python, prefix: vec!["-c", START], modules: Some(modules) })
+            }
             _ => Err(Error::NoTool {
                 missing: format!(
                     "componentize-py, which builds Python plugins, is missing: it is not in {}, on the PATH or in the cache ({})",
@@ -188,6 +191,21 @@ mod tests {
         let agent = app("guess", World::Agent);
         assert!(!agent.contains("Environments") && agent.contains("import Agents"), "{agent}");
         assert!(agent.ends_with("serve(guess.plugin)\n"), "{agent}");
+    }
+
+    #[test]
+    fn modules_of_the_project_are_not_run_by_the_build() {
+        let Some(python) = on_path("python3") else {
+            return pl_testing::skip_or_fail("PYTHON", "python3 is not on the PATH");
+        };
+        let (project, modules) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(project.path().join("componentize_py.py"), "def script(): return 'the project ran'\n")
+            .unwrap();
+        fs::write(modules.path().join("componentize_py.py"), "def script(): print('fetched'); return 0\n")
+            .unwrap();
+        let mut command = Command::new(python);
+        command.args(["-c", START]).current_dir(project.path()).env("PYTHONPATH", modules.path());
+        assert_eq!(capture(&mut command).unwrap(), "fetched\n");
     }
 
     #[test]

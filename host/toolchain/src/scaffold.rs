@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::embedded;
 use crate::error::{Error, Result};
 use crate::project::{Language, Project, World, check_name};
-use crate::{cache, embedded};
 
 /// Name of the plugin in the templates.
 const NAME: &str = "my_plugin";
@@ -28,7 +28,12 @@ pub fn create(name: &str, language: Language, world: World, parent: &Path) -> Re
             folder.display()
         )));
     }
-    cache::folder(&folder, |partial| fill(partial, name, language, world))?;
+    std::fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
+    if let Err(error) = fill(&folder, name, language, world) {
+        // The error of the project is the one that matters.
+        let _ = std::fs::remove_dir_all(&folder);
+        return Err(error);
+    }
     Project::open(&folder)
 }
 

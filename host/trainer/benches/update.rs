@@ -12,10 +12,15 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use pl_dsl::workflow::LrSchedule;
+use pl_dsl::workflow::objective::{
+    Advantage, Aggregation, Algorithm, Baseline, Correction, Critic, CriticBase, GroupBy, KlEstimator,
+    KlPlace, Objective, OldLogprobs, Optimizer, Overlong, PolicyTraining, Ratio, Returns, Scale, TrustRegion,
+};
 use pl_model::{Adapter, Checkpointing, Model, Projection, TensorSet};
-use pl_trainer::loss::Clip;
 use pl_trainer::plan::BatchPlan;
-use pl_trainer::{Learner, LearnerSettings, Sample};
+use pl_trainer::preparation::Outcome;
+use pl_trainer::{Learner, LearnerSettings, NewPolicy, Sample};
 use pl_types::{Dtype, Group, Key, Transition};
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
@@ -26,37 +31,41 @@ const SEQUENCES: usize = 8;
 const RUNS: usize = 3;
 
 /// Name, number of policies (each with an adapter; 0 trains all weights), gradient checkpointing, number of
-/// sequences per prompt.
-const CASES: [(&str, usize, Checkpointing, usize); 6] = [
-    ("train/full", 0, Checkpointing::Off, 1),
-    ("train/lora", 1, Checkpointing::Off, 1),
-    ("train/lora, 2 adapters", 2, Checkpointing::Off, 1),
+/// sequences per prompt, critic.
+const CASES: [(&str, usize, Checkpointing, usize, bool); 7] = [
+    ("train/full", 0, Checkpointing::Off, 1, false),
+    ("train/lora", 1, Checkpointing::Off, 1, false),
+    ("train/lora, 2 adapters", 2, Checkpointing::Off, 1, false),
     // Two groups of four, each with one prompt that is fed once per group.
-    ("train/lora, 4 siblings", 1, Checkpointing::Off, 4),
+    ("train/lora, 4 siblings", 1, Checkpointing::Off, 4, false),
     // Gradient checkpointing.
-    ("train/full, checkpointed", 0, Checkpointing::On, 1),
-    ("train/lora, checkpointed", 1, Checkpointing::On, 1),
+    ("train/full, checkpointed", 0, Checkpointing::On, 1, false),
+    ("train/lora, checkpointed", 1, Checkpointing::On, 1, false),
+    // PPO with a value head on the policy's hidden states.
+    ("train/lora, critic", 1, Checkpointing::Off, 1, true),
 ];
 
 fn main() {
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let rate = product_rate();
-    for (name, policies, checkpointing, siblings) in CASES.into_iter().filter(|case| case.0.contains(&filter))
+    for (name, policies, checkpointing, siblings, critic) in
+        CASES.into_iter().filter(|case| case.0.contains(&filter))
     {
         let learner = if policies == 0 {
             full_learner(checkpointing)
         } else {
-            adapter_learner(policies, checkpointing)
+            adapter_learner(policies, checkpointing, critic)
         };
         let Some(learner) = learner else { return };
         let allows = machine_allows(&learner, rate);
-        let (tokens, cpu_seconds) = update(learner, policies.max(1), siblings);
+        let Figures { tokens, cpu_seconds, preparation } = update(learner, policies.max(1), siblings);
         println!(
             "{}",
             json!({
                 "name": name,
                 "tokens_per_second": tokens,
                 "processor_seconds": cpu_seconds,
+                "preparation_processor_seconds": preparation,
                 "machine_allows": allows,
                 // Peak of the process so far: run a case alone to measure its own.
                 "peak_memory": peak_memory(),
@@ -111,13 +120,65 @@ fn smollm2() -> Option<Model> {
 
 fn settings(checkpointing: Checkpointing) -> LearnerSettings {
     LearnerSettings {
-        clip: Clip { low: 0.2, high: 0.28, dual: 3.0 },
         batch_plan: BatchPlan { epochs: 1, mini_batches: 1, token_budget: 2048 },
-        weight_decay: 0.0,
-        max_grad_norm: 1.0,
         checkpointing,
+        steps: 1,
         seed: 1,
     }
+}
+
+/// A policy with the default objective, or with PPO's advantages and a critic.
+fn new_policy(policy: usize, critic: bool) -> NewPolicy {
+    let critic = critic.then_some(Critic {
+        on: CriticBase::Policy,
+        learning_rate: 1e-4,
+        warmup: 0,
+        clip: 0.5,
+        weight: 0.1,
+    });
+    let objective = Objective {
+        algorithm: Algorithm::AtGrpo,
+        returns: Returns::Step,
+        gamma: 1.0,
+        gamma_turn: 1.0,
+        lambda: 1.0,
+        advantage: if critic.is_some() { Advantage::Gae } else { Advantage::Group },
+        group_by: GroupBy { agent: true, turn: true },
+        baseline: Baseline::Mean,
+        scale: Scale::Group,
+        ratio: Ratio::Token,
+        trust_region: TrustRegion::Clip,
+        clip_low: 0.2,
+        clip_high: 0.28,
+        dual_clip: 3.0,
+        old_logprobs: OldLogprobs::Sampler,
+        correction: Correction::None,
+        correction_low: 0.5,
+        correction_high: 2.0,
+        aggregation: Aggregation::TokenMean,
+        divisor: None,
+        kl: 0.0,
+        kl_estimator: KlEstimator::K3,
+        kl_in: KlPlace::Loss,
+        kl_target: None,
+        kl_horizon: 10_000.0,
+        entropy: 0.0,
+        overlong: Overlong::Keep,
+        overlong_buffer: 0,
+        overlong_penalty: 1.0,
+    };
+    let optimizer = Optimizer {
+        learning_rate: 1e-5,
+        lr_schedule: LrSchedule::Constant,
+        warmup: 0,
+        weight_decay: 0.0,
+        beta1: 0.9,
+        beta2: 0.999,
+        max_grad_norm: 1.0,
+    };
+    let training = PolicyTraining { objective, optimizer, freeze: 0, update_every: 1, critic };
+    let max_tokens = COMPLETION as u32;
+    NewPolicy { policy, name: format!("p{policy}"), training, max_tokens, has_start: false }
 }
 
 /// A transition; those of one family have the same prompt.
@@ -136,6 +197,8 @@ fn transition(index: usize, family: usize, policy: u32) -> Transition {
         logprobs: vec![-3.0; COMPLETION],
         support: None,
         temperature: 1.0,
+        max_tokens: COMPLETION as u32,
+        cut_off: false,
         versions: Vec::new(),
         version: 0,
         team_reward: 0.0,
@@ -145,28 +208,45 @@ fn transition(index: usize, family: usize, policy: u32) -> Transition {
         chosen: true,
         action: String::new(),
         state: String::new(),
+        next_prompt: None,
     }
 }
 
-/// Returns tokens per second of the fastest update, and the least CPU time in seconds.
-fn update(mut learner: Learner, policies: usize, siblings: usize) -> (f64, f64) {
+/// Best figures of several updates.
+struct Figures {
+    /// Tokens per second of the update and its preparation.
+    tokens: f64,
+    /// CPU time of the same.
+    cpu_seconds: f64,
+    /// CPU time of the preparation alone, which computes a critic's values.
+    preparation: f64,
+}
+
+/// Updates a learner several times.
+fn update(mut learner: Learner, policies: usize, siblings: usize) -> Figures {
+    let has_critic = learner.policies().iter().any(|policy| policy.critic.is_some());
     let transitions: Vec<_> =
         (0..SEQUENCES).map(|i| transition(i, i / siblings, (i * policies / SEQUENCES) as u32)).collect();
-    let (mut seconds, mut cpu) = (f64::INFINITY, f64::INFINITY);
+    let (mut seconds, mut cpu, mut preparation) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
     for _ in 0..RUNS {
         let (start, before) = (Instant::now(), cpu_seconds());
-        let samples = transitions
-            .iter()
-            .enumerate()
-            .map(|(i, transition)| Sample { transition, advantage: if i % 2 == 0 { 1.0 } else { -1.0 } });
-        learner
-            .plan(0, samples.collect())
-            .and_then(|planned| learner.update(&planned, 1e-5, &mut || {}))
-            .expect("the update runs");
+        let reward = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
+        let planned = if has_critic {
+            let outcome = |i: usize| Outcome { reward: reward(i), success: false };
+            let outcomes: Vec<_> = transitions.iter().enumerate().map(|(i, t)| (t, outcome(i))).collect();
+            learner.prepare(1, &outcomes)
+        } else {
+            let samples = transitions.iter().enumerate().map(|(i, t)| Sample::new(t, reward(i)));
+            learner.plan(1, samples.collect())
+        }
+        .expect("the transitions are valid");
+        preparation = preparation.min(cpu_seconds() - before);
+        learner.update(&planned, &mut || {}).expect("the update runs");
         seconds = seconds.min(start.elapsed().as_secs_f64());
         cpu = cpu.min(cpu_seconds() - before);
     }
-    ((SEQUENCES * (PROMPT + COMPLETION)) as f64 / seconds, cpu)
+    let tokens = (SEQUENCES * (PROMPT + COMPLETION)) as f64 / seconds;
+    Figures { tokens, cpu_seconds: cpu, preparation }
 }
 
 /// CPU time of this process on all cores in seconds, which depends less on other processes than elapsed time.
@@ -179,13 +259,13 @@ fn cpu_seconds() -> f64 {
 }
 
 /// A learner of adapters of rank 16 on all projections.
-fn adapter_learner(policies: usize, checkpointing: Checkpointing) -> Option<Learner> {
+fn adapter_learner(policies: usize, checkpointing: Checkpointing, critic: bool) -> Option<Learner> {
     smollm2().map(|model| {
         let adapters = (0..policies).map(|policy| {
             let seed = [policy as u8; 32];
             let adapter =
                 Adapter::new(&model.config, 16, 32.0, &Projection::ALL, seed).expect("a valid adapter");
-            (policy, format!("p{policy}"), adapter)
+            (new_policy(policy, critic), adapter)
         });
         Learner::adapters(
             model.config.clone(),
@@ -200,7 +280,7 @@ fn adapter_learner(policies: usize, checkpointing: Checkpointing) -> Option<Lear
 /// A learner of all weights.
 fn full_learner(checkpointing: Checkpointing) -> Option<Learner> {
     smollm2().map(|model| {
-        Learner::full(model.config, model.weights, Dtype::F32, 0, "all".into(), settings(checkpointing))
+        Learner::full(model.config, model.weights, Dtype::F32, new_policy(0, false), settings(checkpointing))
             .expect("a learner")
     })
 }

@@ -1,23 +1,29 @@
-//! Group-relative advantages: the reward of a completion relative to the other completions of its group.
+//! Advantages of completions.
 //!
-//! [`Group`] defines which completions are comparable. For rewards `r_1 … r_n` of a group,
+//! Relative to a group of comparable completions with returns `r_1 … r_n`:
 //!
 //! ```text
-//! A_i = (r_i - mean(r)) / (std(r) + EPSILON)          normalize = true: GRPO, Shao et al. 2024 (arXiv:2402.03300)
-//! A_i =  r_i - mean(r)                                normalize = false
+//! A_i = (r_i - baseline_i) / scale
+//! baseline   mean: mean(r)         leave_one_out: (sum(r) - r_i) / (n - 1)         none: 0
+//! scale      group: std(r) + EPSILON         none: 1
 //! ```
 //!
-//! AT-GRPO (Zhao et al. 2025, arXiv:2510.11062) is the first formula with groups by agent and turn. `std` is
-//! the sample standard deviation (divisor n - 1). A group of one, or of equal rewards, has no gradient: its
-//! advantages are exactly 0.
+//! GRPO (Shao et al. 2024, arXiv:2402.03300) is `mean` and `group`; AT-GRPO (Zhao et al. 2025, arXiv:2510.11062)
+//! is that with groups by agent and turn; Dr. GRPO (Liu et al. 2025, arXiv:2503.20783) has no scale; RLOO
+//! (Ahmadian et al. 2024, arXiv:2402.14740) is `leave_one_out` without a scale. `std` is the sample standard
+//! deviation (divisor n - 1). A group of one, or of equal returns, says nothing about its members: relative to a
+//! baseline, and in units of its deviation, its advantages are exactly 0. (For a group of one, verl keeps the
+//! return itself.)
 //!
-//! The second formula is one of the two changes that make Dr. GRPO (Liu et al. 2025, arXiv:2503.20783). The
-//! other, a constant divisor of the loss in place of a number of tokens, is not made: the loss stays a mean
-//! over the completion tokens of a mini-batch ([`crate::learner`]), so `normalize = false` is GRPO without
-//! the division by the standard deviation, and not Dr. GRPO.
+//! `batch` whitens the advantages of all tokens of the policy's batch ([`whiten`]; verl's `masked_whiten`). TRL's
+//! `batch` divides by the deviation of the batch's rewards instead.
+//!
+//! EMA advantages are relative to a moving average per agent ([`ema_advantages`]; "role-conditioned advantage
+//! estimation", Liu et al. 2025, arXiv:2506.24119).
 
 use std::collections::BTreeMap;
 
+use pl_dsl::workflow::objective::{Baseline, GroupBy, Scale};
 use pl_types::{Group, Transition};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -26,91 +32,145 @@ use rand_chacha::rand_core::SeedableRng;
 /// Keeps the quotient finite; small compared with any meaningful spread of rewards.
 pub const EPSILON: f64 = 1e-6;
 
-/// Advantages of one step's transitions.
+/// Keeps the quotient of whitened advantages finite; added to the variance.
+pub const VARIANCE_EPSILON: f64 = 1e-8;
+
+/// Share of the old average that an exponential moving average keeps in a step.
+pub const EMA_DECAY: f64 = 0.95;
+
+/// Advantages relative to groups.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Advantages {
-    /// One per transition, in the order given.
+pub struct GroupedAdvantages {
+    /// One per return, in the order given.
     pub values: Vec<f64>,
     /// Number of groups.
     pub groups: usize,
-    /// Number of groups with one member or equal rewards, which have no gradient.
+    /// Number of groups with one member or equal returns, which say nothing about their members.
     pub flat_groups: usize,
 }
 
-/// Advantages within one group, in the order of `rewards`.
-pub fn group_advantages(rewards: &[f64], normalize: bool) -> Vec<f64> {
-    // Tests the rewards instead of their deviations: the mean of equal numbers can differ from them by
+/// Advantages within one group, in the order of `returns`. [`Scale::Batch`] is [`whiten`]'s part: here it is
+/// the same as [`Scale::None`].
+pub fn group_advantages(returns: &[f64], baseline: Baseline, scale: Scale) -> Vec<f64> {
+    // Tests the returns instead of their deviations: the mean of equal numbers can differ from them by
     // rounding.
-    if is_flat(rewards) {
-        return vec![0.0; rewards.len()];
+    if is_flat(returns) && (baseline != Baseline::None || scale == Scale::Group) {
+        return vec![0.0; returns.len()];
     }
-    let n = rewards.len() as f64;
-    let mean = rewards.iter().sum::<f64>() / n;
-    let scale = if normalize {
-        let squares: f64 = rewards.iter().map(|r| (r - mean).powi(2)).sum();
-        (squares / (n - 1.0)).sqrt() + EPSILON
-    } else {
-        1.0
+    let n = returns.len() as f64;
+    let sum = returns.iter().sum::<f64>();
+    let mean = sum / n;
+    let divisor = match scale {
+        Scale::Group => {
+            let squares: f64 = returns.iter().map(|r| (r - mean).powi(2)).sum();
+            (squares / (n - 1.0)).sqrt() + EPSILON
+        }
+        Scale::Batch | Scale::None => 1.0,
     };
-    rewards.iter().map(|r| (r - mean) / scale).collect()
+    let relative = |r: f64| match baseline {
+        Baseline::Mean => r - mean,
+        Baseline::LeaveOneOut => r - (sum - r) / (n - 1.0),
+        Baseline::None => r,
+    };
+    returns.iter().map(|&r| relative(r) / divisor).collect()
 }
 
-/// Advantages of `rewards`, each relative to its group. Members of a group are equal in `G`; they need not be
+/// Advantages of `returns`, each relative to its group. Members of a group are equal in `G`; they need not be
 /// adjacent.
-pub fn grouped_advantages<'a, G: Ord + 'a>(
-    rewards: impl IntoIterator<Item = (&'a G, f64)>,
-    normalize: bool,
-) -> Advantages {
-    let mut members: BTreeMap<&G, Vec<(usize, f64)>> = BTreeMap::new();
+pub fn grouped_advantages<G: Ord>(
+    returns: impl IntoIterator<Item = (G, f64)>,
+    baseline: Baseline,
+    scale: Scale,
+) -> GroupedAdvantages {
+    let mut members: BTreeMap<G, Vec<(usize, f64)>> = BTreeMap::new();
     let mut count = 0;
-    for (index, (group, reward)) in rewards.into_iter().enumerate() {
-        members.entry(group).or_default().push((index, reward));
+    for (index, (group, value)) in returns.into_iter().enumerate() {
+        members.entry(group).or_default().push((index, value));
         count = index + 1;
     }
-    let mut result = Advantages { values: vec![0.0; count], groups: members.len(), flat_groups: 0 };
+    let mut result = GroupedAdvantages { values: vec![0.0; count], groups: members.len(), flat_groups: 0 };
     for group in members.values() {
-        let rewards: Vec<f64> = group.iter().map(|&(_, reward)| reward).collect();
-        result.flat_groups += usize::from(is_flat(&rewards));
-        for (&(index, _), advantage) in group.iter().zip(group_advantages(&rewards, normalize)) {
+        let returns: Vec<f64> = group.iter().map(|&(_, value)| value).collect();
+        result.flat_groups += usize::from(is_flat(&returns));
+        for (&(index, _), advantage) in group.iter().zip(group_advantages(&returns, baseline, scale)) {
             result.values[index] = advantage;
         }
     }
     result
 }
 
-/// AT-GRPO advantages of a step's transitions: [`Transition::reward`] within [`Transition::group`].
-///
-/// With a `shuffle` seed, the rewards of each group are permuted first. Groups keep their mean and their
-/// spread, but the link between completion and reward is lost: the control experiment for any claim of
-/// learning.
-pub fn advantages(transitions: &[Transition], normalize: bool, shuffle: Option<[u8; 32]>) -> Advantages {
-    let rewards = match shuffle {
-        None => transitions.iter().map(|t| t.reward).collect(),
-        Some(seed) => shuffled_rewards(transitions, seed),
-    };
-    grouped_advantages::<Group>(transitions.iter().map(|t| &t.group).zip(rewards), normalize)
+/// The group of a transition among those that agree in the properties of `group_by`.
+pub fn group_of(group: &Group, group_by: GroupBy) -> Group {
+    Group {
+        agent: if group_by.agent { group.agent } else { 0 },
+        turn: if group_by.turn { group.turn } else { 0 },
+        node_visit: group.node_visit.filter(|_| group_by.turn),
+        ..group.clone()
+    }
 }
 
-/// The rewards of `transitions`, permuted within each group.
-fn shuffled_rewards(transitions: &[Transition], seed: [u8; 32]) -> Vec<f64> {
+/// Subtracts the mean of all elements and divides by their standard deviation. Each list has the advantages of
+/// one completion's tokens; completions weigh by their length. Equal elements become exactly 0.
+///
+/// The variance has the divisor n - 1, and [`VARIANCE_EPSILON`] is added to it.
+pub fn whiten(advantages: &mut [Vec<f64>]) {
+    let all = || advantages.iter().flatten().copied();
+    let Some(first) = all().next() else { return };
+    let n = all().count() as f64;
+    let is_flat = all().all(|value| value == first);
+    let mean = all().sum::<f64>() / n;
+    let variance = all().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let deviation = (variance + VARIANCE_EPSILON).sqrt();
+    for value in advantages.iter_mut().flatten() {
+        *value = if is_flat { 0.0 } else { (*value - mean) / deviation };
+    }
+}
+
+/// Returns minus the moving average of their agent before the step, which starts at 0.
+///
+/// Afterwards each average is `decay · average + (1 - decay) · mean of the agent's returns`.
+pub fn ema_advantages<'a>(
+    returns: impl Iterator<Item = (&'a str, f64)>,
+    averages: &mut BTreeMap<String, f64>,
+) -> Vec<f64> {
+    let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    let advantages = returns
+        .map(|(agent, value)| {
+            let (sum, count) = sums.entry(agent).or_default();
+            *sum += value;
+            *count += 1.0;
+            value - averages.get(agent).copied().unwrap_or(0.0)
+        })
+        .collect();
+    for (agent, (sum, count)) in sums {
+        let average = averages.entry(agent.to_owned()).or_default();
+        *average = EMA_DECAY * *average + (1.0 - EMA_DECAY) * (sum / count);
+    }
+    advantages
+}
+
+/// Positions from which the outcomes of `transitions` are taken in the control experiment for any claim of
+/// learning: a permutation within each group, drawn from `seed`. Groups keep their mean and their spread, but
+/// the link between a completion and its reward is lost.
+pub fn shuffled_outcomes(transitions: &[&Transition], seed: [u8; 32]) -> Vec<usize> {
     let mut rng = ChaCha8Rng::from_seed(seed);
     let mut members: BTreeMap<&Group, Vec<usize>> = BTreeMap::new();
     for (index, transition) in transitions.iter().enumerate() {
         members.entry(&transition.group).or_default().push(index);
     }
-    let mut rewards = vec![0.0; transitions.len()];
+    let mut sources = vec![0; transitions.len()];
     for indices in members.values() {
         let mut permuted = indices.clone();
         permuted.shuffle(&mut rng);
         for (&index, &source) in indices.iter().zip(&permuted) {
-            rewards[index] = transitions[source].reward;
+            sources[index] = source;
         }
     }
-    rewards
+    sources
 }
 
-fn is_flat(rewards: &[f64]) -> bool {
-    rewards.windows(2).all(|pair| pair[0] == pair[1])
+fn is_flat(returns: &[f64]) -> bool {
+    returns.windows(2).all(|pair| pair[0] == pair[1])
 }
 
 #[cfg(test)]
@@ -119,95 +179,151 @@ mod tests {
 
     use super::*;
 
+    const GRPO: (Baseline, Scale) = (Baseline::Mean, Scale::Group);
+    const BASELINES: [Baseline; 3] = [Baseline::Mean, Baseline::LeaveOneOut, Baseline::None];
+
+    fn grpo(returns: &[f64]) -> Vec<f64> {
+        group_advantages(returns, GRPO.0, GRPO.1)
+    }
+
     #[test]
-    fn shuffled_rewards_stay_in_their_groups() {
+    fn shuffled_outcomes_stay_in_their_groups() {
         let transitions: Vec<Transition> = (0..40)
             .map(|n| {
                 let mut transition = crate::fixtures::transition(0, n, 4, 2);
                 transition.group.task = n / 8;
-                transition.reward = f64::from(n);
                 transition
             })
             .collect();
-        let shuffled = shuffled_rewards(&transitions, [1; 32]);
-        assert_eq!(shuffled, shuffled_rewards(&transitions, [1; 32]));
-        let mut moved = 0;
-        for (group, rewards) in shuffled.chunks(8).enumerate() {
-            let own: Vec<f64> = (0..8).map(|n| (group * 8 + n) as f64).collect();
-            moved += rewards.iter().zip(&own).filter(|(a, b)| a != b).count();
-            let mut sorted = rewards.to_vec();
-            sorted.sort_by(f64::total_cmp);
-            assert_eq!(sorted, own);
+        let transitions: Vec<&Transition> = transitions.iter().collect();
+        let sources = shuffled_outcomes(&transitions, [1; 32]);
+        assert_eq!(sources, shuffled_outcomes(&transitions, [1; 32]));
+        assert!(sources.iter().enumerate().filter(|(index, source)| index != *source).count() > 20);
+        for (group, sources) in sources.chunks(8).enumerate() {
+            let mut sorted = sources.to_vec();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (group * 8..group * 8 + 8).collect::<Vec<_>>());
         }
-        assert!(moved > 20, "{shuffled:?}");
     }
 
     #[test]
     fn advantages_of_a_worked_example() {
         // Mean 0.5, squares 4 × 0.25, sample std sqrt(1 / 3).
+        let returns = [1.0, 0.0, 0.0, 1.0];
         let expected = 0.5 / ((1.0f64 / 3.0).sqrt() + EPSILON);
-        let got = group_advantages(&[1.0, 0.0, 0.0, 1.0], true);
-        for (value, sign) in got.iter().zip([1.0, -1.0, -1.0, 1.0]) {
-            assert!((value - sign * expected).abs() < 1e-12, "{got:?}");
+        for (value, sign) in grpo(&returns).iter().zip([1.0, -1.0, -1.0, 1.0]) {
+            assert!((value - sign * expected).abs() < 1e-12);
         }
-        assert_eq!(group_advantages(&[1.0, 0.0, 0.0, 1.0], false), [0.5, -0.5, -0.5, 0.5]);
+        let plain = |baseline| group_advantages(&returns, baseline, Scale::None);
+        assert_eq!(plain(Baseline::Mean), [0.5, -0.5, -0.5, 0.5]);
+        assert_eq!(plain(Baseline::None), returns);
+        let (up, down) = (1.0 - 1.0 / 3.0, -2.0 / 3.0);
+        assert_eq!(plain(Baseline::LeaveOneOut), [up, down, down, up]);
     }
 
     #[test]
     fn groups_without_spread_have_advantages_of_exactly_zero() {
-        assert_eq!(group_advantages(&[], true), Vec::<f64>::new());
-        assert_eq!(group_advantages(&[0.7], true), [0.0]);
-        // The mean of three times 0.1 is not 0.1 in binary.
-        assert_eq!(group_advantages(&[0.1; 3], true), [0.0; 3]);
-        assert_eq!(group_advantages(&[0.1; 3], false), [0.0; 3]);
+        assert_eq!(grpo(&[]), Vec::<f64>::new());
+        for baseline in [Baseline::Mean, Baseline::LeaveOneOut] {
+            for scale in [Scale::Group, Scale::Batch, Scale::None] {
+                assert_eq!(group_advantages(&[0.7], baseline, scale), [0.0]);
+                // The mean of three times 0.1 is not 0.1 in binary.
+                assert_eq!(group_advantages(&[0.1; 3], baseline, scale), [0.0; 3]);
+            }
+        }
+        assert_eq!(group_advantages(&[0.1; 3], Baseline::None, Scale::Group), [0.0; 3]);
+        assert_eq!(group_advantages(&[0.1; 3], Baseline::None, Scale::None), [0.1; 3]);
+    }
+
+    #[test]
+    fn groups_follow_the_named_properties() {
+        let group = |agent, turn, node_visit| Group { step: 1, task: 2, agent, turn, node_visit };
+        let (a, b) = (group(0, 1, Some(3)), group(1, 1, Some(3)));
+        let by = |agent, turn| GroupBy { agent, turn };
+        assert_eq!(group_of(&a, by(true, true)), a);
+        assert_eq!(group_of(&a, by(true, false)), group_of(&group(0, 2, Some(5)), by(true, false)));
+        assert_ne!(group_of(&a, by(true, false)), group_of(&b, by(true, false)));
+        assert_eq!(group_of(&a, by(false, true)), group_of(&b, by(false, true)));
+        assert_eq!(group_of(&a, by(false, false)), group_of(&group(1, 7, None), by(false, false)));
+    }
+
+    #[test]
+    fn whitened_advantages_weigh_completions_by_length() {
+        let mut advantages = vec![vec![1.0; 3], vec![-1.0; 1], Vec::new()];
+        whiten(&mut advantages);
+        // Mean 0.5, squares 3 × 0.25 + 2.25, variance 1.
+        let deviation = (1.0f64 + VARIANCE_EPSILON).sqrt();
+        assert_eq!(advantages, [vec![0.5 / deviation; 3], vec![-1.5 / deviation], Vec::new()]);
+        let mut equal = vec![vec![0.1; 2], vec![0.1; 1]];
+        whiten(&mut equal);
+        assert_eq!(equal, [vec![0.0; 2], vec![0.0; 1]]);
+    }
+
+    #[test]
+    fn ema_advantages_are_relative_to_the_average_before_the_step() {
+        let mut averages = BTreeMap::new();
+        let step = |averages: &mut _| {
+            let returns = [("a", 1.0), ("b", 4.0), ("a", 3.0)];
+            ema_advantages(returns.into_iter(), averages)
+        };
+        assert_eq!(step(&mut averages), [1.0, 4.0, 3.0]);
+        let first = 1.0 - EMA_DECAY;
+        assert_eq!(averages["a"], first * 2.0);
+        assert_eq!(averages["b"], first * 4.0);
+        assert_eq!(step(&mut averages), [1.0 - first * 2.0, 4.0 - first * 4.0, 3.0 - first * 2.0]);
+        assert_eq!(averages["a"], EMA_DECAY * (first * 2.0) + first * 2.0);
     }
 
     proptest! {
         #[test]
         fn groups_are_independent(
             items in prop::collection::vec((0u8..6, -2.0f64..2.0), 0..40),
-            normalize: bool,
+            baseline in prop::sample::select(BASELINES.to_vec()),
+            scaled: bool,
         ) {
-            let all = grouped_advantages(items.iter().map(|(g, r)| (g, *r)), normalize);
+            let scale = if scaled { Scale::Group } else { Scale::None };
+            let all = grouped_advantages(items.iter().copied(), baseline, scale);
             prop_assert_eq!(all.values.len(), items.len());
             let mut groups = 0;
             for group in 0u8..6 {
-                let rewards: Vec<f64> = items.iter().filter(|i| i.0 == group).map(|i| i.1).collect();
+                let returns: Vec<f64> = items.iter().filter(|i| i.0 == group).map(|i| i.1).collect();
                 let got: Vec<f64> = items
                     .iter()
                     .zip(&all.values)
                     .filter(|(i, _)| i.0 == group)
                     .map(|(_, a)| *a)
                     .collect();
-                prop_assert_eq!(&got, &group_advantages(&rewards, normalize));
-                groups += usize::from(!rewards.is_empty());
+                prop_assert_eq!(&got, &group_advantages(&returns, baseline, scale));
+                groups += usize::from(!returns.is_empty());
             }
             prop_assert_eq!(all.groups, groups);
         }
 
         #[test]
-        fn advantages_are_centred_and_of_unit_spread(rewards in prop::collection::vec(-3.0f64..3.0, 2..16)) {
-            let n = rewards.len() as f64;
-            let got = group_advantages(&rewards, true);
+        fn advantages_are_centred_and_of_unit_spread(returns in prop::collection::vec(-3.0f64..3.0, 2..16)) {
+            let n = returns.len() as f64;
+            let got = grpo(&returns);
             prop_assert!((got.iter().sum::<f64>() / n).abs() < 1e-9);
             let spread = (got.iter().map(|a| a * a).sum::<f64>() / (n - 1.0)).sqrt();
             prop_assert!(spread <= 1.0 + 1e-9);
-            // A better reward never has a lower advantage.
-            for (r1, a1) in rewards.iter().zip(&got) {
-                for (r2, a2) in rewards.iter().zip(&got) {
+            // A better return never has a lower advantage.
+            for (r1, a1) in returns.iter().zip(&got) {
+                for (r2, a2) in returns.iter().zip(&got) {
                     prop_assert!(r1 <= r2 || a1 >= a2);
                 }
             }
         }
 
         #[test]
-        fn a_shift_of_all_rewards_changes_nothing(
-            rewards in prop::collection::vec(-3i32..4, 1..12),
+        fn a_shift_of_all_returns_changes_nothing(
+            returns in prop::collection::vec(-3i32..4, 1..12),
             shift in -8i32..8,
+            baseline in prop::sample::select(BASELINES[..2].to_vec()),
         ) {
-            let plain: Vec<f64> = rewards.iter().map(|&r| f64::from(r)).collect();
-            let shifted: Vec<f64> = rewards.iter().map(|&r| f64::from(r + shift)).collect();
-            for (a, b) in group_advantages(&plain, true).iter().zip(group_advantages(&shifted, true)) {
+            let plain: Vec<f64> = returns.iter().map(|&r| f64::from(r)).collect();
+            let shifted: Vec<f64> = returns.iter().map(|&r| f64::from(r + shift)).collect();
+            let advantages = |returns: &[f64]| group_advantages(returns, baseline, Scale::Group);
+            for (a, b) in advantages(&plain).iter().zip(advantages(&shifted)) {
                 prop_assert!((a - b).abs() < 1e-9);
             }
         }

@@ -3,7 +3,8 @@
 //! ```text
 //! checkpoints/step-00000020/
 //!   policies/NAME/             the adapter in PEFT form, or the model as a Hugging Face folder, for use by other programs
-//!   optimizers/NAME.safetensors
+//!   policies/NAME/value_head.safetensors      weight [1, H] and bias [1] of its critic, if it has one
+//!   optimizers/NAME.safetensors, optimizers/NAME.critic.safetensors
 //!   checkpoint.json            versions, optimiser steps, the run's own state, size and BLAKE3 of every file
 //!   checkpoint.json.blake3     BLAKE3 of checkpoint.json
 //! checkpoints/best             symbolic link to the checkpoint with the highest score

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pl_dsl::workflow::objective::{
+    Advantage, Aggregation, Algorithm, Baseline, Correction, Critic, CriticBase, GroupBy, KlEstimator,
+    KlPlace, Objective, OldLogprobs, Optimizer, Overlong, PolicyTraining, Ratio, Returns, Scale, TrustRegion,
+};
 use pl_dsl::workflow::{
-    Algorithm, Environment, Inference, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox,
-    SandboxBackend, Scenario, Schedule, Tasks, Train, Turns, Workflow,
+    Environment, Inference, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox, SandboxBackend,
+    Scenario, Schedule, Tasks, Train, Turns, Workflow,
 };
 use pl_model::{
     Adapter, ChatTemplate, Config, Family, Layer, Model, Projection, RopeScaling, TensorSet, Tokenizer,
@@ -21,26 +25,17 @@ mod reference;
 /// Vocabulary size of the tiny models.
 pub const VOCABULARY: i64 = 61;
 
-/// The `train` block of most tests.
+/// Settings of most tests that all policies share.
 pub fn train() -> Train {
     Train {
-        algorithm: Algorithm::AtGrpo,
         rollout: Rollout::Tree,
         samples: 4,
         tasks_per_step: 2,
         steps: 10,
         schedule: Schedule::Sync,
-        learning_rate: 1e-2,
-        lr_schedule: LrSchedule::Constant,
-        warmup: 0,
-        weight_decay: 0.0,
-        max_grad_norm: 1.0,
+        staleness: 0,
         epochs: 1,
         mini_batches: 1,
-        clip_low: 0.2,
-        clip_high: 0.28,
-        dual_clip: 3.0,
-        normalize: true,
         shuffle_rewards: false,
         token_budget: 32,
         gradient_checkpointing: false,
@@ -48,6 +43,83 @@ pub fn train() -> Train {
         keep_checkpoints: 2,
         episodes: 4,
     }
+}
+
+/// The objective `at_grpo`.
+pub fn objective() -> Objective {
+    Objective {
+        algorithm: Algorithm::AtGrpo,
+        returns: Returns::Step,
+        gamma: 1.0,
+        gamma_turn: 1.0,
+        lambda: 1.0,
+        advantage: Advantage::Group,
+        group_by: GroupBy { agent: true, turn: true },
+        baseline: Baseline::Mean,
+        scale: Scale::Group,
+        ratio: Ratio::Token,
+        trust_region: TrustRegion::Clip,
+        clip_low: 0.2,
+        clip_high: 0.28,
+        dual_clip: 3.0,
+        old_logprobs: OldLogprobs::Sampler,
+        correction: Correction::None,
+        correction_low: 0.5,
+        correction_high: 2.0,
+        aggregation: Aggregation::TokenMean,
+        divisor: None,
+        kl: 0.0,
+        kl_estimator: KlEstimator::K3,
+        kl_in: KlPlace::Loss,
+        kl_target: None,
+        kl_horizon: 10_000.0,
+        entropy: 0.0,
+        overlong: Overlong::Keep,
+        overlong_buffer: 0,
+        overlong_penalty: 1.0,
+    }
+}
+
+/// The optimiser of most tests.
+pub fn optimizer() -> Optimizer {
+    Optimizer {
+        learning_rate: 1e-2,
+        lr_schedule: LrSchedule::Constant,
+        warmup: 0,
+        weight_decay: 0.0,
+        beta1: 0.9,
+        beta2: 0.999,
+        max_grad_norm: 1.0,
+    }
+}
+
+/// Training with `at_grpo` in every step.
+pub fn training() -> PolicyTraining {
+    PolicyTraining {
+        objective: objective(),
+        optimizer: optimizer(),
+        freeze: 0,
+        update_every: 1,
+        critic: None,
+    }
+}
+
+/// Training with `ppo` and a critic in every step.
+pub fn ppo(critic: Critic) -> PolicyTraining {
+    let objective = Objective {
+        algorithm: Algorithm::Ppo,
+        advantage: Advantage::Gae,
+        baseline: Baseline::None,
+        scale: Scale::Batch,
+        clip_high: 0.2,
+        ..objective()
+    };
+    PolicyTraining { objective, critic: Some(critic), ..training() }
+}
+
+/// A critic that reads the policy's hidden states.
+pub fn critic(on: CriticBase) -> Critic {
+    Critic { on, learning_rate: 1e-2, warmup: 0, clip: 0.5, weight: 0.3 }
 }
 
 /// Config of a model small enough for thousands of passes a second, with grouped heads.
@@ -152,11 +224,14 @@ pub fn model(tied: bool, seed: i64) -> Model {
 pub fn policy(name: &str, lora: bool) -> Policy {
     let targets = ["q", "k", "v", "o", "gate", "up", "down"].map(str::to_owned).to_vec();
     let lora = lora.then_some(Lora { rank: 3, alpha: 6.0, targets });
-    Policy { name: name.to_owned(), model: 0, lora, train: true, from: None }
+    Policy { name: name.to_owned(), model: 0, lora, train: true, from: None, training: Some(training()) }
 }
 
 /// A workflow with the parts that a trainer uses.
-pub fn workflow(policies: Vec<Policy>, train: Option<Train>) -> Workflow {
+pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
+    for policy in policies.iter_mut().filter(|policy| !policy.train || train.is_none()) {
+        policy.training = None;
+    }
     let (plugin, item, settings) = (0, String::new(), Map::new());
     let models = policies.iter().map(|policy| policy.model).max().unwrap_or(0) + 1;
     Workflow {
@@ -210,6 +285,8 @@ pub fn transition(policy: u32, index: u32, prompt: usize, completion: usize) -> 
         logprobs: (0..completion).map(|i| -4.0 - (i as f32 + index as f32).sin() * 0.15).collect(),
         support: None,
         temperature: 1.0,
+        max_tokens: 64,
+        cut_off: false,
         versions: vec![0],
         version: 0,
         team_reward: 0.0,
@@ -219,6 +296,7 @@ pub fn transition(policy: u32, index: u32, prompt: usize, completion: usize) -> 
         chosen: true,
         action: "null".into(),
         state: String::new(),
+        next_prompt: None,
     }
 }
 
@@ -231,6 +309,14 @@ pub fn close(got: &Tensor, expected: &Tensor, tolerance: f64) {
     assert!(gap <= tolerance, "they differ by {gap}");
 }
 
+/// Hidden states `[tokens, H]` from which a transition's completion tokens are predicted, by a reference
+/// implementation: one sequence at a time, with autograd.
+pub fn plain_hidden(config: &Config, weights: &Weights, adapter: Option<&Adapter>, t: &Transition) -> Tensor {
+    let tokens: Vec<u32> = t.prompt.iter().chain(&t.completion).copied().collect();
+    let hidden = reference::hidden_states(config, weights, adapter, &tokens);
+    hidden.narrow(0, t.prompt.len() as i64 - 1, t.completion.len() as i64)
+}
+
 /// Log-probabilities `[tokens, V]` of the distributions that a transition's completion was sampled from. A
 /// reference implementation: one sequence at a time, all logits at once, with autograd.
 pub fn plain_distributions(
@@ -239,11 +325,8 @@ pub fn plain_distributions(
     adapter: Option<&Adapter>,
     t: &Transition,
 ) -> Tensor {
-    let tokens: Vec<u32> = t.prompt.iter().chain(&t.completion).copied().collect();
-    let hidden = reference::hidden_states(config, weights, adapter, &tokens);
+    let hidden = plain_hidden(config, weights, adapter, t);
     let logits = hidden.matmul(&weights.unembed().tr()) / t.temperature;
-    let (first, count) = (t.prompt.len() as i64 - 1, t.completion.len() as i64);
-    let logits = logits.narrow(0, first, count);
     let Some(support) = &t.support else { return logits.log_softmax(-1, Kind::Float) };
     let truncated: Vec<bool> = support
         .iter()

@@ -12,12 +12,15 @@
 //! d/dz = g (onehot(y) - p)        d/dh = Wᵀ (d/dz) / T        d/dW = (d/dz) hᵀ / T
 //! ```
 //!
+//! An entropy bonus adds its own gradient: with the derivative `e` of the loss with respect to the entropy `H` of a
+//! row, `d/dz = -e p (ln p + H)`.
+//!
 //! A token that was sampled from a truncated distribution (top-k, top-p, min-p) has a list of the ids that it
 //! was sampled from, its support. Its distribution is the softmax over the support alone: all other logits
 //! are minus infinity.
 //!
-//! On CUDA devices with loaded kernels, rows without truncation go through [`pl_kernels::cuda::head`], which
-//! keeps no logits in memory and does not round them to the weights' format.
+//! On CUDA devices with loaded kernels, rows without truncation and without an entropy bonus go through
+//! [`pl_kernels::cuda::head`], which keeps no logits in memory and does not round them to the weights' format.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -111,33 +114,145 @@ pub struct HeadOutput {
     pub entropy: Option<Tensor>,
 }
 
+/// Settings of a pass through the head.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadOptions<'a> {
+    /// Computes the entropy of each row.
+    pub entropy: bool,
+    /// `[N]`, derivatives of the loss with respect to the entropy of each row. `None` without an entropy bonus.
+    pub entropy_slopes: Option<&'a Tensor>,
+    /// Number of rows per chunk, unless kernels compute the head.
+    pub chunk: i64,
+    /// `[V, H]`, tensor that the gradient of `unembed` is added to, if it is trained.
+    pub unembed_gradient: Option<&'a Tensor>,
+}
+
 /// Runs the head forward and backward over all rows.
 ///
 /// `derivative` receives a range of rows and their log-probabilities and returns the derivative of the loss
-/// with respect to them; it is called once per chunk, in order. `unembed` is `[V, H]`; its gradient is added
-/// to `unembed_gradient`, if there is one.
+/// with respect to them; it is called once per chunk, in order. `unembed` is `[V, H]`.
+///
+/// # Errors
+/// If libtorch fails.
 pub fn forward_backward(
     input: &HeadInput<'_>,
     unembed: &Tensor,
-    want_entropy: bool,
-    chunk: i64,
-    unembed_gradient: Option<&Tensor>,
+    options: &HeadOptions<'_>,
     mut derivative: impl FnMut(Range<i64>, &Tensor) -> Result<Tensor, TchError>,
 ) -> Result<HeadOutput, TchError> {
+    if options.entropy_slopes.is_none()
+        && let Some(kernels) = kernels(input, unembed)
+    {
+        let head = FusedHead::new(kernels);
+        let total = options.unembed_gradient;
+        return without_logits(&head, input, unembed, KERNEL_CHUNK, total, derivative);
+    }
+    let hidden_gradient = no_grad(|| input.hidden.f_empty_like())?;
+    let mut entropies = Vec::new();
+    for rows in chunks(0..input.tokens.size()[0], options.chunk) {
+        let part = |tensor: &Tensor| tensor.f_narrow(0, rows.start, rows.end - rows.start);
+        let Chunk { hidden, token, temperature, log_probabilities, is_truncated, logp } =
+            Chunk::forward(input, unembed, &rows)?;
+        let slope = derivative(rows.clone(), &logp)?;
+        no_grad(|| {
+            let slope = slope.f_unsqueeze(1)?;
+            let mut logits = log_probabilities;
+            let mut bonus = None;
+            let mut gradient = if options.entropy || options.entropy_slopes.is_some() {
+                let probabilities = logits.f_exp()?;
+                if is_truncated {
+                    // Avoids 0 * -inf = NaN.
+                    let _ = logits.f_clamp_min_(f64::from(f32::MIN))?;
+                }
+                let weighted = match options.entropy_slopes {
+                    Some(_) => logits.f_mul(&probabilities)?,
+                    None => logits.f_mul_(&probabilities)?,
+                };
+                let entropy = weighted.f_sum_dim_intlist(-1, false, logits.kind())?.f_neg()?;
+                if let Some(slopes) = options.entropy_slopes {
+                    let _ = logits.f_add_(&entropy.f_unsqueeze(1)?)?;
+                    let _ = logits.f_mul_(&probabilities)?;
+                    bonus = Some(logits.f_mul_(&part(slopes)?.f_neg()?.f_unsqueeze(1)?)?);
+                }
+                entropies.push(entropy);
+                probabilities
+            } else {
+                logits.f_exp_()?
+            };
+            let _ = gradient.f_mul_(&slope.f_neg()?)?;
+            let _ = gradient.f_scatter_add_(1, &token, &slope)?;
+            if let Some(bonus) = bonus {
+                let _ = gradient.f_add_(&bonus)?;
+            }
+            if let Some(temperature) = &temperature {
+                let _ = gradient.f_div_(temperature)?;
+            }
+            let narrow = gradient.f_to_kind(unembed.kind())?;
+            part(&hidden_gradient)?.f_copy_(&linear(&narrow, &unembed.f_tr()?)?)?;
+            if let Some(total) = options.unembed_gradient {
+                add_outer(total, &gradient, &hidden.f_to_kind(gradient.kind())?)?;
+            }
+            Ok::<_, TchError>(())
+        })?;
+    }
+    let entropy = if options.entropy { Some(Tensor::f_cat(&entropies, 0)?) } else { None };
+    Ok(HeadOutput { hidden_gradient, entropy })
+}
+
+/// Returns the log-probabilities of the tokens of some rows, without a gradient. `unembed` is `[V, H]`.
+///
+/// # Errors
+/// If libtorch fails.
+pub fn logprobs(
+    input: &HeadInput<'_>,
+    rows: Range<i64>,
+    unembed: &Tensor,
+    chunk: i64,
+) -> Result<Tensor, TchError> {
+    let mut logps = Vec::new();
     if let Some(kernels) = kernels(input, unembed) {
         let head = FusedHead::new(kernels);
-        return without_logits(&head, input, unembed, KERNEL_CHUNK, unembed_gradient, derivative);
+        for rows in chunks(rows, KERNEL_CHUNK) {
+            let part = |tensor: &Tensor| tensor.f_narrow(0, rows.start, rows.end - rows.start);
+            let (hidden, tokens) = (part(input.hidden)?, part(input.tokens)?);
+            let temperatures = input.temperatures.map(part).transpose()?;
+            let temperatures = temperatures.as_ref();
+            let rows = cuda::head::HeadRows { hidden: &hidden, tokens: &tokens, temperatures };
+            logps.push(head.forward(&rows, unembed)?.logp);
+        }
+    } else {
+        for rows in chunks(rows, chunk) {
+            logps.push(Chunk::forward(input, unembed, &rows)?.logp);
+        }
     }
-    let (count, width) = input.hidden.size2()?;
-    let hidden_gradient = no_grad(|| input.hidden.f_empty_like())?;
-    debug_assert_eq!(width, unembed.size()[1]);
-    let mut entropies = Vec::new();
-    let mut start = 0;
-    while start < count {
-        let length = chunk.min(count - start);
-        let part = |tensor: &Tensor| tensor.f_narrow(0, start, length);
+    Tensor::f_cat(&logps, 0)
+}
+
+/// Divides rows into ranges of at most `length`.
+fn chunks(rows: Range<i64>, length: i64) -> impl Iterator<Item = Range<i64>> {
+    let end = rows.end;
+    rows.step_by(length.max(1) as usize).map(move |start| start..(start + length).min(end))
+}
+
+/// Forward pass of some rows.
+struct Chunk {
+    hidden: Tensor,
+    /// `[n, 1]`, as are the temperatures.
+    token: Tensor,
+    temperature: Option<Tensor>,
+    /// `[n, V]`, normalised.
+    log_probabilities: Tensor,
+    /// True if the distribution of any row is truncated; the log-probabilities of other ids are minus infinity.
+    is_truncated: bool,
+    /// `[n]`, log-probabilities of the rows' tokens.
+    logp: Tensor,
+}
+
+impl Chunk {
+    fn forward(input: &HeadInput<'_>, unembed: &Tensor, rows: &Range<i64>) -> Result<Self, TchError> {
+        let part = |tensor: &Tensor| tensor.f_narrow(0, rows.start, rows.end - rows.start);
         let column = |tensor: &Tensor| part(tensor)?.f_unsqueeze(1);
-        let (hidden, temperature, token, mut logits, masked, logp) = no_grad(|| {
+        no_grad(|| {
             let hidden = part(input.hidden)?;
             let token = column(input.tokens)?;
             let temperature = input.temperatures.map(column).transpose()?;
@@ -145,47 +260,16 @@ pub fn forward_backward(
             if let Some(temperature) = &temperature {
                 let _ = logits.f_div_(temperature)?;
             }
-            let masked = match input.support {
-                Some(support) => support.mask(&mut logits, start as usize)?,
+            let is_truncated = match input.support {
+                Some(support) => support.mask(&mut logits, rows.start as usize)?,
                 None => false,
             };
             let normalizer = logits.f_logsumexp(-1, true)?;
             let _ = logits.f_sub_(&normalizer)?;
             let logp = logits.f_gather(1, &token, false)?.f_squeeze_dim(1)?;
-            Ok::<_, TchError>((hidden, temperature, token, logits, masked, logp))
-        })?;
-        let slope = derivative(start..start + length, &logp)?;
-        no_grad(|| {
-            let slope = slope.f_unsqueeze(1)?;
-            // `logits` now holds normalised log-probabilities.
-            let mut gradient = if want_entropy {
-                let probabilities = logits.f_exp()?;
-                if masked {
-                    // Avoids 0 * -inf = NaN.
-                    let _ = logits.f_clamp_min_(f64::from(f32::MIN))?;
-                }
-                let _ = logits.f_mul_(&probabilities)?;
-                entropies.push(logits.f_sum_dim_intlist(-1, false, Kind::Float)?.f_neg()?);
-                probabilities
-            } else {
-                logits.f_exp_()?
-            };
-            let _ = gradient.f_mul_(&slope.f_neg()?)?;
-            let _ = gradient.f_scatter_add_(1, &token, &slope)?;
-            if let Some(temperature) = &temperature {
-                let _ = gradient.f_div_(temperature)?;
-            }
-            let narrow = gradient.f_to_kind(unembed.kind())?;
-            part(&hidden_gradient)?.f_copy_(&linear(&narrow, &unembed.f_tr()?)?)?;
-            if let Some(total) = unembed_gradient {
-                add_outer(total, &gradient, &hidden.f_to_kind(gradient.kind())?)?;
-            }
-            Ok::<_, TchError>(())
-        })?;
-        start += length;
+            Ok(Self { hidden, token, temperature, log_probabilities: logits, is_truncated, logp })
+        })
     }
-    let entropy = if want_entropy { Some(Tensor::f_cat(&entropies, 0)?) } else { None };
-    Ok(HeadOutput { hidden_gradient, entropy })
 }
 
 /// Kernels of the rows' device. Returns `None` if they are not loaded or don't support the input.
@@ -299,13 +383,20 @@ mod tests {
         };
         let unembed_gradient = case.unembed.zeros_like();
         let mut logps = Vec::new();
-        let head =
-            forward_backward(&input, &case.unembed, true, chunk, Some(&unembed_gradient), |range, logp| {
-                logps.push(logp.shallow_clone());
-                let weights = case.weights.narrow(0, range.start, range.end - range.start);
-                Ok(weights * logp * 2.0)
-            })
-            .unwrap();
+        let options = HeadOptions {
+            entropy: true,
+            entropy_slopes: None,
+            chunk,
+            unembed_gradient: Some(&unembed_gradient),
+        };
+        let head = forward_backward(&input, &case.unembed, &options, |range, logp| {
+            logps.push(logp.shallow_clone());
+            let weights = case.weights.narrow(0, range.start, range.end - range.start);
+            Ok(weights * logp * 2.0)
+        })
+        .unwrap();
+        let part = logprobs(&input, 3..ROWS, &case.unembed, chunk).unwrap();
+        close(&part, &Tensor::cat(&logps, 0).narrow(0, 3, ROWS - 3), 1e-6);
         (Tensor::cat(&logps, 0), head, unembed_gradient)
     }
 
@@ -333,6 +424,50 @@ mod tests {
             close(&unembed_gradient, &unembed.grad(), 1e-4);
             let entropy = -(all.exp() * &all).sum_dim_intlist(-1, false, Kind::Float);
             close(&head.entropy.unwrap(), &entropy, 1e-5);
+        }
+    }
+
+    #[test]
+    fn the_gradient_of_an_entropy_bonus_equals_autograd() {
+        for (temperatures, support) in [(false, false), (true, false), (false, true), (true, true)] {
+            let case = case();
+            let input = HeadInput {
+                hidden: &case.hidden,
+                tokens: &case.tokens,
+                temperatures: temperatures.then_some(&case.temperatures),
+                support: support.then_some(&case.support),
+            };
+            // One slope of each sign, and rows without a bonus.
+            let slopes = (case.weights.clamp(-0.5, 1.0) * 0.3).contiguous();
+            let unembed_gradient = case.unembed.zeros_like();
+            let options = HeadOptions {
+                entropy: true,
+                entropy_slopes: Some(&slopes),
+                chunk: 5,
+                unembed_gradient: Some(&unembed_gradient),
+            };
+            let head = forward_backward(&input, &case.unembed, &options, |range, logp| {
+                Ok(case.weights.narrow(0, range.start, range.end - range.start) * logp * 2.0)
+            })
+            .unwrap();
+
+            let hidden = case.hidden.copy().set_requires_grad(true);
+            let unembed = case.unembed.copy().set_requires_grad(true);
+            let mut logits = hidden.mm(&unembed.tr());
+            if temperatures {
+                logits /= case.temperatures.unsqueeze(1);
+            }
+            if support {
+                logits = logits.masked_fill(&case.truncated_ids(), -1e30);
+            }
+            let all = logits.log_softmax(-1, Kind::Float);
+            let logp = all.gather(1, &case.tokens.unsqueeze(1), false).squeeze_dim(1);
+            let entropy = -(all.exp() * &all).sum_dim_intlist(-1, false, Kind::Float);
+            ((&case.weights * logp.square()).sum(Kind::Float) + (&slopes * &entropy).sum(Kind::Float))
+                .backward();
+            close(&head.entropy.unwrap(), &entropy, 1e-5);
+            close(&head.hidden_gradient, &hidden.grad(), 1e-4);
+            close(&unembed_gradient, &unembed.grad(), 1e-4);
         }
     }
 
@@ -389,7 +524,8 @@ mod tests {
         let input =
             HeadInput { hidden: &case.hidden, tokens: &case.tokens, temperatures: None, support: None };
         let mut sizes = Vec::new();
-        let head = forward_backward(&input, &case.unembed, false, 4, None, |range, logp| {
+        let options = HeadOptions { entropy: false, entropy_slopes: None, chunk: 4, unembed_gradient: None };
+        let head = forward_backward(&input, &case.unembed, &options, |range, logp| {
             sizes.push(logp.size()[0]);
             assert_eq!(range.end - range.start, logp.size()[0]);
             Ok(logp.zeros_like())

@@ -1,23 +1,38 @@
-//! The clipped policy loss, as a pure function over per-token tensors.
+//! Policy losses, as pure functions over per-token tensors.
 //!
-//! With the ratio `r = exp(logp - old_logp)` and the advantage `A` of a token,
+//! With the ratio `r` of a token and its advantage `A`,
 //!
 //! ```text
-//! L = max(-A r, -A clip(r, 1 - low, 1 + high))        PPO, Schulman et al. 2017 (arXiv:1707.06347);
-//!                                                     high > low: clip-higher, DAPO, Yu et al. 2025 (arXiv:2503.14476)
-//! L = min(L, -A dual)   where A < 0                   dual clip, Ye et al. 2020 (arXiv:1912.09729)
+//! clip      max(-A r, -A clip(r, 1 - low, 1 + high))    PPO, Schulman et al. 2017 (arXiv:1707.06347);
+//!                                                       high > low: clip-higher, DAPO, Yu et al. 2025 (arXiv:2503.14476)
+//!           and where A < 0 at most -A dual             dual clip, Ye et al. 2020 (arXiv:1912.09729)
+//! cispo     -sg(clip(r, 1 - low, 1 + high)) A logp      MiniMax 2025 (arXiv:2506.13585)
+//! mask      -sg(min(r, 20)) A logp                      DPPO with total variation (arXiv:2602.04879); 0 where A > 0
+//!                                                       and p - old p > high, or A ≤ 0 and p - old p < -low
+//! none      -A r, or -A logp without a ratio            importance sampling; REINFORCE
 //! ```
 //!
-//! The caller takes the mean over tokens, because its divisor is that of the whole mini-batch.
+//! where `sg` stops the gradient. The ratio of a token is `exp(logp - old_logp)`. The ratio of a sequence is its
+//! geometric mean over the completion; a token's share of its gradient is that of GSPO-token (Zheng et al. 2025,
+//! arXiv:2507.18071, section 4.3), so that with one advantage per completion the gradient is GSPO's.
+//!
+//! `cispo` and `mask` are those of verl. The CISPO of TRL has no lower bound and reads its upper bound as the
+//! ratio itself: it is `cispo` with `low = 1` and `high` one less.
+//!
+//! The caller takes the mean over tokens ([`crate::aggregation`]), because its divisor is that of the whole
+//! mini-batch.
 
-use pl_dsl::workflow::Train;
+use pl_dsl::workflow::objective::{Objective, Ratio, TrustRegion};
 use tch::{Kind, TchError, Tensor};
 
 /// Bound on the absolute log-ratio before exponentiation, so that a token whose probability has vanished has
 /// a large ratio and not an infinite one. e^20 is far outside every clip range.
-const MAX_LOG_RATIO: f64 = 20.0;
+pub const MAX_LOG_RATIO: f64 = 20.0;
 
-/// Clipping bounds of the loss.
+/// Largest ratio that `mask` weights a token with, as in the paper's experiments and verl.
+const LARGEST_MASK_RATIO: f64 = 20.0;
+
+/// Bounds of a trust region.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clip {
     /// Ratios below `1 - low` are clipped.
@@ -29,10 +44,22 @@ pub struct Clip {
     pub dual: f64,
 }
 
-impl From<&Train> for Clip {
-    fn from(train: &Train) -> Self {
-        Clip { low: train.clip_low, high: train.clip_high, dual: train.dual_clip }
+impl From<&Objective> for Clip {
+    fn from(objective: &Objective) -> Self {
+        Clip { low: objective.clip_low, high: objective.clip_high, dual: objective.dual_clip }
     }
+}
+
+/// Inputs of a loss: floats of one shape, one element per token.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenInputs<'a> {
+    /// Natural logarithms of the tokens' probabilities under the current policy.
+    pub logp: &'a Tensor,
+    /// Those under the policy that the ratio is relative to.
+    pub old_logp: &'a Tensor,
+    pub advantage: &'a Tensor,
+    /// Mean of `logp - old_logp` over each token's completion. Used by [`Ratio::Sequence`] alone.
+    pub sequence_log_ratio: Option<&'a Tensor>,
 }
 
 /// Per-token results, each of the shape of the inputs.
@@ -40,25 +67,48 @@ impl From<&Train> for Clip {
 pub struct TokenLoss {
     /// The loss; differentiable with respect to `logp`.
     pub loss: Tensor,
-    /// Boolean: true if the range `low … high` removed the token's gradient.
+    /// Boolean: true if the range `low … high` removed the token's gradient, or bounded its weight (`cispo`).
     pub clipped: Tensor,
     /// Boolean: true if the dual clip removed the token's gradient.
     pub dual_clipped: Tensor,
 }
 
-/// Computes the clipped loss of each token.
+/// Computes the loss of each token for a ratio and a trust region.
 ///
-/// `logp` and `old_logp` are natural logarithms of the token's probability under the current policy and under
-/// the policy that it was sampled from. All three tensors are floats of one shape.
-pub fn clipped_policy_loss(
-    logp: &Tensor,
-    old_logp: &Tensor,
-    advantage: &Tensor,
+/// # Errors
+/// If libtorch fails.
+pub fn policy_loss(
+    inputs: &TokenInputs<'_>,
+    ratio: Ratio,
+    trust_region: TrustRegion,
     clip: &Clip,
 ) -> Result<TokenLoss, TchError> {
-    let ratio = logp.f_sub(old_logp)?.f_clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)?.f_exp()?;
+    let log_ratio = match (ratio, inputs.sequence_log_ratio) {
+        (Ratio::None, _) => return reinforce_loss(inputs),
+        (Ratio::Sequence, Some(mean)) => inputs.logp.f_sub(&inputs.logp.f_detach()?)?.f_add(mean)?,
+        _ => inputs.logp.f_sub(inputs.old_logp)?,
+    };
+    let ratio = log_ratio.f_clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)?.f_exp()?;
+    match trust_region {
+        TrustRegion::Clip => clipped_loss(&ratio, inputs.advantage, clip),
+        TrustRegion::Cispo => cispo_loss(&ratio, inputs, clip),
+        TrustRegion::Mask => masked_loss(&ratio, inputs, clip),
+        TrustRegion::None => without_bounds(inputs.advantage.f_neg()?.f_mul(&ratio)?),
+    }
+}
+
+fn reinforce_loss(inputs: &TokenInputs<'_>) -> Result<TokenLoss, TchError> {
+    without_bounds(inputs.advantage.f_neg()?.f_mul(inputs.logp)?)
+}
+
+fn without_bounds(loss: Tensor) -> Result<TokenLoss, TchError> {
+    let nowhere = || loss.f_zeros_like()?.f_to_kind(Kind::Bool);
+    Ok(TokenLoss { clipped: nowhere()?, dual_clipped: nowhere()?, loss })
+}
+
+fn clipped_loss(ratio: &Tensor, advantage: &Tensor, clip: &Clip) -> Result<TokenLoss, TchError> {
     let descent = advantage.f_neg()?;
-    let plain = descent.f_mul(&ratio)?;
+    let plain = descent.f_mul(ratio)?;
     let bounded = descent.f_mul(&ratio.f_clamp(1.0 - clip.low, 1.0 + clip.high)?)?;
     let loss = plain.f_maximum(&bounded)?;
     let clipped = bounded.f_gt_tensor(&plain)?;
@@ -72,6 +122,24 @@ pub fn clipped_policy_loss(
     Ok(TokenLoss { loss, clipped, dual_clipped })
 }
 
+fn cispo_loss(ratio: &Tensor, inputs: &TokenInputs<'_>, clip: &Clip) -> Result<TokenLoss, TchError> {
+    let ratio = ratio.f_detach()?;
+    let weight = ratio.f_clamp(1.0 - clip.low, 1.0 + clip.high)?;
+    let clipped = weight.f_ne_tensor(&ratio)?;
+    let loss = weight.f_mul(&inputs.advantage.f_neg()?)?.f_mul(inputs.logp)?;
+    Ok(TokenLoss { dual_clipped: clipped.f_zeros_like()?, clipped, loss })
+}
+
+fn masked_loss(ratio: &Tensor, inputs: &TokenInputs<'_>, clip: &Clip) -> Result<TokenLoss, TchError> {
+    let weight = ratio.f_detach()?.f_clamp_max(LARGEST_MASK_RATIO)?;
+    let moved = inputs.logp.f_detach()?.f_exp()?.f_sub(&inputs.old_logp.f_exp()?)?;
+    let dropped =
+        moved.f_gt(clip.high)?.f_where_self(&inputs.advantage.f_gt(0.0)?, &moved.f_lt(-clip.low)?)?;
+    let loss = weight.f_mul(&inputs.advantage.f_neg()?)?.f_mul(inputs.logp)?;
+    let loss = loss.f_mul(&dropped.f_logical_not()?)?;
+    Ok(TokenLoss { loss, dual_clipped: dropped.f_zeros_like()?, clipped: dropped })
+}
+
 /// Estimates the divergence KL(old || new) per token sampled from the old policy by `r - 1 - ln r`, where `r`
 /// is the ratio new / old (Schulman 2020, "Approximating KL divergence", k3). The estimate is non-negative
 /// and unbiased.
@@ -81,104 +149,4 @@ pub fn k3(logp: &Tensor, old_logp: &Tensor) -> Result<Tensor, TchError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CLIP: Clip = Clip { low: 0.2, high: 0.3, dual: 3.0 };
-
-    /// Returns loss, gradient, clipped and dual clipped of one token.
-    fn token_loss(ratio: f64, advantage: f64, clip: &Clip) -> (f64, f64, bool, bool) {
-        let old = Tensor::from_slice(&[-1.0]);
-        let logp = Tensor::from_slice(&[-1.0 + ratio.ln()]).set_requires_grad(true);
-        let result = clipped_policy_loss(&logp, &old, &Tensor::from_slice(&[advantage]), clip).unwrap();
-        result.loss.sum(Kind::Double).backward();
-        (
-            result.loss.double_value(&[0]),
-            logp.grad().double_value(&[0]),
-            result.clipped.int64_value(&[0]) == 1,
-            result.dual_clipped.int64_value(&[0]) == 1,
-        )
-    }
-
-    #[test]
-    fn loss_and_gradient_of_worked_examples() {
-        // (ratio, advantage) -> (loss, d loss / d logp, clipped, dual clipped)
-        let cases = [
-            // Inside the range: loss -A r, derivative -A r.
-            (1.1, 2.0, -2.2, -2.2, false, false),
-            (0.9, -2.0, 1.8, 1.8, false, false),
-            // Above the range, positive advantage: bounded at 1.3, no gradient.
-            (1.5, 2.0, -2.6, 0.0, true, false),
-            // 1.25 is inside the higher bound, though outside 1 + low.
-            (1.25, 2.0, -2.5, -2.5, false, false),
-            // Below the range, positive advantage: not clipped.
-            (0.5, 2.0, -1.0, -1.0, false, false),
-            // Below the range, negative advantage: bounded at 0.8.
-            (0.5, -2.0, 1.6, 0.0, true, false),
-            // Above the range, negative advantage: not clipped.
-            (2.0, -2.0, 4.0, 4.0, false, false),
-            // Far above, negative advantage: bounded at 3 |A|.
-            (5.0, -2.0, 6.0, 0.0, false, true),
-            // Far above, positive advantage: the dual clip does not apply.
-            (5.0, 2.0, -2.6, 0.0, true, false),
-        ];
-        for (ratio, advantage, loss, gradient, clipped, dual) in cases {
-            let got = token_loss(ratio, advantage, &CLIP);
-            assert!(
-                (got.0 - loss).abs() < 1e-9
-                    && (got.1 - gradient).abs() < 1e-9
-                    && got.2 == clipped
-                    && got.3 == dual,
-                "ratio {ratio}, advantage {advantage}: {got:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_dual_clip_of_zero_is_disabled() {
-        let off = Clip { dual: 0.0, ..CLIP };
-        assert!((token_loss(5.0, -2.0, &off).0 - 10.0).abs() < 1e-9);
-        assert!(!token_loss(5.0, -2.0, &off).3);
-    }
-
-    #[test]
-    fn the_gradient_equals_the_finite_difference() {
-        let step = 1e-6;
-        for advantage in [-1.7, -0.3, 0.4, 2.2] {
-            for log_ratio in [-1.5, -0.7, -0.1, 0.05, 0.2, 0.6, 1.7] {
-                let ratio = f64::exp(log_ratio);
-                let slope = (token_loss(ratio * f64::exp(step), advantage, &CLIP).0
-                    - token_loss(ratio * f64::exp(-step), advantage, &CLIP).0)
-                    / (2.0 * step);
-                let gradient = token_loss(ratio, advantage, &CLIP).1;
-                assert!(
-                    (slope - gradient).abs() < 1e-6,
-                    "ratio {ratio}, advantage {advantage}: {slope} and {gradient}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn vanished_probabilities_give_finite_losses() {
-        let logp = Tensor::from_slice(&[-0.1f32, -200.0]).set_requires_grad(true);
-        let old = Tensor::from_slice(&[-200.0f32, -0.1]);
-        let advantage = Tensor::from_slice(&[-1.0f32, 1.0]);
-        let off = Clip { dual: 0.0, ..CLIP };
-        let result = clipped_policy_loss(&logp, &old, &advantage, &off).unwrap();
-        result.loss.sum(Kind::Float).backward();
-        assert!(bool::try_from(result.loss.isfinite().all()).unwrap());
-        assert!(bool::try_from(logp.grad().isfinite().all()).unwrap());
-    }
-
-    #[test]
-    fn the_mean_of_k3_is_the_divergence() {
-        // Two outcomes, old (0.7, 0.3), new (0.4, 0.6): the mean of k3 under old is KL(old || new).
-        let old = Tensor::from_slice(&[0.7f64, 0.3]).log();
-        let new = Tensor::from_slice(&[0.4f64, 0.6]).log();
-        let mean = (k3(&new, &old).unwrap() * old.exp()).sum(Kind::Double).double_value(&[]);
-        let exact = 0.7 * (0.7f64 / 0.4).ln() + 0.3 * (0.3f64 / 0.6).ln();
-        assert!((mean - exact).abs() < 1e-12);
-        assert_eq!(k3(&old, &old).unwrap().abs().max().double_value(&[]), 0.0);
-    }
-}
+mod tests;

@@ -57,6 +57,11 @@ pub fn optimizer_bytes(numbers: u64, dtype: Dtype) -> u64 {
     numbers * (4 + 8 + masters)
 }
 
+/// Size of a critic's value head, its gradient and the two moments of its optimiser, which are f32.
+pub fn critic_bytes(config: &Config) -> u64 {
+    (config.hidden as u64 + 1) * 4 * 4
+}
+
 /// Dimensions of a packed pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PassShape {

@@ -1,38 +1,62 @@
 //! Per-policy update metrics.
 
+mod critic;
+
 use serde::{Deserialize, Serialize};
+
+pub use self::critic::CriticMetrics;
+pub(crate) use self::critic::CriticSums;
 
 /// Bound below which log-probabilities of sampling and training count as equal.
 pub const LOGPROB_TOLERANCE: f64 = 1e-4;
 
 /// Metrics of one policy's update. Means are over tokens; quantities that were not measured are `None`.
 ///
-/// Transitions with an advantage of 0 have no gradient and are not computed. They count in `tokens` and in
-/// the divisor of `loss`, and in no other metric.
+/// Transitions without a gradient (an advantage of 0, and neither a KL term nor an entropy bonus in the loss) are
+/// not computed. They count in the metrics of completions and advantages, in `tokens` and in the divisor of `loss`,
+/// and in no other metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UpdateMetrics {
     /// Name of the policy in the workflow.
     pub policy: String,
     /// Version of the weights after the update.
     pub version: u64,
-    /// Completion tokens of all transitions.
+    /// Completions of all transitions.
+    pub completions: u64,
+    /// Their tokens.
     pub tokens: u64,
-    /// Completion tokens of transitions with an advantage other than 0.
+    /// Completion tokens of transitions with a gradient.
     pub trained_tokens: u64,
+    /// Mean number of tokens of a completion.
+    pub completion_length: f64,
+    /// Fraction of completions that were cut off at the limit of tokens.
+    pub cut_off: f64,
+    /// Mean advantage over tokens.
+    pub advantage_mean: f64,
+    /// Standard deviation of the advantages over tokens.
+    pub advantage_std: f64,
     /// Optimiser steps taken.
     pub optimizer_steps: u64,
     /// Optimiser steps skipped because the gradient was not finite.
     pub skipped_steps: u64,
-    /// Mean over mini-batches of the token-mean loss.
+    /// Mean over mini-batches of the loss, without the entropy bonus.
     pub loss: f64,
     /// Mean over optimiser steps of the gradient's global norm before clipping.
     pub grad_norm: f64,
-    /// Fraction of tokens whose ratio was clipped.
+    /// Fraction of tokens whose ratio was clipped, or that the trust region dropped.
     pub clip_fraction: f64,
     /// Fraction of tokens bounded by the dual clip.
     pub dual_clip_fraction: f64,
     /// KL(sampling policy || policy) by the k3 estimator, nats per token, over all passes.
     pub kl: Option<f64>,
+    /// 1st, 50th and 99th percentile of the ratio policy / sampling policy of a token, over all passes.
+    pub ratio_quantiles: Option<[f64; 3]>,
+    /// Effective sample size of the importance weights as a fraction of the tokens, `(Σ w)² / (n Σ w²)`.
+    pub effective_sample_size: Option<f64>,
+    /// KL(policy || reference) before the update, by the objective's estimator, nats per token.
+    pub reference_kl: Option<f64>,
+    /// Coefficient of the KL divergence from the reference in this update.
+    pub kl_coefficient: Option<f64>,
     /// Entropy of the policy at the sampling temperature, nats per token, over the first pass.
     pub entropy: Option<f64>,
     /// Largest |log-prob in training - log-prob when sampled|, over the mini-batch before the first optimiser
@@ -42,6 +66,9 @@ pub struct UpdateMetrics {
     pub close_logprobs: Option<f64>,
     /// Learning rate.
     pub lr: f64,
+    /// Metrics of the policy's critic, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub critic: Option<CriticMetrics>,
 }
 
 /// Metrics of an update of all policies.
@@ -49,6 +76,10 @@ pub struct UpdateMetrics {
 pub struct StepMetrics {
     /// Trained policies that had transitions, in the order of the workflow.
     pub policies: Vec<UpdateMetrics>,
+    /// Groups of completions that were compared.
+    pub groups: u64,
+    /// Groups with one member or equal returns, which say nothing about their members.
+    pub flat_groups: u64,
     /// Packed batches run.
     pub batches: u64,
     /// Tokens fed to models, prompts included, over all passes.
@@ -58,6 +89,8 @@ pub struct StepMetrics {
 /// Sums from which [`UpdateMetrics`] are computed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MetricSums {
+    pub completions: u64,
+    pub cut_off: u64,
     pub tokens: u64,
     pub trained_tokens: u64,
     pub mini_batches: u64,
@@ -70,8 +103,56 @@ pub(crate) struct MetricSums {
     pub clipped: u64,
     pub dual_clipped: u64,
     pub kl: f64,
+    pub log_ratios: Vec<f32>,
+    pub weights: Moments,
+    pub advantages: Moments,
+    pub reference_kl: Option<f64>,
+    pub kl_coefficient: Option<f64>,
     pub entropy: Mean,
     pub gap: LogprobGap,
+    pub critic: CriticSums,
+}
+
+/// Count, sum and sum of squares.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Moments {
+    count: u64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Moments {
+    pub fn add(&mut self, value: f64) {
+        self.count += 1;
+        self.sum += value;
+        self.squares += value * value;
+    }
+
+    fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
+    }
+
+    fn deviation(&self) -> f64 {
+        if self.count == 0 {
+            return 0.0;
+        }
+        (self.squares / self.count as f64 - self.mean().powi(2)).max(0.0).sqrt()
+    }
+
+    fn effective_sample_size(&self) -> Option<f64> {
+        match self.count {
+            0 => None,
+            _ if self.squares == 0.0 => Some(0.0),
+            count => Some(self.sum * self.sum / (count as f64 * self.squares)),
+        }
+    }
+}
+
+/// 1st, 50th and 99th percentile of the ratios with these logarithms. `None` without any.
+fn ratio_quantiles(mut log_ratios: Vec<f32>) -> Option<[f64; 3]> {
+    let last = log_ratios.len().checked_sub(1)?;
+    log_ratios.sort_unstable_by(f32::total_cmp);
+    Some([0.01, 0.5, 0.99].map(|share| f64::from(log_ratios[(share * last as f64).round() as usize]).exp()))
 }
 
 #[derive(Debug, Clone, Default)]
@@ -106,12 +187,22 @@ impl LogprobGap {
 }
 
 impl MetricSums {
-    pub fn into_metrics(self, policy: &str, version: u64, lr: f64) -> UpdateMetrics {
+    /// The metrics. `critic_lr` is the learning rate of the policy's critic, if it has one.
+    pub fn into_metrics(self, policy: &str, version: u64, lr: f64, critic_lr: Option<f64>) -> UpdateMetrics {
         let mean = |sum: f64, count: u64| if count == 0 { 0.0 } else { sum / count as f64 };
         let close_logprobs = self.gap.within_tolerance.value();
         UpdateMetrics {
             policy: policy.to_owned(),
             version,
+            completions: self.completions,
+            completion_length: mean(self.tokens as f64, self.completions),
+            cut_off: mean(self.cut_off as f64, self.completions),
+            advantage_mean: self.advantages.mean(),
+            advantage_std: self.advantages.deviation(),
+            ratio_quantiles: ratio_quantiles(self.log_ratios),
+            effective_sample_size: self.weights.effective_sample_size(),
+            reference_kl: self.reference_kl,
+            kl_coefficient: self.kl_coefficient,
             tokens: self.tokens,
             trained_tokens: self.trained_tokens,
             optimizer_steps: self.optimizer_steps,
@@ -125,6 +216,7 @@ impl MetricSums {
             max_logprob_gap: close_logprobs.map(|_| self.gap.max),
             close_logprobs,
             lr,
+            critic: critic_lr.map(|lr| self.critic.into_metrics(lr)),
         }
     }
 }

@@ -8,10 +8,9 @@
 //! w = w - lr / (1 - b1^t) · m / (sqrt(v) / sqrt(1 - b2^t) + eps)
 //! ```
 
+use pl_dsl::workflow::objective::Optimizer;
 use tch::{Kind, TchError, Tensor, no_grad};
 
-/// Decay of the first and second moments: the values of the Adam paper.
-const BETA: (f64, f64) = (0.9, 0.999);
 /// Keeps the quotient finite for parameters that never had a gradient.
 const EPSILON: f64 = 1e-8;
 /// Elements that a step processes at a time. Parameter, gradient, both moments and a temporary of this size
@@ -44,12 +43,27 @@ struct ParameterState {
 pub struct AdamW {
     parameters: Vec<ParameterState>,
     steps: u64,
-    weight_decay: f64,
+    decay: Decay,
+}
+
+/// Decay rates of an optimiser.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Decay {
+    /// Weight decay.
+    pub weights: f64,
+    /// Decay of the first and second moments. 0.9 and 0.999 are the values of the Adam paper.
+    pub moments: (f64, f64),
+}
+
+impl From<&Optimizer> for Decay {
+    fn from(optimizer: &Optimizer) -> Self {
+        Self { weights: optimizer.weight_decay, moments: (optimizer.beta1, optimizer.beta2) }
+    }
 }
 
 impl AdamW {
     /// A new optimiser of the named parameters, in the given order.
-    pub fn new(parameters: Vec<(String, Tensor)>, weight_decay: f64) -> Result<Self, TchError> {
+    pub fn new(parameters: Vec<(String, Tensor)>, decay: Decay) -> Result<Self, TchError> {
         let parameters = parameters
             .into_iter()
             .map(|(name, parameter)| {
@@ -59,7 +73,7 @@ impl AdamW {
                 Ok(ParameterState { name, parameter, first_moment, second_moment, decays })
             })
             .collect::<Result<_, TchError>>()?;
-        Ok(AdamW { parameters, steps: 0, weight_decay })
+        Ok(AdamW { parameters, steps: 0, decay })
     }
 
     /// Parameters with their names, in order.
@@ -93,13 +107,15 @@ impl AdamW {
             }
             self.steps += 1;
             let t = self.steps as f64;
+            let (beta1, beta2) = self.decay.moments;
             let factors = Factors {
                 scale: clip_scale(grad_norm, max_norm),
-                rate: rate / (1.0 - BETA.0.powf(t)),
-                root_correction: (1.0 - BETA.1.powf(t)).sqrt(),
+                change: (1.0 - beta1, 1.0 - beta2),
+                rate: rate / (1.0 - beta1.powf(t)),
+                root_correction: (1.0 - beta2.powf(t)).sqrt(),
             };
             for (state, gradient) in self.parameters.iter().zip(&gradients) {
-                let decay = if state.decays { 1.0 - rate * self.weight_decay } else { 1.0 };
+                let decay = if state.decays { 1.0 - rate * self.decay.weights } else { 1.0 };
                 let flat = |tensor: &Tensor| tensor.f_view([-1]);
                 let (parameter, gradient) = (flat(&state.parameter)?, flat(gradient)?);
                 let (first_moment, second_moment) = (flat(&state.first_moment)?, flat(&state.second_moment)?);
@@ -145,6 +161,8 @@ impl AdamW {
 struct Factors {
     /// Scale of the gradients, for clipping.
     scale: f64,
+    /// Share of the gradient, and of its square, in the new moments.
+    change: (f64, f64),
     /// Learning rate divided by the bias correction of the first moment.
     rate: f64,
     /// Square root of the bias correction of the second moment.
@@ -166,8 +184,8 @@ impl Factors {
         if decay != 1.0 {
             let _ = parameter.f_mul_scalar_(decay)?;
         }
-        let _ = first_moment.f_lerp_(&gradient, 1.0 - BETA.0)?;
-        let _ = second_moment.f_lerp_(&gradient.f_square()?, 1.0 - BETA.1)?;
+        let _ = first_moment.f_lerp_(&gradient, self.change.0)?;
+        let _ = second_moment.f_lerp_(&gradient.f_square()?, self.change.1)?;
         let mut divisor = second_moment.f_sqrt()?;
         let _ = divisor.f_div_scalar_(self.root_correction)?.f_add_scalar_(EPSILON)?;
         let _ = parameter.f_add_(&first_moment.f_div(&divisor)?.f_mul_scalar(-self.rate)?)?;
@@ -193,6 +211,10 @@ fn clip_scale(norm: f64, max_norm: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn decay(weights: f64) -> Decay {
+        Decay { weights, moments: (0.9, 0.999) }
+    }
 
     fn values(tensor: &Tensor) -> Vec<f64> {
         Vec::<f64>::try_from(tensor.to_kind(Kind::Double).flatten(0, -1)).unwrap()
@@ -224,7 +246,7 @@ mod tests {
     fn follows_the_formula() {
         let start = [0.5, -1.0, 2.0, 0.25];
         let weight = Tensor::from_slice(&start).to_kind(Kind::Float).reshape([2, 2]);
-        let mut optimizer = AdamW::new(vec![("w".into(), weight.shallow_clone())], 0.1).unwrap();
+        let mut optimizer = AdamW::new(vec![("w".into(), weight.shallow_clone())], decay(0.1)).unwrap();
         let mut reference = Reference { w: start.to_vec(), m: vec![0.0; 4], v: vec![0.0; 4], t: 0 };
         for round in 0..20 {
             let gradient: Vec<f64> = (0..4).map(|i| f64::sin(f64::from(round * 4 + i))).collect();
@@ -247,7 +269,7 @@ mod tests {
         let matrix = Tensor::ones([1, 3], (Kind::Float, tch::Device::Cpu));
         let parameters =
             vec![("gain".into(), gain.shallow_clone()), ("matrix".into(), matrix.shallow_clone())];
-        let mut optimizer = AdamW::new(parameters, 0.5).unwrap();
+        let mut optimizer = AdamW::new(parameters, decay(0.5)).unwrap();
         optimizer.step(vec![gain.zeros_like(), matrix.zeros_like()], 0.1, 1.0).unwrap();
         assert_eq!(values(&gain), [1.0; 3]);
         assert!(values(&matrix).iter().all(|w| (w - 0.95).abs() < 1e-6));
@@ -264,7 +286,7 @@ mod tests {
 
         // The first moment after one step reveals the scale of the gradient: 0.1 × scale × g.
         let weight = Tensor::zeros([2], (Kind::Float, tch::Device::Cpu));
-        let mut optimizer = AdamW::new(vec![("w".into(), weight)], 0.0).unwrap();
+        let mut optimizer = AdamW::new(vec![("w".into(), weight)], decay(0.0)).unwrap();
         optimizer.step(vec![Tensor::from_slice(&[3.0f32, 4.0])], 0.1, 1.0).unwrap();
         let mean = values(&optimizer.state()[0].1);
         assert!((mean[0] - 0.06).abs() < 1e-6 && (mean[1] - 0.08).abs() < 1e-6, "{mean:?}");
@@ -273,7 +295,7 @@ mod tests {
     #[test]
     fn a_gradient_that_is_not_finite_changes_nothing() {
         let weight = Tensor::ones([2], (Kind::Float, tch::Device::Cpu));
-        let mut optimizer = AdamW::new(vec![("w".into(), weight.shallow_clone())], 0.1).unwrap();
+        let mut optimizer = AdamW::new(vec![("w".into(), weight.shallow_clone())], decay(0.1)).unwrap();
         let stepped = optimizer.step(vec![Tensor::from_slice(&[f32::NAN, 1.0])], 0.1, 1.0).unwrap();
         assert!(!stepped.applied);
         assert_eq!(optimizer.steps(), 0);

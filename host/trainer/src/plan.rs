@@ -7,16 +7,49 @@
 use pl_types::Transition;
 use rand::seq::SliceRandom;
 
+use crate::aggregation::CompletionCounts;
 use crate::packing::{PackItem, PackedBatch, pack};
 use crate::seeds::mini_batch_rng;
 
-/// A transition with its advantage.
-#[derive(Debug, Clone, Copy)]
+/// A transition with the targets of its tokens.
+#[derive(Debug, Clone)]
 pub struct Sample<'a> {
-    /// The transition.
     pub transition: &'a Transition,
-    /// Its advantage ([`crate::advantage`]).
-    pub advantage: f64,
+    pub targets: TokenTargets,
+}
+
+impl<'a> Sample<'a> {
+    /// A sample with one advantage for all tokens, and the log-probabilities of sampling alone.
+    pub fn new(transition: &'a Transition, advantage: f64) -> Self {
+        let advantages = vec![advantage as f32; transition.completion.len()];
+        Self { transition, targets: TokenTargets { advantages, ..TokenTargets::default() } }
+    }
+}
+
+/// Quantities of a completion's tokens that the loss needs. Lists have one element per token.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TokenTargets {
+    /// Advantages ([`crate::advantage`]).
+    pub advantages: Vec<f32>,
+    /// Log-probabilities that ratios are relative to. `None` for those of sampling.
+    pub old_logprobs: Option<Vec<f32>>,
+    /// Log-probabilities under the reference policy, if the loss has a KL term.
+    pub reference_logprobs: Option<Vec<f32>>,
+    /// Importance weights ([`crate::correction`]), if they are computed before the update.
+    pub correction: Option<Vec<f32>>,
+    /// Targets of the critic, if the policy has one.
+    pub critic: Option<ValueTargets>,
+    /// True if none of the tokens is trained on. They count in no mean.
+    pub masked: bool,
+}
+
+/// Targets of a completion's value estimates, one element per token.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ValueTargets {
+    /// Values before the update.
+    pub values: Vec<f32>,
+    /// Returns that the values are to approach.
+    pub returns: Vec<f32>,
 }
 
 /// The properties of a transition that planning needs.
@@ -28,11 +61,12 @@ pub struct PlannedSequence {
     pub prompt: usize,
     /// Index of the policy within the learner.
     pub policy_index: usize,
-    /// Number of completion tokens, over which the loss is a mean.
+    /// Number of completion tokens.
     pub targets: usize,
-    /// False if the advantage is 0. The sequence then has no gradient: it counts in the mean and is not
-    /// computed.
-    pub advantaged: bool,
+    /// False if no token has a gradient. The sequence then counts in the mean and is not computed.
+    pub has_gradient: bool,
+    /// True if the sequence does not even count in the mean.
+    pub masked: bool,
 }
 
 /// Division of an update into epochs, mini-batches and packed batches.
@@ -51,11 +85,11 @@ pub struct BatchPlan {
 pub struct MiniBatch {
     /// Index of the epoch.
     pub epoch: u32,
-    /// Per policy, the number of completion tokens with and without advantage: the divisor of the loss.
-    pub targets: Vec<usize>,
+    /// Per policy, the completions and completion tokens with and without a gradient: the divisor of the loss.
+    pub counts: Vec<CompletionCounts>,
     /// Per policy, true if it has a gradient.
     pub has_gradient: Vec<bool>,
-    /// Packed batches of the sequences with an advantage, as indices into all sequences.
+    /// Packed batches of the sequences with a gradient, as indices into all sequences.
     pub batches: Vec<PackedBatch>,
 }
 
@@ -75,8 +109,8 @@ pub fn plan_update(
     for epoch in 0..batch_plan.epochs {
         let mut mini_batches = vec![Vec::new(); count];
         for (policy_index, name) in policies.iter().enumerate() {
-            let mut own: Vec<usize> =
-                (0..sequences.len()).filter(|&i| sequences[i].policy_index == policy_index).collect();
+            let is_own = |i: &usize| sequences[*i].policy_index == policy_index && !sequences[*i].masked;
+            let mut own: Vec<usize> = (0..sequences.len()).filter(is_own).collect();
             own.shuffle(&mut mini_batch_rng(seed, name, step, u64::from(epoch)));
             for (part, indices) in mini_batches.iter_mut().enumerate() {
                 let boundary = |part: usize| own.len() * part / count;
@@ -85,14 +119,15 @@ pub fn plan_update(
         }
         for mut indices in mini_batches {
             indices.sort_unstable();
-            let mut targets = vec![0; policies.len()];
+            let mut counts = vec![CompletionCounts::default(); policies.len()];
             let mut has_gradient = vec![false; policies.len()];
             for &index in &indices {
                 let sequence = &sequences[index];
-                targets[sequence.policy_index] += sequence.targets;
-                has_gradient[sequence.policy_index] |= sequence.advantaged;
+                counts[sequence.policy_index].completions += 1;
+                counts[sequence.policy_index].tokens += sequence.targets;
+                has_gradient[sequence.policy_index] |= sequence.has_gradient;
             }
-            indices.retain(|&index| sequences[index].advantaged);
+            indices.retain(|&index| sequences[index].has_gradient);
             let items: Vec<PackItem<'_>> = indices
                 .iter()
                 .map(|&index| {
@@ -105,7 +140,7 @@ pub fn plan_update(
                 *index = indices[*index];
             }
             if !batches.is_empty() {
-                plan.push(MiniBatch { epoch, targets, has_gradient, batches });
+                plan.push(MiniBatch { epoch, counts, has_gradient, batches });
             }
         }
     }
@@ -118,9 +153,9 @@ mod tests {
 
     use super::*;
 
-    fn sequence(policy_index: usize, length: usize, advantaged: bool) -> PlannedSequence {
+    fn sequence(policy_index: usize, length: usize, has_gradient: bool) -> PlannedSequence {
         let (tokens, prompt) = (vec![7; length], length - length / 2);
-        PlannedSequence { tokens, prompt, policy_index, targets: length / 2, advantaged }
+        PlannedSequence { tokens, prompt, policy_index, targets: length / 2, has_gradient, masked: false }
     }
 
     /// Indices of a mini-batch's sequences, in the order of its batches.
@@ -129,12 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn zero_advantages_count_only_in_the_mean() {
-        let sequences = [sequence(0, 10, true), sequence(0, 20, false), sequence(1, 30, false)];
+    fn sequences_without_a_gradient_count_only_in_the_mean_and_masked_ones_nowhere() {
+        let masked = PlannedSequence { masked: true, ..sequence(0, 8, false) };
+        let sequences = [sequence(0, 10, true), sequence(0, 20, false), sequence(1, 30, false), masked];
         let batch_plan = BatchPlan { epochs: 1, mini_batches: 1, token_budget: 100 };
         let plan = plan_update(1, 0, &["a", "b"], &sequences, batch_plan);
         assert_eq!(plan.len(), 1);
-        assert_eq!(plan[0].targets, [15, 15]);
+        let counts = |completions, tokens| CompletionCounts { completions, tokens };
+        assert_eq!(plan[0].counts, [counts(2, 15), counts(1, 15)]);
         assert_eq!(plan[0].has_gradient, [true, false]);
         assert_eq!(plan[0].batches, [PackedBatch { sequences: vec![0], fed_tokens: 10 }]);
     }
@@ -152,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_epoch_has_each_advantaged_sequence_once(
+        fn each_epoch_has_each_sequence_with_a_gradient_once(
             parts in prop::collection::vec((0usize..3, 2usize..40, prop::bool::weighted(0.8)), 0..40),
             epochs in 1u32..3,
             mini_batches in 1u32..5,
@@ -169,7 +206,7 @@ mod tests {
                     .collect();
                 seen.sort_unstable();
                 let expected: Vec<usize> =
-                    (0..sequences.len()).filter(|&i| sequences[i].advantaged).collect();
+                    (0..sequences.len()).filter(|&i| sequences[i].has_gradient).collect();
                 prop_assert_eq!(seen, expected);
             }
             for mini_batch in &plan {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pl_dsl::workflow::{Lora, Policy, Workflow};
+use pl_dsl::workflow::{Lora, Policy, PolicyTraining, Workflow};
 use pl_model::{Adapter, Config, Model, Projection, TensorSet, Weights};
 use tch::Device;
 
@@ -17,9 +17,9 @@ pub(crate) enum PolicySetup {
     /// Used as it is.
     Frozen { base: usize, adapter: Option<Adapter> },
     /// Trains an adapter.
-    TrainedAdapter { base: usize, adapter: Adapter },
+    TrainedAdapter { base: usize, adapter: Adapter, training: PolicyTraining },
     /// Trains the weights of its base, which no other policy uses.
-    TrainedWeights { base: usize },
+    TrainedWeights { base: usize, training: PolicyTraining },
 }
 
 /// Loads or creates the initial weights of all policies. Returns the base models and the setup of each
@@ -34,15 +34,20 @@ pub(crate) fn set_up_policies(
     let mut bases = BaseModels::new(workflow, models, device);
     let mut setups = Vec::new();
     for policy in &workflow.policies {
-        let trains = policy.train && workflow.train.is_some();
+        let training = policy.training.as_ref().filter(|_| workflow.train.is_some());
         let start = PolicyStart::read(policy, folder, &bases.models[policy.model], device)?;
+        if let (PolicyStart::BaseModel, None, Some(training)) = (&start, &policy.lora, training) {
+            let base = bases.add_exclusive(policy.model);
+            setups.push(PolicySetup::TrainedWeights { base, training: training.clone() });
+            continue;
+        }
         setups.push(match (start, &policy.lora) {
             (PolicyStart::Model(_), Some(_)) => {
                 let problem = "`from` is a model folder, but the policy has a `lora` block: point `from` to an \
                                adapter, or load that folder with a `model` line";
                 return Err(Error::policy(&policy.name, problem));
             }
-            (PolicyStart::Adapter(path), None) if trains => {
+            (PolicyStart::Adapter(path), None) if training.is_some() => {
                 let problem = format!(
                     "`from` is an adapter ({}), but the policy has no `lora` block: add one of the same rank, or set \
                      `train = false`",
@@ -52,26 +57,22 @@ pub(crate) fn set_up_policies(
             }
             (PolicyStart::Model(model), None) => {
                 let base = bases.add_loaded(policy, *model)?;
-                if trains {
-                    PolicySetup::TrainedWeights { base }
-                } else {
-                    PolicySetup::Frozen { base, adapter: None }
+                match training.cloned() {
+                    Some(training) => PolicySetup::TrainedWeights { base, training },
+                    None => PolicySetup::Frozen { base, adapter: None },
                 }
-            }
-            (PolicyStart::BaseModel, None) if trains => {
-                PolicySetup::TrainedWeights { base: bases.add_exclusive(policy.model) }
             }
             (start, lora) => {
                 let base = bases.shared_base(policy.model);
                 let config = &bases.bases[base].config;
                 let adapter = match (&start, lora) {
                     (PolicyStart::Adapter(path), _) => Some(load_adapter(policy, path, config)?),
-                    (_, Some(lora)) if trains => Some(new_adapter(policy, lora, config, seed)?),
+                    (_, Some(lora)) if training.is_some() => Some(new_adapter(policy, lora, config, seed)?),
                     _ => None,
                 };
-                match adapter.map(|adapter| adapter.to_device(device)) {
-                    Some(adapter) if trains => PolicySetup::TrainedAdapter { base, adapter },
-                    adapter => PolicySetup::Frozen { base, adapter },
+                match (adapter.map(|adapter| adapter.to_device(device)), training.cloned()) {
+                    (Some(adapter), Some(training)) => PolicySetup::TrainedAdapter { base, adapter, training },
+                    (adapter, _) => PolicySetup::Frozen { base, adapter },
                 }
             }
         });
@@ -125,8 +126,8 @@ impl BaseModels {
         }
         let (mut is_shared, mut unassigned) = (vec![false; models.len()], vec![0; models.len()]);
         for policy in &workflow.policies {
-            let trained = policy.train && workflow.train.is_some();
-            if !trained || policy.lora.is_some() {
+            let is_trained = policy.training.is_some() && workflow.train.is_some();
+            if !is_trained || policy.lora.is_some() {
                 is_shared[policy.model] = true;
             } else if policy.from.is_none() {
                 unassigned[policy.model] += 1;

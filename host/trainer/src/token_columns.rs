@@ -1,24 +1,39 @@
 //! Per-token inputs and measurements of a packed batch, one row per completion token.
 
+use std::ops::Range;
+
+use pl_types::Transition;
 use tch::{Device, Kind, TchError, Tensor};
 
 use crate::head::SampledSupport;
 use crate::metrics::MetricSums;
-use crate::plan::{PlannedSequence, Sample};
+use crate::plan::{PlannedSequence, Sample, TokenTargets};
 
 /// Columns of the loss's inputs, with one element per completion token.
 #[derive(Default)]
 pub(crate) struct TokenColumns {
-    /// Index of the policy within the learner.
+    /// Index of the policy within the learner. A policy's tokens are adjacent.
     pub(crate) policy_indices: Vec<usize>,
+    /// Tokens of each completion, which are adjacent.
+    pub(crate) completions: Vec<Range<usize>>,
     /// Row of the packed batch whose hidden state predicts the token.
     rows: Vec<i64>,
     ids: Vec<i64>,
     /// Log-probabilities at the time of sampling.
+    sampler_logps: Vec<f32>,
+    /// Log-probabilities that ratios are relative to.
     old_logps: Vec<f32>,
     advantages: Vec<f32>,
     /// Weights in the mean over the policy's tokens.
     loss_weights: Vec<f32>,
+    /// Log-probabilities under the reference; 0 for policies without one.
+    reference_logps: Vec<f32>,
+    /// Importance weights; 1 for policies without them.
+    corrections: Vec<f32>,
+    /// Values before the update; 0 for policies without a critic, as are the returns.
+    values: Vec<f32>,
+    /// Targets of the values.
+    returns: Vec<f32>,
     temperatures: Vec<f32>,
     pub(crate) support: SampledSupport,
 }
@@ -28,31 +43,56 @@ pub(crate) struct TokenTensors {
     /// int64, as are the ids.
     pub(crate) rows: Tensor,
     pub(crate) ids: Tensor,
+    pub(crate) sampler_logps: Tensor,
     pub(crate) old_logps: Tensor,
     pub(crate) advantages: Tensor,
     pub(crate) loss_weights: Tensor,
+    pub(crate) reference_logps: Tensor,
+    pub(crate) corrections: Tensor,
+    pub(crate) values: Tensor,
+    pub(crate) returns: Tensor,
     /// `None` if all temperatures are 1.
     pub(crate) temperatures: Option<Tensor>,
 }
 
 impl TokenColumns {
-    /// Appends the completion of a sequence. `rows` are the packed rows of all its tokens, and `divisor` is
-    /// the number of completion tokens of its policy in the mini-batch.
+    /// Appends the completion of a sequence. `rows` are the packed rows of all its tokens, and `weight` is the
+    /// weight of each token in the loss.
     pub(crate) fn push(
         &mut self,
         sequence: &PlannedSequence,
         sample: &Sample<'_>,
         rows: &[usize],
-        divisor: usize,
+        weight: f32,
     ) {
         let PlannedSequence { policy_index, targets, prompt, .. } = *sequence;
-        let Sample { transition, advantage } = *sample;
+        let Sample { transition, targets: token_targets } = sample;
+        let TokenTargets { advantages, old_logprobs, reference_logprobs, correction, critic, .. } =
+            token_targets;
+        let start = self.policy_indices.len();
+        self.completions.push(start..start + targets);
         self.policy_indices.extend(std::iter::repeat_n(policy_index, targets));
         self.rows.extend(rows[prompt - 1..].iter().map(|row| *row as i64));
+        self.sampler_logps.extend_from_slice(&transition.logprobs);
+        self.old_logps.extend_from_slice(old_logprobs.as_ref().unwrap_or(&transition.logprobs));
+        self.advantages.extend_from_slice(advantages);
+        self.loss_weights.extend(std::iter::repeat_n(weight, targets));
+        let push_or = |column: &mut Vec<f32>, values: &Option<Vec<f32>>, default: f32| match values {
+            Some(values) => column.extend_from_slice(values),
+            None => column.extend(std::iter::repeat_n(default, targets)),
+        };
+        push_or(&mut self.reference_logps, reference_logprobs, 0.0);
+        push_or(&mut self.corrections, correction, 1.0);
+        let (values, returns) = critic.clone().map(|own| (own.values, own.returns)).unzip();
+        push_or(&mut self.values, &values, 0.0);
+        push_or(&mut self.returns, &returns, 0.0);
+        self.push_tokens(transition);
+    }
+
+    /// Appends a completion's tokens and the distributions that they were sampled from.
+    pub(crate) fn push_tokens(&mut self, transition: &Transition) {
+        let targets = transition.completion.len();
         self.ids.extend(transition.completion.iter().map(|&id| i64::from(id)));
-        self.old_logps.extend_from_slice(&transition.logprobs);
-        self.advantages.extend(std::iter::repeat_n(advantage as f32, targets));
-        self.loss_weights.extend(std::iter::repeat_n(1.0 / divisor as f32, targets));
         // Greedy completions have log-probabilities of the plain softmax.
         let temperature = if transition.temperature == 0.0 { 1.0 } else { transition.temperature as f32 };
         self.temperatures.extend(std::iter::repeat_n(temperature, targets));
@@ -62,19 +102,65 @@ impl TokenColumns {
         }
     }
 
+    /// Copies the tokens and their temperatures to a device. The temperatures are `None` if all are 1.
+    pub(crate) fn token_tensors(&self, device: Device) -> Result<(Tensor, Option<Tensor>), TchError> {
+        let ids = Tensor::f_from_slice(&self.ids)?.f_to_device(device)?;
+        let plain = self.temperatures.iter().all(|&temperature| temperature == 1.0);
+        let temperatures = || Tensor::f_from_slice(&self.temperatures)?.f_to_device(device);
+        Ok((ids, if plain { None } else { Some(temperatures()?) }))
+    }
+
     /// Copies the columns to a device.
     pub(crate) fn to_tensors(&self, device: Device) -> Result<TokenTensors, TchError> {
         let floats = |values: &[f32]| Tensor::f_from_slice(values)?.f_to_device(device);
-        let integers = |values: &[i64]| Tensor::f_from_slice(values)?.f_to_device(device);
-        let plain = self.temperatures.iter().all(|&temperature| temperature == 1.0);
+        let (ids, temperatures) = self.token_tensors(device)?;
         Ok(TokenTensors {
-            rows: integers(&self.rows)?,
-            ids: integers(&self.ids)?,
+            rows: Tensor::f_from_slice(&self.rows)?.f_to_device(device)?,
+            ids,
+            sampler_logps: floats(&self.sampler_logps)?,
             old_logps: floats(&self.old_logps)?,
             advantages: floats(&self.advantages)?,
             loss_weights: floats(&self.loss_weights)?,
-            temperatures: if plain { None } else { Some(floats(&self.temperatures)?) },
+            reference_logps: floats(&self.reference_logps)?,
+            corrections: floats(&self.corrections)?,
+            values: floats(&self.values)?,
+            returns: floats(&self.returns)?,
+            temperatures,
         })
+    }
+
+    /// Divides a range of tokens into runs whose policies have one class. Returns each run with its class.
+    pub(crate) fn runs(&self, range: Range<i64>, classes: &[usize]) -> Vec<(usize, Range<i64>)> {
+        let mut runs: Vec<(usize, Range<i64>)> = Vec::new();
+        for row in range {
+            let class = classes[self.policy_indices[row as usize]];
+            match runs.last_mut().filter(|(last, _)| *last == class) {
+                Some((_, run)) => run.end = row + 1,
+                None => runs.push((class, row..row + 1)),
+            }
+        }
+        runs
+    }
+
+    /// Means over each completion of `logp - old_logp`, `[N]`. `logps` are the log-probabilities of the rows
+    /// from `first` on; other rows are 0.
+    pub(crate) fn sequence_log_ratios(
+        &self,
+        first: usize,
+        logps: &Tensor,
+        device: Device,
+    ) -> Result<Tensor, TchError> {
+        let logps = Vec::<f32>::try_from(logps)?;
+        let mut means = vec![0.0f32; self.ids.len()];
+        for rows in &self.completions {
+            if rows.start < first || rows.end > first + logps.len() {
+                continue;
+            }
+            let gap = |row: usize| f64::from(logps[row - first]) - f64::from(self.old_logps[row]);
+            let mean = rows.clone().map(gap).sum::<f64>() / rows.len() as f64;
+            means[rows.clone()].fill(mean as f32);
+        }
+        Tensor::f_from_slice(&means)?.f_to_device(device)
     }
 }
 
@@ -84,9 +170,15 @@ pub(crate) struct TokenMeasurements {
     pub(crate) loss: Vec<Tensor>,
     pub(crate) clipped: Vec<Tensor>,
     pub(crate) dual_clipped: Vec<Tensor>,
+    /// Estimates of the divergence from the sampler.
     pub(crate) kl: Vec<Tensor>,
-    pub(crate) gap: Vec<Tensor>,
+    /// Log-ratios to the sampler.
+    pub(crate) log_ratio: Vec<Tensor>,
+    /// Importance weights with their rows.
+    pub(crate) weights: Vec<(i64, Tensor)>,
     pub(crate) entropy: Option<Tensor>,
+    /// Value losses and flags of clipped values, with their first rows.
+    pub(crate) values: Vec<(i64, Tensor, Tensor)>,
 }
 
 impl TokenMeasurements {
@@ -96,7 +188,7 @@ impl TokenMeasurements {
         let concatenated = |chunks: &[Tensor]| values(Tensor::f_cat(chunks, 0)?);
         let loss = concatenated(&self.loss)?;
         let kl = concatenated(&self.kl)?;
-        let gap = concatenated(&self.gap)?;
+        let log_ratio = concatenated(&self.log_ratio)?;
         let clipped = concatenated(&self.clipped)?;
         let dual_clipped = concatenated(&self.dual_clipped)?;
         let entropy = self.entropy.as_ref().map(|entropy| values(entropy.shallow_clone())).transpose()?;
@@ -107,12 +199,24 @@ impl TokenMeasurements {
             sums.kl += kl[row];
             sums.clipped += clipped[row] as u64;
             sums.dual_clipped += dual_clipped[row] as u64;
+            sums.log_ratios.push(log_ratio[row] as f32);
             if let Some(entropy) = &entropy {
                 sums.entropy.add(entropy[row]);
             }
             // Before the first optimiser step, training and sampling should see the same distribution.
             if sums.optimizer_steps + sums.skipped_steps == 0 {
-                sums.gap.add(gap[row]);
+                sums.gap.add(log_ratio[row].abs());
+            }
+        }
+        for (first, losses, clipped) in &self.values {
+            let losses = values(losses.shallow_clone())?.into_iter();
+            for (offset, (loss, clipped)) in losses.zip(values(clipped.shallow_clone())?).enumerate() {
+                sums[policy_indices[*first as usize + offset]].critic.add_loss(loss, clipped != 0.0);
+            }
+        }
+        for (first, weights) in &self.weights {
+            for (offset, weight) in values(weights.shallow_clone())?.into_iter().enumerate() {
+                sums[policy_indices[*first as usize + offset]].weights.add(weight);
             }
         }
         Ok(())

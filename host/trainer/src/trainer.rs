@@ -6,17 +6,18 @@
 
 use std::path::Path;
 
-use pl_dsl::workflow::{Train, Workflow};
+use pl_dsl::workflow::{PolicyTraining, Workflow};
 use pl_model::{Adapter, Model, TensorSet};
 use pl_types::Transition;
 use tch::Device;
 
+use crate::advantage::shuffled_outcomes;
 use crate::error::Error;
-use crate::learner::{AdapterPolicy, Learner, LearnerSettings};
-use crate::lr::learning_rate;
+use crate::learner::{Learner, LearnerSettings, NewPolicy};
 use crate::metrics::StepMetrics;
-use crate::plan::Sample;
 use crate::policy_setup::{PolicySetup, set_up_policies};
+use crate::preparation::Outcome;
+use crate::validate::refuse;
 
 /// A policy's current weights, as inference needs them.
 #[derive(Debug)]
@@ -58,7 +59,6 @@ pub struct Trainer {
     locations: Vec<PolicyLocation>,
     learners: Vec<Learner>,
     names: Vec<String>,
-    train: Option<Train>,
 }
 
 impl Trainer {
@@ -92,19 +92,20 @@ impl Trainer {
             }
         }
         // The learners of adapters, one per base, come before those of full weights.
-        let mut adapters: Vec<Vec<AdapterPolicy>> = adapter_bases.iter().map(|_| Vec::new()).collect();
+        let mut adapters: Vec<Vec<(NewPolicy, Adapter)>> = adapter_bases.iter().map(|_| Vec::new()).collect();
         let mut full = Vec::new();
         let mut locations = Vec::new();
         for (policy, setup) in setups.into_iter().enumerate() {
+            let new = |training| new_policy(workflow, policy, training);
             locations.push(match setup {
                 PolicySetup::Frozen { base, adapter } => PolicyLocation::Frozen { base, adapter },
-                PolicySetup::TrainedAdapter { base, adapter } => {
+                PolicySetup::TrainedAdapter { base, adapter, training } => {
                     let learner = adapter_bases.iter().position(|other| *other == base).unwrap_or_default();
-                    adapters[learner].push((policy, names[policy].clone(), adapter));
+                    adapters[learner].push((new(training), adapter));
                     PolicyLocation::Trained { base, learner, index: adapters[learner].len() - 1 }
                 }
-                PolicySetup::TrainedWeights { base } => {
-                    full.push((policy, base));
+                PolicySetup::TrainedWeights { base, training } => {
+                    full.push((new(training), base));
                     PolicyLocation::Trained { base, learner: adapter_bases.len() + full.len() - 1, index: 0 }
                 }
             });
@@ -119,17 +120,10 @@ impl Trainer {
             for (policy, base) in full {
                 let Model { config, weights, dtype, .. } = &bases[base];
                 let (config, weights) = (config.clone(), weights.shallow());
-                learners.push(Learner::full(
-                    config,
-                    weights,
-                    *dtype,
-                    policy,
-                    names[policy].clone(),
-                    settings,
-                )?);
+                learners.push(Learner::full(config, weights, *dtype, policy, settings)?);
             }
         }
-        Ok(Self { bases, locations, learners, names, train: workflow.train.clone() })
+        Ok(Self { bases, locations, learners, names })
     }
 
     /// The base models of the policies. Trained ones change in place: their tensors are shared with the
@@ -185,8 +179,10 @@ impl Trainer {
         }
     }
 
-    /// Trains on a step's transitions, each with its advantage. Ignores transitions of policies that are not
-    /// trained. The order of the transitions does not matter: they are sorted by key first.
+    /// Trains on a step's transitions, each policy by its objective. Ignores transitions of policies that are not
+    /// trained, or not in this step. The order of the transitions does not matter: they are sorted by key first.
+    ///
+    /// With a `shuffle` seed, rewards are permuted within each group first ([`shuffled_outcomes`]).
     ///
     /// # Errors
     /// Nothing was changed when a transition does not fit its policy or the workflow has no `train` block;
@@ -195,39 +191,27 @@ impl Trainer {
         &mut self,
         step: u64,
         transitions: &[Transition],
-        advantages: &[f64],
+        shuffle: Option<[u8; 32]>,
         progress: &mut dyn FnMut(UpdateProgress),
     ) -> Result<StepMetrics, Error> {
-        let Some(train) = &self.train else {
-            return Err(Error::policy(&self.names.join("`, `"), "the workflow has no `train` block"));
-        };
-        if transitions.len() != advantages.len() {
-            let problem = format!("{} transitions, but {} advantages", transitions.len(), advantages.len());
-            return Err(Error::policy(&self.names.join("`, `"), problem));
+        if self.learners.is_empty() {
+            return Err(Error::policy(&self.names.join("`, `"), "the workflow trains no policy"));
         }
-        // The schedule counts from 0.
-        let rate = learning_rate(train, step.saturating_sub(1));
-        let mut samples: Vec<Sample<'_>> = transitions
-            .iter()
-            .zip(advantages)
-            .map(|(transition, &advantage)| Sample { transition, advantage })
-            .collect();
-        samples.sort_by(|a, b| a.transition.key.cmp(&b.transition.key));
-        let mut by_learner: Vec<Vec<Sample<'_>>> = self.learners.iter().map(|_| Vec::new()).collect();
-        for sample in samples {
-            let policy = sample.transition.policy as usize;
+        let mut sorted: Vec<&Transition> = transitions.iter().collect();
+        sorted.sort_by(|a, b| a.key.cmp(&b.key));
+        let sources = shuffle.map(|seed| shuffled_outcomes(&sorted, seed));
+        let mut by_learner: Vec<Vec<(&Transition, Outcome)>> =
+            self.learners.iter().map(|_| Vec::new()).collect();
+        for (index, &transition) in sorted.iter().enumerate() {
+            let source = sources.as_ref().map_or(index, |sources| sources[index]);
+            let policy = transition.policy as usize;
             match self.locations.get(policy) {
-                Some(PolicyLocation::Trained { learner, .. }) => by_learner[*learner].push(sample),
+                Some(PolicyLocation::Trained { learner, .. }) => {
+                    by_learner[*learner].push((transition, Outcome::from(sorted[source])));
+                }
                 Some(PolicyLocation::Frozen { .. }) => {}
                 None => {
-                    let t = sample.transition;
-                    return Err(Error::Transition {
-                        step,
-                        task: t.task_id.clone(),
-                        agent: t.agent.clone(),
-                        turn: t.turn,
-                        problem: format!("the workflow has no policy {policy}"),
-                    });
+                    return Err(refuse(step, transition, format!("the workflow has no policy {policy}")));
                 }
             }
         }
@@ -235,21 +219,37 @@ impl Trainer {
             .learners
             .iter()
             .zip(by_learner)
-            .map(|(learner, samples)| learner.plan(step, samples))
+            .map(|(learner, transitions)| learner.prepare(step, &transitions))
             .collect::<Result<Vec<_>, _>>()?;
         let total = planned.iter().map(|planned| planned.batches()).sum();
         let fed_tokens = planned.iter().map(|planned| planned.fed_tokens()).sum();
+        let (groups, flat_groups) = planned
+            .iter()
+            .map(|planned| planned.groups())
+            .fold((0, 0), |(all, flat), (own, own_flat)| (all + own, flat + own_flat));
         let mut done = 0;
         progress(UpdateProgress { done, total });
         let mut policies = Vec::new();
         for (learner, planned) in self.learners.iter_mut().zip(&planned) {
-            policies.extend(learner.update(planned, rate, &mut || {
+            policies.extend(learner.update(planned, &mut || {
                 done += 1;
                 progress(UpdateProgress { done, total });
             })?);
         }
         policies.sort_by_key(|metrics| self.names.iter().position(|name| *name == metrics.policy));
-        Ok(StepMetrics { policies, batches: total, fed_tokens })
+        Ok(StepMetrics { policies, groups, flat_groups, batches: total, fed_tokens })
+    }
+}
+
+/// A policy of `workflow` to train.
+fn new_policy(workflow: &Workflow, policy: usize, training: PolicyTraining) -> NewPolicy {
+    let agents = workflow.agents.iter().filter(|agent| agent.policy == policy);
+    NewPolicy {
+        policy,
+        name: workflow.policies[policy].name.clone(),
+        training,
+        max_tokens: agents.map(|agent| agent.max_tokens).max().unwrap_or(1),
+        has_start: workflow.policies[policy].from.is_some(),
     }
 }
 

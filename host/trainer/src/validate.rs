@@ -1,26 +1,13 @@
 //! Validation of transitions before an update.
 
 use pl_model::Config;
+use pl_types::Transition;
 
 use crate::error::Error;
-use crate::plan::{PlannedSequence, Sample};
 
-/// Checks a transition against its model. Returns the properties that planning needs. `policy_index` is the
-/// index of its policy within the learner, or `None` if the learner does not train it.
-pub(crate) fn planned_sequence(
-    config: &Config,
-    policy_index: Option<usize>,
-    step: u64,
-    sample: &Sample<'_>,
-) -> Result<PlannedSequence, Error> {
-    let t = sample.transition;
-    let refuse = |problem: String| {
-        let (task, agent) = (t.task_id.clone(), t.agent.clone());
-        Error::Transition { step, task, agent, turn: t.turn, problem }
-    };
-    let Some(policy_index) = policy_index else {
-        return Err(refuse(format!("policy {} is not trained by this learner", t.policy)));
-    };
+/// Checks a transition against the model of its policy.
+pub(crate) fn check_transition(config: &Config, step: u64, t: &Transition) -> Result<(), Error> {
+    let refuse = |problem: String| refuse(step, t, problem);
     if t.prompt.is_empty() || t.completion.is_empty() {
         return Err(refuse("the prompt or the completion has no tokens".into()));
     }
@@ -33,17 +20,15 @@ pub(crate) fn planned_sequence(
         let limit = config.max_positions;
         return Err(refuse(format!("{total} tokens, but the model has only {limit} positions")));
     }
-    if let Some(id) = t.prompt.iter().chain(&t.completion).find(|&&id| i64::from(id) >= config.vocab) {
+    let tokens = t.prompt.iter().chain(&t.completion).chain(t.next_prompt.iter().flatten());
+    if let Some(id) = tokens.into_iter().find(|&&id| i64::from(id) >= config.vocab) {
         return Err(refuse(format!("token {id} is outside the model's vocabulary of {}", config.vocab)));
     }
     let valid = t.logprobs.iter().all(|l| l.is_finite() && *l <= 1e-3)
-        && sample.advantage.is_finite()
         && t.temperature.is_finite()
         && t.temperature >= 0.0;
     if !valid {
-        return Err(refuse(
-            "a log-probability, the temperature or the advantage is not a number in its range".into(),
-        ));
+        return Err(refuse("a log-probability or the temperature is not a number in its range".into()));
     }
     if let Some(support) = &t.support {
         if support.len() != t.completion.len() {
@@ -58,12 +43,10 @@ pub(crate) fn planned_sequence(
             }
         }
     }
-    Ok(PlannedSequence {
-        // The last token of a completion predicts no token that is trained on.
-        tokens: t.prompt.iter().chain(&t.completion).take(total - 1).copied().collect(),
-        prompt: t.prompt.len(),
-        policy_index,
-        targets: t.completion.len(),
-        advantaged: sample.advantage != 0.0,
-    })
+    Ok(())
+}
+
+/// Error for a transition that can't be trained on.
+pub(crate) fn refuse(step: u64, t: &Transition, problem: String) -> Error {
+    Error::Transition { step, task: t.task_id.clone(), agent: t.agent.clone(), turn: t.turn, problem }
 }

@@ -53,6 +53,10 @@ pub struct Transition {
     /// list means the whole vocabulary. `None` if no token was ever left out.
     pub support: Option<Vec<Vec<u32>>>,
     pub temperature: f64,
+    /// Limit on completion tokens.
+    pub max_tokens: u32,
+    /// True if the limit, or the model's longest sequence, ended the completion.
+    pub cut_off: bool,
     /// Versions of all policies when the episode started.
     pub versions: Vec<u64>,
     /// Version of this policy for the completion.
@@ -68,4 +72,7 @@ pub struct Transition {
     pub action: String,
     /// Tree: hash of the environment's snapshot before the turn. Flat: empty.
     pub state: String,
+    /// Tree, for a policy with a critic: the agent's next prompt as the state after the step gives it, before other
+    /// agents act. `None` if the tree continued from this candidate, or if the agent could not act again.
+    pub next_prompt: Option<Vec<u32>>,
 }

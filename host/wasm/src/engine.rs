@@ -243,8 +243,8 @@ impl Engine {
         }
     }
 
-    /// Returns a linker with all of WASI 0.2, backed only by the store's grants ([`Guest::mount`],
-    /// [`Guest::allow_hosts`]).
+    /// Returns a linker with WASI 0.2, backed only by the store's grants ([`Guest::mount`]), and without `wasi:http`
+    /// ([`crate::link_http`], [`crate::deny_http`]).
     ///
     /// # Errors
     /// [`Error::Engine`]; not seen in practice.
@@ -253,7 +253,6 @@ impl Engine {
         let mut linker = Linker::new(&self.inner);
         linker.allow_shadowing(true);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(fail)?;
-        wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker).map_err(fail)?;
         wasi_clock::link(&mut linker).map_err(fail)?;
         wasi_random::link(&mut linker).map_err(fail)?;
         wasi_filesystem::link(&mut linker).map_err(fail)?;

@@ -61,6 +61,12 @@ pub enum Fault {
         /// The limit.
         after: Duration,
     },
+    /// It waited in the host, for example for responses over HTTP. Depends on the machine.
+    #[error("its waits for HTTP took longer than {} s together (not reproducible); raise `timeout`, on which that limit depends", limit.as_secs_f64())]
+    WaitTooLong {
+        /// The limit.
+        limit: Duration,
+    },
     /// It needed more linear memory than its limit.
     #[error("it needs more than its {limit} bytes of memory: raise `memory`")]
     Memory {
@@ -106,7 +112,7 @@ pub enum Fault {
 impl Fault {
     /// Returns true if the same call ends in the same way on every machine.
     pub fn reproducible(&self) -> bool {
-        !matches!(self, Self::Timeout { .. } | Self::MachineMemory(_))
+        !matches!(self, Self::Timeout { .. } | Self::WaitTooLong { .. } | Self::MachineMemory(_))
     }
 }
 
@@ -120,10 +126,16 @@ pub struct HostError(pub String);
 #[error("the wall-clock limit has passed")]
 pub(crate) struct TimeoutElapsed;
 
+/// The waits of a call have lasted too long.
+#[derive(Debug, Error)]
+#[error("the limit on waits has passed")]
+pub(crate) struct WaitElapsed;
+
 /// Limits and events of the failed call, for [`classify`].
 pub(crate) struct CallContext {
     pub fuel: u64,
     pub timeout: Duration,
+    pub wait: Duration,
     pub memory: u64,
     pub table: u32,
     pub returned: u64,
@@ -135,6 +147,9 @@ pub(crate) struct CallContext {
 pub(crate) fn classify(error: &wasmtime::Error, call: &CallContext) -> Fault {
     if error.downcast_ref::<TimeoutElapsed>().is_some() {
         return Fault::Timeout { after: call.timeout };
+    }
+    if error.downcast_ref::<WaitElapsed>().is_some() {
+        return Fault::WaitTooLong { limit: call.wait };
     }
     if let Some(host) = error.downcast_ref::<HostError>() {
         return Fault::Host(host.0.clone());

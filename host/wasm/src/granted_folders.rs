@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use walkdir::WalkDir;
 
+use crate::memory_budget::MemoryBudget;
 use crate::memory_fs::Node;
 
 /// Maximum size of all folders of one grant, in bytes: they are held in memory.
@@ -52,7 +53,8 @@ impl Folders {
     /// # Errors
     /// The first file or folder that can't be granted.
     pub fn read<'f>(folders: impl IntoIterator<Item = (&'f str, &'f Path)>) -> Result<Self, FoldersError> {
-        let root = Node::root(MAX_BYTES);
+        let root = Node::root(MemoryBudget::new(MAX_BYTES))
+            .map_err(|error| FoldersError::Refused { path: PathBuf::new(), reason: error.to_string() })?;
         let mut hashes = BTreeMap::new();
         for (name, folder) in folders {
             hashes.insert(name.to_owned(), copy_folder(&root, name, folder)?);

@@ -11,14 +11,27 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::backstop::Backstop;
 use crate::clock::{Clock, time_of};
-use crate::error::{CallContext, TimeoutElapsed, classify};
+use crate::error::{CallContext, TimeoutElapsed, WaitElapsed, classify};
 use crate::granted_folders::Folders;
 use crate::http_message::HttpRecorder;
-use crate::http_policy::{AllowedHost, HttpPolicy};
+use crate::http_policy::{AllowedHost, DeniedRequests, HttpPolicy};
 use crate::limits::{HOST_CALL, Limiter, Refused};
+use crate::memory_budget::MemoryBudget;
 use crate::memory_fs::Node;
 use crate::randomness::{RandomSource, Seed};
+use crate::stream_work::StreamWork;
+use crate::wait_limit::{self, WaitExemption, WaitMonitor};
 use crate::{Captured, Fault, Limits, Output, Stack};
+
+/// Maximum number of a guest's open resources (descriptors, streams, pollables): more than any program opens. The host
+/// needs a few hundred bytes for each.
+const MAX_RESOURCES: usize = 16_384;
+
+/// The same for a guest that may use HTTP: a request takes eight. The host may need 50 KiB for each, so 25 MiB in all.
+const MAX_RESOURCES_WITH_HTTP: usize = 512;
+
+/// Maximum size of the headers of a request or response, in bytes of the host's memory.
+const MAX_HEADERS: usize = 32 << 10;
 
 /// A store of a guest.
 pub type Store<T> = wasmtime::Store<Guest<T>>;
@@ -37,9 +50,14 @@ pub struct Guest<T> {
     used_last: u64,
     /// Fuel to deduct when the current host call returns.
     pub(crate) owed: u64,
+    /// The same for the work of streams, which can't reach the guest.
+    stream_work: StreamWork,
     /// True if the epoch callback made the current host call.
     pub(crate) interrupted: bool,
     backstop: Backstop,
+    /// Limit on the waits of one call.
+    wait: Duration,
+    waits: WaitMonitor,
     /// Created at first use, because most guests never use WASI.
     wasi: Option<Box<WasiState>>,
     /// Bytes of stdout and of stderr kept for [`Guest::take_output`].
@@ -77,8 +95,11 @@ impl<T: Send + 'static> Guest<T> {
             clock: Clock::Fuel(Duration::ZERO),
             used_last: 0,
             owed: 0,
+            stream_work: StreamWork::default(),
             interrupted: false,
             backstop: Backstop::default(),
+            wait: limits.wait,
+            waits: WaitMonitor::default(),
             wasi: None,
             kept_output: 0,
             stack: Stack::default(),
@@ -90,6 +111,7 @@ impl<T: Send + 'static> Guest<T> {
         let mut store = Store::new(engine, guest);
         store.limiter(|guest| &mut guest.limiter);
         store.call_hook(deduct_host_call);
+        store.set_max_component_handles(MAX_RESOURCES);
         store.set_hostcall_fuel(usize::try_from(limits.returned).unwrap_or(usize::MAX));
         store.epoch_deadline_callback(|mut context| {
             let guest = context.data_mut();
@@ -98,6 +120,7 @@ impl<T: Send + 'static> Guest<T> {
                 return Err(TimeoutElapsed.into());
             }
             // Yields, so that one busy guest doesn't occupy a thread that others wait for.
+            guest.waits.note_yield();
             Ok(UpdateDeadline::Yield(1))
         });
         store
@@ -109,7 +132,7 @@ impl<T: Send + 'static> Guest<T> {
             stdin.into(),
             stdout,
             stderr,
-            HttpPolicy::new(&self.hosts, &self.recorder),
+            HttpPolicy::new(&self.hosts, &self.recorder, &self.limiter.budget),
         )));
     }
 
@@ -132,16 +155,16 @@ impl<T: Send + 'static> Guest<T> {
         std::mem::take(&mut self.stack)
     }
 
-    /// Gives the guest a writable file system in memory, of at most `limit` bytes, with these files (path and bytes).
+    /// Gives the guest a writable file system in memory with these files (path and bytes). They count against its memory,
+    /// as do all that it creates.
     ///
     /// # Errors
     /// The first invalid path, with the reason.
     pub fn set_files<'f>(
         &mut self,
-        limit: u64,
         files: impl IntoIterator<Item = (&'f str, &'f [u8])>,
     ) -> Result<(), String> {
-        let root = Node::root(limit);
+        let root = Node::root(self.budget().clone()).map_err(|error| error.to_string())?;
         for (path, bytes) in files {
             root.put(path, bytes).map_err(|error| format!("the file {path:?} can't be created: {error}"))?;
         }
@@ -167,6 +190,9 @@ impl<T: Send + 'static> Guest<T> {
 
     /// Lets the guest call these hosts over HTTP. Call this before the guest runs.
     pub fn allow_hosts(&mut self, hosts: Arc<[AllowedHost]>) {
+        if let Some(world) = &mut self.wasi {
+            world.set_hosts(&hosts);
+        }
         self.hosts = hosts;
     }
 
@@ -181,6 +207,17 @@ impl<T: Send + 'static> Guest<T> {
             world.http_policy.recorder.clone_from(&recorder);
         }
         self.recorder = recorder;
+    }
+
+    /// Takes the requests to hosts that are not granted since the last call.
+    pub fn take_denied_requests(&mut self) -> Option<DeniedRequests> {
+        self.wasi.as_mut()?.http_policy.denied.take()
+    }
+
+    /// Exempts the call's waits from [`Limits::wait`] until the value is dropped: for host functions that limit their own
+    /// duration.
+    pub fn exempt_wait(&self) -> WaitExemption {
+        self.waits.exempt()
     }
 
     /// Returns true if the guest has called a host, so that its behaviour is no longer reproducible.
@@ -204,9 +241,18 @@ impl<T: Send + 'static> Guest<T> {
         self.owed = self.owed.saturating_add(fuel);
     }
 
-    /// Bytes of linear memory of all its instances. Never shrinks.
+    /// Largest number of bytes that the host has held for the guest: linear memory, files, open handles.
     pub fn memory_held(&self) -> u64 {
-        self.limiter.used
+        self.budget().peak()
+    }
+
+    pub(crate) fn budget(&self) -> &MemoryBudget {
+        &self.limiter.budget
+    }
+
+    /// Counter of the work of streams, for each of them.
+    pub(crate) fn stream_work(&self) -> StreamWork {
+        self.stream_work.clone()
     }
 
     /// Returns true if a growth of memory was refused since the last call began. The guest may have handled it.
@@ -220,14 +266,14 @@ impl<T: Send + 'static> Guest<T> {
     }
 
     fn wasi_state(&mut self) -> &mut WasiState {
-        let Self { wasi, kept_output, hosts, recorder, .. } = self;
+        let Self { wasi, kept_output, hosts, recorder, limiter, .. } = self;
         wasi.get_or_insert_with(|| {
             let output = || Output::first(*kept_output);
             Box::new(WasiState::new(
                 bytes::Bytes::new(),
                 output(),
                 output(),
-                HttpPolicy::new(hosts, recorder),
+                HttpPolicy::new(hosts, recorder, &limiter.budget),
             ))
         })
     }
@@ -237,7 +283,7 @@ impl<T> Guest<T> {
     /// Takes the fuel owed for the host call that returns now.
     pub(crate) fn take_owed(&mut self) -> u64 {
         let for_requests = self.wasi.as_mut().map_or(0, |world| std::mem::take(&mut world.http_policy.owed));
-        std::mem::take(&mut self.owed).saturating_add(for_requests)
+        std::mem::take(&mut self.owed).saturating_add(for_requests).saturating_add(self.stream_work.take())
     }
 }
 
@@ -247,15 +293,21 @@ impl WasiState {
         let mut builder = WasiCtxBuilder::new();
         builder.allow_tcp(false).allow_udp(false);
         builder.stdin(MemoryInputPipe::new(stdin)).stdout(stdout.clone()).stderr(stderr.clone());
-        Self {
-            context: builder.build(),
-            table: ResourceTable::new(),
-            stdout,
-            stderr,
-            http: WasiHttpCtx::new(),
-            http_policy,
-        }
+        let mut http = WasiHttpCtx::new();
+        http.set_field_size_limit(MAX_HEADERS);
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(max_resources(http_policy.hosts()));
+        Self { context: builder.build(), table, stdout, stderr, http, http_policy }
     }
+
+    fn set_hosts(&mut self, hosts: &Arc<[AllowedHost]>) {
+        self.table.set_max_capacity(max_resources(hosts));
+        self.http_policy.set_hosts(hosts);
+    }
+}
+
+fn max_resources(hosts: &[AllowedHost]) -> usize {
+    if hosts.is_empty() { MAX_RESOURCES } else { MAX_RESOURCES_WITH_HTTP }
 }
 
 impl<T: Send + 'static> WasiView for Guest<T> {
@@ -305,7 +357,9 @@ pub async fn call<T: Send + 'static, R>(
     work: impl AsyncFnOnce(&mut Store<T>) -> wasmtime::Result<R>,
 ) -> Result<R, Fault> {
     begin(store).map_err(|error| Fault::Call(format!("{error:#}")))?;
-    let outcome = work(store).await;
+    let (waits, wait) = (store.data().waits.clone(), store.data().wait);
+    let outcome = wait_limit::limited(work(store), &waits, wait).await;
+    let outcome = outcome.unwrap_or_else(|| Err(WaitElapsed.into()));
     let left = store.get_fuel().unwrap_or(0);
     let guest = store.data_mut();
     guest.used_last = guest.fuel.saturating_sub(left);
@@ -317,7 +371,8 @@ pub async fn call<T: Send + 'static, R>(
             &CallContext {
                 fuel: guest.fuel,
                 timeout: guest.timeout,
-                memory: guest.limiter.memory,
+                wait: guest.wait,
+                memory: guest.limiter.budget.limit(),
                 table: guest.limiter.table,
                 returned: guest.returned,
                 refused: guest.limiter.refused,

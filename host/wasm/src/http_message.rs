@@ -5,12 +5,19 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::{Error as HttpError, RequestOptions, WasiBody};
+
+use crate::AllowedHost;
+use crate::http_connection::connect;
+use crate::memory_budget::{MemoryBudget, MemoryCharge};
 
 /// Maximum size of the body of a request or response, in bytes: the host holds both in memory.
 const MAX_BODY: usize = 4 << 20;
@@ -62,11 +69,14 @@ pub enum HttpFailure {
     /// A time limit passed.
     #[error("the host took too long")]
     Timeout,
+    /// A name leads to an address of the machine or of its own network.
+    #[error("the host's name leads to a private address: grant that address itself")]
+    PrivateAddress,
     /// The body of the request exceeds the limit.
-    #[error("the request has more than {} MiB", MAX_BODY >> 20)]
+    #[error("the request has more than {} MiB, or more than the plugin's memory", MAX_BODY >> 20)]
     RequestTooLarge,
     /// The body of the response exceeds the limit.
-    #[error("the response has more than {} MiB", MAX_BODY >> 20)]
+    #[error("the response has more than {} MiB, or more than the plugin's memory", MAX_BODY >> 20)]
     ResponseTooLarge,
     /// The response ended early or was not HTTP.
     #[error("the response is incomplete")]
@@ -90,52 +100,72 @@ pub trait HttpRecorder: Send + Sync + 'static {
 
 impl HttpRequest {
     /// Reads a request until the guest has written all of it.
-    pub(crate) async fn read(request: http::Request<WasiBody>) -> Result<Self, HttpFailure> {
+    pub(crate) async fn read(
+        request: http::Request<WasiBody>,
+        budget: &MemoryBudget,
+    ) -> Result<Self, HttpFailure> {
         let (parts, body) = request.into_parts();
         Ok(Self {
             method: parts.method.to_string(),
             uri: parts.uri.to_string(),
             headers: headers(&parts.headers),
-            body: read_body(body, HttpFailure::RequestTooLarge).await?,
+            // The guest's own writes end it, within the limit on the guest's waits.
+            body: read_body(body, Duration::MAX, budget, HttpFailure::RequestTooLarge).await?,
         })
     }
 
-    /// Sends the request to its host.
-    pub(crate) async fn send(&self, options: RequestOptions) -> Result<HttpResponse, HttpFailure> {
-        match tokio::time::timeout(TOTAL_TIMEOUT, self.try_send(options)).await {
+    /// Sends the request to its host, of which `host` is the grant.
+    pub(crate) async fn send(
+        &self,
+        host: &AllowedHost,
+        options: RequestOptions,
+        budget: &MemoryBudget,
+    ) -> Result<HttpResponse, HttpFailure> {
+        match timeout(TOTAL_TIMEOUT, self.try_send(host, options, budget)).await {
             Ok(response) => response,
             Err(_) => Err(HttpFailure::Timeout),
         }
     }
 
-    async fn try_send(&self, options: RequestOptions) -> Result<HttpResponse, HttpFailure> {
+    async fn try_send(
+        &self,
+        host: &AllowedHost,
+        options: RequestOptions,
+        budget: &MemoryBudget,
+    ) -> Result<HttpResponse, HttpFailure> {
         let limited =
-            |wanted: Option<Duration>| Some(wanted.map_or(STEP_TIMEOUT, |wanted| wanted.min(STEP_TIMEOUT)));
-        let options = RequestOptions {
-            connect_timeout: limited(options.connect_timeout),
-            first_byte_timeout: limited(options.first_byte_timeout),
-            between_bytes_timeout: limited(options.between_bytes_timeout),
-        };
-        let mut request = http::Request::builder().method(self.method.as_str()).uri(self.uri.as_str());
+            |wanted: Option<Duration>| wanted.map_or(STEP_TIMEOUT, |wanted| wanted.min(STEP_TIMEOUT));
+        let uri: http::Uri = self.uri.parse().map_err(|_| HttpFailure::Broken)?;
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let mut request = http::Request::builder().method(self.method.as_str()).uri(path);
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        let request = request.body(body(self.body.clone())).map_err(|_| HttpFailure::Broken)?;
-        let (response, connection) =
-            wasmtime_wasi_http::default_send_request(request, Some(options)).await.map_err(failure)?;
-        // Drives the connection while the body is read; how it closes afterwards doesn't matter.
-        let driver = tokio::spawn(connection);
+        let request = request.body(Full::new(self.body.clone())).map_err(|_| HttpFailure::Broken)?;
+
+        let connection = timeout(limited(options.connect_timeout), connect(&uri, host));
+        let connection = connection.await.map_err(|_| HttpFailure::Timeout)??;
+        let (mut sender, driver) = hyper::client::conn::http1::handshake(TokioIo::new(connection))
+            .await
+            .map_err(|_| HttpFailure::Broken)?;
+        // Drives the connection until the response is complete; how it closes afterwards doesn't matter. The task ends
+        // with the set.
+        let mut drivers = JoinSet::new();
+        drivers.spawn(driver);
+        let response = timeout(limited(options.first_byte_timeout), sender.send_request(request));
+        let response = response.await.map_err(|_| HttpFailure::Timeout)?.map_err(|_| HttpFailure::Broken)?;
         let (parts, body) = response.into_parts();
-        let body = read_body(body.boxed_unsync(), HttpFailure::ResponseTooLarge).await;
-        driver.abort();
-        Ok(HttpResponse { status: parts.status.as_u16(), headers: headers(&parts.headers), body: body? })
+        let pause = limited(options.between_bytes_timeout);
+        let body = read_body(body, pause, budget, HttpFailure::ResponseTooLarge).await?;
+        Ok(HttpResponse { status: parts.status.as_u16(), headers: headers(&parts.headers), body })
     }
 }
 
 impl HttpResponse {
-    /// Converts to the form that the guest reads.
-    pub(crate) fn into_http(self) -> Result<http::Response<WasiBody>, HttpError> {
-        let mut response = http::Response::new(body(self.body));
+    /// Converts to the form that the guest reads. The body counts against its memory until it is dropped.
+    pub(crate) fn into_http(self, budget: &MemoryBudget) -> Result<http::Response<WasiBody>, HttpError> {
+        let charge = budget.charge(self.body.len() as u64).map_err(|_| HttpFailure::ResponseTooLarge)?;
+        let mut response = http::Response::new(body(self.body, charge));
         *response.status_mut() =
             http::StatusCode::from_u16(self.status).map_err(|_| HttpError::HttpProtocolError)?;
         for (name, value) in &self.headers {
@@ -156,6 +186,7 @@ impl From<HttpFailure> for HttpError {
             HttpFailure::Unreachable => Self::ConnectionRefused,
             HttpFailure::Unencrypted => Self::TlsProtocolError,
             HttpFailure::Timeout => Self::ConnectionTimeout,
+            HttpFailure::PrivateAddress => Self::DestinationIpProhibited,
             HttpFailure::RequestTooLarge => Self::HttpRequestBodySize(Some(MAX_BODY as u64)),
             HttpFailure::ResponseTooLarge => Self::HttpResponseBodySize(Some(MAX_BODY as u64)),
             HttpFailure::Broken => Self::HttpResponseIncomplete,
@@ -164,39 +195,38 @@ impl From<HttpFailure> for HttpError {
     }
 }
 
-/// Maps an error to the reasons that a guest may see: few enough that a replay can repeat them.
-fn failure(error: HttpError) -> HttpFailure {
-    match error {
-        HttpError::Connect(_)
-        | HttpError::DnsTimeout
-        | HttpError::DnsError { .. }
-        | HttpError::ConnectionRefused
-        | HttpError::DestinationNotFound
-        | HttpError::DestinationUnavailable => HttpFailure::Unreachable,
-        HttpError::Tls(_)
-        | HttpError::InvalidDnsNameError(_)
-        | HttpError::TlsProtocolError
-        | HttpError::TlsCertificateError
-        | HttpError::TlsAlertReceived { .. } => HttpFailure::Unencrypted,
-        HttpError::ConnectionTimeout
-        | HttpError::ConnectionReadTimeout
-        | HttpError::ConnectionWriteTimeout
-        | HttpError::HttpResponseTimeout => HttpFailure::Timeout,
-        _ => HttpFailure::Broken,
+/// Reads a whole body, up to the size limit and the memory that the guest has left. `pause` is the longest time between
+/// two parts.
+async fn read_body<B>(
+    mut body: B,
+    pause: Duration,
+    budget: &MemoryBudget,
+    too_large: HttpFailure,
+) -> Result<Bytes, HttpFailure>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    let mut bytes = BytesMut::new();
+    let mut charge = budget.charge(0).map_err(|_| too_large)?;
+    while let Some(frame) = timeout(pause, body.frame()).await.map_err(|_| HttpFailure::Timeout)? {
+        // Trailers are dropped.
+        let Ok(data) = frame.map_err(|_| HttpFailure::Broken)?.into_data() else { continue };
+        let size = bytes.len() + data.len();
+        if size > MAX_BODY || charge.grow(size as u64).is_err() {
+            return Err(too_large);
+        }
+        bytes.extend_from_slice(&data);
     }
+    Ok(bytes.freeze())
 }
 
-/// Reads a whole body, up to the size limit.
-async fn read_body(body: WasiBody, too_large: HttpFailure) -> Result<Bytes, HttpFailure> {
-    match Limited::new(body, MAX_BODY).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large),
-        Err(error) => Err(error.downcast::<HttpError>().map_or(HttpFailure::Broken, |error| failure(*error))),
-    }
-}
-
-fn body(bytes: Bytes) -> WasiBody {
-    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+/// Returns a body that holds the charge for its memory.
+fn body(bytes: Bytes, charge: MemoryCharge) -> WasiBody {
+    let held = move |frame| {
+        let _ = &charge;
+        frame
+    };
+    Full::new(bytes).map_err(|never| match never {}).map_frame(held).boxed_unsync()
 }
 
 fn headers(map: &HeaderMap) -> Headers {

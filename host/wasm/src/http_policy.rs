@@ -1,11 +1,14 @@
-//! Outgoing HTTP: `wasi:http` is linked for every guest and denied except for an allowlist of hosts.
+//! Outgoing HTTP: decides about each request of a guest by an allowlist of hosts.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::uri::Scheme;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
+use crate::http_connection::is_public;
 use crate::http_message::{HttpFailure, HttpRecorder, HttpRequest, HttpResponse};
+use crate::memory_budget::MemoryBudget;
 
 /// A host that guests may call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +38,30 @@ impl AllowedHost {
         };
         expected && self.name.eq_ignore_ascii_case(name)
     }
+
+    /// Returns true if the host may have an address. Addresses of the machine or of its own network must be granted
+    /// themselves, because the owner of a name can let it lead anywhere.
+    pub(crate) fn allows_address(&self, address: IpAddr) -> bool {
+        let name = self.name.trim_start_matches('[').trim_end_matches(']');
+        match name.parse::<IpAddr>() {
+            Ok(granted) => address == granted,
+            Err(_) if name == "localhost" => address.is_loopback(),
+            Err(_) => is_public(address),
+        }
+    }
 }
+
+/// Requests to hosts that are not granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeniedRequests {
+    /// Host of the first one, shortened to the length of a name.
+    pub first: String,
+    /// Number of requests.
+    pub count: u64,
+}
+
+/// Maximum length of a host's name, in characters.
+const MAX_HOST_CHARS: usize = 253;
 
 /// Decides about a guest's requests, and counts their cost.
 pub(crate) struct HttpPolicy {
@@ -46,11 +72,39 @@ pub(crate) struct HttpPolicy {
     pub used: bool,
     /// Fuel for requests that was not deducted yet.
     pub owed: u64,
+    /// Requests that were denied since they were last taken.
+    pub denied: Option<DeniedRequests>,
+    /// Memory of the guest, against which bodies count.
+    budget: MemoryBudget,
 }
 
 impl HttpPolicy {
-    pub(crate) fn new(hosts: &Arc<[AllowedHost]>, recorder: &Option<Arc<dyn HttpRecorder>>) -> Self {
-        Self { hosts: Arc::clone(hosts), recorder: recorder.clone(), used: false, owed: 0 }
+    pub(crate) fn new(
+        hosts: &Arc<[AllowedHost]>,
+        recorder: &Option<Arc<dyn HttpRecorder>>,
+        budget: &MemoryBudget,
+    ) -> Self {
+        Self {
+            hosts: Arc::clone(hosts),
+            recorder: recorder.clone(),
+            used: false,
+            owed: 0,
+            denied: None,
+            budget: budget.clone(),
+        }
+    }
+
+    pub(crate) fn hosts(&self) -> &[AllowedHost] {
+        &self.hosts
+    }
+
+    pub(crate) fn set_hosts(&mut self, hosts: &Arc<[AllowedHost]>) {
+        self.hosts = Arc::clone(hosts);
+    }
+
+    fn note_denied(&mut self, uri: &http::Uri) {
+        let host = || uri.host().unwrap_or_default().chars().take(MAX_HOST_CHARS).collect();
+        self.denied.get_or_insert_with(|| DeniedRequests { first: host(), count: 0 }).count += 1;
     }
 }
 
@@ -67,34 +121,46 @@ impl WasiHttpHooks for HttpPolicy {
         options: Option<RequestOptions>,
         _: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = SendResult> + Send> {
-        if !self.hosts.iter().any(|host| host.allows(request.uri())) {
-            tracing::warn!(uri = %request.uri(), "a plugin called a host that is not granted");
-            return Box::new(std::future::ready(Err(Error::HttpRequestDenied)));
-        }
-        self.used = true;
         self.owed = self.owed.saturating_add(FUEL_PER_REQUEST);
+        let Some(host) = self.hosts.iter().find(|host| host.allows(request.uri())).cloned() else {
+            self.note_denied(request.uri());
+            return Box::new(std::future::ready(Err(Error::HttpRequestDenied)));
+        };
+        self.used = true;
+        let budget = self.budget.clone();
         let recording = self.recorder.clone().map(|recorder| {
             let number = recorder.begin(request.method().as_str(), &request.uri().to_string());
             (recorder, number)
         });
         Box::new(async move {
-            let response = exchange(request, options.unwrap_or_default(), recording).await?;
-            Ok((response.into_http()?, Box::new(std::future::ready(Ok(()))) as Box<_>))
+            let response = exchange(request, &host, options.unwrap_or_default(), recording, &budget).await?;
+            Ok((response.into_http(&budget)?, Box::new(std::future::ready(Ok(()))) as Box<_>))
         })
     }
+
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        BODY_CHUNK
+    }
 }
+
+/// Bytes of a body that the host buffers until the request is read: unsent requests keep them.
+const BODY_CHUNK: usize = 32 << 10;
 
 /// Sends a request, or replays its recorded response, and records the result.
 async fn exchange(
     request: http::Request<WasiBody>,
+    host: &AllowedHost,
     options: RequestOptions,
     recording: Option<(Arc<dyn HttpRecorder>, usize)>,
+    budget: &MemoryBudget,
 ) -> Result<HttpResponse, HttpFailure> {
-    let request = HttpRequest::read(request).await?;
-    let Some((recorder, number)) = recording else { return request.send(options).await };
+    let request = HttpRequest::read(request, budget).await?;
+    // Held until the response is there.
+    let _charge = budget.charge(request.body.len() as u64).map_err(|_| HttpFailure::RequestTooLarge)?;
+    let Some((recorder, number)) = recording else { return request.send(host, options, budget).await };
     let response = match recorder.replay(number, &request) {
         Some(recorded) => recorded,
-        None => request.send(options).await,
+        None => request.send(host, options, budget).await,
     };
     recorder.finish(number, &request, &response);
     response
@@ -125,5 +191,20 @@ mod tests {
         for wrong in ["", "https://a.org", "a.org/b", "user@a.org", "a.org:", "a.org:http", "a b"] {
             assert_eq!(AllowedHost::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn denied_requests_cost_fuel_and_are_counted() {
+        let hosts = [AllowedHost::parse("a.org").unwrap()].into();
+        let mut policy = HttpPolicy::new(&hosts, &None, &MemoryBudget::new(1 << 20));
+        for n in 0..1000 {
+            let mut request = http::Request::new(WasiBody::default());
+            *request.uri_mut() = format!("https://{n}{}.org/", "x".repeat(1000)).parse().unwrap();
+            let _ = policy.send_request(request, None, Box::new(std::future::ready(Ok(()))));
+        }
+        assert_eq!(policy.owed, 1000 * FUEL_PER_REQUEST);
+        let denied = policy.denied.unwrap();
+        assert_eq!((denied.count, denied.first.len()), (1000, MAX_HOST_CHARS));
+        assert!(!policy.used);
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use thiserror::Error;
 use wasmtime::{OperatorCost, ResourceLimiter};
 
+use crate::memory_budget::MemoryBudget;
+
 /// Fuel that stands for one second of work: the rate at which a modest core executes compiled code. (Measured on a
 /// current server core: 6 to 13 times 10^9 for the Python worker.)
 ///
@@ -14,7 +16,7 @@ pub const FUEL_PER_SECOND: u64 = 5_000_000_000;
 /// Limits of one call into a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Linear memory of the whole instance, in bytes.
+    /// Memory that the host holds for the whole instance, in bytes: linear memory, files with their names, open handles.
     pub memory: u64,
     /// Elements of one table.
     pub table: u32,
@@ -23,6 +25,9 @@ pub struct Limits {
     /// Wall-clock backstop, in case fuel burns much more slowly than [`FUEL_PER_SECOND`]: the guest's own run time,
     /// without waits for the host and work of others on the machine.
     pub timeout: Duration,
+    /// Time that the call may wait in the host, all its waits together: for HTTP, but not for host functions that limit
+    /// their own duration ([`crate::Guest::exempt_wait`]).
+    pub wait: Duration,
     /// Bytes that the guest may pass to the host in one call or one return.
     pub returned: u64,
 }
@@ -30,13 +35,14 @@ pub struct Limits {
 impl Default for Limits {
     /// Returns the limits for plugins: 64 MiB because domains hold one task at a time; 10^9 units because a call should
     /// take microseconds, and a fifth of a second is surely a loop; 10 s so that the clock never decides on a loaded
-    /// machine; 16 MiB so that a view with images fits.
+    /// machine; 200 s of waits so that the slowest HTTP response (120 s) and some others fit; 16 MiB so that a view with images fits.
     fn default() -> Self {
         Self {
             memory: 64 << 20,
             table: 20_000,
             fuel: 1_000_000_000,
             timeout: Duration::from_secs(10),
+            wait: Duration::from_secs(200),
             returned: 16 << 20,
         }
     }
@@ -67,18 +73,17 @@ pub(crate) enum Refused {
 #[error("the machine has no memory left: {0}")]
 pub(crate) struct MachineMemory(String);
 
-/// Counts the linear memory of all memories of a store and refuses growth beyond the limit.
-#[derive(Debug, Default)]
+/// Charges the growth of all linear memories of a store to its budget, and refuses what exceeds it.
+#[derive(Debug)]
 pub(crate) struct Limiter {
-    pub memory: u64,
+    pub budget: MemoryBudget,
     pub table: u32,
-    pub used: u64,
     pub refused: Option<Refused>,
 }
 
 impl Limiter {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { memory: limits.memory, table: limits.table, ..Self::default() }
+        Self { budget: MemoryBudget::new(limits.memory), table: limits.table, refused: None }
     }
 }
 
@@ -93,11 +98,8 @@ impl ResourceLimiter for Limiter {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        let used = self.used + desired.saturating_sub(current) as u64;
-        let allowed = used <= self.memory;
-        if allowed {
-            self.used = used;
-        } else {
+        let allowed = self.budget.take(desired.saturating_sub(current) as u64).is_ok();
+        if !allowed {
             self.refused = Some(Refused::Memory);
         }
         Ok(allowed)

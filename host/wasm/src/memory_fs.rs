@@ -1,13 +1,19 @@
 //! A guest's file system in memory.
 //!
-//! It never touches the host's disk, counts against a limit, and is dropped with the guest. Names are listed in order and
-//! ids are assigned in order, so that equal programs see equal file systems.
+//! It never touches the host's disk, counts against the guest's memory, and is dropped with the guest. Names are listed in
+//! order and ids are assigned in order, so that equal programs see equal file systems.
+
+mod content;
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
+
+use self::content::{Content, MAX_SIZE};
+use crate::memory_budget::{Exhausted, MemoryBudget, MemoryCharge};
 
 /// Errors of file operations: the subset of POSIX that can occur here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -16,11 +22,13 @@ pub(crate) enum FsError {
     Exists,
     #[error("the path is invalid")]
     Invalid,
+    #[error("the path has more than 4,096 bytes, or a name in it more than 255")]
+    NameTooLong,
     #[error("it is a folder")]
     IsFolder,
     #[error("there is no such file or folder")]
     NoEntry,
-    #[error("the limit on the size or number of files is reached")]
+    #[error("the limit on memory or on the number of files is reached")]
     NoSpace,
     #[error("a part of the path is a file")]
     NotFolder,
@@ -32,15 +40,31 @@ pub(crate) enum FsError {
     ReadOnly,
 }
 
-/// Maximum number of files and folders: each costs host memory in addition to its content.
+impl From<Exhausted> for FsError {
+    fn from(_: Exhausted) -> Self {
+        Self::NoSpace
+    }
+}
+
+/// Maximum number of files and folders.
 const MAX_NODES: u64 = 10_000;
+
+/// Bytes that the host needs for a file or folder, its content and its name apart.
+const NODE_BYTES: u64 = 192;
+
+/// Bytes that the host needs for an entry of a folder, its name apart.
+const ENTRY_BYTES: u64 = 128;
+
+/// Maximum length of a path in bytes, as on Linux.
+pub(crate) const PATH_MAX: usize = 4096;
+
+/// Maximum length of a name in bytes, as on Linux.
+const NAME_MAX: usize = 255;
 
 /// Limits and counters that all nodes of a file system share.
 #[derive(Debug)]
-struct Budget {
-    /// Maximum size of all files together, in bytes.
-    limit: u64,
-    used: AtomicU64,
+struct Shared {
+    budget: MemoryBudget,
     nodes: AtomicU64,
     next_id: AtomicU64,
     /// True if the file system is read-only.
@@ -56,44 +80,65 @@ pub(crate) enum Node {
 
 #[derive(Debug)]
 pub(crate) struct File {
-    id: u64,
-    bytes: Mutex<Vec<u8>>,
-    budget: Arc<Budget>,
+    content: Mutex<Content>,
+    inode: Inode,
 }
 
 #[derive(Debug)]
 pub(crate) struct Folder {
-    id: u64,
-    entries: Mutex<BTreeMap<String, Node>>,
-    budget: Arc<Budget>,
+    entries: Mutex<BTreeMap<String, Entry>>,
+    inode: Inode,
 }
 
-impl Budget {
+/// Identity of a node and its share of the limits.
+#[derive(Debug)]
+struct Inode {
+    id: u64,
+    shared: Arc<Shared>,
+    _charge: MemoryCharge,
+}
+
+/// Entry of a folder.
+#[derive(Debug)]
+struct Entry {
+    node: Node,
+    /// For the name.
+    _charge: MemoryCharge,
+}
+
+impl Shared {
     fn writable(&self) -> Result<(), FsError> {
         if self.frozen.load(Ordering::Relaxed) { Err(FsError::ReadOnly) } else { Ok(()) }
     }
 
-    fn id(&self) -> Result<u64, FsError> {
-        if self.nodes.fetch_add(1, Ordering::Relaxed) >= MAX_NODES {
-            self.nodes.fetch_sub(1, Ordering::Relaxed);
-            return Err(FsError::NoSpace);
+    /// Creates the inode of a new node.
+    fn inode(self: &Arc<Self>) -> Result<Inode, FsError> {
+        let charge = self.budget.charge(NODE_BYTES)?;
+        let below = |nodes: u64| (nodes < MAX_NODES).then_some(nodes + 1);
+        let counted = self.nodes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below);
+        counted.map_err(|_| FsError::NoSpace)?;
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        Ok(Inode { id, shared: Arc::clone(self), _charge: charge })
+    }
+
+    /// Creates the entry of a node under a name.
+    fn entry(&self, name: &str, node: Node) -> Result<Entry, FsError> {
+        if name.len() > NAME_MAX {
+            return Err(FsError::NameTooLong);
         }
-        Ok(self.next_id.fetch_add(1, Ordering::Relaxed))
+        Ok(Entry { node, _charge: self.budget.charge(ENTRY_BYTES + name.len() as u64)? })
     }
 }
 
-impl Drop for File {
+impl Drop for Inode {
     fn drop(&mut self) {
-        let size = lock(&self.bytes).len() as u64;
-        self.budget.used.fetch_sub(size, Ordering::Relaxed);
-        self.budget.nodes.fetch_sub(1, Ordering::Relaxed);
+        self.shared.nodes.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Drop for Folder {
     /// Drops the tree below in a loop, because a guest may nest folders more deeply than the host's stack allows.
     fn drop(&mut self) {
-        self.budget.nodes.fetch_sub(1, Ordering::Relaxed);
         let mut open: Vec<Node> = self.take_entries().collect();
         while let Some(node) = open.pop() {
             if let Node::Folder(folder) = node
@@ -110,45 +155,47 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Node {
-    /// Creates an empty file system of at most `limit` bytes and returns its root.
-    pub(crate) fn root(limit: u64) -> Self {
-        let budget = Budget {
-            limit,
-            used: AtomicU64::new(0),
-            nodes: AtomicU64::new(1),
-            next_id: AtomicU64::new(1),
+    /// Creates an empty file system whose content counts against a budget, and returns its root.
+    pub(crate) fn root(budget: MemoryBudget) -> Result<Self, FsError> {
+        let shared = Shared {
+            budget,
+            nodes: AtomicU64::new(0),
+            next_id: AtomicU64::new(0),
             frozen: AtomicBool::new(false),
         };
-        Self::Folder(Arc::new(Folder { id: 0, entries: Mutex::default(), budget: Arc::new(budget) }))
+        let inode = Arc::new(shared).inode()?;
+        Ok(Self::Folder(Arc::new(Folder { entries: Mutex::default(), inode })))
     }
 
     /// Makes the file system read-only.
     pub(crate) fn freeze(&self) {
-        self.budget().frozen.store(true, Ordering::Relaxed);
+        self.inode().shared.frozen.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_frozen(&self) -> bool {
-        self.budget().writable().is_err()
+        self.inode().shared.writable().is_err()
     }
 
-    fn budget(&self) -> &Budget {
+    /// Number of files and folders of the whole file system.
+    pub(crate) fn node_count(&self) -> u64 {
+        self.inode().shared.nodes.load(Ordering::Relaxed)
+    }
+
+    fn inode(&self) -> &Inode {
         match self {
-            Self::File(file) => &file.budget,
-            Self::Folder(folder) => &folder.budget,
+            Self::File(file) => &file.inode,
+            Self::Folder(folder) => &folder.inode,
         }
     }
 
     /// Id of the node, never reused within the file system.
     pub(crate) fn id(&self) -> u64 {
-        match self {
-            Self::File(file) => file.id,
-            Self::Folder(folder) => folder.id,
-        }
+        self.inode().id
     }
 
     pub(crate) fn size(&self) -> u64 {
         match self {
-            Self::File(file) => lock(&file.bytes).len() as u64,
+            Self::File(file) => file.len(),
             Self::Folder(_) => 0,
         }
     }
@@ -169,6 +216,9 @@ impl Node {
 
     /// Returns the node at a path relative to this one.
     pub(crate) fn find(&self, path: &str) -> Result<Self, FsError> {
+        if path.len() > PATH_MAX {
+            return Err(FsError::NameTooLong);
+        }
         // Folders on the way, for `..`.
         let mut trail = vec![self.clone()];
         for part in parts(path) {
@@ -180,8 +230,7 @@ impl Node {
                     return Err(FsError::Outside);
                 }
             } else {
-                let next = lock(&folder.entries).get(part).cloned().ok_or(FsError::NoEntry)?;
-                trail.push(next);
+                trail.push(folder.get(part).ok_or(FsError::NoEntry)?);
             }
         }
         trail.pop().ok_or(FsError::Outside)
@@ -200,27 +249,27 @@ impl Node {
     /// Creates an empty file, or returns the existing node unless `exclusive`.
     pub(crate) fn create_file(&self, path: &str, exclusive: bool) -> Result<Self, FsError> {
         let (folder, name) = self.parent(path)?;
-        let mut entries = lock(&folder.entries);
-        if let Some(existing) = entries.get(name) {
-            return if exclusive { Err(FsError::Exists) } else { Ok(existing.clone()) };
+        if let Some(existing) = folder.get(name) {
+            return if exclusive { Err(FsError::Exists) } else { Ok(existing) };
         }
-        folder.budget.writable()?;
-        let budget = Arc::clone(&folder.budget);
-        let file = Self::File(Arc::new(File { id: budget.id()?, bytes: Mutex::default(), budget }));
-        entries.insert(name.to_owned(), file.clone());
+        let shared = &folder.inode.shared;
+        shared.writable()?;
+        let file = Self::File(Arc::new(File { content: Mutex::new(Content::new()), inode: shared.inode()? }));
+        let entry = shared.entry(name, file.clone())?;
+        lock(&folder.entries).insert(name.to_owned(), entry);
         Ok(file)
     }
 
     pub(crate) fn create_folder(&self, path: &str) -> Result<(), FsError> {
         let (folder, name) = self.parent(path)?;
-        let mut entries = lock(&folder.entries);
-        if entries.contains_key(name) {
+        if folder.get(name).is_some() {
             return Err(FsError::Exists);
         }
-        folder.budget.writable()?;
-        let budget = Arc::clone(&folder.budget);
-        let made = Folder { id: budget.id()?, entries: Mutex::default(), budget };
-        entries.insert(name.to_owned(), Self::Folder(Arc::new(made)));
+        let shared = &folder.inode.shared;
+        shared.writable()?;
+        let created = Folder { entries: Mutex::default(), inode: shared.inode()? };
+        let entry = shared.entry(name, Self::Folder(Arc::new(created)))?;
+        lock(&folder.entries).insert(name.to_owned(), entry);
         Ok(())
     }
 
@@ -240,22 +289,20 @@ impl Node {
 
     pub(crate) fn remove_file(&self, path: &str) -> Result<(), FsError> {
         let (folder, name) = self.parent(path)?;
-        let mut entries = lock(&folder.entries);
-        entries.get(name).ok_or(FsError::NoEntry)?.file()?;
-        folder.budget.writable()?;
-        entries.remove(name);
+        folder.get(name).ok_or(FsError::NoEntry)?.file()?;
+        folder.inode.shared.writable()?;
+        lock(&folder.entries).remove(name);
         Ok(())
     }
 
     pub(crate) fn remove_folder(&self, path: &str) -> Result<(), FsError> {
         let (folder, name) = self.parent(path)?;
-        let mut entries = lock(&folder.entries);
-        let node = entries.get(name).ok_or(FsError::NoEntry)?;
+        let node = folder.get(name).ok_or(FsError::NoEntry)?;
         if !lock(&node.folder()?.entries).is_empty() {
             return Err(FsError::NotEmpty);
         }
-        folder.budget.writable()?;
-        entries.remove(name);
+        folder.inode.shared.writable()?;
+        lock(&folder.entries).remove(name);
         Ok(())
     }
 
@@ -264,15 +311,15 @@ impl Node {
         let node = self.find(from)?;
         let (old, old_name) = self.parent(from)?;
         let (new, new_name) = target.parent(to)?;
-        old.budget.writable()?;
-        new.budget.writable()?;
+        old.inode.shared.writable()?;
+        new.inode.shared.writable()?;
         if let Self::Folder(moved) = &node
-            && moved.contains(new.id)
+            && moved.contains(new.inode.id)
         {
             // A folder can't go into itself.
             return Err(FsError::Invalid);
         }
-        let existing = lock(&new.entries).get(new_name).cloned();
+        let existing = new.get(new_name);
         match (&node, existing) {
             (_, Some(same)) if same.id() == node.id() => return Ok(()),
             (Self::File(_), Some(Self::Folder(_))) => return Err(FsError::IsFolder),
@@ -282,28 +329,36 @@ impl Node {
             }
             _ => {}
         }
+        let entry = new.inode.shared.entry(new_name, node)?;
         lock(&old.entries).remove(old_name);
-        lock(&new.entries).insert(new_name.to_owned(), node);
+        lock(&new.entries).insert(new_name.to_owned(), entry);
         Ok(())
     }
 }
 
 impl Folder {
-    /// Names and nodes in order.
-    pub(crate) fn list(&self) -> Vec<(String, Node)> {
-        lock(&self.entries).iter().map(|(name, node)| (name.clone(), node.clone())).collect()
+    fn get(&self, name: &str) -> Option<Node> {
+        lock(&self.entries).get(name).map(|entry| entry.node.clone())
+    }
+
+    /// Returns the first entry after a name in the order of names, or the first of all.
+    pub(crate) fn next_after(&self, name: Option<&str>) -> Option<(String, Node)> {
+        let start = name.map_or(Bound::Unbounded, Bound::Excluded);
+        let entries = lock(&self.entries);
+        let (name, entry) = entries.range::<str, _>((start, Bound::Unbounded)).next()?;
+        Some((name.clone(), entry.node.clone()))
     }
 
     fn take_entries(&self) -> impl Iterator<Item = Node> + use<> {
-        std::mem::take(&mut *lock(&self.entries)).into_values()
+        std::mem::take(&mut *lock(&self.entries)).into_values().map(|entry| entry.node)
     }
 
     /// Returns true if the folder with this id is this one or one below it.
     fn contains(&self, id: u64) -> bool {
         let mut open: Vec<Node> = Vec::new();
         let extend = |folder: &Folder, open: &mut Vec<Node>| {
-            open.extend(lock(&folder.entries).values().cloned());
-            folder.id == id
+            open.extend(lock(&folder.entries).values().map(|entry| entry.node.clone()));
+            folder.inode.id == id
         };
         let mut found = extend(self, &mut open);
         while let Some(node) = open.pop() {
@@ -318,22 +373,18 @@ impl Folder {
 impl File {
     /// Reads at most `length` bytes from `offset`. Returns nothing at the end.
     pub(crate) fn read(&self, offset: u64, length: usize) -> Vec<u8> {
-        let bytes = lock(&self.bytes);
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-        let end = start.saturating_add(length).min(bytes.len());
-        bytes[start..end].to_vec()
+        lock(&self.content).read(offset, length)
     }
 
-    /// Writes at `offset` and fills a gap after the end with zeros.
+    /// Writes at `offset`. A gap after the end reads as zeros.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<(), FsError> {
-        self.budget.writable()?;
+        let shared = &self.inode.shared;
+        shared.writable()?;
         let end = offset.checked_add(data.len() as u64).ok_or(FsError::NoSpace)?;
-        if end > self.len() {
-            self.resize(end)?;
+        if end > MAX_SIZE {
+            return Err(FsError::NoSpace);
         }
-        // `resize` has shown that both fit into memory.
-        lock(&self.bytes)[offset as usize..end as usize].copy_from_slice(data);
-        Ok(())
+        Ok(lock(&self.content).write(offset, data, &shared.budget)?)
     }
 
     pub(crate) fn append(&self, data: &[u8]) -> Result<(), FsError> {
@@ -341,19 +392,16 @@ impl File {
     }
 
     pub(crate) fn len(&self) -> u64 {
-        lock(&self.bytes).len() as u64
+        lock(&self.content).size()
     }
 
+    /// Sets the size. What is added reads as zeros and takes no memory until it is written.
     pub(crate) fn resize(&self, size: u64) -> Result<(), FsError> {
-        self.budget.writable()?;
-        let mut bytes = lock(&self.bytes);
-        let before = bytes.len() as u64;
-        let others = self.budget.used.load(Ordering::Relaxed) - before;
-        if others.checked_add(size).is_none_or(|all| all > self.budget.limit) {
+        self.inode.shared.writable()?;
+        if size > MAX_SIZE {
             return Err(FsError::NoSpace);
         }
-        bytes.resize(size as usize, 0);
-        self.budget.used.store(others + size, Ordering::Relaxed);
+        lock(&self.content).resize(size);
         Ok(())
     }
 }
@@ -366,13 +414,17 @@ fn parts(path: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
+    fn root(limit: u64) -> Node {
+        Node::root(MemoryBudget::new(limit)).unwrap()
+    }
+
     fn read(root: &Node, path: &str) -> Vec<u8> {
         root.find(path).unwrap().file().unwrap().read(0, usize::MAX)
     }
 
     #[test]
     fn paths_resolve_inside_the_root_only() {
-        let root = Node::root(100);
+        let root = root(10_000);
         root.put("a/b/c.txt", b"hello").unwrap();
         assert_eq!(read(&root, "./a//b/../b/c.txt"), b"hello");
         assert_eq!(root.find("a/../..").unwrap_err(), FsError::Outside);
@@ -384,11 +436,12 @@ mod tests {
 
     #[test]
     fn the_limit_counts_existing_files_only() {
-        let root = Node::root(10);
-        root.put("a", &[1; 6]).unwrap();
-        assert_eq!(root.put("b", &[2; 6]), Err(FsError::NoSpace));
+        let root = root(100_000);
+        root.put("a", &[1; 60_000]).unwrap();
+        assert_eq!(root.put("b", &[2; 60_000]), Err(FsError::NoSpace));
+        root.remove_file("b").unwrap();
         root.remove_file("a").unwrap();
-        root.put("b", &[2; 6]).unwrap();
+        root.put("b", &[2; 60_000]).unwrap();
         let file = root.find("b").unwrap();
         assert_eq!(file.file().unwrap().resize(u64::MAX), Err(FsError::NoSpace));
         assert_eq!(file.file().unwrap().write(u64::MAX, &[0]), Err(FsError::NoSpace));
@@ -396,7 +449,7 @@ mod tests {
 
     #[test]
     fn removed_nodes_free_their_place_in_the_limit() {
-        let root = Node::root(0);
+        let root = root(u64::MAX);
         for n in 0..MAX_NODES - 1 {
             root.create_folder(&n.to_string()).unwrap();
         }
@@ -407,7 +460,7 @@ mod tests {
 
     #[test]
     fn a_deep_tree_is_dropped_without_recursion() {
-        let root = Node::root(0);
+        let root = root(u64::MAX);
         let mut here = root.clone();
         for _ in 0..MAX_NODES - 1 {
             here.create_folder("d").unwrap();
@@ -418,7 +471,7 @@ mod tests {
 
     #[test]
     fn renaming_follows_posix() {
-        let root = Node::root(100);
+        let root = root(10_000);
         root.put("f", b"f").unwrap();
         root.put("g", b"g").unwrap();
         root.put("d/e/h", b"h").unwrap();
@@ -435,11 +488,54 @@ mod tests {
 
     #[test]
     fn writing_past_the_end_fills_with_zeros() {
-        let root = Node::root(100);
+        let root = root(10_000);
         let file = root.create_file("f", true).unwrap();
         file.file().unwrap().write(3, b"x").unwrap();
         file.file().unwrap().append(b"y").unwrap();
         assert_eq!(read(&root, "f"), b"\0\0\0xy");
         assert_eq!(root.create_file("f", true).unwrap_err(), FsError::Exists);
+    }
+
+    #[test]
+    fn names_and_entries_count() {
+        let long = "x".repeat(NAME_MAX);
+        let root = root(NODE_BYTES + 10 * (NODE_BYTES + ENTRY_BYTES + NAME_MAX as u64));
+        let name = |n: u64| format!("{n}{}", &long[1..]);
+        for n in 0..10 {
+            root.create_folder(&name(n)).unwrap();
+        }
+        assert_eq!(root.create_folder("y"), Err(FsError::NoSpace));
+        // A longer name needs more memory, a shorter one makes room.
+        root.rename(&name(0), &root, "z").unwrap_err();
+        root.remove_folder(&name(9)).unwrap();
+        root.rename(&name(0), &root, "z").unwrap();
+        root.create_folder("y").unwrap();
+        assert_eq!(root.create_folder(&format!("{long}x")), Err(FsError::NameTooLong));
+        assert_eq!(root.find(&"a/".repeat(PATH_MAX)).unwrap_err(), FsError::NameTooLong);
+    }
+
+    #[test]
+    fn open_nodes_count_after_their_removal() {
+        let root = root(200_000);
+        root.put("a", &[1; 100_000]).unwrap();
+        let open = root.find("a").unwrap();
+        root.remove_file("a").unwrap();
+        assert_eq!(root.put("b", &[1; 100_000]), Err(FsError::NoSpace));
+        drop(open);
+        root.put("b", &[1; 100_000]).unwrap();
+    }
+
+    #[test]
+    fn listings_follow_the_order_of_names() {
+        let root = root(100_000);
+        for name in ["b", "a", "c"] {
+            root.create_folder(name).unwrap();
+        }
+        let folder = root.folder().unwrap();
+        let (first, _) = folder.next_after(None).unwrap();
+        root.remove_folder("b").unwrap();
+        let (second, _) = folder.next_after(Some(&first)).unwrap();
+        assert_eq!((first.as_str(), second.as_str()), ("a", "c"));
+        assert!(folder.next_after(Some("c")).is_none());
     }
 }

@@ -1,7 +1,8 @@
 //! `wasi:filesystem` over [`crate::memory_fs`].
 //!
 //! Replaces WASI's own implementation in a linker, so that no call of a guest reaches the host's disk. There are no
-//! timestamps and no links, and every node is readable and writable.
+//! timestamps and no links, and every node is readable and writable. Every call costs fuel for the host's work, and open
+//! handles count against the guest's memory.
 
 use std::sync::Arc;
 
@@ -18,7 +19,9 @@ use self::types::{
     NewTimestamp, OpenFlags, PathFlags,
 };
 use crate::guest::Guest;
-use crate::memory_fs::{File, FsError, Node};
+use crate::memory_budget::{Exhausted, MemoryCharge};
+use crate::memory_fs::{File, Folder, FsError, Node, PATH_MAX};
+use crate::stream_work::StreamWork;
 
 /// Host traits and types of the interface, generated from its definition.
 mod bindings {
@@ -40,14 +43,36 @@ mod bindings {
 /// Maximum size of one read or write, in bytes.
 const MAX_CHUNK: u64 = 64 << 10;
 
+/// Bytes that the host needs for an open handle: a descriptor, a listing or a stream.
+const HANDLE_BYTES: u64 = 512;
+
+/// Fuel of a call on a node beyond that of every host call. With it, a program that only calls the host takes about as
+/// long as one that only computes (`host/sandbox/tests/it/hoarding.rs` measures both).
+const CALL_FUEL: u64 = 8_000;
+
+/// Fuel of a read or write of an open file, its bytes apart.
+const TRANSFER_FUEL: u64 = 2_000;
+
+/// Fuel per byte of a path: a part of one byte and its slash are a lookup.
+const PATH_FUEL: u64 = 150;
+
+/// Fuel for each node that moving a folder visits.
+const VISIT_FUEL: u64 = 250;
+
 /// An open node.
 pub struct Descriptor {
     node: Node,
     flags: DescriptorFlags,
+    _charge: MemoryCharge,
 }
 
-/// Rest of a directory listing.
-pub struct Listing(std::vec::IntoIter<(String, Node)>);
+/// A directory listing in progress.
+pub struct Listing {
+    folder: Arc<Folder>,
+    /// Name of the last entry that was read.
+    last: Option<String>,
+    _charge: MemoryCharge,
+}
 
 /// The outer error ends the guest's call, the inner one is the guest's to handle.
 type MethodResult<R> = Result<std::result::Result<R, ErrorCode>>;
@@ -63,6 +88,7 @@ impl From<FsError> for ErrorCode {
         match error {
             FsError::Exists => Self::Exist,
             FsError::Invalid => Self::Invalid,
+            FsError::NameTooLong => Self::NameTooLong,
             FsError::IsFolder => Self::IsDirectory,
             FsError::NoEntry => Self::NoEntry,
             FsError::NoSpace => Self::InsufficientSpace,
@@ -74,6 +100,12 @@ impl From<FsError> for ErrorCode {
     }
 }
 
+impl From<Exhausted> for ErrorCode {
+    fn from(_: Exhausted) -> Self {
+        Self::InsufficientMemory
+    }
+}
+
 impl<T: Send + 'static> preopens::Host for Guest<T> {
     fn get_directories(&mut self) -> Result<Vec<(Resource<Descriptor>, String)>> {
         let Some(root) = self.files().cloned() else { return Ok(Vec::new()) };
@@ -81,7 +113,8 @@ impl<T: Send + 'static> preopens::Host for Guest<T> {
         if !root.is_frozen() {
             flags |= DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY;
         }
-        let root = self.table().push(Descriptor { node: root, flags })?;
+        let Ok(charge) = self.budget().charge(HANDLE_BYTES) else { return Ok(Vec::new()) };
+        let root = self.table().push(Descriptor { node: root, flags, _charge: charge })?;
         Ok(vec![(root, "/".to_owned())])
     }
 }
@@ -94,8 +127,13 @@ impl<T: Send + 'static> types::Host for Guest<T> {
 
 impl<T: Send + 'static> types::HostDirectoryEntryStream for Guest<T> {
     fn read_directory_entry(&mut self, this: Resource<Listing>) -> MethodResult<Option<DirectoryEntry>> {
-        let next = self.table().get_mut(&this)?.0.next();
-        Ok(Ok(next.map(|(name, node)| DirectoryEntry { type_: node_type(&node), name })))
+        self.charge(CALL_FUEL);
+        let listing = self.table().get_mut(&this)?;
+        let Some((name, node)) = listing.folder.next_after(listing.last.as_deref()) else {
+            return Ok(Ok(None));
+        };
+        listing.last = Some(name.clone());
+        Ok(Ok(Some(DirectoryEntry { type_: node_type(&node), name })))
     }
 
     fn drop(&mut self, this: Resource<Listing>) -> Result<()> {
@@ -110,13 +148,13 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
         this: Resource<Descriptor>,
         offset: u64,
     ) -> MethodResult<Resource<DynInputStream>> {
-        let table = self.table();
-        let file = match table.get(&this)?.node.file() {
+        self.charge(CALL_FUEL);
+        let file = match self.table().get(&this)?.node.file() {
             Ok(file) => Arc::clone(file),
             Err(error) => return Ok(Err(error.into())),
         };
-        let stream: DynInputStream = Box::new(Reader { file, offset });
-        Ok(Ok(table.push(stream)?))
+        let work = self.stream_work();
+        push(self, |charge| Box::new(Reader { file, offset, work, _charge: charge }) as DynInputStream)
     }
 
     fn write_via_stream(
@@ -137,14 +175,17 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
         length: u64,
         offset: u64,
     ) -> MethodResult<(Vec<u8>, bool)> {
-        Ok(self.table().get(&this)?.node.file().map_err(ErrorCode::from).map(|file| {
+        let result = self.table().get(&this)?.node.file().map_err(ErrorCode::from).map(|file| {
             let read = file.read(offset, length.min(MAX_CHUNK) as usize);
             let end = offset.saturating_add(read.len() as u64) >= file.len();
             (read, end)
-        }))
+        });
+        self.charge(TRANSFER_FUEL + result.as_ref().map_or(0, |(read, _)| read.len() as u64));
+        Ok(result)
     }
 
     fn write(&mut self, this: Resource<Descriptor>, data: Vec<u8>, offset: u64) -> MethodResult<u64> {
+        self.charge(TRANSFER_FUEL + data.len() as u64);
         let written = writable(self.table().get(&this)?).and_then(|file| Ok(file.write(offset, &data)?));
         Ok(written.map(|()| data.len() as u64))
     }
@@ -191,12 +232,12 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
     }
 
     fn read_directory(&mut self, this: Resource<Descriptor>) -> MethodResult<Resource<Listing>> {
-        let table = self.table();
-        let entries = match table.get(&this)?.node.folder() {
-            Ok(folder) => folder.list(),
+        self.charge(CALL_FUEL);
+        let folder = match self.table().get(&this)?.node.folder() {
+            Ok(folder) => Arc::clone(folder),
             Err(error) => return Ok(Err(error.into())),
         };
-        Ok(Ok(table.push(Listing(entries.into_iter()))?))
+        push(self, |charge| Listing { folder, last: None, _charge: charge })
     }
 
     fn open_at(
@@ -207,10 +248,9 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
         open: OpenFlags,
         flags: DescriptorFlags,
     ) -> MethodResult<Resource<Descriptor>> {
-        let table = self.table();
-        match open_node(&table.get(&this)?.node, &path, open, flags) {
-            Ok(node) => Ok(Ok(table.push(Descriptor { node, flags })?)),
-            Err(error) => Ok(Err(error.into())),
+        match on_node(self, &this, &path, |node| open_node(node, &path, open, flags))? {
+            Ok(node) => push(self, |charge| Descriptor { node, flags, _charge: charge }),
+            Err(error) => Ok(Err(error)),
         }
     }
 
@@ -220,7 +260,7 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
         _: PathFlags,
         path: String,
     ) -> MethodResult<DescriptorStat> {
-        on_node(self, &this, |node| Ok(stat(&node.find(&path)?)))
+        on_node(self, &this, &path, |node| Ok(stat(&node.find(&path)?)))
     }
 
     fn metadata_hash_at(
@@ -229,7 +269,7 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
         _: PathFlags,
         path: String,
     ) -> MethodResult<MetadataHashValue> {
-        on_node(self, &this, |node| Ok(metadata_hash(&node.find(&path)?)))
+        on_node(self, &this, &path, |node| Ok(metadata_hash(&node.find(&path)?)))
     }
 
     fn set_times_at(
@@ -240,19 +280,19 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
         _: NewTimestamp,
         _: NewTimestamp,
     ) -> MethodResult<()> {
-        on_node(self, &this, |node| node.find(&path).map(|_| ()))
+        on_node(self, &this, &path, |node| node.find(&path).map(|_| ()))
     }
 
     fn create_directory_at(&mut self, this: Resource<Descriptor>, path: String) -> MethodResult<()> {
-        on_node(self, &this, |node| node.create_folder(&path))
+        on_node(self, &this, &path, |node| node.create_folder(&path))
     }
 
     fn remove_directory_at(&mut self, this: Resource<Descriptor>, path: String) -> MethodResult<()> {
-        on_node(self, &this, |node| node.remove_folder(&path))
+        on_node(self, &this, &path, |node| node.remove_folder(&path))
     }
 
     fn unlink_file_at(&mut self, this: Resource<Descriptor>, path: String) -> MethodResult<()> {
-        on_node(self, &this, |node| node.remove_file(&path))
+        on_node(self, &this, &path, |node| node.remove_file(&path))
     }
 
     fn rename_at(
@@ -263,7 +303,13 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
         to: String,
     ) -> MethodResult<()> {
         let target = self.table().get(&target)?.node.clone();
-        on_node(self, &this, |node| node.rename(&from, &target, &to))
+        // A folder that moves is searched for its new place.
+        let visited = match self.table().get(&this)?.node.find(&from) {
+            Ok(Node::Folder(_)) => target.node_count(),
+            _ => 0,
+        };
+        self.charge(path_fuel(&to) + VISIT_FUEL * visited);
+        on_node(self, &this, &from, |node| node.rename(&from, &target, &to))
     }
 
     fn link_at(
@@ -283,7 +329,7 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
 
     fn readlink_at(&mut self, this: Resource<Descriptor>, path: String) -> MethodResult<String> {
         // No node is a link.
-        on_node(self, &this, |node| node.find(&path).and(Err(FsError::Invalid)))
+        on_node(self, &this, &path, |node| node.find(&path).and(Err(FsError::Invalid)))
     }
 
     fn drop(&mut self, this: Resource<Descriptor>) -> Result<()> {
@@ -292,12 +338,31 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
     }
 }
 
-/// Performs an operation on the node of a descriptor.
+/// Fuel for finding a node by its path.
+fn path_fuel(path: &str) -> u64 {
+    // A path that is too long is refused, but was copied.
+    path.len() as u64 + PATH_FUEL * path.len().min(PATH_MAX) as u64
+}
+
+/// Stores a new handle, which counts against the guest's memory.
+fn push<T: Send + 'static, R: Send + 'static>(
+    guest: &mut Guest<T>,
+    create: impl FnOnce(MemoryCharge) -> R,
+) -> MethodResult<Resource<R>> {
+    match guest.budget().charge(HANDLE_BYTES) {
+        Ok(charge) => Ok(Ok(guest.table().push(create(charge))?)),
+        Err(error) => Ok(Err(error.into())),
+    }
+}
+
+/// Performs an operation on the node of a descriptor and the node's path.
 fn on_node<T: Send + 'static, R>(
     guest: &mut Guest<T>,
     this: &Resource<Descriptor>,
+    path: &str,
     work: impl FnOnce(&Node) -> std::result::Result<R, FsError>,
 ) -> MethodResult<R> {
+    guest.charge(CALL_FUEL + path_fuel(path));
     Ok(work(&guest.table().get(this)?.node).map_err(ErrorCode::from))
 }
 
@@ -337,13 +402,13 @@ fn open_writer<T: Send + 'static>(
     this: &Resource<Descriptor>,
     offset: Option<u64>,
 ) -> MethodResult<Resource<DynOutputStream>> {
-    let table = guest.table();
-    let file = match writable(table.get(this)?) {
+    guest.charge(CALL_FUEL);
+    let file = match writable(guest.table().get(this)?) {
         Ok(file) => Arc::clone(file),
         Err(code) => return Ok(Err(code)),
     };
-    let stream: DynOutputStream = Box::new(Writer { file, offset });
-    Ok(Ok(table.push(stream)?))
+    let work = guest.stream_work();
+    push(guest, |charge| Box::new(Writer { file, offset, work, _charge: charge }) as DynOutputStream)
 }
 
 fn node_type(node: &Node) -> DescriptorType {
@@ -372,12 +437,15 @@ fn metadata_hash(node: &Node) -> MetadataHashValue {
 struct Reader {
     file: Arc<File>,
     offset: u64,
+    work: StreamWork,
+    _charge: MemoryCharge,
 }
 
 #[wasmtime_wasi::async_trait]
 impl InputStream for Reader {
     fn read(&mut self, size: usize) -> StreamResult<Bytes> {
         let read = self.file.read(self.offset, size.min(MAX_CHUNK as usize));
+        self.work.charge(TRANSFER_FUEL + read.len() as u64);
         if read.is_empty() && size > 0 {
             return Err(StreamError::Closed);
         }
@@ -395,11 +463,14 @@ impl Pollable for Reader {
 struct Writer {
     file: Arc<File>,
     offset: Option<u64>,
+    work: StreamWork,
+    _charge: MemoryCharge,
 }
 
 #[wasmtime_wasi::async_trait]
 impl OutputStream for Writer {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.work.charge(TRANSFER_FUEL + bytes.len() as u64);
         let written = match &mut self.offset {
             Some(offset) => {
                 let at = *offset;

@@ -19,12 +19,12 @@ pub struct Settings {
     pub instruction: Option<String>,
 }
 
-/// Writes the function that the problem asks for.
+/// Writes the program that the problem asks for.
 pub struct Coder;
 
 impl Agent for Coder {
     const NAME: &'static str = "coder";
-    const DOC: &'static str = "Writes a Python function, and repairs it if its tests fail.";
+    const DOC: &'static str = "Writes a Python program, and repairs it if its tests fail.";
     type Settings = Settings;
     type View = View;
     type Action = Action;
@@ -89,7 +89,7 @@ mod tests {
     use pl_sdk::Finish;
 
     use super::*;
-    use crate::run::{Attempt, Tally};
+    use crate::attempt::{Attempt, Tally};
 
     fn prompt(settings: &Settings, attempt: Option<Attempt>) -> String {
         let view = View { problem: "Add two numbers.".to_owned(), round: 0, attempt };

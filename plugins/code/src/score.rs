@@ -1,19 +1,20 @@
-//! The reward: 1 for the team if all tests pass, the share of successful asserts for each agent.
+//! The reward: 1 for the team if all tests pass, the share of tests that hold for each agent.
 
 use pl_sdk::prelude::*;
 
+use crate::attempt::Tally;
 use crate::problems::{Action, Evidence, Facts};
-use crate::run::Tally;
 
-/// The team gets 1 if its newest program passes all tests, else 0. An agent's local reward is the share of
-/// assert statements that hold for its program, which distinguishes programs in a group of failures. An
-/// action without a program, or a program that never reaches its tests, gets 0.
+/// The team gets 1 if its newest program passes all tests, else 0. An agent's local reward is the share of tests
+/// (assert statements, or inputs) that hold for its program, which distinguishes programs in a group of
+/// failures. An action without a program, or a program that can't be loaded, gets 0. No reward is outside of 0
+/// to 1.
 pub struct Score;
 
 impl Reward for Score {
     const NAME: &'static str = "score";
     const DOC: &'static str =
-        "For the team 1 if all tests pass; for each agent the share of asserts that hold.";
+        "For the team 1 if all tests pass; for each agent the share of tests that hold.";
     type Settings = NoSettings;
     type Action = Action;
     type Facts = Facts;

@@ -59,9 +59,18 @@ struct TestResult {
 }
 
 fn attempt(record: &Value, program: &str) -> TestResult {
-    testing::set_sandbox(execute);
+    attempt_with(json!({}), record, program, execute)
+}
+
+fn attempt_with(
+    settings: Value,
+    record: &Value,
+    program: &str,
+    sandbox: impl FnMut(&Job) -> Verdict + 'static,
+) -> TestResult {
+    testing::set_sandbox(sandbox);
     let task = Task::new("1", record).unwrap();
-    let settings = serde_json::from_value(json!({})).unwrap();
+    let settings = serde_json::from_value(settings).unwrap();
     let mut episode = Problems::start(&settings, &task, 0).unwrap();
     let action = serde_json::from_value(json!({ "python": program })).unwrap();
     let facts = episode.apply(&settings, &[Action { agent: "a".to_owned(), action }]).unwrap().facts;
@@ -115,11 +124,13 @@ fn the_programs_own_lines_are_quoted() {
 #[test]
 fn shown_tests_are_quoted() {
     let record = json!({"text": "Add one.", "test_list": ["assert inc(1) == 2", "assert inc(5) == 6"]});
-    let tried = attempt(&record, "def inc(x):\n    return 6");
+    let run = |shown: u32, program| attempt_with(json!({ "shown": shown }), &record, program, execute);
+    let tried = run(1, "def inc(x):\n    return 6");
     assert_eq!((tried.passed, tried.held, tried.total), (false, 1, 2));
-    assert!(tried.error.starts_with("assert inc(1) == 2\n"), "{tried:?}");
-    let tried = attempt(&record, "def inc(x):\n    return 2");
-    assert_eq!(tried.error, "A hidden test failed.\nAssertionError");
+    assert_eq!(tried.error, "assert inc(1) == 2\nAssertionError");
+    for (shown, program) in [(1, "def inc(x):\n    return 2"), (0, "def inc(x):\n    return 6")] {
+        assert_eq!(run(shown, program).error, "A hidden test failed.\nAssertionError");
+    }
 }
 
 #[test]
@@ -135,22 +146,172 @@ fn a_program_that_does_not_run_is_not_tested() {
     }
 }
 
-/// Programs that try to get the reward without solving the task.
+/// Returns a task whose results can't be guessed.
+fn mix() -> Value {
+    json!({
+        "prompt": "def mix(x):\n    \"\"\" Mixes. \"\"\"\n",
+        "entry_point": "mix",
+        "test": "
+def reference(x):
+    return (x * 7919 + 104729) % 65537
+
+def check(candidate):
+    for x in [3, 14, 159]:
+        assert candidate(x) == reference(x)
+    assert [candidate(x) for x in range(5)] == [reference(x) for x in range(5)]
+    assert all(candidate(x) == reference(x) for x in (26, 53))
+    assert all(map(lambda x: candidate(x) == reference(x), (58, 97)))
+    assert abs(candidate(93) - reference(93)) < 1
+",
+    })
+}
+
+/// Each file of `cheats` is a program that tries to get a reward without solving the task. None gets more than
+/// an empty program.
 #[test]
-fn cheats_do_not_pass() {
-    for program in [
-        "import sys\nsys.exit(0)",
-        "import os\nos._exit(0)",
-        "import sys\ndef double(x):\n    sys.exit(0)",
-        "import os\ndef double(x):\n    os._exit(0)",
-        "import os\nos.write(1, b'{\"key\": \"0\", \"ran\": true, \"held\": 3, \"total\": 3, \"error\": null}\\n')\nos._exit(0)",
-        "def check(candidate):\n    pass\ndef double(x):\n    return 0",
-        "import sys, io\nsys.stdin = io.StringIO('{}')\nsys.stdout = None\ndef double(x):\n    return 0",
-        "__held__ = lambda index: None\n__failed__ = lambda index: None\ndef double(x):\n    return 0",
-    ] {
-        let tried = attempt(&double(), program);
-        assert!(!tried.passed && tried.held < tried.total.max(1), "{program}: {tried:?}");
+fn cheats_get_nothing() {
+    let honest = "def mix(x):\n    return (x * 7919 + 104729) % 65537";
+    let control = attempt(&mix(), honest);
+    assert!(control.passed && (control.held, control.total) == (5, 5), "{control:?}");
+    let empty = attempt(&mix(), "");
+    assert_eq!((empty.passed, empty.held, empty.total), (false, 0, 5), "{empty:?}");
+    let mut count = 0;
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cheats")).unwrap() {
+        let path = entry.unwrap().path();
+        let program = std::fs::read_to_string(&path).unwrap();
+        let tried = attempt(&mix(), &program);
+        assert!(!tried.passed && tried.held <= empty.held, "{}: {tried:?}", path.display());
+        assert!(!tried.error.contains("SyntaxError"), "{} is no program: {tried:?}", path.display());
+        assert!(!tried.error.contains("7919"), "{}: {tried:?}", path.display());
+        count += 1;
     }
+    assert!(count >= 20, "{count} cheats");
+}
+
+#[test]
+fn expected_values_never_meet_the_program() {
+    let program = "def mix(x):\n    return x  # the program";
+    let (sender, jobs) = std::sync::mpsc::channel();
+    let watched = move |job: &Job| {
+        sender.send(format!("{}\n{}", job.source, job.stdin)).unwrap();
+        execute(job)
+    };
+    let tried = attempt_with(json!({}), &mix(), program, watched);
+    assert!(!tried.passed && tried.ran);
+    let jobs: Vec<String> = jobs.try_iter().collect();
+    let with_program: Vec<&String> = jobs.iter().filter(|job| job.contains("# the program")).collect();
+    assert!(
+        with_program.len() >= 10 && with_program.len() < jobs.len(),
+        "{} of {}",
+        with_program.len(),
+        jobs.len()
+    );
+    for job in with_program {
+        assert!(!job.contains("7919") && !job.contains("assert "), "{job}");
+        assert_eq!(job.matches("\"function\":{\"name\":\"mix\"}").count(), 1, "one call a job: {job}");
+    }
+}
+
+/// Asserts that a program passes or fails tests in the form of MBPP.
+fn check(tests: &[&str], program: &str, passes: bool) {
+    for calls_per_job in [1, 100] {
+        let record = json!({"text": "Write it.", "code": program, "test_list": tests});
+        let settings = json!({ "calls_per_job": calls_per_job });
+        let tried = attempt_with(settings, &record, program, execute);
+        assert_eq!(tried.passed, passes, "{tests:?}: {tried:?}");
+    }
+}
+
+#[test]
+fn plain_data_arrives_as_it_was_sent() {
+    let echo = "import datetime, decimal, fractions, collections\ndef echo(x):\n    return x";
+    let same =
+        |value: &str| format!("assert echo({value}) == {value} and type(echo({value})) is type({value})");
+    for value in [
+        "None",
+        "True",
+        "-7",
+        "10**40",
+        "-0.1",
+        "float('inf')",
+        "1e-320",
+        "2-3j",
+        "'a\\n\\u00e9\\U0001f600'",
+        "''",
+        "b'\\x00\\xff'",
+        "bytearray(b'ab')",
+        "[1, [2.5, 'x'], None]",
+        "(1, (2,), ())",
+        "{1, 2}",
+        "frozenset('ab')",
+        "{'a': 1, (1, 2): {3: 4}}",
+        "range(1, 9, 2)",
+    ] {
+        check(&[&same(value)], echo, true);
+    }
+    check(&["assert (lambda x: x != x)(echo(float('nan')))"], echo, true);
+    check(&["assert echo(True) is True and echo(None) is None"], echo, true);
+    check(&["assert echo(1) is True"], echo, false);
+    check(&["assert list(echo(iter([1, 2]))) == [1, 2]"], echo, true);
+    check(&["assert up([3, 1], key=abs) == [1, 3]"], "def up(x, key):\n    return sorted(x, key=key)", true);
+    check(&["assert list(two(3)) == [3, 4]"], "def two(x):\n    yield x\n    yield x + 1", true);
+    check(&["assert list(two(3)) == [3, 4]"], "def two(x):\n    while True:\n        yield x", false);
+    check(
+        &["assert count('aab') == {'a': 2, 'b': 1}"],
+        "import collections\ncount = collections.Counter",
+        false,
+    );
+    let count = "import collections\ndef count(x):\n    return collections.Counter(x)";
+    check(&["assert count('aab') == {'a': 2, 'b': 1}"], count, true);
+}
+
+#[test]
+fn tests_see_changed_arguments_exceptions_and_objects() {
+    let push = "def push(to, x):\n    to.append(x)\n    to[0].append(x)";
+    check(
+        &[
+            "assert (lambda a, b: push(a, 2) is None and a == [[1, 2], 2] and b is a[0])(*(lambda b: ([b], b))([1]))",
+        ],
+        push,
+        true,
+    );
+    let stack = "class Stack:\n    def __init__(self):\n        self.items = []\n    def push(self, x):\n        \
+                 self.items.append(x)\n        return self\n    def pop(self):\n        return self.items.pop()\n    \
+                 def __len__(self):\n        return len(self.items)\n    def __eq__(self, other):\n        return True\n";
+    check(&["assert Stack().push(1).push(2).pop() == 2", "assert len(Stack().push(3)) == 1"], stack, true);
+    check(&["assert Stack().push(1).items == [1]"], stack, true);
+    check(&["assert Stack() == 5"], stack, false);
+    // A call that depends on another one's result.
+    check(
+        &["assert half(half(half(40))) == 5", "assert half(half(8)) == 2"],
+        "def half(x):\n    return x // 2",
+        true,
+    );
+    // Functions are objects, too.
+    check(&["assert adder(2)(3) == 5"], "def adder(x):\n    return lambda y: x + y", true);
+    let raising = json!({
+        "prompt": "def root(x):\n", "entry_point": "root",
+        "test": "def check(candidate):\n    try:\n        candidate(-1)\n    except ValueError:\n        right = True\n    \
+                 else:\n        right = False\n    assert right\n    assert candidate(4) == 2\n",
+    });
+    let root = "class Negative(ValueError):\n    pass\ndef root(x):\n    if x < 0:\n        raise Negative(x)\n    \
+                return int(x ** 0.5)";
+    assert!(attempt(&raising, root).passed);
+    assert!(!attempt(&raising, "def root(x):\n    return int(abs(x) ** 0.5)").passed);
+}
+
+#[test]
+fn contests_run_the_program_once_for_each_input() {
+    let record = json!({"problem": "Sum.", "tests": {"inputs": ["1 2\n", "5 6\n", "0 0"], "outputs": ["3", "11\n", "0"]}});
+    let tried = attempt(&record, "print(sum(map(int, input().split())))");
+    assert!(tried.passed && tried.ran && tried.total == 3, "{tried:?}");
+    let tried = attempt(&record, "print(3)");
+    assert_eq!((tried.passed, tried.held), (false, 1), "{tried:?}");
+    assert_eq!(tried.error, "A hidden test failed.\nWrong output.");
+    let tried = attempt(&record, "import os\nos._exit(0)");
+    assert_eq!((tried.passed, tried.held), (false, 0), "{tried:?}");
+    let tried = attempt(&record, "print(int(input()))");
+    assert!(tried.error.contains("ValueError") && !tried.ran, "{tried:?}");
 }
 
 #[test]
@@ -177,6 +338,20 @@ fn records(file: &str) -> Option<Vec<Value>> {
     Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
+/// Applies `work` to all records on all processors.
+fn in_parallel(records: &[Value], work: impl Fn(&Value) -> Option<String> + Sync) -> Vec<String> {
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let part = records.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        let work = &work;
+        let parts: Vec<_> = records
+            .chunks(part)
+            .map(|part| scope.spawn(move || part.iter().filter_map(work).collect::<Vec<String>>()))
+            .collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
+    })
+}
+
 fn field<'a>(record: &'a Value, name: &str) -> &'a str {
     record[name].as_str().unwrap()
 }
@@ -185,31 +360,33 @@ fn field<'a>(record: &'a Value, name: &str) -> &'a str {
 fn human_evals_solutions_pass_and_broken_ones_fail() {
     let Some(records) = records("humaneval/HumanEval.jsonl.gz") else { return };
     assert_eq!(records.len(), 164);
-    for record in &records {
-        let id = field(record, "task_id");
+    let failed = in_parallel(&records, |record| {
         let solution = format!("{}{}", field(record, "prompt"), field(record, "canonical_solution"));
-        let tried = attempt(record, &solution);
-        assert!(tried.passed, "{id}: {tried:?}");
+        let right = attempt(record, &solution);
         // The same function with a wrong result.
         let entry = field(record, "entry_point");
         let broken =
             format!("{solution}\n\n_right = {entry}\ndef {entry}(*given):\n    return [_right(*given)]\n");
-        let tried = attempt(record, &broken);
-        assert!(!tried.passed && tried.ran && tried.held < tried.total, "{id}: {tried:?}");
-        // No function.
-        let tried = attempt(record, "pass");
-        assert!(!tried.passed && tried.error.contains("NameError"), "{id}: {tried:?}");
-    }
+        let wrong = attempt(record, &broken);
+        let none = attempt(record, "pass");
+        let as_expected = right.passed
+            && !wrong.passed
+            && wrong.ran
+            && wrong.held < wrong.total
+            && !none.passed
+            && none.error.contains("NameError");
+        (!as_expected).then(|| format!("{}: {right:?}\n{wrong:?}\n{none:?}", field(record, "task_id")))
+    });
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
 #[test]
 fn mbpps_solutions_pass() {
     let Some(records) = records("mbpp/mbpp.jsonl") else { return };
-    let failed: Vec<String> = records
-        .iter()
-        .map(|record| (record, attempt(record, field(record, "code"))))
-        .filter(|(_, tried)| !tried.passed)
-        .map(|(record, tried)| format!("{}: {}", record["task_id"], tried.error))
-        .collect();
+    assert_eq!(records.len(), 974);
+    let failed = in_parallel(&records, |record| {
+        let tried = attempt(record, field(record, "code"));
+        (!tried.passed).then(|| format!("{}: {}", record["task_id"], tried.error))
+    });
     assert!(failed.is_empty(), "{} of {} fail:\n{}", failed.len(), records.len(), failed.join("\n\n"));
 }

@@ -7,6 +7,9 @@ use pl_sdk::prelude::*;
 use crate::grader::extract;
 use crate::problems::{Action, View};
 
+/// Reason of a tool's completion without a program. The reference's rewards punish it.
+pub(crate) const NO_PROGRAM: &str = "no program";
+
 /// Maximum length of an answer in bytes.
 const MAX_ANSWER: usize = 4000;
 
@@ -53,6 +56,21 @@ impl Settings {
         let instruction = self.instruction.as_deref().unwrap_or(instruction);
         Ok(if instruction.is_empty() { request } else { request.with_system(instruction) })
     }
+
+    /// Builds the request of an agent that answers in a box.
+    pub(crate) fn boxed_request(&self, question: String) -> Result<Request> {
+        let boxed = |sum: &str, result: &str| format!("{sum} = \\boxed{{{result}}}");
+        self.request("Put the final answer in \\boxed{}.", question, boxed)
+    }
+}
+
+/// Returns the answer of a completion, or the reason why there is none.
+pub(crate) fn answer_of(completion: &Completion) -> std::result::Result<String, &'static str> {
+    match extract::answer(&completion.text) {
+        Some(answer) if answer.len() <= MAX_ANSWER => Ok(answer),
+        Some(_) => Err("the answer is too long"),
+        None => Err("no answer"),
+    }
 }
 
 /// Writes a Python program that prints the answer.
@@ -85,7 +103,7 @@ impl Agent for Tool {
 
     fn parse(_settings: &Settings, _view: &View, completion: &Completion) -> Result<Action> {
         let code = code_block(&completion.text);
-        Ok(if code.trim().is_empty() { Action::None("no program".to_owned()) } else { Action::Python(code) })
+        Ok(if code.trim().is_empty() { Action::None(NO_PROGRAM.to_owned()) } else { Action::Python(code) })
     }
 }
 
@@ -120,16 +138,11 @@ impl Agent for Reasoner {
         if let Some(given) = view.answers.last() {
             text.push_str(&format!("\nAn earlier answer was {}, which may be wrong.", given.answer));
         }
-        let boxed = |sum: &str, result: &str| format!("{sum} = \\boxed{{{result}}}");
-        settings.request("Put the final answer in \\boxed{}.", text, boxed).map(Some)
+        settings.boxed_request(text).map(Some)
     }
 
     fn parse(_settings: &Settings, _view: &View, completion: &Completion) -> Result<Action> {
-        Ok(match extract::answer(&completion.text) {
-            Some(answer) if answer.len() <= MAX_ANSWER => Action::Answer(answer),
-            Some(_) => Action::None("the answer is too long".to_owned()),
-            None => Action::None("no answer".to_owned()),
-        })
+        Ok(answer_of(completion).map_or_else(|reason| Action::None(reason.to_owned()), Action::Answer))
     }
 }
 
@@ -155,7 +168,7 @@ mod tests {
             error: None,
             answer: Some("-1".to_owned()),
         };
-        let given = AgentAnswer { agent: "reason".to_owned(), answer: "7".to_owned() };
+        let given = AgentAnswer { agent: "reason".to_owned(), answer: "7".to_owned(), work: None };
         View { round: 2, tool: Some(run), answers: vec![given], ..view() }
     }
 

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use pl_sdk::prelude::*;
 use pl_sdk::sandbox::{Ending, Job, Verdict};
 
+use crate::generator;
 use crate::record::Problem;
-use crate::{generator, grader};
+use crate::votes::Votes;
 
 /// Characters kept of a program's output and error, so that they fit into the context of a small model.
 const MAX_SHOWN: usize = 1000;
@@ -21,6 +22,8 @@ pub struct Problems {
     tool: Option<ProgramRun>,
     /// All answers in words, oldest first.
     answers: Vec<AgentAnswer>,
+    /// Answers of the newest step that gave any in words. Agents side by side give several.
+    newest: Vec<String>,
     /// Newest answer of each agent. `None` if its last step gave none.
     latest: BTreeMap<String, Option<String>>,
     /// Agents of the last step.
@@ -47,6 +50,18 @@ pub struct AgentAnswer {
     pub agent: String,
     /// The answer.
     pub answer: String,
+    /// The work that leads to it, if the agent hands it over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<String>,
+}
+
+/// An answer and the work that leads to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Solution {
+    /// The answer.
+    pub answer: String,
+    /// The whole completion, which other agents may see.
+    pub work: String,
 }
 
 /// Settings of the environment.
@@ -78,15 +93,21 @@ pub enum Action {
     Python(String),
     /// Answer.
     Answer(String),
+    /// Answer, and show the other agents the work.
+    Solution(Solution),
     /// No usable action, with the reason.
     None(String),
 }
 
 /// Facts for the conditions of workflows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
     /// True if an agent that has just acted gives the same answer as the last one of another agent.
     pub agreed: bool,
+    /// True if at least two agents have given an answer, and the newest ones of all agents are the same.
+    pub unanimous: bool,
+    /// True if more than half of the agents that have acted, and at least two, give the same newest answer.
+    pub majority: bool,
     /// True if there is an answer in words.
     pub answered: bool,
     /// True if the newest program printed an answer.
@@ -100,7 +121,7 @@ pub struct Evidence {
     pub gold: String,
     /// The newest program's answer.
     pub tool_answer: Option<String>,
-    /// The newest answer in words.
+    /// The newest answer in words. If several agents answered side by side, the one that most of them gave.
     pub answer: Option<String>,
     /// Newest answer of each agent. `None` if its last step gave none.
     pub latest: BTreeMap<String, Option<String>>,
@@ -122,6 +143,7 @@ impl Environment for Problems {
             round: 0,
             tool: None,
             answers: Vec::new(),
+            newest: Vec::new(),
             latest: BTreeMap::new(),
             acted: Vec::new(),
         })
@@ -139,7 +161,7 @@ impl Environment for Problems {
     ) -> Result<Outcome<Facts, Evidence>> {
         let programs = actions.iter().filter_map(|action| match &action.action {
             Action::Python(code) => Some(code.as_str()),
-            Action::Answer(_) | Action::None(_) => None,
+            Action::Answer(_) | Action::Solution(_) | Action::None(_) => None,
         });
         // All programs of a turn at once: the sandbox runs them in parallel.
         let jobs: Vec<Job> = programs.map(python_job).collect();
@@ -163,6 +185,7 @@ impl Problems {
         self.round += 1;
         self.acted = actions.iter().map(|action| action.agent.clone()).collect();
         let mut verdicts = verdicts.into_iter();
+        let before = self.answers.len();
         for pl_sdk::Action { agent, action } in actions {
             let latest = match action {
                 Action::Python(code) => {
@@ -171,41 +194,56 @@ impl Problems {
                     self.tool = Some(run);
                     answer
                 }
-                Action::Answer(answer) => {
-                    self.answers.push(AgentAnswer { agent: agent.clone(), answer: answer.clone() });
-                    Some(answer.clone())
-                }
+                Action::Answer(answer) => self.give(agent, answer, None),
+                Action::Solution(Solution { answer, work }) => self.give(agent, answer, Some(work)),
                 Action::None(_) => None,
             };
             self.latest.insert(agent.clone(), latest);
         }
+        let newest = self.answers.iter().skip(before).map(|given| given.answer.clone());
+        let newest: Vec<String> = newest.collect();
+        if !newest.is_empty() {
+            self.newest = newest;
+        }
+    }
+
+    fn give(&mut self, agent: &str, answer: &str, work: Option<&String>) -> Option<String> {
+        let given = AgentAnswer { agent: agent.to_owned(), answer: answer.to_owned(), work: work.cloned() };
+        self.answers.push(given);
+        Some(answer.to_owned())
     }
 
     fn tool_answer(&self) -> Option<&String> {
         self.tool.as_ref()?.answer.as_ref()
     }
 
-    fn answer(&self) -> Option<&String> {
-        self.answers.last().map(|given| &given.answer)
+    /// Returns the answer in words that counts for the team.
+    fn answer(&self) -> Option<&str> {
+        match &self.newest[..] {
+            // The usual case needs no comparison, which is the expensive part of a turn.
+            [only] => Some(only),
+            several => Votes::count(several.iter().map(String::as_str)).winner(),
+        }
     }
 
     fn facts(&self) -> Facts {
-        let agreed = self.acted.iter().any(|agent| self.is_confirmed(agent));
-        Facts { agreed, answered: self.answer().is_some(), computed: self.tool_answer().is_some() }
-    }
-
-    /// Returns true if another agent's newest answer equals that of `agent`.
-    fn is_confirmed(&self, agent: &str) -> bool {
-        let Some(Some(own)) = self.latest.get(agent) else { return false };
-        let mut others = self.latest.iter().filter(|(name, _)| *name != agent);
-        others.any(|(_, other)| other.as_ref().is_some_and(|other| grader::grade(other, own)))
+        let given = || self.latest.iter().filter_map(|(agent, answer)| Some((agent, answer.as_deref()?)));
+        let votes = Votes::count(given().map(|(_, answer)| answer));
+        let mut voters = given().enumerate().filter(|(_, (agent, _))| self.acted.contains(agent));
+        Facts {
+            agreed: voters.any(|(voter, _)| votes.is_confirmed(voter)),
+            unanimous: votes.most() > 1 && votes.most() == self.latest.len(),
+            majority: votes.most() > 1 && votes.most() > self.latest.len() / 2,
+            answered: !self.newest.is_empty(),
+            computed: self.tool_answer().is_some(),
+        }
     }
 
     fn evidence(&self) -> Evidence {
         Evidence {
             gold: self.problem.gold.clone(),
             tool_answer: self.tool_answer().cloned(),
-            answer: self.answer().cloned(),
+            answer: self.answer().map(str::to_owned),
             latest: self.latest.clone(),
         }
     }
@@ -274,10 +312,13 @@ mod tests {
         });
         let mut episode = start();
         let outcome = apply(&mut episode, &[act("tool", Action::Python("print(3 + 4)".to_owned()))]);
-        assert_eq!(outcome.facts, Facts { agreed: false, answered: false, computed: true });
+        assert_eq!(outcome.facts, Facts { computed: true, ..Facts::default() });
         assert_eq!(outcome.evidence.tool_answer.as_deref(), Some("7.0"));
         let outcome = apply(&mut episode, &[act("reason", Action::Answer("7 apples".to_owned()))]);
-        assert_eq!(outcome.facts, Facts { agreed: true, answered: true, computed: true });
+        assert_eq!(
+            outcome.facts,
+            Facts { agreed: true, unanimous: true, majority: true, answered: true, computed: true }
+        );
         assert!(!outcome.done && !outcome.truncated);
         let outcome = apply(&mut episode, &[act("reason", Action::Answer("8".to_owned()))]);
         assert!(!outcome.facts.agreed);
@@ -294,6 +335,30 @@ mod tests {
         assert!(!answer_agrees("solve", "2"), "an agent can't confirm itself");
         assert!(answer_agrees("check", "2.0"));
         assert!(!answer_agrees("solve", "3"));
+    }
+
+    #[test]
+    fn samplers_vote_and_an_aggregator_decides() {
+        let solution = |agent: &str, answer: &str| {
+            act(agent, Action::Solution(Solution { answer: answer.to_owned(), work: format!("so {answer}") }))
+        };
+        let mut episode = start();
+        let outcome = apply(&mut episode, &[solution("a", "8"), solution("b", "7"), solution("c", "7.0")]);
+        let split = Facts { agreed: true, majority: true, answered: true, ..Facts::default() };
+        assert_eq!(outcome.facts, split);
+        assert_eq!(outcome.evidence.answer.as_deref(), Some("7"), "most of them answer 7");
+        assert_eq!(outcome.evidence.latest["a"].as_deref(), Some("8"));
+        let view = episode.view(&Settings::default(), "sum").unwrap();
+        let shown: Vec<_> =
+            view.answers.iter().map(|given| (&*given.answer, given.work.as_deref())).collect();
+        assert_eq!(shown, [("8", Some("so 8")), ("7", Some("so 7")), ("7.0", Some("so 7.0"))]);
+        let outcome = apply(&mut episode, &[act("sum", Action::Answer("8".to_owned()))]);
+        assert_eq!(outcome.evidence.answer.as_deref(), Some("8"), "the aggregator has the last word");
+        assert!(outcome.facts.agreed && !outcome.facts.majority, "two of four are no majority");
+        let all = [solution("a", "7"), solution("b", "7"), solution("c", "7"), solution("sum", "7")];
+        assert!(apply(&mut episode, &all).facts.unanimous);
+        let outcome = apply(&mut episode, &[act("a", Action::None("no answer".to_owned()))]);
+        assert!(!outcome.facts.unanimous && outcome.facts.majority);
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! The grader compared with other graders: the tests of math-verify and of Hendrycks' MATH, and solutions of
-//! models to GSM8K's problems. The snapshots have the cases in which it differs.
+//! The grader compared with other graders: math-verify's verdicts on pairs made by
+//! `tests/conformance/grader.py`, the tests of math-verify and of Hendrycks' MATH, and solutions of models to GSM8K's
+//! problems. The snapshots have the cases in which it differs.
 
 #![allow(clippy::expect_used, reason = "a test's helper")]
 
@@ -53,12 +54,40 @@ fn grade_all(cases: &[Case]) -> (f64, Vec<String>) {
     (1.0 - lines.len() as f64 / cases.len() as f64, lines)
 }
 
+/// A pair of answers and math-verify's verdict.
+#[derive(Deserialize)]
+struct Pair {
+    kind: String,
+    gold: String,
+    pred: String,
+    equal: bool,
+}
+
+#[test]
+fn agreement_with_math_verify() {
+    let pairs: Vec<Pair> =
+        serde_json::from_str(include_str!("../../../tests/conformance/grader/math_verify.json"))
+            .expect("a list of pairs");
+    let wrong: Vec<String> = pairs
+        .iter()
+        .filter(|pair| grade(&pair.gold, &pair.pred) != pair.equal)
+        .map(|Pair { kind, gold, pred, equal }| {
+            let verdict = if *equal { "are equal" } else { "differ" };
+            format!("{kind}: {} and {} {verdict}", shorten(gold), shorten(pred))
+        })
+        .collect();
+    let share = 1.0 - wrong.len() as f64 / pairs.len() as f64;
+    assert!(pairs.len() >= 1000 && share >= 0.99, "{share:.4} of {}\n{}", pairs.len(), wrong.join("\n"));
+    insta::assert_snapshot!("agreement", wrong.join("\n"));
+}
+
 #[test]
 fn math_verify() {
     let Some(cases) = cases("math_verify_cases.jsonl") else { return };
     let (share, wrong) = grade_all(&cases);
     println!("math-verify: {share:.4} of {}\n{}", cases.len(), wrong.join("\n"));
-    assert!(share >= 0.9, "{share:.4} of math-verify's cases");
+    // Three of the 137 need settings that are not math-verify's defaults.
+    assert!(share >= 0.97, "{share:.4} of math-verify's cases");
     insta::assert_snapshot!("math_verify", wrong.join("\n"));
 }
 

@@ -9,6 +9,7 @@ use crate::arguments::{Check, Source};
 use crate::diagnostics;
 use crate::diagnostics::Format;
 use crate::exit::{CommandError, CommandResult};
+use crate::visible;
 
 pub fn run(app: &App, options: &Check) -> CommandResult {
     let Source { file, given } = &options.source;
@@ -30,7 +31,7 @@ pub fn run(app: &App, options: &Check) -> CommandResult {
     }
     let workflow = &checked.workflow;
     let names = |list: &mut dyn Iterator<Item = &String>| list.cloned().collect::<Vec<_>>().join(", ");
-    let mut out = std::io::stdout().lock();
+    let mut out = visible::stdout();
     writeln!(out, "{} is valid", file.display())?;
     writeln!(out, "  layout    {:?}", workflow.layout)?;
     writeln!(out, "  agents    {}", names(&mut workflow.agents.iter().map(|a| &a.name)))?;

@@ -10,13 +10,14 @@ use crate::App;
 use crate::arguments::Evaluate;
 use crate::exit::{CommandError, CommandResult};
 use crate::report;
+use crate::visible;
 
 pub fn run(app: &App, options: &Evaluate) -> CommandResult {
     // Opened first: a path that can't be written is found before hours of playing.
     let mut completions = options.out.as_deref().map(create).transpose()?;
     let (checked, session) =
         app.open_session(&options.source, &options.machine, options.checkpoint.as_deref())?;
-    let mut out = std::io::stdout().lock();
+    let mut out = visible::stdout();
     evaluate(&app.host, &checked, &session, |result: &EvaluationResult| {
         let EvaluationResult { report, seconds, tokens, .. } = result;
         // Timings differ from run to run and are not part of the report.

@@ -12,6 +12,7 @@ use crate::arguments::Fmt;
 use crate::diagnostics;
 use crate::diagnostics::Format;
 use crate::exit::{CommandError, CommandResult};
+use crate::visible;
 
 /// Lines of context around a difference.
 const CONTEXT: usize = 1;
@@ -104,7 +105,7 @@ fn replace(file: &Path, text: &str) -> CommandResult {
 }
 
 fn print(text: &str) -> CommandResult {
-    let mut out = std::io::stdout().lock();
+    let mut out = visible::stdout();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
 }

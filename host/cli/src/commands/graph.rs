@@ -1,5 +1,6 @@
 //! `pl-host graph`: a drawing of a workflow.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
 use pl_dsl::graph::{Graph, TerminalOptions};
@@ -7,6 +8,7 @@ use pl_dsl::graph::{Graph, TerminalOptions};
 use crate::App;
 use crate::arguments::{Graph as Options, GraphFormat};
 use crate::exit::{CommandError, CommandResult};
+use crate::visible::visible;
 
 /// Columns if stdout is not a terminal.
 const DEFAULT_WIDTH: usize = 100;
@@ -15,7 +17,7 @@ pub fn run(app: &App, options: &Options) -> CommandResult {
     let checked = app.open(&options.source)?;
     let graph = Graph::new(&checked.workflow);
     let drawing = match options.format {
-        GraphFormat::Terminal => graph.terminal(&terminal_options(options)).map_err(CommandError::failed)?,
+        GraphFormat::Terminal => terminal_drawing(&graph, options)?,
         GraphFormat::Mermaid => graph.mermaid(),
         GraphFormat::Dot => graph.dot(),
         GraphFormat::Json => format!("{:#}\n", graph.json().map_err(CommandError::failed)?),
@@ -25,6 +27,16 @@ pub fn run(app: &App, options: &Options) -> CommandResult {
         Some(out) => std::fs::write(out, drawing)
             .map_err(|e| CommandError::input(format!("cannot write {}: {e}", out.display()))),
         None => Ok(std::io::stdout().lock().write_all(drawing.as_bytes())?),
+    }
+}
+
+/// Draws for a terminal. Control characters of names are shown, then without colours.
+fn terminal_drawing(graph: &Graph, options: &Options) -> Result<String, CommandError> {
+    let draw = |options| graph.terminal(&options).map_err(CommandError::failed);
+    let colourful = terminal_options(options);
+    match visible(&draw(TerminalOptions { colour: false, ..terminal_options(options) })?) {
+        Cow::Borrowed(_) => draw(colourful),
+        Cow::Owned(shown) => Ok(shown),
     }
 }
 

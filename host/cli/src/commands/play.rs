@@ -8,6 +8,7 @@ use crate::App;
 use crate::arguments::Play;
 use crate::conversation;
 use crate::exit::{CommandError, CommandResult};
+use crate::visible;
 
 pub fn run(app: &App, options: &Play) -> CommandResult {
     let (checked, session) =
@@ -16,7 +17,7 @@ pub fn run(app: &App, options: &Play) -> CommandResult {
         Some(text) => task_from_text(text),
         None => first_task(&app.host, &checked, &session)?,
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = visible::stdout();
     writeln!(out, "task {}: {}", task.id, task.data)?;
     let summary = play(&app.host, &session, task, async |events| {
         conversation::show(&mut out, events).await.map_err(CommandError::from)

@@ -11,6 +11,7 @@ use crate::App;
 use crate::arguments::Replay;
 use crate::conversation;
 use crate::exit::{CommandError, CommandResult};
+use crate::visible;
 
 /// Number of differences that are shown of a whole run. The others are only counted.
 const SHOWN: usize = 10;
@@ -26,7 +27,7 @@ pub fn run(app: &App, options: &Replay) -> CommandResult {
 
 /// Writes a line for each attempt.
 fn list(options: &Replay, run: &RecordedRun) -> CommandResult {
-    let mut out = std::io::stdout().lock();
+    let mut out = visible::stdout();
     for trace in run.traces() {
         let trace = trace?;
         if !options.failed || has_fault(&trace) {
@@ -62,12 +63,12 @@ fn describe_end(trace: &Trace) -> String {
 
 fn replayer(app: &App, options: &Replay) -> Result<Replayer, CommandError> {
     let plugins: BTreeMap<_, _> = options.plugins.iter().cloned().collect();
-    Ok(Replayer::new(&app.host, &options.run, &plugins)?)
+    Ok(Replayer::new(&app.host, &options.run, &plugins, options.trust)?)
 }
 
 fn replay_one(app: &App, options: &Replay, trace: &Trace) -> CommandResult {
     let replayer = replayer(app, options)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = visible::stdout();
     let replay = if options.show {
         writeln!(out, "task {}: {}", trace.task.id, trace.task.data)?;
         let replay = replayer.replay_watched(&app.host, trace, async |events| {
@@ -148,7 +149,7 @@ fn write_event(event: &Event, out: &mut impl Write) -> CommandResult {
 /// Replays every attempt of a run.
 fn replay_all(app: &App, options: &Replay, run: &RecordedRun) -> CommandResult {
     let replayer = replayer(app, options)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = visible::stdout();
     let (mut equal, mut up_to_timeout, mut different) = (0usize, 0usize, 0usize);
     replayer.replay_all(&app.host, run, options.failed, |agreement| {
         match agreement {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use pl_run::{CheckedWorkflow, Ending, RunOptions, TrainingRun, select_device};
+use pl_run::{CheckedWorkflow, Ending, ResumeOptions, RunOptions, TrainingRun, select_device};
 
 use crate::App;
 use crate::arguments::Run;
@@ -14,7 +14,11 @@ pub fn run(app: &App, options: &Run) -> CommandResult {
     let stop = stop_on_signals(host);
     let device = select_device(host, options.device.into())?;
     let mut run = match (&options.resume, &options.file) {
-        (Some(folder), _) => TrainingRun::resume(host, folder, &options.given.command_line()?, device)?,
+        (Some(folder), _) => {
+            let overrides = options.given.command_line()?;
+            let resume = ResumeOptions { overrides, from_start: options.from_start, trust: options.trust };
+            TrainingRun::resume(host, folder, device, &resume)?
+        }
         (None, Some(file)) => {
             let checked = CheckedWorkflow::open(host, file, &options.given.all()?)?;
             app.show_warnings(&checked)?;
@@ -26,10 +30,29 @@ pub fn run(app: &App, options: &Run) -> CommandResult {
     let folder = run.folder().display().to_string();
     eprintln!("run folder {folder}");
     eprint!("{}", run.memory());
-    match run.train(&stop)? {
-        Ending::Done => Ok(writeln!(std::io::stdout(), "{folder}")?),
-        Ending::Interrupted => Err(CommandError::Interrupted(format!(
+    match run.train(&stop) {
+        Ok(Ending::Done) => Ok(writeln!(std::io::stdout(), "{folder}")?),
+        Err(error) => Err(CommandError::Stopped { error: Box::new(error), saved: describe_saved(&run) }),
+        Ok(Ending::Interrupted) => Err(CommandError::Interrupted(format!(
             "stopped after a checkpoint; continue with: pl-host run --resume {folder}"
         ))),
+    }
+}
+
+/// Describes what is left of a run that failed, and how to continue it.
+fn describe_saved(run: &TrainingRun) -> String {
+    let (finished, folder) = (run.finished_steps(), run.folder().display());
+    let steps = if finished == 1 { "step" } else { "steps" };
+    let stopped = format!("the run stopped after {finished} finished {steps}");
+    match run.last_checkpoint() {
+        Ok(Some(step)) => format!(
+            "{stopped}; the checkpoint after step {step} is complete, and what came later is played again by\n  \
+             pl-host run --resume {folder}"
+        ),
+        Ok(None) => format!(
+            "{stopped}; it has no checkpoint yet, and all of it is played again by\n  \
+             pl-host run --resume {folder} --from-start"
+        ),
+        Err(error) => format!("{stopped}; its checkpoints can't be read: {error}"),
     }
 }

@@ -14,6 +14,7 @@ use crate::App;
 use crate::arguments::{Backend, Sandbox as Command, SandboxDoctor, SandboxEngine, SandboxImage, SandboxRun};
 use crate::exit::{CommandError, CommandResult};
 use crate::progress::Terminal;
+use crate::visible;
 
 /// Name under which a registry has the base of the default image.
 const REGISTRY_IMAGE: &str = "python:3.11-slim";
@@ -33,8 +34,11 @@ fn run_file(app: &App, options: &SandboxRun) -> CommandResult {
     let Some(verdict) = verdicts.into_iter().next() else {
         return Err(CommandError::failed("the sandbox returned no verdict"));
     };
-    std::io::stdout().write_all(verdict.stdout.as_bytes())?;
-    eprint!("{}", verdict.stderr);
+    visible::stdout().write_all(verdict.stdout.as_bytes())?;
+    match std::io::stderr().is_terminal() {
+        true => eprint!("{}", visible::visible(&verdict.stderr)),
+        false => eprint!("{}", verdict.stderr),
+    }
     if options.usage {
         eprintln!("{}", usage(&verdict));
     }
@@ -115,7 +119,7 @@ fn container_settings(engine: &SandboxEngine) -> DockerSettings {
 fn doctor(app: &App, options: &SandboxDoctor) -> CommandResult {
     let settings = container_settings(&options.engine);
     let found = app.host.block_on(DockerWorkers::inspect(&settings));
-    let mut out = std::io::stdout().lock();
+    let mut out = visible::stdout();
     writeln!(out, "wasm: ready (built-in Python)")?;
     for one in &found {
         write!(out, "{}", report(one))?;

@@ -44,6 +44,24 @@ async fn a_request_larger_than_the_cache_is_refused() {
     assert_eq!(engine.generate(request).await.unwrap().len(), 1);
 }
 
+/// Tables for 2^24 positions would take gigabytes, and no sequence can be longer than the cache.
+#[tokio::test]
+async fn a_model_that_claims_millions_of_positions_takes_no_more_memory() {
+    let peak = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let mut model = tiny();
+    let config = EngineConfig { kv_cache: 1 << 20, ..small() };
+    let expected = engine(&model, config.clone()).generate(request(2, prompt(1, 10), &[1])).await.unwrap();
+    let before = peak();
+    model.config.max_positions = 1 << 24;
+    let completions = engine(&model, config).generate(request(2, prompt(1, 10), &[1])).await.unwrap();
+    assert_eq!(completions[0].tokens, expected[0].tokens);
+    assert!(peak() - before < 200 << 10, "{} KiB more", peak() - before);
+}
+
 /// Weights that are not numbers fail their request; the engine continues.
 #[tokio::test]
 async fn diverged_weights_fail_only_their_requests() {

@@ -1,5 +1,6 @@
 //! Conversations: messages, tool calls, and options of their rendering.
 
+use chrono::NaiveDate;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -69,6 +70,9 @@ pub struct RenderOptions {
     pub add_generation_prompt: bool,
     /// Turns the model's reasoning on or off (`enable_thinking`); `None` for the template's default.
     pub thinking: Option<bool>,
+    /// Date that `strftime_now` formats, at midnight. `None` for the current time in UTC, with which equal
+    /// conversations have other texts tomorrow.
+    pub date: Option<NaiveDate>,
 }
 
 impl RenderOptions {

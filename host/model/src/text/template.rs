@@ -6,12 +6,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use chrono::{NaiveDate, NaiveTime, Utc};
 use minijinja::value::ValueKind;
-use minijinja::{Environment, Error as JinjaError, ErrorKind, Value};
+use minijinja::{Environment, Error as JinjaError, ErrorKind, State, Value};
 
 use crate::error::Error;
 use crate::text::chat::{ChatMessage, RenderOptions};
 use crate::text::python_format;
+
+/// Name of the variable with the date for `strftime_now`. Templates can't name it.
+const DATE: &str = "the date";
 
 /// A model's chat template.
 #[derive(Debug)]
@@ -73,6 +77,7 @@ impl ChatTemplate {
             ("bos_token", self.bos.clone().map(Value::from)),
             ("eos_token", self.eos.clone().map(Value::from)),
             ("enable_thinking", options.thinking.map(Value::from)),
+            (DATE, options.date.map(|date| date.to_string().into())),
         ];
         context.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
         self.environment.get_template("chat").and_then(|template| template.render(context)).map_err(|e| {
@@ -111,14 +116,19 @@ fn jinja_environment() -> Environment<'static> {
     environment.add_function("raise_exception", |message: String| -> Result<Value, JinjaError> {
         Err(JinjaError::new(ErrorKind::InvalidOperation, message))
     });
-    environment.add_function("strftime_now", |format: String| -> Result<String, JinjaError> {
-        let mut text = String::new();
-        write!(text, "{}", chrono::Local::now().format(&format)).map_err(|_| {
-            JinjaError::new(ErrorKind::InvalidOperation, format!("{format:?} is not a date format"))
-        })?;
-        Ok(text)
-    });
+    environment.add_function("strftime_now", strftime_now);
     environment
+}
+
+/// Formats the conversation's date, or the current time.
+fn strftime_now(state: &State, format: String) -> Result<String, JinjaError> {
+    let date = state.lookup(DATE).and_then(|date| date.as_str()?.parse::<NaiveDate>().ok());
+    let time = date.map_or_else(Utc::now, |date| date.and_time(NaiveTime::MIN).and_utc());
+    let mut text = String::new();
+    write!(text, "{}", time.format(&format)).map_err(|_| {
+        JinjaError::new(ErrorKind::InvalidOperation, format!("{format:?} is not a date format"))
+    })?;
+    Ok(text)
 }
 
 fn explain(error: &JinjaError) -> String {

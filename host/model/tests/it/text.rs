@@ -95,6 +95,14 @@ fn the_dialect() {
 }
 
 #[test]
+fn the_date_of_a_conversation_is_not_that_of_the_clock() {
+    let source = Some("{{ strftime_now('%d %b %Y %H:%M') }}".to_owned());
+    let template = ChatTemplate::new("test-model", source, None, None).unwrap();
+    let options = RenderOptions { date: Some("1999-12-31".parse().unwrap()), ..RenderOptions::prompt() };
+    assert_eq!(template.render(&[], &options).unwrap(), "31 Dec 1999 00:00");
+}
+
+#[test]
 fn refusals_name_the_model() {
     let refused = render("{{ raise_exception('roles must alternate') }}", &[]).unwrap_err().to_string();
     assert!(refused.contains("test-model") && refused.contains("roles must alternate"), "{refused}");

@@ -152,7 +152,10 @@ async fn a_reward_that_is_nan_or_omits_an_agent_is_refused() {
     let missing = cause(reward.score(&task("{}"), &actions, &outcome(false)).await.unwrap_err());
     assert_eq!(missing, Cause::Invalid("solver acted and has no score".to_owned()));
     let nan = cause(reward.score(&task("{}"), &actions, &outcome(true)).await.unwrap_err());
-    assert_eq!(nan, Cause::Invalid("the team's reward is NaN, which is not finite".to_owned()));
+    assert_eq!(
+        nan,
+        Cause::Invalid("the team's reward is NaN, but rewards are between -1000000 and 1000000".to_owned())
+    );
     let empty = reward.score(&task("{}"), &[], &outcome(false)).await.unwrap();
     assert_eq!((empty.team, empty.local.len(), empty.success), (0.0, 0, false));
 }

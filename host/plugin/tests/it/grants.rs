@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pl_plugin::call_log::{CallLog, Channel, Event, HttpFailure, Level, ReplayAnswers};
 use pl_plugin::{Agent, Cause, Environment, Error, Part, PluginSpec, RandomStream, Task, Turn};
@@ -37,10 +38,12 @@ async fn without_a_grant_all_access_is_refused() {
     let said = async |command| send(&agent, command).await.unwrap();
     assert_eq!(said(json!({"read": "etc/passwd"})).await, "refused: no folder");
     assert_eq!(said(json!({"write": "x"})).await, "refused: no folder");
-    assert_eq!(
-        said(json!({"ask": ["localhost:1", "/", false]})).await,
-        "refused: ErrorCode::HttpRequestDenied"
-    );
+    let Error::Call(error) = send(&agent, json!({"ask": ["localhost:1", "/", false]})).await.unwrap_err()
+    else {
+        panic!()
+    };
+    let Cause::Fault(Fault::Host(reason)) = &error.cause else { panic!("{error}") };
+    assert!(reason.contains("wasi:http") && reason.contains("no host is granted"), "{reason}");
     let world = said(json!("world")).await;
     assert!(world.starts_with("environment [], arguments [], "), "{world}");
     assert!(world.contains("look-up permanent-resolver-failure, tcp access-denied"), "{world}");
@@ -150,6 +153,65 @@ async fn a_granted_host_can_be_asked_and_no_other() {
     let agent = visitor(spec(hosts)).await;
     let said = send(&agent, json!({"ask": [format!("127.0.0.1:{other}"), "/", false]})).await.unwrap();
     assert_eq!(said, "200 GET / HTTP/1.1");
+}
+
+fn asking(host: &str) -> PluginSpec {
+    PluginSpec { hosts: [AllowedHost::parse(host).unwrap()].into(), fuel: 200_000_000, ..closed() }
+}
+
+#[tokio::test]
+async fn a_call_does_not_wait_for_ever() {
+    // The server accepts connections and never answers.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    let timeout = Duration::from_millis(50);
+    let agent = visitor(PluginSpec { timeout, ..asking(&host) }).await;
+    let Error::Call(error) = send(&agent, json!({"ask": [host, "/", false]})).await.unwrap_err() else {
+        panic!()
+    };
+    assert_eq!(error.cause, Cause::Fault(Fault::WaitTooLong { limit: 20 * timeout }));
+    // The control: a server that takes as long as `timeout`, which limits the plugin's own work.
+    let host = format!("127.0.0.1:{}", pieces(10, 10));
+    let agent = visitor(PluginSpec { timeout, ..asking(&host) }).await;
+    assert_eq!(send(&agent, json!({"ask": [host, "/", false]})).await.unwrap(), "200 xxxxxxxxxx");
+}
+
+#[tokio::test]
+async fn a_granted_name_does_not_lead_into_the_own_network() {
+    let port = server();
+    // A name that leads to the machine itself and needs no DNS.
+    let host = format!("127.1:{port}");
+    let agent = visitor(asking(&host)).await;
+    let answer = send(&agent, json!({"ask": [host, "/", false]})).await.unwrap();
+    assert_eq!(answer, "refused: ErrorCode::DestinationIpProhibited");
+    // The control: the address itself is granted.
+    let host = format!("127.0.0.1:{port}");
+    let agent = visitor(asking(&host)).await;
+    assert_eq!(send(&agent, json!({"ask": [host, "/", false]})).await.unwrap(), "200 GET / HTTP/1.1");
+}
+
+#[tokio::test]
+async fn parts_of_a_request_have_a_limit() {
+    let host = format!("127.0.0.1:{}", server());
+    let agent = visitor(asking(&host)).await;
+    for (length, expected) in [(8 << 10, "200 GET /xxx"), ((8 << 10) + 1, "refused: the request is invalid")]
+    {
+        let path = format!("/{}", "x".repeat(length - 1));
+        let answer = send(&agent, json!({"ask": [host, path, false]})).await.unwrap();
+        assert!(answer.starts_with(expected), "{length}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn responses_count_against_memory() {
+    for (memory, expected) in
+        [(64 << 20, "200 xxx"), (5 << 19, "refused: ErrorCode::HttpResponseBodySize(Some(4194304))")]
+    {
+        let host = format!("127.0.0.1:{}", pieces(3 << 19, 3 << 19));
+        let agent = visitor(PluginSpec { memory, ..asking(&host) }).await;
+        let answer = send(&agent, json!({"ask": [host, "/", false]})).await.unwrap();
+        assert!(answer.starts_with(expected), "{memory}: {answer:.200}");
+    }
 }
 
 #[tokio::test]

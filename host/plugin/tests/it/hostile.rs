@@ -1,5 +1,7 @@
 //! Hostile guests: each attack fails its own call within the limits and is reported correctly.
 
+use std::sync::{Arc, Mutex};
+
 use pl_plugin::{Cause, Error, PluginSpec};
 use pl_wasm::{Engine, Fault, Limits};
 
@@ -157,4 +159,58 @@ async fn the_hosts_memory_returns_to_where_it_was() {
     }
     let after = common::resident();
     assert!(after < before + (24 << 20), "from {before} to {after} bytes");
+}
+
+/// Collects the messages of the log.
+#[derive(Clone, Default)]
+struct Messages(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Messages {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == "plugin"
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Text(String);
+        impl tracing::field::Visit for Text {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                if field.name() == "message" {
+                    self.0 = format!("{value:?}");
+                }
+            }
+        }
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.0.lock().unwrap().push(text.0);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn a_flood_of_log_lines_is_cut_and_counted() {
+    let messages = Messages::default();
+    let _default = tracing::subscriber::set_default(messages.clone());
+    for attack in [Attack::Log, Attack::LongLog] {
+        let engine = common::engine();
+        // Enough for thousands of lines.
+        let (_, cause) = ending(&engine, EntryPoint::Apply, attack, PluginSpec::new("hostile")).await;
+        assert!(matches!(cause, Cause::Fault(Fault::OutOfFuel { .. })), "{cause:?}");
+        let mut lines = std::mem::take(&mut *messages.0.lock().unwrap());
+        let last = lines.pop().unwrap();
+        assert!(last.ends_with("more log lines of this call were dropped"), "{attack:?}: {last}");
+        let bytes: usize = lines.iter().map(String::len).sum();
+        assert!(lines.len() <= 100 && bytes <= 64 << 10, "{attack:?}: {} lines, {bytes} bytes", lines.len());
+        assert!(!lines.is_empty(), "{attack:?}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Reasons for which a plugin can't be loaded.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::locate::LocateError;
 
@@ -14,12 +15,25 @@ pub enum PluginError {
     /// The component can't be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
+    /// The component is too large.
+    #[error("{} is larger than {} MiB", path.display(), largest >> 20)]
+    TooLarge { path: PathBuf, largest: u64 },
     /// A folder that the workflow grants does not exist.
     #[error("`grant` names the folder {}, which does not exist", .0.display())]
     NoGrantedFolder(PathBuf),
     /// A folder that the workflow grants can't be read.
     #[error("a folder of `grant` can't be read: {0}")]
     Grant(String),
+    /// The component took too long to be compiled and to describe itself in a check.
+    #[error(
+        "it could not be described within {} s; build it with the SDK, which adds its description to the component, or \
+         load it once with `pl-host plugin describe`",
+        limit.as_secs()
+    )]
+    SlowDescription { limit: Duration },
+    /// The thread that loaded the component panicked.
+    #[error("a worker thread failed: {0}")]
+    Worker(tokio::task::JoinError),
     /// The component is not a plugin, or describing itself failed.
     #[error("{}", without_name(.0))]
     Load(pl_plugin::Error),

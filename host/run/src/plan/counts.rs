@@ -269,11 +269,8 @@ mod tests {
     #[test]
     fn samples_of_a_tree_are_candidates_and_flat_ones_episodes() {
         let mut train: Train = serde_json::from_value(serde_json::json!({
-            "algorithm": "at_grpo", "rollout": "tree", "samples": 4, "tasks_per_step": 3, "steps": 25,
-            "schedule": "sync", "learning_rate": 1e-4, "lr_schedule": "constant", "warmup": 0,
-            "weight_decay": 0.0, "max_grad_norm": 1.0, "epochs": 2, "mini_batches": 3, "clip_low": 0.2,
-            "clip_high": 0.2, "dual_clip": 0.0, "normalize": true, "shuffle_rewards": false,
-            "token_budget": 1024, "gradient_checkpointing": false, "checkpoint_every": 10,
+            "rollout": "tree", "samples": 4, "tasks_per_step": 3, "steps": 25, "schedule": "sync",
+            "epochs": 2, "mini_batches": 3, "shuffle_rewards": false, "token_budget": 1024, "gradient_checkpointing": false, "checkpoint_every": 10,
             "keep_checkpoints": 2, "episodes": 8,
         }))
         .unwrap();

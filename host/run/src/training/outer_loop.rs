@@ -1,25 +1,34 @@
-//! The outer loop: play a step, update the policies, publish the new weights, evaluate, save a checkpoint.
+//! The outer loop: play steps, update the policies, hand the new weights over, evaluate, save checkpoints.
 //!
-//! The schedule `sync` is strictly on-policy: nothing is played while weights change. A run that was killed
-//! at any moment continues from its last checkpoint and ends as if it had never been killed: everything that
-//! the loop writes is either named in the checkpoint's [`LoopState`] or cut off when the run resumes.
+//! This thread trains; the rollout thread ([`super::rollout_thread`]) plays. [`StepSchedule`] names the weights
+//! that each step is played with. A run that was killed at any moment continues from its last checkpoint and
+//! ends as if it had never been killed: everything that the loop writes is either named in the checkpoint's
+//! [`LoopState`] or cut off when the run resumes. Steps that were played ahead of their update are named too.
 
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use pl_dsl::workflow::Evaluation;
+use pl_dsl::workflow::{Evaluation, Train};
 use pl_record::{LogLengths, RunFolder};
-use pl_trainer::advantage::advantages;
 use pl_trainer::checkpoint::{Checkpoints, Score};
 use pl_trainer::{StepMetrics, UpdateProgress};
-use pl_types::seed;
+use pl_types::{GenerateError, seed};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::checkpoints::publish;
+use crate::checkpoints::PolicyVersions;
 use crate::error::Error;
+use crate::evaluation::EvaluationReport;
+use crate::host::Host;
 use crate::progress::{Activity, MetricsLine, StepSeconds};
+use crate::run_folder::draw;
+use crate::schedule::StepSchedule;
+use crate::session::Session;
 
-use super::rollouts::PlayedStep;
+use super::rollout_thread::{Handover, RolloutEvent, RolloutThread};
+use super::rollouts::{PlayedStep, Rollouts};
 use super::{StopRequest, TrainingRun};
 
 /// State of the loop after a step, part of every checkpoint.
@@ -27,10 +36,44 @@ use super::{StopRequest, TrainingRun};
 pub struct LoopState {
     /// Number of finished steps.
     pub step: u64,
-    /// Position of the next task in the stream of tasks.
+    /// Position in the stream of tasks after those of the finished steps.
     pub next_task: u64,
     /// Lengths of the run folder's append-only files.
     pub lengths: LogLengths,
+    /// Steps that were played and not trained on yet, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ahead: Vec<StepAhead>,
+}
+
+/// A step that was played ahead of its update. Its transitions are in its step file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepAhead {
+    step: u64,
+    metrics: Map<String, Value>,
+    failures: Vec<Value>,
+    tokens: u64,
+    next_task: u64,
+}
+
+impl From<&PlayedStep> for StepAhead {
+    fn from(played: &PlayedStep) -> Self {
+        StepAhead {
+            step: played.step,
+            metrics: played.metrics.clone(),
+            failures: played.failures.clone(),
+            tokens: played.tokens,
+            next_task: played.next_task,
+        }
+    }
+}
+
+impl StepAhead {
+    /// Reads the step's transitions from the run folder.
+    pub(super) fn read(self, folder: &RunFolder) -> Result<PlayedStep, Error> {
+        let transitions = folder.read_step(self.step)?;
+        let StepAhead { step, metrics, failures, tokens, next_task } = self;
+        Ok(PlayedStep { step, transitions, metrics, failures, tokens, next_task, seconds: 0.0 })
+    }
 }
 
 /// Reason for which a run ended.
@@ -49,92 +92,208 @@ impl TrainingRun<'_> {
     /// If a step can't be played, an update fails, or the run folder can't be written. The last checkpoint
     /// stands.
     pub fn train(&mut self, stop: &StopRequest) -> Result<Ending, Error> {
-        let steps = u64::from(self.train.steps);
-        let checkpoints =
-            Checkpoints::new(RunFolder::checkpoints(self.folder.root()), self.train.keep_checkpoints);
+        let Self { host, train, session, rollouts, folder, state } = self;
+        let checkpoints = Checkpoints::new(RunFolder::checkpoints(folder.root()), train.keep_checkpoints);
         // Finishes what a run that was killed at its very end left undone.
         checkpoints.tidy()?;
-        self.folder.draw()?;
-        publish(&self.session.engine, &self.session.trainer)?;
-        if self.state.step == 0 {
-            // The untrained team is the baseline.
-            self.evaluate(0, false, &mut StepSeconds::default())?;
+        draw(host, folder);
+        let schedule = StepSchedule::from(&*train);
+        if state.step == schedule.steps() {
+            return Ok(Ending::Done);
         }
+        let played = std::mem::take(&mut state.ahead)
+            .into_iter()
+            .map(|ahead| ahead.read(folder))
+            .collect::<Result<VecDeque<_>, _>>()?;
+        let thread = RolloutThread {
+            host,
+            rollouts,
+            engine: session.engine.clone(),
+            next_task: played.back().map_or(state.next_task, |last| last.next_task),
+            steps: schedule.steps(),
+            stop: (!schedule.overlaps()).then(|| stop.clone()),
+        };
+        let (handovers, received) = channel();
+        let (sender, events) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || thread.run(&received, &sender));
+            let last_planned = state.step + played.len() as u64;
+            let outer_loop = OuterLoop {
+                host,
+                train,
+                schedule,
+                rollouts,
+                session,
+                folder,
+                state,
+                played,
+                last_planned,
+                checkpoints,
+                handovers,
+                events,
+            };
+            // The rollout thread ends when the loop is dropped.
+            outer_loop.run(stop)
+        })
+    }
+}
+
+/// The training side of the loop.
+struct OuterLoop<'r> {
+    host: &'r Host,
+    train: &'r Train,
+    schedule: StepSchedule,
+    rollouts: &'r Rollouts,
+    session: &'r mut Session,
+    folder: &'r mut RunFolder,
+    state: &'r mut LoopState,
+    /// Steps that were played and not trained on yet, in order. Their step files are written.
+    played: VecDeque<PlayedStep>,
+    /// Last step that the rollout thread was asked to play.
+    last_planned: u64,
+    checkpoints: Checkpoints,
+    handovers: Sender<Handover>,
+    events: Receiver<Result<RolloutEvent, Error>>,
+}
+
+/// Times and token counts of a step, for `timings.jsonl`.
+struct StepTimes {
+    seconds: StepSeconds,
+    sampled_tokens: u64,
+    trained_tokens: u64,
+}
+
+impl OuterLoop<'_> {
+    fn run(mut self, stop: &StopRequest) -> Result<Ending, Error> {
+        let steps = self.schedule.steps();
+        if self.state.step == 0 {
+            // The untrained team is the baseline. A resumed run has evaluated its last step already.
+            self.hand_over(true, true)?;
+            self.evaluate(&mut StepSeconds::default())?;
+        } else {
+            self.hand_over(false, true)?;
+        }
+        // Score of the finished steps, until a checkpoint has it.
+        let mut unsaved = None;
         while self.state.step < steps {
-            let step = self.state.step + 1;
-            let last = step == steps;
-            let score = self.run_step(step, last)?;
+            let waiting = Instant::now();
+            let Some(played) = self.next_played()? else {
+                if let Some(score) = unsaved.take() {
+                    self.save(score)?;
+                }
+                return Ok(Ending::Interrupted);
+            };
+            let mut times = self.update(played, waiting.elapsed().as_secs_f64())?;
+            let (step, interrupted) = (self.state.step, stop.is_requested());
+            self.hand_over(true, !interrupted)?;
+            let score = self.evaluate(&mut times.seconds)?;
+            self.append_times(&times)?;
             let improved = match &score {
-                Some(score) => is_best(&checkpoints, score)?,
+                Some(score) => is_best(&self.checkpoints, score)?,
                 None => false,
             };
-            let interrupted = stop.is_requested();
             let due = step.is_multiple_of(u64::from(self.train.checkpoint_every.max(1)));
-            if last || interrupted || due || improved {
-                self.state.lengths = self.folder.sync()?;
-                checkpoints.save(&self.session.trainer, step, score, &json!(self.state))?;
-                self.folder.draw()?;
+            unsaved = Some(score);
+            if (step == steps || interrupted || due || improved)
+                && let Some(score) = unsaved.take()
+            {
+                self.save(score)?;
             }
-            if interrupted && !last {
+            if interrupted && step < steps {
                 return Ok(Ending::Interrupted);
             }
         }
         Ok(Ending::Done)
     }
 
-    /// Runs one step with its evaluations. Returns the score of the policies, if they were evaluated.
-    fn run_step(&mut self, step: u64, last: bool) -> Result<Option<Score>, Error> {
-        let mut seconds = StepSeconds::default();
-        let versions = self.session.trainer.versions();
-        let played = timed(&mut seconds.play, || {
-            self.rollouts.play_step(self.host, step, self.state.next_task, &versions)
-        })?;
-        self.folder.write_step(step, &played.transitions)?;
+    /// Hands the current weights to the rollout thread: for evaluations, and for the steps that the schedule
+    /// plays with them.
+    fn hand_over(&mut self, evaluate: bool, play: bool) -> Result<(), Error> {
+        let update = self.state.step;
+        let trainer = &self.session.trainer;
+        let weights = match self.schedule.overlaps() {
+            true => PolicyVersions::copied(trainer),
+            false => PolicyVersions::shared(trainer),
+        };
+        let steps = if play {
+            self.schedule.steps_to_play(update, self.last_planned)
+        } else {
+            RangeInclusive::new(1, 0)
+        };
+        self.last_planned = self.last_planned.max(*steps.end());
+        let evaluate = evaluate && self.rollouts.evaluates_after(update, update == self.schedule.steps());
+        match self.handovers.send(Handover { update, weights, evaluate, steps }) {
+            Ok(()) => Ok(()),
+            // The thread ended with an error, which is its last event.
+            Err(_) => loop {
+                self.next_event()?;
+            },
+        }
+    }
+
+    /// Returns the next step to train on. Returns `None` if a stop was requested before it was played.
+    fn next_played(&mut self) -> Result<Option<PlayedStep>, Error> {
+        loop {
+            if let Some(played) = self.played.pop_front() {
+                return Ok(Some(played));
+            }
+            if let Some(RolloutEvent::Stopped) = self.next_event()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits for the next event of the rollout thread. Returns `None` for a played step, which it keeps.
+    fn next_event(&mut self) -> Result<Option<RolloutEvent>, Error> {
+        let event = self.events.recv().unwrap_or(Err(Error::Engine(GenerateError::Stopped)))?;
+        let RolloutEvent::Played(played) = event else { return Ok(Some(event)) };
+        self.folder.write_step(played.step, &played.transitions)?;
+        self.played.push_back(*played);
+        Ok(None)
+    }
+
+    /// Trains on a step and writes its line of metrics. `wait` is the time that the trainer waited for it.
+    fn update(&mut self, played: PlayedStep, wait: f64) -> Result<StepTimes, Error> {
+        let step = played.step;
         for failure in &played.failures {
             self.folder.failures.append(failure)?;
         }
         let shuffle = self.train.shuffle_rewards;
         let shuffle = shuffle.then(|| seed::trainer(self.session.seed, "shuffled rewards", "", &[step]));
-        let advantages = advantages(&played.transitions, self.train.normalize, shuffle);
-        let trainer = &mut self.session.trainer;
+        let started = Instant::now();
         let mut tracker = self.host.progress().start(Activity::Update);
-        let metrics = timed(&mut seconds.train, || {
-            let mut update = |progress: UpdateProgress| tracker.update(progress.done, progress.total);
-            trainer.update(step, &played.transitions, &advantages.values, &mut update)
-        })?;
+        let mut progress = |progress: UpdateProgress| tracker.update(progress.done, progress.total);
+        let trainer = &mut self.session.trainer;
+        let metrics = trainer.update(step, &played.transitions, shuffle, &mut progress)?;
         drop(tracker);
-        publish(&self.session.engine, &self.session.trainer)?;
+        let train = started.elapsed().as_secs_f64();
+        let seconds = StepSeconds { play: played.seconds, wait, train, evaluate: 0.0 };
         self.state.step = step;
-        self.state.next_task += u64::from(self.train.tasks_per_step);
-        let line = step_line(step, &played, (advantages.groups, advantages.flat_groups), &metrics);
+        self.state.next_task = played.next_task;
+        let line = step_line(step, &played, &metrics);
         self.folder.metrics.append(&line)?;
-        self.report(step, None, &line, seconds);
-        let score = self.evaluate(step, last, &mut seconds)?;
-        let sampled = played.tokens as f64 / seconds.play.max(1e-9);
-        let trained = metrics.fed_tokens as f64 / seconds.train.max(1e-9);
-        self.folder.timings.append(&json!({
-            "step": step, "seconds": seconds,
-            "sampled_tokens_per_second": sampled, "trained_tokens_per_second": trained,
-        }))?;
-        Ok(score)
+        self.report(None, &line, seconds);
+        Ok(StepTimes { seconds, sampled_tokens: played.tokens, trained_tokens: metrics.fed_tokens })
     }
 
-    /// Runs the evaluations that are due. Returns the score if the scoring evaluation is among them.
-    fn evaluate(&mut self, step: u64, last: bool, seconds: &mut StepSeconds) -> Result<Option<Score>, Error> {
-        let versions = self.session.trainer.versions();
-        let reports =
-            timed(&mut seconds.evaluate, || self.rollouts.evaluate(self.host, step, last, &versions))?;
+    /// Waits for the evaluations that are due after the finished steps and writes their lines. Returns the
+    /// score if the scoring evaluation is among them.
+    fn evaluate(&mut self, seconds: &mut StepSeconds) -> Result<Option<Score>, Error> {
+        let step = self.state.step;
+        if !self.rollouts.evaluates_after(step, step == self.schedule.steps()) {
+            return Ok(None);
+        }
+        let reports = loop {
+            if let Some(RolloutEvent::Evaluated { reports, seconds: taken }) = self.next_event()? {
+                seconds.evaluate = taken;
+                break reports;
+            }
+        };
         let mut score = None;
         for report in reports {
-            let mut line = Map::new();
-            line.insert("kind".into(), "evaluation".into());
-            line.insert("step".into(), step.into());
-            line.insert("name".into(), report.name.clone().into());
-            line.insert("success".into(), report.success.into());
-            line.extend(report.metrics());
-            let line = Value::Object(line);
+            let line = evaluation_line(step, &report);
             self.folder.metrics.append(&line)?;
-            self.report(step, Some(&report.name), &line, *seconds);
+            self.report(Some(&report.name), &line, *seconds);
             if let Some(evaluation) = self.rollouts.scoring_evaluation()
                 && evaluation.name == report.name
             {
@@ -144,10 +303,47 @@ impl TrainingRun<'_> {
         Ok(score)
     }
 
-    fn report(&self, step: u64, evaluation: Option<&str>, line: &Value, seconds: StepSeconds) {
-        let steps = u64::from(self.train.steps);
+    /// Saves a checkpoint after the finished steps, with the steps that must have been played ahead of it.
+    fn save(&mut self, score: Option<Score>) -> Result<(), Error> {
+        let step = self.state.step;
+        let last = self.schedule.played_before_checkpoint(step);
+        while step + (self.played.len() as u64) < last {
+            self.next_event()?;
+        }
+        let ahead = self.played.iter().filter(|played| played.step <= last);
+        self.state.ahead = ahead.map(StepAhead::from).collect();
+        self.state.lengths = self.folder.sync()?;
+        self.checkpoints.save(&self.session.trainer, step, score, &json!(self.state))?;
+        draw(self.host, self.folder);
+        Ok(())
+    }
+
+    fn append_times(&mut self, times: &StepTimes) -> Result<(), Error> {
+        let StepTimes { seconds, sampled_tokens, trained_tokens } = times;
+        self.folder.timings.append(&json!({
+            "step": self.state.step,
+            "seconds": seconds,
+            "sampled_tokens_per_second": *sampled_tokens as f64 / seconds.play.max(1e-9),
+            "trained_tokens_per_second": *trained_tokens as f64 / seconds.train.max(1e-9),
+        }))?;
+        Ok(())
+    }
+
+    fn report(&self, evaluation: Option<&str>, line: &Value, seconds: StepSeconds) {
+        let (step, steps) = (self.state.step, self.schedule.steps());
         self.host.progress().metrics(&MetricsLine { step, steps, evaluation, line, seconds });
     }
+}
+
+/// Returns the line of metrics of an evaluation.
+fn evaluation_line(step: u64, report: &EvaluationReport) -> Value {
+    let mut line = Map::new();
+    line.insert("kind".into(), "evaluation".into());
+    line.insert("step".into(), step.into());
+    line.insert("name".into(), report.name.clone().into());
+    line.insert("success".into(), report.success.into());
+    line.extend(report.metrics());
+    Value::Object(line)
 }
 
 /// Returns true if no checkpoint of the same evaluation has at least this score.
@@ -163,15 +359,15 @@ fn identity(evaluation: &Evaluation) -> String {
     format!("{} {}", evaluation.name, &blake3::hash(settings.as_bytes()).to_hex()[..16])
 }
 
-/// Returns the line of metrics of a training step. `groups` are all groups and those with equal rewards.
-fn step_line(step: u64, played: &PlayedStep, groups: (usize, usize), metrics: &StepMetrics) -> Value {
+/// Returns the line of metrics of a training step.
+fn step_line(step: u64, played: &PlayedStep, metrics: &StepMetrics) -> Value {
     let mut line = Map::new();
     line.insert("kind".into(), "step".into());
     line.insert("step".into(), step.into());
     line.extend(played.metrics.clone());
     line.insert("transitions".into(), played.transitions.len().into());
-    line.insert("groups".into(), groups.0.into());
-    line.insert("flat_groups".into(), groups.1.into());
+    line.insert("groups".into(), metrics.groups.into());
+    line.insert("flat_groups".into(), metrics.flat_groups.into());
     let gap = metrics
         .policies
         .iter()
@@ -181,11 +377,4 @@ fn step_line(step: u64, played: &PlayedStep, groups: (usize, usize), metrics: &S
     let policies = metrics.policies.iter().map(|m| (m.policy.clone(), json!(m))).collect();
     line.insert("policies".into(), Value::Object(policies));
     Value::Object(line)
-}
-
-fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> T) -> T {
-    let start = Instant::now();
-    let result = work();
-    *seconds += start.elapsed().as_secs_f64();
-    result
 }

@@ -1,6 +1,7 @@
 //! Rollouts and evaluations of a training run, with their traces and metrics.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use pl_dsl::workflow::{Evaluation, Train};
 use pl_record::{TraceFile, Traces};
@@ -19,6 +20,7 @@ use crate::workflow::CheckedWorkflow;
 
 /// Rollouts of one training step.
 pub(super) struct PlayedStep {
+    pub step: u64,
     /// Sorted by key.
     pub transitions: Vec<Transition>,
     /// Metrics of the episodes, without timings.
@@ -27,6 +29,10 @@ pub(super) struct PlayedStep {
     pub failures: Vec<Value>,
     /// Number of sampled tokens.
     pub tokens: u64,
+    /// Position in the stream of tasks after those of this step.
+    pub next_task: u64,
+    /// Wall-clock seconds that the rollouts took.
+    pub seconds: f64,
 }
 
 /// Task sources of a run, and what its episodes are played with.
@@ -81,6 +87,7 @@ impl Rollouts {
         versions: &[u64],
     ) -> Result<PlayedStep, Error> {
         let title = format!("step {step}");
+        let started = Instant::now();
         let batch = host.block_on(async {
             let tasks = self.tasks.take(next_task, self.train.tasks_per_step).await.map_err(Error::Tasks)?;
             let plan = RolloutPlan {
@@ -99,6 +106,9 @@ impl Rollouts {
         })?;
         let batch = self.keep(host, &TraceFile { step, evaluation: None }, batch)?;
         Ok(PlayedStep {
+            step,
+            next_task: next_task + u64::from(self.train.tasks_per_step),
+            seconds: started.elapsed().as_secs_f64(),
             failures: batch.failures.iter().map(|failure| json!(failure)).collect(),
             tokens: batch.episodes.iter().map(|e| e.tokens).sum(),
             metrics: self.metrics(&batch),
@@ -106,7 +116,12 @@ impl Rollouts {
         })
     }
 
-    /// Runs the evaluations that are due after `step`. After the last step, all are due.
+    /// Returns true if an evaluation is due after `step`.
+    pub fn evaluates_after(&self, step: u64, last: bool) -> bool {
+        self.evaluations.iter().any(|(evaluation, _)| is_due(evaluation, step, last))
+    }
+
+    /// Runs the evaluations that are due after `step`.
     pub fn evaluate(
         &self,
         host: &Host,
@@ -114,9 +129,8 @@ impl Rollouts {
         last: bool,
         versions: &[u64],
     ) -> Result<Vec<EvaluationReport>, Error> {
-        let due = |e: &Evaluation| e.every > 0 && (last || step.is_multiple_of(u64::from(e.every)));
         let mut reports = Vec::new();
-        for (evaluation, source) in self.evaluations.iter().filter(|(e, _)| due(e)) {
+        for (evaluation, source) in self.evaluations.iter().filter(|(e, _)| is_due(e, step, last)) {
             let in_flight = self.train.episodes as usize;
             let round = Round { seed: self.seed, step, versions, in_flight };
             let mut tracker = self.start_tracker(host, &evaluation.name);
@@ -196,4 +210,9 @@ impl Rollouts {
         line.insert("not_reproducible".into(), clocked.into());
         line
     }
+}
+
+/// Returns true if an evaluation is due after `step`. After the last step, all are due that have an interval.
+fn is_due(evaluation: &Evaluation, step: u64, last: bool) -> bool {
+    evaluation.every > 0 && (last || step.is_multiple_of(u64::from(evaluation.every)))
 }

@@ -3,8 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test crate: a panic is how a test fails")]
 
 mod best;
+mod critic;
 mod example;
+mod foreign;
 mod memory;
+mod objectives;
 mod resume;
+mod roles;
+mod run_folders;
+mod schedule;
 mod support;
 mod training;

@@ -6,7 +6,11 @@ use tch::Device;
 use crate::support::{Workflow, host, parse};
 
 fn estimate(overrides: &[&str], device: Device) -> MemoryEstimate {
-    let workflow = Workflow::new("tree-l2.mas", "");
+    estimate_of("tree-l2.mas", overrides, device)
+}
+
+fn estimate_of(scenario: &str, overrides: &[&str], device: Device) -> MemoryEstimate {
+    let workflow = Workflow::new(scenario, "");
     let checked = CheckedWorkflow::open(&host(), &workflow.file, &parse(overrides)).unwrap();
     MemoryEstimate::without_fetching(&checked.workflow, &checked.folder, device).unwrap()
 }
@@ -28,6 +32,20 @@ fn settings_change_the_parts_that_they_are_about() {
     let gpu = estimate(&[], Device::Cuda(0));
     assert_eq!(part(&gpu, "program and plugins"), 0);
     assert!(gpu.machine().is_none() && gpu.warnings().is_empty());
+}
+
+#[test]
+fn a_reference_policy_takes_memory_if_it_is_a_copy() {
+    let weights = |scenario: &str, overrides: &[&str]| {
+        let estimate = estimate_of(scenario, overrides, Device::Cpu);
+        (part(&estimate, "weights, training"), part(&estimate, "adapters"))
+    };
+    // Each policy trains a whole model, and keeps it as it was.
+    let ((plain, _), (with_copies, _)) =
+        (weights("flat-l3.mas", &[]), weights("flat-l3.mas", &["train.kl=0.1"]));
+    assert_eq!(with_copies, 2 * plain);
+    // The base without its adapter is there anyway.
+    assert_eq!(weights("tree-l2.mas", &["train.kl=0.1"]), weights("tree-l2.mas", &[]));
 }
 
 #[test]

@@ -102,6 +102,16 @@ fn a_trained_policy_does_not_need_its_start_after_a_checkpoint() {
 }
 
 #[test]
+fn a_start_that_is_the_reference_policy_is_needed_after_a_checkpoint() {
+    let workflow = started_from_adapters(false);
+    let run = workflow.run(&["train.steps=1", "train.kl=0.1"]);
+    assert_eq!(resume(&run, &["train.steps=2"]).unwrap(), Ending::Done);
+    std::fs::remove_dir_all(workflow.path("start-first")).unwrap();
+    let error = resume(&run, &["train.steps=3"]).unwrap_err();
+    assert!(error.to_string().contains("start-first"), "{error}");
+}
+
+#[test]
 fn a_changed_start_of_a_trained_policy_is_refused() {
     let workflow = started_from_adapters(false);
     let run = workflow.run(&["train.steps=1"]);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pl_dsl::Override;
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Embedded, Ending, Error, Host, NoProgress, RunOptions, StopRequest,
-    TrainingRun, select_device,
+    CheckedWorkflow, DevicePreference, Embedded, Ending, Error, Host, NoProgress, ResumeOptions, RunOptions,
+    StopRequest, TrainingRun, select_device,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -76,7 +76,8 @@ pub fn parse(overrides: &[&str]) -> Vec<Override> {
 pub fn resume(run: &Path, overrides: &[&str]) -> Result<Ending, Error> {
     let host = host();
     let device = select_device(&host, DevicePreference::Cpu)?;
-    TrainingRun::resume(&host, run, &parse(overrides), device)?.train(&StopRequest::default())
+    let options = ResumeOptions { overrides: parse(overrides), ..ResumeOptions::default() };
+    TrainingRun::resume(&host, run, device, &options)?.train(&StopRequest::default())
 }
 
 /// Returns the lines of `metrics.jsonl` of one kind.

@@ -6,6 +6,7 @@ mod attacks;
 mod docker;
 mod endpoints;
 mod engine;
+mod hoarding;
 mod load;
 mod python;
 mod real_programs;

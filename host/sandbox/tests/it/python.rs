@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pl_sandbox::{Ending, File, Job, PythonWorkers, Sandbox, SandboxLimits, Usage, Verdict};
 use pl_wasm::{Engine, EngineConfig};
 
-fn workers(limits: SandboxLimits) -> PythonWorkers {
+pub fn workers(limits: SandboxLimits) -> PythonWorkers {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm");
     let component = std::fs::read(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; `cargo xtask setup` builds it", path.display()));
@@ -14,7 +14,7 @@ fn workers(limits: SandboxLimits) -> PythonWorkers {
     PythonWorkers::new(&engine, &component, limits).unwrap()
 }
 
-fn job(source: &str) -> Job {
+pub fn job(source: &str) -> Job {
     Job { language: "python".to_owned(), source: source.to_owned(), ..Job::default() }
 }
 

@@ -9,12 +9,13 @@ use serde_json::Value;
 
 use super::files::{io_error, list_folder, sync};
 use crate::error::Error;
+use crate::preparation::ObjectiveState;
 
 /// Suffix of the names of unfinished checkpoints.
 pub(super) const PARTIAL: &str = ".partial";
 pub(super) const MANIFEST: &str = "checkpoint.json";
 pub(super) const MANIFEST_HASH: &str = "checkpoint.json.blake3";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Result of an evaluation, by which checkpoints are compared.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,12 +41,16 @@ pub(super) struct Manifest {
     pub(super) files: BTreeMap<String, FileDigest>,
 }
 
-/// Counters of a policy.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Counters of a policy, and the state of its objective.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SavedPolicy {
     pub(super) name: String,
     pub(super) version: u64,
     pub(super) optimizer_steps: u64,
+    pub(super) objective: ObjectiveState,
+    /// Optimiser steps of its critic, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) critic_steps: Option<u64>,
 }
 
 /// Size and hash of a file.

@@ -17,6 +17,8 @@ use crate::trainer::Trainer;
 
 const POLICIES: &str = "policies";
 const OPTIMIZERS: &str = "optimizers";
+/// Weight and bias of a critic, in the folder of its policy.
+const VALUE_HEAD: &str = "value_head.safetensors";
 
 /// Contents of a checkpoint apart from the learners' state.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,7 +33,7 @@ pub struct RestoredCheckpoint {
 
 impl Trainer {
     /// Writes the trained policies into `folder`, one folder each: adapters in PEFT form, models as Hugging
-    /// Face folders.
+    /// Face folders. The value head of a critic is a file beside them.
     ///
     /// # Errors
     /// If a folder cannot be written.
@@ -50,6 +52,9 @@ impl Trainer {
                     }
                 };
                 result.map_err(Error::model(&policy.name))?;
+                if let Some(critic) = &policy.critic {
+                    write_tensors(&path.join(VALUE_HEAD), critic.parameters())?;
+                }
             }
         }
         Ok(())
@@ -88,6 +93,18 @@ impl Trainer {
             );
             return Err(Error::Checkpoint { path: checkpoint.to_path_buf(), problem });
         }
+        for policy in self.learners().iter().flat_map(|learner| learner.policies()) {
+            let saved = manifest.policies.iter().find(|saved| saved.name == policy.name);
+            let has_critic = saved.is_some_and(|saved| saved.critic_steps.is_some());
+            if has_critic != policy.critic.is_some() {
+                let has = if has_critic { "a" } else { "no" };
+                let problem = format!(
+                    "its policy `{}` has {has} critic, unlike that of the workflow; resume with the workflow that wrote it",
+                    policy.name
+                );
+                return Err(Error::Checkpoint { path: checkpoint.to_path_buf(), problem });
+            }
+        }
         for learner in self.learners_mut() {
             let config = learner.config().clone();
             for policy in learner.policies_mut() {
@@ -102,13 +119,21 @@ impl Trainer {
                 let own = policy.optimizer.parameters();
                 let own = own.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect();
                 restore_tensors(&path, own, parameters)?;
+                if let Some(critic) = &policy.critic {
+                    let path = path.join(VALUE_HEAD);
+                    restore_tensors(&path, critic.parameters(), read_tensors(&path)?)?;
+                    let path = critic_optimizer_path(checkpoint, policy);
+                    restore_tensors(&path, critic.optimizer.state(), read_tensors(&path)?)?;
+                }
                 let path = optimizer_path(checkpoint, policy);
-                let state = Tensor::read_safetensors(&path)
-                    .map_err(|error| damaged(&path, &format!("cannot be read ({error})")))?;
-                restore_tensors(&path, policy.optimizer.state(), state)?;
+                restore_tensors(&path, policy.optimizer.state(), read_tensors(&path)?)?;
                 if let Some(saved) = manifest.policies.iter().find(|saved| saved.name == policy.name) {
                     policy.version = saved.version;
                     policy.optimizer.set_steps(saved.optimizer_steps);
+                    policy.state.clone_from(&saved.objective);
+                    if let (Some(critic), Some(steps)) = (&mut policy.critic, saved.critic_steps) {
+                        critic.optimizer.set_steps(steps);
+                    }
                 }
             }
             learner.base().publish().map_err(Error::model(&learner.names()))?;
@@ -131,20 +156,32 @@ impl Trainer {
         fs::create_dir_all(&optimizers).map_err(io_error(&optimizers, "create the folder"))?;
         let mut policies = Vec::new();
         for policy in self.learners().iter().flat_map(|learner| learner.policies()) {
-            let path = optimizer_path(folder, policy);
-            let state = policy.optimizer.state();
-            let state: Vec<_> =
-                state.into_iter().map(|(name, tensor)| (name, tensor.to_device(Device::Cpu))).collect();
-            Tensor::write_safetensors(&state, &path)
-                .map_err(Error::torch(format!("writing {}", path.display())))?;
+            write_tensors(&optimizer_path(folder, policy), policy.optimizer.state())?;
+            if let Some(critic) = &policy.critic {
+                write_tensors(&critic_optimizer_path(folder, policy), critic.optimizer.state())?;
+            }
             policies.push(SavedPolicy {
                 name: policy.name.clone(),
                 version: policy.version,
                 optimizer_steps: policy.optimizer.steps(),
+                objective: policy.state.clone(),
+                critic_steps: policy.critic.as_ref().map(|critic| critic.optimizer.steps()),
             });
         }
         Manifest::for_folder(folder, step, score, policies, state.clone())?.write(folder)
     }
+}
+
+/// Writes named tensors as safetensors.
+fn write_tensors(path: &Path, tensors: Vec<(String, Tensor)>) -> Result<(), Error> {
+    let tensors: Vec<_> =
+        tensors.into_iter().map(|(name, tensor)| (name, tensor.to_device(Device::Cpu))).collect();
+    Tensor::write_safetensors(&tensors, path).map_err(Error::torch(format!("writing {}", path.display())))
+}
+
+/// Reads the tensors of a safetensors file.
+fn read_tensors(path: &Path) -> Result<Vec<(String, Tensor)>, Error> {
+    Tensor::read_safetensors(path).map_err(|error| damaged(path, &format!("cannot be read ({error})")))
 }
 
 /// Copies tensors from `saved` into `own`, in place. Names and shapes must be equal.
@@ -177,4 +214,8 @@ fn restore_tensors(
 
 fn optimizer_path(checkpoint: &Path, policy: &TrainedPolicy) -> PathBuf {
     checkpoint.join(OPTIMIZERS).join(format!("{}.safetensors", policy.name))
+}
+
+fn critic_optimizer_path(checkpoint: &Path, policy: &TrainedPolicy) -> PathBuf {
+    checkpoint.join(OPTIMIZERS).join(format!("{}.critic.safetensors", policy.name))
 }

@@ -1,6 +1,7 @@
 //! A resumed run equals an uninterrupted one; damage is detected; the right checkpoints are kept.
 
 use pl_dsl::workflow::Train;
+use pl_dsl::workflow::objective::{Advantage, Baseline, Optimizer, Scale};
 use pl_types::Transition;
 use serde_json::json;
 
@@ -12,31 +13,44 @@ use tch::{Device, Tensor};
 
 use super::manifest::{MANIFEST, MANIFEST_HASH};
 use super::*;
-use crate::fixtures::{model, policy, same_bits, train, transition, workflow};
+use crate::fixtures::{model, optimizer, policy, same_bits, train, transition, workflow};
+use crate::preparation::ObjectiveState;
 
 /// Two adapters and a fully trained policy on one model.
 fn new_trainer() -> Trainer {
-    let policies = vec![policy("a", true), policy("b", true), policy("whole", false)];
-    let train = Train { mini_batches: 2, weight_decay: 0.01, warmup: 3, ..train() };
+    let mut policies = vec![policy("a", true), policy("b", true), policy("whole", false)];
+    for training in policies.iter_mut().filter_map(|policy| policy.training.as_mut()) {
+        training.optimizer = Optimizer { weight_decay: 0.01, warmup: 3, ..optimizer() };
+    }
+    // State of an objective: moving averages and an adaptive coefficient.
+    for training in policies[1..].iter_mut().filter_map(|policy| policy.training.as_mut()) {
+        training.objective.advantage = Advantage::Ema;
+        (training.objective.baseline, training.objective.scale) = (Baseline::None, Scale::Batch);
+        (training.objective.kl, training.objective.kl_target) = (0.1, Some(0.02));
+        training.objective.kl_horizon = 100.0;
+    }
+    let train = Train { mini_batches: 2, ..train() };
     let workflow = workflow(policies, Some(train));
     Trainer::new(&workflow, Path::new("."), vec![model(true, 1)], 11, Device::Cpu).unwrap()
 }
 
 fn update(trainer: &mut Trainer, step: u64) -> crate::StepMetrics {
-    let transitions: Vec<Transition> = (0..6)
+    let mut transitions: Vec<Transition> = (0..6)
         .flat_map(|i| (0..3).map(move |p| transition(p, i + step as u32 * 7, 4, 5 + i as usize)))
         .collect();
-    let advantages: Vec<f64> =
-        (0..transitions.len()).map(|i| ((i * 5 + step as usize) % 7) as f64 - 3.0).collect();
-    trainer.update(step, &transitions, &advantages, &mut |_| {}).unwrap()
+    for (i, transition) in transitions.iter_mut().enumerate() {
+        transition.group.task = 0;
+        transition.reward = ((i * 5 + step as usize) % 7) as f64 - 3.0;
+    }
+    trainer.update(step + 1, &transitions, None, &mut |_| {}).unwrap()
 }
 
-/// Everything that a trainer can change: tensors, and versions with optimiser steps.
-type TrainerState = (Vec<(String, Tensor)>, Vec<(u64, u64)>);
+/// Everything that a trainer can change: tensors, and versions with optimiser steps and objectives.
+type TrainerState = (Vec<(String, Tensor)>, Vec<(u64, u64, ObjectiveState)>);
 
 fn trainer_state(trainer: &Trainer) -> TrainerState {
     let policies = trainer.learners().iter().flat_map(|learner| learner.policies());
-    let counters = policies.clone().map(|m| (m.version, m.optimizer.steps())).collect();
+    let counters = policies.clone().map(|m| (m.version, m.optimizer.steps(), m.state.clone())).collect();
     let tensors = policies
         .flat_map(|policy| {
             let own = policy.optimizer.parameters().map(|(name, t)| (name.to_owned(), t.copy()));

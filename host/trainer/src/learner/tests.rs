@@ -4,16 +4,26 @@
 use pl_model::Projection;
 use pl_types::Transition;
 
+use pl_dsl::workflow::PolicyTraining;
+use pl_dsl::workflow::objective::Optimizer;
+use tch::{Kind, Tensor};
+
 use super::*;
 use crate::fixtures::{
-    VOCABULARY, adapter, close, config, plain_distributions, plain_logprobs, same_bits, sampled_from, train,
-    transition, weights,
+    VOCABULARY, adapter, close, config, optimizer, plain_distributions, plain_logprobs, same_bits,
+    sampled_from, train, training, transition, weights,
 };
+use crate::plan::Sample;
 
-/// LearnerSettings without norm clipping, so that the first step's gradient can be read from the optimiser's
-/// state.
 fn settings(token_budget: u32) -> LearnerSettings {
-    LearnerSettings::new(&Train { max_grad_norm: 0.0, token_budget, ..train() }, 1)
+    LearnerSettings::new(&Train { token_budget, ..train() }, 1)
+}
+
+/// A policy without norm clipping, so that the first step's gradient can be read from the optimiser's state.
+fn new_policy(policy: usize) -> NewPolicy {
+    let optimizer = Optimizer { learning_rate: 1e-3, max_grad_norm: 0.0, ..optimizer() };
+    let training = PolicyTraining { optimizer, ..training() };
+    NewPolicy { policy, name: format!("p{policy}"), training, max_tokens: 64, has_start: false }
 }
 
 /// Gradient of a policy's first step: AdamW's first moment after one step is a tenth of it.
@@ -24,11 +34,10 @@ fn gradients(policy: &TrainedPolicy) -> Vec<(String, Tensor)> {
 }
 
 fn run(learner: &mut Learner, samples: &[(Transition, f64)]) -> Vec<UpdateMetrics> {
-    let samples =
-        samples.iter().map(|(transition, advantage)| Sample { transition, advantage: *advantage }).collect();
+    let samples = samples.iter().map(|(transition, advantage)| Sample::new(transition, *advantage)).collect();
     let planned = learner.plan(0, samples).unwrap();
     let mut batches = 0;
-    let metrics = learner.update(&planned, 1e-3, &mut || batches += 1).unwrap();
+    let metrics = learner.update(&planned, &mut || batches += 1).unwrap();
     assert_eq!(batches, planned.batches());
     metrics
 }
@@ -90,7 +99,7 @@ fn full_gradients_equal_plain_autograd() {
 
         // 20 tokens: several packed batches, and one sequence near the budget.
         let mut learner =
-            Learner::full(config.clone(), weights.copy(), Dtype::F32, 0, "all".into(), settings(20)).unwrap();
+            Learner::full(config.clone(), weights.copy(), Dtype::F32, new_policy(0), settings(20)).unwrap();
         let metrics = run(&mut learner, &samples);
         assert!((metrics[0].loss - loss.double_value(&[])).abs() < 1e-5);
         let got = gradients(&learner.policies()[0]);
@@ -116,7 +125,7 @@ fn adapters_in_one_pass_get_the_gradients_of_separate_training() {
         .collect();
 
     let policies = adapters.iter().enumerate();
-    let policies = policies.map(|(i, adapter)| (i, format!("p{i}"), adapter.copy())).collect();
+    let policies = policies.map(|(i, adapter)| (new_policy(i), adapter.copy())).collect();
     let mut joint = Learner::adapters(config.clone(), weights.shallow(), policies, settings(48)).unwrap();
     // Sorted by key: the two policies' transitions alternate.
     let mut mixed: Vec<_> = samples.concat();
@@ -124,7 +133,7 @@ fn adapters_in_one_pass_get_the_gradients_of_separate_training() {
     let joint_metrics = run(&mut joint, &mixed);
 
     for (i, adapter) in adapters.iter().enumerate() {
-        let policy = vec![(i, format!("p{i}"), adapter.copy())];
+        let policy = vec![(new_policy(i), adapter.copy())];
         let mut alone = Learner::adapters(config.clone(), weights.shallow(), policy, settings(48)).unwrap();
         let metrics = run(&mut alone, &samples[i]);
         let (got, expected) = (gradients(&joint.policies()[i]), gradients(&alone.policies()[0]));
@@ -175,9 +184,9 @@ fn shared_prompts_give_the_gradients_of_separate_prompts() {
         let checkpointing = if checkpointing { Checkpointing::On } else { Checkpointing::Off };
         let settings = LearnerSettings { checkpointing, ..settings(budget) };
         let policies = adapters.iter().enumerate();
-        let policies = policies.map(|(i, adapter)| (i, format!("p{i}"), adapter.copy())).collect();
+        let policies = policies.map(|(i, adapter)| (new_policy(i), adapter.copy())).collect();
         let mut learner = Learner::adapters(config.clone(), weights.shallow(), policies, settings).unwrap();
-        let all = mixed.iter().map(|(transition, advantage)| Sample { transition, advantage: *advantage });
+        let all = mixed.iter().map(|(transition, advantage)| Sample::new(transition, *advantage));
         let fed = learner.plan(0, all.collect()).unwrap().fed_tokens();
         assert!((fed as f64) < apart as f64 * most, "{fed} of {apart}");
         let metrics = run(&mut learner, &mixed);
@@ -216,7 +225,7 @@ fn truncated_distributions_are_normalised_over_their_support() {
         });
         *t = sampled_from(&config, &weights, Some(&adapter), t.clone(), 0.0);
     }
-    let policies = vec![(0, "p".into(), adapter.copy())];
+    let policies = vec![(new_policy(0), adapter.copy())];
     let mut learner = Learner::adapters(config.clone(), weights.shallow(), policies, settings(64)).unwrap();
     let metrics = run(&mut learner, &samples).remove(0);
     assert!(metrics.max_logprob_gap.unwrap() < 1e-5, "{metrics:?}");
@@ -241,7 +250,7 @@ fn the_frozen_base_does_not_change() {
     let before = weights.copy();
     let adapter = adapter(&config, 3);
     let samples = samples(&config, &weights, Some(&adapter), 0);
-    let policies = vec![(0, "p".into(), adapter.copy())];
+    let policies = vec![(new_policy(0), adapter.copy())];
     let mut learner = Learner::adapters(config, weights.shallow(), policies, settings(64)).unwrap();
     run(&mut learner, &samples);
     assert!(same_bits(&weights.parameters(), &before.parameters()));
@@ -261,7 +270,7 @@ fn the_token_budget_changes_only_rounding() {
     let adapter = adapter(&config, 4);
     let samples = samples(&config, &weights, Some(&adapter), 0);
     let with_budget = |budget| {
-        let policies = vec![(0, "p".into(), adapter.copy())];
+        let policies = vec![(new_policy(0), adapter.copy())];
         let mut learner =
             Learner::adapters(config.clone(), weights.shallow(), policies, settings(budget)).unwrap();
         let metrics = run(&mut learner, &samples).remove(0);
@@ -288,7 +297,7 @@ fn metrics_describe_the_update() {
     }
     // The recorded log-probability of one token differs from training's.
     samples[0].0.logprobs[2] += -0.25;
-    let policies = vec![(0, "p".into(), adapter.copy())];
+    let policies = vec![(new_policy(0), adapter.copy())];
     let mut learner = Learner::adapters(config.clone(), weights.shallow(), policies, settings(64)).unwrap();
     let metrics = run(&mut learner, &samples).remove(0);
 
@@ -325,7 +334,7 @@ fn without_advantages_nothing_changes() {
     let adapter = adapter(&config, 6);
     let mut samples = samples(&config, &weights, Some(&adapter), 0);
     samples.iter_mut().for_each(|(_, advantage)| *advantage = 0.0);
-    let policies = vec![(0, "p".into(), adapter.copy())];
+    let policies = vec![(new_policy(0), adapter.copy())];
     let mut learner = Learner::adapters(config, weights, policies, settings(64)).unwrap();
     let metrics = run(&mut learner, &samples).remove(0);
     assert_eq!((metrics.tokens, metrics.trained_tokens, metrics.version), (36, 0, 0));
@@ -346,7 +355,7 @@ fn mini_batches_and_epochs_are_optimizer_steps() {
         })
         .collect();
     let train = Train { epochs: 3, mini_batches: 4, ..train() };
-    let policies = vec![(0, "p".into(), adapter)];
+    let policies = vec![(new_policy(0), adapter)];
     let mut learner = Learner::adapters(config, weights, policies, LearnerSettings::new(&train, 1)).unwrap();
     let metrics = run(&mut learner, &samples).remove(0);
     assert_eq!((metrics.optimizer_steps, metrics.version), (12, 1));
@@ -364,9 +373,9 @@ fn tokens_with_positive_advantage_become_likelier() {
         let settings = LearnerSettings::new(&train(), 1);
         let mut learner = if lora {
             let adapter = Adapter::new(&config, 3, 6.0, &Projection::ALL, [8; 32]).unwrap();
-            Learner::adapters(config.clone(), weights, vec![(0, "p".into(), adapter)], settings).unwrap()
+            Learner::adapters(config.clone(), weights, vec![(new_policy(0), adapter)], settings).unwrap()
         } else {
-            Learner::full(config.clone(), weights, Dtype::F32, 0, "p".into(), settings).unwrap()
+            Learner::full(config.clone(), weights, Dtype::F32, new_policy(0), settings).unwrap()
         };
         // A bandit with one prompt and six arms, one of which has a positive advantage.
         let arms = |learner: &Learner| -> Vec<Transition> {
@@ -402,7 +411,7 @@ fn invalid_transitions_are_refused_with_their_position() {
     let config = config(true);
     let weights = weights(&config, 13);
     let adapter = adapter(&config, 9);
-    let policies = vec![(0, "p".into(), adapter)];
+    let policies = vec![(new_policy(0), adapter)];
     let learner = Learner::adapters(config.clone(), weights, policies, settings(64)).unwrap();
     let good = || transition(0, 4, 3, 5);
     let with = |change: fn(&mut Transition)| {
@@ -429,14 +438,14 @@ fn invalid_transitions_are_refused_with_their_position() {
         (with(|t| t.logprobs[0] = f32::NAN), 1.0, "not a number in its range"),
         (with(|t| t.logprobs[0] = 0.5), 1.0, "not a number in its range"),
         (with(|t| t.temperature = -1.0), 1.0, "not a number in its range"),
-        (good(), f64::INFINITY, "not a number in its range"),
+        (good(), f64::INFINITY, "an advantage, or a number that the loss needs, is not finite"),
     ];
     for (transition, advantage, part) in &cases {
-        let sample = Sample { transition, advantage: *advantage };
+        let sample = Sample::new(transition, *advantage);
         let message = learner.plan(3, vec![sample]).unwrap_err().to_string();
         assert!(message.contains(part), "{message}");
         assert!(message.starts_with("step 3, task `t4`, agent `agent0`, turn 0: "), "{message}");
     }
     let good = good();
-    assert!(learner.plan(3, vec![Sample { transition: &good, advantage: 1.0 }]).is_ok());
+    assert!(learner.plan(3, vec![Sample::new(&good, 1.0)]).is_ok());
 }

@@ -1,8 +1,10 @@
 //! Setup of learners from policies, and the effect of updates on each policy.
 
-use pl_dsl::workflow::{Lora, Policy};
+use pl_dsl::workflow::{Lora, Policy, Train};
 use pl_types::Dtype;
 use tch::Tensor;
+
+use pl_dsl::workflow::objective::{Advantage, Correction, Objective, OldLogprobs, Ratio, Scale};
 
 use super::*;
 use crate::fixtures::{model, policy, same_bits, train, transition, workflow};
@@ -12,12 +14,16 @@ fn new_trainer(policies: Vec<Policy>, models: Vec<Model>) -> Trainer {
     Trainer::new(&workflow, Path::new("."), models, 1, Device::Cpu).unwrap()
 }
 
-/// Eight transitions per policy, advantages of both signs.
-fn step(policies: u32) -> (Vec<Transition>, Vec<f64>) {
-    let transitions: Vec<_> =
-        (0..8).flat_map(|i| (0..policies).map(move |p| transition(p, i, 3 + i as usize % 3, 6))).collect();
-    let advantages = (0..transitions.len()).map(|i| [1.0, -0.5, 0.0, 0.7, -1.2][i % 5]).collect();
-    (transitions, advantages)
+/// Eight transitions per policy.
+fn step(policies: u32) -> Vec<Transition> {
+    let of_task = |i: u32| (0..policies).map(move |p| transition(p, i, 3 + i as usize % 3, 6));
+    let mut transitions: Vec<_> = (0..8).flat_map(of_task).collect();
+    for (i, transition) in transitions.iter_mut().enumerate() {
+        // Two groups per policy.
+        transition.group.task /= 4;
+        transition.reward = [1.0, -0.5, 0.0, 0.7, -1.2][i % 5];
+    }
+    transitions
 }
 
 /// Every trained tensor, with names.
@@ -79,8 +85,8 @@ fn full_training_does_not_change_the_base_of_adapters() {
     let policies = vec![policy("a", true), policy("whole", false)];
     let mut trainer = new_trainer(policies, vec![model(true, 3)]);
     let before = trainer.bases()[0].weights.copy();
-    let (transitions, advantages) = step(2);
-    let metrics = trainer.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
+    let transitions = step(2);
+    let metrics = trainer.update(1, &transitions, None, &mut |_| {}).unwrap();
     let names: Vec<&str> = metrics.policies.iter().map(|m| m.policy.as_str()).collect();
     assert_eq!(names, ["a", "whole"]);
     assert_eq!(trainer.versions(), [1, 1]);
@@ -93,8 +99,8 @@ fn served_adapters_share_memory_with_trained_ones() {
     let mut trainer = new_trainer(vec![policy("a", true)], vec![model(true, 4)]);
     let served = trainer.policies().remove(0).adapter.unwrap();
     let then = served.copy();
-    let (transitions, advantages) = step(1);
-    trainer.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
+    let transitions = step(1);
+    trainer.update(1, &transitions, None, &mut |_| {}).unwrap();
     assert!(!same_bits(&served.parameters(), &then.parameters()));
     let now = trainer.served(0).unwrap();
     assert_eq!(now.version, 1);
@@ -109,8 +115,8 @@ fn a_models_number_format_reaches_its_learner() {
     let mut half = model(false, 5);
     (half.weights, half.dtype) = (half.weights.round_to(Dtype::F16).unwrap(), Dtype::F16);
     let mut trainer = new_trainer(vec![policy("whole", false)], vec![half]);
-    let (transitions, advantages) = step(1);
-    trainer.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
+    let transitions = step(1);
+    trainer.update(1, &transitions, None, &mut |_| {}).unwrap();
     assert_eq!(trainer.bases()[0].dtype, Dtype::F16);
     let working = trainer.bases()[0].weights.parameters();
     let rounded = trainer.bases()[0].weights.round_to(Dtype::F16).unwrap().parameters();
@@ -123,19 +129,25 @@ fn a_models_number_format_reaches_its_learner() {
 #[test]
 fn updates_are_bit_identical_for_any_order_of_transitions() {
     let run = |reversed: bool| {
-        let policies = vec![policy("a", true), policy("b", true), policy("whole", false)];
+        let mut policies = vec![policy("a", true), policy("b", true), policy("whole", false)];
+        change_objective(&mut policies[1], |objective| {
+            (objective.kl, objective.entropy, objective.ratio) = (0.1, 0.01, Ratio::Sequence);
+        });
+        change_objective(&mut policies[2], |objective| {
+            (objective.advantage, objective.scale) = (Advantage::Ema, Scale::Batch);
+            (objective.old_logprobs, objective.correction) = (OldLogprobs::Recompute, Correction::Tis);
+        });
         let train = Train { epochs: 2, mini_batches: 3, ..train() };
         let workflow = workflow(policies, Some(train));
         let mut trainer =
             Trainer::new(&workflow, Path::new("."), vec![model(false, 5)], 7, Device::Cpu).unwrap();
         let mut metrics = Vec::new();
-        for number in 0..2 {
-            let (mut transitions, mut advantages) = step(3);
+        for number in 1..3 {
+            let mut transitions = step(3);
             if reversed {
                 transitions.reverse();
-                advantages.reverse();
             }
-            metrics.push(trainer.update(number, &transitions, &advantages, &mut |_| {}).unwrap());
+            metrics.push(trainer.update(number, &transitions, None, &mut |_| {}).unwrap());
         }
         (trained(&trainer), metrics)
     };
@@ -152,11 +164,10 @@ fn training_of_a_policy_does_not_depend_on_other_policies() {
         let workflow = workflow(policies, Some(train.clone()));
         let mut trainer =
             Trainer::new(&workflow, Path::new("."), vec![model(true, 6)], 7, Device::Cpu).unwrap();
-        let (transitions, advantages) = step(2);
+        let transitions = step(2);
         let own: Vec<usize> = (0..transitions.len()).filter(|&i| transitions[i].policy < count).collect();
         let transitions: Vec<_> = own.iter().map(|&i| transitions[i].clone()).collect();
-        let advantages: Vec<_> = own.iter().map(|&i| advantages[i]).collect();
-        trainer.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
+        trainer.update(1, &transitions, None, &mut |_| {}).unwrap();
         trainer.policies().remove(0).adapter.unwrap()
     };
     let joint = run(vec![policy("a", true), policy("b", true)], 2);
@@ -168,6 +179,57 @@ fn training_of_a_policy_does_not_depend_on_other_policies() {
     }
 }
 
+fn change_objective(policy: &mut Policy, change: impl FnOnce(&mut Objective)) {
+    change(&mut policy.training.as_mut().unwrap().objective);
+}
+
+#[test]
+fn each_policy_follows_its_own_settings() {
+    let mut policies = vec![policy("fast", true), policy("slow", true), policy("late", true)];
+    for (policy, rate) in policies.iter_mut().zip([1e-2, 1e-5, 1e-2]) {
+        let training = policy.training.as_mut().unwrap();
+        training.optimizer.learning_rate = rate;
+        training.update_every = 2;
+    }
+    policies[2].training.as_mut().unwrap().freeze = 1;
+    let mut trainer = new_trainer(policies, vec![model(true, 3)]);
+    let transitions = step(3);
+    let mut versions = Vec::new();
+    let mut updated = Vec::new();
+    for number in 1..5 {
+        let metrics = trainer.update(number, &transitions, None, &mut |_| {}).unwrap();
+        updated.push(metrics.policies.iter().map(|own| (own.policy.clone(), own.lr)).collect::<Vec<_>>());
+        versions.push(trainer.versions());
+    }
+    // Two policies take turns with a third.
+    assert_eq!(versions, [[1, 1, 0], [1, 1, 1], [2, 2, 1], [2, 2, 2]]);
+    let (fast, slow, late) =
+        (("fast".to_owned(), 1e-2), ("slow".to_owned(), 1e-5), ("late".to_owned(), 1e-2));
+    let first = vec![fast, slow];
+    assert_eq!(updated, [first.clone(), vec![late.clone()], first, vec![late]]);
+    let start = new_trainer(vec![policy("fast", true), policy("slow", true)], vec![model(true, 3)]);
+    let distance = |index: usize| -> f64 {
+        let (now, then) = (trainer.policies().remove(index), start.policies().remove(index));
+        let pairs = now.adapter.unwrap().parameters().into_iter().zip(then.adapter.unwrap().parameters());
+        pairs.map(|((_, a), (_, b))| (a - b).abs().max().double_value(&[])).fold(0.0, f64::max)
+    };
+    assert!(distance(0) > 1e-3 && distance(1) < 1e-4, "{} and {}", distance(0), distance(1));
+}
+
+/// The control experiment: rewards keep their groups, but not their completions.
+#[test]
+fn shuffled_rewards_change_the_update_reproducibly() {
+    let run = |shuffle: Option<[u8; 32]>| {
+        let mut trainer = new_trainer(vec![policy("a", true)], vec![model(true, 4)]);
+        let metrics = trainer.update(1, &step(1), shuffle, &mut |_| {}).unwrap();
+        (trained(&trainer), metrics)
+    };
+    let ((plain, first), (shuffled, second)) = (run(None), run(Some([3; 32])));
+    assert!(!same_bits(&plain, &shuffled));
+    assert!(same_bits(&run(Some([3; 32])).0, &shuffled));
+    assert_eq!((first.groups, first.flat_groups), (second.groups, second.flat_groups));
+}
+
 #[test]
 fn transitions_of_frozen_policies_are_ignored() {
     let mut frozen = policy("frozen", true);
@@ -175,9 +237,9 @@ fn transitions_of_frozen_policies_are_ignored() {
     let mut trainer = new_trainer(vec![policy("a", true), frozen], vec![model(true, 7)]);
     assert!(trainer.served(1).unwrap().adapter.is_none());
     assert_eq!(trainer.policies().iter().map(|served| served.trained).collect::<Vec<_>>(), [true, false]);
-    let (transitions, advantages) = step(2);
+    let transitions = step(2);
     let mut seen = Vec::new();
-    let metrics = trainer.update(0, &transitions, &advantages, &mut |p| seen.push(p)).unwrap();
+    let metrics = trainer.update(1, &transitions, None, &mut |p| seen.push(p)).unwrap();
     assert_eq!(metrics.policies.len(), 1);
     assert_eq!(trainer.versions(), [1, 0]);
     let done: Vec<u64> = seen.iter().map(|p| p.done).collect();
@@ -192,16 +254,16 @@ fn without_a_train_block_policies_are_served_as_they_are() {
     assert!(trainer.learners().is_empty());
     assert_eq!(trainer.bases().len(), 1);
     assert!(trainer.policies().iter().all(|served| served.adapter.is_none() && served.base == 0));
-    let message = trainer.update(0, &[], &[], &mut |_| {}).unwrap_err().to_string();
-    assert!(message.contains("no `train` block"), "{message}");
+    let message = trainer.update(1, &[], None, &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("trains no policy"), "{message}");
 }
 
 #[test]
 fn policies_start_from_adapters_and_models() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = new_trainer(vec![policy("a", true), policy("whole", false)], vec![model(true, 9)]);
-    let (transitions, advantages) = step(2);
-    first.update(0, &transitions, &advantages, &mut |_| {}).unwrap();
+    let transitions = step(2);
+    first.update(1, &transitions, None, &mut |_| {}).unwrap();
     first.export(folder.path()).unwrap();
     let adapter = first.policies().remove(0).adapter.unwrap();
     let weights = first.bases()[1].weights.copy();
@@ -272,8 +334,6 @@ fn mismatched_counts_are_refused() {
     .to_string();
     assert!(message.contains("0 models were loaded for the 1"), "{message}");
     let mut trainer = new_trainer(vec![policy("a", true)], vec![model(true, 1)]);
-    let (transitions, _) = step(1);
-    assert!(trainer.update(0, &transitions, &[1.0], &mut |_| {}).is_err());
-    let message = trainer.update(0, &[transition(9, 0, 2, 2)], &[1.0], &mut |_| {}).unwrap_err().to_string();
+    let message = trainer.update(1, &[transition(9, 0, 2, 2)], None, &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("no policy 9"), "{message}");
 }

@@ -1,8 +1,8 @@
 //! Parser of answers: a value, a list, a tuple or interval, a set, a relation.
 
 use super::eval;
-use super::expr::{self, Expr};
-use super::lex::{Bracket, Relation, Token};
+use super::expr::{self, Expr, Factor};
+use super::token::{Bracket, Relation, Token};
 
 /// Maximum nesting, which no real answer reaches.
 const MAX_DEPTH: usize = 12;
@@ -23,19 +23,45 @@ pub enum Answer {
         items: Vec<Answer>,
     },
     Set(Vec<Answer>),
-    Union(Vec<Answer>),
-    /// `7:32`
-    Ratio(Vec<Expr>),
-    /// A value with a name in front of it. The name is kept for the comparison with equations.
-    Assigned {
-        left: Option<Expr>,
-        value: Box<Answer>,
+    /// All real numbers.
+    Reals,
+    /// Sets that are combined from left to right.
+    Combined {
+        operation: SetOperation,
+        parts: Vec<Answer>,
     },
-    /// The sides of (in)equalities and the relations between them.
+    /// `2:3:5`
+    Ratio(Vec<Expr>),
+    /// An equation, or the first and the last side of a chain of them. `x \in A` is one, too.
+    Equation {
+        left: Side,
+        right: Box<Answer>,
+    },
+    /// The sides of a chain with inequalities, and the relations between them.
     Chain {
         sides: Vec<Expr>,
         relations: Vec<Relation>,
     },
+    /// Words, in the form in which they are compared.
+    Words(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetOperation {
+    Union,
+    Intersection,
+    Difference,
+}
+
+/// The left side of an equation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Side {
+    /// The tokens, without spaces and styles, if the side only names what is on the right side.
+    pub name: Option<String>,
+    /// True if the right side alone can stand for the equation.
+    pub assigns: bool,
+    /// The side as an expression, if it is one: `(x, y)` is not.
+    pub expr: Option<Expr>,
 }
 
 /// Parses an answer. Returns `None` if the tokens are not an answer.
@@ -87,61 +113,67 @@ impl Parser {
 
     fn related(&mut self, tokens: &[Token]) -> Option<Answer> {
         let sides = split(tokens, |token| matches!(token, Token::Relation(_)));
-        if sides.len() < 2 {
+        let ([first, .., last], [first_relation, ..]) = (&sides[..], &relations(tokens)[..]) else {
             return self.value(tokens);
-        }
-        let relations: Vec<_> = top_level(tokens).filter_map(|token| match token {
-            Token::Relation(relation) => Some(*relation),
-            _ => None,
-        });
-        // `x = 1/3 ≈ 0.33`: the exact value counts.
-        let exact = relations.iter().position(|relation| *relation == Relation::Approximately);
-        let (sides, relations) = match exact {
-            Some(0) => ([sides[0], sides[sides.len() - 1]].to_vec(), vec![Relation::Equal]),
-            Some(position) => (sides[..=position].to_vec(), relations[..position].to_vec()),
-            None => (sides, relations),
         };
-        let (first, last) = (sides[0], sides[sides.len() - 1]);
-        let names = |relation: &Relation| matches!(relation, Relation::Equal | Relation::In);
-        let assigns = relations.iter().all(names)
-            && (sides.len() > 2
-                || is_name(first)
-                || expr::parse(first).is_some_and(|left| eval::is_constant(&left)));
-        if assigns {
-            let value = self.item(last)?;
-            return Some(Answer::Assigned { left: expr::parse(first), value: Box::new(value) });
+        let (first, last) = (*first, *last);
+        // `= 5`, `\approx 5`
+        if first.is_empty() {
+            return self.item(last);
         }
-        let sides: Vec<Expr> = sides.into_iter().map(expr::parse).collect::<Option<_>>()?;
-        Some(Answer::Chain { sides, relations })
+        if *first_relation == Relation::Approximately && !is_name(first) {
+            return self.value(first);
+        }
+        let mut relations = relations(tokens);
+        let mut sides = sides;
+        // `x = 1/3 ≈ 0.33`: the exact value counts.
+        match relations.iter().position(|relation| *relation == Relation::Approximately) {
+            Some(0) => (sides, relations) = (vec![first, last], vec![Relation::Equal]),
+            Some(position) => {
+                sides.truncate(position + 1);
+                relations.truncate(position);
+            }
+            None => {}
+        }
+        let equations = relations.iter().all(|relation| matches!(relation, Relation::Equal | Relation::In));
+        if let (true, Some(last)) = (equations, sides.last()) {
+            let expr = expr::parse(first);
+            let name = is_name(first).then(|| name(first));
+            let constant = expr.as_ref().is_some_and(eval::is_constant);
+            let assigns = name.is_some() || constant || sides.len() > 2;
+            let right = Box::new(self.item(last)?);
+            return Some(Answer::Equation { left: Side { name, assigns, expr }, right });
+        }
+        let sides = sides.into_iter().map(|side| expr::parse(without_unit(side)?));
+        Some(Answer::Chain { sides: sides.collect::<Option<_>>()?, relations })
     }
 
     fn value(&mut self, tokens: &[Token]) -> Option<Answer> {
-        let pieces = split(tokens, |token| *token == Token::Union);
-        if pieces.len() > 1 {
-            let pieces = pieces.into_iter().map(|piece| self.item(piece));
-            return pieces.collect::<Option<_>>().map(Answer::Union);
+        let operations = [
+            (Token::Without, SetOperation::Difference),
+            (Token::Union, SetOperation::Union),
+            (Token::Intersection, SetOperation::Intersection),
+        ];
+        for (operator, operation) in operations {
+            let parts = split(tokens, |token| *token == operator);
+            if parts.len() > 1 {
+                let parts = parts.into_iter().map(|part| self.item(part)).collect::<Option<_>>()?;
+                return Some(Answer::Combined { operation, parts });
+            }
         }
-        if tokens == [Token::EmptySet] {
-            return Some(Answer::Set(Vec::new()));
+        match tokens {
+            [Token::EmptySet] => return Some(Answer::Set(Vec::new())),
+            [Token::Reals] => return Some(Answer::Reals),
+            _ => {}
         }
         if let Some(bracketed) = self.bracketed(tokens) {
             return Some(bracketed);
         }
-        let ratio = split(tokens, |token| *token == Token::Colon);
-        if ratio.len() > 1 {
-            return ratio.into_iter().map(expr::parse).collect::<Option<_>>().map(Answer::Ratio);
+        if let Some(ratio) = ratio(tokens) {
+            return Some(ratio);
         }
         if tokens.iter().any(|token| matches!(token, Token::PlusMinus | Token::MinusPlus)) {
-            let signs = [(Token::Plus, Token::Minus), (Token::Minus, Token::Plus)];
-            let both = signs.map(|(plus_minus, minus_plus)| {
-                let one = tokens.iter().map(|token| match token {
-                    Token::PlusMinus => plus_minus.clone(),
-                    Token::MinusPlus => minus_plus.clone(),
-                    other => other.clone(),
-                });
-                expr::parse(&one.collect::<Vec<_>>()).map(Answer::Expr)
-            });
-            return both.into_iter().collect::<Option<_>>().map(Answer::List);
+            return both_signs(tokens);
         }
         expr::parse(tokens).map(Answer::Expr)
     }
@@ -162,16 +194,51 @@ impl Parser {
             Bracket::Group => self.answer(inside),
             Bracket::Set => self.items(inside).map(Answer::Set),
             Bracket::Round | Bracket::Square => {
-                let items = self.items(inside)?;
-                // One value in brackets is that value.
-                if let [Answer::Expr(_) | Answer::Group { .. }] = items[..] {
-                    return items.into_iter().next();
+                // `(1; 2)` is a tuple, too.
+                let mut items = Vec::new();
+                for part in split(inside, |token| *token == Token::Semicolon) {
+                    items.extend(self.items(part)?);
                 }
-                (items.len() > 1).then_some(Answer::Group { open: *open, close: *close, items })
+                // One value in brackets is that value.
+                if items.len() == 1 {
+                    return items.pop();
+                }
+                Some(Answer::Group { open: *open, close: *close, items })
             }
             Bracket::Floor | Bracket::Ceiling => None,
         }
     }
+}
+
+/// Parses `2:3`, which is a quotient, or a ratio of more numbers.
+fn ratio(tokens: &[Token]) -> Option<Answer> {
+    let parts = split(tokens, |token| *token == Token::Colon);
+    if parts.len() < 2 {
+        return None;
+    }
+    let mut parts: Vec<Expr> = parts.into_iter().map(expr::parse).collect::<Option<_>>()?;
+    if let [_, _] = parts[..] {
+        let divisor = Factor { divides: true, expr: parts.pop()? };
+        return Some(Answer::Expr(Expr::Product(vec![
+            Factor { divides: false, expr: parts.pop()? },
+            divisor,
+        ])));
+    }
+    Some(Answer::Ratio(parts))
+}
+
+/// Parses `1 ± x` as the list of both values.
+fn both_signs(tokens: &[Token]) -> Option<Answer> {
+    let signs = [(Token::Plus, Token::Minus), (Token::Minus, Token::Plus)];
+    let both = signs.map(|(plus_minus, minus_plus)| {
+        let one = tokens.iter().map(|token| match token {
+            Token::PlusMinus => plus_minus.clone(),
+            Token::MinusPlus => minus_plus.clone(),
+            other => other.clone(),
+        });
+        expr::parse(&one.collect::<Vec<_>>()).map(Answer::Expr)
+    });
+    both.into_iter().collect::<Option<_>>().map(Answer::List)
 }
 
 fn list(mut items: Vec<Answer>) -> Answer {
@@ -191,7 +258,7 @@ fn tuple(items: Vec<Answer>) -> Answer {
 /// Returns the change of the bracket depth. Kinds need not match: `[0, 1)`.
 fn nesting(token: &Token) -> isize {
     match token {
-        Token::Open(_) | Token::BeginMatrix => 1,
+        Token::Open(_) | Token::BeginMatrix | Token::BeginDeterminant => 1,
         Token::Close(_) | Token::EndMatrix => -1,
         _ => 0,
     }
@@ -271,7 +338,36 @@ fn without_unit(tokens: &[Token]) -> Option<&[Token]> {
     (!value.is_empty() && !sentence).then_some(value)
 }
 
-/// Returns true if the left side of an equation is only a name: `x_1`, `f(2)`, `(p, q)`, `|AB|`, `area`.
+/// Returns the relations outside of all brackets.
+fn relations(tokens: &[Token]) -> Vec<Relation> {
+    top_level(tokens).filter_map(|token| match token {
+        Token::Relation(relation) => Some(*relation),
+        _ => None,
+    })
+}
+
+/// Returns a name in the form in which names are compared. The variable of a function plays no part.
+fn name(tokens: &[Token]) -> String {
+    let tokens = match tokens {
+        [
+            function @ Token::Name(_),
+            Token::Open(Bracket::Round),
+            Token::Name(_),
+            Token::Close(Bracket::Round),
+        ] => std::slice::from_ref(function),
+        other => other,
+    };
+    let spelled = tokens.iter().map(|token| match token {
+        Token::Name(name) | Token::Word(name) => name.to_lowercase(),
+        Token::Open(Bracket::Group) | Token::Close(Bracket::Group) => String::new(),
+        Token::Number { value, .. } => value.float().to_string(),
+        other => format!("{other:?}"),
+    });
+    spelled.collect()
+}
+
+/// Returns true if the left side of an equation only names what is on the right side, without numbers: `x_1`, `f(2)`,
+/// `(p, q)`, `|AB|`, `area`, `\tan \alpha`, `x + y`.
 fn is_name(tokens: &[Token]) -> bool {
     let mut depth = 0;
     let plain = tokens.iter().all(|token| {
@@ -279,13 +375,18 @@ fn is_name(tokens: &[Token]) -> bool {
         match token {
             Token::Name(_)
             | Token::Word(_)
+            | Token::Function(_)
+            | Token::Fraction
+            | Token::Plus
+            | Token::Times
+            | Token::Divide
             | Token::Comma
             | Token::Colon
             | Token::Bar
             | Token::E
             | Token::I => true,
-            Token::Open(Bracket::Round | Bracket::Group) | Token::Close(Bracket::Round | Bracket::Group) => {
-                true
+            Token::Open(bracket) | Token::Close(bracket) => {
+                matches!(bracket, Bracket::Round | Bracket::Group)
             }
             Token::Number { .. } => depth > 0,
             _ => false,

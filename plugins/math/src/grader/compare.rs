@@ -1,33 +1,47 @@
-//! Comparison of parsed answers.
+//! Comparison of parsed answers. It follows the form of the right answer: `5` is answered by `x = 5`, an inequality
+//! by the interval of its solutions, a tuple by a list in the same order; not the other way round where the
+//! right answer says more.
 
-use super::answer::Answer;
+use super::answer::{Answer, SetOperation, Side};
 use super::eval;
 use super::expr::Expr;
-use super::lex::{Bracket, Relation};
+use super::region::{self, Region};
+use super::token::{Bracket, Relation};
 
 /// Returns true if the answers are equivalent.
 pub fn equivalent(gold: &Answer, pred: &Answer) -> bool {
-    use Answer::{Assigned, Chain, Group, List, Ratio, Set, Union};
+    use Answer::{Chain, Combined, Equation, Group, List, Ratio, Reals, Set, Words};
     match (unwrapped(gold), unwrapped(pred)) {
-        (Assigned { left, value }, other) | (other, Assigned { left, value }) => {
-            same_value(value, other) || same_as_equation(left.as_ref(), value, other)
+        (Equation { left: a, right: gold }, Equation { left: b, right: pred }) => {
+            (a.name.is_some() && a.name == b.name && equivalent(gold, pred))
+                || same_equation((a, gold), (b, pred))
         }
+        (gold, Equation { right, .. }) => equivalent(gold, right),
+        (Equation { left, right }, pred) => left.assigns && equivalent(right, pred),
         (Answer::Expr(a), Answer::Expr(b)) => eval::equal(a, b),
-        (List(a) | Set(a), List(b) | Set(b)) => unordered(a, b),
-        (List(list), Group { items, open: Bracket::Round, close: Bracket::Round })
-        | (Group { items, open: Bracket::Round, close: Bracket::Round }, List(list)) => ordered(list, items),
-        (Group { open: a, close: b, items: left }, Group { open: c, close: d, items: right }) => {
-            // For pairs the brackets matter: they may be intervals.
-            (left.len() != 2 || (a == c && b == d)) && ordered(left, right)
-        }
-        (Group { items, .. }, Answer::Expr(Expr::Matrix(rows)))
-        | (Answer::Expr(Expr::Matrix(rows)), Group { items, .. }) => same_vector(items, rows),
+        (Words(a), Words(b)) => a == b,
         (Ratio(a), Ratio(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| eval::equal(a, b)),
-        (Ratio(ratio), Answer::Expr(value)) | (Answer::Expr(value), Ratio(ratio)) => {
-            same_quotient(ratio, value)
+        (List(gold) | Set(gold), List(pred) | Set(pred)) => unordered(gold, pred),
+        (List(gold) | Set(gold), pred @ Answer::Expr(_)) => unordered(gold, std::slice::from_ref(pred)),
+        (gold @ Answer::Expr(_), List(pred) | Set(pred)) => unordered(std::slice::from_ref(gold), pred),
+        (List(gold) | Set(gold), Group { open, close, items }) => {
+            // A list of named values has an order.
+            let named = gold.iter().all(|item| matches!(item, Equation { left, .. } if left.name.is_some()));
+            is_tuple(*open, *close, items)
+                && if named { ordered(gold, items) } else { unordered(gold, items) }
         }
-        (a @ Chain { .. }, b @ Chain { .. }) => same_relation(a, b) || same_region(a, b),
-        (a @ (Chain { .. } | Union(_)), b) | (b, a @ (Chain { .. } | Union(_))) => same_region(a, b),
+        (Group { open, close, items }, List(pred) | Set(pred)) => {
+            is_tuple(*open, *close, items) && ordered(items, pred)
+        }
+        (a @ Group { items: gold, .. }, b @ Group { items: pred, .. }) => {
+            let intervals = is_interval(gold) && is_interval(pred);
+            (ordered(gold, pred) && (!intervals || same_brackets(a, b))) || (intervals && same_region(a, b))
+        }
+        (gold @ Chain { .. }, pred @ Chain { .. }) => same_inequality(gold, pred),
+        (
+            gold @ (Chain { .. } | Combined { .. } | Reals | Group { .. } | Set(_)),
+            pred @ (Combined { .. } | Reals | Group { .. } | Set(_)),
+        ) => same_region(gold, pred) || same_parts(gold, pred),
         _ => false,
     }
 }
@@ -40,71 +54,99 @@ fn unwrapped(answer: &Answer) -> &Answer {
     }
 }
 
-fn same_value(value: &Answer, other: &Answer) -> bool {
-    match other {
-        Answer::Assigned { value: other, .. } => equivalent(value, other),
-        _ => equivalent(value, other),
-    }
-}
-
-/// Compares an assignment with an equation: `y = 2x + 3` and `2x - y + 3 = 0`.
-fn same_as_equation(left: Option<&Expr>, value: &Answer, other: &Answer) -> bool {
-    let (Some(left), Answer::Expr(value), Answer::Chain { .. }) = (left, value, other) else {
-        return false;
-    };
-    let equation =
-        Answer::Chain { sides: vec![left.clone(), value.clone()], relations: vec![Relation::Equal] };
-    same_relation(&equation, other)
-}
-
-fn ordered(a: &[Answer], b: &[Answer]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equivalent(a, b))
+fn ordered(gold: &[Answer], pred: &[Answer]) -> bool {
+    gold.len() == pred.len() && gold.iter().zip(pred).all(|(gold, pred)| equivalent(gold, pred))
 }
 
 /// Compares two lists as sets: each item of one has an equivalent in the other.
-fn unordered(a: &[Answer], b: &[Answer]) -> bool {
-    let covers = |all: &[Answer], some: &[Answer]| {
-        some.iter().all(|one| all.iter().any(|other| equivalent(other, one)))
-    };
-    covers(a, b) && covers(b, a)
+fn unordered(gold: &[Answer], pred: &[Answer]) -> bool {
+    gold.iter().all(|gold| pred.iter().any(|pred| equivalent(gold, pred)))
+        && pred.iter().all(|pred| gold.iter().any(|gold| equivalent(gold, pred)))
 }
 
-/// Compares a tuple with a matrix of one row or column.
-fn same_vector(items: &[Answer], rows: &[Vec<Expr>]) -> bool {
-    let one_column = rows.iter().all(|row| row.len() == 1);
-    let cells: Vec<&Expr> = rows.iter().flatten().collect();
-    (one_column || rows.len() == 1)
-        && cells.len() == items.len()
-        && items
-            .iter()
-            .zip(cells)
-            .all(|(item, cell)| matches!(item, Answer::Expr(item) if eval::equal(item, cell)))
-}
-
-/// Compares a ratio with a value: `1:2` and `1/2`.
-fn same_quotient(ratio: &[Expr], value: &Expr) -> bool {
-    match ratio {
-        [a, b] => matches!((eval::real(a), eval::real(b), eval::real(value)),
-            (Some(a), Some(b), Some(value)) if b != 0.0 && (a / b - value).abs() <= 1e-9 * value.abs()),
+fn same_brackets(a: &Answer, b: &Answer) -> bool {
+    match (a, b) {
+        (Answer::Group { open: a, close: b, .. }, Answer::Group { open: c, close: d, .. }) => {
+            a == c && b == d
+        }
         _ => false,
     }
 }
 
-/// Returns true if two single relations are equivalent: the differences of their sides are proportional.
-fn same_relation(a: &Answer, b: &Answer) -> bool {
-    let (Some((left, a)), Some((right, b))) = (zero_form(a), zero_form(b)) else {
+/// Returns true for two values that can be the bounds of an interval: the first is not above the second.
+fn is_interval(items: &[Answer]) -> bool {
+    match items {
+        [Answer::Expr(low), Answer::Expr(high)] => {
+            !matches!((eval::real(low), eval::real(high)), (Some(low), Some(high)) if low >= high)
+        }
+        _ => false,
+    }
+}
+
+/// Returns true if a group can be a tuple: an interval of which a bracket is square is not.
+fn is_tuple(open: Bracket, close: Bracket, items: &[Answer]) -> bool {
+    !is_interval(items) || (open == Bracket::Round && close == Bracket::Round)
+}
+
+fn same_region(gold: &Answer, pred: &Answer) -> bool {
+    matches!((Region::from_answer(gold), Region::from_answer(pred)), (Some(a), Some(b)) if a.equals(&b))
+}
+
+/// Compares combined sets that have unknowns: the same operation on the same sets.
+fn same_parts(gold: &Answer, pred: &Answer) -> bool {
+    match (gold, pred) {
+        (Answer::Combined { operation: a, parts: gold }, Answer::Combined { operation: b, parts: pred }) => {
+            a == b && (ordered(gold, pred) || (*a != SetOperation::Difference && unordered(gold, pred)))
+        }
+        _ => false,
+    }
+}
+
+/// Compares equations whose left sides are not the same name: the differences of their sides are proportional.
+fn same_equation((a, gold): (&Side, &Answer), (b, pred): (&Side, &Answer)) -> bool {
+    let (Some(a), Answer::Expr(gold), Some(b), Answer::Expr(pred)) = (&a.expr, gold, &b.expr, pred) else {
+        return false;
+    };
+    (eval::equal(a, b) && eval::equal(gold, pred))
+        || eval::proportion(&a.clone().minus(gold.clone()), &b.clone().minus(pred.clone())).is_some()
+}
+
+/// Returns true if the differences of the sides are proportional, or if the same unknown has the same values.
+fn same_inequality(a: &Answer, b: &Answer) -> bool {
+    let (
+        Answer::Chain { sides: left, relations: a_relations },
+        Answer::Chain { sides: right, relations: b_relations },
+    ) = (a, b)
+    else {
+        return false;
+    };
+    let same_steps = left.len() == right.len()
+        && left
+            .windows(2)
+            .zip(right.windows(2))
+            .zip(a_relations.iter().zip(b_relations))
+            .all(|((left, right), (a, b))| same_relation(left, *a, right, *b));
+    let same_unknown = matches!(
+        (region::unknown(left), region::unknown(right)),
+        (Some(left), Some(right)) if eval::equal(left, right)
+    );
+    same_steps || (same_unknown && same_region(a, b))
+}
+
+/// Compares two relations by the differences of their sides.
+fn same_relation(left: &[Expr], a: Relation, right: &[Expr], b: Relation) -> bool {
+    let (Some((left, a)), Some((right, b))) = (zero_form(left, a), zero_form(right, b)) else {
         return false;
     };
     let directed = matches!(a, Relation::Less | Relation::LessOrEqual);
-    a == b && eval::proportion(&left, &right).is_some_and(|factor| !directed || factor > 0.0)
+    a == b
+        && (eval::equal(&left, &right)
+            || eval::proportion(&left, &right).is_some_and(|factor| !directed || factor > 0.0))
 }
 
 /// Returns the relation as `expression relation 0` with one of `=`, `≠`, `<`, `≤`.
-fn zero_form(chain: &Answer) -> Option<(Expr, Relation)> {
-    let Answer::Chain { sides, relations } = chain else {
-        return None;
-    };
-    let ([left, right], [relation]) = (&sides[..], &relations[..]) else {
+fn zero_form(sides: &[Expr], relation: Relation) -> Option<(Expr, Relation)> {
+    let [left, right] = sides else {
         return None;
     };
     let (left, right) = (left.clone(), right.clone());
@@ -112,136 +154,8 @@ fn zero_form(chain: &Answer) -> Option<(Expr, Relation)> {
         Relation::Greater => Some((right.minus(left), Relation::Less)),
         Relation::GreaterOrEqual => Some((right.minus(left), Relation::LessOrEqual)),
         Relation::Equal | Relation::NotEqual | Relation::Less | Relation::LessOrEqual => {
-            Some((left.minus(right), *relation))
+            Some((left.minus(right), relation))
         }
         Relation::Approximately | Relation::In => None,
     }
-}
-
-/// An interval of the number line.
-#[derive(Debug, Clone)]
-struct Interval {
-    low: Expr,
-    low_closed: bool,
-    high: Expr,
-    high_closed: bool,
-}
-
-impl Interval {
-    fn order(&self, other: &Self) -> std::cmp::Ordering {
-        let compare = |x: &Expr, y: &Expr| {
-            let position = |bound| eval::real(bound).unwrap_or(f64::NEG_INFINITY);
-            position(x).total_cmp(&position(y))
-        };
-        compare(&self.low, &other.low).then_with(|| compare(&self.high, &other.high))
-    }
-
-    fn same(&self, other: &Self) -> bool {
-        self.low_closed == other.low_closed
-            && self.high_closed == other.high_closed
-            && eval::equal(&self.low, &other.low)
-            && eval::equal(&self.high, &other.high)
-    }
-}
-
-fn same_region(a: &Answer, b: &Answer) -> bool {
-    let (Some(mut a), Some(mut b)) = (intervals(a), intervals(b)) else {
-        return false;
-    };
-    a.sort_by(Interval::order);
-    b.sort_by(Interval::order);
-    a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.same(b))
-}
-
-/// Converts an answer to intervals of the number line.
-fn intervals(answer: &Answer) -> Option<Vec<Interval>> {
-    match answer {
-        Answer::Assigned { value, .. } => intervals(value),
-        Answer::Union(parts) => {
-            let parts: Vec<_> = parts.iter().map(intervals).collect::<Option<_>>()?;
-            Some(parts.into_iter().flatten().collect())
-        }
-        Answer::Set(points) => points.iter().map(point).collect(),
-        Answer::Group { open, close, items } => match &items[..] {
-            [Answer::Expr(low), Answer::Expr(high)] => Some(vec![Interval {
-                low: low.clone(),
-                low_closed: *open == Bracket::Square,
-                high: high.clone(),
-                high_closed: *close == Bracket::Square,
-            }]),
-            _ => None,
-        },
-        Answer::Chain { sides, relations } => solved(sides, relations),
-        Answer::Expr(_) | Answer::List(_) | Answer::Ratio(_) => None,
-    }
-}
-
-fn point(answer: &Answer) -> Option<Interval> {
-    match answer {
-        Answer::Expr(value) => {
-            Some(Interval { low: value.clone(), low_closed: true, high: value.clone(), high_closed: true })
-        }
-        _ => None,
-    }
-}
-
-/// Solves `a < x`, `x ≤ b`, `a < x ≤ b` and the same relations with `|x|`.
-fn solved(sides: &[Expr], relations: &[Relation]) -> Option<Vec<Interval>> {
-    let mut region = Interval {
-        low: Expr::Negative(Box::new(Expr::Infinity)),
-        low_closed: false,
-        high: Expr::Infinity,
-        high_closed: false,
-    };
-    let position = sides.iter().position(|side| !is_bound(side))?;
-    for (pair, relation) in sides.windows(2).zip(relations) {
-        let [left, right] = pair else {
-            return None;
-        };
-        let (less, closed) = match relation {
-            Relation::Less => (true, false),
-            Relation::LessOrEqual => (true, true),
-            Relation::Greater => (false, false),
-            Relation::GreaterOrEqual => (false, true),
-            _ => return None,
-        };
-        // One side is the unknown, the other one its bound.
-        let (bound, from_below) = if *left == sides[position] { (right, !less) } else { (left, less) };
-        if !is_bound(bound) {
-            return None;
-        }
-        if from_below {
-            (region.low, region.low_closed) = (bound.clone(), closed);
-        } else {
-            (region.high, region.high_closed) = (bound.clone(), closed);
-        }
-    }
-    match &sides[position] {
-        Expr::Absolute(_) => Some(mirrored(region)),
-        // The value of a function can be the unknown, too.
-        Expr::Name(_) => Some(vec![region]),
-        Expr::Product(factors)
-            if factors.iter().all(|factor| !factor.divides && matches!(factor.expr, Expr::Name(_))) =>
-        {
-            Some(vec![region])
-        }
-        _ => None,
-    }
-}
-
-fn is_bound(expr: &Expr) -> bool {
-    eval::real(expr).is_some()
-}
-
-/// Returns the values of `x` for which `|x|` is in the region: the region and its mirror image.
-fn mirrored(region: Interval) -> Vec<Interval> {
-    let negative = |expr: &Expr| Expr::Negative(Box::new(expr.clone()));
-    let from_zero = eval::real(&region.low).is_none_or(|low| low < 0.0);
-    let mirror = Interval {
-        low: negative(&region.high),
-        low_closed: region.high_closed,
-        high: if from_zero { region.high.clone() } else { negative(&region.low) },
-        high_closed: if from_zero { region.high_closed } else { region.low_closed },
-    };
-    if from_zero { vec![mirror] } else { vec![mirror, region] }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::expr::{Expr, Factor};
-use super::lex::Function;
 use super::number::{Complex, Number, Rational};
+use super::residue;
+use super::token::Function;
 
 /// Number of points at which expressions with unknowns are compared. By Schwartz (1980) and Zippel (1979) two
 /// different polynomials agree at all of them with negligible probability.
@@ -81,11 +82,10 @@ impl Value {
     }
 }
 
-/// Values of the unknowns, and the meaning of `%`.
+/// Values of the unknowns.
+#[derive(Clone, Copy)]
 struct Context {
     point: u64,
-    /// If true, `28%` is 0.28, else 28.
-    percent_is_hundredth: bool,
 }
 
 impl Context {
@@ -119,15 +119,18 @@ impl Context {
                 let (base, inner) = (number(base)?.map(Complex::ln)?, number(inner)?.map(Complex::ln)?);
                 inner.div(base)?
             }
-            Expr::Percent(inner) => {
-                let share = if self.percent_is_hundredth { 100 } else { 1 };
-                number(inner)?.div(Number::integer(share))?
+            Expr::Percent(inner) => number(inner)?.div(Number::integer(100))?,
+            Expr::InBase(inner, _) => number(inner)?,
+            Expr::Determinant(rows) => {
+                let rows: Vec<Vec<_>> =
+                    rows.iter().map(|row| row.iter().map(number).collect()).collect::<Option<_>>()?;
+                determinant(rows)?
             }
-            Expr::Factorial(inner) => factorial(number(inner)?.whole()?)?,
+            Expr::Factorial(inner) => factorial(number(inner)?)?,
             Expr::Absolute(inner) => absolute(number(inner)?)?,
             Expr::Floor(inner) => rounded(number(inner)?, f64::floor)?,
             Expr::Ceiling(inner) => rounded(number(inner)?, f64::ceil)?,
-            Expr::Binomial(n, k) => binomial(number(n)?.whole()?, number(k)?.whole()?)?,
+            Expr::Binomial(n, k) => binomial(number(n)?, number(k)?)?,
             Expr::Matrix(rows) => {
                 let cells: Vec<_> = rows.iter().flatten().map(number).collect::<Option<_>>()?;
                 return (cells.len() <= MAX_CELLS)
@@ -203,14 +206,20 @@ fn rounded(value: Number, round: fn(f64) -> f64) -> Option<Number> {
     (whole.abs() < 9e15).then(|| Number::integer(whole as i128))
 }
 
-fn factorial(n: i128) -> Option<Number> {
-    if !(0..=MAX_FACTORIAL).contains(&n) {
-        return None;
+/// Returns `n!`, which is `Γ(n + 1)` for the fractions that unknowns stand for.
+fn factorial(n: Number) -> Option<Number> {
+    match n.whole() {
+        Some(n) if !(0..=MAX_FACTORIAL).contains(&n) => None,
+        Some(n) => (2..=n).try_fold(Number::integer(1), |product, k| product.mul(Number::integer(k))),
+        None => Number::float(Complex::real(gamma(n.real()? + 1.0))),
     }
-    (2..=n).try_fold(Number::integer(1), |product, k| product.mul(Number::integer(k)))
 }
 
-fn binomial(n: i128, k: i128) -> Option<Number> {
+fn binomial(n: Number, k: Number) -> Option<Number> {
+    let (Some(n), Some(k)) = (n.whole(), k.whole()) else {
+        let below = factorial(k)?.mul(factorial(n.add(k.neg()?)?)?)?;
+        return factorial(n)?.div(below);
+    };
     if !(0..=1000).contains(&n) || !(0..=n).contains(&k) {
         return None;
     }
@@ -218,6 +227,63 @@ fn binomial(n: i128, k: i128) -> Option<Number> {
     steps.into_iter().try_fold(Number::integer(1), |product, i| {
         product.mul(Number::integer(n - i))?.div(Number::integer(i + 1))
     })
+}
+
+/// Returns the gamma function by Lanczos's approximation (g = 7, nine terms), which has 15 digits.
+fn gamma(x: f64) -> f64 {
+    const TERMS: [f64; 8] = [
+        676.520_368_121_885_1,
+        -1_259.139_216_722_402_8,
+        771.323_428_777_653_1,
+        -176.615_029_162_140_6,
+        12.507_343_278_686_905,
+        -0.138_571_095_265_720_12,
+        9.984_369_578_019_572e-6,
+        1.505_632_735_149_311_6e-7,
+    ];
+    use std::f64::consts::PI;
+    if x < 0.5 {
+        // Euler's reflection formula.
+        return PI / ((PI * x).sin() * gamma(1.0 - x));
+    }
+    let x = x - 1.0;
+    let mut sum = 0.999_999_999_999_809_9;
+    let mut place = 0.0;
+    for term in TERMS {
+        place += 1.0;
+        sum += term / (x + place);
+    }
+    let t = x + 7.5;
+    (2.0 * PI).sqrt() * t.powf(x + 0.5) * (-t).exp() * sum
+}
+
+/// Returns the determinant by Gaussian elimination. Returns `None` if the matrix is not square.
+fn determinant(mut rows: Vec<Vec<Number>>) -> Option<Number> {
+    let size = rows.len();
+    if size * size > MAX_CELLS || rows.iter().any(|row| row.len() != size) {
+        return None;
+    }
+    let mut product = Number::integer(1);
+    for column in 0..size {
+        let is_pivot = |row: &Vec<Number>| row[column].complex().modulus() > 1e-12;
+        let Some(pivot) = rows.iter().skip(column).position(is_pivot) else {
+            return Some(Number::integer(0));
+        };
+        if pivot > 0 {
+            rows.swap(column, column + pivot);
+            product = product.neg()?;
+        }
+        let (above, below) = rows.split_at_mut(column + 1);
+        let pivot_row = above.last()?;
+        product = product.mul(pivot_row[column])?;
+        for row in below {
+            let factor = row[column].div(pivot_row[column])?.neg()?;
+            for (cell, pivot) in row.iter_mut().zip(pivot_row) {
+                *cell = cell.add(factor.mul(*pivot)?)?;
+            }
+        }
+    }
+    Some(product)
 }
 
 fn matrix_power(matrix: &Value, exponent: Number) -> Option<Value> {
@@ -240,41 +306,93 @@ pub fn is_constant(expr: &Expr) -> bool {
     found.is_empty()
 }
 
-fn has_percent(expr: &Expr) -> bool {
-    let mut found = false;
-    expr.walk(&mut |part| found |= matches!(part, Expr::Percent(_)));
-    found
-}
-
 /// Returns the real value of an expression without unknowns, which may be infinite.
 pub fn real(expr: &Expr) -> Option<f64> {
     match expr {
         Expr::Infinity => Some(f64::INFINITY),
         Expr::Negative(inner) => real(inner).map(|value| -value),
-        _ if is_constant(expr) => {
-            Context { point: 0, percent_is_hundredth: false }.eval(expr)?.number()?.real()
-        }
-        _ => None,
+        _ => constant(expr)?.real(),
     }
 }
 
-/// Returns true if two expressions have the same value for all unknowns. `28%` equals both 28 and 0.28.
+/// Returns the value of an expression without unknowns.
+pub fn constant(expr: &Expr) -> Option<Number> {
+    if is_constant(expr) { Context { point: 0 }.eval(expr)?.number() } else { None }
+}
+
+/// Returns true if two expressions have the same value for all unknowns.
 pub fn equal(a: &Expr, b: &Expr) -> bool {
-    if a == b {
-        return true;
+    match (a, b) {
+        _ if a == b => return true,
+        (Expr::Matrix(left), Expr::Matrix(right)) => return same_cells(left, right),
+        (Expr::InBase(_, a), Expr::InBase(_, b)) if a != b => return false,
+        _ => {}
     }
-    let meanings: &[bool] = if has_percent(a) || has_percent(b) { &[false, true] } else { &[false] };
-    meanings.iter().any(|&percent_is_hundredth| {
-        if is_constant(a) && is_constant(b) {
-            let context = Context { point: 0, percent_is_hundredth };
-            return matches!((context.eval(a), context.eval(b)), (Some(a), Some(b)) if a.equals(&b));
+    let literals = (Literal::read(a), Literal::read(b));
+    // A whole number of percent may be written without the sign: `28%` is 28, but 0.28 as well.
+    if let (Some(a), Some(b)) = literals
+        && a.percent != b.percent
+        && let (Some(a), Some(b)) = (a.whole(), b.whole())
+    {
+        return a == b;
+    }
+    if is_constant(a) && is_constant(b) {
+        // Large numbers are not exact as floats.
+        if !matches!((constant(a), constant(b)), (Some(Number::Exact { .. }), Some(Number::Exact { .. })))
+            && let Some(equal) = residue::equal(a, b)
+        {
+            return equal;
         }
-        let values_at = |point| {
-            let context = Context { point, percent_is_hundredth };
-            (context.eval(a), context.eval(b))
+        let context = Context { point: 0 };
+        let (Some(left), Some(right)) = (context.eval(a), context.eval(b)) else { return false };
+        let rounded = |literal: Option<Literal>| literal.is_some_and(|literal| literal.decimal);
+        return match (left, right) {
+            (Value::Number(a), Value::Number(b)) if rounded(literals.0) || rounded(literals.1) => {
+                a.equals_rounded(b)
+            }
+            (a, b) => a.equals(&b),
         };
-        agree((0..POINTS).map(values_at), Value::equals)
-    })
+    }
+    let values_at = |point| {
+        let context = Context { point };
+        (context.eval(a), context.eval(b))
+    };
+    agree((0..POINTS).map(values_at), Value::equals)
+}
+
+fn same_cells(a: &[Vec<Expr>], b: &[Vec<Expr>]) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)))
+}
+
+/// A number that is written out: digits, with or without sign and percent sign.
+#[derive(Clone, Copy)]
+struct Literal {
+    value: Rational,
+    negative: bool,
+    decimal: bool,
+    percent: bool,
+}
+
+impl Literal {
+    fn read(expr: &Expr) -> Option<Self> {
+        match expr {
+            Expr::Number(Number::Exact { value, decimal }) => {
+                Some(Self { value: *value, negative: false, decimal: *decimal, percent: false })
+            }
+            Expr::Negative(inner) => {
+                Self::read(inner).map(|literal| Self { negative: !literal.negative, ..literal })
+            }
+            Expr::Percent(inner) => Self::read(inner).map(|literal| Self { percent: true, ..literal }),
+            Expr::InBase(inner, _) => Self::read(inner),
+            _ => None,
+        }
+    }
+
+    fn whole(self) -> Option<i128> {
+        let value = self.value.whole().filter(|_| !self.decimal)?;
+        Some(if self.negative { -value } else { value })
+    }
 }
 
 /// Returns true if two functions have equal values at all points, or both none. At least half of the points
@@ -296,7 +414,7 @@ fn agree<T>(points: impl Iterator<Item = (Option<T>, Option<T>)>, equals: impl F
 pub fn proportion(a: &Expr, b: &Expr) -> Option<f64> {
     let values: Vec<(Option<Number>, Option<Number>)> = (0..POINTS)
         .map(|point| {
-            let context = Context { point, percent_is_hundredth: false };
+            let context = Context { point };
             let number = |expr| context.eval(expr)?.number();
             (number(a), number(b))
         })

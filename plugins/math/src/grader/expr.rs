@@ -1,7 +1,7 @@
 //! Expressions: the syntax tree and its parser.
 
-use super::lex::{Bracket, Function, Token};
 use super::number::{Number, Rational};
+use super::token::{Bracket, Function, Token};
 
 /// Maximum nesting: more than in any real answer, and safe for every stack.
 const MAX_DEPTH: usize = 48;
@@ -32,6 +32,10 @@ pub enum Expr {
     Binomial(Box<Expr>, Box<Expr>),
     /// Rows of equal length.
     Matrix(Vec<Vec<Expr>>),
+    Determinant(Vec<Vec<Expr>>),
+    /// Digits and their base. The value is that of the digits: a question that has such an answer names the
+    /// base, so that most answers leave it out.
+    InBase(Box<Expr>, String),
 }
 
 /// One factor of a product, or a divisor.
@@ -59,7 +63,9 @@ impl Expr {
             Self::Number(_) | Self::Name(_) | Self::Pi | Self::E | Self::I | Self::Infinity => {}
             Self::Sum(terms) => terms.iter().for_each(|term| term.walk(visit)),
             Self::Product(factors) => factors.iter().for_each(|factor| factor.expr.walk(visit)),
-            Self::Matrix(rows) => rows.iter().flatten().for_each(|cell| cell.walk(visit)),
+            Self::Matrix(rows) | Self::Determinant(rows) => {
+                rows.iter().flatten().for_each(|cell| cell.walk(visit))
+            }
             Self::Power(a, b) | Self::Root(a, b) | Self::Logarithm(a, b) | Self::Binomial(a, b) => {
                 a.walk(visit);
                 b.walk(visit);
@@ -70,6 +76,7 @@ impl Expr {
             | Self::Factorial(inner)
             | Self::Absolute(inner)
             | Self::Floor(inner)
+            | Self::InBase(inner, _)
             | Self::Ceiling(inner) => inner.walk(visit),
         }
     }
@@ -78,7 +85,7 @@ impl Expr {
 /// Parses all tokens as one expression.
 pub fn parse(tokens: &[Token]) -> Option<Expr> {
     let mut parser = Parser { tokens, position: 0, depth: 0, bars: 0 };
-    let expr = parser.sum()?;
+    let expr = parser.stacked()?;
     (parser.position == tokens.len()).then_some(expr)
 }
 
@@ -101,6 +108,20 @@ impl<'t> Parser<'t> {
         found
     }
 
+    /// Parses `a \over b`, `n \choose k`, or a sum.
+    fn stacked(&mut self) -> Option<Expr> {
+        let top = self.sum()?;
+        if self.take(&Token::Over) {
+            let bottom = self.sum()?;
+            let factors = [(false, top), (true, bottom)];
+            return Some(Expr::Product(factors.map(|(divides, expr)| Factor { divides, expr }).into()));
+        }
+        if self.take(&Token::Choose) {
+            return Some(Expr::Binomial(Box::new(top), Box::new(self.sum()?)));
+        }
+        Some(top)
+    }
+
     fn sum(&mut self) -> Option<Expr> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -108,8 +129,13 @@ impl<'t> Parser<'t> {
         }
         let mut terms = Vec::new();
         loop {
-            let negative = self.take(&Token::Minus);
-            if !negative && !self.take(&Token::Plus) && !terms.is_empty() {
+            let start = self.position;
+            let mut negative = false;
+            while matches!(self.peek(), Some(Token::Plus | Token::Minus)) {
+                negative ^= self.peek() == Some(&Token::Minus);
+                self.position += 1;
+            }
+            if self.position == start && !terms.is_empty() {
                 break;
             }
             let term = self.product()?;
@@ -178,8 +204,8 @@ impl<'t> Parser<'t> {
         (!braced || self.take(&Token::Close(Bracket::Group))).then_some(value)
     }
 
-    /// Returns true if the next token is a factor without a multiplication sign. A number is not: `2 3` is
-    /// not a product.
+    /// Returns true if the next token is a factor without a multiplication sign. A number after another
+    /// number is not: `2 3` is not a product.
     fn begins_factor(&self) -> bool {
         match self.peek() {
             Some(
@@ -192,11 +218,16 @@ impl<'t> Parser<'t> {
                 | Token::E
                 | Token::I
                 | Token::BeginMatrix
+                | Token::BeginDeterminant
                 | Token::Open(
                     Bracket::Round | Bracket::Square | Bracket::Group | Bracket::Floor | Bracket::Ceiling,
                 ),
             ) => true,
             Some(Token::Bar) => self.bars == 0,
+            Some(Token::Number { .. }) => !matches!(
+                self.position.checked_sub(1).and_then(|before| self.tokens.get(before)),
+                Some(Token::Number { .. } | Token::Base(_) | Token::Percent)
+            ),
             _ => false,
         }
     }
@@ -212,6 +243,10 @@ impl<'t> Parser<'t> {
                 Some(Token::Power) => {
                     self.position += 1;
                     Expr::Power(Box::new(base), Box::new(self.exponent()?))
+                }
+                Some(Token::Base(digits)) => {
+                    self.position += 1;
+                    Expr::InBase(Box::new(base), digits.clone())
                 }
                 Some(Token::Factorial) => {
                     self.position += 1;
@@ -260,7 +295,7 @@ impl<'t> Parser<'t> {
             Token::Infinity => Expr::Infinity,
             Token::Open(bracket) => {
                 let bars = std::mem::take(&mut self.bars);
-                let inner = self.sum()?;
+                let inner = self.stacked()?;
                 self.bars = bars;
                 if !self.take(&Token::Close(*bracket)) {
                     return None;
@@ -289,6 +324,7 @@ impl<'t> Parser<'t> {
             Token::Root => self.root()?,
             Token::Function(function) => self.function(*function)?,
             Token::BeginMatrix => Expr::Matrix(self.matrix()?),
+            Token::BeginDeterminant => Expr::Determinant(self.matrix()?),
             _ => return None,
         })
     }

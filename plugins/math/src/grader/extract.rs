@@ -23,6 +23,9 @@ const ANNOUNCEMENTS: [&str; 8] = [
 /// Texts that end an announced answer.
 const TERMINATORS: [&str; 5] = ["i hope it is correct", "<|", "</s>", "\nq:", "\nquestion:"];
 
+/// Words between or after formulas that belong to the answer.
+const JOINING: [&str; 6] = ["and", "or", "percent", "percentage", "pct", "is"];
+
 /// Maximum number of words of an answer in words.
 const MAX_WORDS: usize = 4;
 
@@ -155,7 +158,8 @@ fn answer_after(after: &str) -> Option<String> {
 fn stated(text: &str) -> Option<String> {
     let text = text.trim();
     let numeric = text.chars().any(|c| c.is_ascii_digit() || matches!(c, '\\' | '=' | '$'));
-    if (numeric || text.split_whitespace().count() <= 1) && !opens_with_words(text) && is_answer(text) {
+    let short = numeric || text.split_whitespace().count() <= 1;
+    if short && !opens_with_words(text) && !has_words_around_formulas(text) && is_answer(text) {
         return Some(text.to_owned());
     }
     let (_, after) = text.rsplit_once(" is ")?;
@@ -167,6 +171,19 @@ fn stated(text: &str) -> Option<String> {
 fn opens_with_words(text: &str) -> bool {
     let words = text.split_whitespace().take_while(|word| word.chars().all(char::is_alphabetic));
     text.contains(' ') && words.into_iter().any(|word| word.len() > 1)
+}
+
+/// Returns true for words beside formulas in dollars, except those that join answers: `$9.8$ m/s`.
+fn has_words_around_formulas(text: &str) -> bool {
+    let pieces: Vec<&str> = text.split('$').collect();
+    // An even number of dollars encloses each second piece.
+    pieces.len() > 2
+        && pieces.len() % 2 == 1
+        && !text.contains("\\$")
+        && pieces.iter().step_by(2).any(|outside| {
+            let words = outside.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
+            words.into_iter().any(|word| !JOINING.contains(&word.to_ascii_lowercase().as_str()))
+        })
 }
 
 /// Returns the last formula between dollars or brackets, or the last number, whichever comes later.
@@ -228,11 +245,12 @@ fn last_number(text: &str) -> Option<(usize, usize)> {
             continue;
         }
         let start = position;
-        // A separator belongs to the number if a digit follows.
+        // A separator belongs to the number if a digit follows, a comma if three do.
         while position < bytes.len()
             && (bytes[position].is_ascii_digit()
-                || (matches!(bytes[position], b',' | b'.' | b'/')
-                    && bytes.get(position + 1).is_some_and(u8::is_ascii_digit)))
+                || (matches!(bytes[position], b'.' | b'/')
+                    && bytes.get(position + 1).is_some_and(u8::is_ascii_digit))
+                || (bytes[position] == b',' && digits_at(bytes, position + 1) == 3))
         {
             position += 1;
         }
@@ -249,6 +267,11 @@ fn last_number(text: &str) -> Option<(usize, usize)> {
         last = Some((start - usize::from(signed), end));
     }
     last
+}
+
+/// Returns the number of digits at a position, at most 4.
+fn digits_at(bytes: &[u8], position: usize) -> usize {
+    bytes.iter().skip(position).take(4).take_while(|byte| byte.is_ascii_digit()).count()
 }
 
 /// Returns the text if it has only a few words.

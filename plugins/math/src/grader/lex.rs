@@ -1,111 +1,31 @@
 //! Tokenizer for answers in LaTeX or plain text.
 
 use super::number::Rational;
+use super::token::{Bracket, Function, Relation, Token, command_token, plain_word};
 
 /// Maximum length in bytes. Longer answers are only compared as text.
 pub const MAX_ANSWER: usize = 4096;
-
-/// One piece of an answer.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Token {
-    /// A number without sign. `decimal` is true if it has a decimal point.
-    Number {
-        value: Rational,
-        decimal: bool,
-    },
-    /// An unknown: a letter, with its subscript and primes.
-    Name(String),
-    /// Several letters that are not a product: a unit or a word.
-    Word(String),
-    /// A function of one argument.
-    Function(Function),
-    /// The base of the preceding logarithm.
-    Base(String),
-    /// `\frac` or `\binom`: two arguments follow.
-    Fraction,
-    Binomial,
-    /// `\sqrt`: a degree in brackets may follow, then an argument.
-    Root,
-    Pi,
-    E,
-    I,
-    Infinity,
-    EmptySet,
-    Plus,
-    Minus,
-    PlusMinus,
-    MinusPlus,
-    Times,
-    Divide,
-    Power,
-    Factorial,
-    Percent,
-    Bar,
-    Open(Bracket),
-    Close(Bracket),
-    Comma,
-    Semicolon,
-    Colon,
-    /// `and`, `or`.
-    Conjunction,
-    Relation(Relation),
-    Union,
-    /// Start and end of a matrix, its columns and rows.
-    BeginMatrix,
-    EndMatrix,
-    Column,
-    Row,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bracket {
-    Round,
-    Square,
-    /// `{}` of LaTeX: grouping only.
-    Group,
-    /// `\{\}`
-    Set,
-    Floor,
-    Ceiling,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relation {
-    Equal,
-    Approximately,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    In,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Function {
-    Sin,
-    Cos,
-    Tan,
-    Sec,
-    Csc,
-    Cot,
-    Arcsin,
-    Arccos,
-    Arctan,
-    Sinh,
-    Cosh,
-    Tanh,
-    Ln,
-    /// Base 10, unless there is a subscript.
-    Log,
-    Exp,
-}
 
 /// Units of two and three letters, which would otherwise be products of unknowns. Longer words are never
 /// products.
 const UNITS: [&str; 32] = [
     "cm", "mm", "km", "dm", "kg", "mg", "ml", "mL", "lb", "lbs", "oz", "ft", "in", "yd", "mi", "hr", "hrs",
     "min", "sec", "ms", "mph", "kph", "pts", "sq", "cu", "USD", "EUR", "Hz", "kW", "kJ", "am", "gal",
+];
+
+/// Commands whose argument is text.
+pub const TEXT_COMMANDS: [&str; 11] = [
+    "text",
+    "textbf",
+    "textit",
+    "textrm",
+    "textnormal",
+    "mbox",
+    "mathrm",
+    "mathbf",
+    "mathit",
+    "rm",
+    "operatorname",
 ];
 
 /// Returns the tokens. Returns `None` if part of the text is not mathematics.
@@ -207,23 +127,35 @@ impl<'a> Lexer<'a> {
             // A full stop is ignored at the end of the text. Elsewhere it is not mathematics.
             return self.rest.trim().is_empty().then_some(());
         }
-        if let Some(base) = self.subscript() {
-            // A number in another base is compared as text.
-            self.push(Token::Name(format!("{text}_{base}")));
-            return Some(());
-        }
         let decimal = text.contains('.');
-        self.push(Token::Number { value: Rational::parse(text)?, decimal });
+        let value = Rational::parse(text)?;
+        let value = self.power_of_ten().map_or(Some(value), |power| value.scaled(power))?;
+        self.push(Token::Number { value, decimal });
+        if let Some(base) = self.subscript() {
+            let digits: String = base.chars().filter(char::is_ascii_digit).collect();
+            self.push(Token::Base(digits));
+        }
         Some(())
+    }
+
+    /// Reads the `E-3` of `2.5E-3`.
+    fn power_of_ten(&mut self) -> Option<i32> {
+        let after = self.rest.strip_prefix(['E', 'e'])?;
+        let unsigned = after.strip_prefix(['-', '+']).unwrap_or(after);
+        let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
+        let length = after.len() - unsigned.len() + digits;
+        let power = after[..length].parse().ok()?;
+        self.rest = &after[length..];
+        Some(power)
     }
 
     /// Reads `_x` or `_{...}` and removes spaces.
     fn subscript(&mut self) -> Option<String> {
         let after = self.rest.strip_prefix('_')?;
         if let Some(inside) = after.strip_prefix('{') {
-            let (text, rest) = inside.split_once('}')?;
-            self.rest = rest;
-            return Some(text.chars().filter(|c| !c.is_whitespace()).collect());
+            let (text, rest) = inside.split_at(closing_brace(inside)?);
+            self.rest = &rest[1..];
+            return Some(text.chars().filter(|c| !c.is_whitespace() && !matches!(c, '{' | '}')).collect());
         }
         let first = after.chars().next().filter(|c| c.is_alphanumeric())?;
         self.rest = &after[first.len_utf8()..];
@@ -239,10 +171,11 @@ impl<'a> Lexer<'a> {
     }
 
     fn name(&mut self, base: &str) {
-        let mut name = base.to_owned();
+        // Answers don't differ only in the case of their letters.
+        let mut name = base.to_lowercase();
         if let Some(subscript) = self.subscript() {
             name.push('_');
-            name.push_str(&subscript);
+            name.push_str(&subscript.to_lowercase());
         }
         name.push_str(self.take_while(|c| matches!(c, '\'' | '′')));
         self.push(Token::Name(name));
@@ -338,6 +271,8 @@ impl<'a> Lexer<'a> {
             '≥' | '⩾' => Token::Relation(GreaterOrEqual),
             '∈' => Token::Relation(In),
             '∪' => Token::Union,
+            '∩' => Token::Intersection,
+            'ℝ' => Token::Reals,
             '∅' => Token::EmptySet,
             '∞' => Token::Infinity,
             '√' => Token::Root,
@@ -354,15 +289,17 @@ impl<'a> Lexer<'a> {
             return self.escape();
         }
         match name {
-            "text" | "textbf" | "textit" | "textrm" | "mbox" | "mathrm" | "mathbf" | "rm"
-            | "operatorname" => {
-                return self.text();
-            }
+            "mathbb" => return self.number_set(),
+            name if TEXT_COMMANDS.contains(&name) => return self.text(),
             "begin" | "end" => return self.environment(name),
             "frac" | "dfrac" | "tfrac" | "cfrac" => {
                 self.fractions.push((self.braces, 2));
                 self.push(Token::Fraction);
                 return Some(());
+            }
+            // As in TeX, only one digit without braces is under the root.
+            "sqrt" if self.rest.trim_start().starts_with(|c: char| c.is_ascii_digit()) => {
+                self.fractions.push((self.braces, 1));
             }
             _ => {}
         }
@@ -379,7 +316,8 @@ impl<'a> Lexer<'a> {
         match name {
             "left" | "right" | "big" | "Big" | "bigl" | "bigr" | "Bigl" | "Bigr" | "displaystyle"
             | "textstyle" | "limits" | "circ" | "degree" | "angle" | "triangle" | "overline" | "vec"
-            | "hat" | "bar" | "mathbb" | "mathcal" | "boxed" | "fbox" | "therefore" | "space" => {
+            | "hat" | "bar" | "mathcal" | "boxed" | "fbox" | "therefore" | "space" | "ldots" | "dots"
+            | "cdots" => {
                 // `\left.` is an invisible bracket.
                 if matches!(name, "left" | "right") {
                     self.take(".");
@@ -410,32 +348,33 @@ impl<'a> Lexer<'a> {
         Some(())
     }
 
+    /// Reads `\mathbb{R}`. Other sets of numbers are names.
+    fn number_set(&mut self) -> Option<()> {
+        let (inside, rest) = self.rest.trim_start().strip_prefix('{')?.split_once('}')?;
+        self.rest = rest;
+        if inside.trim() == "R" {
+            self.push(Token::Reals)
+        } else {
+            self.name(inside)
+        }
+        Some(())
+    }
+
     /// Reads `\text{...}`: a conjunction, a unit, or upright mathematics.
     fn text(&mut self) -> Option<()> {
         let Some(inside) = self.rest.trim_start().strip_prefix('{') else {
             return Some(());
         };
-        let (text, rest) = inside.split_once('}')?;
-        self.rest = rest;
+        if inside.strip_prefix('\\').is_some_and(|name| name.starts_with(|c: char| c.is_alphabetic())) {
+            // `\mathrm{\pi}`: the braces are grouping.
+            return Some(());
+        }
+        let (text, rest) = inside.split_at(closing_brace(inside)?);
+        self.rest = &rest[1..];
         let after_value =
             matches!(self.tokens.last(), Some(Token::Number { .. } | Token::Close(_) | Token::Pi));
         for part in text.split_whitespace() {
-            match part.trim_matches(|c: char| matches!(c, ',' | '.')) {
-                "" => {}
-                "and" | "or" | "And" | "Or" => self.push(Token::Conjunction),
-                letter
-                    if !after_value
-                        && letter.chars().count() == 1
-                        && letter.chars().all(char::is_alphabetic) =>
-                {
-                    letter.chars().for_each(|letter| self.letter(letter));
-                }
-                word => match plain_word(word).or_else(|| (word == "%").then_some(Token::Percent)) {
-                    Some(token) => self.push(token),
-                    None if matches!(word, "degree" | "degrees") => {}
-                    None => self.push(Token::Word(word.to_owned())),
-                },
-            }
+            self.text_part(part, after_value)?;
         }
         // `\text{ cm}^2`
         if after_value
@@ -448,6 +387,27 @@ impl<'a> Lexer<'a> {
                 let digit = self.rest.chars().next()?;
                 self.rest = &self.rest[digit.len_utf8()..];
             }
+        }
+        Some(())
+    }
+
+    /// Reads one word of `\text{...}`.
+    fn text_part(&mut self, part: &str, after_value: bool) -> Option<()> {
+        let mut part = part.trim_matches(|c: char| matches!(c, ',' | '.' | '(' | ')'));
+        part = part.strip_prefix("\\$").unwrap_or(part);
+        let digits = part.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+        if digits > 0 {
+            let (number, after) = part.split_at(digits);
+            self.push(Token::Number { value: Rational::parse(number)?, decimal: number.contains('.') });
+            part = after;
+        }
+        let letter = !after_value && part.chars().count() == 1 && part.chars().all(char::is_alphabetic);
+        match part {
+            "" | "degree" | "degrees" => {}
+            "and" | "or" | "And" | "Or" => self.push(Token::Conjunction),
+            "%" | "\\%" => self.push(Token::Percent),
+            _ if letter => part.chars().for_each(|letter| self.letter(letter)),
+            word => self.push(plain_word(word).unwrap_or_else(|| Token::Word(word.to_owned()))),
         }
         Some(())
     }
@@ -468,7 +428,7 @@ impl<'a> Lexer<'a> {
                 self.rest = self.rest.split_once('}')?.1;
             }
             self.environments += 1;
-            self.push(Token::BeginMatrix);
+            self.push(if name == "vmatrix" { Token::BeginDeterminant } else { Token::BeginMatrix });
         } else {
             self.environments = self.environments.checked_sub(1)?;
             self.push(Token::EndMatrix);
@@ -477,66 +437,16 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Returns the token of a word that has the same meaning with and without a backslash.
-fn plain_word(word: &str) -> Option<Token> {
-    use Function::{Arccos, Arcsin, Arctan, Cos, Cosh, Cot, Csc, Exp, Ln, Log, Sec, Sin, Sinh, Tan, Tanh};
-    Some(match word {
-        "sin" => Token::Function(Sin),
-        "cos" => Token::Function(Cos),
-        "tan" => Token::Function(Tan),
-        "sec" => Token::Function(Sec),
-        "csc" => Token::Function(Csc),
-        "cot" => Token::Function(Cot),
-        "arcsin" => Token::Function(Arcsin),
-        "arccos" => Token::Function(Arccos),
-        "arctan" => Token::Function(Arctan),
-        "sinh" => Token::Function(Sinh),
-        "cosh" => Token::Function(Cosh),
-        "tanh" => Token::Function(Tanh),
-        "ln" => Token::Function(Ln),
-        "log" | "lg" => Token::Function(Log),
-        "exp" => Token::Function(Exp),
-        "sqrt" => Token::Root,
-        "pi" => Token::Pi,
-        "inf" | "infinity" | "oo" => Token::Infinity,
-        "percent" | "percentage" | "pct" => Token::Percent,
-        _ => return None,
-    })
-}
-
-/// Returns the token of a command.
-fn command_token(name: &str) -> Option<Token> {
-    use Relation::{Approximately, Equal, Greater, GreaterOrEqual, In, Less, LessOrEqual, NotEqual};
-    Some(match name {
-        "binom" | "dbinom" | "tbinom" => Token::Binomial,
-        "infty" => Token::Infinity,
-        "emptyset" | "varnothing" => Token::EmptySet,
-        "pm" => Token::PlusMinus,
-        "mp" => Token::MinusPlus,
-        "cdot" | "times" | "ast" => Token::Times,
-        "div" => Token::Divide,
-        "lvert" | "rvert" | "vert" | "mid" => Token::Bar,
-        "lfloor" => Token::Open(Bracket::Floor),
-        "rfloor" => Token::Close(Bracket::Floor),
-        "lceil" => Token::Open(Bracket::Ceiling),
-        "rceil" => Token::Close(Bracket::Ceiling),
-        "lbrace" => Token::Open(Bracket::Set),
-        "rbrace" => Token::Close(Bracket::Set),
-        "langle" | "lparen" => Token::Open(Bracket::Round),
-        "rangle" | "rparen" => Token::Close(Bracket::Round),
-        "lbrack" => Token::Open(Bracket::Square),
-        "rbrack" => Token::Close(Bracket::Square),
-        "cup" => Token::Union,
-        "in" => Token::Relation(In),
-        "eq" | "equiv" => Token::Relation(Equal),
-        "approx" | "sim" | "simeq" => Token::Relation(Approximately),
-        "ne" | "neq" => Token::Relation(NotEqual),
-        "lt" => Token::Relation(Less),
-        "gt" => Token::Relation(Greater),
-        "le" | "leq" | "leqslant" => Token::Relation(LessOrEqual),
-        "ge" | "geq" | "geqslant" => Token::Relation(GreaterOrEqual),
-        "land" | "lor" | "wedge" | "vee" => Token::Conjunction,
-        "colon" => Token::Colon,
-        _ => return plain_word(name),
-    })
+/// Returns the position of the brace that closes the group which `inside` begins in.
+fn closing_brace(inside: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (position, byte) in inside.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth == 0 => return Some(position),
+            b'}' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
 }

@@ -14,6 +14,9 @@ mod lex;
 mod normalize;
 mod number;
 mod parse;
+mod region;
+mod residue;
+mod token;
 
 use parse::parses;
 

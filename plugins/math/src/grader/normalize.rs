@@ -1,6 +1,6 @@
 //! Normalizes different notations of an answer.
 
-use super::lex::MAX_ANSWER;
+use super::lex::{MAX_ANSWER, TEXT_COMMANDS};
 
 /// Commands that have two backslashes in texts which were escaped once too often.
 const ESCAPED_TWICE: [&str; 18] = [
@@ -8,29 +8,44 @@ const ESCAPED_TWICE: [&str; 18] = [
     "cdot", "times", "infty", "pm",
 ];
 
-/// Returns the form in which answers are compared as text: without marks and spaces, in lower case.
+/// Returns the form in which answers are compared as text: without marks, styles and spaces, in lower case.
 pub fn plain(text: &str) -> String {
     let mut text = normalize_marks(text);
-    for wrapper in ["\\text", "\\textbf", "\\mbox", "\\mathrm", "\\boxed"] {
-        while let Some((before, inside)) = text.split_once(&format!("{wrapper}{{")) {
+    for command in TEXT_COMMANDS.iter().chain(&["boxed"]) {
+        let open = format!("\\{command}{{");
+        while let Some((before, inside)) = text.split_once(&open) {
             let Some((inside, after)) = inside.split_once('}') else {
                 break;
             };
             text = format!("{before}{inside}{after}");
         }
     }
-    for mark in ["\\left", "\\right", "\\(", "\\)", "\\[", "\\]", "\\,", "\\;", "\\ "] {
+    for mark in ["\\left", "\\right", "\\displaystyle", "\\(", "\\)", "\\[", "\\]", "\\,", "\\;", "\\ "] {
         text = text.replace(mark, "");
     }
     let plain: String = text.chars().filter(|c| !c.is_whitespace() && *c != '$').collect();
-    let plain = plain.trim_end_matches(['.', ',', ';']).to_lowercase();
+    let mut plain = plain.trim_end_matches(['.', ',', ';']).to_lowercase();
     // `(B)` is choice B.
-    match plain.strip_prefix('(').and_then(|inside| inside.strip_suffix(')')) {
-        Some(choice) if choice.chars().count() == 1 && choice.chars().all(char::is_alphabetic) => {
-            choice.to_owned()
-        }
-        _ => plain,
+    while let Some(word) = [('(', ')'), ('{', '}')]
+        .into_iter()
+        .find_map(|(open, close)| plain.strip_prefix(open)?.strip_suffix(close))
+        .filter(|word| word.chars().all(|c| c.is_alphanumeric() || "(){}".contains(c)))
+        .filter(|word| word.chars().any(char::is_alphabetic))
+    {
+        plain = word.to_owned();
     }
+    plain
+}
+
+/// Returns an answer in words in the form in which it is compared. Returns `None` if the text does not begin with
+/// words in LaTeX.
+pub fn words(text: &str) -> Option<String> {
+    let text = text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '$' | '{' | '('));
+    let text = text.strip_prefix("\\displaystyle").unwrap_or(text).trim_start();
+    let (command, inside) = text.strip_prefix('\\')?.split_once('{')?;
+    let (inside, _) = inside.split_once('}')?;
+    let words = TEXT_COMMANDS.contains(&command) && inside.chars().any(char::is_alphabetic);
+    words.then(|| plain(text))
 }
 
 /// Returns the text once for each meaning of its commas.
@@ -52,13 +67,19 @@ pub fn variants(text: &str) -> Vec<String> {
 }
 
 fn normalize_marks(text: &str) -> String {
-    let mut text = text.trim().trim_end_matches(['.', ',', ';', ':']).replace(['\u{a0}', '\u{202f}'], " ");
+    let text = text.trim();
+    // A thin space at the end is no comma.
+    let text = text.strip_suffix("\\,").unwrap_or(text).trim_end();
+    let mut text = text.trim_end_matches(['.', ',', ';', ':']).replace(['\u{a0}', '\u{202f}'], " ");
     // A comma without space around it in LaTeX separates thousands.
     for mark in [",\\! ", ",\\!", "{,}", "\\!"] {
         text = text.replace(mark, "");
     }
-    for command in ESCAPED_TWICE {
-        text = text.replace(&format!("\\\\{command}"), &format!("\\{command}"));
+    // In a matrix two backslashes end a row.
+    if !text.contains("matrix") && !text.contains("array") {
+        for command in ESCAPED_TWICE {
+            text = text.replace(&format!("\\\\{command}"), &format!("\\{command}"));
+        }
     }
     text
 }

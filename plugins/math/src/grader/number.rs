@@ -40,6 +40,11 @@ impl Rational {
         Self::new(numerator, 10_i128.checked_pow(u32::try_from(part.len()).ok()?)?)
     }
 
+    /// Returns the product with a power of ten. Returns `None` if it does not fit into 128 bits.
+    pub fn scaled(self, power: i32) -> Option<Self> {
+        self.mul(Self::integer(10).pow(i128::from(power))?)
+    }
+
     fn add(self, other: Self) -> Option<Self> {
         let left = self.numerator.checked_mul(other.denominator)?;
         let right = other.numerator.checked_mul(self.denominator)?;
@@ -58,6 +63,11 @@ impl Rational {
     /// Returns the value if it is whole.
     pub fn whole(self) -> Option<i128> {
         (self.denominator == 1).then_some(self.numerator)
+    }
+
+    /// Returns the numerator and the positive denominator.
+    pub fn parts(self) -> (i128, i128) {
+        (self.numerator, self.denominator)
     }
 
     /// Returns the nearest float.
@@ -277,18 +287,32 @@ impl Number {
         Self::float(function(self.complex()))
     }
 
-    /// Returns true if two answers are the same number. Exact numbers must be equal, except for the rounding
-    /// of those that were written with decimals. Others must agree to a millionth of their size.
+    /// Returns true if two numbers are the same: exact ones are equal, others agree to the precision of floats.
     pub fn equals(self, other: Self) -> bool {
-        let (a, b) = (self.complex(), other.complex());
-        let size = a.modulus().max(b.modulus());
-        let distance = Complex { re: a.re - b.re, im: a.im - b.im }.modulus();
         match (self, other) {
-            (Self::Exact { value: a, decimal: rounded_a }, Self::Exact { value: b, decimal: rounded_b }) => {
-                a == b || ((rounded_a || rounded_b) && distance <= 1.01e-6 * size.min(1.0))
-            }
-            _ => distance <= (1e-6 * size).max(1e-12),
+            (Self::Exact { value: a, decimal: false }, Self::Exact { value: b, decimal: false }) => a == b,
+            (Self::Exact { .. }, Self::Exact { .. }) => self.distance(other) <= 1e-12 * self.size(other),
+            _ => self.distance(other) <= (1e-9 * self.size(other)).max(1e-12),
         }
+    }
+
+    /// Returns true if two numbers, one of which is written with decimals, are the same after both were rounded to
+    /// six decimals. Numbers that are too small for this must agree to a thousandth.
+    pub fn equals_rounded(self, other: Self) -> bool {
+        let round = |x: f64| (x * 1e6).round();
+        let (a, b) = (self.complex(), other.complex());
+        let size = self.size(other);
+        let same = size < 1e9 && round(a.re) == round(b.re) && round(a.im) == round(b.im);
+        self.equals(other) || (same && self.distance(other) <= 1e-3 * size)
+    }
+
+    fn distance(self, other: Self) -> f64 {
+        let (a, b) = (self.complex(), other.complex());
+        Complex { re: a.re - b.re, im: a.im - b.im }.modulus()
+    }
+
+    fn size(self, other: Self) -> f64 {
+        self.complex().modulus().max(other.complex().modulus())
     }
 }
 
@@ -320,14 +344,17 @@ mod tests {
     }
 
     #[test]
-    fn only_rounded_or_irrational_numbers_have_a_tolerance() {
-        assert!(number("0.333333").equals(number("1").div(number("3")).unwrap()));
-        assert!(!number("0.333").equals(number("1").div(number("3")).unwrap()));
+    fn decimals_are_compared_after_rounding() {
+        let third = number("1").div(number("3")).unwrap();
+        assert!(number("0.333333").equals_rounded(third));
+        assert!(!number("0.333333").equals(third));
+        assert!(!number("0.333").equals_rounded(third));
         assert!(!number("5866608").equals(number("5866609")));
-        assert!(!number("16386.16").equals(number("16386.17")));
-        assert!(!number("0.0000001").equals(number("0.0000002")));
+        assert!(!number("16386.16").equals_rounded(number("16386.17")));
+        assert!(!number("0.0000001").equals_rounded(number("0.0000002")));
         let root = number("2").pow(number("0.5")).unwrap();
-        assert!(number("1.4142136").equals(root));
-        assert!(!number("1.4142").equals(root));
+        assert!(number("1.4142136").equals_rounded(root));
+        assert!(!number("1.4142").equals_rounded(root));
+        assert!(!number("1.4142136").equals(root));
     }
 }

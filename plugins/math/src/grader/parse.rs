@@ -9,6 +9,9 @@ pub fn parses(text: &str) -> Vec<Answer> {
     for text in normalize::variants(text) {
         parses.extend(lex::tokens(&text).and_then(|tokens| answer::parse(&tokens)));
     }
+    if parses.is_empty() && text.len() <= lex::MAX_ANSWER {
+        parses.extend(normalize::words(text).map(Answer::Words));
+    }
     parses
 }
 

@@ -39,12 +39,27 @@ fn numbers() {
         ("5!", "120"),
         (r"\binom{5}{2}", "10"),
         (".1", "0.1"),
-        ("1e3", "1e3"),
+        ("1e3", "1000"),
+        ("2.5E-3", "0.0025"),
+        ("204_5", "204"),
+        (r"112_{\text{3}}", "112_3"),
+        (r"\text{145}", "145"),
+        (r"\text{27.5 cm}", "27.5"),
+        (r"{3 \over 4}", "0.75"),
+        (r"\frac{\pi 10}{27}", r"\frac{10}{27}\pi"),
+        ("--5", "5"),
+        (r"\approx 5", "5"),
+        (r"3.5\ldots", "3.5"),
+        (r"\begin{vmatrix}1&2\\3&4\end{vmatrix}", "-2"),
+        (r"\begin{vmatrix}0&2&1\\3&4&1\\1&1&1\end{vmatrix}", "-5"),
     ]);
     different(&[
         ("1/2", "1/3"),
         ("0.33", "1/3"),
         ("28", "28/100"),
+        ("12.5%", "12.5"),
+        ("101_2", "101_3"),
+        (r"\sqrt10", r"\sqrt{10}"),
         ("12", "-12"),
         ("1000000", "1000001"),
         ("1,000", "1"),
@@ -92,15 +107,10 @@ fn forms() {
         (r"\{1, 2\}", "2 and 1"),
         ("(1, 2)", r"\left( 1, 2 \right)"),
         (r"\pm 3", "-3, 3"),
-        ("[0,1)", r"0 \le x < 1"),
-        (r"(-\infty, 2]", r"x \leq 2"),
-        (r"1\leq|z|\leq 2", "[-2,-1] \\cup [1,2]"),
-        ("|x| < 3", "(-3, 3)"),
         ("x = 5", "5"),
         ("y = 2x + 3", "2x - y + 3 = 0"),
         ("x <= 1", "-x >= -1"),
         ("7:32", "S = 7:32"),
-        (r"\begin{pmatrix}1\\2\end{pmatrix}", "(1,2)"),
         (
             r"\begin{pmatrix}1&2\\3&4\end{pmatrix}\begin{pmatrix}1\\1\end{pmatrix}",
             r"\begin{bmatrix}3\\7\end{bmatrix}",
@@ -108,18 +118,63 @@ fn forms() {
         (r"\text{Evelyn}", "Evelyn"),
         ("(B)", "B"),
         (r"\emptyset", r"\{\}"),
+        ("8 = x", "x = 8"),
+        ("x = 1, y = 2", "y = 2, x = 1"),
+        (r"x \in \{1, 2\}", r"x = 1 \text{ or } x = 2"),
+        (r"(0,2) \cup (1,3]", "(0,3]"),
+        (r"\mathbb{R} \setminus \{0\}", r"(-\infty,0) \cup (0,\infty)"),
+        ("(1; 2)", "(1, 2)"),
+        ("[2, 1]", "(2, 1)"),
+        ("3:4", r"\frac{6}{8}"),
+        ("3 < x < 5", "5 > x > 3"),
+        ("2x < 6", "x < 3"),
+        (r"x < 3\text{ cm}", "x < 3"),
+        (r"\text{(odd)}", r"\textit{ odd }"),
+        (r"\textbf{(B) }7", r"\displaystyle \textbf{(B) }7"),
     ]);
     different(&[
+        (r"\begin{pmatrix}1\\2\end{pmatrix}", "(1,2)"),
+        (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{vmatrix}1&2\\3&4\end{vmatrix}"),
+        ("x = 5", "y = 5"),
+        ("x = 1, y = 2", "x = 2, y = 1"),
+        ("m < 19", "y < 19"),
+        ("[1, 2]", "(1, 2)"),
         ("(1, 2)", "(2, 1)"),
         ("[0,1)", "(0,1)"),
         ("1, 2", "1, 2, 3"),
         (r"\pm 3", "3"),
         ("x > 5", "x < 5"),
         ("x < 1", "x > -1"),
-        ("a + 3z = 0", "0"),
         ("Evelyn", "Carla"),
         ("7:32", "32:7"),
     ]);
+}
+
+#[test]
+fn the_right_answer_sets_the_form() {
+    for (gold, pred) in [
+        ("5", "2x = 5"),
+        ("0 \\le x < 1", "[0,1)"),
+        (r"x \leq 2", r"x \in (-\infty, 2]"),
+        (r"1\leq|z|\leq 2", "[-2,-1] \\cup [1,2]"),
+        ("|x| < 3", "(-3, 3)"),
+        ("1, 2", "(2, 1)"),
+        (r"\tan \alpha = 2", "2"),
+        ("(1, 2)", r"\{1, 2\}"),
+        ("W(n) = 1", "W(x) = 1"),
+    ] {
+        assert!(grade(gold, pred), "{pred} should answer {gold}");
+    }
+    for (gold, pred) in [
+        ("2x = 5", "5"),
+        ("a + 3z = 0", "0"),
+        ("[0,1)", "0 \\le x < 1"),
+        ("(1, 2)", "2, 1"),
+        ("[1, 2]", r"\{1, 2\}"),
+        ("x = 1, y = 2", "(2, 1)"),
+    ] {
+        assert!(!grade(gold, pred), "{pred} should not answer {gold}");
+    }
 }
 
 #[test]
@@ -144,6 +199,17 @@ fn hostile_answers_are_graded_quickly() {
         "1±".repeat(500),
         "\\begin{pmatrix}".repeat(200),
         "sin ".repeat(1000),
+        "5000!".repeat(800),
+        (1000..1128).map(|n| format!("{n}!,")).collect(),
+        format!("x{}", r" \cup [1,2]".repeat(300)),
+        r"\setminus".repeat(400),
+        r"\begin{vmatrix}".repeat(200),
+        format!(r"\begin{{vmatrix}}{}\end{{vmatrix}}", r"1&2\\".repeat(400)),
+        r"\text{".repeat(800),
+        "1_{".repeat(1000),
+        format!("{{1{}", r"\over 2".repeat(500)),
+        "1E999999999".to_owned(),
+        format!("1{}", "_2".repeat(1500)),
     ];
     for text in &hostile {
         assert!(!grade("42", text), "{}", &text[..20]);
@@ -157,6 +223,17 @@ proptest! {
 
     #[test]
     fn any_text_can_be_graded(gold in ".{0,60}", pred in r"[\\a-z0-9{}()\[\]^_$,.;:|=<>+\-*/!%&~ π√≤∞±]{0,80}") {
+        prop_assert_eq!(grade(&gold, &pred), grade(&gold, &pred));
+        prop_assert_eq!(grade(&pred, &gold), grade(&pred, &gold));
+    }
+
+    #[test]
+    fn any_list_of_symbols_can_be_graded(parts in prop::collection::vec(prop::sample::select(vec![
+        "1", "2.5", "x", "(", ")", "[", "]", r"\{", r"\}", "{", "}", ",", ";", ":", "=", "<", r"\le ", r"\in ", "+", "-", "/", "^", "_", "!", "%", "|",
+        r"\frac", r"\sqrt", r"\over ", r"\pm ", r"\cup ", r"\cap ", r"\setminus ", r"\mathbb{R}", r"\infty ", r"\pi ", "i", "e", r"\sin ", r"\log_",
+        r"\text{", r"\begin{vmatrix}", r"\end{vmatrix}", "&", r"\\", r"\lfloor ", r"\rfloor ", r"\binom", r"\approx ", "E5",
+    ]), 0..24), other in 0_usize..24) {
+        let (gold, pred) = (parts.concat(), parts.iter().skip(other).copied().collect::<String>());
         prop_assert_eq!(grade(&gold, &pred), grade(&gold, &pred));
         prop_assert_eq!(grade(&pred, &gold), grade(&pred, &gold));
     }

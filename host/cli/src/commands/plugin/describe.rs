@@ -10,10 +10,11 @@ use super::{Loader, read};
 use crate::App;
 use crate::arguments::PluginDescribe;
 use crate::exit::{CommandError, CommandResult};
+use crate::visible;
 
 pub fn run(app: &App, options: &PluginDescribe) -> CommandResult {
     let loader = Loader::new(app)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = visible::stdout();
     for file in &options.files {
         let bytes = read(file)?;
         if options.embed {

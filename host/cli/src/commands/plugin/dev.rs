@@ -52,6 +52,7 @@ fn build_and_replay(app: &App, project: &Project, run: &Path, options: &PluginDe
             }),
             all: false,
             failed: false,
+            trust: false,
             show: options.show,
             plugins: vec![(options.plugin.clone().unwrap_or_else(|| project.name.clone()), component)],
         },

@@ -12,6 +12,7 @@ use super::{Loader, describe, read};
 use crate::App;
 use crate::arguments::PluginInspect;
 use crate::exit::{CommandError, CommandResult};
+use crate::visible;
 
 pub fn run(app: &App, options: &PluginInspect) -> CommandResult {
     let bytes = read(&options.file)?;
@@ -28,7 +29,7 @@ pub fn run(app: &App, options: &PluginInspect) -> CommandResult {
         debug_info: DebugInfo::read(&bytes),
         items: plugin.items(),
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = visible::stdout();
     if options.json {
         writeln!(out, "{:#}", component.to_json()).map_err(CommandError::from)
     } else {

@@ -14,6 +14,7 @@ use super::{Loader, read};
 use crate::App;
 use crate::arguments::PluginTest;
 use crate::exit::{CommandError, CommandResult};
+use crate::visible;
 
 pub fn run(app: &App, options: &PluginTest) -> CommandResult {
     let loader = Loader::new(app)?;
@@ -26,7 +27,7 @@ pub fn run(app: &App, options: &PluginTest) -> CommandResult {
     let samples = samples(options)?;
     let services = Services { sandbox: LazyWorkers::embedded(&app.host) };
     let report = app.host.block_on(check_plugin(&plugin, &others, &services, &samples));
-    let mut out = std::io::stdout().lock();
+    let mut out = visible::stdout();
     if options.json {
         writeln!(out, "{:#}", to_json(&report))?;
     } else {

@@ -162,6 +162,7 @@ impl World {
             sampling: Sampling::with_temperature(0.5 + index as f64),
             max_tokens: 8,
             stop: Vec::new(),
+            bootstraps: false,
         };
         Arc::new(EpisodeSetup {
             environment: Arc::new(Shared(Arc::clone(self))),

@@ -1,0 +1,120 @@
+//! Checks `roles { … }` of an evaluation.
+
+use std::collections::BTreeMap;
+
+use super::resolver::{NamedBlocks, ResolvedAgent, ResolvedPolicy, Resolver};
+use crate::diagnostic::DiagnosticCode;
+use crate::diagnostic::spelling::suggest;
+use crate::eval::scalar::Scalar;
+use crate::eval::typed::evaluate_as;
+use crate::settings::SettingKind;
+use crate::source::Location;
+use crate::syntax::block_kind::BlockKind;
+use crate::syntax::tree::{Block, Entry, Setting};
+use crate::workflow::Role;
+
+/// Positions of models; `None` for an invalid block.
+pub(super) struct RoleModels {
+    /// Model of each agent's policy.
+    pub of_agents: Vec<Option<usize>>,
+    /// Model of each policy.
+    pub of_policies: Vec<Option<usize>>,
+}
+
+impl RoleModels {
+    pub fn new(agents: &[ResolvedAgent], policies: &[ResolvedPolicy]) -> Self {
+        let of_policies: Vec<Option<usize>> =
+            policies.iter().map(|one| one.policy.as_ref().map(|policy| policy.model)).collect();
+        let of_agent = |one: &ResolvedAgent| *of_policies.get(one.agent.as_ref()?.policy)?;
+        RoleModels { of_agents: agents.iter().map(of_agent).collect(), of_policies }
+    }
+}
+
+impl Resolver<'_, '_, '_> {
+    /// Returns the agents that an evaluation maps to other policies, in order of agents. Returns `None` if an error was
+    /// reported.
+    pub(super) fn roles(
+        &mut self,
+        block: &Block,
+        agents: &NamedBlocks,
+        policies: &NamedBlocks,
+        models: &RoleModels,
+    ) -> Option<Vec<Role>> {
+        let Some((_, body)) = block.inner(BlockKind::Roles) else { return Some(Vec::new()) };
+        let mut seen: BTreeMap<&str, Location> = BTreeMap::new();
+        let mut roles = Vec::new();
+        let mut sound = body.complete;
+        for entry in &body.entries {
+            let setting = match entry {
+                Entry::Setting(setting) => setting,
+                Entry::Nested { name, .. } => {
+                    self.reports
+                        .error(DiagnosticCode::WrongType, name.location, "`roles` has no blocks", "")
+                        .help(format!("write `{} = POLICY`", name.text));
+                    sound = false;
+                    continue;
+                }
+                Entry::Edge(_) => continue,
+            };
+            let key = &setting.key;
+            if let Some(first) = seen.insert(&key.text, key.location) {
+                let message = format!("`{}` is set twice in `roles`", key.text);
+                self.reports
+                    .error(DiagnosticCode::SettingTwice, key.location, message, "again here")
+                    .also(first, "first here")
+                    .help("remove one of them");
+                sound = false;
+                continue;
+            }
+            let agent = agents.index.get(key.text.as_str()).copied();
+            if agent.is_none() && !agents.nameless {
+                let hint = suggest(&key.text, "the agents are", agents.names());
+                let message = format!("there is no agent `{}`", key.text);
+                self.reports.error(DiagnosticCode::UnknownName, key.location, message, "").maybe_help(hint);
+            }
+            match (agent, self.role_policy(setting, policies)) {
+                (Some(agent), Some(policy)) => {
+                    sound &= self.same_model(setting, Role { agent, policy }, models);
+                    roles.push(Role { agent, policy });
+                }
+                _ => sound = false,
+            }
+        }
+        roles.sort_by_key(|role| role.agent);
+        sound.then_some(roles)
+    }
+
+    /// Reports a role whose policy has another model than the agent's own: prompts are encoded for one model.
+    fn same_model(&mut self, setting: &Setting, role: Role, models: &RoleModels) -> bool {
+        let own = models.of_agents.get(role.agent).copied().flatten();
+        let other = models.of_policies.get(role.policy).copied().flatten();
+        // `None` was already reported.
+        let same = own.zip(other).is_none_or(|(own, other)| own == other);
+        if !same {
+            let message = format!(
+                "the policy of agent `{}` has another model: roles of different models are not supported yet",
+                setting.key.text
+            );
+            self.reports
+                .error(DiagnosticCode::NotSupported, setting.value.location, message, "")
+                .help("use a policy with the model of the agent's own policy");
+        }
+        same
+    }
+
+    fn role_policy(&mut self, setting: &Setting, policies: &NamedBlocks) -> Option<usize> {
+        let name = self.scope.in_namespace(setting.namespace, self.reports, |scope, reports| {
+            evaluate_as(&setting.key.text, SettingKind::Policy, &setting.value, scope, reports)
+        })?;
+        let Scalar::Text(name) = name else { return None };
+        let found = policies.index.get(name.as_str()).copied();
+        if found.is_none() && !policies.nameless {
+            let hint = suggest(&name, "the policies are", policies.names());
+            let message = format!("there is no policy `{name}`");
+            self.reports
+                .error(DiagnosticCode::UnknownName, setting.value.location, message, "")
+                .maybe_help(hint);
+        }
+        found
+    }
+}

@@ -1,0 +1,286 @@
+//! Checks the `train` block and the training of each policy.
+
+use std::collections::HashSet;
+
+use super::block::{BlockSettings, ItemOfBlock, check_settings};
+use super::objective::{
+    TrainingSettings, algorithm_word, critic as critic_of, objective, optimizer, update_steps,
+};
+use super::objective_rules::{TrainedCase, check_objectives};
+use super::resolver::{NamedBlocks, PolicyBlocks, ResolvedAgent, ResolvedPolicy, Resolver};
+use crate::diagnostic::DiagnosticCode;
+use crate::source::Location;
+use crate::syntax::block_kind::BlockKind;
+use crate::syntax::tree::Block;
+use crate::workflow::objective::{Advantage, Baseline, Critic, CriticBase, Objective, Scale};
+use crate::workflow::{Agent, Policy, PolicyTraining, Rollout, Schedule, Train};
+
+/// Staleness of `async` if the file has none.
+const DEFAULT_STALENESS: u32 = 2;
+
+impl Resolver<'_, '_, '_> {
+    /// Checks `train { … }` and fills in the training of each policy.
+    pub(super) fn train(
+        &mut self,
+        block: &Block,
+        names: &NamedBlocks,
+        agents: &[ResolvedAgent],
+        policies: &mut [ResolvedPolicy],
+    ) -> Option<Train> {
+        let file = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
+        let train = self.run_wide(block, &file);
+        let objectives = self.policy_training(&file, agents, policies);
+        self.samples(block, &file, &objectives);
+        self.sampling_of_trained(block, names, agents, policies);
+        train
+    }
+
+    /// Checks the settings that all policies share.
+    fn run_wide(&mut self, block: &Block, own: &BlockSettings) -> Option<Train> {
+        let samples: u32 = own.integer("samples")?;
+        let (tasks, parts): (u32, u32) = (own.integer("tasks_per_step")?, own.integer("mini_batches")?);
+        // Each task has at least one turn, and each turn yields one completion per sample.
+        let least = u64::from(tasks) * u64::from(samples);
+        if u64::from(parts) > least {
+            let location = own.location("mini_batches").unwrap_or(block.location());
+            let message = format!("`mini_batches` is {parts}, but a step may yield only {least} completions");
+            self.reports
+                .error(DiagnosticCode::Uneven, location, message, format!("can't be divided into {parts}"))
+                .help("reduce it, or increase `tasks_per_step` or `samples`");
+        }
+        let schedule = match own.text("schedule")? {
+            "sync" => Schedule::Sync,
+            "one_step_off" => Schedule::OneStepOff,
+            "async" => Schedule::Async,
+            _ => return None,
+        };
+        Some(Train {
+            rollout: match own.text("rollout")? {
+                "tree" => Rollout::Tree,
+                "flat" => Rollout::Flat,
+                _ => return None,
+            },
+            samples,
+            tasks_per_step: own.integer("tasks_per_step")?,
+            steps: own.integer("steps")?,
+            schedule,
+            staleness: self.staleness(schedule, own)?,
+            epochs: own.integer("epochs")?,
+            mini_batches: own.integer("mini_batches")?,
+            shuffle_rewards: own.boolean("shuffle_rewards")?,
+            token_budget: own.integer("token_budget")?,
+            gradient_checkpointing: own.boolean("gradient_checkpointing")?,
+            checkpoint_every: own.integer("checkpoint_every")?,
+            keep_checkpoints: own.integer("keep_checkpoints")?,
+            episodes: own.integer("episodes")?,
+        })
+    }
+
+    /// Returns the staleness of a schedule. Only that of `async` can be chosen.
+    fn staleness(&mut self, schedule: Schedule, own: &BlockSettings) -> Option<u32> {
+        let (word, fixed) = match schedule {
+            Schedule::Async => {
+                let written = own.location("staleness").is_some();
+                return if written { own.integer("staleness") } else { Some(DEFAULT_STALENESS) };
+            }
+            Schedule::Sync => ("sync", 0),
+            Schedule::OneStepOff => ("one_step_off", 1),
+        };
+        if let (Some(location), Some(written)) = (own.location("staleness"), own.integer::<u32>("staleness"))
+            && written != fixed
+        {
+            let message =
+                format!("`schedule = {word}` has a staleness of {fixed}, but `staleness` is {written}");
+            self.reports
+                .error(DiagnosticCode::BadSetting, location, message, "")
+                .help("set `schedule = async`, or remove `staleness`");
+        }
+        Some(fixed)
+    }
+
+    /// Resolves and checks the training of each policy. Returns the objectives of the trained ones.
+    fn policy_training(
+        &mut self,
+        file: &BlockSettings,
+        agents: &[ResolvedAgent],
+        policies: &mut [ResolvedPolicy],
+    ) -> Vec<Objective> {
+        let steps: Option<u32> = file.integer("steps");
+        let mut users: Vec<Vec<&Agent>> = policies.iter().map(|_| Vec::new()).collect();
+        for agent in agents.iter().filter_map(|one| one.agent.as_ref()) {
+            if let Some(users) = users.get_mut(agent.policy) {
+                users.push(agent);
+            }
+        }
+        let (mut cases, mut frozen) = (Vec::new(), HashSet::new());
+        for (resolved, users) in policies.iter_mut().zip(users) {
+            let ResolvedPolicy { policy, blocks: PolicyBlocks { train, critic } } = resolved;
+            let Some(policy) = policy.as_mut().filter(|policy| policy.train) else { continue };
+            let settings = TrainingSettings { file, own: train.as_ref().map(|(_, own)| own) };
+            let Some(objective) = objective(&settings, &users) else { continue };
+            cases.push(TrainedCase { settings, objective });
+            if let (Some(steps), Some((freeze, _))) = (steps, update_steps(&settings)) {
+                self.frozen(&policy.name, &settings, steps, freeze, &mut frozen);
+            }
+            let critic = self.critic(&policy.name, &settings, &objective, critic.as_ref());
+            policy.training = (|| {
+                let (freeze, update_every) = update_steps(&settings)?;
+                let optimizer = optimizer(&settings)?;
+                Some(PolicyTraining { objective, optimizer, freeze, update_every, critic: critic? })
+            })();
+        }
+        check_objectives(&cases, self.reports);
+        cases.into_iter().map(|case| case.objective).collect()
+    }
+
+    /// Reports a policy that is frozen in all steps, and a setting of the file once.
+    fn frozen(
+        &mut self,
+        name: &str,
+        settings: &TrainingSettings,
+        steps: u32,
+        freeze: u32,
+        seen: &mut HashSet<Location>,
+    ) {
+        let Some(written) = settings.written("freeze").filter(|_| freeze >= steps) else { return };
+        if seen.insert(written.location) {
+            let message = format!(
+                "policy `{name}` is never updated: `freeze` is {freeze}, but there are {steps} steps"
+            );
+            self.reports
+                .error(DiagnosticCode::NothingToTrain, written.location, message, "")
+                .help("reduce it, increase `steps`, or set `train = false` in the policy");
+        }
+    }
+
+    /// Returns the critic of a policy: that of its `critic` block, or the default one if the advantage needs one.
+    fn critic(
+        &mut self,
+        name: &str,
+        settings: &TrainingSettings,
+        objective: &Objective,
+        own: Option<&(Location, BlockSettings)>,
+    ) -> Option<Option<Critic>> {
+        let needed = objective.advantage == Advantage::Gae;
+        match own {
+            None if !needed => Some(None),
+            None => Some(Some(critic_of(&self.without_block(BlockKind::Critic))?)),
+            Some((_, own)) if needed => {
+                let critic = critic_of(own)?;
+                if let (Some(location), true) = (own.location("weight"), critic.on != CriticBase::Shared) {
+                    let message = "`weight` has no effect without `on = shared`";
+                    self.reports
+                        .error(DiagnosticCode::NoEffect, location, message, "")
+                        .help("remove it, or set `on = shared`");
+                }
+                Some(Some(critic))
+            }
+            Some((location, _)) => {
+                // An override may choose another advantage for a file that has a critic.
+                let from_outside = ["algorithm", "advantage"]
+                    .into_iter()
+                    .filter_map(|key| settings.written(key))
+                    .any(|one| matches!(one.location, Location::Override(_)));
+                if !from_outside {
+                    let message = format!(
+                        "policy `{name}` has a critic, but its advantage (`{}`) needs none",
+                        objective.value_of("advantage").unwrap_or_default()
+                    );
+                    self.reports
+                        .warning(DiagnosticCode::CriticUnused, *location, message, "")
+                        .help("remove it, or set `advantage = gae`");
+                }
+                Some(None)
+            }
+        }
+    }
+
+    /// Checks that groups have something to compare.
+    fn samples(&mut self, block: &Block, file: &BlockSettings, objectives: &[Objective]) {
+        let compares = |one: &&Objective| {
+            one.advantage == Advantage::Group && (one.baseline != Baseline::None || one.scale == Scale::Group)
+        };
+        let (Some(samples @ ..2), Some(first)) =
+            (file.integer::<u32>("samples"), objectives.iter().find(compares))
+        else {
+            return;
+        };
+        let location = file.location("samples").unwrap_or(block.location());
+        let word = algorithm_word(first.algorithm);
+        let message = format!("{word} compares the completions of a group, but `samples` is {samples}");
+        self.reports
+            .error(DiagnosticCode::TooFewSamples, location, message, "must be at least 2")
+            .help("start with 4");
+    }
+
+    /// Checks the agents of trained policies.
+    fn sampling_of_trained(
+        &mut self,
+        train: &Block,
+        names: &NamedBlocks,
+        agents: &[ResolvedAgent],
+        policies: &[ResolvedPolicy],
+    ) {
+        let policy = |agent: &Agent| policies.get(agent.policy).and_then(|one| one.policy.as_ref());
+        let own: Vec<Option<&Policy>> =
+            agents.iter().map(|one| one.agent.as_ref().and_then(policy)).collect();
+        let fixed = |policy: &Option<&Policy>| policy.is_some_and(|policy| !policy.train);
+        if !own.is_empty() && own.iter().all(fixed) {
+            self.reports
+                .error(
+                    DiagnosticCode::NothingToTrain,
+                    train.keyword,
+                    "no agent's policy is trained",
+                    "nothing to train",
+                )
+                .help("remove `train = false` from a policy, or the `train` block");
+        }
+        for (at, (written, policy)) in agents.iter().zip(own).enumerate() {
+            let Some(policy) = policy.filter(|policy| policy.train) else { continue };
+            let greedy = written.agent.as_ref().is_some_and(|agent| agent.sampling.temperature == 0.0);
+            if let (true, Some(location)) = (greedy, written.temperature) {
+                let message = format!(
+                    "agent `{}` samples greedily: the completions of its groups are equal and give no training signal",
+                    names.name(at)
+                );
+                self.reports
+                    .warning(DiagnosticCode::GreedyTraining, location, message, "")
+                    .help("train with a temperature above 0");
+            }
+            for (key, location) in &written.penalties {
+                let message = format!(
+                    "agent `{}` samples with `{key}`, but its policy `{}` is trained: training would use \
+                     probabilities other than those that its tokens were sampled with",
+                    names.name(at),
+                    policy.name
+                );
+                self.reports.error(DiagnosticCode::UntrainableSampling, *location, message, "").help(format!(
+                    "remove it (training supports `top_k`, `top_p` and `min_p`), set `{key}` only in `evaluate` \
+                     blocks, or set `train = false` in policy `{}`",
+                    policy.name
+                ));
+            }
+        }
+    }
+
+    /// Checks the inner blocks of a policy's training. `train = false` excludes them.
+    pub(super) fn policy_blocks(&mut self, block: &Block, own: &BlockSettings) -> PolicyBlocks {
+        let blocks = [BlockKind::PolicyTrain, BlockKind::Critic].map(|kind| {
+            let settings = self.inner(block, kind)?;
+            Some((block.inner(kind)?.0.location, settings))
+        });
+        // `--set POLICY.train=false` may switch off what the file prepares.
+        if let (Some(false), Some(off @ Location::Span(_))) = (own.boolean("train"), own.location("train")) {
+            for (kind, found) in [BlockKind::PolicyTrain, BlockKind::Critic].into_iter().zip(&blocks) {
+                let Some((location, _)) = found else { continue };
+                let message = format!("{} has `train = false` and `{}`", block.title(), kind.form());
+                self.reports
+                    .error(DiagnosticCode::BadSetting, *location, message, "")
+                    .also(off, "it is not trained")
+                    .help("remove one of them");
+            }
+        }
+        let [train, critic] = blocks;
+        PolicyBlocks { train, critic }
+    }
+}

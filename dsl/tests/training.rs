@@ -1,0 +1,248 @@
+//! The training of each policy: settings of the file, of the policy, and of the algorithm.
+
+// clippy.toml excuses test functions, but not what they call.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod common;
+
+use common::TestCatalog;
+use pl_dsl::settings::ALGORITHMS;
+use pl_dsl::workflow::objective::{
+    Advantage, Aggregation, Algorithm, Baseline, Correction, CriticBase, GroupBy, KlEstimator, KlPlace,
+    Objective, Ratio, Returns, Scale, TrustRegion,
+};
+use pl_dsl::workflow::{LrSchedule, PolicyTraining, Workflow};
+use pl_dsl::{Checked, Override, Source, check, render};
+
+/// A file with settings in `train`, and inner blocks of the policy `coder`.
+fn file(train: &str, coder: &str) -> String {
+    format!(
+        "workflow w\nplugin maths = \"math.wasm\"\nmodel base = \"smollm2-135m\"\n\
+         policy coder {{ model = base; lora {{ rank = 4 }}; {coder} }}\n\
+         policy reasoner {{ model = base; lora {{ rank = 4 }} }}\n\
+         environment problems = maths.problems\n\
+         agent tool = maths.tool {{ policy = coder; max_tokens = 200 }}\n\
+         agent reason = maths.reasoner {{ policy = reasoner; max_tokens = 64 }}\n\
+         turns {{ start -> tool -> reason -> end }}\nreward score = maths.score\n\
+         train {{ steps = 20; {train} }}\n"
+    )
+}
+
+fn checked(train: &str, coder: &str, overrides: &[&str]) -> Checked {
+    let overrides: Vec<Override> = overrides.iter().map(|one| one.parse().unwrap()).collect();
+    check(&Source { name: "x.mas".to_owned(), text: file(train, coder) }, &overrides, &TestCatalog)
+}
+
+/// Messages of a file, one per line.
+fn messages(train: &str, coder: &str, overrides: &[&str]) -> String {
+    let Checked { diagnostics, sources, .. } = checked(train, coder, overrides);
+    render::short(&diagnostics, &sources)
+}
+
+fn valid(train: &str, coder: &str, overrides: &[&str]) -> Workflow {
+    let Checked { workflow, diagnostics, sources } = checked(train, coder, overrides);
+    assert!(diagnostics.is_empty(), "{}", render::short(&diagnostics, &sources));
+    workflow.unwrap()
+}
+
+/// Training of `coder` and of `reasoner`.
+fn training(train: &str, coder: &str, overrides: &[&str]) -> [PolicyTraining; 2] {
+    let mut policies = valid(train, coder, overrides).policies.into_iter().map(|one| one.training.unwrap());
+    [policies.next().unwrap(), policies.next().unwrap()]
+}
+
+fn objective(train: &str) -> Objective {
+    training(train, "", &[])[0].objective
+}
+
+#[test]
+fn without_settings_it_is_at_grpo() {
+    let [coder, reasoner] = training("", "", &[]);
+    let objective = Objective { overlong_buffer: 40, ..ALGORITHMS[0].objective };
+    assert_eq!(coder.objective, objective);
+    assert_eq!(reasoner.objective, Objective { overlong_buffer: 12, ..objective });
+    assert_eq!((coder.freeze, coder.update_every, coder.critic), (0, 1, None));
+    let optimizer = &coder.optimizer;
+    assert_eq!((optimizer.learning_rate, optimizer.lr_schedule), (5e-6, LrSchedule::Constant));
+    assert_eq!((optimizer.beta1, optimizer.beta2, optimizer.max_grad_norm), (0.9, 0.999, 1.0));
+}
+
+/// Each algorithm is its row of the table, and `check` accepts it.
+#[test]
+fn an_algorithm_sets_the_choices() {
+    for one in &ALGORITHMS {
+        let found = objective(&format!("algorithm = {}", one.word));
+        assert_eq!(found, Objective { overlong_buffer: 40, ..one.objective }, "{}", one.word);
+        let critic = training(&format!("algorithm = {}", one.word), "", &[])[0].critic.clone();
+        assert_eq!(critic.is_some(), one.objective.advantage == Advantage::Gae, "{}", one.word);
+    }
+}
+
+#[test]
+fn a_key_that_is_written_wins_over_the_algorithm() {
+    let found = objective("algorithm = grpo; scale = none; clip_high = 0.3; kl = 0.04; group_by = [task]");
+    assert_eq!(found.algorithm, Algorithm::Grpo);
+    assert_eq!((found.scale, found.clip_high, found.kl), (Scale::None, 0.3, 0.04));
+    assert_eq!(found.group_by, GroupBy { agent: false, turn: false });
+    assert_eq!((found.returns, found.aggregation), (Returns::Episode, Aggregation::SequenceMean));
+}
+
+#[test]
+fn a_policy_has_settings_of_its_own() {
+    let [coder, reasoner] = training(
+        "learning_rate = 1e-4; kl = 0.1",
+        "train { learning_rate = 1e-5; algorithm = dr_grpo; divisor = 100; freeze = 3; update_every = 2 }",
+        &[],
+    );
+    assert_eq!((coder.optimizer.learning_rate, reasoner.optimizer.learning_rate), (1e-5, 1e-4));
+    assert_eq!((coder.objective.kl, reasoner.objective.kl), (0.1, 0.1));
+    assert_eq!(coder.objective.algorithm, Algorithm::DrGrpo);
+    assert_eq!((coder.objective.divisor, reasoner.objective.divisor), (Some(100), None));
+    assert_eq!((coder.freeze, coder.update_every, reasoner.freeze), (3, 2, 0));
+    assert_eq!(reasoner.objective.algorithm, Algorithm::AtGrpo);
+}
+
+/// The choices that the file has written for its own algorithm are not those of the policy's.
+#[test]
+fn an_algorithm_of_a_policy_replaces_the_choices_of_the_file() {
+    let [coder, reasoner] = training(
+        "algorithm = dr_grpo; ratio = sequence; clip_high = 0.5; entropy = 0.01",
+        "train { algorithm = ppo }",
+        &[],
+    );
+    let expected = ALGORITHMS.iter().find(|one| one.word == "ppo").unwrap().objective;
+    assert_eq!(coder.objective, Objective { entropy: 0.01, overlong_buffer: 40, ..expected });
+    assert_eq!((reasoner.objective.ratio, reasoner.objective.clip_high), (Ratio::Sequence, 0.5));
+}
+
+/// A choice that was not written follows from those that were.
+#[test]
+fn defaults_follow_from_the_choices() {
+    let found = objective("ratio = sequence");
+    assert_eq!((found.clip_low, found.clip_high, found.dual_clip), (3e-4, 4e-4, 0.0));
+    assert_eq!(found.aggregation, Aggregation::SequenceMean);
+    let found = objective("ratio = none");
+    assert_eq!((found.trust_region, found.dual_clip), (TrustRegion::None, 0.0));
+    let found = objective("trust_region = cispo");
+    assert_eq!((found.clip_low, found.clip_high, found.dual_clip), (1.0, 4.0, 0.0));
+    let found = objective("algorithm = rloo; ratio = token");
+    assert_eq!((found.trust_region, found.clip_high), (TrustRegion::Clip, 0.2));
+    let found = objective("advantage = gae");
+    assert_eq!((found.baseline, found.scale, found.returns), (Baseline::None, Scale::Batch, Returns::Step));
+    let found = objective("advantage = ema");
+    assert_eq!((found.baseline, found.scale), (Baseline::None, Scale::None));
+    let found = objective("algorithm = ppo; advantage = group");
+    assert_eq!((found.baseline, found.scale), (Baseline::Mean, Scale::Group));
+    let found = objective("kl = 0.1; kl_in = reward");
+    assert_eq!((found.kl_in, found.kl_estimator), (KlPlace::Reward, KlEstimator::K1));
+    let found = objective("correction = icepop; old_logprobs = recompute");
+    assert_eq!(found.correction, Correction::Icepop);
+    assert_eq!((found.correction_low, found.correction_high), (0.5, 5.0));
+}
+
+#[test]
+fn a_critic_is_configured_or_implied() {
+    let [coder, reasoner] =
+        training("algorithm = ppo", "critic { on = shared; weight = 0.5; warmup = 5 }", &[]);
+    let critic = coder.critic.unwrap();
+    assert_eq!((critic.on, critic.weight, critic.warmup, critic.clip), (CriticBase::Shared, 0.5, 5, 0.5));
+    let critic = reasoner.critic.unwrap();
+    assert_eq!((critic.on, critic.learning_rate, critic.warmup), (CriticBase::Policy, 1e-4, 0));
+}
+
+#[test]
+fn overrides_make_the_block_that_is_missing() {
+    let given = ["coder.train.kl=0.1", "coder.critic.clip=0.2", "coder.train.algorithm=ppo"];
+    let [coder, reasoner] = training("", "", &given);
+    assert_eq!((coder.objective.kl, reasoner.objective.kl), (0.1, 0.0));
+    assert_eq!(coder.critic.unwrap().clip, 0.2);
+    assert_eq!(
+        messages("", "", &["coder.trian.kl=0.1"]),
+        "x.mas: MAS0031 error: --set coder.trian.kl=0.1: policy `coder` has no `trian` block (did you mean `train`?)\n"
+    );
+}
+
+/// A policy that a file prepares for training may be switched off from outside.
+#[test]
+fn overrides_switch_off_what_the_file_prepares() {
+    let workflow = valid("", "train { kl = 0.1 }", &["coder.train=false"]);
+    assert_eq!(workflow.policies[0].training, None);
+    assert!(messages("", "train = false; train { kl = 0.1 }", &[]).contains("MAS0035"));
+    let found = training("algorithm = ppo; lambda = 0.9", "critic { clip = 0.2 }", &["train.algorithm=grpo"]);
+    assert_eq!(found[0].critic, None);
+    assert!(messages("algorithm = grpo; lambda = 0.9", "critic { clip = 0.2 }", &[]).contains("MAS0048"));
+}
+
+/// A setting of the file that only one policy can use is for that one.
+#[test]
+fn a_default_may_be_for_one_policy() {
+    assert_eq!(messages("lambda = 0.9", "train { algorithm = ppo }", &[]), "");
+    assert_eq!(
+        messages("lambda = 0.9", "train { algorithm = dapo }", &[]),
+        "x.mas:11:30: MAS0048 error: `lambda` has no effect without `advantage = gae` (remove it, or set `advantage = gae`)\n"
+    );
+    // The policy's own setting is for nobody else.
+    assert!(messages("algorithm = ppo", "train { algorithm = dapo; lambda = 0.9 }", &[]).contains("MAS0048"));
+}
+
+#[test]
+fn untrained_policies_have_no_training() {
+    let workflow = valid("", "train = false", &[]);
+    assert_eq!(workflow.policies[0].training, None);
+    assert!(workflow.policies[1].training.is_some());
+    let text = file("", "train { kl = 0.1 }");
+    let text: String = text.lines().filter(|line| !line.starts_with("train")).collect::<Vec<_>>().join("\n");
+    let played = check(&Source { name: "x.mas".to_owned(), text }, &[], &TestCatalog);
+    assert!(played.workflow.unwrap().policies.iter().all(|policy| policy.training.is_none()));
+}
+
+#[test]
+fn settings_of_the_run_are_not_those_of_a_policy() {
+    let found = messages("", "train { steps = 3 }", &[]);
+    assert!(
+        found.contains("it is the same for all policies: write it in the `train` of the file"),
+        "{found}"
+    );
+    let found = messages("normalize = false", "", &[]);
+    assert!(found.contains("`scale = none` for `normalize = false`"), "{found}");
+}
+
+#[test]
+fn a_policy_that_is_never_updated_is_reported() {
+    let found = messages("", "train { freeze = 20 }", &[]);
+    assert!(
+        found.contains("policy `coder` is never updated: `freeze` is 20, but there are 20 steps"),
+        "{found}"
+    );
+    // A setting of the file is reported once.
+    assert_eq!(messages("freeze = 20", "", &[]).lines().count(), 1);
+    valid("", "train { freeze = 19 }", &[]);
+}
+
+#[test]
+fn roles_map_agents_to_other_policies() {
+    let evaluation = |roles: &str| {
+        let text = file("", "") + &format!("evaluate swapped {{ roles {{ {roles} }} }}\n");
+        check(&Source { name: "x.mas".to_owned(), text }, &[], &TestCatalog)
+    };
+    let checked = evaluation("reason = coder; tool = reasoner");
+    let roles = &checked.workflow.unwrap().evaluations[0].roles;
+    assert_eq!(roles.iter().map(|role| (role.agent, role.policy)).collect::<Vec<_>>(), [(0, 1), (1, 0)]);
+    let other = "model other = \"./other\"\npolicy far { model = other; train = false }\n";
+    let text = file("", "") + other + "evaluate x { roles { tool = far } }\n";
+    let Checked { diagnostics, sources, .. } =
+        check(&Source { name: "x.mas".to_owned(), text }, &[], &TestCatalog);
+    assert_eq!(
+        render::short(&diagnostics, &sources),
+        "x.mas:14:29: MAS0014 error: the policy of agent `tool` has another model: roles of different models are not \
+         supported yet (use a policy with the model of the agent's own policy)\n"
+    );
+    let Checked { diagnostics, sources, workflow } =
+        evaluation("tol = reasoner; reason = codr; reason = coder");
+    assert!(workflow.is_none());
+    insta::assert_snapshot!(render::short(&diagnostics, &sources), @r"
+    x.mas:12:28: MAS0012 error: there is no agent `tol` (did you mean `tool`?)
+    x.mas:12:53: MAS0012 error: there is no policy `codr` (did you mean `coder`?)
+    x.mas:12:59: MAS0008 error: `reason` is set twice in `roles` (remove one of them)
+    ");
+}

@@ -1,0 +1,124 @@
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use std::fs;
+
+use super::*;
+
+fn lock() -> Lock {
+    Lock {
+        version: String::new(),
+        contract: String::new(),
+        seed: 0,
+        date: None,
+        device: "cpu".to_owned(),
+        threads: 1,
+        plugins: BTreeMap::new(),
+        grants: BTreeMap::new(),
+        models: BTreeMap::new(),
+        dtypes: BTreeMap::new(),
+        starts: BTreeMap::new(),
+        data: BTreeMap::new(),
+    }
+}
+
+fn create(root: &Path) -> Result<RunFolder, Error> {
+    RunFolder::create(root, "workflow w", &json!({}), &lock())
+}
+
+#[test]
+fn a_new_run_overwrites_nothing() {
+    for entry in ENTRIES.into_iter().filter(|entry| *entry != WORKFLOW) {
+        let folder = tempfile::tempdir().unwrap();
+        let precious = folder.path().join(entry);
+        fs::write(&precious, "mine").unwrap();
+        let message = create(folder.path()).unwrap_err().to_string();
+        assert!(message.contains(&format!("`{entry}`")) && message.contains("--out"), "{message}");
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{entry}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("notes.txt"), "mine").unwrap();
+    create(folder.path()).unwrap();
+    assert!(matches!(create(folder.path()), Err(Error::Occupied { .. })));
+    assert_eq!(fs::read_to_string(folder.path().join("notes.txt")).unwrap(), "mine");
+}
+
+#[test]
+fn a_resume_deletes_only_the_runs_own_later_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    drop(create(root).unwrap());
+    let own = [
+        "steps/000003.parquet",
+        "steps/.000002.parquet.a1B2.partial",
+        "traces/000003.jsonl.zst",
+        "traces/000003-held_out.jsonl.zst",
+        "traces/.000001-held_out.jsonl.zst.a1B2.partial",
+    ];
+    let kept = [
+        "steps/000002.parquet",
+        "traces/000002-held_out.jsonl.zst",
+        "steps/3.parquet",
+        "steps/+000003.parquet",
+        "steps/000003.csv",
+        "steps/notes.txt",
+        "traces/plot.jsonl.zst",
+        "traces/.000003.jsonl.zst.swp",
+    ];
+    for name in own.iter().chain(&kept) {
+        fs::write(root.join(name), "x").unwrap();
+    }
+    RunFolder::resume(RunFolder::lock(root).unwrap(), 2, LogLengths::default()).unwrap();
+    assert_eq!(own.map(|name| root.join(name).exists()), [false; 5]);
+    assert_eq!(kept.map(|name| root.join(name).exists()), [true; 8]);
+}
+
+#[test]
+fn a_log_that_is_too_short_stops_a_resume_before_anything_is_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    drop(create(root).unwrap());
+    for name in ["metrics.jsonl", "timings.jsonl", "steps/000003.parquet"] {
+        fs::write(root.join(name), "1\n2\n").unwrap();
+    }
+    let lengths = LogLengths { metrics: 2, timings: 2, failures: 1 };
+    let error = RunFolder::resume(RunFolder::lock(root).unwrap(), 2, lengths).unwrap_err();
+    assert!(matches!(error, Error::Truncated { found: 0, expected: 1, .. }), "{error}");
+    for name in ["metrics.jsonl", "timings.jsonl", "steps/000003.parquet"] {
+        assert_eq!(fs::read_to_string(root.join(name)).unwrap(), "1\n2\n", "{name}");
+    }
+}
+
+#[test]
+fn a_folder_has_episodes_once_something_was_recorded() {
+    for name in ["metrics.jsonl", "failures.jsonl", "steps/000001.parquet", "traces/000000-test.jsonl.zst"] {
+        let folder = tempfile::tempdir().unwrap();
+        drop(create(folder.path()).unwrap());
+        fs::write(folder.path().join("steps/notes.txt"), "mine").unwrap();
+        assert!(!RunFolder::has_episodes(folder.path()).unwrap());
+        fs::write(folder.path().join(name), "{}\n").unwrap();
+        assert!(RunFolder::has_episodes(folder.path()).unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn a_pipe_or_a_huge_file_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    std::os::unix::fs::symlink("/dev/zero", root.join("lock.json")).unwrap();
+    let huge = File::create(root.join("workflow.json")).unwrap();
+    huge.set_len(LARGEST_TEXT + 1).unwrap();
+    let read = |name| RunFolder::read_json::<serde_json::Value>(root, name).unwrap_err().to_string();
+    assert!(read("lock.json").contains("it is not a file"), "{}", read("lock.json"));
+    assert!(read("workflow.json").contains("larger than 64 MiB"), "{}", read("workflow.json"));
+}
+
+#[test]
+fn only_runs_are_locked() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = RunFolder::lock(folder.path()).unwrap_err();
+    assert!(matches!(error, Error::NoRun { .. }), "{error}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}

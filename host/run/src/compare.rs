@@ -1,0 +1,130 @@
+//! Comparison of runs: their differing settings and their results.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use pl_record::{Lock, RunFolder};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::results::{EvaluationResults, read_evaluations};
+use crate::stored::StoredWorkflow;
+use crate::training::finished_steps;
+
+/// Comparison of some runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    pub runs: Vec<ComparedRun>,
+    /// Settings that are not the same in all runs, by dotted path.
+    pub settings: Vec<DifferingSetting>,
+}
+
+/// Results of one run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ComparedRun {
+    pub folder: PathBuf,
+    /// Number of finished steps.
+    pub step: u64,
+    pub evaluations: Vec<EvaluationResults>,
+}
+
+/// A setting with its value in each run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DifferingSetting {
+    /// Dotted path, such as `train.learning_rate` or `policies.coder.lora.rank`.
+    pub path: String,
+    /// Values in the order of the runs. `None` for a run without the setting.
+    pub values: Vec<Option<Value>>,
+}
+
+impl Comparison {
+    /// Compares the runs in some folders.
+    ///
+    /// # Errors
+    /// If one of them is not a run folder, or can't be read.
+    pub fn new(folders: &[PathBuf]) -> Result<Comparison, Error> {
+        let settings = folders.iter().map(|folder| settings(folder)).collect::<Result<Vec<_>, Error>>()?;
+        let runs = folders
+            .iter()
+            .map(|folder| {
+                let (step, evaluations) = (finished_steps(folder)?, read_evaluations(folder)?);
+                Ok(ComparedRun { folder: folder.clone(), step, evaluations })
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+        Ok(Comparison { runs, settings: differing(&settings) })
+    }
+}
+
+/// Returns all settings of a run and its seed, by dotted path.
+fn settings(folder: &Path) -> Result<BTreeMap<String, Value>, Error> {
+    let stored = StoredWorkflow::read(folder)?;
+    let lock: Lock = RunFolder::read_json(folder, "lock.json").map_err(Error::RunFolder)?;
+    let mut settings = BTreeMap::new();
+    flatten("", &serde_json::json!(stored.workflow), &mut settings);
+    settings.insert("seed".to_owned(), lock.seed.into());
+    Ok(settings)
+}
+
+/// Collects the scalar values within a value by their paths. List items with a name are called by it.
+fn flatten(path: &str, value: &Value, settings: &mut BTreeMap<String, Value>) {
+    let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| flatten(&join(key), value, settings)),
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            for (index, item) in items.iter().enumerate() {
+                let name = item.get("name").and_then(Value::as_str);
+                flatten(&join(&name.map_or_else(|| index.to_string(), str::to_owned)), item, settings);
+            }
+        }
+        scalar => drop(settings.insert(path.to_owned(), scalar.clone())),
+    }
+}
+
+/// Returns the settings whose values are not the same in all runs.
+fn differing(runs: &[BTreeMap<String, Value>]) -> Vec<DifferingSetting> {
+    let paths: std::collections::BTreeSet<&String> = runs.iter().flat_map(BTreeMap::keys).collect();
+    paths
+        .into_iter()
+        .map(|path| DifferingSetting {
+            path: path.clone(),
+            values: runs.iter().map(|run| run.get(path).cloned()).collect(),
+        })
+        .filter(|setting| setting.values.windows(2).any(|pair| pair[0] != pair[1]))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_differing_settings_are_listed() {
+        let run = |rate: f64, policies: Value| {
+            let mut settings = BTreeMap::new();
+            flatten(
+                "",
+                &json!({ "train": { "rate": rate, "steps": 3 }, "policies": policies }),
+                &mut settings,
+            );
+            settings
+        };
+        let runs = [
+            run(0.1, json!([{ "name": "coder", "rank": 4 }])),
+            run(0.2, json!([{ "name": "coder", "rank": 4 }, { "name": "tester", "rank": 8 }])),
+        ];
+        let found = differing(&runs);
+        let shown: Vec<(&str, &[Option<Value>])> =
+            found.iter().map(|setting| (setting.path.as_str(), setting.values.as_slice())).collect();
+        assert_eq!(
+            shown,
+            [
+                ("policies.tester.name", &[None, Some(json!("tester"))][..]),
+                ("policies.tester.rank", &[None, Some(json!(8))]),
+                ("train.rate", &[Some(json!(0.1)), Some(json!(0.2))]),
+            ]
+        );
+    }
+}

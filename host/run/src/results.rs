@@ -1,0 +1,101 @@
+//! Results of runs, read from their metrics, and statistics over them.
+
+use std::path::Path;
+
+use distrs::StudentsT;
+use pl_record::read_jsonl;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::Error;
+
+/// Success of one evaluation over the steps of a run. Shares are between 0 and 1.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EvaluationResults {
+    /// Name of the evaluation in the workflow.
+    pub name: String,
+    /// Steps that were evaluated with their success, in order. Step 0 is the untrained team.
+    pub success: Vec<(u64, f64)>,
+}
+
+impl EvaluationResults {
+    /// Success of the untrained team. `None` if it was not evaluated.
+    pub fn untrained(&self) -> Option<f64> {
+        self.success.iter().find(|(step, _)| *step == 0).map(|(_, success)| *success)
+    }
+
+    /// Success after the last evaluated step.
+    pub fn last(&self) -> Option<f64> {
+        self.success.last().map(|(_, success)| *success)
+    }
+
+    /// Largest success of any evaluated step.
+    pub fn best(&self) -> Option<f64> {
+        self.success.iter().map(|(_, success)| *success).max_by(f64::total_cmp)
+    }
+}
+
+/// Reads the results of a run's evaluations, in the order of their first lines.
+///
+/// # Errors
+/// [`Error::RunFolder`] if the folder is not a run folder or its metrics can't be read.
+pub fn read_evaluations(run: &Path) -> Result<Vec<EvaluationResults>, Error> {
+    let mut results: Vec<EvaluationResults> = Vec::new();
+    for line in read_jsonl::<Value>(&run.join("metrics.jsonl")).map_err(Error::RunFolder)? {
+        let (Some("evaluation"), Some(name), Some(step), Some(success)) = (
+            line.get("kind").and_then(Value::as_str),
+            line.get("name").and_then(Value::as_str),
+            line.get("step").and_then(Value::as_u64),
+            line.get("success").and_then(Value::as_f64),
+        ) else {
+            continue;
+        };
+        match results.iter_mut().find(|results| results.name == name) {
+            Some(results) => results.success.push((step, success)),
+            None => results.push(EvaluationResults { name: name.to_owned(), success: vec![(step, success)] }),
+        }
+    }
+    Ok(results)
+}
+
+/// Mean over runs with its confidence interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MeanInterval {
+    /// Number of values.
+    pub count: usize,
+    pub mean: f64,
+    /// Half of the width of the 95 % interval of the mean by Student's t distribution. `None` for a single
+    /// value.
+    pub margin: Option<f64>,
+}
+
+impl MeanInterval {
+    /// Computes the mean of some values. Returns `None` if there are none.
+    pub fn new(values: &[f64]) -> Option<MeanInterval> {
+        if values.is_empty() {
+            return None;
+        }
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let margin = (values.len() > 1)
+            .then(|| StudentsT::ppf(0.975, count - 1.0) * (squares / (count - 1.0)).sqrt() / count.sqrt());
+        Some(MeanInterval { count: values.len(), mean, margin })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_of_worked_examples() {
+        assert_eq!(MeanInterval::new(&[]), None);
+        assert_eq!(MeanInterval::new(&[0.5]), Some(MeanInterval { count: 1, mean: 0.5, margin: None }));
+        // t(2, 0.975) = 4.302653, sample standard deviation 1, divided by the root of 3.
+        let interval = MeanInterval::new(&[1.0, 2.0, 3.0]).unwrap();
+        assert_eq!(interval.mean, 2.0);
+        assert!((interval.margin.unwrap() - 4.302_653 / 3f64.sqrt()).abs() < 1e-5);
+        assert_eq!(MeanInterval::new(&[0.25; 4]).unwrap().margin, Some(0.0));
+    }
+}

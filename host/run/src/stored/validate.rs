@@ -1,0 +1,100 @@
+//! Checks of a workflow that was read from a run folder, which may come from anywhere: all indices are in
+//! range, and names can be used in file names.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path};
+
+use pl_dsl::workflow::{Target, Workflow};
+
+/// Longest name, in bytes. File systems allow 255, with what is added to it.
+const LONGEST_NAME: usize = 128;
+
+/// Checks a workflow. Returns the first problem.
+///
+/// # Errors
+/// A text that completes "workflow.json: …".
+pub(super) fn validate(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
+    check_names(workflow)?;
+    let (plugins, policies) = (workflow.plugins.len(), workflow.policies.len());
+    for policy in &workflow.policies {
+        check_index("model", policy.model, workflow.models.len())?;
+    }
+    for agent in &workflow.agents {
+        check_index("plugin", agent.plugin, plugins)?;
+        check_index("policy", agent.policy, policies)?;
+    }
+    if workflow.scenarios.is_empty() {
+        return Err(InvalidWorkflow::NoScenario);
+    }
+    for scenario in &workflow.scenarios {
+        check_index("plugin", scenario.environment.plugin, plugins)?;
+        check_index("plugin", scenario.reward.plugin, plugins)?;
+        let nodes = &scenario.turns.nodes;
+        for agent in nodes.iter().flat_map(|node| &node.agents) {
+            check_index("agent", *agent, workflow.agents.len())?;
+        }
+        let edges = nodes.iter().flat_map(|node| &node.edges).chain(&scenario.turns.start);
+        for edge in edges {
+            if let Target::Node(node) = edge.to {
+                check_index("node", node, nodes.len())?;
+            }
+        }
+        if nodes.iter().any(|node| node.agents.is_empty()) {
+            return Err(InvalidWorkflow::EmptyNode);
+        }
+    }
+    Ok(())
+}
+
+/// Problem of a workflow in a run folder.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidWorkflow {
+    #[error("it has no scenario")]
+    NoScenario,
+    #[error("a node of its turns has no agent")]
+    EmptyNode,
+    #[error("it refers to {kind} {index}, but has {count}")]
+    Index { kind: &'static str, index: usize, count: usize },
+    #[error("{name:?} can't be a name")]
+    Name { name: String },
+    #[error("it has two blocks with the name {name:?}")]
+    Duplicate { name: String },
+}
+
+fn check_index(kind: &'static str, index: usize, count: usize) -> Result<(), InvalidWorkflow> {
+    if index < count { Ok(()) } else { Err(InvalidWorkflow::Index { kind, index, count }) }
+}
+
+fn check_names(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
+    let Workflow { plugins, models, policies, agents, evaluations, scenarios, .. } = workflow;
+    check_unique(plugins.iter().map(|block| &block.name))?;
+    check_unique(models.iter().map(|block| &block.name))?;
+    check_unique(policies.iter().map(|block| &block.name))?;
+    check_unique(agents.iter().map(|block| &block.name))?;
+    check_unique(evaluations.iter().map(|block| &block.name))?;
+    let blocks = scenarios.iter().flat_map(|scenario| [&scenario.environment.name, &scenario.reward.name]);
+    blocks.chain([&workflow.name]).try_for_each(|name| check_name(name))
+}
+
+/// Checks names of blocks of one kind.
+fn check_unique<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), InvalidWorkflow> {
+    let mut known = BTreeSet::new();
+    for name in names {
+        check_name(name)?;
+        if !known.insert(name) {
+            return Err(InvalidWorkflow::Duplicate { name: name.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a name is one part of a path.
+fn check_name(name: &str) -> Result<(), InvalidWorkflow> {
+    let mut parts = Path::new(name).components();
+    let one_part =
+        matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name);
+    if one_part && name.len() <= LONGEST_NAME && !name.contains(char::is_control) {
+        return Ok(());
+    }
+    Err(InvalidWorkflow::Name { name: name.to_owned() })
+}

@@ -1,0 +1,141 @@
+//! Files from strangers: run folders are data, and a check opens nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use pl_run::replay::{RecordedRun, Replayer};
+use pl_run::{
+    CheckedWorkflow, DevicePreference, Ending, Error, ResumeOptions, StopRequest, StoredWorkflow,
+    TrainingRun, select_device,
+};
+use serde_json::{Value, json};
+
+use crate::support::{Workflow, host, parse, repository, resume};
+
+fn change(path: &Path, change: impl FnOnce(&mut Value)) {
+    let mut value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    change(&mut value);
+    fs::write(path, value.to_string()).unwrap();
+}
+
+#[test]
+fn a_run_of_somebody_else_needs_consent_for_its_components() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let root = workflow.run(&["train.steps=1"]);
+    assert_eq!(resume(&root, &[]).unwrap(), Ending::Done);
+    // A run folder that was sent has no mark of this user; a changed workflow has the wrong one.
+    let mark = root.join("workflow.json.mac");
+    for forgery in [None, Some("0".repeat(64))] {
+        match forgery {
+            None => fs::remove_file(&mark).unwrap(),
+            Some(text) => fs::write(&mark, text).unwrap(),
+        }
+        let message = resume(&root, &[]).unwrap_err().to_string();
+        assert!(message.contains("plugin letters: /") && message.contains("--trust"), "{message}");
+        let replayed = Replayer::new(&host(), &root, &BTreeMap::new(), false);
+        assert!(matches!(replayed, Err(Error::ForeignRun { .. })));
+    }
+    change(&root.join("workflow.json"), |stored| {
+        stored["workflow"]["plugins"][0]["grant"] =
+            json!({ "read": ["/home"], "http": ["collector.example"] });
+    });
+    let message = resume(&root, &[]).unwrap_err().to_string();
+    assert!(
+        message.contains("reads /home") && message.contains("requests to collector.example"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_trusted_run_continues_and_is_the_users_own_afterwards() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let root = workflow.run(&["train.steps=1"]);
+    fs::remove_file(root.join("workflow.json.mac")).unwrap();
+    Replayer::new(&host(), &root, &BTreeMap::new(), true).unwrap();
+    let component = repository().join("target/release/plugins/letters.wasm");
+    let chosen = BTreeMap::from([("letters".to_owned(), component)]);
+    Replayer::new(&host(), &root, &chosen, false).unwrap();
+    let host = host();
+    let device = select_device(&host, DevicePreference::Cpu).unwrap();
+    let options = ResumeOptions { trust: true, ..ResumeOptions::default() };
+    let mut run = TrainingRun::resume(&host, &root, device, &options).unwrap();
+    assert_eq!(run.train(&StopRequest::default()).unwrap(), Ending::Done);
+    drop(run);
+    assert_eq!(resume(&root, &["train.steps=2"]).unwrap(), Ending::Done);
+}
+
+#[test]
+fn a_stored_workflow_has_no_index_or_name_that_leads_elsewhere() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let root = workflow.run(&["train.steps=1"]);
+    let good = fs::read(root.join("workflow.json")).unwrap();
+    let cases: [(&str, Value, &str); 13] = [
+        ("/scenarios", json!([]), "no scenario"),
+        ("/agents/0/policy", json!(2), "policy 2"),
+        ("/agents/1/plugin", json!(9), "plugin 9"),
+        ("/policies/0/model", json!(1), "model 1"),
+        ("/scenarios/0/reward/plugin", json!(1), "plugin 1"),
+        ("/scenarios/0/environment/plugin", json!(7), "plugin 7"),
+        ("/scenarios/0/turns/nodes/0/agents", json!([5]), "agent 5"),
+        ("/scenarios/0/turns/nodes/0/agents", json!([]), "no agent"),
+        ("/scenarios/0/turns/start/0/to", json!({ "node": 99 }), "node 99"),
+        ("/policies/1/name", json!("../../../escape"), "../../../escape"),
+        ("/evaluations/0/name", json!("/tmp/escape"), "/tmp/escape"),
+        ("/name", json!(".."), "\"..\""),
+        ("/policies/1/name", json!("first"), "two blocks"),
+    ];
+    for (pointer, value, expected) in cases {
+        fs::write(root.join("workflow.json"), &good).unwrap();
+        change(&root.join("workflow.json"), |stored| {
+            *stored.pointer_mut(&format!("/workflow{pointer}")).unwrap() = value;
+        });
+        let error = StoredWorkflow::read(&root).unwrap_err();
+        let message = error.to_string();
+        assert!(matches!(error, Error::StoredWorkflow { .. }) && error.is_input(), "{message}");
+        assert!(message.contains("workflow.json: ") && message.contains(expected), "{pointer}: {message}");
+        assert!(RecordedRun::open(&root).is_err() && resume(&root, &[]).is_err(), "{pointer}");
+    }
+}
+
+#[test]
+fn a_trace_that_claims_too_many_candidates_is_an_error() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let root = workflow.run(&["train.steps=1"]);
+    let recorded = RecordedRun::open(&root).unwrap();
+    let mut trace = recorded.traces().next().unwrap().unwrap();
+    trace.candidates = u32::MAX;
+    let (traces, file) =
+        (pl_record::Traces::for_run(&root), pl_record::TraceFile { step: 1, evaluation: None });
+    traces.write(&file, &[trace]).unwrap();
+    let read: Vec<_> = recorded.traces().filter_map(Result::err).collect();
+    assert!(matches!(&read[..], [Error::InvalidTrace { .. }]), "{read:?}");
+}
+
+/// A component without a description runs in a check, but the folders that the workflow grants stay closed:
+/// this one can't be read.
+#[test]
+fn a_check_opens_no_grant() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let mut component = fs::read(repository().join("target/release/plugins/letters.wasm")).unwrap();
+    let section = b"pl-host:items@0.1";
+    // Another name each time: descriptions are cached by the component's hash.
+    let name = format!("{:017}", std::process::id());
+    while let Some(at) = component.windows(section.len()).position(|bytes| bytes == section) {
+        component[at..at + section.len()].copy_from_slice(name.as_bytes());
+    }
+    fs::write(workflow.path("undescribed.wasm"), component).unwrap();
+    fs::create_dir(workflow.path("secrets")).unwrap();
+    std::os::unix::fs::symlink("/etc", workflow.path("secrets/link")).unwrap();
+    let text = fs::read_to_string(&workflow.file).unwrap();
+    let start = text.find("plugin letters").unwrap();
+    let end = start + text[start..].find('\n').unwrap();
+    let plugin = "plugin letters = \"undescribed.wasm\" { grant { read = [\"secrets\"] } }";
+    fs::write(&workflow.file, text[..start].to_owned() + plugin + &text[end..]).unwrap();
+    let host = host();
+    let checked = CheckedWorkflow::open(&host, &workflow.file, &parse(&[])).unwrap();
+    assert_eq!(checked.workflow.plugins[0].grant.read, ["secrets"]);
+    // A run opens it, and fails.
+    let error = workflow.try_run("run", &[]).unwrap_err();
+    assert!(matches!(error, Error::Plugin { .. }), "{error}");
+}

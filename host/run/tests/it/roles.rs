@@ -1,0 +1,41 @@
+//! Evaluations whose agents use other policies than their own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use pl_rollout::{EpisodeId, EventKind};
+
+use crate::support::Workflow;
+
+/// Completions of an evaluation after a step, by task and sample.
+fn completions(run: &Path, evaluation: &str, step: u64) -> BTreeMap<(u32, u32), Vec<Vec<u32>>> {
+    let recorded = pl_run::replay::RecordedRun::open(run).unwrap();
+    let mut out = BTreeMap::new();
+    for trace in recorded.traces().map(Result::unwrap) {
+        let id = EpisodeId::from_key(&trace.key);
+        if id.step == step && id.evaluation.as_deref() == Some(evaluation) {
+            let tokens = |kind: EventKind| match kind {
+                EventKind::Completion { tokens, .. } => Some(tokens),
+                _ => None,
+            };
+            let all = trace.events.into_iter().filter_map(|event| tokens(event.kind)).collect();
+            out.insert((trace.key.task, trace.key.sample), all);
+        }
+    }
+    assert!(!out.is_empty(), "{evaluation} was not run after step {step}");
+    out
+}
+
+/// Greedy completions of an untrained policy stay as they are, whatever happens to the agents' own policies.
+#[test]
+fn agents_may_use_an_untrained_policy() {
+    let more = "\npolicy plain { model = base; train = false }\n\
+                evaluate own { every = 4; limit = 4; temperature = 0 }\n\
+                evaluate untrained { every = 4; limit = 4; temperature = 0; roles { alto = plain; bass = plain } }\n";
+    let workflow = Workflow::new("tree-l2.mas", more);
+    let run = workflow.run(&["train.steps=4", "train.learning_rate=0.05", "train.warmup=0"]);
+    assert_eq!(completions(&run, "untrained", 0), completions(&run, "untrained", 4));
+    assert_ne!(completions(&run, "own", 0), completions(&run, "own", 4));
+    // A fresh adapter changes nothing, so that both begin with the same completions.
+    assert_eq!(completions(&run, "untrained", 0), completions(&run, "own", 0));
+}

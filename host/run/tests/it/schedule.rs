@@ -1,0 +1,153 @@
+//! Schedules other than `sync`: their results depend on the order of steps alone.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
+use pl_run::{
+    CheckedWorkflow, DevicePreference, Ending, Host, Progress, RunOptions, StopRequest, TrainingRun,
+    select_device,
+};
+
+use crate::support::{EMBEDDED, Workflow, checkpoints, metrics, parse, resume};
+
+const ASYNC: [&str; 3] = ["train.schedule=async", "train.steps=6", "held_out.every=2"];
+
+/// Pauses the threads of a run at every report, by pseudo-random times, and requests a stop after a step.
+struct Delays {
+    state: AtomicU64,
+    stop: Option<(u64, StopRequest)>,
+}
+
+impl Delays {
+    fn pause(&self) {
+        // A linear congruential generator: only the pattern of pauses matters.
+        let next = |state: u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        let state = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap();
+        std::thread::sleep(Duration::from_millis((state >> 33) % 40));
+    }
+}
+
+impl Progress for Delays {
+    fn start(&self, _: Activity<'_>) -> Box<dyn Tracker> {
+        self.pause();
+        Box::new(Ignored)
+    }
+
+    fn notice(&self, _: &Notice) {}
+
+    fn metrics(&self, line: &MetricsLine<'_>) {
+        self.pause();
+        if let Some((step, stop)) = &self.stop
+            && line.step == *step
+        {
+            stop.request();
+        }
+    }
+}
+
+struct Ignored;
+
+impl Tracker for Ignored {
+    fn update(&mut self, _: u64, _: u64) {}
+}
+
+/// Runs a workflow in a subfolder with pauses, and stops it after a step.
+fn run_with_delays(
+    workflow: &Workflow,
+    name: &str,
+    overrides: &[&str],
+    delays: u64,
+    stop_after: Option<u64>,
+) -> Ending {
+    let stop = StopRequest::default();
+    let progress = Delays { state: delays.into(), stop: stop_after.map(|step| (step, stop.clone())) };
+    let host = Host::new(EMBEDDED, Arc::new(progress)).unwrap();
+    let device = select_device(&host, DevicePreference::Cpu).unwrap();
+    let checked = CheckedWorkflow::open(&host, &workflow.file, &parse(overrides)).unwrap();
+    let options = RunOptions { folder: Some(workflow.path(name)), seed: 1 };
+    TrainingRun::start(&host, &checked, device, &options).unwrap().train(&stop).unwrap()
+}
+
+/// Checks that two runs have the same metrics, transitions and final weights.
+fn assert_same_results(left: &Path, right: &Path, policies: &str) {
+    let mut files = vec!["metrics.jsonl".to_owned(), "failures.jsonl".to_owned()];
+    files.extend((1..=6).map(|step| format!("steps/{step:06}.parquet")));
+    files.push(format!("checkpoints/step-00000006/policies/{policies}"));
+    for file in files {
+        let read = |root: &Path| std::fs::read(root.join(&file)).unwrap();
+        assert!(read(left) == read(right), "{file} differs");
+    }
+}
+
+const ADAPTER: &str = "first/adapter_model.safetensors";
+
+#[test]
+fn a_staleness_of_zero_is_sync() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let common = &ASYNC[1..];
+    workflow.try_run("sync", common).unwrap();
+    workflow.try_run("async", &[&ASYNC[..], &["train.staleness=0"]].concat()).unwrap();
+    assert_same_results(&workflow.path("sync"), &workflow.path("async"), ADAPTER);
+}
+
+#[test]
+fn rollouts_lack_exactly_the_updates_of_the_staleness() {
+    for (overrides, staleness) in [
+        (&["train.schedule=one_step_off"][..], 1),
+        (&["train.schedule=async"], 2),
+        (&["train.schedule=sync"], 0),
+    ] {
+        let workflow = Workflow::new("tree-l2.mas", "");
+        let run = workflow.run(&[&["train.steps=5", "held_out.every=0"], overrides].concat());
+        for step in 1..=5u64 {
+            let path = run.join(format!("steps/{step:06}.parquet"));
+            for transition in pl_record::read_transitions(&path).unwrap() {
+                assert_eq!(transition.version, (step - 1).saturating_sub(staleness), "step {step}");
+            }
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_timing() {
+    // Whole models: the trainer changes the weights that the engine was started with.
+    let workflow = Workflow::new("flat-l3.mas", "");
+    assert_eq!(run_with_delays(&workflow, "a", &ASYNC, 1, None), Ending::Done);
+    assert_eq!(run_with_delays(&workflow, "b", &ASYNC, 99, None), Ending::Done);
+    let policies = std::fs::read_dir(workflow.path("a/checkpoints/step-00000006/policies")).unwrap();
+    for policy in policies {
+        let name = policy.unwrap().file_name().into_string().unwrap();
+        assert_same_results(&workflow.path("a"), &workflow.path("b"), &format!("{name}/model.safetensors"));
+    }
+}
+
+#[test]
+fn an_interrupted_run_ends_as_an_undisturbed_one() {
+    for schedule in ["train.schedule=sync", "train.schedule=one_step_off", "train.staleness=3"] {
+        let workflow = Workflow::new("tree-l2.mas", "");
+        let overrides = [&ASYNC[..], &["train.checkpoint_every=5", schedule]].concat();
+        workflow.try_run("whole", &overrides).unwrap();
+        assert_eq!(run_with_delays(&workflow, "stopped", &overrides, 7, Some(2)), Ending::Interrupted);
+        let stopped = workflow.path("stopped");
+        assert!(metrics(&stopped, "step").len() < 6);
+        assert!(!checkpoints(&stopped).is_empty());
+        assert_eq!(resume(&stopped, &[]).unwrap(), Ending::Done);
+        assert_same_results(&workflow.path("whole"), &stopped, ADAPTER);
+    }
+}
+
+#[test]
+fn a_killed_run_ends_as_an_undisturbed_one() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    workflow.try_run("whole", &ASYNC).unwrap();
+    let killed = workflow.path("killed");
+    workflow.try_run("killed", &ASYNC).unwrap();
+    // As after a kill between the checkpoints of steps 4 and 6: everything that was written later is there.
+    std::fs::remove_dir_all(killed.join("checkpoints/step-00000006")).unwrap();
+    assert!(checkpoints(&killed).contains(&4), "{:?}", checkpoints(&killed));
+    assert_eq!(resume(&killed, &[]).unwrap(), Ending::Done);
+    assert_same_results(&workflow.path("whole"), &killed, ADAPTER);
+}

@@ -1,0 +1,100 @@
+//! Values of a step's transitions before the update, and the advantages that follow from them.
+
+use pl_dsl::workflow::objective::Objective;
+use pl_types::Transition;
+
+use super::ValueHead;
+use crate::gae::{Discounts, Estimate, Successor, Turn, estimate};
+use crate::returns::Trajectories;
+use crate::scoring::{ScoredSequence, ScoringModel};
+
+/// Values of one policy's transitions, in their order.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PredictedValues {
+    /// Per transition, the value before each token.
+    pub tokens: Vec<Vec<f32>>,
+    /// Per transition, the value of its next prompt ([`Transition::next_prompt`]). `None` if it has none, or if
+    /// the model has no positions left for a completion of it.
+    pub next: Vec<Option<f32>>,
+}
+
+impl ValueHead {
+    /// Computes the values of transitions. `adapter` is the policy's index into the adapters of the model.
+    ///
+    /// # Errors
+    /// Errors of libtorch.
+    pub(crate) fn predict(
+        &self,
+        model: &ScoringModel<'_>,
+        transitions: &[&Transition],
+        adapter: Option<usize>,
+    ) -> Result<PredictedValues, pl_model::Error> {
+        let completions = transitions.iter().map(|t| ScoredSequence::completion(t, adapter));
+        let prompts = transitions.iter().enumerate().filter_map(|(index, transition)| {
+            let prompt = transition.next_prompt.as_ref()?;
+            let fits = !prompt.is_empty() && prompt.len() < model.config.max_positions;
+            let (tokens, first) = (prompt.clone(), prompt.len().saturating_sub(1));
+            fits.then_some((index, ScoredSequence { tokens, first, adapter }))
+        });
+        let (owners, prompts): (Vec<usize>, Vec<ScoredSequence>) = prompts.unzip();
+        let sequences: Vec<ScoredSequence> = completions.chain(prompts).collect();
+        let mut values: Vec<Vec<f32>> = vec![Vec::new(); sequences.len()];
+        model.run(&sequences, &mut |batch| {
+            let all = Vec::<f32>::try_from(self.values(&batch.hidden)?)?;
+            for (&index, rows) in batch.sequences.iter().zip(&batch.rows) {
+                values[index] = all[rows.start as usize..rows.end as usize].to_vec();
+            }
+            Ok(())
+        })?;
+        let mut next = vec![None; transitions.len()];
+        for (owner, value) in owners.into_iter().zip(values.split_off(transitions.len())) {
+            next[owner] = value.first().copied();
+        }
+        Ok(PredictedValues { tokens: values, next })
+    }
+}
+
+impl PredictedValues {
+    /// Advantages and value targets of all tokens. `rewards` are those of the turns, without the `penalties` of
+    /// tokens.
+    ///
+    /// A candidate that a tree did not continue from ends with the value of its next prompt.
+    pub(crate) fn estimate(
+        &self,
+        objective: &Objective,
+        trajectories: &Trajectories,
+        rewards: &[f64],
+        penalties: Option<&[Vec<f64>]>,
+    ) -> Vec<Estimate> {
+        let discounts =
+            Discounts { token: objective.gamma, turn: objective.gamma_turn, lambda: objective.lambda };
+        let rewards: Vec<Vec<f64>> = self
+            .tokens
+            .iter()
+            .enumerate()
+            .map(|(index, values)| {
+                let penalty = |token: usize| penalties.map_or(0.0, |penalties| penalties[index][token]);
+                let mut own: Vec<f64> = (0..values.len()).map(|token| -penalty(token)).collect();
+                if let Some(last) = own.last_mut() {
+                    *last += rewards[index];
+                }
+                own
+            })
+            .collect();
+        let turns: Vec<Turn<'_>> = self
+            .tokens
+            .iter()
+            .zip(&rewards)
+            .enumerate()
+            .map(|(index, (values, rewards))| {
+                let successor = match (trajectories.next(index), self.next[index]) {
+                    (Some(next), _) => Successor::Turn(next),
+                    (None, Some(value)) => Successor::Value(f64::from(value)),
+                    (None, None) => Successor::End,
+                };
+                Turn { values, rewards, successor }
+            })
+            .collect();
+        estimate(&turns, &discounts)
+    }
+}

@@ -1,0 +1,195 @@
+//! Planning of an update: targets of all tokens, then mini-batches and packed batches. Nothing changes before
+//! the whole plan exists.
+
+use pl_model::{Adapter, Weights};
+use pl_types::Transition;
+
+use super::Learner;
+use super::policy::Reference;
+use crate::error::Error;
+use crate::objective::{needs_recomputed_logprobs, trains_without_advantage};
+use crate::plan::{MiniBatch, PlannedSequence, Sample, plan_update};
+use crate::preparation::{Outcome, PolicyBatch, Preparation};
+use crate::scoring::{ScoringModel, fed_tokens};
+use crate::validate::{check_transition, refuse};
+
+/// A validated and planned update that has not run yet.
+#[derive(Debug)]
+pub struct PlannedUpdate<'a> {
+    pub(super) step: u64,
+    pub(super) samples: Vec<Sample<'a>>,
+    pub(super) sequences: Vec<PlannedSequence>,
+    pub(super) mini_batches: Vec<MiniBatch>,
+    /// Per policy of the learner, the preparation of its targets. Empty if the samples came with targets.
+    pub(super) prepared: Vec<Option<Preparation>>,
+}
+
+impl PlannedUpdate<'_> {
+    /// Number of packed batches to run.
+    pub fn batches(&self) -> u64 {
+        self.mini_batches.iter().map(|mini_batch| mini_batch.batches.len() as u64).sum()
+    }
+
+    /// Numbers of groups of completions that were compared, and of those without a difference.
+    pub fn groups(&self) -> (u64, u64) {
+        let prepared = self.prepared.iter().flatten();
+        prepared.fold((0, 0), |(all, flat), own| (all + own.groups, flat + own.flat_groups))
+    }
+
+    /// Number of tokens fed to the model over all passes. Prefixes shared within a batch count once.
+    pub fn fed_tokens(&self) -> u64 {
+        let batches = self.mini_batches.iter().flat_map(|mini_batch| &mini_batch.batches);
+        batches.map(|batch| batch.fed_tokens as u64).sum()
+    }
+}
+
+impl Learner {
+    /// Validates transitions of this learner's policies, computes the targets of their tokens, which may take
+    /// forward passes, and plans an update over them; changes nothing. The transitions must be sorted by key.
+    /// Those of policies that the step does not update are left out.
+    ///
+    /// # Errors
+    /// [`Error::Transition`] for the first invalid transition; errors of libtorch.
+    pub fn prepare<'a>(
+        &self,
+        step: u64,
+        transitions: &[(&'a Transition, Outcome)],
+    ) -> Result<PlannedUpdate<'a>, Error> {
+        let mut by_policy: Vec<Vec<usize>> = vec![Vec::new(); self.policies.len()];
+        for (index, (transition, _)) in transitions.iter().enumerate() {
+            check_transition(&self.config, step, transition)?;
+            by_policy[self.policy_index(step, transition)?].push(index);
+        }
+        let mut targets = Vec::new();
+        let mut prepared = Vec::new();
+        for (policy_index, indices) in by_policy.into_iter().enumerate() {
+            let policy = &self.policies[policy_index];
+            if indices.is_empty() || !policy.is_due(step) {
+                prepared.push(None);
+                continue;
+            }
+            let doing = |source| self.update_error(step, source);
+            let batch = PolicyBatch {
+                outcomes: indices.iter().map(|&index| transitions[index].1).collect(),
+                ..self
+                    .score(policy_index, indices.iter().map(|&index| transitions[index].0).collect())
+                    .map_err(doing)?
+            };
+            let mut own = batch
+                .prepare(&policy.training.objective, &policy.state)
+                .map_err(|source| doing(source.into()))?;
+            targets.extend(indices.into_iter().zip(std::mem::take(&mut own.targets)));
+            prepared.push(Some(own));
+        }
+        targets.sort_by_key(|(index, _)| *index);
+        let samples = targets
+            .into_iter()
+            .map(|(index, targets)| Sample { transition: transitions[index].0, targets })
+            .collect();
+        Ok(PlannedUpdate { prepared, ..self.plan_valid(step, samples)? })
+    }
+
+    /// Runs the forward passes that a policy's objective needs before an update.
+    fn score<'a>(
+        &self,
+        policy_index: usize,
+        transitions: Vec<&'a Transition>,
+    ) -> Result<PolicyBatch<'a>, pl_model::Error> {
+        let policy = &self.policies[policy_index];
+        let mut adapters: Vec<&Adapter> = self.trained_adapters();
+        let own = policy.adapter.is_some().then_some(policy_index);
+        let reference_adapter = match &policy.reference {
+            Some(Reference::Adapter(adapter)) => {
+                adapters.push(adapter);
+                Some(adapters.len() - 1)
+            }
+            _ => None,
+        };
+        let logprobs = |weights: &Weights, adapter: Option<usize>| {
+            let token_budget = self.settings.batch_plan.token_budget;
+            let model = ScoringModel { config: &self.config, weights, adapters: &adapters, token_budget };
+            model.logprobs(&transitions.iter().map(|&t| (t, adapter)).collect::<Vec<_>>())
+        };
+        let recomputed = needs_recomputed_logprobs(&policy.training.objective)
+            .then(|| logprobs(self.base.working(), own))
+            .transpose()?;
+        let reference = policy
+            .reference
+            .as_ref()
+            .map(|reference| match reference {
+                Reference::Base | Reference::Adapter(_) => logprobs(self.base.working(), reference_adapter),
+                Reference::Weights(weights) => logprobs(weights, None),
+            })
+            .transpose()?;
+        let token_budget = self.settings.batch_plan.token_budget;
+        let weights = self.base.working();
+        let model = ScoringModel { config: &self.config, weights, adapters: &adapters, token_budget };
+        let critic = policy.critic.as_ref();
+        let values = critic.map(|critic| critic.predict(&model, &transitions, own)).transpose()?;
+        Ok(PolicyBatch { transitions, outcomes: Vec::new(), recomputed, reference, values })
+    }
+
+    /// Validates samples of this learner's policies and plans an update over them; changes nothing. The
+    /// transitions must be sorted by key.
+    ///
+    /// # Errors
+    /// [`Error::Transition`] for the first invalid sample.
+    pub fn plan<'a>(&self, step: u64, samples: Vec<Sample<'a>>) -> Result<PlannedUpdate<'a>, Error> {
+        for sample in &samples {
+            check_transition(&self.config, step, sample.transition)?;
+        }
+        self.plan_valid(step, samples)
+    }
+
+    /// [`Learner::plan`] for transitions that were checked.
+    fn plan_valid<'a>(&self, step: u64, samples: Vec<Sample<'a>>) -> Result<PlannedUpdate<'a>, Error> {
+        let sequences = samples
+            .iter()
+            .map(|sample| {
+                let policy_index = self.policy_index(step, sample.transition)?;
+                self.planned_sequence(step, policy_index, sample)
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+        let names: Vec<&str> = self.policies.iter().map(|policy| policy.name.as_str()).collect();
+        let mini_batches =
+            plan_update(self.settings.seed, step, &names, &sequences, self.settings.batch_plan);
+        Ok(PlannedUpdate { step, samples, sequences, mini_batches, prepared: Vec::new() })
+    }
+
+    /// Index of a transition's policy among those of the learner.
+    fn policy_index(&self, step: u64, transition: &Transition) -> Result<usize, Error> {
+        let policy = transition.policy as usize;
+        self.policies.iter().position(|trained| trained.policy == policy).ok_or_else(|| {
+            refuse(step, transition, format!("policy {policy} is not trained by this learner"))
+        })
+    }
+
+    fn planned_sequence(
+        &self,
+        step: u64,
+        policy_index: usize,
+        sample: &Sample<'_>,
+    ) -> Result<PlannedSequence, Error> {
+        let Sample { transition, targets } = sample;
+        let numbers = [&targets.old_logprobs, &targets.reference_logprobs, &targets.correction];
+        let critic = targets.critic.iter().flat_map(|own| [&own.values, &own.returns]);
+        let mut numbers = numbers.into_iter().flatten().chain([&targets.advantages]).chain(critic);
+        let count = transition.completion.len();
+        if !numbers.all(|own| own.len() == count && own.iter().all(|number| number.is_finite())) {
+            let problem = "an advantage, or a number that the loss needs, is not finite; lower the learning rate, or \
+                           look for rewards that are not numbers";
+            return Err(refuse(step, transition, problem.to_owned()));
+        }
+        let objective = &self.policies[policy_index].training.objective;
+        let has_advantage = targets.advantages.iter().any(|&advantage| advantage != 0.0);
+        Ok(PlannedSequence {
+            tokens: fed_tokens(transition),
+            prompt: transition.prompt.len(),
+            policy_index,
+            targets: count,
+            has_gradient: !targets.masked
+                && (has_advantage || targets.critic.is_some() || trains_without_advantage(objective)),
+            masked: targets.masked,
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! Preparation of an update: from a policy's transitions and their outcomes to the targets of each token.
+//!
+//! Rewards are lowered for overlong completions and, if the objective says so, by the KL divergence from the
+//! reference; returns are summed over an agent's turns; advantages follow from returns.
+
+use std::collections::BTreeMap;
+
+use pl_dsl::workflow::objective::{Advantage, KlPlace, Objective, Returns, Scale};
+use pl_types::Transition;
+use serde::{Deserialize, Serialize};
+use tch::{TchError, Tensor};
+
+use crate::advantage::{ema_advantages, group_of, grouped_advantages, whiten};
+use crate::correction::{CorrectionBounds, correction_weights};
+use crate::critic::PredictedValues;
+use crate::kl::{kl_of_token, next_coefficient};
+use crate::objective::{has_kl_in_loss, has_planned_correction, needs_reference};
+use crate::overlong::{is_masked, reward_penalty};
+use crate::plan::{TokenTargets, ValueTargets};
+use crate::returns::{Trajectories, returns};
+
+/// State of a policy's objective between steps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ObjectiveState {
+    /// Moving averages of returns, by agent.
+    pub averages: BTreeMap<String, f64>,
+    /// Coefficient of the KL divergence from the reference.
+    pub kl_coefficient: f64,
+}
+
+impl ObjectiveState {
+    /// The state at the start of a run.
+    pub fn new(objective: &Objective) -> Self {
+        Self { averages: BTreeMap::new(), kl_coefficient: objective.kl }
+    }
+}
+
+/// Result of a completion's turn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    pub reward: f64,
+    /// Success of the agent after the turn.
+    pub success: bool,
+}
+
+impl From<&Transition> for Outcome {
+    fn from(transition: &Transition) -> Self {
+        Self { reward: transition.reward, success: transition.success }
+    }
+}
+
+/// A policy's transitions of a step. All lists have one element per transition.
+pub(crate) struct PolicyBatch<'a> {
+    pub transitions: Vec<&'a Transition>,
+    pub outcomes: Vec<Outcome>,
+    /// Log-probabilities under the policy before the update, if the objective needs them.
+    pub recomputed: Option<Vec<Vec<f32>>>,
+    /// Log-probabilities under the reference policy, if the objective needs them.
+    pub reference: Option<Vec<Vec<f32>>>,
+    /// Values before the update, if the policy has a critic.
+    pub values: Option<PredictedValues>,
+}
+
+/// Targets of a policy's transitions, and what they were made from.
+#[derive(Debug)]
+pub(crate) struct Preparation {
+    /// One per transition.
+    pub targets: Vec<TokenTargets>,
+    /// State after the step.
+    pub state: ObjectiveState,
+    /// Groups of completions that were compared, and those without a difference.
+    pub groups: u64,
+    pub flat_groups: u64,
+    /// Mean of the KL divergence from the reference over tokens, and its coefficient in this step.
+    pub reference_kl: Option<(f64, f64)>,
+}
+
+/// Advantages of a policy's tokens before whitening.
+struct TokenAdvantages {
+    /// Per transition and token.
+    advantages: Vec<Vec<f64>>,
+    /// Value targets, if the policy has a critic.
+    returns: Option<Vec<Vec<f64>>>,
+    /// Groups of completions that were compared, and those without a difference.
+    groups: u64,
+    flat_groups: u64,
+}
+
+impl PolicyBatch<'_> {
+    /// Computes the targets of all tokens. `state` is that before the step.
+    ///
+    /// # Errors
+    /// If libtorch fails.
+    pub(crate) fn prepare(
+        mut self,
+        objective: &Objective,
+        state: &ObjectiveState,
+    ) -> Result<Preparation, TchError> {
+        let mut state = state.clone();
+        let coefficient = state.kl_coefficient;
+        let divergences = self.divergences(objective);
+        let reference_kl = divergences.as_ref().map(|divergences| {
+            let tokens = divergences.iter().map(Vec::len).sum::<usize>().max(1);
+            divergences.iter().flatten().sum::<f64>() / tokens as f64
+        });
+        if let Some(kl) = reference_kl {
+            state.kl_coefficient = next_coefficient(objective, coefficient, kl, self.transitions.len());
+        }
+        let in_reward = divergences.filter(|_| objective.kl_in == KlPlace::Reward);
+        let penalties = in_reward.map(|mut all| {
+            all.iter_mut().flatten().for_each(|divergence| *divergence *= coefficient);
+            all
+        });
+        let is_masked: Vec<bool> = self.transitions.iter().map(|t| is_masked(objective, t)).collect();
+        let TokenAdvantages { mut advantages, returns, groups, flat_groups } =
+            self.advantages(objective, penalties, &mut state);
+        for (advantages, _) in advantages.iter_mut().zip(&is_masked).filter(|(_, masked)| **masked) {
+            advantages.clear();
+        }
+        if objective.scale == Scale::Batch {
+            whiten(&mut advantages);
+        }
+        let targets = self.targets(objective, advantages, returns, &is_masked)?;
+        let reference_kl = reference_kl.map(|kl| (kl, coefficient));
+        Ok(Preparation { targets, state, groups, flat_groups, reference_kl })
+    }
+
+    /// Combines the columns of all tokens. Lists of advantages may be shorter than their completions; missing ones
+    /// are 0.
+    fn targets(
+        &mut self,
+        objective: &Objective,
+        advantages: Vec<Vec<f64>>,
+        returns: Option<Vec<Vec<f64>>>,
+        is_masked: &[bool],
+    ) -> Result<Vec<TokenTargets>, TchError> {
+        let mut corrections = self.corrections(objective)?.into_iter().flatten();
+        let mut recomputed = self.recomputed.take().into_iter().flatten();
+        let mut reference = self.reference.take().filter(|_| has_kl_in_loss(objective)).into_iter().flatten();
+        let values = self.values.take().map(|values| values.tokens).into_iter().flatten();
+        let mut critic = values.zip(returns.into_iter().flatten()).map(|(values, returns)| {
+            let returns = returns.into_iter().map(|value| value as f32).collect();
+            ValueTargets { values, returns }
+        });
+        let completions = advantages.into_iter().zip(is_masked).zip(&self.transitions);
+        Ok(completions
+            .map(|((advantages, &masked), transition)| {
+                let mut advantages: Vec<f32> = advantages.into_iter().map(|value| value as f32).collect();
+                advantages.resize(transition.completion.len(), 0.0);
+                TokenTargets {
+                    advantages,
+                    old_logprobs: recomputed.next(),
+                    reference_logprobs: reference.next(),
+                    correction: corrections.next(),
+                    critic: critic.next(),
+                    masked,
+                }
+            })
+            .collect())
+    }
+
+    /// Log-probabilities that ratios are relative to.
+    fn old_logprobs(&self, index: usize) -> &[f32] {
+        match &self.recomputed {
+            Some(recomputed) => &recomputed[index],
+            None => &self.transitions[index].logprobs,
+        }
+    }
+
+    /// Estimates of the KL divergence of each token from the reference. `None` without a reference.
+    fn divergences(&self, objective: &Objective) -> Option<Vec<Vec<f64>>> {
+        let reference = self.reference.as_ref().filter(|_| needs_reference(objective))?;
+        let divergence = |(&logp, &reference): (&f32, &f32)| {
+            kl_of_token(objective.kl_estimator, f64::from(logp), f64::from(reference))
+        };
+        let completions = reference.iter().enumerate();
+        Some(
+            completions
+                .map(|(index, own)| self.old_logprobs(index).iter().zip(own).map(divergence).collect())
+                .collect(),
+        )
+    }
+
+    /// Advantages of each token before whitening. `penalties` are subtracted from the rewards of tokens.
+    fn advantages(
+        &self,
+        objective: &Objective,
+        penalties: Option<Vec<Vec<f64>>>,
+        state: &mut ObjectiveState,
+    ) -> TokenAdvantages {
+        let trajectories = Trajectories::new(&self.transitions);
+        let mut rewards: Vec<f64> = self.outcomes.iter().map(|outcome| outcome.reward).collect();
+        for (reward, transition) in rewards.iter_mut().zip(&self.transitions) {
+            *reward -= reward_penalty(objective, transition);
+        }
+        if let Some(values) = &self.values {
+            let estimates = values.estimate(objective, &trajectories, &rewards, penalties.as_deref());
+            let (advantages, returns) =
+                estimates.into_iter().map(|own| (own.advantages, own.returns)).unzip();
+            return TokenAdvantages { advantages, returns: Some(returns), groups: 0, flat_groups: 0 };
+        }
+        for (reward, penalties) in rewards.iter_mut().zip(penalties.iter().flatten()) {
+            *reward -= penalties.iter().sum::<f64>();
+        }
+        let returns = returns(&trajectories, &rewards, objective.returns, objective.gamma_turn);
+        let (mut groups, mut flat_groups) = (0, 0);
+        let values = match objective.advantage {
+            Advantage::Group => {
+                let own = self.transitions.iter().map(|t| group_of(&t.group, objective.group_by));
+                let grouped = grouped_advantages(own.zip(returns), objective.baseline, objective.scale);
+                (groups, flat_groups) = (grouped.groups as u64, grouped.flat_groups as u64);
+                grouped.values
+            }
+            Advantage::Ema => {
+                let agents = self.transitions.iter().map(|t| t.agent.as_str());
+                ema_advantages(agents.zip(returns), &mut state.averages)
+            }
+            Advantage::Success => {
+                let is_successful = |index| self.outcomes[trajectories.last(index)].success;
+                (0..rewards.len()).map(|index| f64::from(u8::from(is_successful(index)))).collect()
+            }
+            // Without a critic, all values are 0.
+            Advantage::Return | Advantage::Gae => returns,
+        };
+        let mut advantages: Vec<Vec<f64>> = values
+            .into_iter()
+            .zip(&self.transitions)
+            .map(|(value, transition)| vec![value; transition.completion.len()])
+            .collect();
+        // A token does not change the penalties of the tokens before it.
+        if let (Advantage::Return, Returns::Discounted, Some(penalties)) =
+            (objective.advantage, objective.returns, &penalties)
+        {
+            for (advantages, penalties) in advantages.iter_mut().zip(penalties) {
+                let mut earlier = 0.0;
+                for (advantage, penalty) in advantages.iter_mut().zip(penalties) {
+                    *advantage += earlier;
+                    earlier += penalty;
+                }
+            }
+        }
+        TokenAdvantages { advantages, returns: None, groups, flat_groups }
+    }
+
+    /// Importance weights of the recomputed log-probabilities over those of sampling. `None` if the objective
+    /// has no correction, or computes it from the policy in training.
+    fn corrections(&self, objective: &Objective) -> Result<Option<Vec<Vec<f32>>>, TchError> {
+        let recomputed = self.recomputed.as_ref().filter(|_| has_planned_correction(objective));
+        let Some(recomputed) = recomputed else { return Ok(None) };
+        let bounds = CorrectionBounds::from(objective);
+        let completions = recomputed.iter().zip(&self.transitions).map(|(recomputed, transition)| {
+            let gap = |(a, b): (&f32, &f32)| f64::from(*a) - f64::from(*b);
+            let log_ratios: Vec<f64> = recomputed.iter().zip(&transition.logprobs).map(gap).collect();
+            let mean = log_ratios.iter().sum::<f64>() / log_ratios.len() as f64;
+            let log_ratios = Tensor::f_from_slice(&log_ratios)?;
+            let means = log_ratios.f_full_like(mean)?;
+            let weights = correction_weights(objective.correction, bounds, &log_ratios, &means)?;
+            weights.map(Vec::<f64>::try_from).transpose()
+        });
+        let weights = completions.collect::<Result<Option<Vec<Vec<f64>>>, TchError>>()?;
+        let narrow = |weights: Vec<f64>| weights.into_iter().map(|weight| weight as f32).collect();
+        Ok(weights.map(|all| all.into_iter().map(narrow).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! `wasi:http` in a linker: the interface itself for guests with a grant, and functions that end the call for all others.
+//!
+//! The interface keeps whatever a guest puts into a request on the host's heap, and some of its waits never end. So
+//! guests without a grant don't get it at all, and for the others the size of every part has a limit.
+
+use wasmtime::StoreContextMut;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Linker, Resource, ResourceType};
+use wasmtime_wasi_http::WasiHttpView;
+use wasmtime_wasi_http::p2::bindings::http::types::{HostOutgoingRequest as _, Method, Scheme};
+use wasmtime_wasi_http::p2::types::HostOutgoingRequest;
+
+use crate::guest::Guest;
+use crate::{Component, Error, HostError};
+
+/// Maximum length of a method or scheme in bytes: all registered ones have fewer.
+const MAX_TOKEN: usize = 32;
+
+/// Maximum length of a host with its port, in bytes: a name has 253.
+const MAX_AUTHORITY: usize = 512;
+
+/// Maximum length of a path with its query, in bytes, as with common servers.
+const MAX_PATH: usize = 8 << 10;
+
+/// Version of the interface that the engine provides.
+const TYPES: &str = "wasi:http/types@0.2.12";
+
+/// Adds `wasi:http` to a linker. The guest may call the hosts of [`Guest::allow_hosts`].
+///
+/// # Errors
+/// [`Error::Engine`]; not seen in practice.
+pub fn link_http<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> Result<(), Error> {
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)
+        .and_then(|()| limit_requests(linker))
+        .map_err(|error| Error::Engine(format!("{error:#}")))
+}
+
+/// Replaces the functions that store texts in a request by ones that refuse long texts.
+fn limit_requests<T: Send + 'static>(linker: &mut Linker<Guest<T>>) -> wasmtime::Result<()> {
+    type Request = Resource<HostOutgoingRequest>;
+    type Set = Result<(), ()>;
+    let mut types = linker.instance(TYPES)?;
+    types.func_wrap(
+        "[method]outgoing-request.set-method",
+        |mut store: StoreContextMut<'_, Guest<T>>, (request, method): (Request, Method)| {
+            let long = matches!(&method, Method::Other(name) if name.len() > MAX_TOKEN);
+            let set: Set =
+                if long { Err(()) } else { store.data_mut().http().set_method(request, method)? };
+            Ok((set,))
+        },
+    )?;
+    types.func_wrap(
+        "[method]outgoing-request.set-scheme",
+        |mut store: StoreContextMut<'_, Guest<T>>, (request, scheme): (Request, Option<Scheme>)| {
+            let long = matches!(&scheme, Some(Scheme::Other(name)) if name.len() > MAX_TOKEN);
+            let set: Set =
+                if long { Err(()) } else { store.data_mut().http().set_scheme(request, scheme)? };
+            Ok((set,))
+        },
+    )?;
+    types.func_wrap(
+        "[method]outgoing-request.set-authority",
+        |mut store: StoreContextMut<'_, Guest<T>>, (request, authority): (Request, Option<String>)| {
+            let long = authority.as_ref().is_some_and(|text| text.len() > MAX_AUTHORITY);
+            let set: Set =
+                if long { Err(()) } else { store.data_mut().http().set_authority(request, authority)? };
+            Ok((set,))
+        },
+    )?;
+    types.func_wrap(
+        "[method]outgoing-request.set-path-with-query",
+        |mut store: StoreContextMut<'_, Guest<T>>, (request, path): (Request, Option<String>)| {
+            let long = path.as_ref().is_some_and(|text| text.len() > MAX_PATH);
+            let set: Set =
+                if long { Err(()) } else { store.data_mut().http().set_path_with_query(request, path)? };
+            Ok((set,))
+        },
+    )?;
+    Ok(())
+}
+
+/// Defines the component's imports from `wasi:http` as functions that end the call with an explanation.
+///
+/// # Errors
+/// [`Error::Engine`]; not seen in practice.
+pub fn deny_http<T: Send + 'static>(
+    linker: &mut Linker<Guest<T>>,
+    component: &Component,
+) -> Result<(), Error> {
+    let engine = linker.engine().clone();
+    // Resources of the interfaces so far. Later interfaces may use them, and must not define them again.
+    let mut resources: Vec<ResourceType> = Vec::new();
+    for (name, import) in component.inner().component_type().imports(&engine) {
+        let ComponentItem::ComponentInstance(interface) = import.ty else { continue };
+        for (export, item) in interface.exports(&engine) {
+            let new = match item.ty {
+                ComponentItem::Resource(resource) if resources.contains(&resource) => continue,
+                ComponentItem::Resource(resource) => {
+                    resources.push(resource);
+                    Denied::Resource
+                }
+                ComponentItem::ComponentFunc(_) => Denied::Function,
+                _ => continue,
+            };
+            if name.starts_with("wasi:http/") {
+                deny(linker, name, export, new).map_err(|error| Error::Engine(format!("{error:#}")))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Kinds of items in an interface that is denied.
+enum Denied {
+    Function,
+    Resource,
+}
+
+fn deny<T: Send + 'static>(
+    linker: &mut Linker<Guest<T>>,
+    interface: &str,
+    item: &str,
+    kind: Denied,
+) -> wasmtime::Result<()> {
+    let mut instance = linker.instance(interface)?;
+    match kind {
+        Denied::Function => {
+            let message = format!(
+                "it called {interface}#{item}, but no host is granted: add one with `grant {{ http = [\"HOST\"] }}`"
+            );
+            instance.func_new(item, move |_, _, _, _| Err(HostError(message.clone()).into()))
+        }
+        // No function creates one.
+        Denied::Resource => instance.resource(item, ResourceType::host::<()>(), |_, _| Ok(())),
+    }
+}

@@ -1,0 +1,307 @@
+//! The agents of every game: one moves, one writes a program. Prompts are short, and worked examples come before the
+//! state as earlier exchanges: a model of a hundred million parameters follows the form of its own last answers, and
+//! hardly anything else.
+
+use pl_sdk::prelude::*;
+
+use crate::environment::{Action, View};
+use crate::prompts::Texts;
+
+/// Characters shown of a program's output that has no plan.
+const MAX_OUTPUT: usize = 300;
+
+/// Settings of both agents.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Replaces the rules and the instruction in the system message. An empty one sends no system message.
+    pub instruction: Option<String>,
+    /// Worked examples before the state, at most 2. Small models need them, large ones reason better without.
+    #[schemars(range(max = 2))]
+    pub examples: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { instruction: None, examples: 2 }
+    }
+}
+
+impl Settings {
+    /// Builds the request for a state. `answer` writes an example's plan as the agent would.
+    fn request(
+        &self,
+        texts: &Texts,
+        instruction: &str,
+        state: String,
+        answer: impl Fn(&str) -> String,
+    ) -> Result<Request> {
+        let examples = texts.examples.get(..self.examples as usize).ok_or_else(|| {
+            let count = texts.examples.len();
+            Error::settings(format!("examples = {}, but there are {count} of them", self.examples))
+        })?;
+        let request = examples
+            .iter()
+            .fold(Request::user(state), |request, (state, plan)| request.with_example(*state, answer(plan)));
+        Ok(match self.instruction.as_deref() {
+            Some("") => request,
+            Some(own) => request.with_system(own),
+            None => request.with_system(format!("{} {instruction}", texts.rules)),
+        })
+    }
+}
+
+/// Plays a plan. Its prompt shows what the newest program printed, if there is one: alone it is a single agent.
+pub struct Planner;
+
+impl Agent for Planner {
+    const NAME: &'static str = "planner";
+    const DOC: &'static str = "Plays a plan: a list of moves after ####.";
+    type Settings = Settings;
+    type View = View;
+    type Action = Action;
+
+    fn prompt(settings: &Settings, view: &View, _turn: &Turn) -> Result<Option<Request>> {
+        let texts = view.game.texts();
+        let mut state = view.state.clone();
+        state.push_str(&last_plan(view));
+        if let Some(program) = &view.program {
+            state.push_str(&match (&program.plan, &program.error) {
+                (Some(plan), _) => format!("\nA program printed the plan {plan}, which may be wrong."),
+                (None, Some(error)) => format!("\nA program that was to find a plan failed: {error}."),
+                (None, None) => format!("\nA program printed no plan, but: {}", start(&program.output)),
+            });
+        }
+        let instruction = format!("You may reason first. Then write #### and the plan: {}.", texts.plan);
+        settings.request(texts, &instruction, state, |plan| format!("{}#### {plan}", texts.lead)).map(Some)
+    }
+
+    fn parse(_settings: &Settings, view: &View, completion: &Completion) -> Result<Action> {
+        Ok(match view.game.find_plan(&completion.text) {
+            Some(plan) => Action::Answer(plan.to_owned()),
+            None => Action::None("no plan".to_owned()),
+        })
+    }
+}
+
+/// Writes a Python program that prints a plan.
+pub struct Tool;
+
+impl Agent for Tool {
+    const NAME: &'static str = "tool";
+    const DOC: &'static str = "Writes a Python program that prints a plan.";
+    type Settings = Settings;
+    type View = View;
+    type Action = Action;
+
+    fn prompt(settings: &Settings, view: &View, _turn: &Turn) -> Result<Option<Request>> {
+        let texts = view.game.texts();
+        let mut state = view.state.clone();
+        state.push_str(&last_plan(view));
+        if let Some(program) = &view.program {
+            let result = match (&program.plan, &program.error) {
+                (Some(plan), _) => format!("printed the plan {plan}"),
+                (None, Some(error)) => format!("failed: {error}"),
+                (None, None) => format!("printed no plan, but: {}", start(&program.output)),
+            };
+            let code = &program.code;
+            state.push_str(&format!(
+                "\nYour last program:\n```python\n{code}\n```\nIt {result}.\nWrite a better one."
+            ));
+        }
+        let instruction = format!(
+            "Write a Python program in a ```python block. It finds a plan and prints it in the form **Actions List**: \
+             and then {}.",
+            texts.plan
+        );
+        let program = |plan: &str| format!("```python\nprint(\"**Actions List**:\", {plan})\n```");
+        settings.request(texts, &instruction, state, program).map(Some)
+    }
+
+    fn parse(_settings: &Settings, _view: &View, completion: &Completion) -> Result<Action> {
+        let code = code_block(&completion.text);
+        Ok(if code.is_empty() {
+            Action::None("no program".to_owned())
+        } else {
+            Action::Python(code.to_owned())
+        })
+    }
+}
+
+/// Describes the newest plan that was played, for the agent that acts next.
+fn last_plan(view: &View) -> String {
+    match &view.plan {
+        None => String::new(),
+        Some(played) if played.plan.is_empty() => "\nThe last answer had no plan.".to_owned(),
+        Some(played) => match played.first_invalid {
+            Some(place) => format!("\nIn the last plan, {}, move {place} was impossible.", played.plan),
+            None => format!("\nThe last plan, {}, led here.", played.plan),
+        },
+    }
+}
+
+/// Returns the start of a program's output.
+fn start(output: &str) -> String {
+    output.chars().take(MAX_OUTPUT).collect()
+}
+
+/// Returns the last block of Python, else the last fenced block, which may be cut off, else the whole text.
+fn code_block(text: &str) -> &str {
+    let mut blocks = Vec::new();
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once("```") {
+        let (inside, next) = after.split_once("```").unwrap_or((after, ""));
+        let (label, code) = inside.split_once('\n').unwrap_or(("", inside));
+        match label.trim() {
+            label @ ("" | "python" | "py" | "python3" | "Python") => blocks.push((!label.is_empty(), code)),
+            // The first line is code, or names another language.
+            _ => blocks.push((false, inside)),
+        }
+        rest = next;
+    }
+    let python = blocks.iter().rfind(|(is_python, _)| *is_python);
+    let code = python.or(blocks.last()).map_or(text, |(_, code)| code);
+    // The indentation of the first line counts.
+    code.trim_end().trim_start_matches(['\n', '\r'])
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_sdk::Finish;
+
+    use super::*;
+    use crate::environment::PlayedPlan;
+    use crate::game::GameKind;
+    use crate::program::ProgramRun;
+
+    const KINDS: [GameKind; 5] =
+        [GameKind::PlanPath, GameKind::Sokoban, GameKind::Sudoku, GameKind::Queens, GameKind::Blocksworld];
+
+    fn view(game: GameKind) -> View {
+        View { game, state: "(the state)".to_owned(), round: 0, program: None, plan: None }
+    }
+
+    fn later_view() -> View {
+        let program = ProgramRun {
+            code: "print(solve())".to_owned(),
+            output: "[\"U\", \"R\"]".to_owned(),
+            error: None,
+            plan: Some("[\"U\", \"R\"]".to_owned()),
+        };
+        let plan = PlayedPlan { plan: "[\"D\"]".to_owned(), first_invalid: Some(1) };
+        View { round: 2, program: Some(program), plan: Some(plan), ..view(GameKind::PlanPath) }
+    }
+
+    fn prompt<A: Agent<Settings = Settings, View = View>>(settings: &Settings, view: &View) -> String {
+        let turn = Turn { agent: "a".to_owned(), visit: 0 };
+        let request = A::prompt(settings, view, &turn).unwrap().unwrap();
+        request.messages.iter().map(|message| format!("[{:?}]\n{}\n", message.role, message.text())).collect()
+    }
+
+    #[test]
+    fn prompts() {
+        let settings = Settings::default();
+        let all = |prompt: fn(&Settings, &View) -> String| {
+            KINDS.map(|game| format!("{game:?}\n{}\n", prompt(&settings, &view(game)))).concat()
+        };
+        insta::assert_snapshot!("planner_first", all(prompt::<Planner>));
+        insta::assert_snapshot!("tool_first", all(prompt::<Tool>));
+        let bare = Settings { instruction: Some(String::new()), examples: 0 };
+        insta::assert_snapshot!("planner_again", prompt::<Planner>(&bare, &later_view()));
+        insta::assert_snapshot!("tool_again", prompt::<Tool>(&bare, &later_view()));
+    }
+
+    #[test]
+    fn failed_programs_are_described() {
+        let bare = Settings { instruction: Some(String::new()), examples: 0 };
+        let mut view = later_view();
+        view.plan = Some(PlayedPlan { plan: String::new(), first_invalid: None });
+        let program = view.program.as_mut().unwrap();
+        program.plan = None;
+        assert_eq!(
+            prompt::<Planner>(&bare, &view),
+            "[Role::User]\n(the state)\nThe last answer had no plan.\nA program printed no plan, but: [\"U\", \"R\"]\n"
+        );
+        view.program.as_mut().unwrap().error = Some("NameError: x".to_owned());
+        assert!(prompt::<Planner>(&bare, &view).contains("failed: NameError: x."));
+        assert!(prompt::<Tool>(&bare, &view).contains("It failed: NameError: x."));
+    }
+
+    #[test]
+    fn settings_change_the_prompt() {
+        let own = Settings { instruction: Some("Go.".to_owned()), examples: 1 };
+        assert!(
+            prompt::<Planner>(&own, &view(GameKind::Queens))
+                .starts_with("[Role::System]\nGo.\n[Role::User]\n.Q..\n")
+        );
+        let many = Settings { examples: 3, ..Settings::default() };
+        let turn = Turn { agent: "a".to_owned(), visit: 0 };
+        let error = Tool::prompt(&many, &view(GameKind::Sudoku), &turn).unwrap_err();
+        assert_eq!(error.message, "examples = 3, but there are 2 of them");
+    }
+
+    fn completion(text: &str) -> Completion {
+        Completion { text: text.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop }
+    }
+
+    #[test]
+    fn a_plan_is_found() {
+        let parse =
+            |game, text: &str| match Planner::parse(&Settings::default(), &view(game), &completion(text))
+                .unwrap()
+            {
+                Action::Answer(plan) => Some(plan),
+                _ => None,
+            };
+        let path = |text: &str| parse(GameKind::PlanPath, text);
+        let plan = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            path("At [0, 0]. First [\"U\"], no: #### [\"R\", \"R\"] not [\"D\"]"),
+            plan("[\"R\", \"R\"]")
+        );
+        assert_eq!(path("I go ['U'], then ['R']."), plan("['R']"), "the last list without a mark");
+        assert_eq!(path("#### [\"X\"] I mean ['R']"), plan("['R']"), "only a list of moves is a plan");
+        assert_eq!(path("['R'] is the plan ####"), plan("['R']"), "nothing after the mark");
+        assert_eq!(path("```json\n[\"R\",\n \"D\"]\n```"), plan("[\"R\",\n \"D\"]"));
+        assert_eq!(path("\\boxed{[\"R\"]}"), plan("[\"R\"]"));
+        assert_eq!(path("#### R, R, D"), plan(" R, R, D"), "rows without brackets");
+        for nothing in ["", "no", "[]", "#### []", "[\"U\", \"Q\"]"] {
+            assert_eq!(path(nothing), None, "{nothing}");
+        }
+        assert_eq!(parse(GameKind::Queens, "#### [1, 3, 0, 2]"), plan("[1, 3, 0, 2]"));
+        assert_eq!(
+            parse(GameKind::Sudoku, "1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1"),
+            plan("1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1")
+        );
+        assert_eq!(parse(GameKind::Blocksworld, "#### [A, table]"), plan("[A, table]"));
+    }
+
+    #[test]
+    fn a_program_is_found() {
+        let parse = |text: &str| {
+            Tool::parse(&Settings::default(), &view(GameKind::Sudoku), &completion(text)).unwrap()
+        };
+        let python = |code: &str| Action::Python(code.to_owned());
+        assert_eq!(parse("```python\nx = 1\n```"), python("x = 1"));
+        assert_eq!(parse("```py\nx = 1\n```\nBetter:\n```python\nx = 2\n```\n```\n2\n```"), python("x = 2"));
+        assert_eq!(parse("```\nx = 1\n```\n```\nx = 2\n```"), python("x = 2"));
+        assert_eq!(parse("```python\nif 1:\n    x = 1"), python("if 1:\n    x = 1"), "cut off");
+        assert_eq!(parse("```print(1)```"), python("print(1)"));
+        assert_eq!(parse("print(1)\n"), python("print(1)"), "no fence at all");
+        for nothing in ["", " \n", "```python\n```"] {
+            assert_eq!(parse(nothing), Action::None("no program".to_owned()), "{nothing:?}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Any completion is an action, for every game.
+        #[test]
+        fn any_text_is_an_action(parts in proptest::collection::vec("\\PC{0,3}|####|```|python|\n|\\[|\\]|[0-9],|\"[UDLR]\"|\\{\"move\":", 0..40)) {
+            let completion = completion(&parts.concat());
+            for game in KINDS {
+                Planner::parse(&Settings::default(), &view(game), &completion).unwrap();
+                Tool::parse(&Settings::default(), &view(game), &completion).unwrap();
+            }
+        }
+    }
+}
