@@ -11,8 +11,8 @@ use crate::support::{assert_equal_runs, content, pl_host, run, scenario, stderr,
 const KILLS: u32 = 12;
 
 /// Starts a run and returns once its folder exists.
-fn start(file: &Path, out: &Path) -> Child {
-    let child = run(file, out, &[]).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+fn start(file: &Path, out: &Path, settings: &[&str]) -> Child {
+    let child = run(file, out, settings).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     await_file(&out.join("workflow.json"));
     child
 }
@@ -26,25 +26,29 @@ fn await_file(path: &Path) {
 }
 
 fn resumes_after_any_kill(name: &str) {
+    resumes_after_kills(name, &[], KILLS);
+}
+
+fn resumes_after_kills(name: &str, settings: &[&str], kills: u32) {
     let folder = tempfile::tempdir().unwrap();
     let file = scenario(name);
     let reference = folder.path().join("reference");
-    let mut child = start(&file, &reference);
+    let mut child = start(&file, &reference, settings);
     let begin = Instant::now();
     assert!(child.wait().unwrap().success());
     let duration = begin.elapsed();
     let mut killed = 0;
-    for kill in 0..KILLS {
+    for kill in 0..kills {
         let out = folder.path().join(format!("killed-{kill}"));
-        let mut child = start(&file, &out);
-        std::thread::sleep(duration * (2 * kill + 1) / (2 * KILLS));
+        let mut child = start(&file, &out, settings);
+        std::thread::sleep(duration * (2 * kill + 1) / (2 * kills));
         child.kill().unwrap();
         killed += u32::from(!child.wait().unwrap().success());
         succeed(&mut resume(&out));
-        assert_equal_runs(&reference, &out, &format!("{name}, kill {kill} of {KILLS}"));
+        assert_equal_runs(&reference, &out, &format!("{name}, kill {kill} of {kills}"));
     }
     // A run that is faster than the reference may end before the last kills.
-    assert!(killed >= KILLS / 2, "only {killed} runs were killed before they ended");
+    assert!(killed >= kills / 2, "only {killed} runs were killed before they ended");
 }
 
 /// Returns the command that continues a run, or starts it again if it was killed before its first checkpoint.
@@ -58,7 +62,7 @@ fn resume(out: &Path) -> Command {
 fn a_second_process_is_told_who_writes_into_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let (file, out) = (scenario("letters/tree-l2.mas"), folder.path().join("run"));
-    let mut first = start(&file, &out);
+    let mut first = start(&file, &out, &[]);
     // Stopped, so that it can't end before the second process looks.
     let signal = |name: &str| {
         let sent = Command::new("kill").arg(name).arg(first.id().to_string()).status();
@@ -117,6 +121,11 @@ fn tree_with_an_adapter_per_agent() {
 #[test]
 fn flat_with_a_model_per_agent() {
     resumes_after_any_kill("letters/flat-l3.mas");
+}
+
+#[test]
+fn rollouts_ahead_of_updates() {
+    resumes_after_kills("letters/flat-l3.mas", &["--set", "train.schedule=async"], 5);
 }
 
 #[test]

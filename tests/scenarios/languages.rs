@@ -142,7 +142,11 @@ fn a_workflow_mixes_all_four() {
     let Some(components) = guests::components() else { return };
     let folder = tempfile::tempdir().unwrap();
     for (language, component) in components {
-        std::fs::copy(component, folder.path().join(format!("{language}.wasm"))).unwrap();
+        let copy = folder.path().join(format!("{language}.wasm"));
+        std::fs::copy(component, &copy).unwrap();
+        // A check waits 10 s for a description, which is too short to compile an interpreter. `plugin build` would have
+        // written it into the component.
+        succeed(crate::support::pl_host().args(["plugin", "describe"]).arg(&copy));
     }
     let mixed = std::fs::read_to_string(scenario("languages/mixed.mas")).unwrap();
     let model = repository().join("tests/data/tiny");

@@ -55,6 +55,7 @@ impl MemoryEstimate {
             let policies: Vec<&Policy> = workflow.policies.iter().filter(|p| p.model == index).collect();
             sum.add_base(workflow, folder, &base, &policies);
         }
+        let staleness = workflow.train.as_ref().map_or(0, |train| u64::from(train.staleness));
         let mut parts = vec![
             ("weights, training", sum.training),
             ("weights, generation", sum.generation),
@@ -63,6 +64,7 @@ impl MemoryEstimate {
             ("keys and values", workflow.inference.kv_cache),
             ("activations", sum.activations),
             ("handing weights over", sum.publishing),
+            ("weights of stale rollouts", staleness * sum.versions),
         ];
         let mut machine = None;
         if device == Device::Cpu {
@@ -178,6 +180,8 @@ struct Sum {
     activations: u64,
     /// New weights that generation packs while it still has the old ones.
     publishing: u64,
+    /// One version of all trained weights, which waits for the rollouts that use it.
+    versions: u64,
 }
 
 impl Sum {
@@ -213,6 +217,7 @@ impl Sum {
                     // Once for training and once for generation.
                     self.adapters += 2 * formulas::adapter_bytes(config, rank, &targets);
                     if trains(policy) {
+                        self.versions += formulas::adapter_bytes(config, rank, &targets);
                         if from.is_some() && has_reference(policy) {
                             self.adapters += formulas::adapter_bytes(config, rank, &targets);
                         }
@@ -232,6 +237,7 @@ impl Sum {
         // Generation on libtorch shares the weights until they change.
         let generating = if base.device == Device::Cpu { copies } else { trained };
         self.generation += generating * formulas::weights_bytes(config, *dtype);
+        self.versions += trained * formulas::weights_bytes(config, base.training_dtype());
         self.optimiser += trained * formulas::optimizer_bytes(numbers, *dtype);
         if let Some(ranks) = adapted.into_iter().max() {
             self.activations = self.activations.max(activations(workflow, base, ranks));

@@ -205,13 +205,16 @@ impl LocatedModels {
 /// Starts the engine with the current weights of all policies. With `overlaps`, weights are trained while the
 /// engine uses them, so it gets its own.
 fn start_engine(trainer: &Trainer, inference: &Inference, overlaps: bool) -> Result<Engine, Error> {
+    let whole = |served: &ServedPolicy| served.trained && served.adapter.is_none();
+    let trained: Vec<usize> = trainer.policies().iter().filter(|s| whole(s)).map(|s| s.base).collect();
     let bases = trainer
         .bases()
         .iter()
-        .map(|model| BaseModel {
+        .enumerate()
+        .map(|(index, model)| BaseModel {
             config: model.config.clone(),
             // On a CPU, the engine packs the weights into a format of its own in any case.
-            weights: match overlaps && model.weights.device() != Device::Cpu {
+            weights: match overlaps && trained.contains(&index) && model.weights.device() != Device::Cpu {
                 true => model.weights.copy(),
                 false => model.weights.shallow(),
             },

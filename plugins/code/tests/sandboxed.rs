@@ -338,15 +338,27 @@ fn records(file: &str) -> Option<Vec<Value>> {
     Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
-/// Applies `work` to all records on all processors.
-fn in_parallel(records: &[Value], work: impl Fn(&Value) -> Option<String> + Sync) -> Vec<String> {
+/// One of so many records is tried in every way. A job takes tens of milliseconds, and there are thousands of calls.
+const FEW: usize = 8;
+
+/// Tries a solution of a record. Few records have a process for each call, as by default, the others one for all.
+fn solved(index: usize, record: &Value, program: &str) -> TestResult {
+    let settings = if index.is_multiple_of(FEW) { json!({}) } else { json!({ "calls_per_job": 100_000 }) };
+    attempt_with(settings, record, program, execute)
+}
+
+/// Applies `work` to all records and their indices on all CPUs.
+fn in_parallel(records: &[Value], work: impl Fn(usize, &Value) -> Option<String> + Sync) -> Vec<String> {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     let part = records.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
         let work = &work;
         let parts: Vec<_> = records
             .chunks(part)
-            .map(|part| scope.spawn(move || part.iter().filter_map(work).collect::<Vec<String>>()))
+            .map(|part| {
+                let tried = move || part.iter().enumerate().filter_map(|(index, record)| work(index, record));
+                scope.spawn(move || tried().collect::<Vec<String>>())
+            })
             .collect();
         parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
     })
@@ -360,9 +372,12 @@ fn field<'a>(record: &'a Value, name: &str) -> &'a str {
 fn human_evals_solutions_pass_and_broken_ones_fail() {
     let Some(records) = records("humaneval/HumanEval.jsonl.gz") else { return };
     assert_eq!(records.len(), 164);
-    let failed = in_parallel(&records, |record| {
+    let failed = in_parallel(&records, |index, record| {
         let solution = format!("{}{}", field(record, "prompt"), field(record, "canonical_solution"));
-        let right = attempt(record, &solution);
+        let right = solved(index, record, &solution);
+        if !index.is_multiple_of(FEW) {
+            return (!right.passed).then(|| format!("{}: {right:?}", field(record, "task_id")));
+        }
         // The same function with a wrong result.
         let entry = field(record, "entry_point");
         let broken =
@@ -384,8 +399,8 @@ fn human_evals_solutions_pass_and_broken_ones_fail() {
 fn mbpps_solutions_pass() {
     let Some(records) = records("mbpp/mbpp.jsonl") else { return };
     assert_eq!(records.len(), 974);
-    let failed = in_parallel(&records, |record| {
-        let tried = attempt(record, field(record, "code"));
+    let failed = in_parallel(&records, |index, record| {
+        let tried = solved(index, record, field(record, "code"));
         (!tried.passed).then(|| format!("{}: {}", record["task_id"], tried.error))
     });
     assert!(failed.is_empty(), "{} of {} fail:\n{}", failed.len(), records.len(), failed.join("\n\n"));

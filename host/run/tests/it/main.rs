@@ -13,4 +13,5 @@ mod roles;
 mod run_folders;
 mod schedule;
 mod support;
+mod sweep;
 mod training;

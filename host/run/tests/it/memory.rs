@@ -49,6 +49,19 @@ fn a_reference_policy_takes_memory_if_it_is_a_copy() {
 }
 
 #[test]
+fn stale_rollouts_keep_versions_of_the_trained_weights() {
+    let stale = |scenario, overrides: &[&str]| {
+        part(&estimate_of(scenario, overrides, Device::Cpu), "weights of stale rollouts")
+    };
+    assert_eq!(stale("tree-l2.mas", &[]), 0);
+    let one = stale("tree-l2.mas", &["train.schedule=one_step_off"]);
+    assert!(one > 0);
+    assert_eq!(stale("tree-l2.mas", &["train.schedule=async", "train.staleness=3"]), 3 * one);
+    // Whole models are larger than adapters.
+    assert!(stale("flat-l3.mas", &["train.schedule=one_step_off"]) > one);
+}
+
+#[test]
 fn a_workflow_that_does_not_fit_gets_a_warning() {
     let huge = estimate(&["inference.kv_cache=1000GiB"], Device::Cpu);
     if huge.machine().is_some() {

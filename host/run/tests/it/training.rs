@@ -116,15 +116,9 @@ fn progress_reports_metrics_and_activities() {
     let mut run = pl_run::TrainingRun::start(&host, &checked, device, &options).unwrap();
     run.train(&pl_run::StopRequest::default()).unwrap();
     let reports = progress.0.lock().unwrap();
-    let expected = [
-        "load",
-        "episodes held_out",
-        "metrics 0 held_out",
-        "episodes step 1",
-        "update",
-        "metrics 1 step",
-        "episodes held_out",
-        "metrics 1 held_out",
-    ];
-    assert_eq!(*reports, expected);
+    let (lines, activities): (Vec<&String>, Vec<&String>) =
+        reports.iter().partition(|report| report.starts_with("metrics"));
+    assert_eq!(lines, ["metrics 0 held_out", "metrics 1 step", "metrics 1 held_out"]);
+    // The rollout thread goes on while the lines of the steps before are written.
+    assert_eq!(activities, ["load", "episodes held_out", "episodes step 1", "update", "episodes held_out"]);
 }

@@ -159,7 +159,8 @@ fn stated(text: &str) -> Option<String> {
     let text = text.trim();
     let numeric = text.chars().any(|c| c.is_ascii_digit() || matches!(c, '\\' | '=' | '$'));
     let short = numeric || text.split_whitespace().count() <= 1;
-    if short && !opens_with_words(text) && !has_words_around_formulas(text) && is_answer(text) {
+    let prose = opens_with_words(text) || has_a_sentence(text) || has_words_around_formulas(text);
+    if short && !prose && is_answer(text) {
         return Some(text.to_owned());
     }
     let (_, after) = text.rsplit_once(" is ")?;
@@ -171,6 +172,14 @@ fn stated(text: &str) -> Option<String> {
 fn opens_with_words(text: &str) -> bool {
     let words = text.split_whitespace().take_while(|word| word.chars().all(char::is_alphabetic));
     text.contains(' ') && words.into_iter().any(|word| word.len() > 1)
+}
+
+/// Returns true for more words in a row than an answer in words or a unit has. Their letters would otherwise be parsed as
+/// a product.
+fn has_a_sentence(text: &str) -> bool {
+    let is_word = |word: &&str| word.len() > 1 && word.chars().all(char::is_alphabetic);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.chunk_by(|a, b| is_word(a) && is_word(b)).any(|run| run.len() > MAX_WORDS)
 }
 
 /// Returns true for words beside formulas in dollars, except those that join answers: `$9.8$ m/s`.
