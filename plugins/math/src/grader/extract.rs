@@ -174,12 +174,13 @@ fn opens_with_words(text: &str) -> bool {
     text.contains(' ') && words.into_iter().any(|word| word.len() > 1)
 }
 
-/// Returns true for more words in a row than an answer in words or a unit has. Their letters would otherwise be parsed as
-/// a product.
+/// Returns true for values that are joined by words and followed by more words than a unit has: `a and b are names of
+/// these points`. Their letters would otherwise be parsed as a product.
 fn has_a_sentence(text: &str) -> bool {
     let is_word = |word: &&str| word.len() > 1 && word.chars().all(char::is_alphabetic);
     let words: Vec<&str> = text.split_whitespace().collect();
-    words.chunk_by(|a, b| is_word(a) && is_word(b)).any(|run| run.len() > MAX_WORDS)
+    let joined = words.iter().any(|word| ["and", "or"].contains(word));
+    joined && words.chunk_by(|a, b| is_word(a) && is_word(b)).any(|run| run.len() > MAX_WORDS)
 }
 
 /// Returns true for words beside formulas in dollars, except those that join answers: `$9.8$ m/s`.
