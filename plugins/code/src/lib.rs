@@ -1,7 +1,7 @@
 //! The code domain: programs to write, hidden tests, a coder that can repair a failed program.
 //!
-//! A program and its tests never share a process. The tests run in jobs of [`judge`], which look the program's
-//! answers up; the program runs in jobs of [`candidate`], which get calls and return plain data. [`grading`] leads
+//! A program and its tests never share a process. The tests run in jobs of `judge`, which look the program's
+//! answers up; the program runs in jobs of `candidate`, which get calls and return plain data. `grading` leads
 //! from one to the other until the tests have every answer.
 
 mod asserts;
