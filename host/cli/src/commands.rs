@@ -15,4 +15,5 @@ pub mod replay;
 pub mod run;
 pub mod sandbox;
 pub mod schema;
+pub mod serve;
 pub mod sweep;

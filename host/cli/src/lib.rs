@@ -94,6 +94,7 @@ fn run(command: &Command, embedded: Embedded) -> CommandResult {
         Command::Compare(options) => commands::compare::run(options),
         Command::Evaluate(options) => commands::evaluate::run(&app()?, options),
         Command::Play(options) => commands::play::run(&app()?, options),
+        Command::Serve(options) => commands::serve::run(&app()?, options),
         Command::Replay(options) => commands::replay::run(&app()?, options),
         Command::Grade(options) => commands::grade::run(&app()?, options),
         Command::Lsp => commands::lsp::run(&app()?),

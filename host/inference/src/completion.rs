@@ -95,6 +95,8 @@ impl CompletionState {
         let chunk = Chunk {
             index: self.seed_index,
             tokens: tokens[sent_tokens..].to_vec(),
+            logprobs: self.logprobs[sent_tokens..].to_vec(),
+            top: self.top.get(sent_tokens..).unwrap_or_default().to_vec(),
             text: new.to_owned(),
             last,
         };

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use pl_dsl::workflow::Rollout;
 use pl_plugin::Task;
-use pl_rollout::{EpisodeEvent, EpisodeSetup, EpisodeSummary, RolloutPlan, play_batch};
-use pl_types::Phase;
+use pl_rollout::{EpisodeEvent, EpisodeSummary};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -53,29 +51,15 @@ where
     E: From<Error>,
     W: Future<Output = Result<(), E>>,
 {
-    let plan = RolloutPlan {
-        seed: session.seed,
-        phase: Phase::Play,
-        step: 0,
-        tasks: vec![Arc::new(task)],
-        mode: Rollout::Flat,
-        samples: 1,
-        in_flight: 1,
-        versions: session.trainer.versions().into(),
-    };
+    let player = session.player();
     let (sender, events) = unbounded_channel();
-    // The events end when the last owner of the sender is dropped.
-    let setup = Arc::new(EpisodeSetup { observer: Some(sender), ..EpisodeSetup::clone(&session.setup) });
-    let (batch, ()) = host.block_on(async {
-        let playing = async {
-            play_batch(setup, &plan, |_| {})
-                .await
-                .map_err(|error| E::from(Error::Rollout { source: error.into(), run: None, episode: None }))
-        };
-        tokio::try_join!(playing, watch(events))
+    let episode = host.block_on(async {
+        let playing = async { player.play(session.seed, task, sender).await.map_err(E::from) };
+        let (episode, ()) = tokio::try_join!(playing, watch(events))?;
+        Ok::<_, E>(episode)
     })?;
-    for failure in &batch.failures {
+    for failure in &episode.failures {
         host.notify(Notice::EpisodeRestarted { failure: failure.describe() });
     }
-    Ok(batch.episodes.into_iter().next())
+    Ok(episode.summary)
 }

@@ -18,8 +18,8 @@ use crate::chat::ChatFormat;
 use crate::error::Error;
 use crate::host::Host;
 use crate::lock::start_date;
-use crate::origin::require_trust;
 use crate::progress::Activity;
+use crate::recorded::open_recorded;
 use crate::session::{absolute, chat_formats, episode_setup};
 use crate::stored::StoredWorkflow;
 use crate::workflow::CheckedWorkflow;
@@ -139,21 +139,7 @@ impl Replayer {
         plugins: &BTreeMap<String, PathBuf>,
         trust: bool,
     ) -> Result<Replayer, Error> {
-        let lock: Lock = RunFolder::read_json(run, "lock.json").map_err(Error::RunFolder)?;
-        let mut stored = StoredWorkflow::read(run)?;
-        require_trust(run, &stored, plugins, trust)?;
-        for (name, file) in plugins {
-            let blocks = &mut stored.workflow.plugins;
-            match blocks.iter_mut().find(|block| block.name == *name) {
-                Some(block) => block.path = Some(absolute(file).display().to_string()),
-                None => {
-                    let (plugin, plugins) = (name.clone(), blocks.iter().map(|b| b.name.clone()).collect());
-                    return Err(Error::NoPlugin { plugin, plugins });
-                }
-            }
-        }
-        let checked = stored.open(host, run)?;
-        check_builds(&checked, &lock, plugins)?;
+        let (checked, lock) = open_recorded(host, run, plugins, trust)?;
         let formats = chat_formats(&checked)?;
         let denied = DeniedSandbox("a replay runs no code".to_owned());
         let environment = Arc::new(checked.environment_with(Arc::new(denied))?);
@@ -236,41 +222,5 @@ impl Replayer {
             let format = index.and_then(|index| self.formats.get(index));
             format.map(|format| format.tokenizer.decode(tokens, false)).unwrap_or_default()
         })
-    }
-}
-
-/// Refuses plugins and granted folders that differ from the run's, except for plugins in `replaced`.
-fn check_builds(
-    checked: &CheckedWorkflow,
-    lock: &Lock,
-    replaced: &BTreeMap<String, PathBuf>,
-) -> Result<(), Error> {
-    let blocks = &checked.workflow.plugins;
-    for block in blocks {
-        let name = &block.name;
-        let plugin = checked
-            .plugins
-            .load(block)
-            .map_err(|error| Error::Plugin { plugin: name.clone(), source: error.into() })?;
-        let (found, recorded) = (plugin.hash(), lock.plugins.get(name));
-        let Some(recorded) = recorded.filter(|hash| !replaced.contains_key(name) && **hash != found) else {
-            continue;
-        };
-        let place = match checked.plugins.path(block) {
-            Some(path) => path.display().to_string(),
-            None => "the one built into this pl-host".to_owned(),
-        };
-        let digits = |hash: &str| hash.chars().take(12).collect::<String>();
-        return Err(Error::OtherBuild {
-            plugin: name.clone(),
-            place,
-            found: digits(&found),
-            recorded: digits(recorded),
-        });
-    }
-    let grants = checked.plugins.grants(blocks);
-    match lock.grants.iter().find(|(grant, content)| grants.get(*grant) != Some(content)) {
-        Some((grant, _)) => Err(Error::OtherGrant { grant: grant.clone() }),
-        None => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pl_dsl::Source;
 use pl_dsl::workflow::{Inference, Policy, Workflow};
 use pl_inference::{BaseModel, Engine, EngineConfig, PolicyWeights};
-use pl_model::{Model, NaiveDate, TensorSet};
+use pl_model::{ChatTemplate, Model, NaiveDate, TensorSet, Tokenizer};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
 use pl_trainer::{ServedPolicy, Trainer};
 use pl_types::Generate;
@@ -22,6 +22,7 @@ use crate::host::Host;
 use crate::locate::{self, LocatedModel};
 use crate::lock::today;
 use crate::memory::MemoryEstimate;
+use crate::player::Player;
 use crate::progress::{Activity, Notice};
 use crate::schedule::StepSchedule;
 use crate::workflow::CheckedWorkflow;
@@ -33,6 +34,17 @@ pub struct SessionOptions {
     pub seed: u64,
     /// Checkpoint to load, or a run folder, whose newest checkpoint is loaded.
     pub checkpoint: Option<PathBuf>,
+}
+
+/// A policy of a session, with what it takes to write prompts for it.
+#[derive(Debug, Clone)]
+pub struct SessionPolicy {
+    /// Index in the workflow.
+    pub policy: usize,
+    pub tokenizer: Arc<Tokenizer>,
+    pub template: Arc<ChatTemplate>,
+    /// Largest number of tokens of a prompt with its completion.
+    pub max_positions: usize,
 }
 
 /// Loaded workflow whose policies are served.
@@ -140,6 +152,35 @@ impl Session {
     pub fn decode(&self, policy: usize, tokens: &[u32]) -> String {
         let model = self.trainer.served(policy).and_then(|served| self.trainer.bases().get(served.base));
         model.map(|model| model.tokenizer.decode(tokens, true)).unwrap_or_default()
+    }
+
+    /// Returns all policies, in the order of the workflow's.
+    pub fn policies(&self) -> Vec<SessionPolicy> {
+        let policy = |served: ServedPolicy| {
+            let base = &self.trainer.bases()[served.base];
+            SessionPolicy {
+                policy: served.policy,
+                tokenizer: Arc::clone(&base.tokenizer),
+                template: Arc::clone(&base.template),
+                max_positions: base.config.max_positions,
+            }
+        };
+        self.trainer.policies().into_iter().map(policy).collect()
+    }
+
+    /// Returns the engine that serves the policies.
+    pub fn generator(&self) -> Arc<dyn Generate> {
+        Arc::new(self.engine.clone())
+    }
+
+    /// Returns the team, to play episodes.
+    pub fn player(&self) -> Player {
+        Player::new(Arc::clone(&self.setup), self.trainer.versions().into())
+    }
+
+    /// Returns the date that chat templates see as today.
+    pub fn date(&self) -> NaiveDate {
+        self.date
     }
 
     /// Returns a counter of the tokens that the engine has generated.

@@ -42,12 +42,16 @@ pub struct Request {
 }
 
 /// A piece of a completion in progress.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Chunk {
     /// Index of the completion within its request.
     pub index: usize,
     /// Tokens since the previous chunk.
     pub tokens: Vec<u32>,
+    /// Log-probabilities of these tokens, as in [`Completion::logprobs`].
+    pub logprobs: Vec<f32>,
+    /// Likeliest tokens at each of these positions, as in [`Completion::top`].
+    pub top: Vec<Vec<(u32, f32)>>,
     /// Text since the previous chunk. Never revoked: text that may become part of a stop string is held back.
     pub text: String,
     /// True for the completion's last chunk.

@@ -91,9 +91,9 @@ impl Generate for RecordedCompletions {
                 return Err(GenerateError::Failed { policy: request.policy, reason });
             };
             if let Some(listener) = &request.listener {
-                let (tokens, text) = (completion.tokens.clone(), completion.text.clone());
+                let Completion { tokens, logprobs, top, text, .. } = completion.clone();
                 // The listener may have closed the channel.
-                let _ = listener.send(Chunk { index, tokens, text, last: true });
+                let _ = listener.send(Chunk { index, tokens, logprobs, top, text, last: true });
             }
             completions.push(completion.clone());
         }

@@ -1,0 +1,166 @@
+//! `pl-host serve`: the policies and the team of a workflow over OpenAI's API.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pl_rollout::{AgentStep, EpisodeEvent};
+use pl_run::play::task_from_text;
+use pl_run::{CheckedWorkflow, Host, Player, Session, SessionOptions, open_run, select_device};
+use pl_serve::{Limits, ServedModel, ServerConfig, Service, Team, TeamError, TeamResult, TeamTurn};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::App;
+use crate::arguments::{Machine, Serve, Source};
+use crate::exit::{CommandError, CommandResult};
+
+pub fn run(app: &App, options: &Serve) -> CommandResult {
+    let key = key(options)?;
+    let (checked, session) = open(app, options)?;
+    let models = models(&checked, &session)?;
+    if let Some(policy) = models.iter().find(|model| model.name == options.team) {
+        let name = &policy.name;
+        return Err(CommandError::input(format!("a policy is named {name} too; give --team another name")));
+    }
+    let team: Arc<dyn Team> = Arc::new(PlayedTeam(session.player()));
+    let limits = Limits { requests: options.max_requests, ..Limits::default() };
+    let config = ServerConfig { key, limits };
+    let service = Service::new(models, Some((options.team.clone(), team)), session.generator(), config);
+    app.host.block_on(listen(&app.host, options.listen, service))
+}
+
+/// Returns the key that requests must carry.
+fn key(options: &Serve) -> Result<Option<String>, CommandError> {
+    match &options.key_variable {
+        None if options.listen.ip().is_loopback() => Ok(None),
+        None => Err(CommandError::input(format!(
+            "whoever reaches {} could use the models; name an environment variable with a key (--key-variable), or \
+             listen on 127.0.0.1",
+            options.listen
+        ))),
+        Some(name) => match std::env::var(name) {
+            Ok(key) if !key.is_empty() => Ok(Some(key)),
+            _ => Err(CommandError::input(format!("the environment variable {name} is not set; it has the server's key"))),
+        },
+    }
+}
+
+/// Opens a workflow file, or a run folder with its newest checkpoint.
+fn open(app: &App, options: &Serve) -> Result<(CheckedWorkflow, Session), CommandError> {
+    if !options.file.is_dir() {
+        let source = Source { file: options.file.clone(), given: options.given.clone() };
+        let machine = Machine { device: options.device, seed: 0 };
+        return app.open_session(&source, &machine, options.checkpoint.as_deref());
+    }
+    if !options.given.command_line()?.is_empty() {
+        let message = "--set and --params go with a workflow file; a run folder has its own settings";
+        return Err(CommandError::input(message));
+    }
+    let device = select_device(&app.host, options.device.into())?;
+    let session = SessionOptions { seed: 0, checkpoint: options.checkpoint.clone() };
+    Ok(open_run(&app.host, &options.file, device, &session, options.trust)?)
+}
+
+/// Returns the policies of a session as models of the API.
+fn models(checked: &CheckedWorkflow, session: &Session) -> Result<Vec<ServedModel>, CommandError> {
+    let model = |policy: pl_run::SessionPolicy| {
+        let block = checked.workflow.policies.get(policy.policy);
+        let block = block.ok_or_else(|| CommandError::failed("a policy is missing in the workflow"))?;
+        Ok(ServedModel {
+            name: block.name.clone(),
+            policy: policy.policy,
+            tokenizer: policy.tokenizer,
+            template: policy.template,
+            max_positions: policy.max_positions,
+            date: session.date(),
+        })
+    };
+    session.policies().into_iter().map(model).collect()
+}
+
+async fn listen(host: &Host, address: SocketAddr, service: Service) -> CommandResult {
+    let failed = |error: std::io::Error| CommandError::failed(format!("cannot listen on {address}: {error}"));
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let names: Vec<&str> = service.names().collect();
+    eprintln!("serving {} on http://{address}/v1 (Ctrl-C stops)", names.join(", "));
+    let stop = stopped(host);
+    pl_serve::serve(listener, service, stop)
+        .await
+        .map_err(|error| CommandError::failed(format!("the server stopped: {error}")))
+}
+
+/// Returns a future that ends at Ctrl-C or SIGTERM. A second signal ends the program at once.
+fn stopped(host: &Host) -> impl Future<Output = ()> + Send + 'static {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    host.handle().spawn(async move {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (Ok(mut int), Ok(mut term)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+        else {
+            tracing::warn!("signals can't be handled: Ctrl-C will cut off requests in progress");
+            return std::future::pending().await;
+        };
+        let mut sender = Some(sender);
+        loop {
+            tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+            match sender.take() {
+                Some(sender) => drop(sender.send(())),
+                None => std::process::exit(130),
+            }
+            eprintln!("finishing the requests in progress (press Ctrl-C again to stop at once)");
+        }
+    });
+    async move {
+        let _ = receiver.await;
+    }
+}
+
+/// The team of a workflow as a model.
+struct PlayedTeam(Player);
+
+#[async_trait]
+impl Team for PlayedTeam {
+    async fn play(
+        &self,
+        task: &str,
+        seed: u64,
+        turns: UnboundedSender<TeamTurn>,
+    ) -> Result<TeamResult, TeamError> {
+        let (sender, events) = unbounded_channel();
+        let playing = self.0.play(seed, task_from_text(task), sender);
+        let (episode, ()) = tokio::join!(playing, relay(events, &turns));
+        let episode = episode.map_err(|error| TeamError(error.to_string()))?;
+        match episode.summary {
+            Some(summary) => Ok(TeamResult { truncated: summary.truncated }),
+            None => {
+                let failures: Vec<String> = episode.failures.iter().map(|failure| failure.describe()).collect();
+                Err(TeamError(failures.join("; ")))
+            }
+        }
+    }
+}
+
+/// Passes on each turn of an episode once its agent has acted.
+async fn relay(mut events: UnboundedReceiver<EpisodeEvent>, turns: &UnboundedSender<TeamTurn>) {
+    // Agents of one node are prompted one after another before the first of them acts.
+    let mut prompted: Vec<(String, String)> = Vec::new();
+    while let Some(event) = events.recv().await {
+        match event {
+            EpisodeEvent::Prompted { agent, mut text, .. } => {
+                let mut content = String::new();
+                while let Some(chunk) = text.recv().await {
+                    content.push_str(&chunk.text);
+                }
+                prompted.push((agent, content));
+            }
+            EpisodeEvent::Acted(AgentStep { agent, action, tokens, .. }) => {
+                // An attempt that failed has left prompts behind: the last one of the agent counts.
+                let last = prompted.iter().rposition(|(name, _)| *name == agent);
+                let content = last.map(|index| prompted.swap_remove(index).1).unwrap_or_default();
+                // The request may be gone.
+                let _ = turns.send(TeamTurn { agent, content, action, tokens });
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! A team that plays single episodes.
+
+use std::sync::Arc;
+
+use pl_dsl::workflow::Rollout;
+use pl_plugin::Task;
+use pl_rollout::{EpisodeEvent, EpisodeFailure, EpisodeSetup, EpisodeSummary, RolloutPlan, play_batch};
+use pl_types::Phase;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::error::Error;
+
+/// The team of a session, which plays single episodes from any thread.
+#[derive(Clone)]
+pub struct Player {
+    setup: Arc<EpisodeSetup>,
+    versions: Arc<[u64]>,
+}
+
+/// An episode that was played for a person.
+#[derive(Debug)]
+pub struct PlayedEpisode {
+    /// `None` if it failed in every attempt.
+    pub summary: Option<EpisodeSummary>,
+    /// Attempts that failed.
+    pub failures: Vec<EpisodeFailure>,
+}
+
+impl Player {
+    pub(crate) fn new(setup: Arc<EpisodeSetup>, versions: Arc<[u64]>) -> Player {
+        Player { setup, versions }
+    }
+
+    /// Plays one episode whose events go to `events`. Dropping the future ends the episode.
+    ///
+    /// # Errors
+    /// If the episode can't be played.
+    pub async fn play(
+        &self,
+        seed: u64,
+        task: Task,
+        events: UnboundedSender<EpisodeEvent>,
+    ) -> Result<PlayedEpisode, Error> {
+        let plan = RolloutPlan {
+            seed,
+            phase: Phase::Play,
+            step: 0,
+            tasks: vec![Arc::new(task)],
+            mode: Rollout::Flat,
+            samples: 1,
+            in_flight: 1,
+            versions: Arc::clone(&self.versions),
+        };
+        // The events end when the last owner of the sender is dropped.
+        let setup = EpisodeSetup { observer: Some(events), ..EpisodeSetup::clone(&self.setup) };
+        let batch = play_batch(Arc::new(setup), &plan, |_| {})
+            .await
+            .map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })?;
+        Ok(PlayedEpisode { summary: batch.episodes.into_iter().next(), failures: batch.failures })
+    }
+}

@@ -1,0 +1,411 @@
+//! `POST /v1/chat/completions`.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use futures::StreamExt;
+use pl_model::ChatMessage;
+use pl_types::{Completion, Finish, Request};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc::unbounded_channel;
+
+use crate::body;
+use crate::error::ApiError;
+use crate::logprobs::{self, Tokens};
+use crate::models::ServedModel;
+use crate::sampling::SamplingFields;
+use crate::service::{Asked, Permit, Service, unix_time};
+use crate::stream::{self, Generated};
+use crate::team::{Team, TeamTurn};
+
+/// Body of a request.
+#[derive(Debug, Deserialize)]
+struct ChatRequest {
+    model: Option<String>,
+    messages: Vec<Message>,
+    #[serde(default)]
+    tools: Vec<Value>,
+    #[serde(default)]
+    stream: bool,
+    #[serde(default)]
+    stream_options: StreamOptions,
+    #[serde(default)]
+    logprobs: bool,
+    #[serde(default)]
+    top_logprobs: usize,
+    /// Adds the token ids of the prompt and of the completions.
+    #[serde(default)]
+    return_token_ids: bool,
+    #[serde(default)]
+    chat_template_kwargs: TemplateOptions,
+    #[serde(flatten)]
+    sampling: SamplingFields,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct StreamOptions {
+    #[serde(default)]
+    pub(crate) include_usage: bool,
+}
+
+/// Variables of the chat template.
+#[derive(Debug, Default, Deserialize)]
+struct TemplateOptions {
+    enable_thinking: Option<bool>,
+}
+
+/// A message of a conversation.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Message {
+    role: String,
+    content: Option<Content>,
+    name: Option<String>,
+    tool_call_id: Option<String>,
+    #[serde(default)]
+    tool_calls: Vec<Value>,
+}
+
+/// Content of a message: a text, or a list of parts.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Debug, Deserialize)]
+struct Part {
+    #[serde(rename = "type")]
+    kind: String,
+    text: Option<String>,
+}
+
+/// Fields that would change the result and that nothing here implements, with values that ask for nothing.
+fn unsupported() -> [(&'static str, Value); 9] {
+    [
+        ("response_format", json!({ "type": "text" })),
+        ("tool_choice", json!("auto")),
+        ("functions", json!([])),
+        ("function_call", json!("auto")),
+        ("modalities", json!(["text"])),
+        ("audio", Value::Null),
+        ("guided_json", Value::Null),
+        ("structured_outputs", Value::Null),
+        ("ignore_eos", json!(false)),
+    ]
+}
+
+pub(crate) async fn completions(
+    State(service): State<Arc<Service>>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Result<Response, ApiError> {
+    let chat: ChatRequest = body::parse(&headers, &bytes, &unsupported())?;
+    match service.find(chat.model.as_deref())? {
+        Asked::Policy(model) => complete(&service, model.clone(), chat).await,
+        Asked::Team(team) => play(&service, Arc::clone(team), chat).await,
+    }
+}
+
+impl Message {
+    /// Returns the message in the form of chat templates.
+    ///
+    /// # Errors
+    /// If it has parts other than text, or tool calls.
+    pub(crate) fn to_chat(&self) -> Result<ChatMessage, ApiError> {
+        if !self.tool_calls.is_empty() {
+            return Err(ApiError::field("messages", "tool calls in messages are not supported by this server"));
+        }
+        let mut message = ChatMessage::new(self.role.as_str(), self.text()?);
+        message.name.clone_from(&self.name);
+        message.tool_call_id.clone_from(&self.tool_call_id);
+        Ok(message)
+    }
+
+    fn text(&self) -> Result<String, ApiError> {
+        match &self.content {
+            None => Ok(String::new()),
+            Some(Content::Text(text)) => Ok(text.clone()),
+            Some(Content::Parts(parts)) => parts.iter().map(Part::text).collect(),
+        }
+    }
+}
+
+impl Part {
+    fn text(&self) -> Result<&str, ApiError> {
+        match (&*self.kind, &self.text) {
+            ("text", Some(text)) => Ok(text),
+            (kind, _) => {
+                Err(ApiError::field("messages", format!("this model reads only text, but a part has type `{kind}`")))
+            }
+        }
+    }
+}
+
+/// The fields that all responses and chunks of a request share.
+struct Envelope {
+    id: String,
+    created: u64,
+    model: String,
+}
+
+impl Envelope {
+    fn new(model: &str) -> Self {
+        let number: u128 = rand::random();
+        Self { id: format!("chatcmpl-{number:032x}"), created: unix_time(), model: model.to_owned() }
+    }
+
+    fn object(&self, kind: &str, choices: &[Value]) -> Map<String, Value> {
+        let fields = [
+            ("id", json!(self.id)),
+            ("object", json!(kind)),
+            ("created", json!(self.created)),
+            ("model", json!(self.model)),
+            ("choices", json!(choices)),
+        ];
+        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    fn chunk(&self, choice: Value) -> Value {
+        Value::Object(self.object("chat.completion.chunk", &[choice]))
+    }
+
+    fn usage_chunk(&self, usage: Value) -> Value {
+        let mut chunk = self.object("chat.completion.chunk", &[]);
+        chunk.insert("usage".to_owned(), usage);
+        Value::Object(chunk)
+    }
+}
+
+/// Returns the reason for which a completion ended, as OpenAI names it.
+pub(crate) fn finish_reason(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::Length => "length",
+        Finish::ToolCalls => "tool_calls",
+    }
+}
+
+/// Returns the counts of tokens of a response.
+pub(crate) fn usage(prompt: usize, completion: usize) -> Value {
+    json!({ "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion })
+}
+
+/// Answers with completions of a policy.
+async fn complete(service: &Arc<Service>, model: ServedModel, chat: ChatRequest) -> Result<Response, ApiError> {
+    if chat.top_logprobs > 20 {
+        return Err(ApiError::field("top_logprobs", "`top_logprobs` is at most 20"));
+    }
+    let messages = chat.messages.iter().map(Message::to_chat).collect::<Result<Vec<_>, _>>()?;
+    let thinking = chat.chat_template_kwargs.enable_thinking;
+    let prompt = model.encode_chat(&messages, chat.tools.clone(), thinking, true)?;
+    let count = chat.sampling.count()?;
+    service.check_count(count)?;
+    let request = Request {
+        policy: model.policy,
+        seeds: chat.sampling.seeds(0, count),
+        max_tokens: model.room(prompt.len(), chat.sampling.token_limit())?,
+        prompt: prompt.into(),
+        sampling: chat.sampling.distribution()?,
+        stop: chat.sampling.stop_strings(),
+        stop_ids: chat.sampling.stop_token_ids.clone().unwrap_or_default().into(),
+        top_logprobs: if chat.logprobs { chat.top_logprobs } else { 0 },
+        listener: None,
+    };
+    let permit = service.admit()?;
+    if chat.stream {
+        return Ok(stream_completion(service, model, request, &chat, permit));
+    }
+    let prompt = Arc::clone(&request.prompt);
+    let completions = service.generate(request, permit).await?;
+    let choices: Vec<Value> = completions
+        .iter()
+        .enumerate()
+        .map(|(index, completion)| choice(&model, index, completion, &chat))
+        .collect();
+    let envelope = Envelope::new(&model.name);
+    let mut response = envelope.object("chat.completion", &choices);
+    let generated = completions.iter().map(|completion| completion.tokens.len()).sum();
+    response.insert("usage".to_owned(), usage(prompt.len(), generated));
+    if chat.return_token_ids {
+        response.insert("prompt_token_ids".to_owned(), json!(&*prompt));
+    }
+    Ok(body::ok(&response))
+}
+
+fn choice(model: &ServedModel, index: usize, completion: &Completion, chat: &ChatRequest) -> Value {
+    let tokens =
+        Tokens { ids: &completion.tokens, logprobs: &completion.logprobs, top: &completion.top };
+    let logprobs = if chat.logprobs { logprobs::chat(&model.tokenizer, tokens) } else { Value::Null };
+    let mut choice = json!({
+        "index": index,
+        "message": { "role": "assistant", "content": completion.text },
+        "logprobs": logprobs,
+        "finish_reason": finish_reason(completion.finish),
+    });
+    if chat.return_token_ids {
+        choice["token_ids"] = json!(completion.tokens);
+    }
+    choice
+}
+
+fn stream_completion(
+    service: &Arc<Service>,
+    model: ServedModel,
+    request: Request,
+    chat: &ChatRequest,
+    permit: Permit,
+) -> Response {
+    let envelope = Envelope::new(&model.name);
+    let (with_logprobs, with_ids) = (chat.logprobs, chat.return_token_ids);
+    let include_usage = chat.stream_options.include_usage;
+    let prompt = request.prompt.len();
+    let count = request.seeds.len();
+    let opening: Vec<Value> = (0..count)
+        .map(|index| {
+            let delta = json!({ "role": "assistant", "content": "" });
+            envelope.chunk(json!({ "index": index, "delta": delta, "finish_reason": null }))
+        })
+        .collect();
+    let shared = Arc::clone(service);
+    let generated = stream::generate(service, request, permit).flat_map(move |part| {
+        let values = match part {
+            Generated::Chunk(chunk) => {
+                let tokens = Tokens { ids: &chunk.tokens, logprobs: &chunk.logprobs, top: &chunk.top };
+                let mut choice = json!({
+                    "index": chunk.index,
+                    "delta": { "content": chunk.text },
+                    "finish_reason": null,
+                });
+                if with_logprobs {
+                    choice["logprobs"] = logprobs::chat(&model.tokenizer, tokens);
+                }
+                if with_ids {
+                    choice["token_ids"] = json!(chunk.tokens);
+                }
+                vec![envelope.chunk(choice)]
+            }
+            Generated::Finished(completions) => {
+                let tokens = completions.iter().map(|completion| completion.tokens.len()).sum();
+                shared.count_tokens(prompt, tokens);
+                let endings = completions.iter().enumerate().map(|(index, completion)| {
+                    let finish = finish_reason(completion.finish);
+                    envelope.chunk(json!({ "index": index, "delta": {}, "finish_reason": finish }))
+                });
+                let usage = include_usage.then(|| envelope.usage_chunk(usage(prompt, tokens)));
+                endings.chain(usage).collect()
+            }
+            Generated::Failed(error) => vec![error.to_json()],
+        };
+        futures::stream::iter(values)
+    });
+    stream::events(futures::stream::iter(opening).chain(generated))
+}
+
+/// Answers with an episode of the team.
+async fn play(service: &Arc<Service>, team: Arc<dyn Team>, chat: ChatRequest) -> Result<Response, ApiError> {
+    let [message] = chat.messages.as_slice() else {
+        let message = "a team works on one task: send one message with the role `user`";
+        return Err(ApiError::field("messages", message));
+    };
+    if message.role != "user" {
+        return Err(ApiError::field("messages", "a team's task has the role `user`"));
+    }
+    for (name, given) in [
+        ("n", chat.sampling.n.is_some_and(|n| n != 1)),
+        ("tools", !chat.tools.is_empty()),
+        ("logprobs", chat.logprobs),
+        ("return_token_ids", chat.return_token_ids),
+    ] {
+        if given {
+            return Err(ApiError::field(name, format!("`{name}` has no meaning for a team; leave it out")));
+        }
+    }
+    let (task, seed) = (message.text()?, chat.sampling.episode_seed());
+    let envelope = Envelope::new(chat.model.as_deref().unwrap_or_default());
+    let permit = service.admit()?;
+    if chat.stream {
+        return Ok(stream_episode(service, team, task, seed, envelope, permit));
+    }
+    let (sender, mut receiver) = unbounded_channel();
+    let ending = team.play(&task, seed, sender).await.map_err(team_error)?;
+    drop(permit);
+    let mut turns = Vec::new();
+    while let Ok(turn) = receiver.try_recv() {
+        turns.push(turn);
+    }
+    let tokens = turns.iter().map(|turn| turn.tokens).sum();
+    service.count_tokens(0, tokens);
+    let content = turns.last().map(|turn| turn.content.as_str()).unwrap_or_default();
+    let earlier = turns.split_last().map(|(_, earlier)| earlier).unwrap_or_default();
+    let reasoning: String = earlier.iter().map(transcript).collect();
+    let choice = json!({
+        "index": 0,
+        "message": { "role": "assistant", "content": content, "reasoning_content": reasoning },
+        "logprobs": null,
+        "finish_reason": if ending.truncated { "length" } else { "stop" },
+    });
+    let mut response = envelope.object("chat.completion", &[choice]);
+    response.insert("usage".to_owned(), usage(0, tokens));
+    response.insert("turns".to_owned(), json!(turns));
+    Ok(body::ok(&response))
+}
+
+fn team_error(error: crate::team::TeamError) -> ApiError {
+    ApiError::with_status(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+}
+
+/// Returns a turn as a part of the reasoning.
+fn transcript(turn: &TeamTurn) -> String {
+    format!("{}: {}\n\n", turn.agent, turn.content)
+}
+
+/// Streams an episode: each turn as reasoning once the next one begins, the last one as content.
+fn stream_episode(
+    service: &Arc<Service>,
+    team: Arc<dyn Team>,
+    task: String,
+    seed: u64,
+    envelope: Envelope,
+    permit: Permit,
+) -> Response {
+    let (sender, turns) = unbounded_channel();
+    let (values, receiver) = unbounded_channel();
+    let shared = Arc::clone(service);
+    let playing = async move {
+        let _permit = permit;
+        let send = |delta: Value, finish: Value| {
+            let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
+            // A client that is gone ends the stream, and with it this future.
+            let _ = values.send(envelope.chunk(choice));
+        };
+        send(json!({ "role": "assistant", "content": "" }), Value::Null);
+        let mut turns: tokio::sync::mpsc::UnboundedReceiver<TeamTurn> = turns;
+        let mut last: Option<TeamTurn> = None;
+        let relay = async {
+            let mut tokens = 0;
+            while let Some(turn) = turns.recv().await {
+                tokens += turn.tokens;
+                if let Some(earlier) = last.replace(turn) {
+                    send(json!({ "reasoning_content": transcript(&earlier) }), Value::Null);
+                }
+            }
+            tokens
+        };
+        let (ending, tokens) = tokio::join!(team.play(&task, seed, sender), relay);
+        shared.count_tokens(0, tokens);
+        match ending {
+            Ok(ending) => {
+                let content = last.map(|turn| turn.content).unwrap_or_default();
+                send(json!({ "content": content }), Value::Null);
+                send(json!({}), json!(if ending.truncated { "length" } else { "stop" }));
+            }
+            Err(error) => drop(values.send(team_error(error).to_json())),
+        }
+    };
+    stream::events(stream::while_running(playing, receiver))
+}

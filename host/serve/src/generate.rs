@@ -1,0 +1,115 @@
+//! `POST /inference/v1/generate`: token ids in, token ids out, as vLLM has it.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use pl_types::{Completion, Request};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::body;
+use crate::chat::{finish_reason, usage};
+use crate::error::ApiError;
+use crate::logprobs::{self, Tokens};
+use crate::sampling::SamplingFields;
+use crate::service::Service;
+
+/// Body of a request.
+#[derive(Debug, Deserialize)]
+struct GenerateRequest {
+    model: Option<String>,
+    request_id: Option<String>,
+    token_ids: Vec<u32>,
+    #[serde(default)]
+    sampling_params: Params,
+    #[serde(default)]
+    return_token_ids: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Params {
+    /// Number of likeliest tokens to report at each position. Log-probabilities of the sampled tokens are
+    /// returned if it is given, 0 included.
+    logprobs: Option<usize>,
+    /// Seeds of the completions, each 32 bytes in hexadecimal, in place of `seed` and `n`: with them, a client
+    /// that is another pl-host gets the tokens that its own engine would draw.
+    seeds: Option<Vec<String>>,
+    #[serde(flatten)]
+    sampling: SamplingFields,
+}
+
+pub(crate) async fn generate(
+    State(service): State<Arc<Service>>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Result<Response, ApiError> {
+    let unsupported = [("stream", json!(false)), ("output_mode", json!("tokens"))];
+    let asked: GenerateRequest = body::parse(&headers, &bytes, &unsupported)?;
+    let model = service.policy(asked.model.as_deref())?;
+    let params = asked.sampling_params;
+    let seeds = match &params.seeds {
+        Some(seeds) => seeds.iter().map(|seed| parse_seed(seed)).collect::<Result<Vec<_>, _>>()?,
+        None => params.sampling.seeds(0, params.sampling.count()?),
+    };
+    service.check_count(seeds.len())?;
+    let prompt: Arc<[u32]> = asked.token_ids.into();
+    let request = Request {
+        policy: model.policy,
+        prompt: Arc::clone(&prompt),
+        seeds,
+        max_tokens: model.room(prompt.len(), params.sampling.token_limit())?,
+        sampling: params.sampling.distribution()?,
+        stop: params.sampling.stop_strings(),
+        stop_ids: params.sampling.stop_token_ids.clone().unwrap_or_default().into(),
+        top_logprobs: params.logprobs.unwrap_or(0),
+        listener: None,
+    };
+    let permit = service.admit()?;
+    let completions = service.generate(request, permit).await?;
+    let with_logprobs = params.logprobs.is_some();
+    let choices: Vec<Value> = completions
+        .iter()
+        .enumerate()
+        .map(|(index, completion)| choice(index, completion, with_logprobs))
+        .collect();
+    let generated = completions.iter().map(|completion| completion.tokens.len()).sum();
+    let request_id = asked.request_id.unwrap_or_else(|| format!("{:032x}", rand::random::<u128>()));
+    let mut response = json!({
+        "request_id": format!("generate-tokens-{request_id}"),
+        "model": model.name,
+        "choices": choices,
+        "usage": usage(prompt.len(), generated),
+    });
+    if asked.return_token_ids {
+        response["prompt_token_ids"] = json!(&*prompt);
+    }
+    Ok(body::ok(&response))
+}
+
+fn choice(index: usize, completion: &Completion, with_logprobs: bool) -> Value {
+    let tokens = Tokens { ids: &completion.tokens, logprobs: &completion.logprobs, top: &completion.top };
+    let mut choice = json!({
+        "index": index,
+        "token_ids": completion.tokens,
+        "logprobs": if with_logprobs { logprobs::token_ids(tokens) } else { Value::Null },
+        "finish_reason": finish_reason(completion.finish),
+        "weight_versions": [
+            { "version": completion.version.to_string(), "start": 0, "end": completion.tokens.len() },
+        ],
+    });
+    if let Some(support) = &completion.support {
+        choice["sampling_mask"] = json!(support);
+    }
+    choice
+}
+
+fn parse_seed(text: &str) -> Result<[u8; 32], ApiError> {
+    let mut seed = [0; 32];
+    hex::decode_to_slice(text, &mut seed).map_err(|e| {
+        ApiError::field("sampling_params.seeds", format!("a seed has 32 bytes in hexadecimal: {e}"))
+    })?;
+    Ok(seed)
+}

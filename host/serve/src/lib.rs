@@ -1,0 +1,36 @@
+//! OpenAI's API, and vLLM's dialect of it, over any engine that generates.
+//!
+//! [`serve`] answers requests until it is told to stop. Every policy of a workflow is a model, and its team
+//! may be one more. Prompts become token ids here; log-probabilities are those of the distribution that tokens
+//! were drawn from (what vLLM calls `processed_logprobs`).
+//!
+//! | path | format |
+//! |---|---|
+//! | `POST /v1/chat/completions`, `POST /v1/completions`, `GET /v1/models` | OpenAI's |
+//! | `POST /inference/v1/generate`, `POST /tokenize`, `POST /detokenize`, `GET /health`, `GET /version` | vLLM's |
+//! | `GET /metrics` | OpenMetrics, as Prometheus reads it |
+//!
+//! What an endpoint can't do it refuses by the name of the field, instead of ignoring it. Fields that no API
+//! here knows are ignored, as other servers do.
+
+mod body;
+mod chat;
+mod completions;
+mod config;
+mod error;
+mod generate;
+mod logprobs;
+mod metrics;
+mod models;
+mod router;
+mod sampling;
+mod service;
+mod stream;
+mod team;
+mod tokenize;
+
+pub use config::{Limits, ServerConfig};
+pub use models::ServedModel;
+pub use router::serve;
+pub use service::Service;
+pub use team::{Team, TeamError, TeamResult, TeamTurn};

@@ -1,0 +1,82 @@
+//! Models that a server offers: one per policy.
+
+use std::sync::Arc;
+
+use chrono::NaiveDate;
+use pl_model::{ChatMessage, ChatTemplate, RenderOptions, Tokenizer};
+use serde_json::Value;
+
+use crate::error::ApiError;
+
+/// A policy as a model of the API.
+#[derive(Debug, Clone)]
+pub struct ServedModel {
+    /// Name of the policy, under which requests ask for it.
+    pub name: String,
+    /// Index of the policy in the engine.
+    pub policy: usize,
+    pub tokenizer: Arc<Tokenizer>,
+    pub template: Arc<ChatTemplate>,
+    /// Largest number of tokens of a prompt with its completion.
+    pub max_positions: usize,
+    /// Date that chat templates see as today.
+    pub date: NaiveDate,
+}
+
+impl ServedModel {
+    /// Returns the token ids of a text.
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, ApiError> {
+        self.tokenizer.encode(text).map_err(|e| ApiError::body(e.to_string()))
+    }
+
+    /// Returns the token ids of a conversation in the model's chat format.
+    ///
+    /// # Errors
+    /// If the template refuses the messages, or ignores the tools.
+    pub(crate) fn encode_chat(
+        &self,
+        messages: &[ChatMessage],
+        tools: Vec<Value>,
+        thinking: Option<bool>,
+        add_generation_prompt: bool,
+    ) -> Result<Vec<u32>, ApiError> {
+        let render = |tools: Vec<Value>| {
+            let options = RenderOptions { tools, thinking, add_generation_prompt, date: Some(self.date) };
+            self.template.render(messages, &options).map_err(|e| ApiError::field("messages", e.to_string()))
+        };
+        let offers = !tools.is_empty();
+        let text = render(tools)?;
+        if offers && text == render(Vec::new())? {
+            return Err(ApiError::field("tools", "this model's chat template ignores tools; leave them out"));
+        }
+        self.encode(&text)
+    }
+
+    /// Returns the number of tokens that may follow a prompt: `asked`, or else all that fit.
+    ///
+    /// # Errors
+    /// If the prompt, or the prompt and `asked` together, don't fit into the model.
+    pub(crate) fn room(&self, prompt: usize, asked: Option<u32>) -> Result<u32, ApiError> {
+        let most = self.max_positions;
+        if prompt == 0 {
+            return Err(ApiError::body("the prompt is empty; give at least one token"));
+        }
+        let left = most.saturating_sub(prompt);
+        if left == 0 {
+            return Err(ApiError::too_long(format!(
+                "the prompt has {prompt} tokens, but `{}` takes at most {most} including the completion; shorten it",
+                self.name
+            )));
+        }
+        let left = u32::try_from(left).unwrap_or(u32::MAX);
+        match asked {
+            Some(asked) if asked > left => Err(ApiError::too_long(format!(
+                "the prompt has {prompt} tokens and `max_tokens` is {asked}, but `{}` takes at most {most} together; \
+                 ask for at most {left}",
+                self.name
+            ))),
+            Some(asked) => Ok(asked),
+            None => Ok(left),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Routes, keys, limits and the end of a server.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use subtle::ConstantTimeEq;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::error::ApiError;
+use crate::service::Service;
+use crate::{body, chat, completions, generate, tokenize};
+
+/// Answers requests until `stop` ends. Then no new connection is taken, and requests in progress have
+/// [`Limits::shutdown`](crate::Limits::shutdown) to end.
+///
+/// # Errors
+/// If the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    service: Service,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let longest = service.config.limits.shutdown;
+    let (stopping, stopped) = oneshot::channel();
+    let router = router(Arc::new(service));
+    let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+        stop.await;
+        let _ = stopping.send(());
+    });
+    let deadline = async move {
+        // If the sender is gone, serving has ended.
+        if stopped.await.is_ok() {
+            tokio::time::sleep(longest).await;
+        }
+    };
+    tokio::select! {
+        result = serving => result,
+        () = deadline => {
+            tracing::warn!("requests still in progress were cut off");
+            Ok(())
+        }
+    }
+}
+
+/// Returns the routes of a service.
+pub(crate) fn router(service: Arc<Service>) -> Router {
+    let limit = DefaultBodyLimit::max(service.config.limits.body);
+    Router::new()
+        .route("/v1/chat/completions", post(chat::completions))
+        .route("/v1/completions", post(completions::completions))
+        .route("/v1/models", get(list_models))
+        .route("/v1/models/{model}", get(show_model))
+        .route("/inference/v1/generate", post(generate::generate))
+        .route("/tokenize", post(tokenize::tokenize))
+        .route("/detokenize", post(tokenize::detokenize))
+        .route("/metrics", get(metrics))
+        .layer(middleware::from_fn_with_state(Arc::clone(&service), require_key))
+        // Open to all: load balancers ask them without a key.
+        .route("/health", get(async || StatusCode::OK))
+        .route("/version", get(version))
+        .method_not_allowed_fallback(async || {
+            ApiError::with_status(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method")
+        })
+        .fallback(async || ApiError::with_status(StatusCode::NOT_FOUND, "there is no such path"))
+        .layer(limit)
+        .layer(middleware::map_response(too_large))
+        .layer(middleware::from_fn_with_state(Arc::clone(&service), count))
+        .with_state(service)
+}
+
+/// Refuses requests without the server's key.
+async fn require_key(
+    State(service): State<Arc<Service>>,
+    headers: HeaderMap,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    if let Some(key) = &service.config.key {
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+        // Takes the same time wherever the first difference is.
+        if !bool::from(given.as_bytes().ct_eq(key.as_bytes())) {
+            let message = "send the server's key, with the header `Authorization: Bearer KEY`";
+            return Err(ApiError::with_status(StatusCode::UNAUTHORIZED, message));
+        }
+    }
+    Ok(next.run(request).await)
+}
+
+/// Counts requests by route.
+async fn count(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let start = Instant::now();
+    let response = next.run(request).await;
+    service.metrics.count_request(path.as_deref().unwrap_or("other"), response.status().as_u16(), start.elapsed());
+    response
+}
+
+/// Gives the response to an overlong body the form of the other errors.
+async fn too_large(response: Response) -> Response {
+    if response.status() != StatusCode::PAYLOAD_TOO_LARGE {
+        return response;
+    }
+    ApiError::with_status(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this server takes").into_response()
+}
+
+fn model_card(service: &Service, name: &str) -> Value {
+    let model = service.models().iter().find(|model| model.name == name);
+    json!({
+        "id": name,
+        "object": "model",
+        "created": service.started,
+        "owned_by": "pl-host",
+        "max_model_len": model.map(|model| model.max_positions),
+    })
+}
+
+async fn list_models(State(service): State<Arc<Service>>) -> Response {
+    let data: Vec<Value> = service.names().map(|name| model_card(&service, name)).collect();
+    body::ok(&json!({ "object": "list", "data": data }))
+}
+
+async fn show_model(State(service): State<Arc<Service>>, Path(name): Path<String>) -> Result<Response, ApiError> {
+    service.find(Some(&name))?;
+    Ok(body::ok(&model_card(&service, &name)))
+}
+
+async fn version() -> Response {
+    body::ok(&json!({ "version": env!("CARGO_PKG_VERSION") }))
+}
+
+async fn metrics(State(service): State<Arc<Service>>) -> Response {
+    let mut response = service.metrics.to_text().into_response();
+    let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}

@@ -1,0 +1,116 @@
+//! Sampling parameters of requests, by the names of OpenAI's API and vLLM's additions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pl_types::{PartHasher, Sampling};
+use serde::Deserialize;
+
+use crate::error::ApiError;
+
+/// Sampling parameters of a request.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct SamplingFields {
+    pub(crate) temperature: Option<f64>,
+    pub(crate) top_p: Option<f64>,
+    /// -1 and 0 mean all tokens.
+    pub(crate) top_k: Option<i64>,
+    pub(crate) min_p: Option<f64>,
+    pub(crate) repetition_penalty: Option<f64>,
+    pub(crate) presence_penalty: Option<f64>,
+    pub(crate) frequency_penalty: Option<f64>,
+    /// Additions to logits, -100 to 100, by token id.
+    pub(crate) logit_bias: Option<BTreeMap<String, f32>>,
+    pub(crate) max_tokens: Option<u32>,
+    pub(crate) max_completion_tokens: Option<u32>,
+    pub(crate) seed: Option<i64>,
+    pub(crate) stop: Option<OneOrMany>,
+    pub(crate) stop_token_ids: Option<Vec<u32>>,
+    pub(crate) n: Option<usize>,
+}
+
+/// A string or a list of strings.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl SamplingFields {
+    /// Returns the limit on tokens that the request asks for.
+    pub(crate) fn token_limit(&self) -> Option<u32> {
+        self.max_completion_tokens.or(self.max_tokens)
+    }
+
+    /// Returns the number of completions per prompt.
+    ///
+    /// # Errors
+    /// If it is 0.
+    pub(crate) fn count(&self) -> Result<usize, ApiError> {
+        match self.n.unwrap_or(1) {
+            0 => Err(ApiError::field("n", "`n` is 0; it must be at least 1")),
+            n => Ok(n),
+        }
+    }
+
+    /// Returns the distribution that the request asks for; without any parameter, the model's own.
+    ///
+    /// # Errors
+    /// If a bias is not one of a token. The engine checks ranges.
+    pub(crate) fn distribution(&self) -> Result<Sampling, ApiError> {
+        let default = Sampling::default();
+        Ok(Sampling {
+            temperature: self.temperature.unwrap_or(default.temperature),
+            top_k: self.top_k.map_or(default.top_k, |k| u32::try_from(k.max(0)).unwrap_or(u32::MAX)),
+            top_p: self.top_p.unwrap_or(default.top_p),
+            min_p: self.min_p.unwrap_or(default.min_p),
+            repetition_penalty: self.repetition_penalty.unwrap_or(default.repetition_penalty),
+            presence_penalty: self.presence_penalty.unwrap_or(default.presence_penalty),
+            frequency_penalty: self.frequency_penalty.unwrap_or(default.frequency_penalty),
+            logit_bias: self.biases()?,
+        })
+    }
+
+    fn biases(&self) -> Result<Arc<[(u32, f32)]>, ApiError> {
+        let biases = self.logit_bias.iter().flatten();
+        let pair = |(id, bias): (&String, &f32)| {
+            let id = id.parse().map_err(|_| {
+                ApiError::field("logit_bias", format!("`logit_bias` has the key {id:?}, which is not a token id"))
+            })?;
+            if !(-100.0..=100.0).contains(bias) {
+                let message = format!("the bias {bias} of token {id} is outside of -100 to 100");
+                return Err(ApiError::field("logit_bias", message));
+            }
+            Ok((id, *bias))
+        };
+        biases.map(pair).collect::<Result<Vec<_>, _>>().map(Into::into)
+    }
+
+    /// Returns the strings that end a completion.
+    pub(crate) fn stop_strings(&self) -> Arc<[String]> {
+        match self.stop.clone() {
+            None => Arc::new([]),
+            Some(OneOrMany::One(text)) => Arc::new([text]),
+            Some(OneOrMany::Many(texts)) => texts.into(),
+        }
+    }
+
+    /// Returns `count` seeds for the prompt number `prompt`: derived from the request's seed, or random.
+    pub(crate) fn seeds(&self, prompt: usize, count: usize) -> Vec<[u8; 32]> {
+        let seed = |index: usize| match self.seed {
+            Some(seed) => PartHasher::derive_key("pl-serve completion v1")
+                .u64(seed.cast_unsigned())
+                .u64(prompt as u64)
+                .u64(index as u64)
+                .seed(),
+            None => rand::random(),
+        };
+        (0..count).map(seed).collect()
+    }
+
+    /// Returns the seed of an episode: the request's, or a random one.
+    pub(crate) fn episode_seed(&self) -> u64 {
+        self.seed.map_or_else(rand::random, i64::cast_unsigned)
+    }
+}

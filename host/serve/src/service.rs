@@ -1,0 +1,157 @@
+//! State that all requests share.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::http::StatusCode;
+use pl_types::{Completion, Generate, Request};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::config::ServerConfig;
+use crate::error::ApiError;
+use crate::metrics::Metrics;
+use crate::models::ServedModel;
+use crate::team::Team;
+
+/// Models with the engine that serves them.
+pub struct Service {
+    models: Vec<ServedModel>,
+    team: Option<(String, Arc<dyn Team>)>,
+    pub(crate) generator: Arc<dyn Generate>,
+    pub(crate) config: ServerConfig,
+    pub(crate) metrics: Metrics,
+    permits: Arc<Semaphore>,
+    /// Seconds since 1970 at the start of the server.
+    pub(crate) started: u64,
+}
+
+/// What a request asks for by `model`.
+pub(crate) enum Asked<'a> {
+    Policy(&'a ServedModel),
+    Team(&'a Arc<dyn Team>),
+}
+
+impl Service {
+    /// Creates a service. `team` has the team under the name by which requests ask for it.
+    pub fn new(
+        models: Vec<ServedModel>,
+        team: Option<(String, Arc<dyn Team>)>,
+        generator: Arc<dyn Generate>,
+        config: ServerConfig,
+    ) -> Self {
+        let permits = Arc::new(Semaphore::new(config.limits.requests));
+        let metrics = Metrics::new();
+        Self { models, team, generator, config, metrics, permits, started: unix_time() }
+    }
+
+    /// Returns the names of all models, the team's last.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let team = self.team.iter().map(|(name, _)| name.as_str());
+        self.models.iter().map(|model| model.name.as_str()).chain(team)
+    }
+
+    pub(crate) fn models(&self) -> &[ServedModel] {
+        &self.models
+    }
+
+    /// Returns the model or the team of a name. A request without a name means the only policy.
+    ///
+    /// # Errors
+    /// Status 404 if there is no model of this name.
+    pub(crate) fn find(&self, name: Option<&str>) -> Result<Asked<'_>, ApiError> {
+        if let (None, [only]) = (name, self.models.as_slice()) {
+            return Ok(Asked::Policy(only));
+        }
+        let list = || self.names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let Some(name) = name else {
+            return Err(ApiError::field("model", format!("`model` is missing; this server has {}", list())));
+        };
+        if let Some(model) = self.models.iter().find(|model| model.name == name) {
+            return Ok(Asked::Policy(model));
+        }
+        match &self.team {
+            Some((team, played)) if team == name => Ok(Asked::Team(played)),
+            _ => Err(ApiError {
+                status: StatusCode::NOT_FOUND,
+                message: format!("there is no model `{name}`; this server has {}", list()),
+                param: Some("model".into()),
+                code: Some("model_not_found"),
+            }),
+        }
+    }
+
+    /// Returns the policy of a name, for endpoints that a team has no use for.
+    ///
+    /// # Errors
+    /// As [`Self::find`]; status 400 for the team.
+    pub(crate) fn policy(&self, name: Option<&str>) -> Result<&ServedModel, ApiError> {
+        match self.find(name)? {
+            Asked::Policy(model) => Ok(model),
+            Asked::Team(_) => {
+                Err(ApiError::field("model", "a team answers /v1/chat/completions alone; name one of its policies"))
+            }
+        }
+    }
+
+    /// Checks the number of completions of a request.
+    ///
+    /// # Errors
+    /// If it is more than the server takes.
+    pub(crate) fn check_count(&self, count: usize) -> Result<(), ApiError> {
+        let most = self.config.limits.completions;
+        if count > most {
+            let message = format!("the request asks for {count} completions; this server takes at most {most}");
+            return Err(ApiError::field("n", message));
+        }
+        Ok(())
+    }
+
+    /// Generates completions and counts their tokens. Dropping the future cancels the request.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) async fn generate(&self, request: Request, permit: Permit) -> Result<Vec<Completion>, ApiError> {
+        let prompt = request.prompt.len();
+        let completions = self.generator.generate(request).await?;
+        drop(permit);
+        self.count_tokens(prompt, completions.iter().map(|completion| completion.tokens.len()).sum());
+        Ok(completions)
+    }
+
+    /// Counts the tokens of a finished request.
+    pub(crate) fn count_tokens(&self, prompt: usize, completion: usize) {
+        self.metrics.prompt_tokens.inc_by(prompt as u64);
+        self.metrics.generation_tokens.inc_by(completion as u64);
+    }
+
+    /// Reserves one of the requests in progress, until the permit is dropped.
+    ///
+    /// # Errors
+    /// Status 429 if there is none left.
+    pub(crate) fn admit(&self) -> Result<Permit, ApiError> {
+        match Arc::clone(&self.permits).try_acquire_owned() {
+            Ok(permit) => {
+                self.metrics.running.inc();
+                Ok(Permit { _permit: permit, running: self.metrics.running.clone() })
+            }
+            Err(_) => Err(ApiError::busy(self.config.limits.requests)),
+        }
+    }
+}
+
+/// Right of a request to be in progress.
+pub(crate) struct Permit {
+    _permit: OwnedSemaphorePermit,
+    running: prometheus_client::metrics::gauge::Gauge,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.running.dec();
+    }
+}
+
+/// Returns seconds since 1970.
+pub(crate) fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+}
