@@ -14,5 +14,6 @@ mod kill;
 mod languages;
 mod plugins;
 mod replay;
+mod serve;
 mod smollm;
 mod support;

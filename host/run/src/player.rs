@@ -53,9 +53,11 @@ impl Player {
         };
         // The events end when the last owner of the sender is dropped.
         let setup = EpisodeSetup { observer: Some(events), ..EpisodeSetup::clone(&self.setup) };
-        let batch = play_batch(Arc::new(setup), &plan, |_| {})
-            .await
-            .map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })?;
+        let batch = play_batch(Arc::new(setup), &plan, |_| {}).await.map_err(|error| Error::Rollout {
+            source: error.into(),
+            run: None,
+            episode: None,
+        })?;
         Ok(PlayedEpisode { summary: batch.episodes.into_iter().next(), failures: batch.failures })
     }
 }

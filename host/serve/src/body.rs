@@ -26,11 +26,14 @@ pub(crate) fn parse<T: DeserializeOwned>(
         let message = "send the body as JSON, with the header `Content-Type: application/json`";
         return Err(ApiError::with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
-    let fields: Map<String, Value> =
-        serde_json::from_slice(body).map_err(|e| ApiError::body(format!("the body is not a JSON object: {e}")))?;
+    let fields: Map<String, Value> = serde_json::from_slice(body)
+        .map_err(|e| ApiError::body(format!("the body is not a JSON object: {e}")))?;
     for (name, neutral) in unsupported {
         if fields.get(*name).is_some_and(|value| !value.is_null() && value != neutral) {
-            return Err(ApiError::field(*name, format!("`{name}` is not supported by this server; leave it out")));
+            return Err(ApiError::field(
+                *name,
+                format!("`{name}` is not supported by this server; leave it out"),
+            ));
         }
     }
     serde_json::from_value(Value::Object(fields)).map_err(|e| ApiError::body(format!("invalid request: {e}")))

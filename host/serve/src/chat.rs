@@ -118,7 +118,10 @@ impl Message {
     /// If it has parts other than text, or tool calls.
     pub(crate) fn to_chat(&self) -> Result<ChatMessage, ApiError> {
         if !self.tool_calls.is_empty() {
-            return Err(ApiError::field("messages", "tool calls in messages are not supported by this server"));
+            return Err(ApiError::field(
+                "messages",
+                "tool calls in messages are not supported by this server",
+            ));
         }
         let mut message = ChatMessage::new(self.role.as_str(), self.text()?);
         message.name.clone_from(&self.name);
@@ -139,9 +142,10 @@ impl Part {
     fn text(&self) -> Result<&str, ApiError> {
         match (&*self.kind, &self.text) {
             ("text", Some(text)) => Ok(text),
-            (kind, _) => {
-                Err(ApiError::field("messages", format!("this model reads only text, but a part has type `{kind}`")))
-            }
+            (kind, _) => Err(ApiError::field(
+                "messages",
+                format!("this model reads only text, but a part has type `{kind}`"),
+            )),
         }
     }
 }
@@ -196,7 +200,11 @@ pub(crate) fn usage(prompt: usize, completion: usize) -> Value {
 }
 
 /// Answers with completions of a policy.
-async fn complete(service: &Arc<Service>, model: ServedModel, chat: ChatRequest) -> Result<Response, ApiError> {
+async fn complete(
+    service: &Arc<Service>,
+    model: ServedModel,
+    chat: ChatRequest,
+) -> Result<Response, ApiError> {
     if chat.top_logprobs > 20 {
         return Err(ApiError::field("top_logprobs", "`top_logprobs` is at most 20"));
     }
@@ -238,8 +246,7 @@ async fn complete(service: &Arc<Service>, model: ServedModel, chat: ChatRequest)
 }
 
 fn choice(model: &ServedModel, index: usize, completion: &Completion, chat: &ChatRequest) -> Value {
-    let tokens =
-        Tokens { ids: &completion.tokens, logprobs: &completion.logprobs, top: &completion.top };
+    let tokens = Tokens { ids: &completion.tokens, logprobs: &completion.logprobs, top: &completion.top };
     let logprobs = if chat.logprobs { logprobs::chat(&model.tokenizer, tokens) } else { Value::Null };
     let mut choice = json!({
         "index": index,

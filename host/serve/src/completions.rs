@@ -120,7 +120,8 @@ pub(crate) async fn completions(
     let prompt_tokens = requests.iter().map(|request| request.prompt.len()).sum();
     let prompts: Vec<Arc<[u32]>> = requests.iter().map(|request| Arc::clone(&request.prompt)).collect();
     let permits = requests.iter().map(|_| service.admit()).collect::<Result<Vec<_>, _>>()?;
-    let running = requests.into_iter().zip(permits).map(|(request, permit)| service.generate(request, permit));
+    let running =
+        requests.into_iter().zip(permits).map(|(request, permit)| service.generate(request, permit));
     let completions = try_join_all(running).await?;
     let choices: Vec<Value> = completions
         .iter()
@@ -171,7 +172,8 @@ impl Format {
             true => logprobs::text(&self.model.tokenizer, tokens, offset),
             false => Value::Null,
         };
-        let mut choice = json!({ "index": index, "text": text, "logprobs": logprobs, "finish_reason": finish });
+        let mut choice =
+            json!({ "index": index, "text": text, "logprobs": logprobs, "finish_reason": finish });
         if self.token_ids {
             choice["token_ids"] = json!(tokens.ids);
         }

@@ -44,7 +44,9 @@ impl ApiError {
     pub(crate) fn busy(requests: usize) -> Self {
         Self {
             status: StatusCode::TOO_MANY_REQUESTS,
-            message: format!("the server has {requests} requests in progress, as many as it takes; try again later"),
+            message: format!(
+                "the server has {requests} requests in progress, as many as it takes; try again later"
+            ),
             param: None,
             code: Some("rate_limit_exceeded"),
         }
@@ -79,9 +81,10 @@ impl From<GenerateError> for ApiError {
             GenerateError::Stopped => {
                 ApiError::with_status(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")
             }
-            GenerateError::Setup(reason) | GenerateError::Failed { reason, .. } => {
-                ApiError::with_status(StatusCode::INTERNAL_SERVER_ERROR, format!("generation failed: {reason}"))
-            }
+            GenerateError::Setup(reason) | GenerateError::Failed { reason, .. } => ApiError::with_status(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("generation failed: {reason}"),
+            ),
         }
     }
 }

@@ -30,12 +30,8 @@ fn token_text(tokenizer: &Tokenizer, id: u32) -> (String, Value) {
 
 fn entry(tokenizer: &Tokenizer, id: u32, logprob: f32) -> Map<String, Value> {
     let (token, bytes) = token_text(tokenizer, id);
-    let fields = [
-        ("token", json!(token)),
-        ("token_id", json!(id)),
-        ("logprob", json!(logprob)),
-        ("bytes", bytes),
-    ];
+    let fields =
+        [("token", json!(token)), ("token_id", json!(id)), ("logprob", json!(logprob)), ("bytes", bytes)];
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

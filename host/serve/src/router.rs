@@ -101,7 +101,11 @@ async fn count(State(service): State<Arc<Service>>, request: Request, next: Next
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let start = Instant::now();
     let response = next.run(request).await;
-    service.metrics.count_request(path.as_deref().unwrap_or("other"), response.status().as_u16(), start.elapsed());
+    service.metrics.count_request(
+        path.as_deref().unwrap_or("other"),
+        response.status().as_u16(),
+        start.elapsed(),
+    );
     response
 }
 
@@ -110,7 +114,8 @@ async fn too_large(response: Response) -> Response {
     if response.status() != StatusCode::PAYLOAD_TOO_LARGE {
         return response;
     }
-    ApiError::with_status(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this server takes").into_response()
+    ApiError::with_status(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this server takes")
+        .into_response()
 }
 
 fn model_card(service: &Service, name: &str) -> Value {
@@ -129,7 +134,10 @@ async fn list_models(State(service): State<Arc<Service>>) -> Response {
     body::ok(&json!({ "object": "list", "data": data }))
 }
 
-async fn show_model(State(service): State<Arc<Service>>, Path(name): Path<String>) -> Result<Response, ApiError> {
+async fn show_model(
+    State(service): State<Arc<Service>>,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
     service.find(Some(&name))?;
     Ok(body::ok(&model_card(&service, &name)))
 }

@@ -76,7 +76,10 @@ impl SamplingFields {
         let biases = self.logit_bias.iter().flatten();
         let pair = |(id, bias): (&String, &f32)| {
             let id = id.parse().map_err(|_| {
-                ApiError::field("logit_bias", format!("`logit_bias` has the key {id:?}, which is not a token id"))
+                ApiError::field(
+                    "logit_bias",
+                    format!("`logit_bias` has the key {id:?}, which is not a token id"),
+                )
             })?;
             if !(-100.0..=100.0).contains(bias) {
                 let message = format!("the bias {bias} of token {id} is outside of -100 to 100");

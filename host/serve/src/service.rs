@@ -87,9 +87,10 @@ impl Service {
     pub(crate) fn policy(&self, name: Option<&str>) -> Result<&ServedModel, ApiError> {
         match self.find(name)? {
             Asked::Policy(model) => Ok(model),
-            Asked::Team(_) => {
-                Err(ApiError::field("model", "a team answers /v1/chat/completions alone; name one of its policies"))
-            }
+            Asked::Team(_) => Err(ApiError::field(
+                "model",
+                "a team answers /v1/chat/completions alone; name one of its policies",
+            )),
         }
     }
 
@@ -100,7 +101,8 @@ impl Service {
     pub(crate) fn check_count(&self, count: usize) -> Result<(), ApiError> {
         let most = self.config.limits.completions;
         if count > most {
-            let message = format!("the request asks for {count} completions; this server takes at most {most}");
+            let message =
+                format!("the request asks for {count} completions; this server takes at most {most}");
             return Err(ApiError::field("n", message));
         }
         Ok(())
@@ -110,7 +112,11 @@ impl Service {
     ///
     /// # Errors
     /// Those of the engine.
-    pub(crate) async fn generate(&self, request: Request, permit: Permit) -> Result<Vec<Completion>, ApiError> {
+    pub(crate) async fn generate(
+        &self,
+        request: Request,
+        permit: Permit,
+    ) -> Result<Vec<Completion>, ApiError> {
         let prompt = request.prompt.len();
         let completions = self.generator.generate(request).await?;
         drop(permit);

@@ -41,7 +41,9 @@ fn key(options: &Serve) -> Result<Option<String>, CommandError> {
         ))),
         Some(name) => match std::env::var(name) {
             Ok(key) if !key.is_empty() => Ok(Some(key)),
-            _ => Err(CommandError::input(format!("the environment variable {name} is not set; it has the server's key"))),
+            _ => Err(CommandError::input(format!(
+                "the environment variable {name} is not set; it has the server's key"
+            ))),
         },
     }
 }
@@ -134,7 +136,8 @@ impl Team for PlayedTeam {
         match episode.summary {
             Some(summary) => Ok(TeamResult { truncated: summary.truncated }),
             None => {
-                let failures: Vec<String> = episode.failures.iter().map(|failure| failure.describe()).collect();
+                let failures: Vec<String> =
+                    episode.failures.iter().map(|failure| failure.describe()).collect();
                 Err(TeamError(failures.join("; ")))
             }
         }

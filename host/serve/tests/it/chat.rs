@@ -1,0 +1,115 @@
+//! Chat completions of a policy.
+
+use serde_json::{Value, json};
+
+use crate::engine::Server;
+
+const PATH: &str = "/v1/chat/completions";
+
+fn question(more: Value) -> Value {
+    let mut body =
+        json!({ "model": "letters", "messages": [{ "role": "user", "content": "Hi" }], "seed": 1 });
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+#[test]
+fn a_completion_has_text_reason_and_usage() {
+    let server = Server::start();
+    let answered = server.post(PATH, &question(json!({ "max_tokens": 4 })));
+    assert_eq!(answered.status, 200, "{}", answered.text);
+    let body = answered.json();
+    assert_eq!(body["object"], "chat.completion");
+    assert_eq!(body["model"], "letters");
+    assert!(body["id"].as_str().unwrap().starts_with("chatcmpl-"));
+    let choice = &body["choices"][0];
+    assert_eq!(choice["message"]["role"], "assistant");
+    assert_eq!(choice["message"]["content"].as_str().unwrap().len(), 4);
+    assert_eq!(choice["finish_reason"], "length");
+    assert_eq!(choice["logprobs"], Value::Null);
+    let prompt = server.tokenizer.encode("user: Hi\nassistant: ").unwrap().len();
+    assert_eq!(
+        body["usage"],
+        json!({ "prompt_tokens": prompt, "completion_tokens": 4, "total_tokens": prompt + 4 })
+    );
+}
+
+#[test]
+fn parts_of_text_are_one_message() {
+    let server = Server::start();
+    let parts = json!([{ "type": "text", "text": "H" }, { "type": "text", "text": "i" }]);
+    let messages = json!([{ "role": "user", "content": parts }]);
+    let ids = |messages| {
+        let body = json!({ "model": "letters", "messages": messages, "return_token_ids": true });
+        server.post(PATH, &body).json()["prompt_token_ids"].clone()
+    };
+    assert_eq!(ids(messages), ids(json!([{ "role": "user", "content": "Hi" }])));
+}
+
+#[test]
+fn equal_seeds_give_equal_completions_and_others_differ() {
+    let server = Server::start();
+    let texts = |seed: u64| {
+        let body = server.post(PATH, &question(json!({ "seed": seed, "n": 8 }))).json();
+        let choices = body["choices"].as_array().unwrap().clone();
+        choices.into_iter().map(|choice| choice["message"]["content"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(texts(5), texts(5));
+    assert_ne!(texts(5), texts(6));
+    let distinct: std::collections::HashSet<String> = texts(5).iter().map(Value::to_string).collect();
+    assert!(distinct.len() > 1, "the completions of a request have different seeds");
+}
+
+#[test]
+fn logprobs_name_every_sampled_token() {
+    let server = Server::start();
+    let asked = json!({ "logprobs": true, "top_logprobs": 1, "return_token_ids": true, "max_tokens": 3 });
+    let body = server.post(PATH, &question(asked)).json();
+    let choice = &body["choices"][0];
+    let content = choice["logprobs"]["content"].as_array().unwrap();
+    let ids: Vec<&Value> = content.iter().map(|entry| &entry["token_id"]).collect();
+    assert_eq!(json!(ids), choice["token_ids"]);
+    let text: String = content.iter().map(|entry| entry["token"].as_str().unwrap()).collect();
+    assert_eq!(text, choice["message"]["content"].as_str().unwrap());
+    assert_eq!(content[1]["logprob"], -0.25);
+    assert_eq!(content[1]["top_logprobs"][0]["token"], content[1]["token"]);
+    assert_eq!(content[1]["bytes"], json!(content[1]["token"].as_str().unwrap().as_bytes()));
+}
+
+#[test]
+fn a_stream_has_what_the_whole_response_has() {
+    let server = Server::start();
+    let asked = json!({ "n": 2, "max_tokens": 5, "logprobs": true, "return_token_ids": true });
+    let whole = server.post(PATH, &question(asked.clone())).json();
+    let mut asked = asked;
+    asked["stream"] = json!(true);
+    asked["stream_options"] = json!({ "include_usage": true });
+    let answered = server.post(PATH, &question(asked));
+    assert!(answered.headers["content-type"].to_str().unwrap().starts_with("text/event-stream"));
+    let mut events = answered.events();
+    let last = events.pop().unwrap();
+    assert_eq!(last["usage"], whole["usage"]);
+    assert_eq!(last["choices"], json!([]));
+    for index in 0..2_usize {
+        let parts: Vec<&Value> = events
+            .iter()
+            .map(|event| &event["choices"][0])
+            .filter(|choice| choice["index"] == json!(index))
+            .collect();
+        let expected = &whole["choices"][index];
+        assert_eq!(parts[0]["delta"], json!({ "role": "assistant", "content": "" }));
+        let text: String = parts.iter().filter_map(|part| part["delta"]["content"].as_str()).collect();
+        assert_eq!(text, expected["message"]["content"].as_str().unwrap());
+        let ids: Vec<Value> =
+            parts.iter().filter_map(|part| part["token_ids"].as_array()).flatten().cloned().collect();
+        assert_eq!(json!(ids), expected["token_ids"]);
+        let logprobs: Vec<Value> = parts
+            .iter()
+            .filter_map(|part| part["logprobs"]["content"].as_array())
+            .flatten()
+            .cloned()
+            .collect();
+        assert_eq!(json!(logprobs), expected["logprobs"]["content"]);
+        assert_eq!(parts.last().unwrap()["finish_reason"], expected["finish_reason"]);
+    }
+}

@@ -1,0 +1,119 @@
+//! The server as a whole: models, keys, limits, cancelled requests, its end.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::Ordering;
+
+use pl_serve::{Limits, ServerConfig};
+use serde_json::{Value, json};
+
+use crate::engine::{Server, wait_until};
+
+/// A request that never ends, as its bytes.
+fn endless(server: &Server, stream: bool) -> String {
+    let body = json!({ "model": "letters", "prompt": "~", "stream": stream, "max_tokens": 4 }).to_string();
+    format!(
+        "POST /v1/completions HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        server.address,
+        body.len()
+    )
+}
+
+fn connect(server: &Server, request: &str) -> TcpStream {
+    let mut connection = TcpStream::connect(server.address).unwrap();
+    connection.write_all(request.as_bytes()).unwrap();
+    connection
+}
+
+fn hello() -> Value {
+    json!({ "model": "letters", "prompt": "Hi" })
+}
+
+#[test]
+fn models_are_listed_with_their_length() {
+    let server = Server::start();
+    let body = server.get("/v1/models").json();
+    let ids: Vec<&Value> = body["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
+    assert_eq!(json!(ids), json!(["letters", "broken"]));
+    assert_eq!(server.get("/v1/models/letters").json()["max_model_len"], 100);
+    assert_eq!(server.get("/health").status, 200);
+    assert!(server.get("/version").json()["version"].is_string());
+}
+
+#[test]
+fn a_key_opens_what_it_should() {
+    let config = ServerConfig { key: Some("secret".into()), limits: Limits::default() };
+    let server = Server::with(config, None);
+    let json = ("content-type", "application/json");
+    let body = hello().to_string();
+    for wrong in ["Bearer wrong", "secret", "Bearer secre", "Bearer secret2"] {
+        let answered = server.send("/v1/completions", &body, &[json, ("authorization", wrong)]);
+        assert_eq!(answered.status, 401, "{wrong}");
+        assert_eq!(answered.json()["error"]["type"], "authentication_error");
+    }
+    let answered = server.send("/v1/completions", &body, &[json, ("authorization", "Bearer secret")]);
+    assert_eq!(answered.status, 200);
+    assert_eq!(server.get("/v1/models").status, 401);
+    assert_eq!(server.get("/metrics").status, 401);
+    assert_eq!(server.get("/health").status, 200);
+}
+
+#[test]
+fn a_full_server_refuses_and_a_cut_connection_makes_room() {
+    for stream in [false, true] {
+        let server = Server::with_requests(1);
+        let connection = connect(&server, &endless(&server, stream));
+        server.wait_for_requests(1);
+        let refused = server.post("/v1/completions", &hello());
+        assert_eq!(refused.status, 429);
+        assert_eq!(refused.headers["retry-after"], "1");
+        assert_eq!(refused.json()["error"]["code"], "rate_limit_exceeded");
+        drop(connection);
+        wait_until(|| server.engine.cancelled.load(Ordering::SeqCst) == 1);
+        wait_until(|| server.post("/v1/completions", &hello()).status == 200);
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_up_no_other() {
+    let server = Server::start();
+    let _unread = connect(&server, &endless(&server, true));
+    server.wait_for_requests(1);
+    for _ in 0..20 {
+        assert_eq!(server.post("/v1/completions", &hello()).status, 200);
+    }
+}
+
+#[test]
+fn a_stopped_server_ends_requests_that_outlast_its_patience() {
+    let limits = Limits { shutdown: std::time::Duration::from_millis(200), ..Limits::default() };
+    let mut server = Server::with(ServerConfig { key: None, limits }, None);
+    let mut connection = connect(&server, &endless(&server, false));
+    server.wait_for_requests(1);
+    server.stop();
+    wait_until(|| TcpStream::connect(server.address).is_err());
+    // The endless request is cut off: its connection ends without a response.
+    drop(server);
+    let mut rest = Vec::new();
+    let _ = connection.read_to_end(&mut rest);
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn metrics_count_requests_and_tokens() {
+    let server = Server::start();
+    server.post("/v1/completions", &json!({ "model": "letters", "prompt": [1, 2, 3], "max_tokens": 5 }));
+    server.post("/v1/completions", &json!({ "model": "gpt", "prompt": "Hi" }));
+    let answered = server.get("/metrics");
+    assert!(answered.headers["content-type"].to_str().unwrap().starts_with("application/openmetrics-text"));
+    for line in [
+        "pl_host_requests_total{path=\"/v1/completions\",status=\"200\"} 1",
+        "pl_host_requests_total{path=\"/v1/completions\",status=\"404\"} 1",
+        "pl_host_prompt_tokens_total 3",
+        "pl_host_generation_tokens_total 5",
+        "pl_host_requests_running 0",
+        "# EOF",
+    ] {
+        assert!(answered.text.lines().any(|found| found == line), "{line} is missing in\n{}", answered.text);
+    }
+}

@@ -1,0 +1,139 @@
+//! `serve`: a workflow over OpenAI's API, from the program's start to its end.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use pl_types::{Phase, StreamKey};
+use serde_json::{Value, json};
+
+use crate::support::{pl_host, run, scenario, stderr, succeed};
+
+/// A running `pl-host serve`.
+struct Server {
+    child: Child,
+    url: String,
+    stderr: BufReader<std::process::ChildStderr>,
+}
+
+impl Server {
+    fn start(served: &Path) -> Server {
+        let mut command = pl_host();
+        command.arg("serve").arg(served).args(["--listen", "127.0.0.1:0", "--device", "cpu"]);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut seen = String::new();
+        let url = loop {
+            let start = seen.len();
+            assert!(stderr.read_line(&mut seen).unwrap() > 0, "the server ended:\n{seen}");
+            if let Some(url) = seen[start..].split_whitespace().find(|word| word.starts_with("http://")) {
+                break url.trim_end_matches("/v1").to_owned();
+            }
+        };
+        Server { child, url, stderr }
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(300)));
+        let agent: ureq::Agent = config.http_status_as_error(false).build().into();
+        let request = agent.post(format!("{}{path}", self.url)).header("content-type", "application/json");
+        let text = request.send(body.to_string()).unwrap().body_mut().read_to_string().unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+    }
+
+    /// Interrupts the server and waits for its end. Returns what it still wrote.
+    fn interrupt(mut self) -> (Option<i32>, String) {
+        let id = self.child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Server {
+    /// Ends a server that a failed test has left running.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The prompt of the first node of a step's first tree, and the tokens of its candidates.
+fn first_node(run: &Path) -> (Value, Vec<Value>) {
+    let file = std::fs::File::open(run.join("traces/000001.jsonl.zst")).unwrap();
+    let text = zstd::stream::decode_all(file).unwrap();
+    let trace: Value = serde_json::from_slice(text.split(|byte| *byte == b'\n').nth(1).unwrap()).unwrap();
+    let events = trace["events"].as_array().unwrap();
+    let node = events.iter().filter(|event| event["position"]["node_visit"] == 0);
+    let prompt = node.clone().find_map(|event| event["kind"]["prompted"].get("prompt")).unwrap();
+    let tokens = node.filter_map(|event| event["kind"]["completion"].get("tokens")).cloned();
+    (prompt.clone(), tokens.collect())
+}
+
+#[test]
+fn a_served_policy_draws_the_tokens_that_a_run_draws() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = scenario("letters/tree-l2.mas");
+    let out = folder.path().join("run");
+    succeed(&mut run(&file, &out, &["--set", "train.steps=1"]));
+    let (prompt, expected) = first_node(&out);
+    assert_eq!(expected.len(), 3);
+
+    // The file's own weights are those that the first step was played with.
+    let server = Server::start(&file);
+    let key = StreamKey { seed: 0, phase: Phase::Train, step: 1, task: 0, sample: 0, attempt: 0 };
+    let seeds: Vec<String> = (0..3).map(|branch| hex::encode(key.completion(0, 0, branch, 0))).collect();
+    let params = json!({ "max_tokens": 12, "seeds": seeds, "logprobs": 0 });
+    let body = json!({ "model": "first", "token_ids": prompt, "sampling_params": params });
+    let body = server.post("/inference/v1/generate", &body);
+    let found: Vec<Value> =
+        body["choices"].as_array().unwrap().iter().map(|choice| choice["token_ids"].clone()).collect();
+    assert_eq!(found, expected);
+    assert_eq!(server.interrupt().0, Some(0));
+
+    // The run's weights are others.
+    let server = Server::start(&out);
+    let body = json!({ "model": "first", "token_ids": prompt, "sampling_params": params });
+    let body = server.post("/inference/v1/generate", &body);
+    assert_eq!(body["choices"][0]["weight_versions"][0]["version"], "1");
+    assert_ne!(body["choices"][0]["logprobs"]["content"], Value::Null);
+}
+
+#[test]
+fn a_team_answers_as_one_model() {
+    let server = Server::start(&scenario("letters/tree-l2.mas"));
+    let ask = || {
+        let messages = json!([{ "role": "user", "content": "{\"topic\": \"rain\"}" }]);
+        server.post("/v1/chat/completions", &json!({ "model": "team", "messages": messages, "seed": 3 }))
+    };
+    let body = ask();
+    let turns = body["turns"].as_array().unwrap_or_else(|| panic!("{body}"));
+    let agents: Vec<&str> = turns.iter().map(|turn| turn["agent"].as_str().unwrap()).collect();
+    assert_eq!(agents[..2], ["alto", "bass"]);
+    assert_eq!(body["choices"][0]["message"]["content"], turns.last().unwrap()["content"]);
+    let reasoning = body["choices"][0]["message"]["reasoning_content"].as_str().unwrap();
+    assert!(reasoning.starts_with("alto: "), "{reasoning}");
+    assert_eq!(ask()["turns"], body["turns"], "equal seeds give equal episodes");
+    let (code, rest) = server.interrupt();
+    assert_eq!(code, Some(0));
+    assert!(rest.contains("finishing the requests in progress"), "{rest}");
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_key() {
+    let file = scenario("letters/tree-l2.mas");
+    let serve = |more: &[&str]| {
+        let mut command = pl_host();
+        command.arg("serve").arg(&file).args(["--listen", "0.0.0.0:0"]).args(more);
+        command.env_remove("PL_TEST_KEY");
+        command.output().unwrap()
+    };
+    let output = serve(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--key-variable"), "{}", stderr(&output));
+    let output = serve(&["--key-variable", "PL_TEST_KEY"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("PL_TEST_KEY is not set"), "{}", stderr(&output));
+}
