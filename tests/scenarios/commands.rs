@@ -394,3 +394,43 @@ fn a_finished_run_is_prolonged_and_fixed_settings_are_refused() {
     succeed(&mut resume(&["--set", "train.steps=2", "--set", "inference.slots=8"]));
     assert!(out.join("steps/000002.parquet").is_file());
 }
+
+#[test]
+fn doctor_finds_what_set_up_has_made() {
+    let output = succeed(pl_host().args(["doctor", "--json"]));
+    let checks: Vec<serde_json::Value> = serde_json::from_str(&stdout(&output)).unwrap();
+    let status = |name: &str| {
+        let check = checks.iter().find(|check| check["name"] == name);
+        check.unwrap_or_else(|| panic!("no {name} in {checks:?}"))["status"].as_str().unwrap().to_owned()
+    };
+    for name in ["model", "plugins", "python-worker"] {
+        assert_eq!(status(name), "ready", "{name}");
+    }
+    assert!(
+        checks.iter().all(|check| (check["status"] == "ready") == check["remedy"].is_null()),
+        "{checks:?}"
+    );
+    let text = stdout(&succeed(pl_host().arg("doctor")));
+    assert!(text.lines().any(|line| line.starts_with("ok  plugins ")), "{text}");
+    // Without its folder of plugins, the program says what is missing and fails.
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("pl-host");
+    std::fs::copy(repository().join("target/release/pl-host"), &alone).unwrap();
+    let output = std::process::Command::new(alone).arg("doctor").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("missing: plugins"), "{}", stderr(&output));
+}
+
+#[test]
+fn completions_and_the_manual_page_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = stdout(&succeed(pl_host().args(["completions", shell])));
+        assert!(script.contains("pl-host") && script.contains("sandbox"), "{shell}: {script}");
+    }
+    let page = stdout(&succeed(pl_host().arg("man")));
+    for heading in [".SH PL\\-HOST RUN", ".SH PL\\-HOST PLUGIN NEW", ".SH PL\\-HOST SERVE"] {
+        let plain = heading.replace("\\-", "-");
+        assert!(page.lines().any(|line| line == heading || line == plain), "{heading} is missing in\n{page}");
+    }
+    assert!(page.contains("checkpoint"), "{page}");
+}

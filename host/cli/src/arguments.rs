@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use pl_dsl::Override;
 use pl_rollout::EpisodeId;
 use pl_run::DevicePreference;
@@ -50,6 +51,15 @@ pub enum Command {
     /// Grade answers from standard input: on each line a JSON object {"gold", "pred"}, or {"task", "pred"}
     /// with a whole record
     Grade(Grade),
+    /// Show what this machine has, what is missing for which feature, and what mends it
+    Doctor(Doctor),
+    /// Print a script that completes commands and options in a shell
+    Completions {
+        /// Shell
+        shell: Shell,
+    },
+    /// Print the manual page of all commands, for `man -l -`
+    Man,
     /// Run the language server of workflow files on standard input and output, for editors
     Lsp,
     /// Create, build, test and inspect plugins
@@ -338,6 +348,13 @@ pub struct Serve {
     /// Name of the team as a model
     #[arg(long, value_name = "NAME", default_value = "team")]
     pub team: String,
+}
+
+#[derive(Args)]
+pub struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

@@ -2,12 +2,15 @@
 
 pub mod check;
 pub mod compare;
+pub mod completions;
+pub mod doctor;
 pub mod evaluate;
 pub mod explain;
 pub mod fmt;
 pub mod grade;
 pub mod graph;
 pub mod lsp;
+pub mod man;
 pub mod plan;
 pub mod play;
 pub mod plugin;

@@ -17,6 +17,7 @@ mod checkpoints;
 pub mod compare;
 mod device;
 mod diagnostics;
+pub mod doctor;
 mod dtype;
 mod error;
 pub mod evaluation;

@@ -56,6 +56,20 @@ pub fn build(project: &Project, profile: Profile, progress: ProgressFn) -> Resul
     Ok(BuildOutput { component: project.out.clone(), bytes })
 }
 
+/// Looks up the tools of a language without a project, and returns a description of them.
+///
+/// # Errors
+/// [`Error::NoTool`](crate::Error::NoTool) with the commands that install what is missing.
+pub fn find_tools(language: Language) -> Result<String> {
+    let folder = Path::new("/");
+    match language {
+        Language::Rust => Toolchain::find(folder).map(|toolchain| toolchain.describe().to_owned()),
+        Language::Python => ComponentizePy::find(folder).map(|tool| tool.describe()),
+        Language::Js => ComponentizeJs::find(folder).map(|tool| tool.describe()),
+        Language::C => Zig::find().map(|tool| tool.describe()),
+    }
+}
+
 /// Fetches the missing tools of a language into the cache folder, or for Rust into rustup's.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ mod python;
 pub mod rust;
 mod scaffold;
 
-pub use builder::{BuildOutput, build, fetch};
+pub use builder::{BuildOutput, build, fetch, find_tools};
 pub use component::encode;
 pub use error::{Error, Result};
 pub use process::ProgressFn;
