@@ -55,5 +55,5 @@ pub use plugins::PluginCatalog;
 pub use progress::{NoProgress, Progress};
 pub use session::{Session, SessionOptions};
 pub use stored::{InvalidWorkflow, StoredWorkflow};
-pub use training::{Ending, LoopState, ResumeOptions, RunOptions, StepAhead, StopRequest, TrainingRun};
+pub use training::{LoopState, ResumeOptions, RunEnding, RunOptions, StepAhead, StopRequest, TrainingRun};
 pub use workflow::CheckedWorkflow;
