@@ -18,7 +18,7 @@ mod syntax;
 pub mod workflow;
 
 pub use analysis::names;
-pub use catalog::Catalog;
+pub use catalog::{Catalog, CatalogError, read_text};
 pub use diagnostic::{Diagnostic, DiagnosticCode, Label, Severity, render};
 pub use eval::functions;
 pub use format::format;

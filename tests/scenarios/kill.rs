@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::support::{assert_equal_runs, content, pl_host, run, scenario, stderr, succeed};
 
-/// Kills per scenario, spread evenly from the creation of the run folder to the end, so that they hit rollouts, updates,
-/// evaluations and checkpoints.
-const KILLS: u32 = 12;
+/// Kills of one run. Each continues what the previous kill left, so that together they take hardly longer than the run.
+const KILLS: u32 = 4;
+
+/// Runs per scenario. Their kills are at different moments, spread evenly from the creation of the run folder to the end,
+/// so that they hit rollouts, updates, evaluations and checkpoints.
+const RUNS: u32 = 3;
 
 /// Starts a run and returns once its folder exists.
 fn start(file: &Path, out: &Path, settings: &[&str]) -> Child {
@@ -26,29 +29,38 @@ fn await_file(path: &Path) {
 }
 
 fn resumes_after_any_kill(name: &str) {
-    resumes_after_kills(name, &[], KILLS);
+    resumes_after_kills(name, &[], RUNS);
 }
 
-fn resumes_after_kills(name: &str, settings: &[&str], kills: u32) {
+fn resumes_after_kills(name: &str, settings: &[&str], runs: u32) {
     let folder = tempfile::tempdir().unwrap();
     let file = scenario(name);
     let reference = folder.path().join("reference");
-    let mut child = start(&file, &reference, settings);
     let begin = Instant::now();
+    let mut child = start(&file, &reference, settings);
+    let start_up = begin.elapsed();
     assert!(child.wait().unwrap().success());
-    let duration = begin.elapsed();
+    let duration = begin.elapsed() - start_up;
     let mut killed = 0;
-    for kill in 0..kills {
-        let out = folder.path().join(format!("killed-{kill}"));
+    for number in 0..runs {
+        let out = folder.path().join(format!("killed-{number}"));
         let mut child = start(&file, &out, settings);
-        std::thread::sleep(duration * (2 * kill + 1) / (2 * kills));
-        child.kill().unwrap();
-        killed += u32::from(!child.wait().unwrap().success());
+        // The first kill of each run is at another moment; the later ones follow at equal intervals.
+        std::thread::sleep(duration * (2 * number + 1) / (2 * runs * KILLS));
+        for kill in 0..KILLS {
+            child.kill().unwrap();
+            killed += u32::from(!child.wait().unwrap().success());
+            if kill + 1 < KILLS {
+                child = resume(&out).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+                // Includes the time that a process takes to load before it continues.
+                std::thread::sleep(start_up + duration / KILLS);
+            }
+        }
         succeed(&mut resume(&out));
-        assert_equal_runs(&reference, &out, &format!("{name}, kill {kill} of {kills}"));
+        assert_equal_runs(&reference, &out, &format!("{name}, run {number} of {runs}"));
     }
     // A run that is faster than the reference may end before the last kills.
-    assert!(killed >= kills / 2, "only {killed} runs were killed before they ended");
+    assert!(killed >= runs * KILLS / 2, "only {killed} processes were killed before they ended");
 }
 
 /// Returns the command that continues a run, or starts it again if it was killed before its first checkpoint.
@@ -125,7 +137,7 @@ fn flat_with_a_model_per_agent() {
 
 #[test]
 fn rollouts_ahead_of_updates() {
-    resumes_after_kills("letters/flat-l3.mas", &["--set", "train.schedule=async"], 5);
+    resumes_after_kills("letters/flat-l3.mas", &["--set", "train.schedule=async"], 2);
 }
 
 #[test]

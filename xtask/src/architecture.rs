@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{Result, cargo};
+use crate::cargo::cargo;
 
 const PAGE: &str = "docs/architecture.md";
 const BEGIN: &str = "<!-- cargo xtask architecture: begin -->\n";
@@ -20,15 +21,15 @@ type Dependencies = BTreeMap<String, BTreeSet<String>>;
 /// Writes the picture into the page.
 pub fn write(root: &Path) -> Result<()> {
     let path = root.join(PAGE);
-    let page = std::fs::read_to_string(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let page = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let page = insert(&page, &picture(root)?)?;
-    std::fs::write(&path, page).map_err(|e| format!("cannot write {}: {e}", path.display()))
+    std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Replaces the text between the two markers.
 fn insert(page: &str, picture: &str) -> Result<String> {
-    let (before, rest) = page.split_once(BEGIN).ok_or_else(|| format!("{PAGE} lacks {BEGIN:?}"))?;
-    let (_, after) = rest.split_once(END).ok_or_else(|| format!("{PAGE} lacks {END:?}"))?;
+    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} lacks {BEGIN:?}"))?;
+    let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} lacks {END:?}"))?;
     Ok(format!("{before}{BEGIN}{picture}{END}{after}"))
 }
 
@@ -37,11 +38,11 @@ fn picture(root: &Path) -> Result<String> {
     let output = cargo(root)
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .output()
-        .map_err(|e| format!("cannot start cargo: {e}"))?;
+        .context("cannot start cargo")?;
     if !output.status.success() {
-        return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr)));
+        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
     }
-    let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())?;
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
     let crates = dependencies(root, &metadata);
     let mut lines = vec!["```mermaid".to_owned(), "flowchart TD".to_owned()];
     for (name, direct) in &crates {

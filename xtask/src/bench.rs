@@ -9,15 +9,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{Result, cargo, setup};
+use crate::cargo::cargo;
+use crate::setup;
 
 const STEPS: usize = 3;
 
 pub fn run(root: &Path) -> Result<()> {
     let program = setup::all(root)?;
-    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let folder = tempfile::tempdir()?;
     let out = folder.path().join("run");
     let start = Instant::now();
     let mut child = Command::new(&program)
@@ -29,7 +31,7 @@ pub fn run(root: &Path) -> Result<()> {
         .arg(format!("train.steps={STEPS}"))
         .stdout(Stdio::null())
         .spawn()
-        .map_err(|e| format!("cannot start {}: {e}", program.display()))?;
+        .with_context(|| format!("cannot start {}", program.display()))?;
     let mut peak = 0;
     let mut first_episode = None;
     let status = loop {
@@ -38,13 +40,13 @@ pub fn run(root: &Path) -> Result<()> {
         if first_episode.is_none() && out.join("workflow.json").exists() {
             first_episode = Some(start.elapsed());
         }
-        if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
+        if let Some(status) = child.try_wait()? {
             break status;
         }
         std::thread::sleep(Duration::from_millis(20));
     };
     if !status.success() {
-        return Err(format!("the run ended with {status}"));
+        bail!("the run ended with {status}");
     }
     report(&out, first_episode.unwrap_or_default(), peak)
 }
@@ -55,8 +57,11 @@ pub fn sandbox(root: &Path) -> Result<()> {
     let status = cargo(root)
         .args(["bench", "--quiet", "--workspace", "--bench", "sandbox"])
         .status()
-        .map_err(|e| format!("cannot start cargo: {e}"))?;
-    if status.success() { Ok(()) } else { Err("the benchmark failed: see above".into()) }
+        .context("cannot start cargo")?;
+    if !status.success() {
+        bail!("the benchmark failed: see above");
+    }
+    Ok(())
 }
 
 /// Largest resident set of a process so far.
@@ -68,11 +73,11 @@ fn peak_kib(process: u32) -> Option<u64> {
 
 fn report(out: &Path, first_episode: Duration, peak: u64) -> Result<()> {
     let path = out.join("timings.jsonl");
-    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     println!("| step | played s | trained s | sampled tokens/s | trained tokens/s |");
     println!("|---|---|---|---|---|");
     for line in text.lines() {
-        let line: Value = serde_json::from_str(line).map_err(|e| e.to_string())?;
+        let line: Value = serde_json::from_str(line)?;
         let number = |value: &Value| value.as_f64().unwrap_or_default();
         println!(
             "| {} | {:.1} | {:.1} | {:.0} | {:.0} |",

@@ -1,14 +1,14 @@
-//! What set-up fetches for CUDA: the compiler of kernels, which needs no GPU, and libtorch's CUDA libraries.
+//! Downloads for CUDA: the compiler of kernels, which needs no GPU, and libtorch's CUDA libraries.
 //!
-//! The list is that of the torch 2.11.0 wheel's own requirements (`Requires-Dist`: the CUDA toolkit 13.0.2 with the
+//! The list follows the requirements of the torch 2.11.0 wheel (`Requires-Dist`: the CUDA toolkit 13.0.2 with the
 //! parts it names, cuDNN, cuSPARSELt, NCCL, NVSHMEM).
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Result;
 use pl_toolchain::cache;
 
-use crate::fetch::Wheel;
-use crate::{Result, fetch};
+use crate::fetch::{self, Wheel};
 
 /// NVRTC: kernels are compiled with it, in the tests too.
 const NVRTC: Wheel = Wheel {
@@ -17,7 +17,7 @@ const NVRTC: Wheel = Wheel {
     sha256: "ad9b6d2ead2435f11cbb6868809d2adeeee302e9bb94bcf0539c7a40d80e8575",
 };
 
-/// What libtorch's CUDA half needs beside the wheels that its CPU half comes with.
+/// Wheels of libtorch's CUDA half, in addition to those of its CPU half.
 pub const LIBRARIES: [Wheel; 12] = [
     NVRTC,
     Wheel {
@@ -77,21 +77,21 @@ pub const LIBRARIES: [Wheel; 12] = [
     },
 ];
 
-/// NVRTC by itself, in the folder of the cache where pl-host looks for it.
+/// Fetches NVRTC alone into the folder of the cache where pl-host looks for it.
 pub fn nvrtc(cache: &Path) -> Result<()> {
     cache::folder(&cache.join("nvrtc-13.0.88"), |partial| {
         eprintln!("      fetching 90 MB, once for all checkouts");
         fetch::unpack(&[NVRTC], partial, |name| {
             let file = name.strip_prefix("nvidia/cu13/lib/")?;
-            // The others of the wheel ("alt") are the same with other trade-offs.
+            // The wheel's "alt" libraries are the same code with other trade-offs.
             (file == "libnvrtc.so.13" || file == "libnvrtc-builtins.so.13.0").then(|| file.into())
         })
     })
 }
 
-/// Where a member of any of the wheels goes: libraries alone, each where the others look for it, which is relative to
-/// their own folders. libtorch's are put in a folder of their own, for torch-sys links whatever lies in `torch/lib`,
-/// and the program is to start without them too.
+/// Maps a member of a wheel to its path. Only libraries have one; they find each other by relative paths. Those of
+/// libtorch get a folder of their own, because torch-sys links everything in `torch/lib` and the program must also
+/// start without CUDA.
 pub fn member(name: &str) -> Option<PathBuf> {
     const LIBTORCH: [&str; 5] = [
         "libtorch_cuda.so",

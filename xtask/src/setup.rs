@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Instant, SystemTime};
 
+use anyhow::{Context, Result, anyhow, bail};
 use pl_toolchain::cache;
 
-use crate::fetch::Wheel;
-use crate::{Result, cargo, cuda, fetch, guests};
+use crate::cargo::cargo;
+use crate::fetch::{self, Wheel};
+use crate::{cuda, guests};
 
 /// libtorch in the PyPI wheel of the version that tch 0.24 requires.
 const LIBTORCH: [Wheel; 3] = [
@@ -58,7 +60,7 @@ pub fn all(root: &Path) -> Result<PathBuf> {
 pub fn with(root: &Path, wanted: Libtorch) -> Result<PathBuf> {
     let cache = cache::root()?;
     let plugins = root.join("target/release/plugins");
-    std::fs::create_dir_all(&plugins).map_err(|e| format!("cannot write {}: {e}", plugins.display()))?;
+    std::fs::create_dir_all(&plugins).with_context(|| format!("cannot write {}", plugins.display()))?;
     let embedded = || ["std_chat.wasm", "python.wasm"].map(|name| modified(&plugins.join(name)));
     let embedded_before = embedded();
     let host_result = std::thread::scope(|scope| {
@@ -72,7 +74,7 @@ pub fn with(root: &Path, wanted: Libtorch) -> Result<PathBuf> {
             stage("libtorch", || libtorch(root, &cache, wanted)).map(|()| stage("pl-host", || host(root)));
         // All stages end before an error is returned: a download that is nearly complete is kept.
         let results = side_stages.map(|stage| {
-            stage.join().unwrap_or_else(|_| Err("a stage of set-up panicked: see above".to_owned()))
+            stage.join().unwrap_or_else(|_| Err(anyhow!("a stage of set-up panicked: see above")))
         });
         results.into_iter().fold(Ok(()), Result::and).and(host_result)
     })?;
@@ -95,7 +97,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
 fn stage(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let start = Instant::now();
     eprintln!("[set-up] {name}");
-    let result = work().map_err(|message| format!("{name}: {message}"));
+    let result = work().context(name.to_owned());
     let seconds = start.elapsed().as_secs();
     if result.is_ok() && seconds > 0 {
         eprintln!("[set-up] {name}: ready after {seconds} s");
@@ -106,7 +108,9 @@ fn stage(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
 /// Fetches libtorch into one of two folders of the cache and links the checkout to it.
 fn libtorch(root: &Path, cache: &Path, wanted: Libtorch) -> Result<()> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-        return Err("set-up supports only Linux on x86-64; on another platform, set LIBTORCH to a libtorch 2.11 and build with cargo".into());
+        bail!(
+            "set-up supports only Linux on x86-64; on another platform, set LIBTORCH to a libtorch 2.11 and build with cargo"
+        );
     }
     let (cpu, with_cuda) = (cache.join("libtorch-2.11.0-cpu"), cache.join("libtorch-2.11.0-cuda"));
     let link = root.join(".libtorch");
@@ -131,7 +135,7 @@ fn libtorch(root: &Path, cache: &Path, wanted: Libtorch) -> Result<()> {
     }
     // A link to the other folder, if any.
     let _ = std::fs::remove_file(&link);
-    std::os::unix::fs::symlink(&home, &link).map_err(|e| format!("cannot link {}: {e}", link.display()))
+    std::os::unix::fs::symlink(&home, &link).with_context(|| format!("cannot link {}", link.display()))
 }
 
 /// Maps a member of a wheel to its path, if a CPU build links to it or loads it; headers included.
@@ -163,13 +167,13 @@ fn python_worker(root: &Path, cache: &Path, plugins: &Path) -> Result<()> {
         .arg("--cache")
         .arg(cache.join("python-worker"))
         .output()
-        .map_err(|e| format!("cannot start python3 ({e}): install Python 3 with pip"))?;
+        .context("cannot start python3: install Python 3 with pip")?;
     if output.status.success() {
         return Ok(());
     }
     // Kept until now, because the host's build writes to the terminal at the same time.
     let log = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    Err(format!("the build failed:\n{log}"))
+    bail!("the build failed:\n{log}")
 }
 
 /// Embeds into the shipped plugins the description of their items, so that `check` need not compile them.
@@ -179,8 +183,11 @@ fn embed_descriptions(root: &Path, plugins: &Path) -> Result<()> {
         .args(guests::shipped(plugins))
         .stdout(std::io::stderr())
         .status()
-        .map_err(|e| format!("cannot start pl-host: {e}"))?;
-    if status.success() { Ok(()) } else { Err("the plugins could not be described: see above".into()) }
+        .context("cannot start pl-host")?;
+    if !status.success() {
+        bail!("the plugins could not be described: see above");
+    }
+    Ok(())
 }
 
 fn host(root: &Path) -> Result<()> {
@@ -188,6 +195,9 @@ fn host(root: &Path) -> Result<()> {
         .args(["build", "--release", "--workspace", "--bin", "pl-host"])
         .stdout(std::io::stderr())
         .status()
-        .map_err(|e| format!("cannot start cargo: {e}"))?;
-    if status.success() { Ok(()) } else { Err("pl-host could not be built: see above".into()) }
+        .context("cannot start cargo")?;
+    if !status.success() {
+        bail!("pl-host could not be built: see above");
+    }
+    Ok(())
 }

@@ -11,7 +11,7 @@ mod common;
 use std::cell::RefCell;
 
 use libfuzzer_sys::fuzz_target;
-use pl_lsp::{Connection, Host, Message, Notification, Request, serve};
+use pl_lsp::{Connection, ServerHooks, Message, Notification, Request, serve};
 use serde_json::{Value, json};
 
 const URI: &str = "file:///fuzz.mas";
@@ -53,7 +53,7 @@ fuzz_target!(|input: &str| {
     }
     editor.request("shutdown", 1, Value::Null);
     editor.notify("exit", Value::Null);
-    let host = Host {
+    let host = ServerHooks {
         catalog: Box::new(|_| Ok(Box::new(common::TestCatalog))),
         format: |text| {
             SERVER_TEXTS.with_borrow_mut(|texts| texts.push(text.to_owned()));

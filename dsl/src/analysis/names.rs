@@ -36,7 +36,7 @@ pub struct Definition {
 /// Names of a workflow and of its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
-    /// In order of declaration.
+    /// Sorted by declaration.
     pub definitions: Vec<Definition>,
     /// Files that the spans refer to.
     pub sources: Sources,
@@ -284,20 +284,21 @@ impl Finder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CatalogError;
     use crate::workflow::Plugin;
     use pl_types::Item;
 
     struct Files;
 
     impl Catalog for Files {
-        fn items(&self, _: &Plugin) -> Result<Vec<Item>, String> {
-            Err("not asked for".to_owned())
+        fn items(&self, _: &Plugin) -> Result<Vec<Item>, CatalogError> {
+            Err(CatalogError::Unavailable("not asked for"))
         }
 
-        fn text(&self, path: &std::path::Path) -> Result<String, String> {
+        fn text(&self, path: &std::path::Path) -> Result<String, CatalogError> {
             match path.to_str() {
                 Some("team.mas") => Ok("policy judge { model = own }\nmodel own = \"x\"\n".to_owned()),
-                _ => Err("there is no such file".to_owned()),
+                _ => Err(CatalogError::Unavailable("there is no such file")),
             }
         }
     }

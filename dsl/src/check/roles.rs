@@ -11,7 +11,7 @@ use crate::settings::SettingKind;
 use crate::source::Location;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, Entry, Setting};
-use crate::workflow::Role;
+use crate::workflow::RoleAssignment;
 
 /// Positions of models; `None` for an invalid block.
 pub(super) struct RoleModels {
@@ -39,7 +39,7 @@ impl Resolver<'_, '_, '_> {
         agents: &NamedBlocks,
         policies: &NamedBlocks,
         models: &RoleModels,
-    ) -> Option<Vec<Role>> {
+    ) -> Option<Vec<RoleAssignment>> {
         let Some((_, body)) = block.inner(BlockKind::Roles) else { return Some(Vec::new()) };
         let mut seen: BTreeMap<&str, Location> = BTreeMap::new();
         let mut roles = Vec::new();
@@ -74,8 +74,8 @@ impl Resolver<'_, '_, '_> {
             }
             match (agent, self.role_policy(setting, policies)) {
                 (Some(agent), Some(policy)) => {
-                    sound &= self.same_model(setting, Role { agent, policy }, models);
-                    roles.push(Role { agent, policy });
+                    sound &= self.same_model(setting, RoleAssignment { agent, policy }, models);
+                    roles.push(RoleAssignment { agent, policy });
                 }
                 _ => sound = false,
             }
@@ -85,7 +85,7 @@ impl Resolver<'_, '_, '_> {
     }
 
     /// Reports a role whose policy has another model than the agent's own: prompts are encoded for one model.
-    fn same_model(&mut self, setting: &Setting, role: Role, models: &RoleModels) -> bool {
+    fn same_model(&mut self, setting: &Setting, role: RoleAssignment, models: &RoleModels) -> bool {
         let own = models.of_agents.get(role.agent).copied().flatten();
         let other = models.of_policies.get(role.policy).copied().flatten();
         // `None` was already reported.

@@ -86,7 +86,7 @@ codes! {
     DoubleWeight = "MAS0045", "The distance from the sampler counts twice.";
     AdvantageMismatch = "MAS0046", "A baseline, scale or return doesn't fit the advantage.";
     BadGroup = "MAS0047", "A group compares completions that can't be compared.";
-    NoEffect = "MAS0048", "A setting has no effect beside the others.";
+    NoEffect = "MAS0048", "A setting has no effect in combination with the others.";
     CriticUnused = "MAS0049", "A policy has a critic that its advantage doesn't use.";
 }
 

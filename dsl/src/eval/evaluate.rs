@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::arithmetic;
-use super::functions::{FILE, FUNCTIONS};
+use super::functions::{ExpectedArguments, FILE, FUNCTIONS};
 use super::numbers::number;
 use super::raw::parse_raw;
 use super::scalar::Scalar;
@@ -258,8 +258,8 @@ fn call(call: &Call, location: Location, scope: &mut Scope, reports: &mut Report
             scope.spend(value.size(), location, reports)?;
             Some(value)
         }
-        Err(wanted) => {
-            let message = format!("`{}` expects {wanted}", function.name);
+        Err(ExpectedArguments(expected)) => {
+            let message = format!("`{}` expects {expected}", function.name);
             reports
                 .error(DiagnosticCode::WrongType, location, message, "")
                 .help(format!("write `{}`", function.form));

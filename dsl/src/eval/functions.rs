@@ -3,6 +3,10 @@
 use super::arithmetic::order;
 use super::scalar::Scalar;
 
+/// Arguments that a function expects, if it was given others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExpectedArguments(pub &'static str);
+
 /// A built-in function.
 #[derive(Debug)]
 pub struct Function {
@@ -12,7 +16,7 @@ pub struct Function {
     pub form: &'static str,
     /// Description of the result.
     pub doc: &'static str,
-    pub(super) apply: fn(Vec<Scalar>) -> Result<Scalar, String>,
+    pub(super) apply: fn(Vec<Scalar>) -> Result<Scalar, ExpectedArguments>,
 }
 
 /// Every function.
@@ -54,7 +58,7 @@ pub const FUNCTIONS: &[Function] = &[
         apply: |given| match given.as_slice() {
             [Scalar::List(values)] => Ok(Scalar::Integer(values.len() as i64)),
             [Scalar::Text(text)] => Ok(Scalar::Integer(text.chars().count() as i64)),
-            _ => Err("a list or a text".to_owned()),
+            _ => Err(ExpectedArguments("a list or a text")),
         },
     },
     Function {
@@ -66,7 +70,7 @@ pub const FUNCTIONS: &[Function] = &[
                 let parts: Vec<String> = values.iter().map(Scalar::to_text).collect();
                 Ok(Scalar::Text(parts.join(between)))
             }
-            _ => Err("a list and a text".to_owned()),
+            _ => Err(ExpectedArguments("a list and a text")),
         },
     },
     Function {
@@ -75,7 +79,7 @@ pub const FUNCTIONS: &[Function] = &[
         doc: "The text in lower case.",
         apply: |given| match given.as_slice() {
             [Scalar::Text(text)] => Ok(Scalar::Text(text.to_lowercase())),
-            _ => Err("a text".to_owned()),
+            _ => Err(ExpectedArguments("a text")),
         },
     },
     Function {
@@ -84,14 +88,14 @@ pub const FUNCTIONS: &[Function] = &[
         doc: "The text in upper case.",
         apply: |given| match given.as_slice() {
             [Scalar::Text(text)] => Ok(Scalar::Text(text.to_uppercase())),
-            _ => Err("a text".to_owned()),
+            _ => Err(ExpectedArguments("a text")),
         },
     },
     Function {
         name: FILE,
         form: "file(path)",
         doc: "The text of a file, such as a prompt, relative to the file that names it. A final newline is removed.",
-        apply: |_| Err("the path of a file".to_owned()),
+        apply: |_| Err(ExpectedArguments("the path of a file")),
     },
 ];
 
@@ -107,19 +111,19 @@ fn flatten(given: Vec<Scalar>) -> Vec<Scalar> {
     }
 }
 
-fn extreme(given: Vec<Scalar>, wanted: std::cmp::Ordering) -> Result<Scalar, String> {
-    let wants = || "numbers, sizes or durations, all of one kind".to_owned();
+fn extreme(given: Vec<Scalar>, wanted: std::cmp::Ordering) -> Result<Scalar, ExpectedArguments> {
+    let expected = || ExpectedArguments("numbers, sizes or durations, all of one kind");
     let mut values = flatten(given).into_iter();
-    let mut best = values.next().filter(Scalar::has_order).ok_or_else(wants)?;
+    let mut best = values.next().filter(Scalar::has_order).ok_or_else(expected)?;
     for value in values {
-        if order(&value, &best).ok_or_else(wants)? == wanted {
+        if order(&value, &best).ok_or_else(expected)? == wanted {
             best = value;
         }
     }
     Ok(best)
 }
 
-fn whole(given: Vec<Scalar>, rounded: fn(f64) -> f64) -> Result<Scalar, String> {
+fn whole(given: Vec<Scalar>, rounded: fn(f64) -> f64) -> Result<Scalar, ExpectedArguments> {
     // Up to 2^53, a float represents every whole number exactly.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match given.as_slice() {
@@ -127,7 +131,7 @@ fn whole(given: Vec<Scalar>, rounded: fn(f64) -> f64) -> Result<Scalar, String> 
         [Scalar::Number(number)] if rounded(*number).abs() <= EXACT => {
             Ok(Scalar::Integer(rounded(*number) as i64))
         }
-        [Scalar::Number(_)] => Err("a number below 2^53".to_owned()),
-        _ => Err("a number".to_owned()),
+        [Scalar::Number(_)] => Err(ExpectedArguments("a number below 2^53")),
+        _ => Err(ExpectedArguments("a number")),
     }
 }

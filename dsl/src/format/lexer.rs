@@ -18,7 +18,7 @@ pub(super) enum TokenKind {
     Text,
     /// A text that contains newlines.
     MultilineText,
-    /// From `#` to the end of the line, without trailing white space.
+    /// A comment: `#` to the end of the line, without trailing white space.
     Comment,
     Newline,
     Semicolon,

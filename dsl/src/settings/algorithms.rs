@@ -46,7 +46,7 @@ pub(crate) const CHOICES: &[&str] = &[
 ];
 
 /// Objective of `at_grpo`, the default.
-pub(crate) const AT_GRPO: Objective = Objective {
+pub const AT_GRPO: Objective = Objective {
     algorithm: Algorithm::AtGrpo,
     returns: Returns::Step,
     gamma: 1.0,

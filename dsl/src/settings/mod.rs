@@ -14,7 +14,7 @@ mod units;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-pub use algorithms::{ALGORITHMS, PublishedAlgorithm, published_algorithm};
+pub use algorithms::{ALGORITHMS, AT_GRPO, PublishedAlgorithm, published_algorithm};
 pub use kind::{Choice, DefaultValue, Setting, SettingKind, supported};
 pub use table::{LAYOUTS, TARGETS};
 pub(crate) use units::{show_bytes, show_duration};

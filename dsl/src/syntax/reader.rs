@@ -29,7 +29,7 @@ impl<'t> Reader<'t, '_, '_> {
         self.read_with_help(statement, rule, None)
     }
 
-    /// Like [`Self::read`], with a help text for the error.
+    /// Reads as [`Self::read`] does, with a help text for the error.
     pub fn read_with_help(
         &mut self,
         statement: Span,

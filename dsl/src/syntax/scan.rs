@@ -21,7 +21,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 /// One statement: a setting, an edge, or a block. The head of a block is the text before its `{`.
 #[derive(Debug)]
 pub(crate) struct Statement {
-    /// Without surrounding white space; may be empty before a `{`.
+    /// Text without surrounding white space; may be empty before a `{`.
     pub head: Span,
     pub body: Option<StatementBody>,
     /// False if an error in the brackets or quotes of the head was already reported.

@@ -367,12 +367,12 @@ pub struct Evaluation {
     pub sampling: SamplingOverrides,
     /// Agents that use another policy than their own, in order of agents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub roles: Vec<Role>,
+    pub roles: Vec<RoleAssignment>,
 }
 
 /// `tool = reasoner` in `roles { … }`: the policy of an agent in an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Role {
+pub struct RoleAssignment {
     /// Position in the workflow's `agents`.
     pub agent: usize,
     /// Position in the workflow's `policies`.

@@ -245,9 +245,9 @@ pub enum Correction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Aggregation {
-    /// Over all tokens of the mini-batch.
+    /// Mean over all tokens of the mini-batch.
     TokenMean,
-    /// Over the tokens of a completion, then over completions.
+    /// Mean over the tokens of a completion, then over completions.
     SequenceMean,
     /// Sum over tokens, divided by the number of completions times a constant.
     Constant,

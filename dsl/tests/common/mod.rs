@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use pl_dsl::Catalog;
 use pl_dsl::workflow::Plugin;
+use pl_dsl::{Catalog, CatalogError};
 use pl_types::{Fact, FactKind, Item, ItemKind};
 use serde_json::{Value, json};
 
@@ -23,12 +23,13 @@ fn none() -> Value {
 }
 
 impl Catalog for TestCatalog {
-    fn text(&self, path: &Path) -> Result<String, String> {
+    fn text(&self, path: &Path) -> Result<String, CatalogError> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-        std::fs::read_to_string(folder.join(path)).map_err(|_| "there is no such file".to_owned())
+        std::fs::read_to_string(folder.join(path))
+            .map_err(|_| CatalogError::Unavailable("there is no such file"))
     }
 
-    fn items(&self, plugin: &Plugin) -> Result<Vec<Item>, String> {
+    fn items(&self, plugin: &Plugin) -> Result<Vec<Item>, CatalogError> {
         let Some(path) = &plugin.path else {
             // As schemars writes it: options are a list of types.
             return Ok(vec![item(
@@ -50,7 +51,7 @@ impl Catalog for TestCatalog {
             )]);
         };
         if path.ends_with("broken.wasm") {
-            return Err("it is not a WebAssembly component".to_owned());
+            return Err(CatalogError::Unavailable("it is not a WebAssembly component"));
         }
         let facts = vec![
             fact("agreed", FactKind::Boolean),

@@ -11,7 +11,7 @@ use crate::visible::{self, visible};
 
 /// Form of diagnostics.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum DiagnosticFormat {
     /// Messages with the lines that they are about, on stderr, and a summary of the workflow
     Human,
     /// file:line:column: code: message, on stdout
@@ -24,10 +24,10 @@ pub enum Format {
 ///
 /// # Errors
 /// If stdout can't be written.
-pub fn show(diagnostics: &Diagnostics, format: Format) -> std::io::Result<()> {
+pub fn show(diagnostics: &Diagnostics, format: DiagnosticFormat) -> std::io::Result<()> {
     let Diagnostics { list, sources } = diagnostics;
     match format {
-        Format::Human => {
+        DiagnosticFormat::Human => {
             if !list.is_empty() {
                 eprint!("{}", human(diagnostics));
             }
@@ -36,8 +36,8 @@ pub fn show(diagnostics: &Diagnostics, format: Format) -> std::io::Result<()> {
             }
             Ok(())
         }
-        Format::Short => visible::stdout().write_all(render::short(list, sources).as_bytes()),
-        Format::Json => writeln!(std::io::stdout().lock(), "{:#}", render::json(list, sources)),
+        DiagnosticFormat::Short => visible::stdout().write_all(render::short(list, sources).as_bytes()),
+        DiagnosticFormat::Json => writeln!(std::io::stdout().lock(), "{:#}", render::json(list, sources)),
     }
 }
 

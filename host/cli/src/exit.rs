@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use pl_run::Error;
 
-use crate::diagnostics::{self, Format};
+use crate::diagnostics::{self, DiagnosticFormat};
 use crate::visible::visible;
 
 /// Reason for which a command did not succeed.
@@ -78,7 +78,7 @@ pub fn report(result: &CommandResult) -> ExitCode {
         CommandError::Run(error) => {
             match error.as_ref() {
                 // A stderr that can't be written to shows nothing.
-                Error::Workflow(errors) => drop(diagnostics::show(errors, Format::Human)),
+                Error::Workflow(errors) => drop(diagnostics::show(errors, DiagnosticFormat::Human)),
                 error => eprintln!("error: {}", visible(&error.to_string())),
             }
             ExitCode::from(if error.is_input() { 2 } else { 1 })

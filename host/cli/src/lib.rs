@@ -3,6 +3,7 @@
 //! Each command is a module of `commands`. Results go to stdout, everything else to stderr. Exit codes: 0 for
 //! success, 1 for a failure, 2 for invalid input, 130 for an interrupted run that can be resumed.
 
+mod app;
 mod arguments;
 mod commands;
 mod conversation;
@@ -16,57 +17,15 @@ mod table;
 mod threads;
 mod visible;
 
-use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Parser;
-use pl_run::{CheckedWorkflow, Embedded, Host, Session, SessionOptions, select_device};
+use pl_run::Embedded;
 use tracing_subscriber::EnvFilter;
 
-use crate::arguments::{Arguments, Command, Machine, Source};
-use crate::diagnostics::Format;
-use crate::exit::{CommandError, CommandResult};
-use crate::progress::Terminal;
-
-/// Resources of a command.
-struct App {
-    host: Host,
-    terminal: Arc<Terminal>,
-}
-
-impl App {
-    fn new(embedded: Embedded) -> Result<App, CommandError> {
-        let terminal = Arc::new(Terminal::default());
-        let host = Host::new(embedded, terminal.clone())?;
-        Ok(App { host, terminal })
-    }
-
-    /// Opens a workflow and shows its warnings.
-    fn open(&self, source: &Source) -> Result<CheckedWorkflow, CommandError> {
-        let checked = CheckedWorkflow::open(&self.host, &source.file, &source.given.all()?)?;
-        self.show_warnings(&checked)?;
-        Ok(checked)
-    }
-
-    fn show_warnings(&self, checked: &CheckedWorkflow) -> CommandResult {
-        Ok(diagnostics::show(&checked.warnings, Format::Human)?)
-    }
-
-    /// Opens a workflow with its own weights or those of a checkpoint.
-    fn open_session(
-        &self,
-        source: &Source,
-        machine: &Machine,
-        checkpoint: Option<&Path>,
-    ) -> Result<(CheckedWorkflow, Session), CommandError> {
-        let checked = self.open(source)?;
-        let device = select_device(&self.host, machine.device.into())?;
-        let options = SessionOptions { seed: machine.seed, checkpoint: checkpoint.map(Path::to_path_buf) };
-        let session = Session::open(&self.host, &checked, device, &options)?;
-        Ok((checked, session))
-    }
-}
+use crate::app::App;
+use crate::arguments::{Arguments, Command};
+use crate::exit::CommandResult;
 
 /// Runs the command that the process's arguments name, and returns its exit code.
 pub fn main(embedded: Embedded) -> ExitCode {

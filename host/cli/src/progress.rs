@@ -9,7 +9,7 @@ use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
 use serde_json::Value;
 
 use crate::diagnostics;
-use crate::diagnostics::Format;
+use crate::diagnostics::DiagnosticFormat;
 use crate::visible::visible;
 
 /// Interval of updates between the steps of the work.
@@ -85,7 +85,7 @@ impl Progress for Terminal {
     fn notice(&self, notice: &Notice) {
         self.suspend(|| match notice {
             // Human diagnostics go to stderr, which is written to without an error.
-            Notice::Diagnostics(found) => drop(diagnostics::show(found, Format::Human)),
+            Notice::Diagnostics(found) => drop(diagnostics::show(found, DiagnosticFormat::Human)),
             notice => eprintln!("{}", visible(&notice.to_string())),
         });
     }

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pl_inference::{BaseModel, Engine, EngineConfig, PolicyWeights};
-use pl_kernels::cpu::{Cpu, Epilogue, Format, Matrix, Product, Term};
+use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
+use pl_kernels::cpu::{Cpu, Epilogue, Matrix, Product, Term, WeightFormat};
 use pl_model::{Adapter, Config, Model, Projection, TensorSet};
 use pl_types::{Dtype, Generate, Request, Sampling};
 use serde_json::json;
@@ -100,8 +100,8 @@ fn run(case: &Case, model: &Model) -> (f64, f64) {
         tokenizer: Arc::clone(&model.tokenizer),
         dtype: case.dtype,
     };
-    let config = EngineConfig { slots: case.slots, ..EngineConfig::default() };
-    let engine = Engine::start(vec![base], policies, config).expect("an engine");
+    let config = LlmEngineConfig { slots: case.slots, ..LlmEngineConfig::default() };
+    let engine = LlmEngine::start(vec![base], policies, config).expect("an engine");
     let runtime = Runtime::new().expect("a runtime");
     // Excludes the tokens that would end a completion.
     let biases: Arc<[(u32, f32)]> =
@@ -190,7 +190,7 @@ fn product_rate(cpu: &Cpu) -> f64 {
     const ROWS: usize = 256;
     const OUTPUTS: usize = 1536;
     const INPUTS: usize = 576;
-    let matrix = Matrix::pack(cpu, &vec![0.5; OUTPUTS * INPUTS], OUTPUTS, INPUTS, Format::F32);
+    let matrix = Matrix::pack(cpu, &vec![0.5; OUTPUTS * INPUTS], OUTPUTS, INPUTS, WeightFormat::F32);
     let (x, mut out) = (vec![0.25f32; ROWS * INPUTS], vec![0f32; ROWS * OUTPUTS]);
     let seconds = fastest(|| {
         let term = Term { rows: 0..ROWS, x: &x, stride: INPUTS, offset: 0, matrix: &matrix };

@@ -285,7 +285,7 @@ mod tests {
     }
 
     proptest! {
-        /// After any series of allocations and frees, reference counts are exact and a block is shared only
+        /// Reference counts are exact after any series of allocations and frees, and a block is shared only
         /// by sequences with the same prefix.
         #[test]
         fn reference_counts_are_exact(

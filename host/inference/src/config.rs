@@ -62,7 +62,7 @@ pub enum Backend {
 
 /// Settings of the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EngineConfig {
+pub struct LlmEngineConfig {
     /// Number of completions generated at a time. Further completions wait in the queue.
     pub slots: usize,
     /// Size of the KV cache in bytes, split evenly between the base models. When it is full, completions wait
@@ -74,7 +74,7 @@ pub struct EngineConfig {
     pub backend: Option<Backend>,
 }
 
-impl Default for EngineConfig {
+impl Default for LlmEngineConfig {
     fn default() -> Self {
         Self {
             // On two cores 64 rows bring a third more tokens a second than 16; a token of SmolLM2-135M waits

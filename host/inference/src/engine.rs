@@ -8,10 +8,10 @@ use pl_types::{Completion, Generate, GenerateError, Request, Sampling};
 use tch::Device;
 use tokio::sync::oneshot;
 
-use crate::config::{Backend, BaseModel, EngineConfig, PolicyWeights, WeightUpdate};
+use crate::config::{Backend, BaseModel, LlmEngineConfig, PolicyWeights, WeightUpdate};
 use crate::executor::Executor;
 use crate::libtorch::Libtorch;
-use crate::message::Message;
+use crate::message::WorkerMessage;
 use crate::native::Native;
 use crate::policies::{Policies, check_shapes};
 use crate::stats::{Counters, EngineStats};
@@ -20,18 +20,18 @@ use crate::worker::Worker;
 /// The embedded engine. One thread serves all base models and policies; handles are cheap to clone, and the
 /// thread ends when the last one is dropped.
 #[derive(Clone)]
-pub struct Engine {
+pub struct LlmEngine {
     shared: Arc<EngineThread>,
 }
 
 struct EngineThread {
     /// `None` once dropped, which ends the thread.
-    sender: Option<mpsc::Sender<Message>>,
+    sender: Option<mpsc::Sender<WorkerMessage>>,
     counters: Arc<Counters>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Engine {
+impl LlmEngine {
     /// Starts an engine. Returns when the weights are loaded.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Engine {
     pub fn start(
         bases: Vec<BaseModel>,
         policies: Vec<PolicyWeights>,
-        config: EngineConfig,
+        config: LlmEngineConfig,
     ) -> Result<Self, GenerateError> {
         if config.slots == 0 || config.kv_cache == 0 {
             return Err(GenerateError::Setup("`slots` and `kv_cache` must be more than 0".into()));
@@ -91,7 +91,7 @@ impl Engine {
             listener: None,
         };
         let (reply, response) = oneshot::channel();
-        self.send(Message::Score { request, targets: completion, reply })?;
+        self.send(WorkerMessage::Score { request, targets: completion, reply })?;
         response.await.map_err(|_| GenerateError::Stopped)?
     }
 
@@ -108,7 +108,7 @@ impl Engine {
         version: u64,
     ) -> Result<(), GenerateError> {
         let (reply, response) = mpsc::sync_channel(1);
-        self.send(Message::Publish { policy, update: update.into(), version, reply })?;
+        self.send(WorkerMessage::Publish { policy, update: update.into(), version, reply })?;
         response.recv().map_err(|_| GenerateError::Stopped)?
     }
 
@@ -117,7 +117,7 @@ impl Engine {
         self.shared.counters.snapshot()
     }
 
-    fn send(&self, message: Message) -> Result<(), GenerateError> {
+    fn send(&self, message: WorkerMessage) -> Result<(), GenerateError> {
         let sender = self.shared.sender.as_ref().ok_or(GenerateError::Stopped)?;
         sender.send(message).map_err(|_| GenerateError::Stopped)
     }
@@ -127,9 +127,9 @@ impl Engine {
 struct Startup {
     bases: Vec<BaseModel>,
     policies: Vec<PolicyWeights>,
-    config: EngineConfig,
+    config: LlmEngineConfig,
     counters: Arc<Counters>,
-    receiver: mpsc::Receiver<Message>,
+    receiver: mpsc::Receiver<WorkerMessage>,
     /// Receives the result of loading the weights.
     started: mpsc::SyncSender<Result<(), GenerateError>>,
 }
@@ -165,10 +165,10 @@ impl Startup {
 }
 
 #[async_trait]
-impl Generate for Engine {
+impl Generate for LlmEngine {
     async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
         let (reply, response) = oneshot::channel();
-        self.send(Message::Generate { request, reply })?;
+        self.send(WorkerMessage::Generate { request, reply })?;
         response.await.map_err(|_| GenerateError::Stopped)?
     }
 }
@@ -184,7 +184,7 @@ impl Drop for EngineThread {
     }
 }
 
-impl std::fmt::Debug for Engine {
+impl std::fmt::Debug for LlmEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine").field("stats", &self.stats()).finish_non_exhaustive()
     }

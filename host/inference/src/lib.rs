@@ -1,6 +1,6 @@
 //! Generation: continuous batching over the embedded engine.
 //!
-//! Rollouts request completions through [`pl_types::Generate`]; [`Engine`] implements it on this machine.
+//! Rollouts request completions through [`pl_types::Generate`]; [`LlmEngine`] implements it on this machine.
 //! Completions carry token ids and log-probabilities under exactly the distribution that the tokens were
 //! drawn from, so that training sees what was sampled.
 //!
@@ -26,6 +26,6 @@ mod stop_strings;
 mod validate;
 mod worker;
 
-pub use config::{Backend, BaseModel, EngineConfig, PolicyWeights, WeightUpdate};
-pub use engine::Engine;
+pub use config::{Backend, BaseModel, LlmEngineConfig, PolicyWeights, WeightUpdate};
+pub use engine::LlmEngine;
 pub use stats::EngineStats;

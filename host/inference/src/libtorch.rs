@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use pl_kernels::cpu::{BLOCK, Level};
+use pl_kernels::cpu::{BLOCK, SimdLevel};
 use pl_model::{Adapter, AdapterRows, Config, Rope, TensorSet, Weights, forward_with_attention};
 use tch::{Device, IndexOp, Kind, TchError, Tensor};
 
@@ -34,7 +34,7 @@ pub(crate) struct LoadedModel {
 
 /// KV cache of one base model.
 pub(crate) struct KvCacheTensors {
-    /// Per layer `[blocks * BLOCK, 2, kv_heads, D]`: a token's key, then its value.
+    /// One tensor `[blocks * BLOCK, 2, kv_heads, D]` per layer: a token's key, then its value.
     layers: Vec<Tensor>,
 }
 
@@ -356,7 +356,7 @@ fn sample_on_cpu(
         .map(|request| {
             own.clear();
             own.extend_from_slice(&values[request.row * vocab..][..vocab]);
-            sample_token(Level::detect(), &mut own, &mut weights, request)
+            sample_token(SimdLevel::detect(), &mut own, &mut weights, request)
         })
         .collect())
 }

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::config::WeightUpdate;
 
-pub(crate) enum Message {
+pub(crate) enum WorkerMessage {
     Generate {
         request: Request,
         reply: oneshot::Sender<Result<Vec<Completion>, GenerateError>>,

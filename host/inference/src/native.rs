@@ -10,7 +10,8 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use pl_kernels::cpu::{
-    Attention, BLOCK, Cpu, Epilogue, Format, Heads, KvCache, Matrix, Product, Query, RmsNorm, Rotation, Term,
+    Attention, BLOCK, Cpu, Epilogue, Heads, KvCache, Matrix, Product, Query, RmsNorm, Rotation, Term,
+    WeightFormat,
 };
 use pl_model::{Adapter, Config, Projection, Rope, Weights};
 use pl_types::Dtype;
@@ -67,7 +68,7 @@ struct Linear {
 
 /// An adapter, packed in panels. The A factors of projections that read the same input form one matrix.
 pub(crate) struct PackedAdapter {
-    /// Per layer, one entry per element of [`INPUTS`].
+    /// Entries per layer and element of [`INPUTS`].
     layers: Vec<[Option<Factors>; 4]>,
 }
 
@@ -82,7 +83,7 @@ const INPUTS: [&[Projection]; 4] = [
 struct Factors {
     /// `[sum of ranks, in]`.
     a: Matrix,
-    /// Per projection: offset of its part of the inner product, and its B factor `[out, rank]`, scaled by
+    /// Factors of each projection: offset of its part of the inner product, and its B factor `[out, rank]`, scaled by
     /// alpha / rank.
     b: Vec<(Projection, usize, Matrix)>,
 }
@@ -107,9 +108,9 @@ impl Executor for Native {
     ) -> Result<PackedWeights, ExecutorError> {
         let config = &base.config;
         let format = match base.dtype {
-            Dtype::F32 => Format::F32,
-            Dtype::F16 => Format::F16,
-            Dtype::Bf16 => Format::Bf16,
+            Dtype::F32 => WeightFormat::F32,
+            Dtype::F16 => WeightFormat::F16,
+            Dtype::Bf16 => WeightFormat::Bf16,
         };
         let pack = |tensor: &Tensor| pack(&self.cpu, tensor, 1.0, format);
         let (cos, sin) = {
@@ -165,11 +166,11 @@ impl Executor for Native {
             let a: Vec<&Tensor> = parts.iter().map(|(_, part)| &part.a).collect();
             let a = Tensor::f_cat(&a, 0)?;
             let b = parts.iter().enumerate().map(|(i, (projection, part))| {
-                let matrix = pack(&self.cpu, &part.b, adapter.scale() as f32, Format::F32)?;
+                let matrix = pack(&self.cpu, &part.b, adapter.scale() as f32, WeightFormat::F32)?;
                 Ok((*projection, i * adapter.rank, matrix))
             });
             let b = b.collect::<Result<_, ExecutorError>>()?;
-            Ok::<_, ExecutorError>(Some(Factors { a: pack(&self.cpu, &a, 1.0, Format::F32)?, b }))
+            Ok::<_, ExecutorError>(Some(Factors { a: pack(&self.cpu, &a, 1.0, WeightFormat::F32)?, b }))
         };
         let layers = (0..config.layers)
             .map(|layer| {
@@ -239,7 +240,7 @@ fn values(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
 }
 
 /// Packs a matrix `[out, in]` multiplied by `scale`.
-fn pack(cpu: &Cpu, tensor: &Tensor, scale: f32, format: Format) -> Result<Matrix, ExecutorError> {
+fn pack(cpu: &Cpu, tensor: &Tensor, scale: f32, format: WeightFormat) -> Result<Matrix, ExecutorError> {
     let [outputs, inputs] = tensor.size()[..] else {
         return Err(ExecutorError::NotMatrix { shape: tensor.size() });
     };

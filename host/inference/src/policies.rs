@@ -16,7 +16,7 @@ use crate::executor::{Executor, ExecutorError};
 /// All base models and policies with their newest weights. Owned by the engine's thread.
 pub(crate) struct Policies<E: Executor> {
     pub(crate) bases: Vec<BaseState<E>>,
-    /// Per policy: index of its base, and its index among the policies of that base.
+    /// Indices of each policy: that of its base, and its index among the policies of that base.
     locations: Vec<(usize, usize)>,
     next_snapshot: SnapshotId,
 }

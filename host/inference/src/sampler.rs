@@ -1,6 +1,6 @@
 //! Sampling of a token from a row of logits, on the CPU.
 
-use pl_kernels::cpu::{Distribution, Level};
+use pl_kernels::cpu::{Distribution, SimdLevel};
 use pl_types::Sampling;
 
 use crate::logits::LogitProcessing;
@@ -46,7 +46,7 @@ pub(crate) struct SampledToken {
 /// Samples from `logits`, which are overwritten; `weights` is a buffer of the same length. Returns `None` if
 /// the logits are not a distribution, which means that the weights have diverged.
 pub(crate) fn sample_token(
-    level: Level,
+    level: SimdLevel,
     logits: &mut [f32],
     weights: &mut [f32],
     request: &SampleRequest<'_>,
@@ -131,7 +131,7 @@ mod tests {
         let mut logits = logits.to_vec();
         let mut weights = vec![0.0; logits.len()];
         let request = SampleRequest { row: 0, sampling, prompt: &[], completion, choice, top: 2 };
-        sample_token(Level::detect(), &mut logits, &mut weights, &request)
+        sample_token(SimdLevel::detect(), &mut logits, &mut weights, &request)
     }
 
     #[test]

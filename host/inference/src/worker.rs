@@ -15,7 +15,7 @@ use pl_types::{GenerateError, Request};
 use crate::block_pool::{BLOCK, BlockTable};
 use crate::completion::CompletionState;
 use crate::executor::{BatchSegment, Executor, ExecutorError, TokenBatch, panic_message};
-use crate::message::Message;
+use crate::message::WorkerMessage;
 use crate::policies::Policies;
 use crate::requests::{OpenRequests, Reply, RequestId};
 use crate::sampler::{SampleRequest, SampledToken, TokenChoice};
@@ -28,7 +28,7 @@ pub(crate) struct Worker<E: Executor> {
     executor: E,
     policies: Policies<E>,
     counters: Arc<Counters>,
-    receiver: Receiver<Message>,
+    receiver: Receiver<WorkerMessage>,
     requests: OpenRequests<E>,
     scheduler: Scheduler<E>,
 }
@@ -39,7 +39,7 @@ impl<E: Executor> Worker<E> {
         policies: Policies<E>,
         slots: usize,
         counters: Arc<Counters>,
-        receiver: Receiver<Message>,
+        receiver: Receiver<WorkerMessage>,
     ) -> Self {
         let scheduler = Scheduler::new(slots, Arc::clone(&counters));
         Self { executor, policies, counters, receiver, requests: OpenRequests::new(), scheduler }
@@ -74,9 +74,9 @@ impl<E: Executor> Worker<E> {
         }
     }
 
-    fn handle(&mut self, message: Message) {
+    fn handle(&mut self, message: WorkerMessage) {
         match message {
-            Message::Publish { policy, update, version, reply } => {
+            WorkerMessage::Publish { policy, update, version, reply } => {
                 let result = catch_unwind(AssertUnwindSafe(|| {
                     self.policies.publish(&self.executor, policy, update, version)
                 }))
@@ -84,13 +84,13 @@ impl<E: Executor> Worker<E> {
                 // Fails only if the publisher is gone.
                 let _ = reply.send(result);
             }
-            Message::Generate { request, reply } => {
+            WorkerMessage::Generate { request, reply } => {
                 let count = request.seeds.len();
                 if let Some(id) = self.open(request, Reply::Completions(reply), count) {
                     self.scheduler.enqueue_seeds(id, 0..count);
                 }
             }
-            Message::Score { request, targets, reply } => {
+            WorkerMessage::Score { request, targets, reply } => {
                 if let Some(id) = self.open(request, Reply::Scores(reply), 0) {
                     self.enqueue_scoring(id, targets);
                 }

@@ -4,7 +4,7 @@
 
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
-use pl_kernels::cpu::{Cpu, Epilogue, Format, Matrix, Product, Term};
+use pl_kernels::cpu::{Cpu, Epilogue, Matrix, Product, Term, WeightFormat};
 
 /// Outputs and inputs of a layer's matrices, and the output matrix of a model with as many layers.
 const LAYER: [(usize, usize); 4] = [(960, 576), (576, 576), (3072, 576), (576, 1536)];
@@ -19,7 +19,7 @@ fn cpu() -> Option<Cpu> {
     Cpu::new(std::thread::available_parallelism().map_or(1, usize::from)).ok()
 }
 
-fn step(bencher: Bencher<'_, '_>, rows: usize, format: Format) {
+fn step(bencher: Bencher<'_, '_>, rows: usize, format: WeightFormat) {
     let Some(cpu) = cpu() else { return };
     let pack = |(outputs, inputs): (usize, usize)| {
         let values: Vec<f32> = (0..outputs * inputs).map(|i| (i % 97) as f32 / 97.0 - 0.5).collect();
@@ -42,15 +42,15 @@ fn step(bencher: Bencher<'_, '_>, rows: usize, format: Format) {
 
 #[divan::bench(args = [1, 4, 8, 16, 32, 64, 256], sample_count = 10, sample_size = 1)]
 fn f32(bencher: Bencher<'_, '_>, rows: usize) {
-    step(bencher, rows, Format::F32);
+    step(bencher, rows, WeightFormat::F32);
 }
 
 #[divan::bench(args = [1, 4, 8, 16, 32, 64, 256], sample_count = 10, sample_size = 1)]
 fn f16(bencher: Bencher<'_, '_>, rows: usize) {
-    step(bencher, rows, Format::F16);
+    step(bencher, rows, WeightFormat::F16);
 }
 
 #[divan::bench(args = [1, 16], sample_count = 10, sample_size = 1)]
 fn bf16(bencher: Bencher<'_, '_>, rows: usize) {
-    step(bencher, rows, Format::Bf16);
+    step(bencher, rows, WeightFormat::Bf16);
 }

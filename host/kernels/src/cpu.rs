@@ -11,17 +11,17 @@ mod thread_pool;
 
 pub use attention::{Attention, BLOCK, Heads, KvCache, Query};
 pub use elementwise::RmsNorm;
-pub use matrix::{Format, Matrix};
+pub use matrix::{Matrix, WeightFormat};
 pub use product::{Epilogue, Product, Term};
 pub use rotary::Rotation;
-pub use simd::Level;
+pub use simd::SimdLevel;
 pub use softmax::Distribution;
 
 use thread_pool::{Scratch, ThreadPool};
 
 /// The CPU: its vector instructions and a pool of threads.
 pub struct Cpu {
-    level: Level,
+    level: SimdLevel,
     pool: ThreadPool,
     /// One per thread, grown on demand.
     scratch: Vec<Scratch>,
@@ -33,24 +33,24 @@ impl Cpu {
     /// # Errors
     /// If a thread can't be started.
     pub fn new(threads: usize) -> std::io::Result<Self> {
-        Self::with_level(threads, Level::detect())
+        Self::with_level(threads, SimdLevel::detect())
     }
 
     /// Same as [`new`](Self::new), with at most the instructions of `level`.
     ///
     /// # Errors
     /// If a thread can't be started.
-    pub fn with_level(threads: usize, level: Level) -> std::io::Result<Self> {
+    pub fn with_level(threads: usize, level: SimdLevel) -> std::io::Result<Self> {
         let threads = threads.max(1);
         Ok(Self {
-            level: level.min(Level::detect()),
+            level: level.min(SimdLevel::detect()),
             pool: ThreadPool::new(threads)?,
             scratch: (0..threads).map(|_| Scratch::default()).collect(),
         })
     }
 
     /// Returns the set of instructions in use.
-    pub fn level(&self) -> Level {
+    pub fn level(&self) -> SimdLevel {
         self.level
     }
 

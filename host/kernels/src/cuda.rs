@@ -20,7 +20,7 @@ mod launch;
 mod library;
 mod registry;
 
-pub use compile::{Compiler, Source};
+pub use compile::{Compiler, KernelSource};
 pub use driver::{Driver, MIN_DRIVER_VERSION, driver};
 pub use error::Error;
 pub use launch::{KernelSettings, Kernels};

@@ -5,12 +5,12 @@
 
 use half::{bf16, f16};
 use pl_kernels::cpu::{
-    Attention, BLOCK, Cpu, Distribution, Epilogue, Format, Heads, KvCache, Level, Matrix, Product, Query,
-    RmsNorm, Rotation, Term,
+    Attention, BLOCK, Cpu, Distribution, Epilogue, Heads, KvCache, Matrix, Product, Query, RmsNorm, Rotation,
+    SimdLevel, Term, WeightFormat,
 };
 use proptest::prelude::*;
 
-const LEVELS: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
+const LEVELS: [SimdLevel; 3] = [SimdLevel::Portable, SimdLevel::Avx2, SimdLevel::Avx512];
 
 /// Returns pseudorandom numbers in ±1.
 fn random_numbers(count: usize, seed: u64) -> Vec<f32> {
@@ -25,15 +25,15 @@ fn random_numbers(count: usize, seed: u64) -> Vec<f32> {
         .collect()
 }
 
-fn round_to(x: f32, format: Format) -> f64 {
+fn round_to(x: f32, format: WeightFormat) -> f64 {
     f64::from(match format {
-        Format::F32 => x,
-        Format::F16 => f16::from_f32(x).to_f32(),
-        Format::Bf16 => bf16::from_f32(x).to_f32(),
+        WeightFormat::F32 => x,
+        WeightFormat::F16 => f16::from_f32(x).to_f32(),
+        WeightFormat::Bf16 => bf16::from_f32(x).to_f32(),
     })
 }
 
-fn product(x: &[f32], w: &[f32], inputs: usize, row: usize, output: usize, format: Format) -> f64 {
+fn product(x: &[f32], w: &[f32], inputs: usize, row: usize, output: usize, format: WeightFormat) -> f64 {
     let (x, w) = (&x[row * inputs..][..inputs], &w[output * inputs..][..inputs]);
     x.iter().zip(w).map(|(x, w)| f64::from(*x) * round_to(*w, format)).sum()
 }
@@ -50,7 +50,7 @@ proptest! {
         rows in 1usize..20,
         outputs in 1usize..80,
         inputs in 1usize..600,
-        format in prop_oneof![Just(Format::F32), Just(Format::F16), Just(Format::Bf16)],
+        format in prop_oneof![Just(WeightFormat::F32), Just(WeightFormat::F16), Just(WeightFormat::Bf16)],
         level in prop::sample::select(&LEVELS[..]),
         threads in 1usize..4,
         epilogue in 0usize..4,
@@ -243,7 +243,7 @@ fn logits_that_are_not_finite_have_no_sample() {
     for bad in [f32::NAN, f32::INFINITY] {
         let mut logits = vec![0.0, bad, 1.0];
         let mut weights = vec![0f32; 3];
-        let distribution = Distribution::new(Level::detect(), &mut logits, 1.0, &mut weights);
+        let distribution = Distribution::new(SimdLevel::detect(), &mut logits, 1.0, &mut weights);
         assert_eq!(distribution.sample(&weights, 0.5), None);
     }
 }
@@ -252,7 +252,7 @@ fn logits_that_are_not_finite_have_no_sample() {
 fn samples_at_the_ends_of_a_distribution_have_a_probability() {
     let mut logits = vec![f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY];
     let mut weights = vec![0f32; 5];
-    let distribution = Distribution::new(Level::detect(), &mut logits, 1.0, &mut weights);
+    let distribution = Distribution::new(SimdLevel::detect(), &mut logits, 1.0, &mut weights);
     assert_eq!(distribution.sample(&weights, 0.0), Some(1));
     assert_eq!(distribution.sample(&weights, 0.5), Some(3));
     assert_eq!(distribution.sample(&weights, 1.0 - f64::EPSILON / 2.0), Some(3));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use lsp_types::{DiagnosticRelatedInformation, DiagnosticSeverity, NumberOrString, Uri};
 use pl_dsl::workflow::Plugin;
-use pl_dsl::{Catalog, Diagnostic, Severity, Source};
+use pl_dsl::{Catalog, CatalogError, Diagnostic, Severity, Source};
 use pl_types::Item;
 
 use crate::locations::Locations;
@@ -28,7 +28,7 @@ const MAX_DIAGNOSTICS: usize = 500;
 
 /// Opens the catalog of the plugins that the workflows of a folder name. It runs on the checking thread, and the catalog
 /// stays there.
-pub type OpenCatalog = Box<dyn Fn(&Path) -> Result<Box<dyn Catalog>, String> + Send>;
+pub type OpenCatalog = Box<dyn Fn(&Path) -> Result<Box<dyn Catalog>, CatalogError> + Send>;
 
 /// A message to the checking thread.
 pub enum CheckerMessage {
@@ -55,14 +55,14 @@ pub struct CheckJob {
 pub struct CheckReport {
     pub uri: Uri,
     pub version: i32,
-    pub findings: Vec<Finding>,
+    pub findings: Vec<EditorDiagnostic>,
     /// Items that the plugins offer, by the plugin's name in the file.
     pub plugin_items: BTreeMap<String, Vec<Item>>,
 }
 
 /// A diagnostic in the form that the editor shows.
 #[derive(Debug)]
-pub struct Finding {
+pub struct EditorDiagnostic {
     pub diagnostic: lsp_types::Diagnostic,
     /// Suggested replacement of the text in the diagnostic's range.
     pub replacement: Option<String>,
@@ -138,7 +138,7 @@ fn check(job: &CheckJob, catalog: &OpenedCatalog, open_texts: &BTreeMap<PathBuf,
     }
 }
 
-fn finding(diagnostic: &Diagnostic, locations: &Locations) -> Finding {
+fn finding(diagnostic: &Diagnostic, locations: &Locations) -> EditorDiagnostic {
     let Diagnostic { code, severity, message, labels, help, values, .. } = diagnostic;
     let (primary, related) = match labels.split_first() {
         // A mistake in another file is shown at the statement that includes the file.
@@ -163,7 +163,7 @@ fn finding(diagnostic: &Diagnostic, locations: &Locations) -> Finding {
         None => labels.first().and_then(|label| locations.include_range(label.span)),
     };
     let source_text = primary.map(|label| locations.text(label.span)).unwrap_or_default();
-    Finding {
+    EditorDiagnostic {
         diagnostic: lsp_types::Diagnostic {
             range: range.unwrap_or_default(),
             severity: Some(match severity {
@@ -196,12 +196,12 @@ fn failed_check(job: CheckJob) -> CheckReport {
         message: "the check itself failed on this text, which is a bug in pl-host".to_owned(),
         ..lsp_types::Diagnostic::default()
     };
-    let findings = vec![Finding { diagnostic, replacement: None }];
+    let findings = vec![EditorDiagnostic { diagnostic, replacement: None }];
     CheckReport { uri: job.uri, version: job.version, findings, plugin_items: BTreeMap::new() }
 }
 
 /// Catalog of a folder, or the reason why it can't be opened.
-type OpenedCatalog = Result<Box<dyn Catalog>, String>;
+type OpenedCatalog = Result<Box<dyn Catalog>, CatalogError>;
 
 /// Catalog that returns the texts of open documents as they are in the editor, and remembers the items of each plugin.
 struct EditorCatalog<'a> {
@@ -212,19 +212,19 @@ struct EditorCatalog<'a> {
 }
 
 impl EditorCatalog<'_> {
-    fn catalog(&self) -> Result<&dyn Catalog, String> {
+    fn catalog(&self) -> Result<&dyn Catalog, CatalogError> {
         self.catalog.as_ref().map(Box::as_ref).map_err(Clone::clone)
     }
 }
 
 impl Catalog for EditorCatalog<'_> {
-    fn items(&self, plugin: &Plugin) -> Result<Vec<Item>, String> {
+    fn items(&self, plugin: &Plugin) -> Result<Vec<Item>, CatalogError> {
         let items = self.catalog()?.items(plugin)?;
         self.items.borrow_mut().insert(plugin.name.clone(), items.clone());
         Ok(items)
     }
 
-    fn text(&self, path: &Path) -> Result<String, String> {
+    fn text(&self, path: &Path) -> Result<String, CatalogError> {
         match self.open_texts.get(&self.folder.join(path)) {
             Some(text) => Ok(text.clone()),
             None => self.catalog()?.text(path),

@@ -7,7 +7,7 @@ use lsp_types::{
     WorkspaceEdit,
 };
 
-use crate::checker::Finding;
+use crate::checker::EditorDiagnostic;
 use crate::documents::Document;
 
 /// Quick fixes of the diagnostics in a range. Only the findings of the current text have valid ranges.
@@ -21,7 +21,7 @@ pub fn code_actions(document: &Document, params: &CodeActionParams) -> CodeActio
 }
 
 #[allow(clippy::mutable_key_type, reason = "a URI is hashed by its text, which never changes")]
-fn quick_fix(finding: &Finding, params: &CodeActionParams) -> Option<CodeActionOrCommand> {
+fn quick_fix(finding: &EditorDiagnostic, params: &CodeActionParams) -> Option<CodeActionOrCommand> {
     let replacement = finding.replacement.as_ref()?;
     let edit = TextEdit { range: finding.diagnostic.range, new_text: replacement.clone() };
     let changes = HashMap::from([(params.text_document.uri.clone(), vec![edit])]);

@@ -24,4 +24,4 @@ mod text;
 pub use checker::OpenCatalog;
 pub use error::Error;
 pub use lsp_server::{Connection, Message, Notification, Request};
-pub use server::{Host, serve, serve_stdio};
+pub use server::{ServerHooks, serve, serve_stdio};

@@ -11,16 +11,13 @@ use lsp_types::{
 };
 use pl_dsl::names::{Definition, Names, names};
 use pl_dsl::workflow::Plugin;
-use pl_dsl::{Catalog, Source, Span};
+use pl_dsl::{Catalog, CatalogError, Source, Span};
 use pl_types::Item;
 
 use crate::documents::{Document, file_path};
 use crate::error::RenameError;
 use crate::locations::Locations;
 use crate::text::{first_line, span_text};
-
-/// Largest file that is read as part of a workflow, in bytes.
-const MAX_FILE_SIZE: u64 = 4 << 20;
 
 /// A position in an open document.
 pub struct DocumentPosition<'a> {
@@ -135,11 +132,11 @@ struct FileCatalog<'a> {
 }
 
 impl Catalog for FileCatalog<'_> {
-    fn items(&self, _: &Plugin) -> Result<Vec<Item>, String> {
-        Err("plugins are not loaded for navigation".to_owned())
+    fn items(&self, _: &Plugin) -> Result<Vec<Item>, CatalogError> {
+        Err(CatalogError::Unavailable("plugins are not loaded for navigation"))
     }
 
-    fn text(&self, path: &Path) -> Result<String, String> {
+    fn text(&self, path: &Path) -> Result<String, CatalogError> {
         let path = self.folder.join(path);
         let open = self
             .documents
@@ -148,11 +145,6 @@ impl Catalog for FileCatalog<'_> {
         if let Some((_, document)) = open {
             return Ok(document.text.clone());
         }
-        let metadata = std::fs::metadata(&path).map_err(|error| error.to_string())?;
-        // Reading from a pipe could block forever.
-        if !metadata.is_file() || metadata.len() > MAX_FILE_SIZE {
-            return Err("it is not a text file, or it is too large".to_owned());
-        }
-        std::fs::read_to_string(&path).map_err(|error| error.to_string())
+        pl_dsl::read_text(&path)
     }
 }

@@ -31,7 +31,7 @@ use crate::navigation::DocumentPosition;
 use crate::{code_actions, completion, formatting, hover, symbols};
 
 /// Parts of the server that the program provides.
-pub struct Host {
+pub struct ServerHooks {
     /// Opens the catalog of the plugins of a folder.
     pub catalog: OpenCatalog,
     /// Formats a text. Returns `None` if the text is too broken to format.
@@ -42,9 +42,9 @@ pub struct Host {
 ///
 /// # Errors
 /// [`Error`] if the connection ends in any other way.
-pub fn serve_stdio(host: Host) -> Result<(), Error> {
+pub fn serve_stdio(hooks: ServerHooks) -> Result<(), Error> {
     let (connection, threads) = Connection::stdio();
-    let result = serve(&connection, host);
+    let result = serve(&connection, hooks);
     drop(connection);
     match result {
         // The reading thread has ended, so that joining doesn't wait for input.
@@ -57,16 +57,16 @@ pub fn serve_stdio(host: Host) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error`] if the connection ends in any other way.
-pub fn serve(connection: &Connection, host: Host) -> Result<(), Error> {
+pub fn serve(connection: &Connection, hooks: ServerHooks) -> Result<(), Error> {
     let (id, params) = connection.initialize_start().map_err(|error| {
         if error.channel_is_disconnected() { Error::Disconnected } else { Error::Handshake(error) }
     })?;
     let (report_sender, reports) = crossbeam_channel::unbounded();
-    let checker = checker::spawn(host.catalog, report_sender).map_err(Error::StartChecker)?;
+    let checker = checker::spawn(hooks.catalog, report_sender).map_err(Error::StartChecker)?;
     let mut server = Server {
         sender: &connection.sender,
         checker,
-        format: host.format,
+        format: hooks.format,
         documents: BTreeMap::new(),
         can_watch_files: can_watch_files(params),
     };

@@ -22,7 +22,7 @@ pub use model::Model;
 pub use network::adapter::{Adapter, LowRank, Projection};
 pub use network::config::{Config, Family};
 pub use network::matmul::{add_outer, linear};
-pub use network::packed::{MIN_SHARED_TOKENS, Packed, Segment, Sequence, Span, common, segments};
+pub use network::packed::{MIN_SHARED_TOKENS, Packed, Segment, Sequence, TokenSpan, common, segments};
 pub use network::rope::Rope;
 pub use network::rope_scaling::RopeScaling;
 pub use network::tensor_set::TensorSet;

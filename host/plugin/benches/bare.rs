@@ -116,11 +116,11 @@ mod step {
     fn host(bencher: Bencher<'_, '_>) {
         let setup = setup();
         let turn = Turn { agent: "poet".to_owned(), visit: 0 };
-        let said = Completion::new(COMPLETION, Finish::Stop);
+        let completion = Completion::new(COMPLETION, Finish::Stop);
         bencher.bench_local(|| {
             setup.runtime.block_on(async {
                 let asked = setup.writer.prompt(VIEW, &turn).await.expect("a request");
-                (asked, setup.writer.parse(VIEW, &said).await.expect("an action"))
+                (asked, setup.writer.parse(VIEW, &completion).await.expect("an action"))
             })
         });
     }
@@ -135,11 +135,12 @@ mod step {
         let agents = domain.pl_host_plugin_agents();
         let turn = Turn { agent: "poet".to_owned(), visit: 0 };
         let (settings, view) = ("{}".to_owned(), VIEW.to_owned());
-        let said = Completion { text: COMPLETION.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
+        let completion =
+            Completion { text: COMPLETION.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
         bencher.bench_local(|| {
             setup.runtime.block_on(async {
                 let asked = agents.call_prompt(&mut store, "writer", &settings, &view, &turn).await;
-                let meant = agents.call_parse(&mut store, "writer", &settings, &view, &said).await;
+                let meant = agents.call_parse(&mut store, "writer", &settings, &view, &completion).await;
                 (asked.expect("a return").expect("a request"), meant.expect("a return").expect("an action"))
             })
         });
@@ -154,10 +155,11 @@ mod step {
         let agents = domain.pl_host_plugin_agents();
         let turn = Turn { agent: "poet".to_owned(), visit: 0 };
         let (settings, view) = ("{}".to_owned(), VIEW.to_owned());
-        let said = Completion { text: COMPLETION.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
+        let completion =
+            Completion { text: COMPLETION.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
         bencher.bench_local(|| {
             let asked = agents.call_prompt(&mut store, "writer", &settings, &view, &turn);
-            let meant = agents.call_parse(&mut store, "writer", &settings, &view, &said);
+            let meant = agents.call_parse(&mut store, "writer", &settings, &view, &completion);
             (asked.expect("a return").expect("a request"), meant.expect("a return").expect("an action"))
         });
     }
@@ -209,7 +211,7 @@ mod start {
         });
     }
 
-    /// Without the call.
+    /// The same without the call.
     #[divan::bench]
     fn bare_instantiate(bencher: Bencher<'_, '_>) {
         let setup = setup();

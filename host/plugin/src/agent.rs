@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::bindings::agent::exports::pl_host::plugin::agents;
 use crate::call_log::CallLog;
-use crate::check;
+use crate::check::{self, InvalidValue, json_error};
 use crate::environment::require_world;
 use crate::error::{CallFailure, Error};
 use crate::item_handle::ItemHandle;
@@ -81,7 +81,7 @@ impl Agent {
     ) -> Result<R, CallFailure> {
         let world = require_world(&self.0.plugin().agents)?;
         let returned = world.pool.call(
-            self.0.plugin(),
+            &self.0.plugin().stores,
             self.0.stateless_call(function, stream),
             async |store| world.ready.instantiate_async(&mut *store).await,
             async |bindings, store| work(bindings.pl_host_plugin_agents(), store).await,
@@ -97,20 +97,16 @@ impl Agent {
     }
 }
 
-fn to_prompt_request(request: agents::Request) -> Result<PromptRequest, String> {
+fn to_prompt_request(request: agents::Request) -> Result<PromptRequest, InvalidValue> {
     if request.messages.is_empty() {
-        return Err("a prompt without messages".to_owned());
+        return Err(InvalidValue::NoMessages);
     }
     if request.stop.iter().any(String::is_empty) {
-        return Err("a stop string is empty, which would end every completion at once".to_owned());
+        return Err(InvalidValue::EmptyStopString);
     }
     for tool in &request.tools {
         serde_json::from_str::<Map<String, Value>>(&tool.parameters).map_err(|error| {
-            check::describe_json_error(
-                &format!("the parameters of the tool {}", tool.name),
-                "a JSON object",
-                &error,
-            )
+            json_error(format!("the parameters of the tool {}", tool.name), "a JSON object", error)
         })?;
     }
     let messages = request.messages.into_iter().map(|message| Message {

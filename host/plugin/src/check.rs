@@ -5,26 +5,58 @@ use std::fmt;
 use pl_types::Fact;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
+use thiserror::Error;
 
 use crate::values::{AgentScore, Scores};
 
+/// Violation of the contract by a value that a plugin returned.
+#[derive(Debug, Error)]
+pub(crate) enum InvalidValue {
+    /// Exceeds serde_json's limit of nesting, which protects the host's stack.
+    #[error("{name} nests too deeply: the limit is 127 levels of lists and objects")]
+    TooDeep { name: String },
+    #[error("{name} is not {kind}: {source}")]
+    Syntax { name: String, kind: &'static str, source: serde_json::Error },
+    #[error("the fact {name} is declared as {kind} and is {value}")]
+    FactKind { name: String, kind: String, value: Value },
+    #[error("the declared fact {0} is missing")]
+    MissingFact(String),
+    #[error("the fact {0} is not declared")]
+    UndeclaredFact(String),
+    #[error("{0} acted and has no score")]
+    MissingScore(String),
+    #[error("there is a score for {0}, which did not act")]
+    ExtraScore(String),
+    #[error("{name} is {reward}, but rewards are between -{LARGEST_REWARD} and {LARGEST_REWARD}")]
+    RewardRange { name: String, reward: f64 },
+    #[error("a prompt without messages")]
+    NoMessages,
+    #[error("a stop string is empty, which would end every completion at once")]
+    EmptyStopString,
+    #[error("{expected} tasks were requested and {found} were returned")]
+    TaskCount { expected: u32, found: usize },
+}
+
 /// Checks a JSON document, including its nesting and the range of its numbers, so that later readers accept
 /// it.
-pub(crate) fn json(name: &str, text: &str) -> Result<(), String> {
+pub(crate) fn json(name: &str, text: &str) -> Result<(), InvalidValue> {
     match serde_json::from_str::<ValidJson>(text) {
         Ok(ValidJson) => Ok(()),
-        Err(error) => Err(describe_json_error(name, "JSON", &error)),
+        Err(error) => Err(json_error(name, "JSON", error)),
     }
 }
 
-/// Describes the error of parsing `name` as `kind`.
-pub(crate) fn describe_json_error(name: &str, kind: &str, error: &serde_json::Error) -> String {
-    let message = error.to_string();
-    // serde_json limits the nesting to protect the host's stack.
-    if message.starts_with("recursion limit") {
-        return format!("{name} nests too deeply: the limit is 127 levels of lists and objects");
+/// Creates the error of parsing `name` as `kind`.
+pub(crate) fn json_error(
+    name: impl Into<String>,
+    kind: &'static str,
+    source: serde_json::Error,
+) -> InvalidValue {
+    let name = name.into();
+    if source.to_string().starts_with("recursion limit") {
+        return InvalidValue::TooDeep { name };
     }
-    format!("{name} is not {kind}: {message}")
+    InvalidValue::Syntax { name, kind, source }
 }
 
 /// A document that is validated and not kept. Unlike [`serde::de::IgnoredAny`], it is subject to the parser's
@@ -80,23 +112,24 @@ impl<'de> Visitor<'de> for ValidJson {
 }
 
 /// Parses an outcome's facts, which must be exactly the declared ones, each of its kind.
-pub(crate) fn facts(declared: &[Fact], text: &str) -> Result<Map<String, Value>, String> {
+pub(crate) fn facts(declared: &[Fact], text: &str) -> Result<Map<String, Value>, InvalidValue> {
     let facts: Map<String, Value> = serde_json::from_str(text)
-        .map_err(|error| describe_json_error("the list of facts", "a JSON object", &error))?;
+        .map_err(|error| json_error("the list of facts", "a JSON object", error))?;
     for fact in declared {
         match facts.get(&fact.name) {
             Some(value) if fact.kind.admits(value) => {}
             Some(value) => {
                 let kind = format!("{:?}", fact.kind).to_lowercase();
-                return Err(format!("the fact {} is declared as {kind} and is {value}", fact.name));
+                let (name, value) = (fact.name.clone(), value.clone());
+                return Err(InvalidValue::FactKind { name, kind, value });
             }
-            None => return Err(format!("the declared fact {} is missing", fact.name)),
+            None => return Err(InvalidValue::MissingFact(fact.name.clone())),
         }
     }
     if facts.len() > declared.len()
         && let Some(name) = facts.keys().find(|name| !declared.iter().any(|fact| fact.name == **name))
     {
-        return Err(format!("the fact {name} is not declared"));
+        return Err(InvalidValue::UndeclaredFact(name.clone()));
     }
     Ok(facts)
 }
@@ -107,28 +140,28 @@ const LARGEST_REWARD: f64 = 1e6;
 
 /// Checks that all rewards are within [`LARGEST_REWARD`] and that each agent that acted has exactly one score.
 /// Sorts the scores in the order of the actions.
-pub(crate) fn scores(mut scores: Scores, actions: &[(String, String)]) -> Result<Scores, String> {
+pub(crate) fn scores(mut scores: Scores, actions: &[(String, String)]) -> Result<Scores, InvalidValue> {
     check_reward("the team's reward", scores.team)?;
     let mut local: Vec<AgentScore> = Vec::with_capacity(actions.len());
     for (agent, _) in actions {
         let Some(index) = scores.local.iter().position(|score| score.agent == *agent) else {
-            return Err(format!("{agent} acted and has no score"));
+            return Err(InvalidValue::MissingScore(agent.clone()));
         };
         let score = scores.local.swap_remove(index);
         check_reward(&format!("the reward of {agent}"), score.reward)?;
         local.push(score);
     }
     if let Some(extra) = scores.local.first() {
-        return Err(format!("there is a score for {}, which did not act", extra.agent));
+        return Err(InvalidValue::ExtraScore(extra.agent.clone()));
     }
     scores.local = local;
     Ok(scores)
 }
 
-fn check_reward(name: &str, reward: f64) -> Result<(), String> {
+fn check_reward(name: &str, reward: f64) -> Result<(), InvalidValue> {
     // False for a reward that is not a number.
     if reward.abs() <= LARGEST_REWARD {
         return Ok(());
     }
-    Err(format!("{name} is {reward}, but rewards are between -{LARGEST_REWARD} and {LARGEST_REWARD}"))
+    Err(InvalidValue::RewardRange { name: name.to_owned(), reward })
 }

@@ -11,7 +11,7 @@ use crate::bindings::environment::EnvironmentPre;
 use crate::bindings::environment::exports::pl_host::plugin::environments::GuestEpisode;
 use crate::bindings::{environment, types};
 use crate::call_log::CallLog;
-use crate::check;
+use crate::check::{self, InvalidValue};
 use crate::error::{CallFailure, Cause, Error};
 use crate::item_handle::ItemHandle;
 use crate::plugin::{Inner, Plugin, World, refused};
@@ -60,7 +60,7 @@ impl Environment {
 
     /// Number of episodes that may have an instance at a time. Others wait or are suspended.
     pub fn capacity(&self) -> usize {
-        self.inner().engine.capacity(Lifetime::Episode)
+        self.inner().stores.engine.capacity(Lifetime::Episode)
     }
 
     /// Generates `count` tasks from index `start` on. Equal arguments give equal tasks; splits share no task.
@@ -93,7 +93,7 @@ impl Environment {
         let made = world
             .pool
             .call(
-                self.inner(),
+                &self.inner().stores,
                 self.item.stateless_call("tasks", stream),
                 async |store| world.ready.instantiate_async(&mut *store).await,
                 async |bindings, store| {
@@ -106,10 +106,10 @@ impl Environment {
             .await?;
         let tasks = made.map_err(refused)?;
         if tasks.len() != count as usize {
-            return Err(CallFailure::invalid(format!(
-                "{count} tasks were requested and {} were returned",
-                tasks.len()
-            )));
+            return Err(CallFailure::invalid(InvalidValue::TaskCount {
+                expected: count,
+                found: tasks.len(),
+            }));
         }
         tasks
             .into_iter()
@@ -164,9 +164,9 @@ impl Environment {
     ) -> Result<Episode, Error> {
         let opened = async {
             let world = self.world()?;
-            let permit = self.inner().engine.permit(Lifetime::Episode).await;
-            let sandbox = Some(Arc::clone(&self.services.sandbox));
-            let mut store = self.inner().store(&self.item.name, sandbox, stream, self.item.call_log.clone());
+            let permit = self.inner().stores.engine.permit(Lifetime::Episode).await;
+            let (sandbox, call_log) = (Arc::clone(&self.services.sandbox), self.item.call_log.clone());
+            let mut store = self.inner().stores.granted(&self.item.name, stream, sandbox, call_log);
             let created = pl_wasm::call(&mut store, async |store| {
                 let bindings = world.ready.instantiate_async(&mut *store).await?;
                 store.data_mut().data.turns = turns;
@@ -339,7 +339,7 @@ impl Episode {
         }
     }
 
-    fn checked_outcome(&self, outcome: types::Outcome) -> Result<Outcome, String> {
+    fn checked_outcome(&self, outcome: types::Outcome) -> Result<Outcome, InvalidValue> {
         check::json("the evidence", &outcome.evidence)?;
         Ok(Outcome {
             done: outcome.done,

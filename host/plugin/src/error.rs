@@ -1,7 +1,7 @@
 //! Errors of plugins, with messages for users of a workflow.
 
 use pl_types::ItemKind;
-use pl_wasm::{Fault, Stack, Store};
+use pl_wasm::{GuestFault, Stack, Store};
 use thiserror::Error;
 
 use crate::services::{self, Context, end_call};
@@ -80,12 +80,12 @@ pub(crate) struct CallFailure {
 
 impl CallFailure {
     /// Creates the failure of a call that returned an invalid value.
-    pub(crate) fn invalid(reason: String) -> Self {
-        Cause::Invalid(reason).into()
+    pub(crate) fn invalid(violation: impl std::error::Error) -> Self {
+        Cause::Invalid(violation.to_string()).into()
     }
 
     /// Creates the failure of a call that ended with a fault.
-    pub(crate) fn fault(fault: Fault, store: &mut Store<Context>) -> Self {
+    pub(crate) fn fault(fault: GuestFault, store: &mut Store<Context>) -> Self {
         let output = services::last_output(end_call(store));
         Self { cause: fault.into(), stack: store.data_mut().take_stack(), output }
     }
@@ -128,7 +128,7 @@ impl Error {
 pub enum Cause {
     /// The host ended the call, or the plugin trapped.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Fault(#[from] GuestFault),
     /// The plugin returned an error of its own.
     #[error("{}{message}", kind.prefix())]
     Refused {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::call_log::CallLog;
 use crate::error::{CallFailure, Error};
 use crate::plugin::{Inner, Plugin};
-use crate::pool::Call;
+use crate::pool::StatelessCall;
 use crate::random::RandomStream;
 
 /// An item of a plugin with its settings. Cheap to clone.
@@ -50,9 +50,9 @@ impl ItemHandle {
         &self.plugin.inner
     }
 
-    /// Describes a stateless call for [`crate::pool::Pool::call`].
-    pub(crate) fn stateless_call(&self, function: &'static str, stream: RandomStream) -> Call<'_> {
-        Call { item: &self.name, function, stream, call_log: self.call_log.as_ref() }
+    /// Describes a stateless call for [`crate::pool::InstancePool::call`].
+    pub(crate) fn stateless_call(&self, function: &'static str, stream: RandomStream) -> StatelessCall<'_> {
+        StatelessCall { item: &self.name, function, stream, call_log: self.call_log.as_ref() }
     }
 
     /// Adds the names of plugin, item and function to a failure.

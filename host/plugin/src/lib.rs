@@ -16,6 +16,7 @@ pub mod conformance;
 mod contract;
 mod environment;
 mod error;
+mod hexadecimal;
 mod item;
 mod item_handle;
 mod plugin;
@@ -25,6 +26,7 @@ mod reward;
 pub mod section;
 mod services;
 mod snapshot;
+mod stores;
 mod values;
 
 pub use agent::Agent;

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pl_sandbox::Sandbox;
 use pl_types::{Item, ItemKind};
-use pl_wasm::{AllowedHost, Component, Engine, Folders, Guest, Lifetime, Limits, Store};
+use pl_wasm::{AllowedHost, Component, Engine, Folders, Guest, Lifetime, Limits};
 use wasmtime::component::{HasSelf, InstancePre, Linker};
 
 use crate::bindings::agent::AgentPre;
@@ -13,12 +12,12 @@ use crate::bindings::base::BasePre;
 use crate::bindings::environment::EnvironmentPre;
 use crate::bindings::reward::RewardPre;
 use crate::bindings::{agent, base, environment, reward, types};
-use crate::call_log::CallLog;
 use crate::contract::{ComponentInterface, Contract, ContractError};
 use crate::error::{CallError, CallFailure, Cause, Error, RefusalKind};
-use crate::pool::Pool;
+use crate::pool::InstancePool;
 use crate::random::RandomStream;
-use crate::services::{Context, LogVolume};
+use crate::services::Context;
+use crate::stores::StoreFactory;
 use crate::{item, section};
 
 /// A `plugin` block of a workflow.
@@ -53,11 +52,7 @@ pub struct Plugin {
 }
 
 pub(crate) struct Inner {
-    pub name: Arc<str>,
-    pub engine: Engine,
-    pub limits: Limits,
-    folders: Option<Folders>,
-    hosts: Arc<[AllowedHost]>,
+    pub stores: StoreFactory,
     component: Component,
     items: Vec<Item>,
     pub environments: Option<World<EnvironmentPre<Guest<Context>>, environment::Environment>>,
@@ -69,17 +64,14 @@ pub(crate) struct Inner {
 pub(crate) struct World<P, B> {
     pub ready: P,
     /// Instances for stateless calls.
-    pub pool: Pool<B>,
+    pub pool: InstancePool<B>,
 }
 
 impl<P, B> World<P, B> {
     fn new(ready: wasmtime::Result<P>) -> Option<Self> {
-        ready.ok().map(|ready| Self { ready, pool: Pool::default() })
+        ready.ok().map(|ready| Self { ready, pool: InstancePool::default() })
     }
 }
-
-/// Limit of stdout and of stderr of one call, in bytes: enough for a traceback.
-const MAX_CAPTURED_OUTPUT: u64 = 64 << 10;
 
 /// Factor between the limit on a call's waits for HTTP and its `timeout`: with the default `timeout`, the slowest
 /// response (120 s) and some others.
@@ -122,11 +114,13 @@ impl Plugin {
             linker.instantiate_pre(component.inner()).map_err(|error| contract(format!("{error:#}")))?;
         let catalog = BasePre::new(ready.clone()).map_err(|error| contract(format!("{error:#}")))?;
         let mut inner = Inner {
-            name: Arc::clone(&name),
-            engine: engine.clone(),
-            limits,
-            folders: spec.folders,
-            hosts: spec.hosts,
+            stores: StoreFactory {
+                plugin: Arc::clone(&name),
+                engine: engine.clone(),
+                limits,
+                folders: spec.folders,
+                hosts: spec.hosts,
+            },
             component: component.clone(),
             items: Vec::new(),
             environments: World::new(EnvironmentPre::new(ready.clone())),
@@ -143,7 +137,7 @@ impl Plugin {
                 items
             }
         };
-        inner.check_worlds(&ready).map_err(&contract)?;
+        inner.check_worlds(&ready).map_err(|missing| contract(missing.to_string()))?;
         if section::items(bytes).is_some_and(|copy| copy != inner.items) {
             let section = section::NAME;
             return Err(contract(format!(
@@ -155,7 +149,7 @@ impl Plugin {
 
     /// Returns its name in the workflow.
     pub fn name(&self) -> &str {
-        &self.inner.name
+        &self.inner.stores.plugin
     }
 
     /// Returns its items.
@@ -165,7 +159,7 @@ impl Plugin {
 
     /// Returns name and hash of each folder that it may read.
     pub fn folders(&self) -> impl Iterator<Item = (&String, &String)> {
-        self.inner.folders.iter().flat_map(|folders| folders.hashes())
+        self.inner.stores.folders.iter().flat_map(|folders| folders.hashes())
     }
 
     /// Returns the BLAKE3 of the component, in hexadecimal.
@@ -196,12 +190,21 @@ impl Plugin {
     }
 }
 
+/// A described item without its interface.
+#[derive(Debug, thiserror::Error)]
+#[error("it describes the {kind} {name}, but {reason:#}")]
+struct MissingInterface {
+    kind: ItemKind,
+    name: String,
+    reason: wasmtime::Error,
+}
+
 impl Inner {
     async fn describe(&self, catalog: &BasePre<Guest<Context>>) -> Result<Vec<Item>, Error> {
         let item: Arc<str> = "".into();
-        let _permit = self.engine.permit(Lifetime::Call).await;
+        let _permit = self.stores.engine.permit(Lifetime::Call).await;
         // A description is part of the component: it depends on no granted folder and no host.
-        let mut store = self.closed_store(&item, None, RandomStream::from_parts(&[]), None);
+        let mut store = self.stores.isolated(&item, RandomStream::from_parts(&[]));
         let described = pl_wasm::call(&mut store, async |store| {
             let instance = catalog.instantiate_async(&mut *store).await?;
             instance.pl_host_plugin_catalog().call_describe(&mut *store).await
@@ -214,7 +217,7 @@ impl Inner {
     }
 
     /// Checks that the component exports the interface of each described item.
-    fn check_worlds(&self, ready: &InstancePre<Guest<Context>>) -> Result<(), String> {
+    fn check_worlds(&self, ready: &InstancePre<Guest<Context>>) -> Result<(), MissingInterface> {
         for item in &self.items {
             let missing = match item.kind {
                 ItemKind::Environment if self.environments.is_none() => {
@@ -224,74 +227,16 @@ impl Inner {
                 ItemKind::Reward if self.rewards.is_none() => RewardPre::new(ready.clone()).err(),
                 _ => None,
             };
-            if let Some(error) = missing {
-                return Err(format!("it describes the {} {}, but {error:#}", item.kind, item.name));
+            if let Some(reason) = missing {
+                return Err(MissingInterface { kind: item.kind, name: item.name.clone(), reason });
             }
         }
         Ok(())
     }
 
-    /// Returns a store with everything that the plugin is granted.
-    pub(crate) fn store(
-        &self,
-        item: &Arc<str>,
-        sandbox: Option<Arc<dyn Sandbox>>,
-        stream: RandomStream,
-        call_log: Option<CallLog>,
-    ) -> Store<Context> {
-        let mut store = self.offline_store(item, sandbox, stream, call_log);
-        self.allow_hosts(&mut store);
-        store
-    }
-
-    /// Returns a store with the granted folders, but without the granted hosts.
-    pub(crate) fn offline_store(
-        &self,
-        item: &Arc<str>,
-        sandbox: Option<Arc<dyn Sandbox>>,
-        stream: RandomStream,
-        call_log: Option<CallLog>,
-    ) -> Store<Context> {
-        let mut store = self.closed_store(item, sandbox, stream, call_log);
-        if let Some(folders) = &self.folders {
-            store.data_mut().mount(folders);
-        }
-        store
-    }
-
-    /// Lets the guest send requests to the granted hosts from now on.
-    pub(crate) fn allow_hosts(&self, store: &mut Store<Context>) {
-        store.data_mut().allow_hosts(Arc::clone(&self.hosts));
-    }
-
-    /// Returns a store without the granted folders and hosts.
-    fn closed_store(
-        &self,
-        item: &Arc<str>,
-        sandbox: Option<Arc<dyn Sandbox>>,
-        stream: RandomStream,
-        call_log: Option<CallLog>,
-    ) -> Store<Context> {
-        let context = Context {
-            plugin: Arc::clone(&self.name),
-            item: Arc::clone(item),
-            sandbox,
-            stream,
-            function: "",
-            turns: 0,
-            irreproducible: false,
-            call_log,
-            last_warning: String::new(),
-            log: LogVolume::default(),
-        };
-        let mut store = self.engine.store(context, &self.limits);
-        store.data_mut().keep_output(MAX_CAPTURED_OUTPUT);
-        store
-    }
-
     pub(crate) fn error(&self, item: &str, function: &'static str, failed: CallFailure) -> Error {
         Error::Call(Box::new(CallError {
-            plugin: self.name.to_string(),
+            plugin: self.stores.plugin.to_string(),
             version: version(&self.component.hash()),
             item: item.to_owned(),
             function,
@@ -300,15 +245,7 @@ impl Inner {
             output: failed.output,
         }))
     }
-
-    /// Returns `true` if calls may soon wait for permits of idle instances.
-    pub(crate) fn permits_are_scarce(&self) -> bool {
-        self.engine.free_permits(Lifetime::Call) < SCARCE_PERMITS
-    }
 }
-
-/// Number of free permits below which idle instances are dropped.
-const SCARCE_PERMITS: usize = 32;
 
 /// Creates a linker with WASI. It has `wasi:http` only for a plugin that may call a host.
 fn linker(

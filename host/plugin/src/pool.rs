@@ -6,9 +6,9 @@ use pl_wasm::{InstancePermit, Lifetime, Store};
 
 use crate::call_log::CallLog;
 use crate::error::CallFailure;
-use crate::plugin::Inner;
 use crate::random::RandomStream;
 use crate::services::{Context, begin_call, end_call};
+use crate::stores::StoreFactory;
 
 /// Number of calls after which an instance is replaced, so that a slow leak never becomes an error.
 const MAX_CALLS: u32 = 10_000;
@@ -25,7 +25,7 @@ struct Instance<B> {
 }
 
 /// Identity of a stateless call.
-pub(crate) struct Call<'c> {
+pub(crate) struct StatelessCall<'c> {
     pub item: &'c Arc<str>,
     pub function: &'static str,
     pub stream: RandomStream,
@@ -33,38 +33,38 @@ pub(crate) struct Call<'c> {
 }
 
 /// Idle instances of one plugin and world.
-pub(crate) struct Pool<B> {
+pub(crate) struct InstancePool<B> {
     /// Boxed, because each call moves an instance out and back.
     idle: Mutex<Vec<Box<Instance<B>>>>,
 }
 
-impl<B> Default for Pool<B> {
+impl<B> Default for InstancePool<B> {
     fn default() -> Self {
         Self { idle: Mutex::default() }
     }
 }
 
-impl<B> Pool<B> {
+impl<B> InstancePool<B> {
     /// Makes one call on an idle instance, or on a new one from `make`. The instance returns to the pool only
     /// if the call succeeds. The call starts with the clock, the randomness and the stream of a fresh
     /// instance.
     pub(crate) async fn call<R>(
         &self,
-        plugin: &Inner,
-        Call { item, function, stream, call_log }: Call<'_>,
+        stores: &StoreFactory,
+        StatelessCall { item, function, stream, call_log }: StatelessCall<'_>,
         make: impl AsyncFnOnce(&mut Store<Context>) -> wasmtime::Result<B>,
         work: impl AsyncFnOnce(&B, &mut Store<Context>) -> wasmtime::Result<R>,
     ) -> Result<R, CallFailure> {
         let mut instance = match self.acquire() {
             Some(instance) => instance,
             None => {
-                let permit = plugin.engine.permit(Lifetime::Call).await;
+                let permit = stores.engine.permit(Lifetime::Call).await;
                 // Instances are made for whichever episode comes first: their start is no part of its recording, so
                 // it sends no requests.
-                let mut store = plugin.offline_store(item, None, RandomStream::new([0; 32]), None);
+                let mut store = stores.offline(item, RandomStream::new([0; 32]));
                 let created = pl_wasm::call(&mut store, make).await;
                 let bindings = created.map_err(|fault| CallFailure::fault(fault, &mut store))?;
-                plugin.allow_hosts(&mut store);
+                stores.allow_hosts(&mut store);
                 Box::new(Instance { bindings, store, calls: 0, _permit: permit })
             }
         };
@@ -77,7 +77,7 @@ impl<B> Pool<B> {
         let returned = pl_wasm::call(&mut instance.store, async |store| work(bindings, store).await).await;
         let returned = returned.map_err(|fault| CallFailure::fault(fault, &mut instance.store))?;
         end_call(&mut instance.store);
-        self.release(instance, plugin.permits_are_scarce());
+        self.release(instance, stores.permits_are_scarce());
         Ok(returned)
     }
 

@@ -74,7 +74,7 @@ fn start(input: &[u8]) -> ChaCha8Rng {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StreamPosition {
     /// The stream's key.
-    #[serde(with = "crate::snapshot::hexadecimal")]
+    #[serde(with = "crate::hexadecimal")]
     pub key: [u8; 32],
     /// Number of 32-bit words drawn.
     pub words: u64,

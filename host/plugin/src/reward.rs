@@ -59,7 +59,7 @@ impl Reward {
         parts.extend(actions.iter().flat_map(|(agent, action)| [agent.as_bytes(), action.as_bytes()]));
         let stream = RandomStream::from_parts(&parts);
         let returned = world.pool.call(
-            self.0.plugin(),
+            &self.0.plugin().stores,
             self.0.stateless_call("score", stream),
             async |store| world.ready.instantiate_async(&mut *store).await,
             async |bindings, store| {

@@ -8,8 +8,6 @@ use std::ops::Range;
 
 use pl_types::Item;
 
-use crate::plugin::Plugin;
-
 /// Name of the custom section.
 pub const NAME: &str = "pl-host:items@0.1";
 
@@ -25,14 +23,14 @@ pub fn items(component: &[u8]) -> Option<Vec<Item>> {
     serde_json::from_slice(component.get(section.data(component)?)?).ok()
 }
 
-/// Returns the component with a section of the plugin's items, which replaces an existing one. Returns `None`
-/// if the bytes are not a component.
-pub fn with_items(component: &[u8], plugin: &Plugin) -> Option<Vec<u8>> {
+/// Returns the component with a section of its items, which replaces an existing one. Returns `None` if the
+/// bytes are not a component.
+pub fn with_items(component: &[u8], items: &[Item]) -> Option<Vec<u8>> {
     let mut out = HEADER.to_vec();
     for section in sections(component)?.filter(|section| !section.has_items(component)) {
         out.extend_from_slice(component.get(section.whole)?);
     }
-    let json = serde_json::to_vec(plugin.items()).ok()?;
+    let json = serde_json::to_vec(items).ok()?;
     let mut content = Vec::with_capacity(json.len() + NAME.len() + 5);
     push_length(&mut content, NAME.len());
     content.extend_from_slice(NAME.as_bytes());

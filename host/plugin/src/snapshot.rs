@@ -11,7 +11,7 @@ use crate::random::StreamPosition;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Snapshot {
     /// State of the environment, in its own format.
-    #[serde(with = "hexadecimal")]
+    #[serde(with = "crate::hexadecimal")]
     pub bytes: Arc<[u8]>,
     /// Position of the random stream.
     pub stream: StreamPosition,
@@ -26,24 +26,5 @@ impl Snapshot {
         hasher.update(&self.stream.key).update(&self.stream.words.to_le_bytes());
         hasher.update(&self.turns.to_le_bytes()).update(&self.bytes);
         hasher.finalize().to_hex().to_string()
-    }
-}
-
-/// Bytes as a hexadecimal string. A JSON list of numbers would be twice as long and slow to read.
-pub(crate) mod hexadecimal {
-    use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(bytes: &impl AsRef<[u8]>, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&hex::encode(bytes))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>, B: TryFrom<Vec<u8>>>(
-        from: D,
-    ) -> Result<B, D::Error> {
-        let text = String::deserialize(from)?;
-        let bytes = hex::decode(text).map_err(D::Error::custom)?;
-        let length = bytes.len();
-        B::try_from(bytes).map_err(|_| D::Error::custom(format!("{length} bytes are the wrong length")))
     }
 }

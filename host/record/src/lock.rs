@@ -1,10 +1,12 @@
 //! The inputs of a run, so that another machine can compare its own with them.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 
+use pl_types::PartHasher;
 use serde::{Deserialize, Serialize};
+use walkdir::WalkDir;
 
 use crate::error::Error;
 
@@ -82,29 +84,26 @@ pub fn hash_file(path: &Path) -> Result<String, Error> {
 /// BLAKE3 of a folder's content: of the relative path and the hash of every file below it, in order of the
 /// paths.
 pub fn hash_folder(root: &Path) -> Result<String, Error> {
-    fn add(root: &Path, folder: &Path, hasher: &mut blake3::Hasher) -> Result<(), Error> {
-        let entries = fs::read_dir(folder).map_err(Error::io("read", folder))?;
-        let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>();
-        let mut paths = paths.map_err(Error::io("read", folder))?;
-        paths.sort();
-        for path in paths {
-            if path.is_dir() {
-                add(root, &path, hasher)?;
-            } else {
-                let name = path.strip_prefix(root).unwrap_or(&path);
-                hasher.update(name.to_string_lossy().as_bytes()).update(&[0]);
-                hasher.update(hash_file(&path)?.as_bytes());
-            }
+    let mut hasher = PartHasher::content();
+    for entry in WalkDir::new(root).follow_links(true).sort_by_file_name() {
+        let entry = entry.map_err(|error| {
+            let path = error.path().unwrap_or(root).to_owned();
+            Error::io("read", &path)(error.into())
+        })?;
+        if !entry.file_type().is_dir() {
+            let name = entry.path().strip_prefix(root).unwrap_or(entry.path());
+            // A name can't contain the byte that ends it, and hashes have one length.
+            hasher = hasher.fixed(name.to_string_lossy().as_bytes()).fixed(&[0]);
+            hasher = hasher.fixed(hash_file(entry.path())?.as_bytes());
         }
-        Ok(())
     }
-    let mut hasher = blake3::Hasher::new();
-    add(root, root, &mut hasher)?;
-    Ok(hasher.finalize().to_hex().to_string())
+    Ok(hasher.hex())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -123,5 +122,21 @@ mod tests {
         assert_eq!(write("b/c", "2"), second);
         fs::rename(folder.path().join("a"), folder.path().join("d")).unwrap();
         assert_ne!(hash_folder(folder.path()).unwrap(), second);
+    }
+
+    /// Locks of existing runs hold such hashes.
+    #[test]
+    fn a_folder_hash_is_the_same_in_every_version() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("b")).unwrap();
+        for (name, text) in [("b/c", "2"), ("b.d", ""), ("a", "1")] {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let mut expected = blake3::Hasher::new();
+        for (name, text) in [("a", "1"), ("b/c", "2"), ("b.d", "")] {
+            expected.update(name.as_bytes()).update(&[0]);
+            expected.update(blake3::hash(text.as_bytes()).to_hex().as_bytes());
+        }
+        assert_eq!(hash_folder(folder.path()).unwrap(), expected.finalize().to_hex().to_string());
     }
 }

@@ -14,6 +14,11 @@ pub struct ChatFormat {
     pub template: Arc<ChatTemplate>,
 }
 
+/// Returns the current date in UTC.
+pub(crate) fn today() -> NaiveDate {
+    chrono::Utc::now().date_naive()
+}
+
 /// Prompt encoder of an agent.
 pub struct ChatEncoder {
     pub format: ChatFormat,

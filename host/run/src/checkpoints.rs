@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pl_inference::{Engine, WeightUpdate};
+use pl_inference::{LlmEngine, WeightUpdate};
 use pl_model::TensorSet;
 use pl_record::RunFolder;
 use pl_trainer::checkpoint::{CheckpointInfo, Checkpoints};
@@ -11,7 +11,7 @@ use pl_trainer::{ServedPolicy, Trainer};
 use crate::error::Error;
 
 /// Loads the weights of a checkpoint, or of a run folder's newest checkpoint, and serves them.
-pub(crate) fn restore(trainer: &mut Trainer, engine: &Engine, path: &Path) -> Result<(), Error> {
+pub(crate) fn restore(trainer: &mut Trainer, engine: &LlmEngine, path: &Path) -> Result<(), Error> {
     let folder = RunFolder::checkpoints(path);
     let checkpoint = if folder.is_dir() {
         newest(&folder)?.ok_or_else(|| Error::NoCheckpoint { path: path.to_path_buf() })?
@@ -78,7 +78,7 @@ impl PolicyVersions {
     }
 
     /// Serves the weights.
-    pub fn publish(self, engine: &Engine) -> Result<(), Error> {
+    pub fn publish(self, engine: &LlmEngine) -> Result<(), Error> {
         for (policy, update, version) in self.updates {
             engine.publish(policy, update, version).map_err(Error::Engine)?;
         }

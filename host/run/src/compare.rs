@@ -14,7 +14,7 @@ use crate::training::finished_steps;
 
 /// Comparison of some runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct RunComparison {
     pub runs: Vec<ComparedRun>,
     /// Settings that are not the same in all runs, by dotted path.
     pub settings: Vec<DifferingSetting>,
@@ -38,12 +38,12 @@ pub struct DifferingSetting {
     pub values: Vec<Option<Value>>,
 }
 
-impl Comparison {
+impl RunComparison {
     /// Compares the runs in some folders.
     ///
     /// # Errors
     /// If one of them is not a run folder, or can't be read.
-    pub fn new(folders: &[PathBuf]) -> Result<Comparison, Error> {
+    pub fn new(folders: &[PathBuf]) -> Result<RunComparison, Error> {
         let settings = folders.iter().map(|folder| settings(folder)).collect::<Result<Vec<_>, Error>>()?;
         let runs = folders
             .iter()
@@ -52,7 +52,7 @@ impl Comparison {
                 Ok(ComparedRun { folder: folder.clone(), step, evaluations })
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        Ok(Comparison { runs, settings: differing(&settings) })
+        Ok(RunComparison { runs, settings: differing(&settings) })
     }
 }
 

@@ -60,5 +60,5 @@ pub use progress::{NoProgress, Progress};
 pub use recorded::open_run;
 pub use session::{Session, SessionOptions, SessionPolicy};
 pub use stored::{InvalidWorkflow, StoredWorkflow};
-pub use training::{Ending, LoopState, ResumeOptions, RunOptions, StepAhead, StopRequest, TrainingRun};
+pub use training::{LoopState, ResumeOptions, RunEnding, RunOptions, StepAhead, StopRequest, TrainingRun};
 pub use workflow::CheckedWorkflow;

@@ -8,6 +8,7 @@ use pl_model::NaiveDate;
 use pl_record::{Lock, hash_file, hash_folder};
 use tch::Device;
 
+use crate::chat::today;
 use crate::error::Error;
 use crate::session::{Session, is_start_restored};
 use crate::workflow::CheckedWorkflow;
@@ -36,11 +37,6 @@ pub(crate) fn lock_of(checked: &CheckedWorkflow, session: &Session, device: Devi
         starts: hash_starts(&checked.workflow.policies, &checked.folder)?,
         data,
     })
-}
-
-/// Returns the current date in UTC.
-pub(crate) fn today() -> NaiveDate {
-    chrono::Utc::now().date_naive()
 }
 
 /// Returns the date at which a run was started, or the current date if an earlier version did not record it.

@@ -8,8 +8,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pl_dsl::Catalog;
 use pl_dsl::workflow::{Grant, Plugin as PluginBlock};
+use pl_dsl::{Catalog, CatalogError};
 use pl_plugin::{Plugin, PluginSpec};
 use pl_types::Item;
 use pl_wasm::{AllowedHost, Engine, Folders};
@@ -179,24 +179,11 @@ fn closed_spec(block: &PluginBlock) -> PluginSpec {
 }
 
 impl Catalog for PluginCatalog {
-    fn text(&self, path: &Path) -> Result<String, String> {
-        // Prompts and parts of workflows are written by people; a larger file is something else.
-        const LARGEST: u64 = 16 << 20;
-        let path = self.folder.join(path);
-        // Opening a pipe would wait for a writer.
-        if !path.metadata().map_err(|e| e.to_string())?.is_file() {
-            return Err("it is not a file".to_owned());
-        }
-        let file = std::fs::File::open(&path).map_err(|e| e.to_string())?;
-        let mut text = String::new();
-        let read = file.take(LARGEST + 1).read_to_string(&mut text).map_err(|e| e.to_string())?;
-        if read as u64 > LARGEST {
-            return Err(format!("it is larger than {} MiB", LARGEST >> 20));
-        }
-        Ok(text)
+    fn text(&self, path: &Path) -> Result<String, CatalogError> {
+        pl_dsl::read_text(&self.folder.join(path))
     }
 
-    fn items(&self, block: &PluginBlock) -> Result<Vec<Item>, String> {
-        self.describe(block).map_err(|error| error.to_string())
+    fn items(&self, block: &PluginBlock) -> Result<Vec<Item>, CatalogError> {
+        self.describe(block).map_err(CatalogError::plugin)
     }
 }

@@ -96,7 +96,10 @@ mod tests {
     fn workflow(train: &str) -> Workflow {
         struct Catalog;
         impl pl_dsl::Catalog for Catalog {
-            fn items(&self, _: &pl_dsl::workflow::Plugin) -> Result<Vec<pl_types::Item>, String> {
+            fn items(
+                &self,
+                _: &pl_dsl::workflow::Plugin,
+            ) -> Result<Vec<pl_types::Item>, pl_dsl::CatalogError> {
                 let item = |kind, name: &str| pl_types::Item {
                     kind,
                     name: name.to_owned(),
@@ -108,8 +111,8 @@ mod tests {
                 Ok(vec![item(Environment, "board"), item(Agent, "writer"), item(Reward, "vowels")])
             }
 
-            fn text(&self, path: &std::path::Path) -> Result<String, String> {
-                Err(format!("{} is not needed here", path.display()))
+            fn text(&self, _: &std::path::Path) -> Result<String, pl_dsl::CatalogError> {
+                Err(pl_dsl::CatalogError::Unavailable("no file is needed here"))
             }
         }
         let text = format!(

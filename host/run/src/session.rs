@@ -6,21 +6,20 @@ use std::sync::Arc;
 
 use pl_dsl::Source;
 use pl_dsl::workflow::{Inference, Policy, Workflow};
-use pl_inference::{BaseModel, Engine, EngineConfig, PolicyWeights};
+use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
 use pl_model::{ChatTemplate, Model, NaiveDate, TensorSet, Tokenizer};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
 use pl_trainer::{ServedPolicy, Trainer};
 use pl_types::Generate;
 use tch::Device;
 
-use crate::chat::{ChatEncoder, ChatFormat};
+use crate::chat::{ChatEncoder, ChatFormat, today};
 use crate::checkpoints;
 use crate::diagnostics::Diagnostics;
 use crate::dtype::model_dtype;
 use crate::error::Error;
 use crate::host::Host;
 use crate::locate::{self, LocatedModel};
-use crate::lock::today;
 use crate::memory::MemoryEstimate;
 use crate::player::Player;
 use crate::progress::{Activity, Notice};
@@ -50,7 +49,7 @@ pub struct SessionPolicy {
 /// Loaded workflow whose policies are served.
 pub struct Session {
     pub(crate) trainer: Trainer,
-    pub(crate) engine: Engine,
+    pub(crate) engine: LlmEngine,
     pub(crate) environment: Arc<pl_plugin::Environment>,
     pub(crate) setup: Arc<EpisodeSetup>,
     pub(crate) memory: MemoryEstimate,
@@ -189,7 +188,7 @@ impl Session {
     }
 }
 
-pub(crate) fn token_counter(engine: &Engine) -> Arc<dyn Fn() -> u64 + Send + Sync> {
+pub(crate) fn token_counter(engine: &LlmEngine) -> Arc<dyn Fn() -> u64 + Send + Sync> {
     let engine = engine.clone();
     Arc::new(move || engine.stats().generated_tokens)
 }
@@ -245,7 +244,7 @@ impl LocatedModels {
 
 /// Starts the engine with the current weights of all policies. With `overlaps`, weights are trained while the
 /// engine uses them, so it gets its own.
-fn start_engine(trainer: &Trainer, inference: &Inference, overlaps: bool) -> Result<Engine, Error> {
+fn start_engine(trainer: &Trainer, inference: &Inference, overlaps: bool) -> Result<LlmEngine, Error> {
     let whole = |served: &ServedPolicy| served.trained && served.adapter.is_none();
     let trained: Vec<usize> = trainer.policies().iter().filter(|s| whole(s)).map(|s| s.base).collect();
     let bases = trainer
@@ -265,14 +264,14 @@ fn start_engine(trainer: &Trainer, inference: &Inference, overlaps: bool) -> Res
         .collect();
     let weights = |s: ServedPolicy| PolicyWeights { base: s.base, adapter: s.adapter, version: s.version };
     let policies = trainer.policies().into_iter().map(weights).collect();
-    let default = EngineConfig::default();
-    let config = EngineConfig {
+    let default = LlmEngineConfig::default();
+    let config = LlmEngineConfig {
         slots: inference.slots as usize,
         kv_cache: inference.kv_cache,
         threads: inference.threads.map_or(default.threads, |threads| threads as usize),
         ..default
     };
-    Engine::start(bases, policies, config).map_err(Error::Engine)
+    LlmEngine::start(bases, policies, config).map_err(Error::Engine)
 }
 
 /// Connects the agents of a workflow with their policies. `formats` has the chat format of each policy;

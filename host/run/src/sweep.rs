@@ -15,7 +15,7 @@ use crate::progress::Notice;
 use crate::results::{MeanInterval, read_evaluations};
 use crate::resume::fixed_settings;
 use crate::stored::StoredWorkflow;
-use crate::training::{Ending, ResumeOptions, RunOptions, StopRequest, TrainingRun, finished_steps};
+use crate::training::{ResumeOptions, RunEnding, RunOptions, StopRequest, TrainingRun, finished_steps};
 use crate::workflow::CheckedWorkflow;
 
 /// Values of one setting: `train.learning_rate=[1e-4, 2e-4]`.
@@ -148,7 +148,7 @@ impl Sweep {
     /// # Errors
     /// If a combination is not a valid workflow, a run in the folder is of another workflow
     /// ([`Error::OtherSweep`]), or a run fails.
-    pub fn run(&self, host: &Host, device: Device, stop: &StopRequest) -> Result<Ending, Error> {
+    pub fn run(&self, host: &Host, device: Device, stop: &StopRequest) -> Result<RunEnding, Error> {
         let checked = self
             .cells()
             .into_iter()
@@ -164,12 +164,12 @@ impl Sweep {
                 let root = self.folder.join(&name);
                 let Some(mut run) = open_run(host, workflow, &root, seed, device)? else { continue };
                 host.notify(Notice::SweepRun { number, total, name });
-                if run.train(stop)? == Ending::Interrupted {
-                    return Ok(Ending::Interrupted);
+                if run.train(stop)? == RunEnding::Interrupted {
+                    return Ok(RunEnding::Interrupted);
                 }
             }
         }
-        Ok(Ending::Done)
+        Ok(RunEnding::Done)
     }
 
     fn check(&self, host: &Host, cell: &SweepCell) -> Result<CheckedWorkflow, Error> {

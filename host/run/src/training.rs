@@ -14,10 +14,11 @@ use pl_dsl::workflow::{LrSchedule, Train, Workflow};
 use pl_record::{Lock, RunFolder};
 use tch::Device;
 
+use crate::chat::today;
 use crate::checkpoints::{newest, newest_step};
 use crate::error::Error;
 use crate::host::Host;
-use crate::lock::{allow_missing_starts, lock_of, start_date, today};
+use crate::lock::{allow_missing_starts, lock_of, start_date};
 use crate::memory::MemoryEstimate;
 use crate::origin::require_trust;
 use crate::progress::Notice;
@@ -29,7 +30,7 @@ use crate::workflow::CheckedWorkflow;
 
 use self::rollouts::Rollouts;
 
-pub use self::outer_loop::{Ending, LoopState, StepAhead};
+pub use self::outer_loop::{LoopState, RunEnding, StepAhead};
 
 /// Request to stop a run after its current step. Clones share the request.
 #[derive(Debug, Clone, Default)]

@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use crate::error::Error;
 use crate::job::{Ending, Job, Verdict};
 use crate::sandbox::Sandbox;
-use pool::Pool;
+use pool::ContainerPool;
 use queued_job::QueuedJob;
 
 pub use error::{DockerError, WorkerError};
@@ -35,7 +35,7 @@ pub use settings::{DEFAULT_IMAGE, DockerSettings, default_endpoint};
 
 /// A pool of running containers. They are removed when it is dropped.
 pub struct DockerWorkers {
-    pool: Arc<Pool>,
+    pool: Arc<ContainerPool>,
 }
 
 impl DockerWorkers {
@@ -82,7 +82,7 @@ impl DockerWorkers {
         settings: DockerSettings,
         progress: impl Fn(u32) + Send + Sync + 'static,
     ) -> Result<Self, Error> {
-        Ok(Self { pool: Pool::start(settings, Box::new(progress)).await? })
+        Ok(Self { pool: ContainerPool::start(settings, Box::new(progress)).await? })
     }
 
     /// Runs one job as soon as a container is free.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pl_types::PartHasher;
-use pl_wasm::{Captured, Clock, Engine, Exit, Fault, Guest, Lifetime, Limits, Output, Seed};
+use pl_wasm::{Captured, Clock, Engine, Exit, Guest, GuestFault, Lifetime, Limits, Output, Seed};
 use tokio::sync::Semaphore;
 use wasmtime::component::HasSelf;
 
@@ -154,14 +154,14 @@ impl Inner {
 
 /// Returns the verdict of a call from its result and its output.
 fn verdict(
-    ended: Result<Ended, Fault>,
+    ended: Result<Ended, GuestFault>,
     memory_refused: bool,
     stdout: Captured,
     stderr: Captured,
     limits: &SandboxLimits,
 ) -> Verdict {
     let overflowed = stdout.overflowed || stderr.overflowed;
-    let reproducible = ended.as_ref().map_or_else(Fault::reproducible, |_| true);
+    let reproducible = ended.as_ref().map_or_else(GuestFault::reproducible, |_| true);
     let (ending, exit, note) = match ended {
         _ if overflowed => {
             let note = format!("it printed more than the {} bytes that are kept", limits.output);
@@ -171,29 +171,29 @@ fn verdict(
         Ok(Ended { out_of_memory: true, exit }) if memory_refused => (Ending::Memory, Some(exit), None),
         Ok(Ended { exit, .. }) => (Ending::Error, Some(exit), None),
         // `os._exit`, or an exit through WASI.
-        Err(Fault::Exit(0)) => (Ending::Ok, Some(0), None),
-        Err(Fault::Exit(code)) => (Ending::Error, Some(code), None),
-        Err(fault @ Fault::OutOfFuel { .. }) => {
+        Err(GuestFault::Exit(0)) => (Ending::Ok, Some(0), None),
+        Err(GuestFault::Exit(code)) => (Ending::Error, Some(code), None),
+        Err(fault @ GuestFault::OutOfFuel { .. }) => {
             let note = match limits.fuel {
                 Some(_) => fault.to_string(),
                 None => format!("it ran longer than {} s", limits.timeout.as_secs_f64()),
             };
             (Ending::Timeout, None, Some(note))
         }
-        Err(fault @ (Fault::Timeout { .. } | Fault::WaitTooLong { .. })) => {
+        Err(fault @ (GuestFault::Timeout { .. } | GuestFault::WaitTooLong { .. })) => {
             (Ending::Timeout, None, Some(fault.to_string()))
         }
-        Err(fault @ (Fault::Memory { .. } | Fault::Table { .. })) => {
+        Err(fault @ (GuestFault::Memory { .. } | GuestFault::Table { .. })) => {
             (Ending::Memory, None, Some(fault.to_string()))
         }
         Err(
-            fault @ (Fault::Stack
-            | Fault::Rules(_)
-            | Fault::Trap(_)
-            | Fault::Returned { .. }
-            | Fault::Host(_)),
+            fault @ (GuestFault::Stack
+            | GuestFault::Rules(_)
+            | GuestFault::Trap(_)
+            | GuestFault::Returned { .. }
+            | GuestFault::Host(_)),
         ) => (Ending::Error, None, Some(fault.to_string())),
-        Err(fault @ (Fault::Call(_) | Fault::MachineMemory(_))) => {
+        Err(fault @ (GuestFault::Call(_) | GuestFault::MachineMemory(_))) => {
             (Ending::LostWorker, None, Some(fault.to_string()))
         }
     };

@@ -52,9 +52,3 @@ impl Error {
         Error::Failed { message: message.into(), log: String::new() }
     }
 }
-
-impl From<Error> for String {
-    fn from(error: Error) -> String {
-        error.to_string()
-    }
-}

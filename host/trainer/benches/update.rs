@@ -12,14 +12,12 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use pl_dsl::settings::AT_GRPO;
 use pl_dsl::workflow::LrSchedule;
-use pl_dsl::workflow::objective::{
-    Advantage, Aggregation, Algorithm, Baseline, Correction, Critic, CriticBase, GroupBy, KlEstimator,
-    KlPlace, Objective, OldLogprobs, Optimizer, Overlong, PolicyTraining, Ratio, Returns, Scale, TrustRegion,
-};
+use pl_dsl::workflow::objective::{Advantage, Critic, CriticBase, Objective, Optimizer, PolicyTraining};
 use pl_model::{Adapter, Checkpointing, Model, Projection, TensorSet};
 use pl_trainer::plan::BatchPlan;
-use pl_trainer::preparation::Outcome;
+use pl_trainer::preparation::TurnOutcome;
 use pl_trainer::{Learner, LearnerSettings, NewPolicy, Sample};
 use pl_types::{Dtype, Group, Key, Transition};
 use serde_json::json;
@@ -137,35 +135,10 @@ fn new_policy(policy: usize, critic: bool) -> NewPolicy {
         weight: 0.1,
     });
     let objective = Objective {
-        algorithm: Algorithm::AtGrpo,
-        returns: Returns::Step,
-        gamma: 1.0,
-        gamma_turn: 1.0,
-        lambda: 1.0,
         advantage: if critic.is_some() { Advantage::Gae } else { Advantage::Group },
-        group_by: GroupBy { agent: true, turn: true },
-        baseline: Baseline::Mean,
-        scale: Scale::Group,
-        ratio: Ratio::Token,
-        trust_region: TrustRegion::Clip,
-        clip_low: 0.2,
-        clip_high: 0.28,
-        dual_clip: 3.0,
-        old_logprobs: OldLogprobs::Sampler,
-        correction: Correction::None,
+        lambda: 1.0,
         correction_low: 0.5,
-        correction_high: 2.0,
-        aggregation: Aggregation::TokenMean,
-        divisor: None,
-        kl: 0.0,
-        kl_estimator: KlEstimator::K3,
-        kl_in: KlPlace::Loss,
-        kl_target: None,
-        kl_horizon: 10_000.0,
-        entropy: 0.0,
-        overlong: Overlong::Keep,
-        overlong_buffer: 0,
-        overlong_penalty: 1.0,
+        ..AT_GRPO
     };
     let optimizer = Optimizer {
         learning_rate: 1e-5,
@@ -232,7 +205,7 @@ fn update(mut learner: Learner, policies: usize, siblings: usize) -> Figures {
         let (start, before) = (Instant::now(), cpu_seconds());
         let reward = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
         let planned = if has_critic {
-            let outcome = |i: usize| Outcome { reward: reward(i), success: false };
+            let outcome = |i: usize| TurnOutcome { reward: reward(i), success: false };
             let outcomes: Vec<_> = transitions.iter().enumerate().map(|(i, t)| (t, outcome(i))).collect();
             learner.prepare(1, &outcomes)
         } else {

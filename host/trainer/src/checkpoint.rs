@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-pub use self::manifest::{Score, read_state};
+pub use self::manifest::{EvaluationScore, read_state};
 pub use self::state::RestoredCheckpoint;
 
 use self::files::{io_error, list_folder, sync, with_suffix};
@@ -43,7 +43,7 @@ pub struct CheckpointInfo {
     /// Folder of the checkpoint.
     pub path: PathBuf,
     /// Score when it was saved. `None` if it was not evaluated.
-    pub score: Option<Score>,
+    pub score: Option<EvaluationScore>,
 }
 
 /// A run's folder of checkpoints.
@@ -106,7 +106,7 @@ impl Checkpoints {
         &self,
         trainer: &Trainer,
         step: u64,
-        score: Option<Score>,
+        score: Option<EvaluationScore>,
         state: &Value,
     ) -> Result<PathBuf, Error> {
         fs::create_dir_all(&self.folder).map_err(io_error(&self.folder, "create the folder"))?;

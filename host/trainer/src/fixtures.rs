@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pl_dsl::settings::AT_GRPO;
 use pl_dsl::workflow::objective::{
-    Advantage, Aggregation, Algorithm, Baseline, Correction, Critic, CriticBase, GroupBy, KlEstimator,
-    KlPlace, Objective, OldLogprobs, Optimizer, Overlong, PolicyTraining, Ratio, Returns, Scale, TrustRegion,
+    Advantage, Algorithm, Baseline, Critic, CriticBase, Objective, Optimizer, PolicyTraining, Scale,
 };
 use pl_dsl::workflow::{
     Environment, Inference, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox, SandboxBackend,
@@ -47,37 +47,7 @@ pub fn train() -> Train {
 
 /// The objective `at_grpo`.
 pub fn objective() -> Objective {
-    Objective {
-        algorithm: Algorithm::AtGrpo,
-        returns: Returns::Step,
-        gamma: 1.0,
-        gamma_turn: 1.0,
-        lambda: 1.0,
-        advantage: Advantage::Group,
-        group_by: GroupBy { agent: true, turn: true },
-        baseline: Baseline::Mean,
-        scale: Scale::Group,
-        ratio: Ratio::Token,
-        trust_region: TrustRegion::Clip,
-        clip_low: 0.2,
-        clip_high: 0.28,
-        dual_clip: 3.0,
-        old_logprobs: OldLogprobs::Sampler,
-        correction: Correction::None,
-        correction_low: 0.5,
-        correction_high: 2.0,
-        aggregation: Aggregation::TokenMean,
-        divisor: None,
-        kl: 0.0,
-        kl_estimator: KlEstimator::K3,
-        kl_in: KlPlace::Loss,
-        kl_target: None,
-        kl_horizon: 10_000.0,
-        entropy: 0.0,
-        overlong: Overlong::Keep,
-        overlong_buffer: 0,
-        overlong_penalty: 1.0,
-    }
+    Objective { lambda: 1.0, correction_low: 0.5, ..AT_GRPO }
 }
 
 /// The optimiser of most tests.

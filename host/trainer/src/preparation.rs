@@ -37,13 +37,13 @@ impl ObjectiveState {
 
 /// Result of a completion's turn.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outcome {
+pub struct TurnOutcome {
     pub reward: f64,
     /// Success of the agent after the turn.
     pub success: bool,
 }
 
-impl From<&Transition> for Outcome {
+impl From<&Transition> for TurnOutcome {
     fn from(transition: &Transition) -> Self {
         Self { reward: transition.reward, success: transition.success }
     }
@@ -52,7 +52,7 @@ impl From<&Transition> for Outcome {
 /// A policy's transitions of a step. All lists have one element per transition.
 pub(crate) struct PolicyBatch<'a> {
     pub transitions: Vec<&'a Transition>,
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<TurnOutcome>,
     /// Log-probabilities under the policy before the update, if the objective needs them.
     pub recomputed: Option<Vec<Vec<f32>>>,
     /// Log-probabilities under the reference policy, if the objective needs them.

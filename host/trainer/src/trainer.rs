@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::learner::{Learner, LearnerSettings, NewPolicy};
 use crate::metrics::StepMetrics;
 use crate::policy_setup::{PolicySetup, set_up_policies};
-use crate::preparation::Outcome;
+use crate::preparation::TurnOutcome;
 use crate::validate::refuse;
 
 /// A policy's current weights, as inference needs them.
@@ -200,14 +200,14 @@ impl Trainer {
         let mut sorted: Vec<&Transition> = transitions.iter().collect();
         sorted.sort_by(|a, b| a.key.cmp(&b.key));
         let sources = shuffle.map(|seed| shuffled_outcomes(&sorted, seed));
-        let mut by_learner: Vec<Vec<(&Transition, Outcome)>> =
+        let mut by_learner: Vec<Vec<(&Transition, TurnOutcome)>> =
             self.learners.iter().map(|_| Vec::new()).collect();
         for (index, &transition) in sorted.iter().enumerate() {
             let source = sources.as_ref().map_or(index, |sources| sources[index]);
             let policy = transition.policy as usize;
             match self.locations.get(policy) {
                 Some(PolicyLocation::Trained { learner, .. }) => {
-                    by_learner[*learner].push((transition, Outcome::from(sorted[source])));
+                    by_learner[*learner].push((transition, TurnOutcome::from(sorted[source])));
                 }
                 Some(PolicyLocation::Frozen { .. }) => {}
                 None => {

@@ -1,4 +1,4 @@
-//! What the engine's safeguards cost: a call and an instantiation under limits, beside the bare engine's on the
+//! Cost of the engine's safeguards: a call and an instantiation under limits, next to those of the bare engine on the
 //! same bytes with the same settings; and how long a large component takes from the cache.
 
 #![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]

@@ -146,9 +146,9 @@ pub struct Engine {
 /// a call could deadlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// Across calls, as for an episode of an environment.
+    /// Several calls, as for an episode of an environment.
     Episode,
-    /// For one call that waits for no other instance.
+    /// One call, which waits for no other instance.
     Call,
 }
 
@@ -228,7 +228,7 @@ impl Engine {
         std::fs::read(cache.path(&component.raw_hash(), kind)).ok()
     }
 
-    /// Like [`Engine::note`], for a component that is not loaded.
+    /// Does the same as [`Engine::note`] for a component that is not loaded.
     pub fn note_for_bytes(&self, bytes: &[u8], kind: &str) -> Option<Vec<u8>> {
         let cache = self.cache.as_ref()?;
         std::fs::read(cache.path(&cache::hash(bytes), kind)).ok()

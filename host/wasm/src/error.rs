@@ -1,4 +1,4 @@
-//! Errors before a guest runs ([`Error`]) and while it runs ([`Fault`]).
+//! Errors before a guest runs ([`Error`]) and while it runs ([`GuestFault`]).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use thiserror::Error;
 use wasmtime::{PoolConcurrencyLimitError, Trap};
 
-use crate::limits::{MachineMemory, Refused};
+use crate::limits::{OutOfMachineMemory, Refused};
 
 /// An engine that can't start or a component that can't be loaded.
 #[derive(Debug, Error)]
@@ -48,7 +48,7 @@ pub enum Error {
 
 /// Reasons for which a call into a guest ended without a result. The instance must not be used again.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Fault {
+pub enum GuestFault {
     /// The deterministic limit on work: the same call ends at the same instruction everywhere.
     #[error("it used up its {fuel} units of fuel: it loops, or needs a larger `fuel`")]
     OutOfFuel {
@@ -109,14 +109,14 @@ pub enum Fault {
     Call(String),
 }
 
-impl Fault {
+impl GuestFault {
     /// Returns true if the same call ends in the same way on every machine.
     pub fn reproducible(&self) -> bool {
         !matches!(self, Self::Timeout { .. } | Self::WaitTooLong { .. } | Self::MachineMemory(_))
     }
 }
 
-/// Error with which a host function ends the guest's call with [`Fault::Host`].
+/// Error with which a host function ends the guest's call with [`GuestFault::Host`].
 #[derive(Debug, Clone, Error)]
 #[error("{0}")]
 pub struct HostError(pub String);
@@ -144,39 +144,39 @@ pub(crate) struct CallContext {
 }
 
 /// Converts an error of the engine to a fault.
-pub(crate) fn classify(error: &wasmtime::Error, call: &CallContext) -> Fault {
+pub(crate) fn classify(error: &wasmtime::Error, call: &CallContext) -> GuestFault {
     if error.downcast_ref::<TimeoutElapsed>().is_some() {
-        return Fault::Timeout { after: call.timeout };
+        return GuestFault::Timeout { after: call.timeout };
     }
     if error.downcast_ref::<WaitElapsed>().is_some() {
-        return Fault::WaitTooLong { limit: call.wait };
+        return GuestFault::WaitTooLong { limit: call.wait };
     }
     if let Some(host) = error.downcast_ref::<HostError>() {
-        return Fault::Host(host.0.clone());
+        return GuestFault::Host(host.0.clone());
     }
     if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
-        return Fault::Exit(exit.0);
+        return GuestFault::Exit(exit.0);
     }
-    if let Some(short) = error.downcast_ref::<MachineMemory>() {
-        return Fault::MachineMemory(short.to_string());
+    if let Some(short) = error.downcast_ref::<OutOfMachineMemory>() {
+        return GuestFault::MachineMemory(short.to_string());
     }
     match error.downcast_ref::<Trap>() {
-        Some(Trap::OutOfFuel) => Fault::OutOfFuel { fuel: call.fuel },
-        Some(Trap::Interrupt) => Fault::Timeout { after: call.timeout },
-        Some(Trap::StackOverflow) => Fault::Stack,
+        Some(Trap::OutOfFuel) => GuestFault::OutOfFuel { fuel: call.fuel },
+        Some(Trap::Interrupt) => GuestFault::Timeout { after: call.timeout },
+        Some(Trap::StackOverflow) => GuestFault::Stack,
         // A guest whose allocation failed aborts, which is a trap like any other.
-        _ if call.refused == Some(Refused::Memory) => Fault::Memory { limit: call.memory },
-        _ if call.refused == Some(Refused::Table) => Fault::Table { limit: call.table },
-        Some(trap) => Fault::Trap(trap.to_string()),
+        _ if call.refused == Some(Refused::Memory) => GuestFault::Memory { limit: call.memory },
+        _ if call.refused == Some(Refused::Table) => GuestFault::Table { limit: call.table },
+        Some(trap) => GuestFault::Trap(trap.to_string()),
         None => {
             let message = format!("{error:#}");
             if message.contains("fuel allocated for hostcalls has been exhausted") {
-                Fault::Returned { limit: call.returned }
+                GuestFault::Returned { limit: call.returned }
             } else if error.is::<PoolConcurrencyLimitError>() {
-                Fault::Call(message)
+                GuestFault::Call(message)
             } else {
                 // Everything else is input that the engine refused.
-                Fault::Rules(message)
+                GuestFault::Rules(message)
             }
         }
     }

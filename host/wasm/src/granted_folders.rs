@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use pl_types::PartHasher;
 use thiserror::Error;
 use walkdir::WalkDir;
 
@@ -75,10 +76,7 @@ impl Folders {
 
 /// Copies a folder's files to `/name` and returns the hash of all of them.
 fn copy_folder(root: &Node, name: &str, folder: &Path) -> Result<String, FoldersError> {
-    let mut hasher = blake3::Hasher::new();
-    let mut hash = |part: &[u8]| {
-        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
-    };
+    let mut hasher = PartHasher::content();
     // A link instead of the folder itself is the user's choice; one inside it may lead anywhere.
     let real = folder.canonicalize().map_err(|source| FoldersError::Read { path: folder.into(), source })?;
     for entry in WalkDir::new(&real).sort_by_file_name() {
@@ -96,14 +94,13 @@ fn copy_folder(root: &Node, name: &str, folder: &Path) -> Result<String, Folders
         } else if entry.file_type().is_file() {
             let bytes =
                 std::fs::read(path).map_err(|source| FoldersError::Read { path: path.to_owned(), source })?;
-            hash(text.as_bytes());
-            hash(&bytes);
+            hasher = hasher.text(text).bytes(&bytes);
             root.put(&inside, &bytes).map_err(|e| refused(e.to_string()))?;
         } else {
             return Err(FoldersError::Special { path: path.to_owned() });
         }
     }
-    Ok(hasher.finalize().to_hex().to_string())
+    Ok(hasher.hex())
 }
 
 #[cfg(test)]

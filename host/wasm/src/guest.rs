@@ -9,19 +9,20 @@ use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
+use crate::allowed_host::AllowedHost;
 use crate::backstop::Backstop;
 use crate::clock::{Clock, time_of};
 use crate::error::{CallContext, TimeoutElapsed, WaitElapsed, classify};
 use crate::granted_folders::Folders;
 use crate::http_message::HttpRecorder;
-use crate::http_policy::{AllowedHost, DeniedRequests, HttpPolicy};
+use crate::http_policy::{DeniedRequests, HttpPolicy};
 use crate::limits::{HOST_CALL, Limiter, Refused};
 use crate::memory_budget::MemoryBudget;
-use crate::memory_fs::Node;
+use crate::memory_fs::{CreateFileError, FsError, Node};
 use crate::randomness::{RandomSource, Seed};
 use crate::stream_work::StreamWork;
 use crate::wait_limit::{self, WaitExemption, WaitMonitor};
-use crate::{Captured, Fault, Limits, Output, Stack};
+use crate::{Captured, GuestFault, Limits, Output, Stack};
 
 /// Maximum number of a guest's open resources (descriptors, streams, pollables): more than any program opens. The host
 /// needs a few hundred bytes for each.
@@ -159,14 +160,15 @@ impl<T: Send + 'static> Guest<T> {
     /// as do all that it creates.
     ///
     /// # Errors
-    /// The first invalid path, with the reason.
+    /// [`CreateFileError`] for the first invalid path, or if the files exceed the memory.
     pub fn set_files<'f>(
         &mut self,
         files: impl IntoIterator<Item = (&'f str, &'f [u8])>,
-    ) -> Result<(), String> {
-        let root = Node::root(self.budget().clone()).map_err(|error| error.to_string())?;
+    ) -> Result<(), CreateFileError> {
+        let failed = |path: &str, reason: FsError| CreateFileError { path: path.to_owned(), reason };
+        let root = Node::root(self.budget().clone()).map_err(|reason| failed("/", reason))?;
         for (path, bytes) in files {
-            root.put(path, bytes).map_err(|error| format!("the file {path:?} can't be created: {error}"))?;
+            root.put(path, bytes).map_err(|reason| failed(path, reason))?;
         }
         self.files = Some(root);
         Ok(())
@@ -355,8 +357,8 @@ fn deduct_host_call<T>(mut store: StoreContextMut<'_, Guest<T>>, hook: CallHook)
 pub async fn call<T: Send + 'static, R>(
     store: &mut Store<T>,
     work: impl AsyncFnOnce(&mut Store<T>) -> wasmtime::Result<R>,
-) -> Result<R, Fault> {
-    begin(store).map_err(|error| Fault::Call(format!("{error:#}")))?;
+) -> Result<R, GuestFault> {
+    begin(store).map_err(|error| GuestFault::Call(format!("{error:#}")))?;
     let (waits, wait) = (store.data().waits.clone(), store.data().wait);
     let outcome = wait_limit::limited(work(store), &waits, wait).await;
     let outcome = outcome.unwrap_or_else(|| Err(WaitElapsed.into()));

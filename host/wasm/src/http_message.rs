@@ -10,23 +10,13 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http_body_util::{BodyExt, Full};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
-use wasmtime_wasi_http::io::TokioIo;
-use wasmtime_wasi_http::{Error as HttpError, RequestOptions, WasiBody};
+use wasmtime_wasi_http::{Error as HttpError, WasiBody};
 
-use crate::AllowedHost;
-use crate::http_connection::connect;
 use crate::memory_budget::{MemoryBudget, MemoryCharge};
 
 /// Maximum size of the body of a request or response, in bytes: the host holds both in memory.
 const MAX_BODY: usize = 4 << 20;
-
-/// Longest wait for a connection, for the first byte and between two parts: no other clock runs while a guest waits.
-const STEP_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Longest wait for a whole response.
-const TOTAL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A complete request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +25,7 @@ pub struct HttpRequest {
     pub method: String,
     /// Absolute, with scheme and host.
     pub uri: String,
-    /// In order; a name may repeat.
+    /// Headers in order; a name may repeat.
     pub headers: Headers,
     /// Content, unchanged.
     pub body: Bytes,
@@ -46,7 +36,7 @@ pub struct HttpRequest {
 pub struct HttpResponse {
     /// Such as 200.
     pub status: u16,
-    /// In order; a name may repeat.
+    /// Headers in order; a name may repeat.
     pub headers: Headers,
     /// Content, unchanged.
     #[serde(with = "body_text")]
@@ -113,52 +103,6 @@ impl HttpRequest {
             body: read_body(body, Duration::MAX, budget, HttpFailure::RequestTooLarge).await?,
         })
     }
-
-    /// Sends the request to its host, of which `host` is the grant.
-    pub(crate) async fn send(
-        &self,
-        host: &AllowedHost,
-        options: RequestOptions,
-        budget: &MemoryBudget,
-    ) -> Result<HttpResponse, HttpFailure> {
-        match timeout(TOTAL_TIMEOUT, self.try_send(host, options, budget)).await {
-            Ok(response) => response,
-            Err(_) => Err(HttpFailure::Timeout),
-        }
-    }
-
-    async fn try_send(
-        &self,
-        host: &AllowedHost,
-        options: RequestOptions,
-        budget: &MemoryBudget,
-    ) -> Result<HttpResponse, HttpFailure> {
-        let limited =
-            |wanted: Option<Duration>| wanted.map_or(STEP_TIMEOUT, |wanted| wanted.min(STEP_TIMEOUT));
-        let uri: http::Uri = self.uri.parse().map_err(|_| HttpFailure::Broken)?;
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        let mut request = http::Request::builder().method(self.method.as_str()).uri(path);
-        for (name, value) in &self.headers {
-            request = request.header(name, value);
-        }
-        let request = request.body(Full::new(self.body.clone())).map_err(|_| HttpFailure::Broken)?;
-
-        let connection = timeout(limited(options.connect_timeout), connect(&uri, host));
-        let connection = connection.await.map_err(|_| HttpFailure::Timeout)??;
-        let (mut sender, driver) = hyper::client::conn::http1::handshake(TokioIo::new(connection))
-            .await
-            .map_err(|_| HttpFailure::Broken)?;
-        // Drives the connection until the response is complete; how it closes afterwards doesn't matter. The task ends
-        // with the set.
-        let mut drivers = JoinSet::new();
-        drivers.spawn(driver);
-        let response = timeout(limited(options.first_byte_timeout), sender.send_request(request));
-        let response = response.await.map_err(|_| HttpFailure::Timeout)?.map_err(|_| HttpFailure::Broken)?;
-        let (parts, body) = response.into_parts();
-        let pause = limited(options.between_bytes_timeout);
-        let body = read_body(body, pause, budget, HttpFailure::ResponseTooLarge).await?;
-        Ok(HttpResponse { status: parts.status.as_u16(), headers: headers(&parts.headers), body })
-    }
 }
 
 impl HttpResponse {
@@ -197,7 +141,7 @@ impl From<HttpFailure> for HttpError {
 
 /// Reads a whole body, up to the size limit and the memory that the guest has left. `pause` is the longest time between
 /// two parts.
-async fn read_body<B>(
+pub(crate) async fn read_body<B>(
     mut body: B,
     pause: Duration,
     budget: &MemoryBudget,
@@ -229,7 +173,8 @@ fn body(bytes: Bytes, charge: MemoryCharge) -> WasiBody {
     Full::new(bytes).map_err(|never| match never {}).map_frame(held).boxed_unsync()
 }
 
-fn headers(map: &HeaderMap) -> Headers {
+/// Converts headers to text.
+pub(crate) fn headers(map: &HeaderMap) -> Headers {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     map.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
 }

@@ -3,7 +3,7 @@
 //! Knows nothing of agents. A guest is a component that runs under limits on memory, tables, stack, fuel, time and
 //! returned bytes. Behind WASI it has an in-memory file system, no environment, no real clock, and no network except
 //! the HTTP hosts that it was granted. Its behaviour depends only on its bytes and its arguments, with two exceptions:
-//! HTTP responses, and the wall-clock backstop, which [`Fault::reproducible`] reports.
+//! HTTP responses, and the wall-clock backstop, which [`GuestFault::reproducible`] reports.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,6 +17,7 @@
 //! # Ok(()) }
 //! ```
 
+mod allowed_host;
 mod backstop;
 mod cache;
 mod clock;
@@ -41,19 +42,21 @@ mod wasi_clock;
 mod wasi_filesystem;
 mod wasi_random;
 
+pub use allowed_host::AllowedHost;
 pub use clock::Clock;
 pub use component::Component;
 pub use engine::{Engine, EngineConfig, InstancePermit, Lifetime};
-pub use error::{Error, Fault, HostError};
+pub use error::{Error, GuestFault, HostError};
 pub use granted_folders::{Folders, FoldersError};
 pub use guest::{Guest, Store, call};
 pub use http_link::{deny_http, link_http};
 pub use http_message::{Headers, HttpFailure, HttpRecorder, HttpRequest, HttpResponse};
-pub use http_policy::{AllowedHost, DeniedRequests};
+pub use http_policy::DeniedRequests;
 pub use limits::{FUEL_PER_SECOND, Limits};
+pub use memory_fs::CreateFileError;
 pub use output::{Captured, Output};
 pub use randomness::Seed;
-pub use stack::{Frame, Stack};
+pub use stack::{Stack, StackFrame};
 pub use wait_limit::WaitExemption;
-/// Error with which a host function ends its guest with an exit code: [`Fault::Exit`].
+/// Error with which a host function ends its guest with an exit code: [`GuestFault::Exit`].
 pub use wasmtime_wasi::I32Exit as Exit;

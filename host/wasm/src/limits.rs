@@ -71,7 +71,7 @@ pub(crate) enum Refused {
 /// a behaviour of this machine only.
 #[derive(Debug, Error)]
 #[error("the machine has no memory left: {0}")]
-pub(crate) struct MachineMemory(String);
+pub(crate) struct OutOfMachineMemory(String);
 
 /// Charges the growth of all linear memories of a store to its budget, and refuses what exceeds it.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl ResourceLimiter for Limiter {
         if message.contains("exceeds memory type's limits") {
             return Ok(());
         }
-        Err(MachineMemory(message).into())
+        Err(OutOfMachineMemory(message).into())
     }
 
     fn table_growing(

@@ -15,6 +15,14 @@ use thiserror::Error;
 use self::content::{Content, MAX_SIZE};
 use crate::memory_budget::{Exhausted, MemoryBudget, MemoryCharge};
 
+/// A file that can't be created in a guest's file system.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the file {path:?} can't be created: {reason}")]
+pub struct CreateFileError {
+    pub(crate) path: String,
+    pub(crate) reason: FsError,
+}
+
 /// Errors of file operations: the subset of POSIX that can occur here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum FsError {
@@ -86,7 +94,7 @@ pub(crate) struct File {
 
 #[derive(Debug)]
 pub(crate) struct Folder {
-    entries: Mutex<BTreeMap<String, Entry>>,
+    entries: Mutex<BTreeMap<String, DirEntry>>,
     inode: Inode,
 }
 
@@ -100,9 +108,9 @@ struct Inode {
 
 /// Entry of a folder.
 #[derive(Debug)]
-struct Entry {
+struct DirEntry {
     node: Node,
-    /// For the name.
+    /// Charge for the name.
     _charge: MemoryCharge,
 }
 
@@ -122,11 +130,11 @@ impl Shared {
     }
 
     /// Creates the entry of a node under a name.
-    fn entry(&self, name: &str, node: Node) -> Result<Entry, FsError> {
+    fn entry(&self, name: &str, node: Node) -> Result<DirEntry, FsError> {
         if name.len() > NAME_MAX {
             return Err(FsError::NameTooLong);
         }
-        Ok(Entry { node, _charge: self.budget.charge(ENTRY_BYTES + name.len() as u64)? })
+        Ok(DirEntry { node, _charge: self.budget.charge(ENTRY_BYTES + name.len() as u64)? })
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Output {
 /// Output of a guest so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// At most the limit.
+    /// The first bytes, at most as many as the limit.
     pub bytes: Vec<u8>,
     /// True if the guest wrote more than the limit.
     pub overflowed: bool,

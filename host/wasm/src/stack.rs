@@ -14,14 +14,14 @@ const MAX_FRAMES: usize = 24;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stack {
     /// Empty if nothing is known.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<StackFrame>,
     /// Number of frames left out.
     pub left_out: usize,
 }
 
 /// One function of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Frame {
+pub struct StackFrame {
     /// Demangled name, or `function 17` without one.
     pub function: String,
     /// File and line (1-based) from the debug information.
@@ -31,7 +31,7 @@ pub struct Frame {
 impl Stack {
     pub(crate) fn from_error(error: &wasmtime::Error) -> Self {
         let Some(trace) = error.downcast_ref::<WasmBacktrace>() else { return Self::default() };
-        let all: Vec<Frame> = trace.frames().iter().flat_map(frames).collect();
+        let all: Vec<StackFrame> = trace.frames().iter().flat_map(frames).collect();
         let runtime = all.iter().take_while(|frame| frame.is_runtime()).count();
         // Runtime frames are better than none.
         let skipped = if runtime == all.len() { 0 } else { runtime };
@@ -41,13 +41,13 @@ impl Stack {
 }
 
 /// Returns the functions of one frame: several if calls were inlined.
-fn frames(info: &FrameInfo) -> Vec<Frame> {
+fn frames(info: &FrameInfo) -> Vec<StackFrame> {
     let name =
         |mangled: Option<&str>| mangled.map_or_else(|| format!("function {}", info.func_index()), demangle);
     if info.symbols().is_empty() {
-        return vec![Frame { function: name(info.func_name()), location: None }];
+        return vec![StackFrame { function: name(info.func_name()), location: None }];
     }
-    let symbol = |symbol: &wasmtime::FrameSymbol| Frame {
+    let symbol = |symbol: &wasmtime::FrameSymbol| StackFrame {
         function: name(symbol.name().or(info.func_name())),
         location: symbol.file().zip(symbol.line()).map(|(file, line)| (file.to_owned(), line)),
     };
@@ -63,7 +63,7 @@ fn demangle(name: &str) -> String {
     cpp.unwrap_or_else(|| name.to_owned())
 }
 
-impl Frame {
+impl StackFrame {
     /// Returns true for functions with which a language's runtime ends a program.
     fn is_runtime(&self) -> bool {
         const PREFIXES: [&str; 5] = ["core::", "std::", "alloc::", "__rust", "rust_"];
@@ -74,7 +74,7 @@ impl Frame {
     }
 }
 
-impl fmt::Display for Frame {
+impl fmt::Display for StackFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.location {
             Some((file, line)) => write!(f, "{} ({file}:{line})", self.function),

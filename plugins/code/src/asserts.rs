@@ -3,8 +3,8 @@
 use pl_sdk::prelude::*;
 use pl_sdk::sandbox::{Ending, Job, Verdict};
 
-use crate::attempt::{Attempt, Tally, exceeded, failure, last_lines};
-use crate::candidate::{self, Answer, Call};
+use crate::attempt::{ProgramRun, Tally, exceeded, failure, last_lines};
+use crate::candidate::{self, Call, CallResult};
 use crate::grading::{BATCH, Grading};
 use crate::judge::{self, Failure, Report, Sequence};
 use crate::record::Asserts;
@@ -150,7 +150,7 @@ impl<'a> AssertGrading<'a> {
     fn answer_the_rest(&mut self) {
         let reason = self.exceeded.clone().unwrap_or_default();
         for calls in self.waiting.drain(..) {
-            let answers = vec![Answer::missing(&reason); calls.len()];
+            let answers = vec![CallResult::missing(&reason); calls.len()];
             self.sequences.push(Sequence { calls, answers });
         }
         self.step = Step::Judge;
@@ -162,7 +162,7 @@ impl<'a> AssertGrading<'a> {
         let heading = shown.map_or("A hidden test failed.", String::as_str);
         let cause =
             failure.cause.and_then(|(sequence, call)| self.sequences.get(sequence)?.answers.get(call));
-        let detail = match (cause.and_then(Answer::error), failure.exception.as_str()) {
+        let detail = match (cause.and_then(CallResult::error), failure.exception.as_str()) {
             (Some(error), _) => error.to_owned(),
             (None, "AssertionError") => "AssertionError".to_owned(),
             (None, "NotPlain") => "The test passes an argument that can't be sent to a program.".to_owned(),
@@ -203,8 +203,8 @@ impl Grading for AssertGrading<'_> {
         Ok(())
     }
 
-    fn attempt(&self) -> Attempt {
-        Attempt {
+    fn attempt(&self) -> ProgramRun {
+        ProgramRun {
             program: self.program.to_owned(),
             ran: self.ran,
             tally: self.tally,

@@ -30,7 +30,7 @@ impl Tally {
 
 /// A program and its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct ProgramRun {
     /// The program.
     pub program: String,
     /// True if the program itself ran to its end, with any result of its tests.

@@ -21,7 +21,7 @@ pub struct Call {
 /// An answer to a call: what the judge may know of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Answer {
+pub enum CallResult {
     /// Plain data, and the arguments that the call changed, by position or name.
     Value {
         /// The result.
@@ -44,7 +44,7 @@ pub enum Answer {
     },
 }
 
-impl Answer {
+impl CallResult {
     /// Returns the answer to a call that got none, for the stated reason.
     pub fn missing(reason: &str) -> Self {
         Self::Raised { raised: vec!["RuntimeError".to_owned()], error: reason.to_owned() }
@@ -72,7 +72,7 @@ pub struct Output {
     /// Reason why the program couldn't be loaded.
     pub load_error: Option<String>,
     /// Answers to the calls of each sequence, as many as it has calls.
-    pub answers: Vec<Vec<Answer>>,
+    pub answers: Vec<Vec<CallResult>>,
 }
 
 /// Returns the job in which `program` answers sequences of calls.
@@ -100,8 +100,8 @@ pub fn read(verdict: &Verdict, sequences: &[Vec<Call>]) -> Output {
         Some(Loaded { error: Some(error), .. }) => Some(error),
         _ => Some(reason.clone()),
     };
-    let mut answers = lines.filter_map(|line| serde_json::from_str::<Answer>(line).ok());
-    let mut next = |_: &Call| answers.next().unwrap_or_else(|| Answer::missing(&reason));
+    let mut answers = lines.filter_map(|line| serde_json::from_str::<CallResult>(line).ok());
+    let mut next = |_: &Call| answers.next().unwrap_or_else(|| CallResult::missing(&reason));
     let answers = sequences.iter().map(|sequence| sequence.iter().map(&mut next).collect()).collect();
     Output { load_error, answers }
 }
@@ -122,15 +122,15 @@ mod tests {
                        {\"raised\":[\"ValueError\"],\"error\":\"no\"}\n";
         let output = read(&testing::printed(printed), &[calls(1), calls(3)]);
         assert_eq!(output.load_error, None);
-        assert_eq!(output.answers[0], [Answer::Value { value: json!(1), changed: Map::new() }]);
-        assert_eq!(output.answers[1][0], Answer::Object { object: true });
+        assert_eq!(output.answers[0], [CallResult::Value { value: json!(1), changed: Map::new() }]);
+        assert_eq!(output.answers[1][0], CallResult::Object { object: true });
         assert_eq!(output.answers[1][1].error(), Some("no"));
         assert_eq!(output.answers[1][2].error(), Some("the program ended before it could be tested"));
     }
 
     #[test]
     fn tracebacks_stay_with_the_program() {
-        let answer = Answer::Raised { raised: vec!["KeyError".to_owned()], error: "secret".to_owned() };
+        let answer = CallResult::Raised { raised: vec!["KeyError".to_owned()], error: "secret".to_owned() };
         assert_eq!(json!(answer), json!({"raised": ["KeyError"]}));
     }
 

@@ -3,7 +3,7 @@
 use pl_sdk::prelude::*;
 use pl_sdk::sandbox::{Ending, Job, Verdict};
 
-use crate::attempt::{Attempt, Tally, exceeded, failure, last_lines};
+use crate::attempt::{ProgramRun, Tally, exceeded, failure, last_lines};
 use crate::grading::{BATCH, Grading};
 use crate::record::Case;
 
@@ -68,9 +68,9 @@ impl Grading for CaseGrading<'_> {
         Ok(())
     }
 
-    fn attempt(&self) -> Attempt {
+    fn attempt(&self) -> ProgramRun {
         let total = u32::try_from(self.cases.len()).unwrap_or(u32::MAX);
-        Attempt {
+        ProgramRun {
             program: self.program.to_owned(),
             ran: self.ran,
             tally: Tally { held: self.held.min(total), total },
@@ -95,7 +95,7 @@ mod tests {
         (0..12).map(case).collect()
     }
 
-    fn grade(run: impl Fn(u32) -> Verdict + 'static) -> (Attempt, u32) {
+    fn grade(run: impl Fn(u32) -> Verdict + 'static) -> (ProgramRun, u32) {
         let cases = cases();
         let (sender, runs) = std::sync::mpsc::channel();
         testing::set_sandbox(move |job| {

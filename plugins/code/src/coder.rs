@@ -89,9 +89,9 @@ mod tests {
     use pl_sdk::Finish;
 
     use super::*;
-    use crate::attempt::{Attempt, Tally};
+    use crate::attempt::{ProgramRun, Tally};
 
-    fn prompt(settings: &Settings, attempt: Option<Attempt>) -> String {
+    fn prompt(settings: &Settings, attempt: Option<ProgramRun>) -> String {
         let view = View { problem: "Add two numbers.".to_owned(), round: 0, attempt };
         let turn = Turn { agent: "coder".to_owned(), visit: 0 };
         let request = Coder::prompt(settings, &view, &turn).unwrap().unwrap();
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn prompts() {
         insta::assert_snapshot!("first", prompt(&Settings::default(), None));
-        let failed = Attempt {
+        let failed = ProgramRun {
             program: "def add(a, b):\n    return a - b".to_owned(),
             ran: true,
             tally: Tally { held: 0, total: 1 },

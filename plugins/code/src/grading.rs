@@ -3,7 +3,7 @@
 use pl_sdk::prelude::*;
 use pl_sdk::sandbox::{Job, Verdict};
 
-use crate::attempt::Attempt;
+use crate::attempt::ProgramRun;
 
 /// Jobs of a program that run at the same time, after the first: a program that runs into a limit does so at
 /// most this many times.
@@ -24,7 +24,7 @@ pub trait Grading {
     fn take(&mut self, verdicts: &[Verdict]) -> Result<()>;
 
     /// Returns the result.
-    fn attempt(&self) -> Attempt;
+    fn attempt(&self) -> ProgramRun;
 }
 
 /// Runs the jobs of all gradings until every result is known.

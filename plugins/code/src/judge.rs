@@ -4,7 +4,7 @@ use pl_sdk::prelude::*;
 use pl_sdk::sandbox::{Ending, Job, Verdict};
 use serde_json::json;
 
-use crate::candidate::{Answer, Call};
+use crate::candidate::{Call, CallResult};
 use crate::record::Asserts;
 
 /// Python program that runs tests on answered calls.
@@ -16,7 +16,7 @@ pub struct Sequence {
     /// Calls that depend on each other, in order.
     pub calls: Vec<Call>,
     /// One for each call.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<CallResult>,
 }
 
 /// Last line of a judge's output.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pl_sdk::prelude::*;
 
 use crate::asserts::AssertGrading;
-use crate::attempt::{Attempt, Tally};
+use crate::attempt::{ProgramRun, Tally};
 use crate::cases::CaseGrading;
 use crate::grading::{self, Grading};
 use crate::record::{Problem, Tests};
@@ -22,7 +22,7 @@ pub struct Problems {
     /// Number of steps so far.
     round: u32,
     /// The newest program.
-    attempt: Option<Attempt>,
+    attempt: Option<ProgramRun>,
     /// Test result of each agent's last action. An action without a program has a zero tally.
     latest: BTreeMap<String, Tally>,
 }
@@ -56,7 +56,7 @@ pub struct View {
     /// Number of steps so far.
     pub round: u32,
     /// The newest program and its result.
-    pub attempt: Option<Attempt>,
+    pub attempt: Option<ProgramRun>,
 }
 
 /// Action of an agent.
@@ -132,7 +132,7 @@ impl Environment for Problems {
             })
             .collect();
         grading::run(&mut gradings)?;
-        let attempts: Vec<Attempt> = gradings.iter().map(|grading| grading.attempt()).collect();
+        let attempts: Vec<ProgramRun> = gradings.iter().map(|grading| grading.attempt()).collect();
         drop(gradings);
         self.round += 1;
         let mut attempts = attempts.into_iter();

@@ -1,4 +1,4 @@
-//! The domain on the real Python worker: good and bad programs, and all solutions of HumanEval and MBPP.
+//! The domain on the real Python worker: good and bad programs, and solutions of HumanEval and MBPP.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -170,8 +170,8 @@ def check(candidate):
 /// an empty program.
 #[test]
 fn cheats_get_nothing() {
-    let honest = "def mix(x):\n    return (x * 7919 + 104729) % 65537";
-    let control = attempt(&mix(), honest);
+    let solution = "def mix(x):\n    return (x * 7919 + 104729) % 65537";
+    let control = attempt(&mix(), solution);
     assert!(control.passed && (control.held, control.total) == (5, 5), "{control:?}");
     let empty = attempt(&mix(), "");
     assert_eq!((empty.passed, empty.held, empty.total), (false, 0, 5), "{empty:?}");
@@ -338,12 +338,13 @@ fn records(file: &str) -> Option<Vec<Value>> {
     Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
-/// One of so many records is tried in every way. A job takes tens of milliseconds, and there are thousands of calls.
-const FEW: usize = 8;
+/// Step between the records that are tried in every way, of those that are tried at all.
+const IN_EVERY_WAY: usize = 8;
 
 /// Tries a solution of a record. Few records have a process for each call, as by default, the others one for all.
 fn solved(index: usize, record: &Value, program: &str) -> TestResult {
-    let settings = if index.is_multiple_of(FEW) { json!({}) } else { json!({ "calls_per_job": 100_000 }) };
+    let settings =
+        if index.is_multiple_of(IN_EVERY_WAY) { json!({}) } else { json!({ "calls_per_job": 100_000 }) };
     attempt_with(settings, record, program, execute)
 }
 
@@ -372,10 +373,11 @@ fn field<'a>(record: &'a Value, name: &str) -> &'a str {
 fn human_evals_solutions_pass_and_broken_ones_fail() {
     let Some(records) = records("humaneval/HumanEval.jsonl.gz") else { return };
     assert_eq!(records.len(), 164);
+    let records = pl_testing::sample(records, 2);
     let failed = in_parallel(&records, |index, record| {
         let solution = format!("{}{}", field(record, "prompt"), field(record, "canonical_solution"));
         let right = solved(index, record, &solution);
-        if !index.is_multiple_of(FEW) {
+        if !index.is_multiple_of(IN_EVERY_WAY) {
             return (!right.passed).then(|| format!("{}: {right:?}", field(record, "task_id")));
         }
         // The same function with a wrong result.
@@ -399,6 +401,7 @@ fn human_evals_solutions_pass_and_broken_ones_fail() {
 fn mbpps_solutions_pass() {
     let Some(records) = records("mbpp/mbpp.jsonl") else { return };
     assert_eq!(records.len(), 974);
+    let records = pl_testing::sample(records, 4);
     let failed = in_parallel(&records, |index, record| {
         let tried = solved(index, record, field(record, "code"));
         (!tried.passed).then(|| format!("{}: {}", record["task_id"], tried.error))

@@ -134,7 +134,7 @@ pub fn snapshots_continue<G: Oracle>() {
     }
 }
 
-/// On random walks, every way back to an earlier state has a negative reward, and so has every answer without a plan.
+/// Every way back to an earlier state has a negative reward on random walks, and so has every answer without a plan.
 pub fn no_loop_pays<G: Oracle>() {
     let mut draw = Draw::new(3);
     let mut loops = 0;

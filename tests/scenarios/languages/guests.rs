@@ -158,7 +158,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 impl Loaded {
-    /// What a refusal is about, and its words.
+    /// Subject of a refusal, and its message.
     pub fn refusal(&self, error: Error) -> [String; 2] {
         let Error::Call(call) = error else { panic!("{}: {error}", self.language) };
         match call.cause {
@@ -167,7 +167,7 @@ impl Loaded {
         }
     }
 
-    /// What starting an episode with these settings is refused as.
+    /// Refusal of an episode with these settings.
     pub async fn kind_of_refusal(&self, settings: &Value) -> String {
         let settings = settings.as_object().unwrap().clone();
         let sums = Environment::new(&self.plugin, "sums", settings, services()).unwrap();
@@ -176,7 +176,7 @@ impl Loaded {
         kind
     }
 
-    /// What starting an episode of this task is refused as.
+    /// Refusal of an episode of this task.
     pub async fn kind_of_task_refusal(&self, data: &str) -> String {
         let [kind, message] = self.refusal(start(&self.sums, data).await);
         assert!(message.contains("task one"), "{}: {message}", self.language);

@@ -49,3 +49,10 @@ pub fn data(name: &str) -> Option<PathBuf> {
     skip_or_fail("DATA", &reason);
     None
 }
+
+/// Returns every `step`-th item of a suite of similar items, starting with the first, or all of them with
+/// `PL_HOST_ALL_PROGRAMS=1`: a fixed sample finds what breaks many, and takes a fraction of the time.
+pub fn sample<T>(items: Vec<T>, step: usize) -> Vec<T> {
+    let all = std::env::var_os("PL_HOST_ALL_PROGRAMS").is_some_and(|value| value == "1");
+    items.into_iter().step_by(if all { 1 } else { step }).collect()
+}

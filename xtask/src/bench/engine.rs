@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use anyhow::{Context, Result, bail};
 use pl_toolchain::cache;
 use serde_json::Value;
 
-use crate::{Result, cargo, setup};
+use crate::cargo::cargo;
+use crate::setup;
 
-/// What the peers need, from the Python package index. About 3 GB with what torch brings along.
+/// Requirements of the peers, from the Python package index. About 3 GB with torch's own.
 const PEERS: [&str; 6] = [
     "torch==2.11.0",
     "transformers==5.23.0",
@@ -87,22 +89,26 @@ fn python() -> Result<PathBuf> {
         eprintln!("fetching the peers into {}: about 3 GB, once", home.display());
         succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
         succeed(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PEERS))?;
-        std::fs::write(home.join("complete"), "").map_err(|e| e.to_string())?;
+        std::fs::write(home.join("complete"), "")?;
     }
     Ok(python)
 }
 
 fn succeed(command: &mut Command) -> Result<()> {
-    let status = command.stdout(std::io::stderr()).status().map_err(|e| format!("{command:?}: {e}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{command:?} ended with {status}")) }
+    let status =
+        command.stdout(std::io::stderr()).status().with_context(|| format!("cannot start {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(())
 }
 
 /// The lines of JSON that a program prints, by name.
 fn figures(command: &mut Command) -> Result<Figures> {
     let output =
-        command.stderr(Stdio::inherit()).output().map_err(|e| format!("cannot start {command:?}: {e}"))?;
+        command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
-        return Err(format!("{command:?} ended with {}", output.status));
+        bail!("{command:?} ended with {}", output.status);
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -147,10 +153,10 @@ fn table(own: &Figures, transformers: &Figures, llama: &Figures) -> String {
 
 /// Puts the table between its marks.
 fn write(path: &Path, table: &str) -> Result<()> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let (Some(begin), Some(end)) = (text.find(BEGIN), text.find(END)) else {
-        return Err(format!("{} has no marks for the table ({BEGIN} … {END})", path.display()));
+        bail!("{} has no marks for the table ({BEGIN} … {END})", path.display());
     };
     let new = format!("{}\n\n{table}\n{}", &text[..begin + BEGIN.len()], &text[end..]);
-    std::fs::write(path, new).map_err(|e| format!("{}: {e}", path.display()))
+    std::fs::write(path, new).with_context(|| format!("cannot write {}", path.display()))
 }

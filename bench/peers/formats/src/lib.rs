@@ -12,7 +12,7 @@ pub fn edit_hcl(text: &str) -> bool {
     black_box(hcl_edit::parser::parse_body(text)).is_ok()
 }
 
-/// What HCL's library has for a formatter: it reads values and writes them, and comments are lost.
+/// The closest thing to a formatter in HCL's library: it reads values and writes them, and loses comments.
 pub fn format_hcl(text: &str) -> Option<String> {
     hcl::format::to_string(&hcl::parse(text).ok()?).ok()
 }

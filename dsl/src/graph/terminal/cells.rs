@@ -2,8 +2,6 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::TerminalOptions;
-
 /// Directions of the lines in a cell.
 const UP: u8 = 1;
 const DOWN: u8 = 2;
@@ -88,14 +86,14 @@ impl Cells {
     }
 
     /// The grid as text.
-    pub fn render(&self, options: &TerminalOptions) -> String {
+    pub fn render(&self, colour: bool) -> String {
         let mut out = String::new();
         for row in &self.rows {
             let mut style = (None, false);
             let mut line = String::new();
             for cell in row.iter().filter(|cell| !cell.continued) {
                 let wanted = (cell.model, cell.bold);
-                if options.colour && wanted != style {
+                if colour && wanted != style {
                     line.push_str("\u{1b}[0m");
                     if let Some(model) = cell.model {
                         line.push_str(&format!("\u{1b}[{}m", COLOURS[model % COLOURS.len()]));

@@ -6,8 +6,10 @@ use unicode_width::UnicodeWidthStr;
 
 use super::super::model::{Agent, Graph, Link, Node};
 use super::super::placement::PlacementError;
-use super::INDENT;
 use super::cells::{Cells, LEFT, RIGHT, shorten};
+
+/// Columns to the left of the boxes.
+const INDENT: usize = 2;
 
 /// Width of a rail in columns.
 const RAIL_WIDTH: usize = 2;
@@ -89,7 +91,7 @@ pub struct Drawing<'g> {
     order: Vec<usize>,
     links: Vec<Link>,
     exits: Vec<Exit>,
-    /// Per node: the row at which edges enter its box, and the column to the right of the box.
+    /// Anchors of each node: the row at which edges enter its box, and the column to the right of the box.
     entries: Vec<(usize, usize)>,
     /// Full text of shortened labels, with their edges.
     pub shortened: Vec<String>,

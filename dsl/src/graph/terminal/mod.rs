@@ -27,8 +27,6 @@ pub struct TerminalOptions {
 
 /// Smallest width of a drawing.
 const MIN_WIDTH: usize = 40;
-/// Columns to the left of the boxes.
-const INDENT: usize = 2;
 
 impl Graph {
     /// The drawing as text. Its lines are no wider than the options allow.
@@ -40,7 +38,7 @@ impl Graph {
         let mut out = self.terminal_header(width);
         let mut drawing = Drawing::new(self, width)?;
         drawing.draw();
-        out.push_str(&drawing.cells.render(options));
+        out.push_str(&drawing.cells.render(options.colour));
         out.push_str(&self.terminal_footer(options, &drawing.shortened));
         Ok(if options.ascii { to_ascii(&out) } else { out })
     }

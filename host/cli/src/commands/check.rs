@@ -4,15 +4,16 @@ use std::io::Write;
 
 use pl_run::{CheckedWorkflow, DevicePreference, Error, MemoryEstimate, select_device};
 
-use crate::App;
-use crate::arguments::{Check, Source};
+use crate::app::App;
+use crate::arguments::common::WorkflowArgs;
+use crate::arguments::workflow::CheckArgs;
 use crate::diagnostics;
-use crate::diagnostics::Format;
+use crate::diagnostics::DiagnosticFormat;
 use crate::exit::{CommandError, CommandResult};
 use crate::visible;
 
-pub fn run(app: &App, options: &Check) -> CommandResult {
-    let Source { file, given } = &options.source;
+pub fn run(app: &App, options: &CheckArgs) -> CommandResult {
+    let WorkflowArgs { file, given } = &options.source;
     let device = select_device(&app.host, DevicePreference::Auto)?;
     let mut checked = match CheckedWorkflow::open(&app.host, file, &given.all()?) {
         Err(Error::Workflow(errors)) => {
@@ -26,7 +27,7 @@ pub fn run(app: &App, options: &Check) -> CommandResult {
         checked.warn_of_memory(memory);
     }
     diagnostics::show(&checked.warnings, options.format)?;
-    if options.format != Format::Human {
+    if options.format != DiagnosticFormat::Human {
         return Ok(());
     }
     let workflow = &checked.workflow;

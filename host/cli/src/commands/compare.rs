@@ -3,16 +3,16 @@
 use std::io::Write;
 
 use comfy_table::Table;
-use pl_run::compare::{ComparedRun, Comparison};
+use pl_run::compare::{ComparedRun, RunComparison};
 use serde_json::Value;
 
-use crate::arguments::Compare;
+use crate::arguments::runs::CompareArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::table::plain_table;
 use crate::visible;
 
-pub fn run(options: &Compare) -> CommandResult {
-    let comparison = Comparison::new(&options.runs)?;
+pub fn run(options: &CompareArgs) -> CommandResult {
+    let comparison = RunComparison::new(&options.runs)?;
     let mut out = visible::stdout();
     if options.json {
         writeln!(out, "{}", serde_json::to_string(&comparison).map_err(CommandError::failed)?)?;
@@ -28,7 +28,7 @@ pub fn run(options: &Compare) -> CommandResult {
 }
 
 /// Returns a line for each setting that differs, with a column for each run.
-fn settings_table(comparison: &Comparison) -> Table {
+fn settings_table(comparison: &RunComparison) -> Table {
     let folders = comparison.runs.iter().map(|run| run.folder.display().to_string());
     let mut table = plain_table(std::iter::once("setting".to_owned()).chain(folders));
     for setting in &comparison.settings {

@@ -5,11 +5,11 @@ use std::io::Write;
 use pl_run::doctor::{Check, Status, checks};
 
 use crate::App;
-use crate::arguments::Doctor;
+use crate::arguments::DoctorArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::visible;
 
-pub fn run(app: &App, options: &Doctor) -> CommandResult {
+pub fn run(app: &App, options: &DoctorArgs) -> CommandResult {
     let checks = checks(&app.host);
     let mut out = visible::stdout();
     if options.json {

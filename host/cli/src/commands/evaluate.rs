@@ -6,13 +6,13 @@ use std::path::Path;
 
 use pl_run::evaluation::{EvaluationResult, evaluate};
 
-use crate::App;
-use crate::arguments::Evaluate;
+use crate::app::App;
+use crate::arguments::training::EvaluateArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::report;
 use crate::visible;
 
-pub fn run(app: &App, options: &Evaluate) -> CommandResult {
+pub fn run(app: &App, options: &EvaluateArgs) -> CommandResult {
     // Opened first: a path that can't be written is found before hours of playing.
     let mut completions = options.out.as_deref().map(create).transpose()?;
     let (checked, session) =

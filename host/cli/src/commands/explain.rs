@@ -4,10 +4,10 @@ use std::io::Write;
 
 use pl_dsl::explain::{explain, to_plain_text, topics};
 
-use crate::arguments::Explain;
+use crate::arguments::workflow::ExplainArgs;
 use crate::exit::{CommandError, CommandResult};
 
-pub fn run(options: &Explain) -> CommandResult {
+pub fn run(options: &ExplainArgs) -> CommandResult {
     // A check lists codes with commas: `MAS0007, MAS0012`.
     let requested = options.topics.iter().map(|topic| topic.trim_end_matches(','));
     let mut pages = requested.map(explain).collect::<Result<Vec<_>, _>>().map_err(CommandError::input)?;

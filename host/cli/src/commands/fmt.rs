@@ -8,9 +8,9 @@ use pl_dsl::Source;
 use pl_run::Diagnostics;
 use similar::TextDiff;
 
-use crate::arguments::Fmt;
+use crate::arguments::workflow::FmtArgs;
 use crate::diagnostics;
-use crate::diagnostics::Format;
+use crate::diagnostics::DiagnosticFormat;
 use crate::exit::{CommandError, CommandResult};
 use crate::visible;
 
@@ -21,7 +21,7 @@ const CONTEXT: usize = 1;
 const LONGEST_DIFF: usize = 60;
 
 /// Formats all files except those with unmatched brackets, for which the command fails at the end.
-pub fn run(options: &Fmt) -> CommandResult {
+pub fn run(options: &FmtArgs) -> CommandResult {
     let mut refused = false;
     let mut differing = 0;
     for file in expand_folders(&options.files)? {
@@ -29,7 +29,10 @@ pub fn run(options: &Fmt) -> CommandResult {
         let formatted = match pl_dsl::format(&source.text) {
             Ok(formatted) => formatted,
             Err(diagnostics) => {
-                diagnostics::show(&Diagnostics { list: diagnostics, sources: source.into() }, Format::Human)?;
+                diagnostics::show(
+                    &Diagnostics { list: diagnostics, sources: source.into() },
+                    DiagnosticFormat::Human,
+                )?;
                 refused = true;
                 continue;
             }
@@ -136,7 +139,7 @@ mod tests {
     const TIDY: &str = "workflow x\ntrain { steps = 3 }\n";
 
     fn fmt(files: &[&Path], check: bool) -> CommandResult {
-        run(&Fmt { files: files.iter().map(|file| file.to_path_buf()).collect(), check })
+        run(&FmtArgs { files: files.iter().map(|file| file.to_path_buf()).collect(), check })
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::io::{BufRead, Write};
 use pl_run::grade::{GradedAnswer, grade};
 use serde_json::json;
 
-use crate::App;
-use crate::arguments::Grade;
+use crate::app::App;
+use crate::arguments::training::GradeArgs;
 use crate::exit::{CommandError, CommandResult};
 
-pub fn run(app: &App, options: &Grade) -> CommandResult {
+pub fn run(app: &App, options: &GradeArgs) -> CommandResult {
     let checked = app.open(&options.source)?;
     let answers = read()?;
     let total = answers.len();

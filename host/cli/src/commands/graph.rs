@@ -5,15 +5,15 @@ use std::io::{IsTerminal, Write};
 
 use pl_dsl::graph::{Graph, TerminalOptions};
 
-use crate::App;
-use crate::arguments::{Graph as Options, GraphFormat};
+use crate::app::App;
+use crate::arguments::workflow::{GraphArgs, GraphFormat};
 use crate::exit::{CommandError, CommandResult};
 use crate::visible::visible;
 
 /// Columns if stdout is not a terminal.
 const DEFAULT_WIDTH: usize = 100;
 
-pub fn run(app: &App, options: &Options) -> CommandResult {
+pub fn run(app: &App, options: &GraphArgs) -> CommandResult {
     let checked = app.open(&options.source)?;
     let graph = Graph::new(&checked.workflow);
     let drawing = match options.format {
@@ -31,7 +31,7 @@ pub fn run(app: &App, options: &Options) -> CommandResult {
 }
 
 /// Draws for a terminal. Control characters of names are shown, then without colours.
-fn terminal_drawing(graph: &Graph, options: &Options) -> Result<String, CommandError> {
+fn terminal_drawing(graph: &Graph, options: &GraphArgs) -> Result<String, CommandError> {
     let draw = |options| graph.terminal(&options).map_err(CommandError::failed);
     let colourful = terminal_options(options);
     match visible(&draw(TerminalOptions { colour: false, ..terminal_options(options) })?) {
@@ -41,7 +41,7 @@ fn terminal_drawing(graph: &Graph, options: &Options) -> Result<String, CommandE
 }
 
 /// Returns the options of the terminal form. Only a terminal has colours and a width of its own.
-fn terminal_options(options: &Options) -> TerminalOptions {
+fn terminal_options(options: &GraphArgs) -> TerminalOptions {
     let terminal = options.out.is_none() && std::io::stdout().is_terminal();
     let size = || terminal.then(|| console::Term::stdout().size_checked()).flatten();
     TerminalOptions {

@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-use pl_dsl::Catalog;
-use pl_lsp::{Host, serve_stdio};
+use pl_dsl::{Catalog, CatalogError};
+use pl_lsp::{ServerHooks, serve_stdio};
 use pl_run::PluginCatalog;
 
-use crate::App;
+use crate::app::App;
 use crate::exit::{CommandError, CommandResult};
 
 pub fn run(app: &App) -> CommandResult {
     let (runtime, std_chat) = (app.host.handle(), app.host.embedded().std_chat);
     let open = move |folder: &Path| match PluginCatalog::with_runtime(runtime.clone(), std_chat, folder) {
         Ok(catalog) => Ok(Box::new(catalog) as Box<dyn Catalog>),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(CatalogError::plugin(error)),
     };
-    let host = Host { catalog: Box::new(open), format: |text| pl_dsl::format(text).ok() };
-    serve_stdio(host).map_err(CommandError::failed)
+    let hooks = ServerHooks { catalog: Box::new(open), format: |text| pl_dsl::format(text).ok() };
+    serve_stdio(hooks).map_err(CommandError::failed)
 }

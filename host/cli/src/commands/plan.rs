@@ -8,13 +8,13 @@ use pl_run::schedule::StepSchedule;
 use pl_run::schedule::simulate::{Simulation, StepCosts, read_costs};
 use pl_run::{CheckedWorkflow, select_device};
 
-use crate::App;
-use crate::arguments::Plan;
+use crate::app::App;
+use crate::arguments::workflow::PlanArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::plan::PlanTable;
 use crate::plan::simulation::SimulationTable;
 
-pub fn run(app: &App, options: &Plan) -> CommandResult {
+pub fn run(app: &App, options: &PlanArgs) -> CommandResult {
     if let Some(costs) = &options.costs {
         let checked = app.open(&options.source)?;
         return simulate(&checked, costs, options.json);

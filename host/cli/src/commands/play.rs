@@ -4,13 +4,13 @@ use std::io::Write;
 
 use pl_run::play::{first_task, play, task_from_text};
 
-use crate::App;
-use crate::arguments::Play;
+use crate::app::App;
+use crate::arguments::training::PlayArgs;
 use crate::conversation;
 use crate::exit::{CommandError, CommandResult};
 use crate::visible;
 
-pub fn run(app: &App, options: &Play) -> CommandResult {
+pub fn run(app: &App, options: &PlayArgs) -> CommandResult {
     let (checked, session) =
         app.open_session(&options.source, &options.machine, options.checkpoint.as_deref())?;
     let task = match &options.task {

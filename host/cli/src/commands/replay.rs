@@ -7,8 +7,8 @@ use pl_plugin::call_log::{Channel, Event, Level};
 use pl_rollout::{Agreement, EpisodeId, EventKind, EventPosition, Trace};
 use pl_run::replay::{RecordedRun, Replayer, has_fault};
 
-use crate::App;
-use crate::arguments::Replay;
+use crate::app::App;
+use crate::arguments::runs::ReplayArgs;
 use crate::conversation;
 use crate::exit::{CommandError, CommandResult};
 use crate::visible;
@@ -16,7 +16,7 @@ use crate::visible;
 /// Number of differences that are shown of a whole run. The others are only counted.
 const SHOWN: usize = 10;
 
-pub fn run(app: &App, options: &Replay) -> CommandResult {
+pub fn run(app: &App, options: &ReplayArgs) -> CommandResult {
     let run = RecordedRun::open(&options.run)?;
     match &options.episode {
         Some(id) => replay_one(app, options, &run.find(id)?),
@@ -26,7 +26,7 @@ pub fn run(app: &App, options: &Replay) -> CommandResult {
 }
 
 /// Writes a line for each attempt.
-fn list(options: &Replay, run: &RecordedRun) -> CommandResult {
+fn list(options: &ReplayArgs, run: &RecordedRun) -> CommandResult {
     let mut out = visible::stdout();
     for trace in run.traces() {
         let trace = trace?;
@@ -61,12 +61,12 @@ fn describe_end(trace: &Trace) -> String {
     line
 }
 
-fn replayer(app: &App, options: &Replay) -> Result<Replayer, CommandError> {
+fn replayer(app: &App, options: &ReplayArgs) -> Result<Replayer, CommandError> {
     let plugins: BTreeMap<_, _> = options.plugins.iter().cloned().collect();
     Ok(Replayer::new(&app.host, &options.run, &plugins, options.trust)?)
 }
 
-fn replay_one(app: &App, options: &Replay, trace: &Trace) -> CommandResult {
+fn replay_one(app: &App, options: &ReplayArgs, trace: &Trace) -> CommandResult {
     let replayer = replayer(app, options)?;
     let mut out = visible::stdout();
     let replay = if options.show {
@@ -147,7 +147,7 @@ fn write_event(event: &Event, out: &mut impl Write) -> CommandResult {
 }
 
 /// Replays every attempt of a run.
-fn replay_all(app: &App, options: &Replay, run: &RecordedRun) -> CommandResult {
+fn replay_all(app: &App, options: &ReplayArgs, run: &RecordedRun) -> CommandResult {
     let replayer = replayer(app, options)?;
     let mut out = visible::stdout();
     let (mut equal, mut up_to_timeout, mut different) = (0usize, 0usize, 0usize);

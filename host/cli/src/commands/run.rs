@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use pl_run::{CheckedWorkflow, Ending, ResumeOptions, RunOptions, TrainingRun, select_device};
+use pl_run::{CheckedWorkflow, ResumeOptions, RunEnding, RunOptions, TrainingRun, select_device};
 
-use crate::App;
-use crate::arguments::Run;
+use crate::app::App;
+use crate::arguments::training::RunArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
 
-pub fn run(app: &App, options: &Run) -> CommandResult {
+pub fn run(app: &App, options: &RunArgs) -> CommandResult {
     let host = &app.host;
     let stop = stop_on_signals(host);
     let device = select_device(host, options.device.into())?;
@@ -31,9 +31,9 @@ pub fn run(app: &App, options: &Run) -> CommandResult {
     eprintln!("run folder {folder}");
     eprint!("{}", run.memory());
     match run.train(&stop) {
-        Ok(Ending::Done) => Ok(writeln!(std::io::stdout(), "{folder}")?),
+        Ok(RunEnding::Done) => Ok(writeln!(std::io::stdout(), "{folder}")?),
         Err(error) => Err(CommandError::Stopped { error: Box::new(error), saved: describe_saved(&run) }),
-        Ok(Ending::Interrupted) => Err(CommandError::Interrupted(format!(
+        Ok(RunEnding::Interrupted) => Err(CommandError::Interrupted(format!(
             "stopped after a checkpoint; continue with: pl-host run --resume {folder}"
         ))),
     }

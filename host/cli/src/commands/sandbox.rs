@@ -10,8 +10,10 @@ use pl_sandbox::{
     DEFAULT_IMAGE, DockerSettings, DockerWorkers, Ending, ImageSource, Inspection, Job, Verdict,
 };
 
-use crate::App;
-use crate::arguments::{Backend, Sandbox as Command, SandboxDoctor, SandboxEngine, SandboxImage, SandboxRun};
+use crate::app::App;
+use crate::arguments::sandbox::{
+    BackendChoice, SandboxCommand, SandboxDoctorArgs, SandboxEngineArgs, SandboxImageArgs, SandboxRunArgs,
+};
 use crate::exit::{CommandError, CommandResult};
 use crate::progress::Terminal;
 use crate::visible;
@@ -19,15 +21,15 @@ use crate::visible;
 /// Name under which a registry has the base of the default image.
 const REGISTRY_IMAGE: &str = "python:3.11-slim";
 
-pub fn run(app: &App, command: &Command) -> CommandResult {
+pub fn run(app: &App, command: &SandboxCommand) -> CommandResult {
     match command {
-        Command::Run(options) => run_file(app, options),
-        Command::Doctor(options) => doctor(app, options),
-        Command::Image(options) => image(app, options),
+        SandboxCommand::Run(options) => run_file(app, options),
+        SandboxCommand::Doctor(options) => doctor(app, options),
+        SandboxCommand::Image(options) => image(app, options),
     }
 }
 
-fn run_file(app: &App, options: &SandboxRun) -> CommandResult {
+fn run_file(app: &App, options: &SandboxRunArgs) -> CommandResult {
     let job = job(options)?;
     let workers = LazyWorkers::for_workflow(&app.host, &settings(options), Path::new(""))?;
     let verdicts = app.host.block_on(workers.execute(vec![job]));
@@ -57,10 +59,10 @@ fn usage(verdict: &Verdict) -> String {
     format!("{:.3} s{}", verdict.usage.time.as_secs_f64(), memory.unwrap_or_default())
 }
 
-fn settings(options: &SandboxRun) -> Settings {
+fn settings(options: &SandboxRunArgs) -> Settings {
     let backend = match options.backend {
-        Backend::Wasm => SandboxBackend::Wasm,
-        Backend::Docker => SandboxBackend::Docker,
+        BackendChoice::Wasm => SandboxBackend::Wasm,
+        BackendChoice::Docker => SandboxBackend::Docker,
     };
     let docker = || Docker { run: options.run.clone(), ..containers(&options.engine) };
     Settings {
@@ -73,7 +75,7 @@ fn settings(options: &SandboxRun) -> Settings {
     }
 }
 
-fn containers(engine: &SandboxEngine) -> Docker {
+fn containers(engine: &SandboxEngineArgs) -> Docker {
     let default = DockerSettings::default();
     Docker {
         image: engine.image.clone(),
@@ -87,7 +89,7 @@ fn containers(engine: &SandboxEngine) -> Docker {
     }
 }
 
-fn job(options: &SandboxRun) -> Result<Job, CommandError> {
+fn job(options: &SandboxRunArgs) -> Result<Job, CommandError> {
     let source = std::fs::read_to_string(&options.file)
         .map_err(|e| CommandError::input(format!("cannot read {}: {e}", options.file.display())))?;
     let mut stdin = String::new();
@@ -103,7 +105,7 @@ fn job(options: &SandboxRun) -> Result<Job, CommandError> {
 }
 
 /// Returns the container settings of the command line.
-fn container_settings(engine: &SandboxEngine) -> DockerSettings {
+fn container_settings(engine: &SandboxEngineArgs) -> DockerSettings {
     let settings = Settings {
         backend: SandboxBackend::Docker,
         timeout: Duration::from_secs(20),
@@ -116,7 +118,7 @@ fn container_settings(engine: &SandboxEngine) -> DockerSettings {
 }
 
 /// Shows what each backend has and lacks. Fails if containers are not usable.
-fn doctor(app: &App, options: &SandboxDoctor) -> CommandResult {
+fn doctor(app: &App, options: &SandboxDoctorArgs) -> CommandResult {
     let settings = container_settings(&options.engine);
     let found = app.host.block_on(DockerWorkers::inspect(&settings));
     let mut out = visible::stdout();
@@ -156,7 +158,7 @@ fn report(found: &Inspection) -> String {
 }
 
 /// Creates the image of the containers from a registry, or else from a root file system.
-fn image(app: &App, options: &SandboxImage) -> CommandResult {
+fn image(app: &App, options: &SandboxImageArgs) -> CommandResult {
     let settings = container_settings(&options.engine);
     let create = |source: ImageSource| {
         let spinner = app.terminal.spinner(&format!("creating {}", settings.image));

@@ -12,10 +12,11 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::App;
-use crate::arguments::{Machine, Serve, Source};
+use crate::arguments::common::{MachineArgs, WorkflowArgs};
+use crate::arguments::serve::ServeArgs;
 use crate::exit::{CommandError, CommandResult};
 
-pub fn run(app: &App, options: &Serve) -> CommandResult {
+pub fn run(app: &App, options: &ServeArgs) -> CommandResult {
     let key = key(options)?;
     let (checked, session) = open(app, options)?;
     let models = models(&checked, &session)?;
@@ -31,7 +32,7 @@ pub fn run(app: &App, options: &Serve) -> CommandResult {
 }
 
 /// Returns the key that requests must carry.
-fn key(options: &Serve) -> Result<Option<String>, CommandError> {
+fn key(options: &ServeArgs) -> Result<Option<String>, CommandError> {
     match &options.key_variable {
         None if options.listen.ip().is_loopback() => Ok(None),
         None => Err(CommandError::input(format!(
@@ -49,10 +50,10 @@ fn key(options: &Serve) -> Result<Option<String>, CommandError> {
 }
 
 /// Opens a workflow file, or a run folder with its newest checkpoint.
-fn open(app: &App, options: &Serve) -> Result<(CheckedWorkflow, Session), CommandError> {
+fn open(app: &App, options: &ServeArgs) -> Result<(CheckedWorkflow, Session), CommandError> {
     if !options.file.is_dir() {
-        let source = Source { file: options.file.clone(), given: options.given.clone() };
-        let machine = Machine { device: options.device, seed: 0 };
+        let source = WorkflowArgs { file: options.file.clone(), given: options.given.clone() };
+        let machine = MachineArgs { device: options.device, seed: 0 };
         return app.open_session(&source, &machine, options.checkpoint.as_deref());
     }
     if !options.given.command_line()?.is_empty() {

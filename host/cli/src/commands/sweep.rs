@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use comfy_table::Table;
 use pl_run::results::MeanInterval;
 use pl_run::sweep::{CellResults, Sweep};
-use pl_run::{Ending, select_device};
+use pl_run::{RunEnding, select_device};
 
-use crate::App;
-use crate::arguments;
+use crate::app::App;
+use crate::arguments::training::SweepArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
 use crate::table::plain_table;
 use crate::visible;
 
-pub fn run(app: &App, options: &arguments::Sweep) -> CommandResult {
+pub fn run(app: &App, options: &SweepArgs) -> CommandResult {
     let stop = stop_on_signals(&app.host);
     let device = select_device(&app.host, options.device.into())?;
     let file = options.source.file.clone();
@@ -35,8 +35,8 @@ pub fn run(app: &App, options: &arguments::Sweep) -> CommandResult {
         writeln!(out, "{}", table(&results, sweep.seeds.len()).trim_fmt())?;
     }
     match ending {
-        Ending::Done => Ok(()),
-        Ending::Interrupted => Err(CommandError::Interrupted(
+        RunEnding::Done => Ok(()),
+        RunEnding::Interrupted => Err(CommandError::Interrupted(
             "stopped after a checkpoint; the same command continues the sweep".to_owned(),
         )),
     }

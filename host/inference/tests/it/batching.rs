@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pl_inference::{Backend, Engine, EngineConfig};
+use pl_inference::{Backend, LlmEngine, LlmEngineConfig};
 use pl_types::{Completion, Generate, Request};
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
@@ -37,7 +37,7 @@ fn bits(completions: &[Completion]) -> Vec<(Vec<u32>, Vec<u32>, &str)> {
 /// Size in bytes of one cache block of the tiny model on the native backend.
 const BLOCK_BYTES: u64 = 2 * 2 * (8 + 16) * 16 * 4;
 
-fn generate_all(engine: &Engine, order: &[usize]) -> Vec<Vec<Completion>> {
+fn generate_all(engine: &LlmEngine, order: &[usize]) -> Vec<Vec<Completion>> {
     let all = requests();
     Runtime::new().unwrap().block_on(async {
         let running: Vec<_> = order
@@ -55,15 +55,15 @@ fn generate_all(engine: &Engine, order: &[usize]) -> Vec<Vec<Completion>> {
     })
 }
 
-fn start(config: EngineConfig) -> Engine {
+fn start(config: LlmEngineConfig) -> LlmEngine {
     let model = tiny();
-    Engine::start(vec![base(&model)], policies(&model.config), config).unwrap()
+    LlmEngine::start(vec![base(&model)], policies(&model.config), config).unwrap()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// For any order, other requests, slots, threads and cache size, each request's results equal those of
+    /// Each request's results are, for any order, other requests, slots, threads and cache size, those of
     /// running it alone.
     #[test]
     fn other_requests_change_nothing(
@@ -76,12 +76,12 @@ proptest! {
         thread_local! {
             static ALONE: Vec<Vec<Completion>> = (0..9)
                 .map(|i| {
-                    let config = EngineConfig { slots: 1, threads: 1, ..EngineConfig::default() };
+                    let config = LlmEngineConfig { slots: 1, threads: 1, ..LlmEngineConfig::default() };
                     generate_all(&start(config), &[i]).remove(0)
                 })
                 .collect();
         }
-        let config = EngineConfig { slots, threads, kv_cache: blocks * BLOCK_BYTES, backend: None };
+        let config = LlmEngineConfig { slots, threads, kv_cache: blocks * BLOCK_BYTES, backend: None };
         let engine = start(config);
         // Twice: the second time, prompts may be cached already.
         for _ in 0..2 {
@@ -99,11 +99,11 @@ proptest! {
 /// A full cache is not a failure: sequences are preempted and resumed.
 #[test]
 fn a_full_cache_preempts_and_completes() {
-    let roomy = start(EngineConfig::default());
+    let roomy = start(LlmEngineConfig::default());
     let order: Vec<usize> = (0..9).collect();
     let expected = generate_all(&roomy, &order);
     assert_eq!(roomy.stats().preemptions, 0);
-    let tight = start(EngineConfig { kv_cache: 9 * BLOCK_BYTES, ..EngineConfig::default() });
+    let tight = start(LlmEngineConfig { kv_cache: 9 * BLOCK_BYTES, ..LlmEngineConfig::default() });
     assert_eq!(generate_all(&tight, &order), expected);
     assert!(tight.stats().preemptions > 0, "{:?}", tight.stats());
 }
@@ -114,7 +114,11 @@ fn both_backends_agree() {
     let order: Vec<usize> = (0..9).collect();
     let [native, libtorch] = [Backend::Native, Backend::Libtorch].map(|backend| {
         generate_all(
-            &start(EngineConfig { backend: Some(backend), kv_cache: 1 << 24, ..EngineConfig::default() }),
+            &start(LlmEngineConfig {
+                backend: Some(backend),
+                kv_cache: 1 << 24,
+                ..LlmEngineConfig::default()
+            }),
             &order,
         )
     });

@@ -14,7 +14,7 @@ mod stopping;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pl_inference::{BaseModel, Engine, EngineConfig, PolicyWeights};
+use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
 use pl_model::{Adapter, Config, Model, Projection, TensorSet};
 use pl_types::{Dtype, Request, Sampling};
 use tch::Device;
@@ -60,12 +60,12 @@ fn policies(config: &Config) -> Vec<PolicyWeights> {
     ]
 }
 
-fn engine(model: &Model, config: EngineConfig) -> Engine {
-    Engine::start(vec![base(model)], policies(&model.config), config).unwrap()
+fn engine(model: &Model, config: LlmEngineConfig) -> LlmEngine {
+    LlmEngine::start(vec![base(model)], policies(&model.config), config).unwrap()
 }
 
-fn small() -> EngineConfig {
-    EngineConfig { slots: 4, threads: 2, ..EngineConfig::default() }
+fn small() -> LlmEngineConfig {
+    LlmEngineConfig { slots: 4, threads: 2, ..LlmEngineConfig::default() }
 }
 
 fn prompt(seed: u32, len: usize) -> Arc<[u32]> {

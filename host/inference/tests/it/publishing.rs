@@ -1,6 +1,6 @@
 //! Published weights apply to later requests, not to those in progress.
 
-use pl_inference::{Engine, EngineConfig, PolicyWeights};
+use pl_inference::{LlmEngine, LlmEngineConfig, PolicyWeights};
 use pl_model::{Model, Projection, TensorSet};
 use pl_types::{Dtype, Generate, GenerateError};
 use tch::Device;
@@ -22,7 +22,7 @@ async fn a_published_adapter_serves_later_requests() {
     // A new engine with those weights generates the same: nothing of the old weights is left.
     let mut weights = policies(&model.config);
     weights[0].adapter = Some(adapter(&model.config, 4, &Projection::ALL, 9));
-    let fresh = Engine::start(vec![base(&model)], weights, small()).unwrap();
+    let fresh = LlmEngine::start(vec![base(&model)], weights, small()).unwrap();
     let fresh = fresh.generate(request(0, prompt(1, 30), &[1])).await.unwrap().remove(0);
     assert_eq!((fresh.tokens, fresh.logprobs), (second.tokens, second.logprobs));
 }
@@ -31,7 +31,7 @@ async fn a_published_adapter_serves_later_requests() {
 async fn a_published_model_serves_later_requests() {
     let model = tiny();
     let policy = || PolicyWeights { base: 0, adapter: None, version: 0 };
-    let engine = Engine::start(vec![base(&model)], vec![policy()], small()).unwrap();
+    let engine = LlmEngine::start(vec![base(&model)], vec![policy()], small()).unwrap();
     let generate = async || engine.generate(request(0, prompt(1, 30), &[1])).await.unwrap().remove(0);
     let first = generate().await;
     let changed = model.weights.copy();
@@ -48,7 +48,7 @@ async fn requests_in_progress_finish_on_the_old_weights() {
     let mut long = request(0, prompt(1, 30), &[1, 2, 3]);
     long.max_tokens = 300;
     let undisturbed = engine(&model, small()).generate(long.clone()).await.unwrap();
-    let engine = engine(&model, EngineConfig { slots: 2, ..small() });
+    let engine = engine(&model, LlmEngineConfig { slots: 2, ..small() });
     let running = tokio::spawn({
         let (engine, long) = (engine.clone(), long.clone());
         async move { engine.generate(long).await.unwrap() }
@@ -75,20 +75,20 @@ fn weights_that_do_not_fit_are_refused() {
         engine.publish(0, foreign(), 1).unwrap_err(),
         engine.publish(7, adapter(&model.config, 4, &Projection::ALL, 1), 1).unwrap_err(),
         engine.publish(2, other.weights.shallow(), 1).unwrap_err(),
-        Engine::start(
+        LlmEngine::start(
             vec![base(&model)],
             vec![PolicyWeights { base: 1, adapter: None, version: 0 }],
             small(),
         )
         .unwrap_err(),
-        Engine::start(
+        LlmEngine::start(
             vec![base(&model)],
             vec![PolicyWeights { base: 0, adapter: Some(foreign()), version: 0 }],
             small(),
         )
         .unwrap_err(),
-        Engine::start(vec![mislabelled], policies(&model.config), small()).unwrap_err(),
-        Engine::start(vec![], vec![], EngineConfig { kv_cache: 0, ..small() }).unwrap_err(),
+        LlmEngine::start(vec![mislabelled], policies(&model.config), small()).unwrap_err(),
+        LlmEngine::start(vec![], vec![], LlmEngineConfig { kv_cache: 0, ..small() }).unwrap_err(),
     ];
     assert!(refused.iter().all(|error| matches!(error, GenerateError::Setup(_))), "{refused:?}");
     assert!(refused[0].to_string().contains("policy 0"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pl_inference::{Engine, EngineConfig, PolicyWeights};
+use pl_inference::{LlmEngine, LlmEngineConfig, PolicyWeights};
 use pl_types::{Generate, GenerateError, Request, Sampling};
 
 use crate::{base, engine, prompt, request, small, tiny};
@@ -36,7 +36,7 @@ async fn invalid_requests_are_refused_with_a_reason() {
 
 #[tokio::test]
 async fn a_request_larger_than_the_cache_is_refused() {
-    let engine = engine(&tiny(), EngineConfig { kv_cache: 1, ..small() });
+    let engine = engine(&tiny(), LlmEngineConfig { kv_cache: 1, ..small() });
     let mut request = request(0, prompt(1, 10), &[1]);
     let error = engine.generate(request.clone()).await.unwrap_err().to_string();
     assert!(error.contains("22 tokens") && error.contains("kv_cache"), "{error}");
@@ -53,7 +53,7 @@ async fn a_model_that_claims_millions_of_positions_takes_no_more_memory() {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
     };
     let mut model = tiny();
-    let config = EngineConfig { kv_cache: 1 << 20, ..small() };
+    let config = LlmEngineConfig { kv_cache: 1 << 20, ..small() };
     let expected = engine(&model, config.clone()).generate(request(2, prompt(1, 10), &[1])).await.unwrap();
     let before = peak();
     model.config.max_positions = 1 << 24;
@@ -69,7 +69,7 @@ async fn diverged_weights_fail_only_their_requests() {
     let diverged = tiny();
     let _ = tch::no_grad(|| diverged.weights.norm.shallow_clone().fill_(f64::NAN));
     let policies = (0..2).map(|base| PolicyWeights { base, adapter: None, version: 0 }).collect::<Vec<_>>();
-    let engine = Engine::start(vec![base(&good), base(&diverged)], policies, small()).unwrap();
+    let engine = LlmEngine::start(vec![base(&good), base(&diverged)], policies, small()).unwrap();
     let generate = |policy: usize| engine.generate(request(policy, prompt(1, 10), &[1, 2]));
     let (fine, failed) = tokio::join!(generate(0), generate(1));
     assert_eq!(fine.unwrap().len(), 2);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pl_inference::{Backend, EngineConfig};
+use pl_inference::{Backend, LlmEngineConfig};
 use pl_types::{Chunk, Finish, Generate, GenerateError, Request, Sampling};
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -41,7 +41,7 @@ async fn streamed_text_is_never_revoked() {
 async fn scores_equal_the_logprobs_of_sampling() {
     let model = tiny();
     for backend in [Backend::Native, Backend::Libtorch] {
-        let engine = engine(&model, EngineConfig { backend: Some(backend), kv_cache: 1 << 24, ..small() });
+        let engine = engine(&model, LlmEngineConfig { backend: Some(backend), kv_cache: 1 << 24, ..small() });
         let mut sampled = request(0, prompt(1, 37), &[1, 2]);
         sampled.max_tokens = 300;
         sampled.sampling = Sampling::with_temperature(0.8);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pl_inference::Engine;
+use pl_inference::LlmEngine;
 use pl_model::{Adapter, Packed, hidden_states};
 use pl_types::Generate;
 use tch::{Kind, Tensor};
@@ -39,7 +39,7 @@ async fn policies_differ_and_greedy_needs_no_seed() {
 #[tokio::test]
 async fn logprobs_equal_the_packed_pass() {
     let model = tiny();
-    let engine = Engine::start(vec![base(&model)], policies(&model.config), small()).unwrap();
+    let engine = LlmEngine::start(vec![base(&model)], policies(&model.config), small()).unwrap();
     let again = policies(&model.config);
     let adapters: Vec<&Adapter> = again.iter().filter_map(|p| p.adapter.as_ref()).collect();
     let temperatures = [1.0, 0.7, 1.3];

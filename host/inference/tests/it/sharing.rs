@@ -1,6 +1,6 @@
 //! Common prefixes of sequences are computed once.
 
-use pl_inference::EngineConfig;
+use pl_inference::LlmEngineConfig;
 use pl_types::Generate;
 
 use crate::{engine, prompt, request, small, tiny};
@@ -29,7 +29,7 @@ async fn samples_and_equal_prompts_share_a_prefill() {
 
 #[tokio::test]
 async fn samples_of_one_request_share_the_whole_prefill() {
-    let engine = engine(&tiny(), EngineConfig { slots: 32, ..small() });
+    let engine = engine(&tiny(), LlmEngineConfig { slots: 32, ..small() });
     engine.generate(request(0, prompt(1, 40), &[1, 2, 3, 4, 5, 6, 7, 8])).await.unwrap();
     assert_eq!((engine.stats().prefills, engine.stats().prefilled_tokens), (1, 40));
 }

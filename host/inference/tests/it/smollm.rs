@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pl_inference::{BaseModel, Engine, EngineConfig, PolicyWeights};
+use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
 use pl_model::Model;
 use pl_types::{Dtype, Generate, Request, Sampling};
 use serde_json::Value;
@@ -28,7 +28,7 @@ async fn greedy_completions_equal_those_of_transformers() {
         dtype: Dtype::F32,
     };
     let policy = PolicyWeights { base: 0, adapter: None, version: 0 };
-    let engine = Engine::start(vec![base], vec![policy], EngineConfig::default()).unwrap();
+    let engine = LlmEngine::start(vec![base], vec![policy], LlmEngineConfig::default()).unwrap();
     let text = std::fs::read_to_string(data("conformance/smollm2-greedy.json")).unwrap();
     let rows: Vec<Value> = serde_json::from_str(&text).unwrap();
     assert_eq!(rows.len(), 20);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pl_inference::{Engine, PolicyWeights};
+use pl_inference::{LlmEngine, PolicyWeights};
 use pl_model::Tokenizer;
 use pl_types::{Finish, Generate};
 
@@ -65,7 +65,7 @@ async fn an_end_of_turn_token_ends_the_completion() {
         model.weights.embed.get(2).copy_(&(&last * 10.0));
     });
     let policy = PolicyWeights { base: 0, adapter: None, version: 1 };
-    let engine = Engine::start(vec![base(&model)], vec![policy], small()).unwrap();
+    let engine = LlmEngine::start(vec![base(&model)], vec![policy], small()).unwrap();
     let mut request = request(0, prompt(1, 40), &[1]);
     request.sampling.temperature = 0.0;
     let done = engine.generate(request).await.unwrap().remove(0);

@@ -9,12 +9,12 @@ use std::ptr::NonNull;
 use half::{bf16, f16};
 
 use super::Cpu;
-use super::simd::Level;
+use super::simd::SimdLevel;
 use super::thread_pool::DisjointSlice;
 
 /// Number format of stored weights. Arithmetic is always in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum WeightFormat {
     /// 32 bits.
     F32,
     /// IEEE binary16.
@@ -23,7 +23,7 @@ pub enum Format {
     Bf16,
 }
 
-impl Format {
+impl WeightFormat {
     /// Returns the size of a number in bytes.
     pub fn bytes(self) -> usize {
         match self {
@@ -36,14 +36,14 @@ impl Format {
 /// A matrix `[outputs, inputs]` in panels.
 pub struct Matrix {
     memory: AlignedMemory,
-    format: Format,
+    format: WeightFormat,
     outputs: usize,
     inputs: usize,
     panel: usize,
 }
 
 /// Returns the number of outputs of a panel.
-pub(crate) fn panel(level: Level) -> usize {
+pub(crate) fn panel(level: SimdLevel) -> usize {
     2 * level.lanes()
 }
 
@@ -53,17 +53,17 @@ impl Matrix {
     ///
     /// # Panics
     /// If there are not `outputs x inputs` values.
-    pub fn pack(cpu: &Cpu, values: &[f32], outputs: usize, inputs: usize, format: Format) -> Self {
+    pub fn pack(cpu: &Cpu, values: &[f32], outputs: usize, inputs: usize, format: WeightFormat) -> Self {
         assert_eq!(values.len(), outputs * inputs, "values of a matrix [{outputs}, {inputs}]");
         let panel = panel(cpu.level);
         let panels = outputs.div_ceil(panel);
         let mut memory = AlignedMemory::zeroed(panels * panel * inputs * format.bytes());
         match format {
-            Format::F32 => fill(cpu, values, inputs, panel, memory.slice_mut::<f32>(), |x| x),
-            Format::F16 => {
+            WeightFormat::F32 => fill(cpu, values, inputs, panel, memory.slice_mut::<f32>(), |x| x),
+            WeightFormat::F16 => {
                 fill(cpu, values, inputs, panel, memory.slice_mut::<u16>(), |x| f16::from_f32(x).to_bits());
             }
-            Format::Bf16 => {
+            WeightFormat::Bf16 => {
                 fill(cpu, values, inputs, panel, memory.slice_mut::<u16>(), |x| bf16::from_f32(x).to_bits());
             }
         }
@@ -81,7 +81,7 @@ impl Matrix {
     }
 
     /// Returns the number format.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> WeightFormat {
         self.format
     }
 
@@ -104,15 +104,15 @@ impl Matrix {
         let start = row / self.panel * self.panel * self.inputs + row % self.panel;
         let numbers = (start..).step_by(self.panel).zip(to);
         match self.format {
-            Format::F32 => {
+            WeightFormat::F32 => {
                 let all = self.memory.slice::<f32>();
                 numbers.for_each(|(i, to)| *to = all[i]);
             }
-            Format::F16 => {
+            WeightFormat::F16 => {
                 let all = self.memory.slice::<u16>();
                 numbers.for_each(|(i, to)| *to = f16::from_bits(all[i]).to_f32());
             }
-            Format::Bf16 => {
+            WeightFormat::Bf16 => {
                 let all = self.memory.slice::<u16>();
                 numbers.for_each(|(i, to)| *to = bf16::from_bits(all[i]).to_f32());
             }

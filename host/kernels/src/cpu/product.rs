@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::Cpu;
-use super::matrix::{Format, Matrix};
+use super::matrix::{Matrix, WeightFormat};
 use super::simd::{Kernel, Simd};
 use super::thread_pool::{DisjointSlice, Scratch};
 
@@ -186,9 +186,9 @@ unsafe fn accumulate<S: Simd>(terms: &[Term<'_>], panel: usize, first: usize, su
         // SAFETY: guaranteed by the caller.
         unsafe {
             match term.matrix.format() {
-                Format::F32 => add_term::<S, F32>(term, panel, first, sums),
-                Format::F16 => add_term::<S, F16>(term, panel, first, sums),
-                Format::Bf16 => add_term::<S, Bf16>(term, panel, first, sums),
+                WeightFormat::F32 => add_term::<S, F32>(term, panel, first, sums),
+                WeightFormat::F16 => add_term::<S, F16>(term, panel, first, sums),
+                WeightFormat::Bf16 => add_term::<S, Bf16>(term, panel, first, sums),
             }
         }
     }

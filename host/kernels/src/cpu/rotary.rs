@@ -1,4 +1,4 @@
-//! From projections to rotated queries and cached keys: norms of heads, rotary embedding, writing to the
+//! Rotated queries and cached keys from projections: norms of heads, rotary embedding, writing to the
 //! cache.
 
 use super::Cpu;

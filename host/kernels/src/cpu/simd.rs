@@ -1,14 +1,14 @@
 //! Vectors of f32, and the choice of instructions at run time.
 //!
 //! A kernel is a [`Kernel`]: a struct of its arguments with one function, generic over [`Simd`].
-//! [`Level::run`] is compiled once for each set of instructions and calls the version for the CPU. This needs
+//! [`SimdLevel::run`] is compiled once for each set of instructions and calls the version for the CPU. This needs
 //! `inline(always)` on everything between `run` and the intrinsics, and no closures in between.
 
 use std::fmt;
 
 /// Sets of instructions, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum SimdLevel {
     /// Arrays, as the compiler vectorizes them.
     Portable,
     /// AVX2, FMA and F16C: 8 lanes.
@@ -17,7 +17,7 @@ pub enum Level {
     Avx512,
 }
 
-impl Level {
+impl SimdLevel {
     /// Returns the best set of this CPU.
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -66,7 +66,7 @@ impl Level {
     }
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for SimdLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Portable => "portable",

@@ -1,6 +1,6 @@
 //! Softmax of logits, and sampling from it.
 
-use super::simd::{Kernel, Level, Simd};
+use super::simd::{Kernel, Simd, SimdLevel};
 
 /// Number of probabilities per stored partial sum, which saves the sampling from adding up a whole
 /// vocabulary.
@@ -22,11 +22,11 @@ impl Distribution {
     ///
     /// # Panics
     /// If the lengths differ.
-    pub fn new(level: Level, logits: &mut [f32], temperature: f32, weights: &mut [f32]) -> Self {
+    pub fn new(level: SimdLevel, logits: &mut [f32], temperature: f32, weights: &mut [f32]) -> Self {
         assert_eq!(logits.len(), weights.len(), "a weight per logit");
         let mut out =
             Self { largest: f32::NEG_INFINITY, total: 0.0, parts: vec![0.0; logits.len().div_ceil(PART)] };
-        let level = level.min(Level::detect());
+        let level = level.min(SimdLevel::detect());
         // SAFETY: the level was detected; both slices have the same length.
         unsafe { level.run(SoftmaxKernel { logits, temperature, weights, out: &mut out }) };
         out.total = out.parts.iter().sum();

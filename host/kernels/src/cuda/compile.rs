@@ -10,14 +10,14 @@ use super::library;
 
 /// Source of kernels.
 #[derive(Debug)]
-pub struct Source {
+pub struct KernelSource {
     /// Name in messages.
     pub name: &'static str,
     /// CUDA C++ without includes. `primitives.cu` is put before it.
     pub text: &'static str,
 }
 
-impl Source {
+impl KernelSource {
     /// Returns the complete text that is compiled.
     fn full_text(&self) -> String {
         format!("{}\n{}", include_str!("primitives.cu"), self.text)
@@ -65,7 +65,7 @@ impl Compiler {
     ///
     /// # Errors
     /// [`Error::Compile`] with NVRTC's log.
-    pub fn compile(&self, source: &Source, arch: &str, cache: Option<&Path>) -> Result<Vec<u8>, Error> {
+    pub fn compile(&self, source: &KernelSource, arch: &str, cache: Option<&Path>) -> Result<Vec<u8>, Error> {
         let text = source.full_text();
         let options = [format!("--gpu-architecture={arch}"), "--std=c++17".to_owned()];
         let file = cache.map(|folder| CacheFile::new(folder, &text, &options, self.version));
@@ -198,7 +198,7 @@ mod tests {
     fn compiled_code_is_cached_and_damaged_files_are_compiled_again() {
         let Some(compiler) = compiler() else { return };
         let source =
-            Source { name: "one.cu", text: "extern \"C\" __global__ void one(int* to) { *to = 1; }" };
+            KernelSource { name: "one.cu", text: "extern \"C\" __global__ void one(int* to) { *to = 1; }" };
         let folder = tempfile::tempdir().unwrap();
         let cache = folder.path().join("kernels");
         let compile = || compiler.compile(&source, "sm_80", Some(&cache)).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_wrong_source_is_an_error_with_the_log() {
         let Some(compiler) = compiler() else { return };
-        let source = Source { name: "wrong.cu", text: "__global__ void wrong() { nothing(); }" };
+        let source = KernelSource { name: "wrong.cu", text: "__global__ void wrong() { nothing(); }" };
         let message = compiler.compile(&source, "sm_80", None).unwrap_err().to_string();
         assert!(message.starts_with("NVRTC can't compile wrong.cu for sm_80: "), "{message}");
         assert!(message.contains("nothing"), "{message}");

@@ -24,15 +24,15 @@ use std::sync::Arc;
 
 use tch::{Device, Kind, TchError, Tensor, no_grad};
 
-pub use interface::{HeadRows, Scores, TokenHead};
+pub use interface::{HeadOutput, HeadRows, TokenHead};
 pub use reference::ReferenceHead;
 
-use super::compile::Source;
+use super::compile::KernelSource;
 use super::error::Error;
 use super::launch::{Argument, Kernel, Kernels, Launch};
 
 /// Source of the kernels.
-pub const SOURCE: Source = Source { name: "head.cu", text: include_str!("head.cu") };
+pub const SOURCE: KernelSource = KernelSource { name: "head.cu", text: include_str!("head.cu") };
 
 /// Number of rows of a tile, and of ids. The source has the same value, as of all constants below.
 const TILE: i64 = 128;
@@ -95,10 +95,15 @@ impl FusedHead {
         Ok(dimensions)
     }
 
-    fn sums(&self, rows: &HeadRows<'_>, unembed: &Tensor, dimensions: &Dimensions) -> Result<Scores, Error> {
+    fn sums(
+        &self,
+        rows: &HeadRows<'_>,
+        unembed: &Tensor,
+        dimensions: &Dimensions,
+    ) -> Result<HeadOutput, Error> {
         let options = (Kind::Float, rows.hidden.device());
         let column = || Tensor::f_empty([dimensions.rows], options);
-        let scores = Scores { logp: column()?, entropy: column()?, normalizer: column()? };
+        let scores = HeadOutput { logp: column()?, entropy: column()?, normalizer: column()? };
         if dimensions.rows == 0 {
             return Ok(scores);
         }
@@ -172,7 +177,7 @@ impl FusedHead {
 }
 
 impl TokenHead for FusedHead {
-    fn forward(&self, rows: &HeadRows<'_>, unembed: &Tensor) -> Result<Scores, Error> {
+    fn forward(&self, rows: &HeadRows<'_>, unembed: &Tensor) -> Result<HeadOutput, Error> {
         let dimensions = self.check(rows, unembed)?;
         no_grad(|| self.sums(rows, unembed, &dimensions))
     }
@@ -181,7 +186,7 @@ impl TokenHead for FusedHead {
         &self,
         rows: &HeadRows<'_>,
         unembed: &Tensor,
-        scores: &Scores,
+        scores: &HeadOutput,
         slopes: &Tensor,
         unembed_gradient: Option<&Tensor>,
     ) -> Result<Tensor, Error> {
@@ -303,7 +308,7 @@ fn invalid_tensor(tensor: &'static str, expected: &str, got: &Tensor) -> Error {
     Error::Tensor { kernel: "head", tensor, expected: expected.to_owned(), got }
 }
 
-/// For callers that return only libtorch's errors.
+/// Conversion for callers that return only libtorch's errors.
 impl From<Error> for TchError {
     fn from(error: Error) -> Self {
         match error {

@@ -10,7 +10,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaStream, LaunchConfig, PushKe
 use cudarc::nvrtc::Ptx;
 use tch::{Device, Tensor};
 
-use super::compile::{Compiler, Source};
+use super::compile::{Compiler, KernelSource};
 use super::driver::{Driver, driver};
 use super::error::Error;
 use super::library;
@@ -96,7 +96,7 @@ impl Kernels {
     pub(super) fn new(
         ordinal: usize,
         settings: &KernelSettings,
-        source: &Source,
+        source: &KernelSource,
         kernels: &[Kernel],
     ) -> Result<Self, Error> {
         // The driver's functions panic without a driver.

@@ -18,7 +18,7 @@ use ureq::{Agent, Body};
 
 use super::cache::{CachedRepo, is_commit, is_etag};
 use super::error::FetchError;
-use super::listing::Listing;
+use super::listing::RevisionFiles;
 use super::settings::Hub;
 use super::source::HubModel;
 
@@ -52,7 +52,7 @@ impl<'a> Client<'a> {
     }
 
     /// Requests the files of the requested revision.
-    pub(super) fn listing(&self, model: &HubModel) -> Result<Listing, FetchError> {
+    pub(super) fn listing(&self, model: &HubModel) -> Result<RevisionFiles, FetchError> {
         let revision = model.revision().replace('/', "%2F");
         let url = format!("{}/api/models/{}/revision/{revision}", self.hub.endpoint, model.repo);
         let mut response = check_status(self.get(&url, 0)?)?;
@@ -65,7 +65,7 @@ impl<'a> Client<'a> {
             return Err(FetchError::InvalidResponse(format!("{url} has no commit or no files")));
         };
         let name = |file: &Value| file["rfilename"].as_str().map(str::to_owned);
-        Ok(Listing { commit: commit.to_owned(), files: files.iter().filter_map(name).collect() })
+        Ok(RevisionFiles { commit: commit.to_owned(), files: files.iter().filter_map(name).collect() })
     }
 
     /// Downloads a file of a commit unless the cache has it. Returns its path in the snapshot.

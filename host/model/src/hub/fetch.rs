@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::cache::CachedRepo;
 use super::client::Client;
 use super::error::FetchError;
-use super::listing::{INDEX, Listing, MODEL_FILES, SINGLE_FILE, read_index};
+use super::listing::{INDEX, MODEL_FILES, RevisionFiles, SINGLE_FILE, read_index};
 use super::settings::Hub;
 use super::source::HubModel;
 use crate::error::Error;
@@ -79,7 +79,7 @@ impl Hub {
         &self,
         client: &Client,
         repo: &CachedRepo,
-        listing: &Listing,
+        listing: &RevisionFiles,
         progress: &mut dyn FnMut(FetchProgress<'_>),
     ) -> Result<PathBuf, FetchError> {
         let mut file = |name: &str| {

@@ -23,12 +23,12 @@ pub(super) const INDEX: &str = "model.safetensors.index.json";
 
 /// Files of a revision.
 #[derive(Debug)]
-pub(super) struct Listing {
+pub(super) struct RevisionFiles {
     pub(super) commit: String,
     pub(super) files: Vec<String>,
 }
 
-impl Listing {
+impl RevisionFiles {
     pub(super) fn has(&self, name: &str) -> bool {
         self.files.iter().any(|file| file == name)
     }

@@ -107,7 +107,7 @@ pub struct Adapter {
     pub alpha: f64,
     /// Target projections, in the order of [`Projection::ALL`].
     targets: Vec<Projection>,
-    /// For each layer, the factors on each projection.
+    /// Factors on each projection, by layer.
     layers: Vec<[Option<LowRank>; 7]>,
 }
 

@@ -21,12 +21,12 @@ pub struct Packed {
     /// Token ids of all spans.
     pub tokens: Vec<u32>,
     /// Spans, which cover all tokens in order and without gaps.
-    pub spans: Vec<Span>,
+    pub spans: Vec<TokenSpan>,
 }
 
 /// A piece of one or several sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct TokenSpan {
     /// Index of the first token.
     pub start: usize,
     /// Number of tokens.
@@ -49,7 +49,7 @@ pub struct Sequence<'a> {
 impl Packed {
     /// Appends a sequence without sharing a prefix.
     pub fn push(&mut self, tokens: &[u32], adapter: Option<usize>) {
-        self.spans.push(Span { start: self.tokens.len(), len: tokens.len(), adapter, parent: None });
+        self.spans.push(TokenSpan { start: self.tokens.len(), len: tokens.len(), adapter, parent: None });
         self.tokens.extend_from_slice(tokens);
     }
 
@@ -65,7 +65,7 @@ impl Packed {
         for segment in segments(&lengths, &common(&sorted)) {
             let Sequence { tokens, adapter } = sorted[segment.sequences.start];
             let (start, len) = (packed.tokens.len(), segment.tokens.len());
-            packed.spans.push(Span { start, len, adapter, parent: segment.parent });
+            packed.spans.push(TokenSpan { start, len, adapter, parent: segment.parent });
             packed.tokens.extend_from_slice(&tokens[segment.tokens]);
             for own in &mut rows[segment.sequences] {
                 own.extend(start..start + len);

@@ -42,7 +42,7 @@ pub struct Pass<'a> {
     frame: Frame<'a>,
     mask: SpanMask,
     tokens: Tensor,
-    /// For each block its input, and the tensors that its gradient needs unless they are computed again.
+    /// Input of each block, and the tensors that its gradient needs unless they are computed again.
     blocks: Vec<(Tensor, Option<BlockActivations<AttentionBlock>>)>,
     last: Tensor,
     rstd: Tensor,

@@ -1,4 +1,4 @@
-//! GGUF files that are odd, cut or lie: an error that names the file and what is wrong, never a panic.
+//! Odd, truncated and inconsistent GGUF files: an error that names the file and the problem, never a panic.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,14 +28,15 @@ fn refusal(bytes: &[u8]) -> String {
     load(bytes).map(|_| ()).unwrap_err()
 }
 
-/// Where a text lies in a file, once.
+/// Returns the offset of a text that a file contains once.
 fn find(bytes: &[u8], text: &str) -> usize {
-    let at: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(text.as_bytes())).collect();
-    assert_eq!(at.len(), 1, "{text}");
-    at[0]
+    let offsets: Vec<usize> =
+        (0..bytes.len()).filter(|offset| bytes[*offset..].starts_with(text.as_bytes())).collect();
+    assert_eq!(offsets.len(), 1, "{text}");
+    offsets[0]
 }
 
-/// The file with the bytes after a metadata key and its type replaced.
+/// Returns the file with the bytes after a metadata key and its type replaced.
 fn with_value(name: &str, key: &str, value: &[u8]) -> Vec<u8> {
     let mut bytes = original(name);
     let at = find(&bytes, key) + key.len() + 4;
@@ -43,7 +44,7 @@ fn with_value(name: &str, key: &str, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The file with a text replaced by another of its length.
+/// Returns the file with a text replaced by another of the same length.
 fn with_text(name: &str, from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = original(name);
@@ -52,24 +53,23 @@ fn with_text(name: &str, from: &str, to: &str) -> Vec<u8> {
     bytes
 }
 
-/// Name, dimensions, format and offset of a tensor follow each other: what to write, and how far after the
-/// name.
-fn with_tensor(name: &str, tensor: &str, at: usize, value: &[u8]) -> Vec<u8> {
+/// Returns the file with bytes of a tensor's description replaced, `offset` bytes behind its name.
+fn with_tensor(name: &str, tensor: &str, offset: usize, value: &[u8]) -> Vec<u8> {
     let mut bytes = original(name);
-    let at = find(&bytes, tensor) + tensor.len() + at;
+    let at = find(&bytes, tensor) + tensor.len() + offset;
     bytes[at..at + value.len()].copy_from_slice(value);
     bytes
 }
 
 const MATRIX: &str = "blk.0.ffn_up.weight";
-// After the name of a matrix: the number of dimensions, the columns, the rows, the format, the offset.
+// Offsets behind the name of a matrix: the number of dimensions (0), columns, rows, format, offset of the data.
 const COLUMNS_AT: usize = 4;
 const ROWS_AT: usize = 12;
 const FORMAT_AT: usize = 20;
 const OFFSET_AT: usize = 24;
 
 #[test]
-fn cut_anywhere() {
+fn truncated_files_are_refused() {
     for name in ["qwen2-tied.gguf", "llama3.gguf"] {
         let bytes = original(name);
         for len in (0..bytes.len()).step_by(97).chain([bytes.len() - 33]) {
@@ -79,9 +79,9 @@ fn cut_anywhere() {
     }
 }
 
-/// A flipped byte in the header may make another model or none; it never makes a panic.
+/// A flipped bit in the header may give another valid model or an error, but never a panic.
 #[test]
-fn flipped_bytes() {
+fn flipped_bits_never_panic() {
     let bytes = original("qwen3-wide.gguf");
     let header = find(&bytes, "output_norm.weight") + 64;
     let mut refused = 0;
@@ -94,20 +94,20 @@ fn flipped_bytes() {
 }
 
 #[test]
-fn formats() {
-    // IQ4_XS, and a number that is none.
+fn unsupported_formats_are_refused() {
+    // IQ4_XS, and a number without a format.
     let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, FORMAT_AT, &23u32.to_le_bytes()));
     assert!(message.contains(MATRIX) && message.contains("IQ4_XS"), "{message}");
     assert!(message.contains("Q6_K") && message.contains("Hugging Face folder"), "{message}");
     let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, FORMAT_AT, &999u32.to_le_bytes()));
     assert!(message.contains("number 999"), "{message}");
-    // Rows of 32 can't be in blocks of 256.
+    // Rows of 32 don't fill blocks of 256.
     let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, FORMAT_AT, &12u32.to_le_bytes()));
     assert!(message.contains("rows of 32"), "{message}");
 }
 
 #[test]
-fn tensors() {
+fn inconsistent_tensors_are_refused() {
     let far = u64::MAX - 7;
     let message = refusal(&with_tensor("qwen2-tied.gguf", MATRIX, OFFSET_AT, &far.to_le_bytes()));
     assert!(message.contains("past the end"), "{message}");
@@ -120,7 +120,7 @@ fn tensors() {
     let message = refusal(&with_tensor("llama3.gguf", "blk.0.attn_q.weight", ROWS_AT, &24u64.to_le_bytes()));
     assert!(message.contains("[24, 32]") && message.contains("[32, 32]"), "{message}");
 
-    // Each family has its own tensors, all of them, and no others.
+    // Each family requires exactly its own tensors.
     let message = refusal(&with_text("qwen2-tied.gguf", "blk.1.attn_k.bias", "blk.1.attn_x.bias"));
     assert!(message.contains("blk.1.attn_k.bias") && message.contains("missing"), "{message}");
     let message =
@@ -131,14 +131,14 @@ fn tensors() {
 }
 
 #[test]
-fn settings() {
+fn inconsistent_settings_are_refused() {
     let message = refusal(&with_text("llama-linear.gguf", "linear", "dynamo"));
     assert!(message.contains("dynamo") && message.contains("yarn"), "{message}");
     let number = |value: f32| value.to_le_bytes();
     let negative = with_value("llama-linear.gguf", "llama.rope.scaling.factor", &number(-1.0));
     assert!(refusal(&negative).contains("are invalid"));
-    let none = with_value("qwen2-yarn.gguf", "qwen2.rope.scaling.factor", &number(f32::NAN));
-    assert!(refusal(&none).contains("are invalid"));
+    let not_a_number = with_value("qwen2-yarn.gguf", "qwen2.rope.scaling.factor", &number(f32::NAN));
+    assert!(refusal(&not_a_number).contains("are invalid"));
     let key = "qwen3.context_length";
     assert!(refusal(&with_value("qwen3-wide.gguf", key, &u32::MAX.to_le_bytes())).contains("positions"));
     let key = "qwen3.block_count";
@@ -148,7 +148,7 @@ fn settings() {
     let message = refusal(&with_value("qwen3-wide.gguf", key, &8u32.to_le_bytes()));
     assert!(message.contains("value_length") && message.contains("12 wide"), "{message}");
 
-    // A factor of the rotary embedding for each frequency, all of them positive.
+    // Each frequency needs a factor of the rotary embedding.
     let bytes = original("llama3.gguf");
     let cut = with_tensor("llama3.gguf", "rope_freqs.weight", COLUMNS_AT, &3u64.to_le_bytes());
     assert!(refusal(&cut).contains("3 rotary factors for the 4 frequencies"));

@@ -1,4 +1,4 @@
-//! Number formats: matrices are rounded, norms and biases are not, and saved files hold what was asked for.
+//! Number formats: matrices are rounded, norms and biases are not, and files are saved in the requested format.
 
 use pl_model::{Model, TensorSet, TorchDtype, Weights};
 use pl_types::Dtype;
@@ -11,7 +11,7 @@ fn load(dtype: Dtype) -> Model {
     Model::load(&data("conformance/families/qwen2-tied.gguf"), Device::Cpu, dtype).unwrap()
 }
 
-/// What a tensor is expected to hold in a format.
+/// Returns the expected content of a tensor in a format.
 fn rounded(name: &str, tensor: &Tensor, dtype: Dtype) -> Tensor {
     if tensor.dim() < 2 {
         assert!(name.contains("norm") || name.ends_with("bias"), "{name}");
@@ -35,12 +35,12 @@ fn matrices_are_rounded() {
         let changed = gap(&load(dtype).weights.layers[0].down, &exact.weights.layers[0].down);
         assert!(changed > 0.0, "{dtype}: the quantised matrix must not fit into 16 bits");
     }
-    // The biases of this file don't fit into 16 bits either, and stayed.
+    // The biases of this file don't fit into 16 bits either, and were not rounded.
     let bias = exact.weights.layers[0].q_bias.as_ref().unwrap();
     assert!(gap(&bias.to_kind(Kind::BFloat16).to_kind(Kind::Float), bias) > 0.0);
 }
 
-/// Working weights follow their masters, and are no part of them.
+/// Working weights have the values of their masters, and share no memory with them.
 #[test]
 fn working_weights_from_masters() {
     let masters = load(Dtype::F32).weights;
@@ -56,7 +56,7 @@ fn working_weights_from_masters() {
 }
 
 #[test]
-fn saved_as_asked() {
+fn models_are_saved_in_the_requested_format() {
     let model = load(Dtype::F32);
     let folder = tempfile::tempdir().unwrap();
     let path = |dtype: Dtype| folder.path().join(dtype.name());
@@ -72,12 +72,12 @@ fn saved_as_asked() {
     assert_eq!(again.weights.parameters(), model.weights.parameters());
     // A model saved in a format is loaded in that format without a further change.
     let again = Model::load(&path(Dtype::Bf16), Device::Cpu, Dtype::Bf16).unwrap();
-    let there = Model::load(&path(Dtype::Bf16), Device::Cpu, Dtype::F32).unwrap();
-    assert_eq!(again.weights.parameters(), there.weights.parameters());
+    let exact = Model::load(&path(Dtype::Bf16), Device::Cpu, Dtype::F32).unwrap();
+    assert_eq!(again.weights.parameters(), exact.weights.parameters());
 }
 
 #[test]
-fn names() {
+fn names_of_formats_are_parsed() {
     for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
         assert_eq!(dtype.to_string().parse::<Dtype>().unwrap(), dtype);
     }
@@ -85,7 +85,7 @@ fn names() {
     assert!(unknown.contains("int8") && unknown.contains("f32, f16 and bf16"), "{unknown}");
 }
 
-/// In bf16 the logits move by what bf16 can't hold, and not by more.
+/// Logits in 16 bits differ from those in f32, by no more than the rounding explains.
 #[test]
 fn close_to_full_precision() {
     let tokens: Vec<u32> = (0..40).collect();
@@ -97,7 +97,7 @@ fn close_to_full_precision() {
     assert!(short > half && short < 0.1, "{short}");
 }
 
-/// Matrices stored in 16 bits, as a GPU holds them, with norms and biases in f32, go through the same pass.
+/// The forward pass accepts matrices that are stored in 16 bits, as on a GPU, with norms and biases in f32.
 #[test]
 fn matrices_stored_in_sixteen_bits() {
     for name in ["qwen2-tied", "qwen3-wide"] {

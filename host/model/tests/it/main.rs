@@ -23,7 +23,7 @@ use pl_model::Model;
 use pl_types::Dtype;
 use tch::{Device, Tensor};
 
-/// A folder of the project's tests.
+/// Returns a path below the project's tests.
 fn data(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(path)
 }
@@ -32,13 +32,13 @@ fn tiny() -> Model {
     Model::load(&data("data/tiny"), Device::Cpu, Dtype::F32).unwrap()
 }
 
-/// The largest absolute difference.
+/// Returns the largest absolute difference.
 fn gap(a: &Tensor, b: &Tensor) -> f64 {
     assert_eq!(a.size(), b.size());
     (a - b).abs().max().double_value(&[])
 }
 
-/// Where fetched things lie.
+/// Returns the cache folder of downloads.
 fn cache() -> PathBuf {
     std::env::var_os("PL_HOST_CACHE")
         .map(PathBuf::from)
@@ -46,12 +46,15 @@ fn cache() -> PathBuf {
         .unwrap_or_default()
 }
 
-/// SmolLM2's GGUF file; none (with a printed reason) where it has not been fetched.
+/// Returns SmolLM2's GGUF file. Returns `None` and reports the test as skipped if it was not fetched.
 fn smollm() -> Option<PathBuf> {
     let path = cache().join("models/smollm2-135m/model.gguf");
     if path.exists() {
         return Some(path);
     }
-    eprintln!("skipped: {} is not there (cargo xtask setup fetches it)", path.display());
+    pl_testing::skip_or_fail(
+        "MODEL",
+        &format!("{} is missing (cargo xtask setup fetches it)", path.display()),
+    );
     None
 }

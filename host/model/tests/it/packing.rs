@@ -3,7 +3,7 @@
 
 use pl_model::{
     Adapter, Checkpointing, Config, Error, Family, Gradients, Layer, MIN_SHARED_TOKENS, Model, Packed, Pass,
-    Projection, Sequence, Span, TensorSet, Weights, hidden_states,
+    Projection, Sequence, TensorSet, TokenSpan, Weights, hidden_states,
 };
 use tch::{Device, Kind, Tensor};
 
@@ -280,14 +280,17 @@ fn an_adapter_without_rows_gets_no_gradient() {
 #[test]
 fn invalid_spans_are_refused() {
     let model = tiny();
-    let span = |start, len| Span { start, len, adapter: None, parent: None };
-    let row = |spans: Vec<Span>| Packed { tokens: vec![1; 8], spans };
+    let span = |start, len| TokenSpan { start, len, adapter: None, parent: None };
+    let row = |spans: Vec<TokenSpan>| Packed { tokens: vec![1; 8], spans };
     let cases = [
         (row(vec![span(0, 4), span(5, 3)]), "span 1 does not start at the end of the previous span"),
         (row(vec![span(0, 4)]), "the spans cover 4 of 8 tokens"),
         (row(vec![span(0, 8), span(8, 0)]), "span 1 has no tokens"),
-        (row(vec![Span { adapter: Some(0), ..span(0, 8) }]), "span 0 names an adapter that does not exist"),
-        (row(vec![Span { parent: Some(0), ..span(0, 8) }]), "a parent that is not before it"),
+        (
+            row(vec![TokenSpan { adapter: Some(0), ..span(0, 8) }]),
+            "span 0 names an adapter that does not exist",
+        ),
+        (row(vec![TokenSpan { parent: Some(0), ..span(0, 8) }]), "a parent that is not before it"),
         (Packed::default(), "it has no tokens"),
     ];
     for (packed, expected) in cases {

@@ -1,8 +1,6 @@
-//! What is saved here loads in transformers and peft and gives the same logits, and what they save of it
-//! loads here.
+//! Saved models and adapters load in transformers and peft with the same logits, and their copies load here.
 //!
-//! Needs `PL_HOST_REFERENCE_PYTHON`, a Python with torch, transformers and peft; says so and skips without
-//! one.
+//! Needs `PL_HOST_REFERENCE_PYTHON`, a Python with torch, transformers and peft. The tests are skipped without it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,21 +12,24 @@ use tch::{Device, Tensor};
 use crate::conformance::logits;
 use crate::{data, gap, tiny};
 
-/// The reference Python; none (with a printed reason) where there is none that has transformers.
+/// Returns the reference Python. Returns `None` and reports the test as skipped without transformers and peft.
 fn python() -> Option<PathBuf> {
     let Some(python) = std::env::var_os("PL_HOST_REFERENCE_PYTHON").map(PathBuf::from) else {
-        eprintln!("skipped: PL_HOST_REFERENCE_PYTHON names no Python with transformers and peft");
+        pl_testing::skip_or_fail(
+            "PYTHON",
+            "PL_HOST_REFERENCE_PYTHON names no Python with transformers and peft",
+        );
         return None;
     };
     let found = Command::new(&python).args(["-c", "import peft, torch, transformers"]).output();
     if found.is_ok_and(|out| out.status.success()) {
         return Some(python);
     }
-    eprintln!("skipped: {} has no transformers and peft", python.display());
+    pl_testing::skip_or_fail("PEFT", &format!("{} has no transformers and peft", python.display()));
     None
 }
 
-/// Runs the reference over folders with the logits that they shall give.
+/// Runs the reference over folders, each with its expected logits.
 fn check(python: &Path, options: &[&Path], folders: &[(PathBuf, PathBuf)]) {
     let mut command = Command::new(python);
     command.arg(data("conformance/roundtrip.py")).args(options);
@@ -36,8 +37,8 @@ fn check(python: &Path, options: &[&Path], folders: &[(PathBuf, PathBuf)]) {
         command.args([folder, expected]);
     }
     let out = command.env("HF_HUB_OFFLINE", "1").output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    assert!(out.status.success(), "{said}");
+    let output = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{output}");
     eprint!("{}", String::from_utf8_lossy(&out.stdout));
 }
 
@@ -107,7 +108,7 @@ fn sixteen_bits() {
         let model = Model::load(&source, Device::Cpu, Dtype::F32).unwrap();
         let folder = saved.path().join(dtype.name());
         model.weights.save_folder(&folder, &model.config, &model.tokenizer, &model.template, dtype).unwrap();
-        // Norms are stored in 16 bits too: what is read back is what transformers reads.
+        // Norms are stored in 16 bits too, so the expected logits are those of the saved model.
         let stored = Model::load(&folder, Device::Cpu, Dtype::F32).unwrap();
         let expected = folder.join("expected.safetensors");
         write_expected(&expected, &stored, &[]);

@@ -42,7 +42,10 @@ fn source(name: &str) -> Option<String> {
     let path = cache().join("tokenizers").join(name).join("tokenizer_config.json");
     let Ok(settings) = std::fs::read(&path) else {
         let script = "python3 tests/conformance/tokenizers_reference.py fetch";
-        eprintln!("skipped: {} is not there ({script} fetches it)", path.display());
+        pl_testing::skip_or_fail(
+            "TEMPLATES",
+            &format!("{} is missing ({script} fetches it)", path.display()),
+        );
         return None;
     };
     text(&serde_json::from_slice::<Value>(&settings).unwrap()["chat_template"])
@@ -75,8 +78,11 @@ fn equals_reference(name: &str, bos: &str, eos: &str) {
             Some(reason) => {
                 let error = got.unwrap_err();
                 assert!(matches!(error, Error::Template { .. }), "{name}: {case}");
-                let said = error.to_string();
-                assert!(said.contains(reason) && said.contains(name) && said.contains("line "), "{said}");
+                let message = error.to_string();
+                assert!(
+                    message.contains(reason) && message.contains(name) && message.contains("line "),
+                    "{message}"
+                );
             }
         }
     }

@@ -20,7 +20,7 @@ fn tiny_tokenizer() {
     assert_eq!(tokenizer.decode(&ids, true), "user\nthe naïve 東京 🚀\n");
     assert_eq!(tokenizer.end_of_turn(), [tokenizer.id("<|im_end|>").unwrap()]);
     assert!(tokenizer.is_special(0) && !tokenizer.is_special(3));
-    // A character cut in half, and an id past the vocabulary.
+    // An incomplete character, and an id past the vocabulary.
     let half = tokenizer.encode("東").unwrap();
     assert!(tokenizer.decode(&half[..1], true).contains('\u{FFFD}'));
     assert_eq!(tokenizer.decode(&[9999], true), "");
@@ -64,9 +64,9 @@ fn render(source: &str, messages: &[ChatMessage]) -> Result<String, pl_model::Er
         .render(messages, &RenderOptions::prompt())
 }
 
-/// What templates in the wild use.
+/// Features that published templates use.
 #[test]
-fn the_dialect() {
+fn the_jinja_dialect_of_published_templates() {
     let messages = [message("system", " be kind "), message("user", "x: y")];
     let cases = [
         // Trimmed blocks, namespaces, slices, Python string methods, loop controls.

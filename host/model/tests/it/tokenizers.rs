@@ -23,8 +23,8 @@ fn equals_reference(name: &str, tokenizer: &Tokenizer) {
     }
 }
 
-/// What was encoded reads the same again, special tokens included.
-fn reads_back(tokenizer: &Tokenizer, texts: &[String]) {
+/// Checks that decoding returns each encoded text, special tokens included.
+fn assert_round_trip(tokenizer: &Tokenizer, texts: &[String]) {
     for text in texts {
         assert_eq!(&tokenizer.decode(&tokenizer.encode(text).unwrap(), false), text);
     }
@@ -45,14 +45,14 @@ fn small_byte_level_vocabularies() {
     let texts: Vec<String> = read("conformance/text/corpus.json");
     for name in ["small-gpt2", "small-smollm", "small-llama3"] {
         let tokenizer = small(name);
-        reads_back(&tokenizer, &texts);
+        assert_round_trip(&tokenizer, &texts);
         let [think, end] = ["<think>", "<|im_end|>"].map(|token| tokenizer.id(token).unwrap());
         assert!(tokenizer.is_special(end) && !tokenizer.is_special(think), "{name}");
         assert_eq!(tokenizer.decode(&[think, end], true), "<think>", "{name}");
     }
-    // Qwen2's texts are composed first, so that not every one comes back as it was.
+    // Qwen2 normalises texts to composed characters first, so not every text comes back unchanged.
     let qwen = small("small-qwen2");
-    reads_back(&qwen, &texts[..5]);
+    assert_round_trip(&qwen, &texts[..5]);
     assert_eq!(qwen.encode("e\u{301}").unwrap(), qwen.encode("é").unwrap());
 }
 
@@ -61,7 +61,7 @@ fn small_sentencepiece_vocabularies() {
     let tokenizer = small("small-llama2");
     assert_eq!(tokenizer.decode(&tokenizer.encode("a  b\n東🚀").unwrap(), false), "a  b\n東🚀");
     assert!(tokenizer.is_special(tokenizer.id("</s>").unwrap()));
-    // Half of a character that fell back to bytes.
+    // A character that fell back to bytes, cut in half.
     let rocket = tokenizer.encode("🚀").unwrap();
     assert!(tokenizer.decode(&rocket[..rocket.len() - 1], false).contains('\u{FFFD}'));
     let plain = small("small-llama2-no-prefix");
@@ -69,19 +69,20 @@ fn small_sentencepiece_vocabularies() {
     assert_ne!(plain.encode("a").unwrap(), tokenizer.encode("a").unwrap());
 }
 
-/// A real tokenizer's folder in the cache; none (with a printed reason) where it has not been fetched.
-fn real(name: &str) -> Option<PathBuf> {
+/// Returns the folder of a published tokenizer. Returns `None` and reports the test as
+/// skipped if it was not fetched.
+fn published(name: &str) -> Option<PathBuf> {
     let folder = cache().join("tokenizers").join(name);
     if folder.join("tokenizer.json").exists() && folder.join("model.gguf").exists() {
         return Some(folder);
     }
     let script = "python3 tests/conformance/tokenizers_reference.py fetch";
-    eprintln!("skipped: {} is not there ({script} fetches it)", folder.display());
+    pl_testing::skip_or_fail("TOKENIZERS", &format!("{} is missing ({script} fetches it)", folder.display()));
     None
 }
 
 fn both_kinds_of_files(name: &str) {
-    let Some(folder) = real(name) else { return };
+    let Some(folder) = published(name) else { return };
     let json = std::fs::read(folder.join("tokenizer.json")).unwrap();
     equals_reference(name, &Tokenizer::from_json(name, &json, &[]).unwrap());
     equals_reference(name, &gguf(&folder.join("model.gguf")).tokenizer);

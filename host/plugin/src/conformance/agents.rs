@@ -3,7 +3,7 @@
 use pl_types::{Finish, Item};
 
 use super::drive::SampleEpisodes;
-use super::{COMPLETIONS, CheckFailure, CheckOutcome, Report, violation};
+use super::report::{COMPLETIONS, CheckFailure, CheckOutcome, Report, violation};
 use crate::agent::Agent;
 use crate::error::Error;
 use crate::values::{Completion, PromptRequest, Turn};

@@ -2,7 +2,7 @@
 
 use pl_types::{Finish, ItemKind};
 
-use super::{COMPLETIONS, Report, Samples};
+use super::report::{COMPLETIONS, Report, Samples};
 use crate::agent::Agent;
 use crate::call_log::CallLog;
 use crate::environment::Environment;

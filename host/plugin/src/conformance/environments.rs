@@ -3,7 +3,7 @@
 use pl_types::Item;
 
 use super::drive::{SEED, SampleEpisode, SampleEpisodes};
-use super::{CheckFailure, CheckOutcome, Report, violation};
+use super::report::{CheckFailure, CheckOutcome, Report, violation};
 use crate::environment::{Environment, Episode};
 use crate::error::{Cause, Error};
 use crate::snapshot::Snapshot;

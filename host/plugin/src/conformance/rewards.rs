@@ -3,7 +3,7 @@
 use pl_types::Item;
 
 use super::drive::SampleEpisodes;
-use super::{CheckFailure, CheckOutcome, Report, violation};
+use super::report::{CheckFailure, CheckOutcome, Report, violation};
 use crate::call_log::CallLog;
 use crate::reward::Reward;
 

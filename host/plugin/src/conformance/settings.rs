@@ -5,7 +5,7 @@ use pl_types::{Finish, Item, ItemKind};
 use serde_json::{Map, Value, json};
 
 use super::drive::{SEED, SampleEpisodes};
-use super::{CheckFailure, CheckOutcome, Report, violation};
+use super::report::{CheckFailure, CheckOutcome, Report, violation};
 use crate::agent::Agent;
 use crate::environment::Environment;
 use crate::error::{Error, RefusalKind};

@@ -40,8 +40,8 @@ async fn trajectory(plugin: &Plugin, suspends: bool) -> String {
             episode.suspend().await.unwrap();
         }
         show(&agent.prompt(&view, &Turn { agent: "a".to_owned(), visit }).await.unwrap());
-        let said = Completion::new(format!("{view} and {visit}"), Finish::Stop);
-        let actions = vec![("a".to_owned(), agent.parse(&view, &said).await.unwrap())];
+        let completion = Completion::new(format!("{view} and {visit}"), Finish::Stop);
+        let actions = vec![("a".to_owned(), agent.parse(&view, &completion).await.unwrap())];
         let outcome = episode.apply(actions.clone()).await.unwrap();
         show(&(&view, &actions, &outcome));
         show(&reward.score(&task, &actions, &outcome).await.unwrap());

@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use crate::common::hostile::{harmless, play};
 
-/// Without a cache: nothing is loaded twice.
+/// Engine without a cache: nothing is loaded twice.
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
     Engine::new(EngineConfig { instances: 4, calls: 4, ..EngineConfig::plugins() }).unwrap()
 });

@@ -45,17 +45,17 @@ async fn a_tool_and_a_reasoner_solve_a_problem() {
 
     let view = episode.view("thinker").await.unwrap();
     let answer = Completion::new("It is \\boxed{42}.", Finish::Stop);
-    let said = vec![("thinker".to_owned(), reasoner.parse(&view, &answer).await.unwrap())];
-    let outcome = episode.apply(said.clone()).await.unwrap();
+    let actions = vec![("thinker".to_owned(), reasoner.parse(&view, &answer).await.unwrap())];
+    let outcome = episode.apply(actions.clone()).await.unwrap();
     assert_eq!(outcome.facts["agreed"], true);
-    let scores = reward.score(&task, &said, &outcome).await.unwrap();
+    let scores = reward.score(&task, &actions, &outcome).await.unwrap();
     assert!(scores.success && scores.team > 0.0, "{scores:?}");
     assert!(episode.reproducible());
 
     // A copy from before the program ran comes to the same state by the same way.
     let mut copy = environment.restore(&before).await.unwrap();
     copy.apply(ran).await.unwrap();
-    copy.apply(said).await.unwrap();
+    copy.apply(actions).await.unwrap();
     assert_eq!(copy.snapshot().await.unwrap(), episode.snapshot().await.unwrap());
 }
 

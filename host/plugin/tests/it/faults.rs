@@ -5,7 +5,7 @@ use pl_plugin::{
     Reward, Task,
 };
 use pl_types::{Finish, ItemKind};
-use pl_wasm::Fault;
+use pl_wasm::GuestFault;
 use serde_json::Map;
 
 use crate::common::{component, engine, load, services};
@@ -37,11 +37,11 @@ async fn a_bad_call_is_an_error_of_its_own_and_the_next_call_works() {
             found
         }
     };
-    assert_eq!(bad("0").await, Cause::Fault(Fault::OutOfFuel { fuel: 50_000_000 }));
-    assert!(matches!(bad("1").await, Cause::Fault(Fault::Trap(words)) if words.contains("unreachable")));
-    assert_eq!(bad("2").await, Cause::Fault(Fault::Memory { limit: 8 << 20 }));
+    assert_eq!(bad("0").await, Cause::Fault(GuestFault::OutOfFuel { fuel: 50_000_000 }));
+    assert!(matches!(bad("1").await, Cause::Fault(GuestFault::Trap(words)) if words.contains("unreachable")));
+    assert_eq!(bad("2").await, Cause::Fault(GuestFault::Memory { limit: 8 << 20 }));
     assert!(
-        matches!(bad("3").await, Cause::Fault(Fault::Host(words)) if words.contains("only available to an environment"))
+        matches!(bad("3").await, Cause::Fault(GuestFault::Host(words)) if words.contains("only available to an environment"))
     );
     assert_eq!(
         bad("4").await,
@@ -55,7 +55,7 @@ async fn too_much_returned_is_refused_before_it_is_copied() {
     let spec = PluginSpec { memory: 64 << 20, ..PluginSpec::new("maths") };
     let plugin = load(&component(LIAR, "domain"), spec).await;
     let found = cause(parse(&plugin, "5").await.unwrap_err());
-    assert_eq!(found, Cause::Fault(Fault::Returned { limit: 16 << 20 }));
+    assert_eq!(found, Cause::Fault(GuestFault::Returned { limit: 16 << 20 }));
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn a_trap_loses_one_episode_and_no_other() {
     let mut other = environment.start(&task("{}"), 0, RandomStream::new([1; 32])).await.unwrap();
     let saved = lost.snapshot().await.unwrap();
     let trap = vec![("a".to_owned(), "1".to_owned())];
-    assert!(matches!(cause(lost.apply(trap).await.unwrap_err()), Cause::Fault(Fault::Trap(_))));
+    assert!(matches!(cause(lost.apply(trap).await.unwrap_err()), Cause::Fault(GuestFault::Trap(_))));
     assert_eq!(cause(lost.view("a").await.unwrap_err()), Cause::Lost);
     let seen = other.view("a").await.unwrap();
     // Restored, it sees what it would have seen.

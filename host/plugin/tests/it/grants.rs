@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pl_plugin::call_log::{CallLog, Channel, Event, HttpFailure, Level, ReplayAnswers};
 use pl_plugin::{Agent, Cause, Environment, Error, Part, PluginSpec, RandomStream, Task, Turn};
-use pl_wasm::{AllowedHost, Fault, Folders};
+use pl_wasm::{AllowedHost, Folders, GuestFault};
 use serde_json::{Map, json};
 
 use crate::common::{built, load, services};
@@ -35,16 +35,16 @@ async fn send(agent: &Agent, command: serde_json::Value) -> Result<String, Error
 #[tokio::test]
 async fn without_a_grant_all_access_is_refused() {
     let agent = visitor(closed()).await;
-    let said = async |command| send(&agent, command).await.unwrap();
-    assert_eq!(said(json!({"read": "etc/passwd"})).await, "refused: no folder");
-    assert_eq!(said(json!({"write": "x"})).await, "refused: no folder");
+    let answer = async |command| send(&agent, command).await.unwrap();
+    assert_eq!(answer(json!({"read": "etc/passwd"})).await, "refused: no folder");
+    assert_eq!(answer(json!({"write": "x"})).await, "refused: no folder");
     let Error::Call(error) = send(&agent, json!({"ask": ["localhost:1", "/", false]})).await.unwrap_err()
     else {
         panic!()
     };
-    let Cause::Fault(Fault::Host(reason)) = &error.cause else { panic!("{error}") };
+    let Cause::Fault(GuestFault::Host(reason)) = &error.cause else { panic!("{error}") };
     assert!(reason.contains("wasi:http") && reason.contains("no host is granted"), "{reason}");
-    let world = said(json!("world")).await;
+    let world = answer(json!("world")).await;
     assert!(world.starts_with("environment [], arguments [], "), "{world}");
     assert!(world.contains("look-up permanent-resolver-failure, tcp access-denied"), "{world}");
 }
@@ -83,8 +83,8 @@ async fn clocks_and_randomness_follow_the_turns_of_an_episode_and_its_stream() {
     // The result does not depend on the instance.
     assert_eq!(hall("one", true).await, awake, "a suspended episode reads other clocks");
     assert_ne!(hall("other", false).await, awake, "the random numbers are constant");
-    let (told, _): (Vec<String>, String) = serde_json::from_str(&awake[4]).unwrap();
-    let looks: Vec<(u64, u64)> = told
+    let (readings, _): (Vec<String>, String) = serde_json::from_str(&awake[4]).unwrap();
+    let looks: Vec<(u64, u64)> = readings
         .iter()
         .map(|look| {
             let numbers: Vec<&str> =
@@ -104,13 +104,13 @@ async fn a_granted_folder_can_be_read_and_nothing_else() {
     std::fs::write(disk.join("deep/table.txt"), "7 8 9").unwrap();
     let folders = Folders::read([("tables", disk.as_path())]).unwrap();
     let agent = visitor(PluginSpec { folders: Some(folders), ..closed() }).await;
-    let said = async |command| send(&agent, command).await.unwrap();
-    assert_eq!(said(json!({"read": "tables/deep/table.txt"})).await, "7 8 9");
-    assert_eq!(said(json!({"read": "tables/other.txt"})).await, "refused: no-entry");
-    assert_eq!(said(json!({"read": "../etc/passwd"})).await, "refused: not-permitted");
-    assert_eq!(said(json!({"read": "/etc/passwd"})).await, "refused: no-entry");
+    let answer = async |command| send(&agent, command).await.unwrap();
+    assert_eq!(answer(json!({"read": "tables/deep/table.txt"})).await, "7 8 9");
+    assert_eq!(answer(json!({"read": "tables/other.txt"})).await, "refused: no-entry");
+    assert_eq!(answer(json!({"read": "../etc/passwd"})).await, "refused: not-permitted");
+    assert_eq!(answer(json!({"read": "/etc/passwd"})).await, "refused: no-entry");
     for path in ["new", "tables/new", "tables/deep/table.txt/new"] {
-        assert!(said(json!({"write": path})).await.starts_with("refused: "), "{path}");
+        assert!(answer(json!({"write": path})).await.starts_with("refused: "), "{path}");
     }
     assert!(!disk.join("new").exists());
 }
@@ -151,8 +151,8 @@ async fn a_granted_host_can_be_asked_and_no_other() {
     // The control: the other server does answer.
     let hosts: Arc<[AllowedHost]> = [AllowedHost::parse(&format!("127.0.0.1:{other}")).unwrap()].into();
     let agent = visitor(spec(hosts)).await;
-    let said = send(&agent, json!({"ask": [format!("127.0.0.1:{other}"), "/", false]})).await.unwrap();
-    assert_eq!(said, "200 GET / HTTP/1.1");
+    let answer = send(&agent, json!({"ask": [format!("127.0.0.1:{other}"), "/", false]})).await.unwrap();
+    assert_eq!(answer, "200 GET / HTTP/1.1");
 }
 
 fn asking(host: &str) -> PluginSpec {
@@ -169,7 +169,7 @@ async fn a_call_does_not_wait_for_ever() {
     let Error::Call(error) = send(&agent, json!({"ask": [host, "/", false]})).await.unwrap_err() else {
         panic!()
     };
-    assert_eq!(error.cause, Cause::Fault(Fault::WaitTooLong { limit: 20 * timeout }));
+    assert_eq!(error.cause, Cause::Fault(GuestFault::WaitTooLong { limit: 20 * timeout }));
     // The control: a server that takes as long as `timeout`, which limits the plugin's own work.
     let host = format!("127.0.0.1:{}", pieces(10, 10));
     let agent = visitor(PluginSpec { timeout, ..asking(&host) }).await;
@@ -223,19 +223,19 @@ async fn http_answers_are_recorded_and_replayed() {
     ]
     .into();
     let agent = visitor(PluginSpec { hosts, fuel: 200_000_000, ..closed() }).await;
-    let commands = [(port, "/one"), (1, "/nobody"), (port, "/two")];
+    let commands = [(port, "/one"), (1, "/unreachable"), (port, "/two")];
     let ask = async |agent: &Agent| {
-        let mut said = Vec::new();
+        let mut answers = Vec::new();
         for (port, path) in commands {
             let command = json!({"ask": [format!("127.0.0.1:{port}"), path, false]});
-            said.push(send(agent, command).await.unwrap());
+            answers.push(send(agent, command).await.unwrap());
         }
-        said
+        answers
     };
     let call_log = CallLog::default();
-    let said = ask(&agent.with_call_log(&call_log)).await;
+    let responses = ask(&agent.with_call_log(&call_log)).await;
     assert_eq!(
-        said,
+        responses,
         ["200 GET /one HTTP/1.1", "refused: ErrorCode::ConnectionRefused", "200 GET /two HTTP/1.1"]
     );
     let noted = call_log.take();
@@ -258,7 +258,7 @@ async fn http_answers_are_recorded_and_replayed() {
     last.body = "a changed answer".into();
     let replaying = CallLog::replaying(answers);
     let again = agent.with_call_log(&replaying);
-    assert_eq!(ask(&again).await, [&said[0], &said[1], "200 a changed answer"]);
+    assert_eq!(ask(&again).await, [&responses[0], &responses[1], "200 a changed answer"]);
     let noted_again = replaying.take();
     assert_eq!(noted_again[..2], noted[..2]);
     // There is no fourth.
@@ -295,10 +295,10 @@ async fn an_incomplete_answer_is_an_error() {
         let port = pieces(announced, sent);
         let hosts: Arc<[AllowedHost]> = [AllowedHost::parse(&format!("127.0.0.1:{port}")).unwrap()].into();
         let agent = visitor(PluginSpec { hosts, fuel: 200_000_000, ..closed() }).await;
-        let said = send(&agent, json!({"ask": [format!("127.0.0.1:{port}"), "/", false]})).await.unwrap();
+        let answer = send(&agent, json!({"ask": [format!("127.0.0.1:{port}"), "/", false]})).await.unwrap();
         match expected {
-            Ok(bytes) => assert_eq!(said, format!("200 {}", "x".repeat(bytes))),
-            Err(words) => assert_eq!(said, words),
+            Ok(bytes) => assert_eq!(answer, format!("200 {}", "x".repeat(bytes))),
+            Err(words) => assert_eq!(answer, words),
         }
     }
 }
@@ -332,7 +332,7 @@ async fn a_panic_is_reported_with_message_and_location() {
     let Error::Call(error) = send(&agent, json!({"panic": "no way out"})).await.unwrap_err() else {
         panic!()
     };
-    assert!(matches!(error.cause, Cause::Fault(Fault::Trap(_))), "{error}");
+    assert!(matches!(error.cause, Cause::Fault(GuestFault::Trap(_))), "{error}");
     assert!(error.output.contains("no way out"), "{error}");
     let top = error.stack.frames.first().unwrap();
     assert!(top.function.contains("panic_with"), "{error}");
@@ -352,6 +352,6 @@ async fn a_panic_is_reported_with_message_and_location() {
 async fn an_endless_loop_is_reported_with_its_location() {
     let agent = visitor(closed()).await;
     let Error::Call(error) = send(&agent, json!("loop")).await.unwrap_err() else { panic!() };
-    assert_eq!(error.cause, Cause::Fault(Fault::OutOfFuel { fuel: 50_000_000 }));
+    assert_eq!(error.cause, Cause::Fault(GuestFault::OutOfFuel { fuel: 50_000_000 }));
     assert!(error.stack.frames.iter().any(|frame| frame.function.contains("loop_forever")), "{error}");
 }

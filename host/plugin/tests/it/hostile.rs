@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use pl_plugin::{Cause, Error, PluginSpec};
-use pl_wasm::{Engine, Fault, Limits};
+use pl_wasm::{Engine, GuestFault, Limits};
 
 use crate::common;
 use crate::common::hostile::{Attack, ENTRY_POINTS, EntryPoint, component_of, play};
@@ -33,11 +33,11 @@ async fn ending(
 
 fn is_expected(attack: Attack, entry: EntryPoint, cause: &Cause) -> bool {
     let Cause::Fault(fault) = cause else { return false };
-    let trap = |words: &str| matches!(fault, Fault::Trap(found) if found.contains(words));
+    let trap = |words: &str| matches!(fault, GuestFault::Trap(found) if found.contains(words));
     match attack {
         _ if entry.forbids_host_calls() && attack.calls_out() => trap("cannot leave component instance"),
         Attack::Jobs if entry.is_stateless() => {
-            matches!(fault, Fault::Host(words) if words.contains("only available to an environment"))
+            matches!(fault, GuestFault::Host(words) if words.contains("only available to an environment"))
         }
         Attack::Loop
         | Attack::GrowAgain
@@ -46,15 +46,15 @@ fn is_expected(attack: Attack, entry: EntryPoint, cause: &Cause) -> bool {
         | Attack::LongLog
         | Attack::Retrieve
         | Attack::Jobs
-        | Attack::Fill => *fault == Fault::OutOfFuel { fuel: FUEL },
+        | Attack::Fill => *fault == GuestFault::OutOfFuel { fuel: FUEL },
         Attack::Trap => trap("unreachable"),
-        Attack::Grow => *fault == Fault::Memory { limit: MEMORY },
-        Attack::Table => *fault == Fault::Table { limit: Limits::default().table },
-        Attack::Nest => *fault == Fault::Stack,
+        Attack::Grow => *fault == GuestFault::Memory { limit: MEMORY },
+        Attack::Table => *fault == GuestFault::Table { limit: Limits::default().table },
+        Attack::Nest => *fault == GuestFault::Stack,
         Attack::Divide => trap("divide by zero"),
         Attack::Outside => trap("out of bounds memory access"),
         Attack::Null => trap("uninitialized element"),
-        Attack::Handles => matches!(fault, Fault::Rules(words) if words.contains("handle limit")),
+        Attack::Handles => matches!(fault, GuestFault::Rules(words) if words.contains("handle limit")),
         _ => false,
     }
 }
@@ -94,7 +94,7 @@ async fn fuel_ends_every_loop_before_the_clock_does() {
     ] {
         let (_, cause) = ending(&engine, EntryPoint::Apply, attack, PluginSpec::new("hostile")).await;
         let fuel = Limits::default().fuel;
-        assert_eq!(cause, Cause::Fault(Fault::OutOfFuel { fuel }), "{attack:?}");
+        assert_eq!(cause, Cause::Fault(GuestFault::OutOfFuel { fuel }), "{attack:?}");
     }
 }
 
@@ -135,7 +135,7 @@ async fn a_gigabyte_is_refused_before_it_is_copied() {
         .await;
         assert_eq!(function, entry.function());
         let limit = Limits::default().returned;
-        assert_eq!(cause, Cause::Fault(Fault::Returned { limit }), "{entry:?}");
+        assert_eq!(cause, Cause::Fault(GuestFault::Returned { limit }), "{entry:?}");
     }
     assert!(common::resident() < before + (256 << 20), "a part of it was copied");
 }
@@ -205,7 +205,7 @@ async fn a_flood_of_log_lines_is_cut_and_counted() {
         let engine = common::engine();
         // Enough for thousands of lines.
         let (_, cause) = ending(&engine, EntryPoint::Apply, attack, PluginSpec::new("hostile")).await;
-        assert!(matches!(cause, Cause::Fault(Fault::OutOfFuel { .. })), "{cause:?}");
+        assert!(matches!(cause, Cause::Fault(GuestFault::OutOfFuel { .. })), "{cause:?}");
         let mut lines = std::mem::take(&mut *messages.0.lock().unwrap());
         let last = lines.pop().unwrap();
         assert!(last.ends_with("more log lines of this call were dropped"), "{attack:?}: {last}");

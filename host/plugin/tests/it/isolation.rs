@@ -13,13 +13,13 @@ use crate::common::{built, services};
 
 /// An environment with its agent and reward.
 #[derive(Clone)]
-struct Honest {
+struct CorrectPlugin {
     board: Environment,
     writer: Agent,
     vowels: Reward,
 }
 
-impl Honest {
+impl CorrectPlugin {
     async fn load(engine: &Engine) -> Self {
         let plugin = Plugin::load(engine, PluginSpec::new("letters"), &built("letters.wasm")).await.unwrap();
         Self {
@@ -39,8 +39,8 @@ impl Honest {
             let view = episode.view("poet").await.unwrap();
             let turn = Turn { agent: "poet".to_owned(), visit };
             let asked = self.writer.prompt(&view, &turn).await.unwrap();
-            let said = Completion::new(format!("line {visit} of {n}, aeiou"), Finish::Stop);
-            let actions = vec![("poet".to_owned(), self.writer.parse(&view, &said).await.unwrap())];
+            let completion = Completion::new(format!("line {visit} of {n}, aeiou"), Finish::Stop);
+            let actions = vec![("poet".to_owned(), self.writer.parse(&view, &completion).await.unwrap())];
             let outcome = episode.apply(actions.clone()).await.unwrap();
             let scores = self.vowels.score(&task, &actions, &outcome).await.unwrap();
             let state = episode.snapshot().await.unwrap().hash();
@@ -53,8 +53,8 @@ impl Honest {
     async fn episodes(&self, count: u64) -> Vec<blake3::Hash> {
         let running: Vec<_> = (0..count)
             .map(|n| {
-                let honest = self.clone();
-                tokio::spawn(async move { honest.episode(n).await })
+                let plugin = self.clone();
+                tokio::spawn(async move { plugin.episode(n).await })
             })
             .collect();
         let mut seen = Vec::with_capacity(running.len());
@@ -71,9 +71,9 @@ async fn hostile_guests_do_not_change_a_thousand_episodes() {
     // Fewer permits than episodes and hostile guests.
     let config = EngineConfig { instances: 40, calls: 40, ..EngineConfig::plugins() };
     let engine = Engine::new(config.cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
-    let honest = Honest::load(&engine).await;
-    let alone = honest.episodes(EPISODES).await;
-    assert_eq!(honest.episodes(EPISODES).await, alone);
+    let plugin = CorrectPlugin::load(&engine).await;
+    let alone = plugin.episodes(EPISODES).await;
+    assert_eq!(plugin.episodes(EPISODES).await, alone);
 
     let (over, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let hostile: Vec<_> = (0..8)
@@ -96,11 +96,11 @@ async fn hostile_guests_do_not_change_a_thousand_episodes() {
         .collect();
     // Until every attack has run in every entry point.
     while ended.load(Ordering::Relaxed) < ENTRY_POINTS.len() * Attack::ON_ENTRY.len() {
-        assert_eq!(honest.episodes(EPISODES).await, alone);
+        assert_eq!(plugin.episodes(EPISODES).await, alone);
     }
     over.store(true, Ordering::Relaxed);
     for worker in hostile {
         worker.await.unwrap();
     }
-    assert_eq!(honest.episodes(EPISODES).await, alone);
+    assert_eq!(plugin.episodes(EPISODES).await, alone);
 }

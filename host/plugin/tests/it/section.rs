@@ -8,10 +8,10 @@ use crate::common::{built, engine, load};
 async fn a_section_is_equal_to_the_description() {
     let bytes = built("letters.wasm");
     let plugin = load(&bytes, PluginSpec::new("letters")).await;
-    let described = section::with_items(&bytes, &plugin).unwrap();
+    let described = section::with_items(&bytes, plugin.items()).unwrap();
     assert_eq!(section::items(&described).unwrap(), plugin.items());
     // Written again it is the same: one section, not two.
-    assert_eq!(section::with_items(&described, &plugin).unwrap(), described);
+    assert_eq!(section::with_items(&described, plugin.items()).unwrap(), described);
     let again = load(&described, PluginSpec::new("letters")).await;
     assert_eq!(again.items(), plugin.items());
     assert_eq!(known_items(&engine(), &described).unwrap(), plugin.items());
@@ -22,8 +22,8 @@ async fn a_wrong_section_is_refused() {
     let bytes = built("letters.wasm");
     let plugin = load(&bytes, PluginSpec::new("letters")).await;
     let other = load(&built("math.wasm"), PluginSpec::new("maths")).await;
-    let mut wrong = section::with_items(&bytes, &plugin).unwrap();
-    wrong = section::with_items(&wrong, &other).unwrap();
+    let mut wrong = section::with_items(&bytes, plugin.items()).unwrap();
+    wrong = section::with_items(&wrong, other.items()).unwrap();
     let error = Plugin::load(&engine(), PluginSpec::new("letters"), &wrong).await.err().unwrap();
     assert!(error.to_string().contains("differs from the description"), "{error}");
 }
@@ -32,7 +32,7 @@ async fn a_wrong_section_is_refused() {
 async fn invalid_bytes_have_no_items() {
     let bytes = built("letters.wasm");
     let plugin = load(&bytes, PluginSpec::new("letters")).await;
-    let described = section::with_items(&bytes, &plugin).unwrap();
+    let described = section::with_items(&bytes, plugin.items()).unwrap();
     for end in (0..described.len()).step_by(997).chain(described.len() - 40..described.len()) {
         assert_eq!(section::items(&described[..end]), None, "{end}");
     }

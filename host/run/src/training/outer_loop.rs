@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use pl_dsl::workflow::{Evaluation, Train};
 use pl_record::{LogLengths, RunFolder};
-use pl_trainer::checkpoint::{Checkpoints, Score};
+use pl_trainer::checkpoint::{Checkpoints, EvaluationScore};
 use pl_trainer::{StepMetrics, UpdateProgress};
 use pl_types::{GenerateError, seed};
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ impl StepAhead {
 
 /// Reason for which a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum RunEnding {
     /// All steps are finished.
     Done,
     /// The user requested a stop. A checkpoint was saved.
@@ -91,7 +91,7 @@ impl TrainingRun<'_> {
     /// # Errors
     /// If a step can't be played, an update fails, or the run folder can't be written. The last checkpoint
     /// stands.
-    pub fn train(&mut self, stop: &StopRequest) -> Result<Ending, Error> {
+    pub fn train(&mut self, stop: &StopRequest) -> Result<RunEnding, Error> {
         let Self { host, train, session, rollouts, folder, state } = self;
         let checkpoints = Checkpoints::new(RunFolder::checkpoints(folder.root()), train.keep_checkpoints);
         // Finishes what a run that was killed at its very end left undone.
@@ -99,7 +99,7 @@ impl TrainingRun<'_> {
         draw(host, folder);
         let schedule = StepSchedule::from(&*train);
         if state.step == schedule.steps() {
-            return Ok(Ending::Done);
+            return Ok(RunEnding::Done);
         }
         let played = std::mem::take(&mut state.ahead)
             .into_iter()
@@ -164,7 +164,7 @@ struct StepTimes {
 }
 
 impl OuterLoop<'_> {
-    fn run(mut self, stop: &StopRequest) -> Result<Ending, Error> {
+    fn run(mut self, stop: &StopRequest) -> Result<RunEnding, Error> {
         let steps = self.schedule.steps();
         if self.state.step == 0 {
             // The untrained team is the baseline. A resumed run has evaluated its last step already.
@@ -181,7 +181,7 @@ impl OuterLoop<'_> {
                 if let Some(score) = unsaved.take() {
                     self.save(score)?;
                 }
-                return Ok(Ending::Interrupted);
+                return Ok(RunEnding::Interrupted);
             };
             let mut times = self.update(played, waiting.elapsed().as_secs_f64())?;
             let (step, interrupted) = (self.state.step, stop.is_requested());
@@ -200,10 +200,10 @@ impl OuterLoop<'_> {
                 self.save(score)?;
             }
             if interrupted && step < steps {
-                return Ok(Ending::Interrupted);
+                return Ok(RunEnding::Interrupted);
             }
         }
-        Ok(Ending::Done)
+        Ok(RunEnding::Done)
     }
 
     /// Hands the current weights to the rollout thread: for evaluations, and for the steps that the schedule
@@ -278,7 +278,7 @@ impl OuterLoop<'_> {
 
     /// Waits for the evaluations that are due after the finished steps and writes their lines. Returns the
     /// score if the scoring evaluation is among them.
-    fn evaluate(&mut self, seconds: &mut StepSeconds) -> Result<Option<Score>, Error> {
+    fn evaluate(&mut self, seconds: &mut StepSeconds) -> Result<Option<EvaluationScore>, Error> {
         let step = self.state.step;
         if !self.rollouts.evaluates_after(step, step == self.schedule.steps()) {
             return Ok(None);
@@ -297,14 +297,14 @@ impl OuterLoop<'_> {
             if let Some(evaluation) = self.rollouts.scoring_evaluation()
                 && evaluation.name == report.name
             {
-                score = Some(Score { evaluation: identity(evaluation), value: report.success });
+                score = Some(EvaluationScore { evaluation: identity(evaluation), value: report.success });
             }
         }
         Ok(score)
     }
 
     /// Saves a checkpoint after the finished steps, with the steps that must have been played ahead of it.
-    fn save(&mut self, score: Option<Score>) -> Result<(), Error> {
+    fn save(&mut self, score: Option<EvaluationScore>) -> Result<(), Error> {
         let step = self.state.step;
         let last = self.schedule.played_before_checkpoint(step);
         while step + (self.played.len() as u64) < last {
@@ -347,7 +347,7 @@ fn evaluation_line(step: u64, report: &EvaluationReport) -> Value {
 }
 
 /// Returns true if no checkpoint of the same evaluation has at least this score.
-fn is_best(checkpoints: &Checkpoints, score: &Score) -> Result<bool, Error> {
+fn is_best(checkpoints: &Checkpoints, score: &EvaluationScore) -> Result<bool, Error> {
     let best = checkpoints.best()?.and_then(|best| best.score);
     Ok(best.is_none_or(|best| best.evaluation != score.evaluation || score.value > best.value))
 }

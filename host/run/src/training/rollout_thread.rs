@@ -42,7 +42,7 @@ pub(super) enum RolloutEvent {
 pub(super) struct RolloutThread<'r> {
     pub host: &'r Host,
     pub rollouts: &'r Rollouts,
-    pub engine: pl_inference::Engine,
+    pub engine: pl_inference::LlmEngine,
     /// Position of the next task in the stream of tasks.
     pub next_task: u64,
     /// Total number of steps of the run.

@@ -38,7 +38,7 @@ pub(super) struct PlayedStep {
 /// Task sources of a run, and what its episodes are played with.
 pub(super) struct Rollouts {
     setup: Arc<EpisodeSetup>,
-    engine: pl_inference::Engine,
+    engine: pl_inference::LlmEngine,
     seed: u64,
     train: Train,
     tasks: TaskSource,

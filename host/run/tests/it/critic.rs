@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pl_run::Ending;
+use pl_run::RunEnding;
 
 use crate::support::{Workflow, metrics, resume};
 
@@ -23,7 +23,7 @@ fn a_resumed_run_with_critics_ends_as_an_uninterrupted_one() {
     workflow.try_run("long", &[&ppo[..], &["train.steps=3"]].concat()).unwrap();
     let long = workflow.path("long");
     let run = workflow.run(&[&ppo[..], &["train.steps=1"]].concat());
-    assert_eq!(resume(&run, &["train.steps=3"]).unwrap(), Ending::Done);
+    assert_eq!(resume(&run, &["train.steps=3"]).unwrap(), RunEnding::Done);
     let read = |root: &Path, name: &str| std::fs::read(root.join(name)).unwrap();
     let checkpoint = "checkpoints/step-00000003";
     for name in [

@@ -2,12 +2,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Embedded, Ending, Error, Host, NoProgress, RunOptions, StopRequest,
+    CheckedWorkflow, DevicePreference, Embedded, Error, Host, NoProgress, RunEnding, RunOptions, StopRequest,
     TrainingRun, select_device,
 };
 
 /// Trains two steps of the workflow in `file` on the CPU and writes the run to `folder`.
-pub fn train_two_steps(embedded: Embedded, file: &Path, folder: &Path) -> Result<Ending, Error> {
+pub fn train_two_steps(embedded: Embedded, file: &Path, folder: &Path) -> Result<RunEnding, Error> {
     let host = Host::new(embedded, Arc::new(NoProgress))?;
     let device = select_device(&host, DevicePreference::Cpu)?;
     let mut checked = CheckedWorkflow::open(&host, file, &[])?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pl_run::replay::{RecordedRun, Replayer};
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Ending, Error, ResumeOptions, StopRequest, StoredWorkflow,
+    CheckedWorkflow, DevicePreference, Error, ResumeOptions, RunEnding, StopRequest, StoredWorkflow,
     TrainingRun, select_device,
 };
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn change(path: &Path, change: impl FnOnce(&mut Value)) {
 fn a_run_of_somebody_else_needs_consent_for_its_components() {
     let workflow = Workflow::new("tree-l2.mas", "");
     let root = workflow.run(&["train.steps=1"]);
-    assert_eq!(resume(&root, &[]).unwrap(), Ending::Done);
+    assert_eq!(resume(&root, &[]).unwrap(), RunEnding::Done);
     // A run folder that was sent has no mark of this user; a changed workflow has the wrong one.
     let mark = root.join("workflow.json.mac");
     for forgery in [None, Some("0".repeat(64))] {
@@ -60,9 +60,9 @@ fn a_trusted_run_continues_and_is_the_users_own_afterwards() {
     let device = select_device(&host, DevicePreference::Cpu).unwrap();
     let options = ResumeOptions { trust: true, ..ResumeOptions::default() };
     let mut run = TrainingRun::resume(&host, &root, device, &options).unwrap();
-    assert_eq!(run.train(&StopRequest::default()).unwrap(), Ending::Done);
+    assert_eq!(run.train(&StopRequest::default()).unwrap(), RunEnding::Done);
     drop(run);
-    assert_eq!(resume(&root, &["train.steps=2"]).unwrap(), Ending::Done);
+    assert_eq!(resume(&root, &["train.steps=2"]).unwrap(), RunEnding::Done);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pl_run::Ending;
+use pl_run::RunEnding;
 use serde_json::Value;
 
 use crate::support::{Workflow, metrics, resume};
@@ -44,7 +44,7 @@ fn a_resumed_run_with_a_reference_ends_as_an_uninterrupted_one() {
     workflow.try_run("long", &[&objective[..], &["train.steps=3"]].concat()).unwrap();
     let long = workflow.path("long");
     let run = workflow.run(&[&objective[..], &["train.steps=1"]].concat());
-    assert_eq!(resume(&run, &["train.steps=3"]).unwrap(), Ending::Done);
+    assert_eq!(resume(&run, &["train.steps=3"]).unwrap(), RunEnding::Done);
     let read = |root: &Path, name: &str| std::fs::read(root.join(name)).unwrap();
     for name in ["metrics.jsonl", "checkpoints/step-00000003/policies/first/adapter_model.safetensors"] {
         assert!(read(&long, name) == read(&run, name), "{name} differs");

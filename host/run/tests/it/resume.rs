@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pl_run::{Ending, Error};
+use pl_run::{Error, RunEnding};
 
 use crate::support::{Workflow, metrics, resume};
 
@@ -13,7 +13,7 @@ fn a_prolonged_run_ends_as_one_that_was_started_longer() {
     let long = workflow.path("long");
     workflow.try_run("long", &[&common[..], &["train.steps=4"]].concat()).unwrap();
     let run = workflow.run(&[&common[..], &["train.steps=2"]].concat());
-    assert_eq!(resume(&run, &["train.steps=4", "train.checkpoint_every=3"]).unwrap(), Ending::Done);
+    assert_eq!(resume(&run, &["train.steps=4", "train.checkpoint_every=3"]).unwrap(), RunEnding::Done);
     let read = |root: &Path, name: &str| std::fs::read(root.join(name)).unwrap();
     for name in ["metrics.jsonl", "steps/000003.parquet", "steps/000004.parquet"] {
         assert!(read(&long, name) == read(&run, name), "{name} differs");
@@ -21,7 +21,7 @@ fn a_prolonged_run_ends_as_one_that_was_started_longer() {
     let weights = "checkpoints/step-00000004/policies/first/adapter_model.safetensors";
     assert!(read(&long, weights) == read(&run, weights), "the weights differ");
     // The change is stored: another resume has nothing left to do.
-    assert_eq!(resume(&run, &[]).unwrap(), Ending::Done);
+    assert_eq!(resume(&run, &[]).unwrap(), RunEnding::Done);
     assert_eq!(metrics(&run, "step").len(), 4);
 }
 
@@ -97,7 +97,7 @@ fn a_trained_policy_does_not_need_its_start_after_a_checkpoint() {
     let run = workflow.run(&["train.steps=1"]);
     std::fs::remove_dir_all(workflow.path("start-first")).unwrap();
     std::fs::remove_dir_all(workflow.path("start-second")).unwrap();
-    assert_eq!(resume(&run, &["train.steps=2"]).unwrap(), Ending::Done);
+    assert_eq!(resume(&run, &["train.steps=2"]).unwrap(), RunEnding::Done);
     assert_eq!(metrics(&run, "step").len(), 2);
 }
 
@@ -105,7 +105,7 @@ fn a_trained_policy_does_not_need_its_start_after_a_checkpoint() {
 fn a_start_that_is_the_reference_policy_is_needed_after_a_checkpoint() {
     let workflow = started_from_adapters(false);
     let run = workflow.run(&["train.steps=1", "train.kl=0.1"]);
-    assert_eq!(resume(&run, &["train.steps=2"]).unwrap(), Ending::Done);
+    assert_eq!(resume(&run, &["train.steps=2"]).unwrap(), RunEnding::Done);
     std::fs::remove_dir_all(workflow.path("start-first")).unwrap();
     let error = resume(&run, &["train.steps=3"]).unwrap_err();
     assert!(error.to_string().contains("start-first"), "{error}");

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Ending, Error, ResumeOptions, RunOptions, StopRequest, TrainingRun,
+    CheckedWorkflow, DevicePreference, Error, ResumeOptions, RunEnding, RunOptions, StopRequest, TrainingRun,
     select_device,
 };
 
@@ -50,7 +50,7 @@ fn a_second_writer_learns_who_holds_the_folder() {
     assert!(matches!(&error, Error::RunFolder(pl_record::Error::Occupied { .. })), "{error}");
     assert_eq!(files(&root), before);
     drop(first);
-    assert_eq!(resume(&root, &[]).unwrap(), Ending::Done);
+    assert_eq!(resume(&root, &[]).unwrap(), RunEnding::Done);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_run_without_its_checkpoints_starts_again_only_if_that_is_asked_for() {
     let options = ResumeOptions { from_start: true, ..ResumeOptions::default() };
     let mut run = TrainingRun::resume(&host, &root, device, &options).unwrap();
     assert_eq!(run.last_checkpoint().unwrap(), None);
-    assert_eq!(run.train(&StopRequest::default()).unwrap(), Ending::Done);
+    assert_eq!(run.train(&StopRequest::default()).unwrap(), RunEnding::Done);
     assert_eq!(run.last_checkpoint().unwrap(), Some(2));
     assert_eq!(metrics(&root, "step"), metrics_before);
 }
@@ -90,7 +90,7 @@ fn files_that_are_not_the_runs_stay() {
     for name in mine {
         fs::write(root.join(name), "mine").unwrap();
     }
-    assert_eq!(resume(&root, &["train.steps=2"]).unwrap(), Ending::Done);
+    assert_eq!(resume(&root, &["train.steps=2"]).unwrap(), RunEnding::Done);
     for name in mine {
         assert_eq!(fs::read_to_string(root.join(name)).unwrap(), "mine", "{name}");
     }
@@ -116,7 +116,7 @@ fn a_resumed_run_keeps_its_date() {
     assert_eq!(lock["date"].as_str().unwrap().len(), "2026-11-23".len());
     lock["date"] = "1999-12-31".into();
     fs::write(root.join("lock.json"), lock.to_string()).unwrap();
-    assert_eq!(resume(&root, &["train.steps=2"]).unwrap(), Ending::Done);
+    assert_eq!(resume(&root, &["train.steps=2"]).unwrap(), RunEnding::Done);
     let kept = fs::read_to_string(root.join("lock.json")).unwrap();
     assert!(kept.contains("1999-12-31"), "{kept}");
 }
@@ -128,6 +128,6 @@ fn curves_that_can_not_be_drawn_end_no_run() {
     let root = workflow.run(&["train.steps=1"]);
     fs::remove_file(root.join("curves.png")).unwrap();
     fs::create_dir(root.join("curves.png")).unwrap();
-    assert_eq!(resume(&root, &["train.steps=2"]).unwrap(), Ending::Done);
+    assert_eq!(resume(&root, &["train.steps=2"]).unwrap(), RunEnding::Done);
     assert_eq!(metrics(&root, "step").len(), 2);
 }

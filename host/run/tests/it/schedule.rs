@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Ending, Host, Progress, RunOptions, StopRequest, TrainingRun,
+    CheckedWorkflow, DevicePreference, Host, Progress, RunEnding, RunOptions, StopRequest, TrainingRun,
     select_device,
 };
 
@@ -61,7 +61,7 @@ fn run_with_delays(
     overrides: &[&str],
     delays: u64,
     stop_after: Option<u64>,
-) -> Ending {
+) -> RunEnding {
     let stop = StopRequest::default();
     let progress = Delays { state: delays.into(), stop: stop_after.map(|step| (step, stop.clone())) };
     let host = Host::new(EMBEDDED, Arc::new(progress)).unwrap();
@@ -115,8 +115,8 @@ fn rollouts_lack_exactly_the_updates_of_the_staleness() {
 fn results_do_not_depend_on_timing() {
     // Whole models: the trainer changes the weights that the engine was started with.
     let workflow = Workflow::new("flat-l3.mas", "");
-    assert_eq!(run_with_delays(&workflow, "a", &ASYNC, 1, None), Ending::Done);
-    assert_eq!(run_with_delays(&workflow, "b", &ASYNC, 99, None), Ending::Done);
+    assert_eq!(run_with_delays(&workflow, "a", &ASYNC, 1, None), RunEnding::Done);
+    assert_eq!(run_with_delays(&workflow, "b", &ASYNC, 99, None), RunEnding::Done);
     let policies = std::fs::read_dir(workflow.path("a/checkpoints/step-00000006/policies")).unwrap();
     for policy in policies {
         let name = policy.unwrap().file_name().into_string().unwrap();
@@ -130,11 +130,11 @@ fn an_interrupted_run_ends_as_an_undisturbed_one() {
         let workflow = Workflow::new("tree-l2.mas", "");
         let overrides = [&ASYNC[..], &["train.checkpoint_every=5", schedule]].concat();
         workflow.try_run("whole", &overrides).unwrap();
-        assert_eq!(run_with_delays(&workflow, "stopped", &overrides, 7, Some(2)), Ending::Interrupted);
+        assert_eq!(run_with_delays(&workflow, "stopped", &overrides, 7, Some(2)), RunEnding::Interrupted);
         let stopped = workflow.path("stopped");
         assert!(metrics(&stopped, "step").len() < 6);
         assert!(!checkpoints(&stopped).is_empty());
-        assert_eq!(resume(&stopped, &[]).unwrap(), Ending::Done);
+        assert_eq!(resume(&stopped, &[]).unwrap(), RunEnding::Done);
         assert_same_results(&workflow.path("whole"), &stopped, ADAPTER);
     }
 }
@@ -148,6 +148,6 @@ fn a_killed_run_ends_as_an_undisturbed_one() {
     // As after a kill between the checkpoints of steps 4 and 6: everything that was written later is there.
     std::fs::remove_dir_all(killed.join("checkpoints/step-00000006")).unwrap();
     assert!(checkpoints(&killed).contains(&4), "{:?}", checkpoints(&killed));
-    assert_eq!(resume(&killed, &[]).unwrap(), Ending::Done);
+    assert_eq!(resume(&killed, &[]).unwrap(), RunEnding::Done);
     assert_same_results(&workflow.path("whole"), &killed, ADAPTER);
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pl_dsl::Override;
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Embedded, Ending, Error, Host, NoProgress, ResumeOptions, RunOptions,
-    StopRequest, TrainingRun, select_device,
+    CheckedWorkflow, DevicePreference, Embedded, Error, Host, NoProgress, ResumeOptions, RunEnding,
+    RunOptions, StopRequest, TrainingRun, select_device,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -55,7 +55,7 @@ impl Workflow {
         self.path("run")
     }
 
-    pub fn try_run(&self, name: &str, overrides: &[&str]) -> Result<Ending, Error> {
+    pub fn try_run(&self, name: &str, overrides: &[&str]) -> Result<RunEnding, Error> {
         let host = host();
         let device = select_device(&host, DevicePreference::Cpu)?;
         let checked = CheckedWorkflow::open(&host, &self.file, &parse(overrides))?;
@@ -73,7 +73,7 @@ pub fn parse(overrides: &[&str]) -> Vec<Override> {
 }
 
 /// Continues a run until all of its steps are finished.
-pub fn resume(run: &Path, overrides: &[&str]) -> Result<Ending, Error> {
+pub fn resume(run: &Path, overrides: &[&str]) -> Result<RunEnding, Error> {
     let host = host();
     let device = select_device(&host, DevicePreference::Cpu)?;
     let options = ResumeOptions { overrides: parse(overrides), ..ResumeOptions::default() };

@@ -1,6 +1,6 @@
 //! The outer loop, as its metrics show it.
 
-use pl_run::{Ending, Error, Progress};
+use pl_run::{Error, Progress, RunEnding};
 use serde_json::Value;
 
 use crate::example::train_two_steps;
@@ -10,7 +10,7 @@ use crate::support::{EMBEDDED, Workflow, checkpoints, metrics};
 fn the_example_trains_two_steps() {
     let workflow = Workflow::new("tree-l2.mas", "");
     let run = workflow.path("run");
-    assert_eq!(train_two_steps(EMBEDDED, &workflow.file, &run).unwrap(), Ending::Done);
+    assert_eq!(train_two_steps(EMBEDDED, &workflow.file, &run).unwrap(), RunEnding::Done);
     assert_eq!(metrics(&run, "step").len(), 2);
     assert_eq!(checkpoints(&run), [2]);
 }

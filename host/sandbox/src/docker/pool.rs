@@ -24,7 +24,7 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A pool of containers.
-pub struct Pool {
+pub struct ContainerPool {
     settings: DockerSettings,
     engines: Vec<Arc<DockerEngine>>,
     queue: JobQueue,
@@ -40,13 +40,16 @@ pub struct Pool {
 /// Callback that receives the number of started containers.
 pub type StartProgress = Box<dyn Fn(u32) + Send + Sync>;
 
-impl Pool {
+impl ContainerPool {
     /// Starts all containers in parallel.
-    pub async fn start(settings: DockerSettings, progress: StartProgress) -> Result<Arc<Pool>, Error> {
+    pub async fn start(
+        settings: DockerSettings,
+        progress: StartProgress,
+    ) -> Result<Arc<ContainerPool>, Error> {
         let engines = engine::all(&settings);
         futures::future::join_all(engines.iter().map(|engine| stale_containers::remove(engine))).await;
         let workers = settings.limits.workers.max(1);
-        let pool = Arc::new(Pool {
+        let pool = Arc::new(ContainerPool {
             settings,
             engines,
             queue: JobQueue::new(),

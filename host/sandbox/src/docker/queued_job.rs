@@ -1,6 +1,6 @@
 //! A job in the pool, in the form that the supervisor expects.
 
-use pl_supervisor::{FileEntry, Task};
+use pl_supervisor::{FileEntry, SupervisorTask};
 use thiserror::Error;
 use tokio::sync::oneshot;
 
@@ -12,7 +12,7 @@ const MAX_OUTPUT_FILES: u64 = 8 << 20;
 
 /// A job that waits for its verdict.
 pub struct QueuedJob {
-    pub task: Task,
+    pub task: SupervisorTask,
     /// True if the job has cases, each with a verdict of its own.
     pub has_cases: bool,
     /// Reason why it lost its previous container.
@@ -50,7 +50,7 @@ impl QueuedJob {
     }
 }
 
-fn to_task(job: &Job, settings: &DockerSettings) -> Result<Task, JobError> {
+fn to_task(job: &Job, settings: &DockerSettings) -> Result<SupervisorTask, JobError> {
     let (file, default): (&str, &[&str]) = match job.language.as_str() {
         "python" => ("main.py", &["python3", "{file}"]),
         "shell" => ("main.sh", &["sh", "{file}"]),
@@ -72,7 +72,7 @@ fn to_task(job: &Job, settings: &DockerSettings) -> Result<Task, JobError> {
     };
     let files = job.files.iter().map(|file| entry(&file.path, &file.bytes));
     let cases = if job.cases.is_empty() { std::slice::from_ref(&job.stdin) } else { &job.cases };
-    Ok(Task {
+    Ok(SupervisorTask {
         files: files.chain([entry(file, job.source.as_bytes())]).collect(),
         compile: fill_in(&job.compile),
         run: fill_in(command),

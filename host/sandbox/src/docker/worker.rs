@@ -9,7 +9,7 @@ use bollard::errors::Error as BollardError;
 use bollard::query_parameters::AttachContainerOptionsBuilder;
 use bytes::{Buf, BytesMut};
 use futures::{Stream, StreamExt};
-use pl_supervisor::{Message, RunReport, Task};
+use pl_supervisor::{RunReport, SupervisorMessage, SupervisorTask};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -76,15 +76,15 @@ impl Worker {
 
     async fn wait_until_ready(&mut self) -> Result<(), WorkerError> {
         match self.receive_within(STARTUP_TIMEOUT).await? {
-            Message::Ready(None) => Ok(()),
-            Message::Ready(Some(reason)) => Err(WorkerError::NotIsolated(reason)),
+            SupervisorMessage::Ready(None) => Ok(()),
+            SupervisorMessage::Ready(Some(reason)) => Err(WorkerError::NotIsolated(reason)),
             _ => Err(OUT_OF_TURN),
         }
     }
 
     /// Runs a task and returns the reports of its cases, or that of its compiler alone. After an error the
     /// container is lost.
-    pub async fn run(&mut self, task: &Task) -> Result<Vec<RunReport>, WorkerError> {
+    pub async fn run(&mut self, task: &SupervisorTask) -> Result<Vec<RunReport>, WorkerError> {
         self.served += 1;
         let frame = pl_supervisor::encode_frame(task).map_err(|_| WorkerError::TaskTooLong)?;
         let send = async {
@@ -96,14 +96,14 @@ impl Worker {
         while reports.len() < task.cases.len() {
             let run_timeout = Duration::from_millis(task.timeout_ms) + CLEANUP_TIMEOUT;
             match self.receive_within(run_timeout).await? {
-                Message::Ran(report) => {
+                SupervisorMessage::Ran(report) => {
                     let is_last = report.is_compiler;
                     reports.push(*report);
                     if is_last {
                         break;
                     }
                 }
-                Message::Clean(Some(remains)) => return Err(WorkerError::Unclean(remains)),
+                SupervisorMessage::Clean(Some(remains)) => return Err(WorkerError::Unclean(remains)),
                 _ => return Err(OUT_OF_TURN),
             }
         }
@@ -113,8 +113,8 @@ impl Worker {
     /// Waits until the supervisor has removed everything that the task left.
     pub async fn wait_until_clean(&mut self) -> Result<(), WorkerError> {
         match self.receive_within(CLEANUP_TIMEOUT).await? {
-            Message::Clean(None) => Ok(()),
-            Message::Clean(Some(remains)) => Err(WorkerError::Unclean(remains)),
+            SupervisorMessage::Clean(None) => Ok(()),
+            SupervisorMessage::Clean(Some(remains)) => Err(WorkerError::Unclean(remains)),
             _ => Err(OUT_OF_TURN),
         }
     }
@@ -136,12 +136,12 @@ impl Worker {
         async move { engine.remove(&id).await }
     }
 
-    async fn receive_within(&mut self, limit: Duration) -> Result<Message, WorkerError> {
+    async fn receive_within(&mut self, limit: Duration) -> Result<SupervisorMessage, WorkerError> {
         timeout(limit, self.receive()).await.map_err(|_| WorkerError::Silent(limit))?
     }
 
     /// Returns the next message. Cancel-safe.
-    async fn receive(&mut self) -> Result<Message, WorkerError> {
+    async fn receive(&mut self) -> Result<SupervisorMessage, WorkerError> {
         loop {
             if let Some(message) = self.take_message()? {
                 return Ok(message);
@@ -160,7 +160,7 @@ impl Worker {
     }
 
     /// Returns the first message of the received bytes if it is complete.
-    fn take_message(&mut self) -> Result<Option<Message>, WorkerError> {
+    fn take_message(&mut self) -> Result<Option<SupervisorMessage>, WorkerError> {
         let Some(&length) = self.received.first_chunk() else { return Ok(None) };
         let length = u32::from_le_bytes(length) as usize;
         if length > self.max_message {

@@ -1,7 +1,7 @@
 //! The protocol between the host and the supervisor of a container.
 //!
-//! The supervisor is PID 1 of a container. It reads a [`Task`] at a time from its standard input and writes
-//! [`Message`]s to its standard output. Each is a frame: the length in four bytes (little endian), then the
+//! The supervisor is PID 1 of a container. It reads a [`SupervisorTask`] at a time from its standard input and writes
+//! [`SupervisorMessage`]s to its standard output. Each is a frame: the length in four bytes (little endian), then the
 //! value in postcard's format.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// One program, run once per case.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Task {
+pub struct SupervisorTask {
     /// Content of the working folder when the program starts.
     pub files: Vec<FileEntry>,
     /// Command line that runs once, before the cases. Empty if there is nothing to compile.
@@ -41,7 +41,7 @@ pub struct FileEntry {
 
 /// A message of the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Message {
+pub enum SupervisorMessage {
     /// First message: `None` if the supervisor accepts tasks, else the reason why it can't.
     Ready(Option<String>),
     /// Result of one run: of the compiler if it failed, of each case otherwise.
@@ -143,8 +143,8 @@ mod tests {
         FileEntry { path: "a/b".into(), bytes: vec![0, 255], executable: true }
     }
 
-    fn task() -> Task {
-        Task {
+    fn task() -> SupervisorTask {
+        SupervisorTask {
             files: vec![file()],
             compile: vec!["cc".into()],
             run: vec!["python3".into(), "main.py".into()],
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    fn messages() -> Vec<Message> {
+    fn messages() -> Vec<SupervisorMessage> {
         let report = |termination| RunReport {
             termination,
             stdout: b"x".to_vec(),
@@ -171,18 +171,22 @@ mod tests {
             Termination::OutputLimit,
             Termination::NotStarted("no".into()),
         ];
-        let reports = terminations.map(|termination| Message::Ran(Box::new(report(termination))));
-        let others = [Message::Ready(None), Message::Ready(Some("why".into())), Message::Clean(None)];
+        let reports = terminations.map(|termination| SupervisorMessage::Ran(Box::new(report(termination))));
+        let others = [
+            SupervisorMessage::Ready(None),
+            SupervisorMessage::Ready(Some("why".into())),
+            SupervisorMessage::Clean(None),
+        ];
         reports.into_iter().chain(others).collect()
     }
 
     #[test]
     fn values_survive_the_way_through_a_frame() {
         let frame = encode_frame(&task()).unwrap();
-        assert_eq!(read_frame::<Task>(&mut frame.as_slice(), frame.len()).unwrap(), task());
+        assert_eq!(read_frame::<SupervisorTask>(&mut frame.as_slice(), frame.len()).unwrap(), task());
         for message in messages() {
             let frame = encode_frame(&message).unwrap();
-            assert_eq!(decode::<Message>(&frame[4..]), Some(message));
+            assert_eq!(decode::<SupervisorMessage>(&frame[4..]), Some(message));
         }
     }
 
@@ -192,26 +196,26 @@ mod tests {
             let frame = encode_frame(&message).unwrap();
             let content = &frame[4..];
             for end in 0..content.len() {
-                assert_eq!(decode::<Message>(&content[..end]), None);
+                assert_eq!(decode::<SupervisorMessage>(&content[..end]), None);
             }
-            assert_eq!(decode::<Message>(&[content, b"x"].concat()), None);
+            assert_eq!(decode::<SupervisorMessage>(&[content, b"x"].concat()), None);
         }
         let frame = encode_frame(&task()).unwrap();
         for end in 4..frame.len() {
-            assert_eq!(decode::<Task>(&frame[4..end]), None);
+            assert_eq!(decode::<SupervisorTask>(&frame[4..end]), None);
         }
         // Not a variant, not a flag, not UTF-8.
-        assert_eq!(decode::<Message>(&[3]), None);
-        assert_eq!(decode::<Message>(&[0, 2]), None);
-        assert_eq!(decode::<Message>(&[0, 1, 1, 0xff]), None);
+        assert_eq!(decode::<SupervisorMessage>(&[3]), None);
+        assert_eq!(decode::<SupervisorMessage>(&[0, 2]), None);
+        assert_eq!(decode::<SupervisorMessage>(&[0, 1, 1, 0xff]), None);
     }
 
     #[test]
     fn a_claimed_length_without_bytes_allocates_nothing() {
         // A count of 2⁶⁴ − 1 as a varint.
         let count = [[0xff; 9].as_slice(), &[1]].concat();
-        assert_eq!(decode::<Task>(&count), None);
-        assert_eq!(decode::<Message>(&[&[0, 1], count.as_slice()].concat()), None);
+        assert_eq!(decode::<SupervisorTask>(&count), None);
+        assert_eq!(decode::<SupervisorMessage>(&[&[0, 1], count.as_slice()].concat()), None);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::io::{BufWriter, ErrorKind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use pl_supervisor::{Message, Task, read_frame, write_frame};
+use pl_supervisor::{SupervisorMessage, SupervisorTask, read_frame, write_frame};
 
 use crate::container::Container;
 
@@ -44,14 +44,14 @@ fn main() -> ExitCode {
 
 fn serve(folders: &[PathBuf]) -> std::io::Result<()> {
     let (mut input, mut output) = (std::io::stdin(), BufWriter::new(std::io::stdout()));
-    let mut send = |message: &Message| write_frame(&mut output, message);
+    let mut send = |message: &SupervisorMessage| write_frame(&mut output, message);
     let refusal = confine::confine_self().and_then(|()| confine::check_container(folders)).err();
-    send(&Message::Ready(refusal.as_ref().map(ToString::to_string)))?;
+    send(&SupervisorMessage::Ready(refusal.as_ref().map(ToString::to_string)))?;
     let Some(work) = folders.first().filter(|_| refusal.is_none()) else { return Ok(()) };
     let mut container = Container::new(work, folders)?;
     loop {
-        let task: Task = read_frame(&mut input, MAX_TASK)?;
+        let task: SupervisorTask = read_frame(&mut input, MAX_TASK)?;
         task::run(&task, &mut container, &mut send)?;
-        send(&Message::Clean(container.clean().err().map(|error| error.to_string())))?;
+        send(&SupervisorMessage::Clean(container.clean().err().map(|error| error.to_string())))?;
     }
 }

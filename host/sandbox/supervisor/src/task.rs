@@ -3,7 +3,7 @@
 
 use std::io::Result;
 
-use pl_supervisor::{FileEntry, Message, RunReport, Task, Termination};
+use pl_supervisor::{FileEntry, RunReport, SupervisorMessage, SupervisorTask, Termination};
 
 use crate::container::Container;
 use crate::folder;
@@ -14,9 +14,9 @@ const MAX_COMPILED: u64 = 32 << 20;
 
 /// Runs a task in a clean container and sends the result of each of its programs.
 pub fn run(
-    task: &Task,
+    task: &SupervisorTask,
     container: &mut Container<'_>,
-    send: &mut impl FnMut(&Message) -> Result<()>,
+    send: &mut impl FnMut(&SupervisorMessage) -> Result<()>,
 ) -> Result<()> {
     let work = container.work;
     let mut compiled = None;
@@ -24,13 +24,13 @@ pub fn run(
         let report = run_once(task, container, &task.compile, b"", &task.files)?;
         let mut report = RunReport { is_compiler: true, ..report };
         if report.termination != Termination::Exited(0) {
-            return send(&Message::Ran(Box::new(report)));
+            return send(&SupervisorMessage::Ran(Box::new(report)));
         }
         match folder::read_all(work, MAX_COMPILED) {
             Ok(files) => compiled = Some(files),
             Err(error) => {
                 report.termination = Termination::NotStarted(error.to_string());
-                return send(&Message::Ran(Box::new(report)));
+                return send(&SupervisorMessage::Ran(Box::new(report)));
             }
         }
     }
@@ -39,17 +39,17 @@ pub fn run(
         // Each run is reported before its remains are removed.
         let is_clean = number == 0 && compiled.is_none();
         if !is_clean && let Err(error) = container.clean() {
-            return send(&Message::Clean(Some(error.to_string())));
+            return send(&SupervisorMessage::Clean(Some(error.to_string())));
         }
         let mut report = run_once(task, container, &task.run, stdin, files)?;
         report.output_files = folder::read_named(work, &task.output_files, task.max_files);
-        send(&Message::Ran(Box::new(report)))?;
+        send(&SupervisorMessage::Ran(Box::new(report)))?;
     }
     Ok(())
 }
 
 fn run_once(
-    task: &Task,
+    task: &SupervisorTask,
     container: &mut Container<'_>,
     command: &[String],
     stdin: &[u8],

@@ -251,8 +251,8 @@ async fn containers_are_replaced(engine: &TestEngine) {
 }
 
 async fn an_engine_that_fails_is_left_out(engine: &TestEngine) {
-    let nobody = "unix:///nonexistent/docker.sock".to_owned();
-    let settings = DockerSettings { endpoints: vec![nobody, engine.endpoint()], ..engine.settings() };
+    let unreachable = "unix:///nonexistent/docker.sock".to_owned();
+    let settings = DockerSettings { endpoints: vec![unreachable, engine.endpoint()], ..engine.settings() };
     DockerWorkers::check(&settings).await.unwrap();
     let workers = start(settings).await;
     assert_eq!(engine.containers().len(), 2);
@@ -266,10 +266,11 @@ async fn problems_have_messages(engine: &TestEngine) {
     let absent = DockerSettings { image: "nothing:1".to_owned(), ..engine.settings() };
     let message = check(absent).await;
     assert!(message.contains("has no image \"nothing:1\"; make it with `pl-host sandbox image"), "{message}");
-    let nobody = DockerSettings { endpoints: vec!["unix:///nonexistent".to_owned()], ..engine.settings() };
-    let message = check(nobody.clone()).await;
+    let unreachable =
+        DockerSettings { endpoints: vec!["unix:///nonexistent".to_owned()], ..engine.settings() };
+    let message = check(unreachable.clone()).await;
     assert!(message.contains("no Docker engine answers at unix:///nonexistent"), "{message}");
-    assert!(DockerWorkers::start(nobody, |_| ()).await.is_err());
+    assert!(DockerWorkers::start(unreachable, |_| ()).await.is_err());
     let folder = Some(std::env::temp_dir());
     let endpoints = vec!["https://127.0.0.1:1".to_owned()];
     let message = check(DockerSettings { endpoints, certificates: folder, ..engine.settings() }).await;

@@ -12,7 +12,7 @@ use crate::python::{job, workers};
 /// Memory limit of the programs.
 const LIMIT: u64 = 192 << 20;
 
-/// What the host may hold beyond the limit: buffers of one call, and what the allocator has not returned.
+/// Bytes that the host may hold beyond the limit: buffers of one call, and what the allocator has not returned.
 const SLACK: u64 = 64 << 20;
 
 /// Ways of hoarding, each a program that reads how much it takes from stdin. The small amount is an ordinary

@@ -19,7 +19,7 @@ const FORMAT: u32 = 2;
 
 /// Result of an evaluation, by which checkpoints are compared.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Score {
+pub struct EvaluationScore {
     /// Identity of the evaluation and its settings. Scores of different evaluations are not compared.
     pub evaluation: String,
     /// Higher is better.
@@ -32,7 +32,7 @@ pub(super) struct Manifest {
     format: u32,
     pub(super) step: u64,
     score: Option<f64>,
-    /// [`Score::evaluation`] of the score.
+    /// [`EvaluationScore::evaluation`] of the score.
     #[serde(default)]
     scored_by: Option<String>,
     pub(super) policies: Vec<SavedPolicy>,
@@ -74,7 +74,7 @@ impl Manifest {
     pub(super) fn for_folder(
         folder: &Path,
         step: u64,
-        score: Option<Score>,
+        score: Option<EvaluationScore>,
         policies: Vec<SavedPolicy>,
         state: Value,
     ) -> Result<Self, Error> {
@@ -125,9 +125,9 @@ impl Manifest {
         Ok(manifest)
     }
 
-    pub(super) fn score(&self) -> Option<Score> {
+    pub(super) fn score(&self) -> Option<EvaluationScore> {
         let evaluation = self.scored_by.clone().unwrap_or_default();
-        self.score.map(|value| Score { evaluation, value })
+        self.score.map(|value| EvaluationScore { evaluation, value })
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tch::{Device, Tensor, no_grad};
 
 use super::files::io_error;
-use super::manifest::{FileDigest, Manifest, SavedPolicy, Score, damaged};
+use super::manifest::{EvaluationScore, FileDigest, Manifest, SavedPolicy, damaged};
 use crate::error::Error;
 use crate::learner::TrainedPolicy;
 use crate::trainer::Trainer;
@@ -26,7 +26,7 @@ pub struct RestoredCheckpoint {
     /// Training steps done.
     pub step: u64,
     /// Score when it was saved.
-    pub score: Option<Score>,
+    pub score: Option<EvaluationScore>,
     /// State of the run, as it was given to [`super::Checkpoints::save`].
     pub state: Value,
 }
@@ -148,7 +148,7 @@ impl Trainer {
         &self,
         folder: &Path,
         step: u64,
-        score: Option<Score>,
+        score: Option<EvaluationScore>,
         state: &Value,
     ) -> Result<(), Error> {
         self.export(&folder.join(POLICIES))?;

@@ -106,8 +106,8 @@ fn loading_replaces_a_later_state() {
     assert_same(&straight, &trainer);
 }
 
-fn score(value: f64) -> Score {
-    Score { evaluation: "held_out".to_owned(), value }
+fn score(value: f64) -> EvaluationScore {
+    EvaluationScore { evaluation: "held_out".to_owned(), value }
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn scores_of_different_evaluations_are_not_compared() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path(), 1);
     let trainer = new_trainer();
-    let easy = Score { evaluation: "easy".to_owned(), value: 0.9 };
+    let easy = EvaluationScore { evaluation: "easy".to_owned(), value: 0.9 };
     checkpoints.save(&trainer, 1, Some(easy), &Value::Null).unwrap();
     assert_eq!(checkpoints.best().unwrap().unwrap().step, 1);
     for (step, value) in [(2, 0.3), (3, 0.2), (4, 0.1)] {

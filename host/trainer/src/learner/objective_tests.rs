@@ -20,7 +20,7 @@ use crate::fixtures::{
 };
 use crate::loss::TokenInputs;
 use crate::objective::{ObjectiveInputs, objective_loss};
-use crate::preparation::Outcome;
+use crate::preparation::TurnOutcome;
 
 /// One objective of each kind, by name.
 fn objectives() -> BTreeMap<&'static str, Objective> {
@@ -161,8 +161,8 @@ fn gradients(policy: &TrainedPolicy) -> Vec<(String, Tensor)> {
 fn first_step(learner: &mut Learner, transitions: &[Transition]) -> Vec<UpdateMetrics> {
     let mut sorted: Vec<&Transition> = transitions.iter().collect();
     sorted.sort_by(|a, b| a.key.cmp(&b.key));
-    let outcomes: Vec<(&Transition, Outcome)> =
-        sorted.into_iter().map(|transition| (transition, Outcome::from(transition))).collect();
+    let outcomes: Vec<(&Transition, TurnOutcome)> =
+        sorted.into_iter().map(|transition| (transition, TurnOutcome::from(transition))).collect();
     let planned = learner.prepare(1, &outcomes).unwrap();
     learner.update(&planned, &mut || {}).unwrap()
 }
@@ -175,7 +175,7 @@ fn plain_loss(
     adapter: &Adapter,
     transitions: &[Transition],
 ) -> Tensor {
-    let outcomes: Vec<_> = transitions.iter().map(|t| (t, Outcome::from(t))).collect();
+    let outcomes: Vec<_> = transitions.iter().map(|t| (t, TurnOutcome::from(t))).collect();
     let planned = learner.prepare(1, &outcomes).unwrap();
     let objective = &learner.policies()[0].training.objective;
     let samples = || planned.samples.iter().filter(|sample| !sample.targets.masked);

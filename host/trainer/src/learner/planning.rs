@@ -9,7 +9,7 @@ use super::policy::Reference;
 use crate::error::Error;
 use crate::objective::{needs_recomputed_logprobs, trains_without_advantage};
 use crate::plan::{MiniBatch, PlannedSequence, Sample, plan_update};
-use crate::preparation::{Outcome, PolicyBatch, Preparation};
+use crate::preparation::{PolicyBatch, Preparation, TurnOutcome};
 use crate::scoring::{ScoringModel, fed_tokens};
 use crate::validate::{check_transition, refuse};
 
@@ -53,7 +53,7 @@ impl Learner {
     pub fn prepare<'a>(
         &self,
         step: u64,
-        transitions: &[(&'a Transition, Outcome)],
+        transitions: &[(&'a Transition, TurnOutcome)],
     ) -> Result<PlannedUpdate<'a>, Error> {
         let mut by_policy: Vec<Vec<usize>> = vec![Vec::new(); self.policies.len()];
         for (index, (transition, _)) in transitions.iter().enumerate() {

@@ -25,7 +25,7 @@ fn transitions() -> Vec<Transition> {
 fn batch(transitions: &[Transition]) -> PolicyBatch<'_> {
     PolicyBatch {
         transitions: transitions.iter().collect(),
-        outcomes: transitions.iter().map(Outcome::from).collect(),
+        outcomes: transitions.iter().map(TurnOutcome::from).collect(),
         recomputed: None,
         reference: None,
         values: None,

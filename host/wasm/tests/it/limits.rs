@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pl_wasm::{Clock, Engine, EngineConfig, Fault, Limits, Seed, Store, call};
+use pl_wasm::{Clock, Engine, EngineConfig, GuestFault, Limits, Seed, Store, call};
 use wasmtime::component::{ComponentNamedList, Instance, Lift, Lower};
 
 const TEMPER: &str = include_str!("../guests/temper.wat");
@@ -23,7 +23,7 @@ async fn start(text: &str, limits: &Limits) -> Running {
 }
 
 impl Running {
-    async fn call<P, R>(&mut self, name: &str, arguments: P) -> Result<R, Fault>
+    async fn call<P, R>(&mut self, name: &str, arguments: P) -> Result<R, GuestFault>
     where
         P: ComponentNamedList + Lower + Send + Sync + 'static,
         R: Send + Sync + 'static,
@@ -33,7 +33,7 @@ impl Running {
         call(&mut self.store, async |store| Ok(function.call_async(store, arguments).await?.0)).await
     }
 
-    async fn fault(&mut self, name: &str) -> Fault {
+    async fn fault(&mut self, name: &str) -> GuestFault {
         let function = self.instance.get_typed_func::<(), ()>(&mut self.store, name).unwrap();
         call(&mut self.store, async |store| function.call_async(store, ()).await).await.unwrap_err()
     }
@@ -58,7 +58,7 @@ async fn a_loop_ends_when_its_fuel_does_and_every_call_has_its_own() {
         assert_eq!(guest.call::<_, u32>("add", (1_u32, 1_u32)).await, Ok(2));
     }
     let fault = guest.fault("loop").await;
-    assert_eq!(fault, Fault::OutOfFuel { fuel: 100_000 });
+    assert_eq!(fault, GuestFault::OutOfFuel { fuel: 100_000 });
     assert!(fault.reproducible());
 }
 
@@ -68,7 +68,7 @@ async fn the_wall_clock_is_the_backstop_and_says_so() {
     let mut guest = temper(Limits { fuel: u64::MAX / 4, timeout, ..Limits::default() }).await;
     let started = Instant::now();
     let fault = guest.fault("loop").await;
-    assert_eq!(fault, Fault::Timeout { after: timeout });
+    assert_eq!(fault, GuestFault::Timeout { after: timeout });
     assert!(!fault.reproducible());
     assert!(started.elapsed() >= timeout);
 }
@@ -89,9 +89,9 @@ async fn memory_that_is_refused_is_named_as_the_cause() {
     assert_eq!(guest.call::<_, i32>("ask", ()).await, Ok(-1));
     assert!(guest.store.data().memory_refused());
     // A trap for another reason in a later call is not blamed on memory.
-    assert!(matches!(guest.fault("trap").await, Fault::Trap(_)));
+    assert!(matches!(guest.fault("trap").await, GuestFault::Trap(_)));
     let mut guest = temper(Limits { memory, ..Limits::default() }).await;
-    assert_eq!(guest.fault("grow").await, Fault::Memory { limit: memory });
+    assert_eq!(guest.fault("grow").await, GuestFault::Memory { limit: memory });
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn what_a_memorys_own_type_forbids_is_no_fault() {
 async fn asking_for_memory_costs_fuel_whether_it_is_given_or_not() {
     let mut guest = temper(Limits { fuel: 10_000, ..Limits::default() }).await;
     let fault = guest.fault("beg").await;
-    assert_eq!(fault, Fault::OutOfFuel { fuel: 10_000 });
+    assert_eq!(fault, GuestFault::OutOfFuel { fuel: 10_000 });
 }
 
 #[tokio::test]
@@ -126,7 +126,10 @@ async fn calls_of_the_host_cost_fuel() {
     assert!((hundred - one) / 100 >= 100, "a call takes {} ns of a guest's time", (hundred - one) / 100);
     // Without it, a loop of calls would last as long as the clock lets it.
     let mut guest = start(WORLD, &Limits { fuel: 1_000_000, ..Limits::default() }).await;
-    assert_eq!(guest.call::<_, u64>("apart", (10_000_u32,)).await, Err(Fault::OutOfFuel { fuel: 1_000_000 }));
+    assert_eq!(
+        guest.call::<_, u64>("apart", (10_000_u32,)).await,
+        Err(GuestFault::OutOfFuel { fuel: 1_000_000 })
+    );
 }
 
 #[tokio::test]
@@ -169,19 +172,19 @@ async fn an_instance_that_starts_too_large_is_refused() {
     let ready = engine.linker::<()>().unwrap().instantiate_pre(component.inner()).unwrap();
     let mut store = engine.store((), &Limits { memory: 1000, ..Limits::default() });
     let fault = call(&mut store, async |store| ready.instantiate_async(store).await).await.unwrap_err();
-    assert_eq!(fault, Fault::Memory { limit: 1000 });
+    assert_eq!(fault, GuestFault::Memory { limit: 1000 });
 }
 
 #[tokio::test]
 async fn deep_calls_fill_the_stack_and_nothing_else() {
     let mut guest = temper(Limits::default()).await;
-    assert_eq!(guest.fault("deep").await, Fault::Stack);
+    assert_eq!(guest.fault("deep").await, GuestFault::Stack);
 }
 
 #[tokio::test]
 async fn returned_bytes_have_a_limit() {
     let mut guest = temper(Limits { returned: 1 << 19, ..Limits::default() }).await;
-    assert_eq!(guest.call::<_, String>("talk", ()).await, Err(Fault::Returned { limit: 1 << 19 }));
+    assert_eq!(guest.call::<_, String>("talk", ()).await, Err(GuestFault::Returned { limit: 1 << 19 }));
     let mut guest = temper(Limits { returned: 1 << 22, ..Limits::default() }).await;
     assert_eq!(guest.call::<_, String>("talk", ()).await.unwrap().len(), 1 << 20);
 }

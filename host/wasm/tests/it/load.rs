@@ -47,7 +47,7 @@ fn entry(folder: &Path, extension: &str) -> PathBuf {
     entries.find(|path| path.extension().is_some_and(|found| found == extension)).unwrap()
 }
 
-/// Whether a load takes the code from the cache: a marked note of the entry's time would not tell, its bytes do.
+/// Returns true if a load takes the code from the cache. The entry's bytes tell; its time would not.
 fn written_anew(folder: &Path, code: &[u8]) -> bool {
     engine(folder).load("math.wasm", &component()).unwrap();
     std::fs::read(entry(folder, "cwasm")).unwrap() == code

@@ -235,8 +235,8 @@ fn a_binary_snapshot_holds_what_json_cannot() {
 fn agents_and_rewards_speak_json() {
     let turn = Turn { agent: "a".to_owned(), visit: 3 };
     let request = registry::prompt::<Plugin>("adder", "{}", "4", &turn).unwrap().unwrap();
-    let said: Vec<_> = request.messages.iter().map(Message::text).collect();
-    assert_eq!((said, request.stop), (vec!["s".to_owned(), "4 3".to_owned()], vec!["\n".to_owned()]));
+    let texts: Vec<_> = request.messages.iter().map(Message::text).collect();
+    assert_eq!((texts, request.stop), (vec!["s".to_owned(), "4 3".to_owned()], vec!["\n".to_owned()]));
     assert!(registry::prompt::<Plugin>("adder", "{}", "5", &turn).unwrap().is_none());
     let completion = Completion { text: "abc".to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
     assert_eq!(registry::parse::<Plugin>("adder", "{}", "4", &completion).unwrap(), r#"{"add":3}"#);

@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use pl_toolchain::{BuildOutput, Profile, Project};
 
-use super::{Loader, describe, read};
-use crate::App;
-use crate::arguments::PluginBuild;
+use super::describe;
+use super::loader::{Loader, read};
+use crate::app::App;
+use crate::arguments::plugin::PluginBuildArgs;
 use crate::exit::{CommandError, CommandResult};
 
-pub fn run(app: &App, options: &PluginBuild) -> CommandResult {
+pub fn run(app: &App, options: &PluginBuildArgs) -> CommandResult {
     let project = Project::open(&options.folder)?;
     if options.fetch {
         pl_toolchain::fetch(project.language, &|line| eprintln!("{line}"))?;

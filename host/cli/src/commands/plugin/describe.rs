@@ -6,13 +6,13 @@ use std::path::Path;
 use pl_plugin::section;
 use pl_types::Item;
 
-use super::{Loader, read};
-use crate::App;
-use crate::arguments::PluginDescribe;
+use super::loader::{Loader, read};
+use crate::app::App;
+use crate::arguments::plugin::PluginDescribeArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::visible;
 
-pub fn run(app: &App, options: &PluginDescribe) -> CommandResult {
+pub fn run(app: &App, options: &PluginDescribeArgs) -> CommandResult {
     let loader = Loader::new(app)?;
     let mut out = visible::stdout();
     for file in &options.files {
@@ -39,7 +39,7 @@ pub(super) fn embed(loader: &Loader<'_>, file: &Path, bytes: &[u8]) -> CommandRe
         // Loading a plugin compares it with what the plugin returns.
         return Ok(());
     }
-    let described = section::with_items(bytes, &loader.load(file, bytes)?).ok_or_else(|| {
+    let described = section::with_items(bytes, loader.load(file, bytes)?.items()).ok_or_else(|| {
         CommandError::failed(format!("the description can't be added to {}", file.display()))
     })?;
     // Written to another file and renamed, so that a reader finds the old component or the new one.

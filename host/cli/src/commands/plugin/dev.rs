@@ -9,15 +9,16 @@ use pl_run::replay::RecordedRun;
 use pl_toolchain::{Profile, Project};
 
 use super::build;
-use crate::App;
-use crate::arguments::{PluginDev, Replay};
+use crate::app::App;
+use crate::arguments::plugin::PluginDevArgs;
+use crate::arguments::runs::ReplayArgs;
 use crate::commands::replay;
 use crate::exit::{CommandError, CommandResult, report};
 
 /// Time without changes before a build: editors write files in several steps.
 const QUIET_PERIOD: Duration = Duration::from_millis(80);
 
-pub fn run(app: &App, options: &PluginDev) -> CommandResult {
+pub fn run(app: &App, options: &PluginDevArgs) -> CommandResult {
     let project = Project::open(&options.folder)?;
     let run = match &options.run {
         Some(run) => run.clone(),
@@ -39,12 +40,12 @@ pub fn run(app: &App, options: &PluginDev) -> CommandResult {
 }
 
 /// Builds the project and replays the episode with the build.
-fn build_and_replay(app: &App, project: &Project, run: &Path, options: &PluginDev) -> CommandResult {
+fn build_and_replay(app: &App, project: &Project, run: &Path, options: &PluginDevArgs) -> CommandResult {
     let started = Instant::now();
     let component = build::build(app, project, Profile::Dev)?.component;
     let replayed = replay::run(
         app,
-        &Replay {
+        &ReplayArgs {
             run: run.to_owned(),
             episode: Some(match &options.episode {
                 Some(episode) => episode.clone(),

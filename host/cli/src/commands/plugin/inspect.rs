@@ -8,13 +8,14 @@ use pl_types::Item;
 use pl_wasm::Limits;
 use serde_json::{Value, json};
 
-use super::{Loader, describe, read};
-use crate::App;
-use crate::arguments::PluginInspect;
+use super::describe;
+use super::loader::{Loader, read};
+use crate::app::App;
+use crate::arguments::plugin::PluginInspectArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::visible;
 
-pub fn run(app: &App, options: &PluginInspect) -> CommandResult {
+pub fn run(app: &App, options: &PluginInspectArgs) -> CommandResult {
     let bytes = read(&options.file)?;
     // Loaded like in a run, so that an invalid component is refused with the reason.
     let loader = Loader::new(app)?;

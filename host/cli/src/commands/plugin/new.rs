@@ -4,10 +4,10 @@ use std::io::Write;
 
 use pl_toolchain::{Language, World};
 
-use crate::arguments::{PluginKind, PluginLanguage, PluginNew};
+use crate::arguments::plugin::{PluginKind, PluginLanguage, PluginNewArgs};
 use crate::exit::CommandResult;
 
-pub fn run(options: &PluginNew) -> CommandResult {
+pub fn run(options: &PluginNewArgs) -> CommandResult {
     let project =
         pl_toolchain::create(&options.name, options.lang.into(), options.kind.into(), &options.into)?;
     let (name, folder) = (&project.name, options.into.join(&options.name));

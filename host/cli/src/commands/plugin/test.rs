@@ -10,13 +10,13 @@ use pl_run::sandbox::LazyWorkers;
 use pl_wasm::Limits;
 use serde_json::{Map, Value, json};
 
-use super::{Loader, read};
-use crate::App;
-use crate::arguments::PluginTest;
+use super::loader::{Loader, read};
+use crate::app::App;
+use crate::arguments::plugin::PluginTestArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::visible;
 
-pub fn run(app: &App, options: &PluginTest) -> CommandResult {
+pub fn run(app: &App, options: &PluginTestArgs) -> CommandResult {
     let loader = Loader::new(app)?;
     let plugin = loader.load(&options.file, &read(&options.file)?)?;
     let others = options
@@ -36,7 +36,7 @@ pub fn run(app: &App, options: &PluginTest) -> CommandResult {
     if report.passed() { Ok(()) } else { Err(CommandError::failed("the plugin violates the contract")) }
 }
 
-fn samples(options: &PluginTest) -> Result<Samples, CommandError> {
+fn samples(options: &PluginTestArgs) -> Result<Samples, CommandError> {
     let lines = |file: &Path| -> Result<Vec<String>, CommandError> {
         let text = String::from_utf8(read(file)?)
             .map_err(|e| CommandError::input(format!("{}: {e}", file.display())))?;

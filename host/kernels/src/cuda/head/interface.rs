@@ -17,7 +17,7 @@ pub struct HeadRows<'a> {
 
 /// Output of the head. All tensors are `[N]`, f32.
 #[derive(Debug)]
-pub struct Scores {
+pub struct HeadOutput {
     /// Log-probability of each row's token, in nats; NaN for tokens outside of the vocabulary.
     pub logp: Tensor,
     /// Entropy of each row's distribution, in nats.
@@ -29,7 +29,7 @@ pub struct Scores {
 /// An output head, forward and backward, without autograd.
 pub trait TokenHead {
     /// Scores the rows' tokens. `unembed` is `[V, H]`, of the kind of the hidden states.
-    fn forward(&self, rows: &HeadRows<'_>, unembed: &Tensor) -> Result<Scores, Error>;
+    fn forward(&self, rows: &HeadRows<'_>, unembed: &Tensor) -> Result<HeadOutput, Error>;
 
     /// Returns the gradient of a loss with respect to the hidden states, `[N, H]`, of their kind. `slopes`,
     /// `[N]` f32, are the derivatives of the loss with respect to the log-probabilities; `scores` is the
@@ -39,7 +39,7 @@ pub trait TokenHead {
         &self,
         rows: &HeadRows<'_>,
         unembed: &Tensor,
-        scores: &Scores,
+        scores: &HeadOutput,
         slopes: &Tensor,
         unembed_gradient: Option<&Tensor>,
     ) -> Result<Tensor, Error>;

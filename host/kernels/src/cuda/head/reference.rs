@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor, no_grad};
 
-use super::interface::{HeadRows, Scores, TokenHead};
+use super::interface::{HeadOutput, HeadRows, TokenHead};
 use crate::cuda::error::Error;
 
 /// The head exactly as defined, in f32, on any device. It needs several tensors of `[N, V]`.
@@ -22,12 +22,12 @@ fn distribution(rows: &HeadRows<'_>, unembed: &Tensor) -> Result<(Tensor, Tensor
 }
 
 impl TokenHead for ReferenceHead {
-    fn forward(&self, rows: &HeadRows<'_>, unembed: &Tensor) -> Result<Scores, Error> {
+    fn forward(&self, rows: &HeadRows<'_>, unembed: &Tensor) -> Result<HeadOutput, Error> {
         no_grad(|| {
             let (all, normalizer) = distribution(rows, unembed)?;
             let logp = all.f_gather(1, &rows.tokens.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?;
             let entropy = all.f_exp()?.f_mul(&all)?.f_sum_dim_intlist(-1, false, Kind::Float)?.f_neg()?;
-            Ok(Scores { logp, entropy, normalizer: normalizer.f_squeeze_dim(1)? })
+            Ok(HeadOutput { logp, entropy, normalizer: normalizer.f_squeeze_dim(1)? })
         })
     }
 
@@ -35,7 +35,7 @@ impl TokenHead for ReferenceHead {
         &self,
         rows: &HeadRows<'_>,
         unembed: &Tensor,
-        _: &Scores,
+        _: &HeadOutput,
         slopes: &Tensor,
         unembed_gradient: Option<&Tensor>,
     ) -> Result<Tensor, Error> {

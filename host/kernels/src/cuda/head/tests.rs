@@ -34,7 +34,7 @@ impl Case {
     }
 
     /// Returns the scores, the gradient of the hidden states, and the gradient of the output matrix.
-    fn run(&self, head: &dyn TokenHead, temperatures: bool) -> (Scores, Tensor, Tensor) {
+    fn run(&self, head: &dyn TokenHead, temperatures: bool) -> (HeadOutput, Tensor, Tensor) {
         let rows = self.rows(temperatures);
         let scores = head.forward(&rows, &self.unembed).unwrap();
         // Not zero, because gradients are added.

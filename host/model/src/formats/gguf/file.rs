@@ -8,7 +8,7 @@ use std::path::Path;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::Error;
-use crate::formats::gguf::quant::{Format, READABLE, format_name};
+use crate::formats::gguf::quant::{GgmlType, READABLE, format_name};
 use crate::formats::mapped_file::MappedFile;
 
 /// A metadata value. Numbers of all widths are widened.
@@ -126,7 +126,7 @@ impl Header {
     pub(crate) fn tensor(&self, bytes: &MappedFile, path: &Path, name: &str) -> Result<Tensor, Error> {
         let info = self.info(path, name)?;
         let fail = |reason: &str| Err(Error::format(path, format!("the tensor `{name}` {reason}")));
-        let Some(format) = Format::from_id(info.format) else {
+        let Some(format) = GgmlType::from_id(info.format) else {
             return fail(&format!(
                 "is stored as {}; {READABLE} can be read. Use the model in one of these, or its Hugging Face \
                  folder",

@@ -12,7 +12,7 @@ const CHUNK: usize = 1 << 15;
 
 /// A supported number format of tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum GgmlType {
     F32,
     F16,
     Bf16,
@@ -39,7 +39,7 @@ pub(crate) enum Format {
 /// List of the supported formats, for messages.
 pub(crate) const READABLE: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K";
 
-impl Format {
+impl GgmlType {
     /// Converts the number in a file.
     pub(crate) fn from_id(id: u32) -> Option<Self> {
         Some(match id {
@@ -288,7 +288,7 @@ mod tests {
             (14, "Q6_K"),
             (30, "BF16"),
         ] {
-            let format = Format::from_id(id).unwrap();
+            let format = GgmlType::from_id(id).unwrap();
             let packed = stored.tensor(&format!("{name}.packed")).unwrap();
             let expected = stored.tensor(&format!("{name}.values")).unwrap();
             let expected: Vec<u32> =
@@ -309,7 +309,7 @@ mod tests {
     /// Tensors longer than one thread's part are unpacked whole, the last, shorter part too.
     #[test]
     fn in_parts() {
-        for format in [Format::Q8_0, Format::Q6K] {
+        for format in [GgmlType::Q8_0, GgmlType::Q6K] {
             let (values, bytes) = format.block();
             let count = 2 * CHUNK + 3 * values;
             let data: Vec<u8> = (0..count / values * bytes).map(|i| (i * 31 % 97) as u8).collect();
@@ -325,11 +325,11 @@ mod tests {
 
     #[test]
     fn rows_need_whole_blocks() {
-        assert_eq!(Format::Q4_1.bytes(2, 64), Some(80));
+        assert_eq!(GgmlType::Q4_1.bytes(2, 64), Some(80));
         // Whole blocks in all, but not in a row.
-        assert_eq!(Format::Q4_1.bytes(2, 48), None);
-        assert_eq!(Format::Q4K.bytes(1, 32), None);
-        assert_eq!(Format::F32.bytes(2, usize::MAX), None);
-        assert_eq!(Format::F32.bytes(usize::MAX, 2), None);
+        assert_eq!(GgmlType::Q4_1.bytes(2, 48), None);
+        assert_eq!(GgmlType::Q4K.bytes(1, 32), None);
+        assert_eq!(GgmlType::F32.bytes(2, usize::MAX), None);
+        assert_eq!(GgmlType::F32.bytes(usize::MAX, 2), None);
     }
 }

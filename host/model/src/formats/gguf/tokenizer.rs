@@ -5,23 +5,19 @@
 //! (`gpt2`), and the pair merging of SentencePiece (`llama`, in [`sentencepiece`]).
 
 mod sentencepiece;
+mod vocabulary;
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use self::vocabulary::Vocabulary;
 use crate::error::Error;
 use crate::formats::gguf::file::MetadataValue;
 use crate::network::config::Config;
 use crate::text::template::ChatTemplate;
 use crate::text::tokenizer::Tokenizer;
-
-/// Token types of GGUF.
-const UNKNOWN: i64 = 2;
-const CONTROL: i64 = 3;
-const USER_DEFINED: i64 = 4;
-const BYTE: i64 = 6;
 
 /// Splitting pattern of Llama 3 and Qwen2, which differ in `{DIGITS}`: Qwen2 splits off single digits.
 const WORD_PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|{DIGITS}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -61,75 +57,6 @@ pub(crate) fn build(
     let source = metadata.get("tokenizer.chat_template").and_then(MetadataValue::text).map(str::to_owned);
     let template = ChatTemplate::new(model, source, text(config.bos), text(config.eos.first().copied()))?;
     Ok((tokenizer, template))
-}
-
-/// Vocabulary of the file.
-struct Vocabulary<'a> {
-    metadata: &'a HashMap<String, MetadataValue>,
-    path: &'a Path,
-    /// Tokens by id.
-    tokens: Vec<&'a str>,
-    /// Token types by id; empty if the file has none.
-    kinds: Vec<i64>,
-}
-
-impl<'a> Vocabulary<'a> {
-    fn read(metadata: &'a HashMap<String, MetadataValue>, path: &'a Path) -> Result<Self, Error> {
-        let mut this = Self { metadata, path, tokens: Vec::new(), kinds: Vec::new() };
-        this.tokens = this.texts("tokens")?;
-        let kinds = this.get("token_type").and_then(MetadataValue::list).unwrap_or_default();
-        this.kinds = kinds.iter().map(|kind| kind.int().unwrap_or_default()).collect();
-        Ok(this)
-    }
-
-    fn get(&self, key: &str) -> Option<&'a MetadataValue> {
-        self.metadata.get(&format!("tokenizer.ggml.{key}"))
-    }
-
-    fn list(&self, key: &str) -> Result<&'a [MetadataValue], Error> {
-        self.get(key).and_then(MetadataValue::list).ok_or_else(|| {
-            Error::format(
-                self.path,
-                format!("`tokenizer.ggml.{key}` is missing or not a list; download the file again"),
-            )
-        })
-    }
-
-    fn texts(&self, key: &str) -> Result<Vec<&'a str>, Error> {
-        let invalid = |index: usize| {
-            let reason =
-                format!("entry {index} of `tokenizer.ggml.{key}` is not a text; download the file again");
-            Error::format(self.path, reason)
-        };
-        self.list(key)?
-            .iter()
-            .enumerate()
-            .map(|(index, item)| item.text().ok_or_else(|| invalid(index)))
-            .collect()
-    }
-
-    fn kind(&self, id: usize) -> i64 {
-        self.kinds.get(id).copied().unwrap_or_default()
-    }
-
-    /// Returns the map from tokens to ids.
-    fn vocab(&self) -> Map<String, Value> {
-        self.tokens.iter().enumerate().map(|(id, token)| ((*token).to_owned(), id.into())).collect()
-    }
-
-    /// Returns the tokens that are recognised in a text before it is split.
-    fn added(&self) -> Vec<Value> {
-        let recognised = |id: &usize| matches!(self.kind(*id), UNKNOWN | CONTROL | USER_DEFINED);
-        (0..self.tokens.len())
-            .filter(recognised)
-            .map(|id| {
-                json!({
-                    "id": id, "content": self.tokens[id], "single_word": false, "lstrip": false,
-                    "rstrip": false, "normalized": false, "special": self.kind(id) != USER_DEFINED,
-                })
-            })
-            .collect()
-    }
 }
 
 /// Steps of a byte-level tokenizer before the merges.

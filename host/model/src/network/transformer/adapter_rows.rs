@@ -24,7 +24,7 @@ struct AdapterRun<'a> {
 /// Assignment of rows to adapters. Rows without an adapter use the base weights alone.
 pub struct AdapterRows<'a>(Vec<AdapterRun<'a>>);
 
-/// For each run, `u` of one projection; `None` if the adapter does not target the projection.
+/// Value of `u` of one projection for each run; `None` if the adapter does not target the projection.
 pub(super) type LowRankInputs = Vec<Option<Tensor>>;
 
 impl<'a> AdapterRows<'a> {

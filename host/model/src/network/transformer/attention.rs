@@ -16,7 +16,7 @@ use crate::network::packed::Packed;
 /// ancestors.
 pub(super) struct SpanMask {
     spans: Vec<AttentionSpan>,
-    /// By number of tokens and of tokens before them: the summand of the scores of a span that continues
+    /// Masks by number of tokens and of tokens before them: the summand of the scores of a span that continues
     /// another.
     masks: BTreeMap<(usize, usize), Tensor>,
 }
@@ -58,7 +58,7 @@ fn mask(len: i64, prefix: i64, kind: Kind, device: Device) -> Result<Tensor, Tch
 pub(super) struct AttentionBlock {
     /// Queries, keys and values of each span.
     leaves: Vec<[Tensor; 3]>,
-    /// For each span `[group, kv_heads, tokens, D]`.
+    /// Tensors `[group, kv_heads, tokens, D]`, one per span.
     outputs: Vec<Tensor>,
 }
 

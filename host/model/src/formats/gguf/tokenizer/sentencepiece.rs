@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::{BYTE, CONTROL, UNKNOWN, Vocabulary};
+use super::vocabulary::{BYTE, CONTROL, UNKNOWN, Vocabulary};
 use crate::error::Error;
 use crate::formats::gguf::file::MetadataValue;
 

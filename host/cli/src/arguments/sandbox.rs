@@ -1,0 +1,76 @@
+//! Arguments of `sandbox`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+#[derive(Subcommand)]
+pub enum SandboxCommand {
+    /// Run a program like the code of an agent
+    Run(SandboxRunArgs),
+    /// Show what each backend has and lacks
+    Doctor(SandboxDoctorArgs),
+    /// Create the image of the docker backend from a registry, or from a root file system
+    Image(SandboxImageArgs),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BackendChoice {
+    /// Python in WebAssembly; nothing has to be installed
+    Wasm,
+    /// A container; needs a Docker engine and an image
+    Docker,
+}
+
+/// Docker engines and the image of their containers.
+#[derive(Args)]
+pub struct SandboxEngineArgs {
+    /// The image of the containers [default: pl-host-python]
+    #[arg(long, value_name = "NAME:TAG")]
+    pub image: Option<String>,
+    /// A Docker engine: unix://PATH, tcp://HOST:PORT or https://HOST:PORT [default: $DOCKER_HOST, or
+    /// unix:///var/run/docker.sock]
+    #[arg(long = "endpoint", value_name = "ADDRESS")]
+    pub endpoints: Vec<String>,
+    /// The folder with ca.pem, cert.pem and key.pem for https endpoints
+    #[arg(long, value_name = "DIR")]
+    pub certificates: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct SandboxRunArgs {
+    /// A program: Python, shell (.sh), or anything with --run
+    pub file: PathBuf,
+    /// The backend that runs it
+    #[arg(long, value_enum, default_value_t = BackendChoice::Wasm)]
+    pub backend: BackendChoice,
+    #[command(flatten)]
+    pub engine: SandboxEngineArgs,
+    /// The command line in the container, with {file} for the program's file: --run node,{file}
+    #[arg(long, value_name = "PART,PART", value_delimiter = ',')]
+    pub run: Vec<String>,
+    /// Time limit in seconds
+    #[arg(long, default_value_t = 20)]
+    pub timeout: u64,
+    /// Memory limit in MiB
+    #[arg(long, default_value_t = 256)]
+    pub memory: u64,
+    /// Print the time and memory that it used
+    #[arg(long)]
+    pub usage: bool,
+}
+
+#[derive(Args)]
+pub struct SandboxDoctorArgs {
+    #[command(flatten)]
+    pub engine: SandboxEngineArgs,
+}
+
+#[derive(Args)]
+pub struct SandboxImageArgs {
+    #[command(flatten)]
+    pub engine: SandboxEngineArgs,
+    /// The root file system of the image: a folder or a tar archive
+    #[arg(long, value_name = "PATH")]
+    pub root: Option<PathBuf>,
+}

@@ -1,0 +1,38 @@
+//! Arguments of `serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::common::{DeviceChoice, OverrideArgs};
+
+#[derive(Args)]
+pub struct ServeArgs {
+    /// The workflow (.mas), or a run folder, of which the newest checkpoint is served
+    #[arg(value_name = "FILE|RUN")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub given: OverrideArgs,
+    /// Device of all tensors
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub device: DeviceChoice,
+    /// A run folder (its newest checkpoint) or one of its checkpoints
+    #[arg(long, value_name = "DIR")]
+    pub checkpoint: Option<PathBuf>,
+    /// Allow a run folder that somebody else wrote to use the plugins, folders and hosts that it names
+    #[arg(long)]
+    pub trust: bool,
+    /// Address and port to listen on; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
+    pub listen: SocketAddr,
+    /// Environment variable with the key that requests must carry. Needed unless the address is loopback
+    #[arg(long, value_name = "VARIABLE")]
+    pub key_variable: Option<String>,
+    /// Requests in progress; further ones are refused with status 429
+    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
+    pub max_requests: usize,
+    /// Name of the team as a model
+    #[arg(long, value_name = "NAME", default_value = "team")]
+    pub team: String,
+}
