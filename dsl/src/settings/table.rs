@@ -507,8 +507,10 @@ pub(super) const SETTINGS: &[Setting] = &[
         "shuffle_rewards",
         SettingKind::Boolean,
         DefaultValue::Boolean(false),
-        "Permutes rewards at random within their groups before training. Off by default. On, the run is a \
-         control experiment without a learning signal: any remaining change is drift.",
+        "Permutes the returns of completions at random within their groups before training. Off by default. On, \
+         the run is a control experiment without a learning signal: any remaining change is drift. Rollouts \
+         and evaluations are those of any run. With `advantage = gae`, the rewards of single turns are permuted: \
+         the number of turns then still has an effect.",
     ),
     setting(
         B::Train,

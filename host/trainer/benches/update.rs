@@ -207,7 +207,7 @@ fn update(mut learner: Learner, policies: usize, siblings: usize) -> Figures {
         let planned = if has_critic {
             let outcome = |i: usize| TurnOutcome { reward: reward(i), success: false };
             let outcomes: Vec<_> = transitions.iter().enumerate().map(|(i, t)| (t, outcome(i))).collect();
-            learner.prepare(1, &outcomes)
+            learner.prepare(1, &outcomes, None)
         } else {
             let samples = transitions.iter().enumerate().map(|(i, t)| Sample::new(t, reward(i)));
             learner.plan(1, samples.collect())

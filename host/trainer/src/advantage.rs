@@ -24,7 +24,7 @@
 use std::collections::BTreeMap;
 
 use pl_dsl::workflow::objective::{Baseline, GroupBy, Scale};
-use pl_types::{Group, Transition};
+use pl_types::Group;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -149,16 +149,18 @@ pub fn ema_advantages<'a>(
     advantages
 }
 
-/// Positions from which the outcomes of `transitions` are taken in the control experiment for any claim of
-/// learning: a permutation within each group, drawn from `seed`. Groups keep their mean and their spread, but
-/// the link between a completion and its reward is lost.
-pub fn shuffled_outcomes(transitions: &[&Transition], seed: [u8; 32]) -> Vec<usize> {
+/// Positions from which returns are taken in the control experiment for any claim of learning: a permutation
+/// within each group, drawn from `seed`. Groups keep their mean and their spread, but the link between a
+/// completion and its return is lost.
+pub fn shuffled_positions<G: Ord>(groups: impl IntoIterator<Item = G>, seed: [u8; 32]) -> Vec<usize> {
     let mut rng = ChaCha8Rng::from_seed(seed);
-    let mut members: BTreeMap<&Group, Vec<usize>> = BTreeMap::new();
-    for (index, transition) in transitions.iter().enumerate() {
-        members.entry(&transition.group).or_default().push(index);
+    let mut members: BTreeMap<G, Vec<usize>> = BTreeMap::new();
+    let mut count = 0;
+    for (index, group) in groups.into_iter().enumerate() {
+        members.entry(group).or_default().push(index);
+        count = index + 1;
     }
-    let mut sources = vec![0; transitions.len()];
+    let mut sources = vec![0; count];
     for indices in members.values() {
         let mut permuted = indices.clone();
         permuted.shuffle(&mut rng);
@@ -187,17 +189,10 @@ mod tests {
     }
 
     #[test]
-    fn shuffled_outcomes_stay_in_their_groups() {
-        let transitions: Vec<Transition> = (0..40)
-            .map(|n| {
-                let mut transition = crate::fixtures::transition(0, n, 4, 2);
-                transition.group.task = n / 8;
-                transition
-            })
-            .collect();
-        let transitions: Vec<&Transition> = transitions.iter().collect();
-        let sources = shuffled_outcomes(&transitions, [1; 32]);
-        assert_eq!(sources, shuffled_outcomes(&transitions, [1; 32]));
+    fn shuffled_returns_stay_in_their_groups() {
+        let shuffled = || shuffled_positions((0..40).map(|n| n / 8), [1; 32]);
+        let sources = shuffled();
+        assert_eq!(sources, shuffled());
         assert!(sources.iter().enumerate().filter(|(index, source)| index != *source).count() > 20);
         for (group, sources) in sources.chunks(8).enumerate() {
             let mut sorted = sources.to_vec();

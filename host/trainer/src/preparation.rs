@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use pl_dsl::workflow::objective::{Advantage, KlPlace, Objective, Returns, Scale};
+use pl_dsl::workflow::objective::{Advantage, GroupBy, KlPlace, Objective, Returns, Scale};
 use pl_types::Transition;
 use serde::{Deserialize, Serialize};
 use tch::{TchError, Tensor};
 
-use crate::advantage::{ema_advantages, group_of, grouped_advantages, whiten};
+use crate::advantage::{ema_advantages, group_of, grouped_advantages, shuffled_positions, whiten};
 use crate::correction::{CorrectionBounds, correction_weights};
 use crate::critic::PredictedValues;
 use crate::kl::{kl_of_token, next_coefficient};
@@ -59,6 +59,8 @@ pub(crate) struct PolicyBatch<'a> {
     pub reference: Option<Vec<Vec<f32>>>,
     /// Values before the update, if the policy has a critic.
     pub values: Option<PredictedValues>,
+    /// Seed of a permutation of returns within their groups, for control experiments.
+    pub shuffle: Option<[u8; 32]>,
 }
 
 /// Targets of a policy's transitions, and what they were made from.
@@ -194,6 +196,7 @@ impl PolicyBatch<'_> {
             *reward -= reward_penalty(objective, transition);
         }
         if let Some(values) = &self.values {
+            self.shuffle(objective, &mut rewards);
             let estimates = values.estimate(objective, &trajectories, &rewards, penalties.as_deref());
             let (advantages, returns) =
                 estimates.into_iter().map(|own| (own.advantages, own.returns)).unzip();
@@ -202,7 +205,8 @@ impl PolicyBatch<'_> {
         for (reward, penalties) in rewards.iter_mut().zip(penalties.iter().flatten()) {
             *reward -= penalties.iter().sum::<f64>();
         }
-        let returns = returns(&trajectories, &rewards, objective.returns, objective.gamma_turn);
+        let mut returns = returns(&trajectories, &rewards, objective.returns, objective.gamma_turn);
+        self.shuffle(objective, &mut returns);
         let (mut groups, mut flat_groups) = (0, 0);
         let values = match objective.advantage {
             Advantage::Group => {
@@ -217,7 +221,10 @@ impl PolicyBatch<'_> {
             }
             Advantage::Success => {
                 let is_successful = |index| self.outcomes[trajectories.last(index)].success;
-                (0..rewards.len()).map(|index| f64::from(u8::from(is_successful(index)))).collect()
+                let mut successes: Vec<f64> =
+                    (0..rewards.len()).map(|index| f64::from(u8::from(is_successful(index)))).collect();
+                self.shuffle(objective, &mut successes);
+                successes
             }
             // Without a critic, all values are 0.
             Advantage::Return | Advantage::Gae => returns,
@@ -240,6 +247,21 @@ impl PolicyBatch<'_> {
             }
         }
         TokenAdvantages { advantages, returns: None, groups, flat_groups }
+    }
+
+    /// Permutes values, one per transition, within groups if the run is a control experiment. The groups are those
+    /// that returns are compared in; without a comparison, those of the same agent and turn.
+    fn shuffle(&self, objective: &Objective, values: &mut [f64]) {
+        let Some(seed) = self.shuffle else { return };
+        let group_by = match objective.advantage {
+            Advantage::Group => objective.group_by,
+            _ => GroupBy { agent: true, turn: true },
+        };
+        let groups = self.transitions.iter().map(|t| group_of(&t.group, group_by));
+        let before = values.to_vec();
+        for (value, source) in values.iter_mut().zip(shuffled_positions(groups, seed)) {
+            *value = before[source];
+        }
     }
 
     /// Importance weights of the recomputed log-probabilities over those of sampling. `None` if the objective

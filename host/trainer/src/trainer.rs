@@ -11,7 +11,6 @@ use pl_model::{Adapter, Model, TensorSet};
 use pl_types::Transition;
 use tch::Device;
 
-use crate::advantage::shuffled_outcomes;
 use crate::error::Error;
 use crate::learner::{Learner, LearnerSettings, NewPolicy};
 use crate::metrics::StepMetrics;
@@ -182,7 +181,8 @@ impl Trainer {
     /// Trains on a step's transitions, each policy by its objective. Ignores transitions of policies that are not
     /// trained, or not in this step. The order of the transitions does not matter: they are sorted by key first.
     ///
-    /// With a `shuffle` seed, rewards are permuted within each group first ([`shuffled_outcomes`]).
+    /// With a `shuffle` seed, returns are permuted within their groups
+    /// ([`shuffled_positions`](crate::advantage::shuffled_positions)).
     ///
     /// # Errors
     /// Nothing was changed when a transition does not fit its policy or the workflow has no `train` block;
@@ -199,15 +199,13 @@ impl Trainer {
         }
         let mut sorted: Vec<&Transition> = transitions.iter().collect();
         sorted.sort_by(|a, b| a.key.cmp(&b.key));
-        let sources = shuffle.map(|seed| shuffled_outcomes(&sorted, seed));
         let mut by_learner: Vec<Vec<(&Transition, TurnOutcome)>> =
             self.learners.iter().map(|_| Vec::new()).collect();
-        for (index, &transition) in sorted.iter().enumerate() {
-            let source = sources.as_ref().map_or(index, |sources| sources[index]);
+        for transition in sorted {
             let policy = transition.policy as usize;
             match self.locations.get(policy) {
                 Some(PolicyLocation::Trained { learner, .. }) => {
-                    by_learner[*learner].push((transition, TurnOutcome::from(sorted[source])));
+                    by_learner[*learner].push((transition, TurnOutcome::from(transition)));
                 }
                 Some(PolicyLocation::Frozen { .. }) => {}
                 None => {
@@ -219,7 +217,7 @@ impl Trainer {
             .learners
             .iter()
             .zip(by_learner)
-            .map(|(learner, transitions)| learner.prepare(step, &transitions))
+            .map(|(learner, transitions)| learner.prepare(step, &transitions, shuffle))
             .collect::<Result<Vec<_>, _>>()?;
         let total = planned.iter().map(|planned| planned.batches()).sum();
         let fed_tokens = planned.iter().map(|planned| planned.fed_tokens()).sum();

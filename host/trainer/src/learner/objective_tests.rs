@@ -163,7 +163,7 @@ fn first_step(learner: &mut Learner, transitions: &[Transition]) -> Vec<UpdateMe
     sorted.sort_by(|a, b| a.key.cmp(&b.key));
     let outcomes: Vec<(&Transition, TurnOutcome)> =
         sorted.into_iter().map(|transition| (transition, TurnOutcome::from(transition))).collect();
-    let planned = learner.prepare(1, &outcomes).unwrap();
+    let planned = learner.prepare(1, &outcomes, None).unwrap();
     learner.update(&planned, &mut || {}).unwrap()
 }
 
@@ -176,7 +176,7 @@ fn plain_loss(
     transitions: &[Transition],
 ) -> Tensor {
     let outcomes: Vec<_> = transitions.iter().map(|t| (t, TurnOutcome::from(t))).collect();
-    let planned = learner.prepare(1, &outcomes).unwrap();
+    let planned = learner.prepare(1, &outcomes, None).unwrap();
     let objective = &learner.policies()[0].training.objective;
     let samples = || planned.samples.iter().filter(|sample| !sample.targets.masked);
     let counts = CompletionCounts {

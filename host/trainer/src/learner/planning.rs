@@ -46,7 +46,8 @@ impl PlannedUpdate<'_> {
 impl Learner {
     /// Validates transitions of this learner's policies, computes the targets of their tokens, which may take
     /// forward passes, and plans an update over them; changes nothing. The transitions must be sorted by key.
-    /// Those of policies that the step does not update are left out.
+    /// Those of policies that the step does not update are left out. With a `shuffle` seed, returns are permuted
+    /// within their groups: a control experiment.
     ///
     /// # Errors
     /// [`Error::Transition`] for the first invalid transition; errors of libtorch.
@@ -54,6 +55,7 @@ impl Learner {
         &self,
         step: u64,
         transitions: &[(&'a Transition, TurnOutcome)],
+        shuffle: Option<[u8; 32]>,
     ) -> Result<PlannedUpdate<'a>, Error> {
         let mut by_policy: Vec<Vec<usize>> = vec![Vec::new(); self.policies.len()];
         for (index, (transition, _)) in transitions.iter().enumerate() {
@@ -71,6 +73,7 @@ impl Learner {
             let doing = |source| self.update_error(step, source);
             let batch = PolicyBatch {
                 outcomes: indices.iter().map(|&index| transitions[index].1).collect(),
+                shuffle,
                 ..self
                     .score(policy_index, indices.iter().map(|&index| transitions[index].0).collect())
                     .map_err(doing)?
@@ -126,7 +129,7 @@ impl Learner {
         let model = ScoringModel { config: &self.config, weights, adapters: &adapters, token_budget };
         let critic = policy.critic.as_ref();
         let values = critic.map(|critic| critic.predict(&model, &transitions, own)).transpose()?;
-        Ok(PolicyBatch { transitions, outcomes: Vec::new(), recomputed, reference, values })
+        Ok(PolicyBatch { transitions, outcomes: Vec::new(), recomputed, reference, values, shuffle: None })
     }
 
     /// Validates samples of this learner's policies and plans an update over them; changes nothing. The

@@ -29,6 +29,7 @@ fn batch(transitions: &[Transition]) -> PolicyBatch<'_> {
         recomputed: None,
         reference: None,
         values: None,
+        shuffle: None,
     }
 }
 
@@ -45,6 +46,33 @@ fn first_advantages(objective: &Objective, transitions: &[Transition]) -> Vec<f3
 
 fn unscaled() -> Objective {
     Objective { scale: Scale::None, ..objective() }
+}
+
+/// A control experiment: whole returns change places, so that no choice of a completion, not even that of the
+/// number of turns, has an effect on its advantage.
+#[test]
+fn shuffled_returns_are_a_permutation_within_the_groups_of_the_objective() {
+    let transitions = transitions();
+    let objective =
+        Objective { returns: Returns::Episode, group_by: GroupBy { agent: true, turn: false }, ..unscaled() };
+    let shuffled = |seed: u8| {
+        let shuffle = Some([seed; 32]);
+        let batch = PolicyBatch { shuffle, ..batch(&transitions) };
+        let prepared = batch.prepare(&objective, &ObjectiveState::new(&objective)).unwrap();
+        prepared.targets.iter().map(|targets| targets.advantages[0]).collect::<Vec<_>>()
+    };
+    let mut means = [0.0; 4];
+    for seed in 0..=255 {
+        let mut advantages = shuffled(seed);
+        assert_eq!(advantages, shuffled(seed));
+        for (mean, advantage) in means.iter_mut().zip(&advantages) {
+            *mean += advantage / 256.0;
+        }
+        advantages.sort_by(f32::total_cmp);
+        assert_eq!(advantages, [-1.0, -1.0, 1.0, 1.0]);
+    }
+    // Four standard errors.
+    assert!(means.iter().all(|mean| mean.abs() < 0.25), "{means:?}");
 }
 
 #[test]
