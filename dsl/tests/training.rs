@@ -151,6 +151,61 @@ fn a_critic_is_configured_or_implied() {
 }
 
 #[test]
+fn a_critic_may_have_an_adapter_or_a_model_of_its_own() {
+    let critic = |block: &str| training("algorithm = ppo", block, &[])[0].critic.clone().unwrap();
+    let adapter = critic("critic { on = adapter; rank = 4; alpha = 8 }");
+    let lora = adapter.lora.unwrap();
+    assert_eq!((adapter.on, adapter.model, lora.rank, lora.alpha), (CriticBase::Adapter, None, 4, 8.0));
+    assert_eq!((lora.targets.len(), adapter.learning_rate), (7, 1e-4));
+    // The base that the policy's own adapter is on.
+    assert_eq!(critic("critic { on = adapter; model = base }").model, None);
+    let model = critic("critic { model = base }");
+    assert_eq!((model.on, model.model, model.lora), (CriticBase::Model, Some(0), None));
+    assert_eq!(model.learning_rate, 1e-5);
+    assert_eq!(critic("critic { on = model; learning_rate = 0.01 }").learning_rate, 0.01);
+    assert_eq!(critic("critic { on = model }").model, None);
+}
+
+#[test]
+fn critics_that_make_no_sense_are_refused() {
+    let refused = |block: &str| messages("algorithm = ppo", block, &[]);
+    assert!(refused("critic { on = policy; model = base }").contains("MAS0035"));
+    assert!(refused("critic { on = shared; model = base }").contains("MAS0035"));
+    assert!(refused("critic { rank = 4 }").contains("`rank` has no effect without `on = adapter`"));
+    assert!(refused("critic { model = base; alpha = 4 }").contains("MAS0048"));
+    assert!(refused("critic { model = bass }").contains("there is no model `bass`"));
+    assert!(refused("critic { on = adaptor }").contains("adapter"));
+    // A policy without `lora` trains its model.
+    let whole = file("algorithm = ppo", "critic { on = adapter; model = base }")
+        .replace("policy coder { model = base; lora { rank = 4 };", "policy coder { model = base;");
+    let Checked { diagnostics, sources, .. } =
+        check(&Source { name: "x.mas".to_owned(), text: whole }, &[], &TestCatalog);
+    assert!(render::short(&diagnostics, &sources).contains("trains this model itself"));
+    // An override may choose another kind than the file prepares.
+    let given = ["coder.critic.on=policy"];
+    let [coder, _] = training("algorithm = ppo", "critic { on = adapter; rank = 4; model = base }", &given);
+    let critic = coder.critic.unwrap();
+    assert_eq!((critic.on, critic.model, critic.lora), (CriticBase::Policy, None, None));
+}
+
+/// A model that only a critic is on is used.
+#[test]
+fn the_model_of_a_critic_is_used() {
+    let text = |critic: &str| {
+        file("algorithm = ppo", critic).replace("policy coder", "model small = \"./small\"\npolicy coder")
+    };
+    let found = |critic: &str| {
+        let text = text(critic);
+        let Checked { diagnostics, sources, .. } =
+            check(&Source { name: "x.mas".to_owned(), text }, &[], &TestCatalog);
+        render::short(&diagnostics, &sources)
+    };
+    assert_eq!(found("critic { model = small }"), "");
+    assert_eq!(found("critic { on = adapter; model = small }"), "");
+    assert!(found("critic { on = adapter }").contains("model `small` is never used"));
+}
+
+#[test]
 fn overrides_make_the_block_that_is_missing() {
     let given = ["coder.train.kl=0.1", "coder.critic.clip=0.2", "coder.train.algorithm=ppo"];
     let [coder, reasoner] = training("", "", &given);

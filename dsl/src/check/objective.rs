@@ -11,7 +11,7 @@ use crate::workflow::objective::{
     Advantage, Aggregation, Algorithm, Baseline, Correction, Critic, CriticBase, GroupBy, KlEstimator,
     KlPlace, Objective, Optimizer, Ratio, Scale, TrustRegion,
 };
-use crate::workflow::{Agent, LrSchedule};
+use crate::workflow::{Agent, Lora, LrSchedule};
 
 /// Share of `max_tokens` that the buffer of `overlong = penalize` takes by default, as its divisor.
 const DEFAULT_BUFFER_DIVISOR: u32 = 5;
@@ -224,11 +224,33 @@ pub(super) fn update_steps(settings: &TrainingSettings) -> Option<(u32, u32)> {
     Some((settings.integer_or_default("freeze")?, settings.integer_or_default("update_every")?))
 }
 
-/// Resolves a critic.
-pub(super) fn critic(own: &BlockSettings) -> Option<Critic> {
+/// Learning rate of a critic that is a value head or an adapter, if none is written.
+const CRITIC_LEARNING_RATE: f64 = 1e-4;
+/// Learning rate of a critic that is a whole model, if none is written.
+const CRITIC_MODEL_LEARNING_RATE: f64 = 1e-5;
+
+/// Resolves a critic. `model` is the index of its model, if it has one of its own.
+pub(super) fn critic(own: &BlockSettings, model: Option<usize>) -> Option<Critic> {
+    let on = match (own.text("on"), own.location("on"), model) {
+        (Some(word), ..) => parse_word::<CriticBase>(word)?,
+        // The word is wrong, which was reported.
+        (None, Some(_), _) => return None,
+        (None, None, Some(_)) => CriticBase::Model,
+        (None, None, None) => CriticBase::Policy,
+    };
+    let default_rate =
+        if on == CriticBase::Model { CRITIC_MODEL_LEARNING_RATE } else { CRITIC_LEARNING_RATE };
+    let learning_rate = match own.location("learning_rate") {
+        Some(_) => own.number("learning_rate")?,
+        None => default_rate,
+    };
+    let lora =
+        Lora { rank: own.integer("rank")?, alpha: own.number("alpha")?, targets: own.words("targets")? };
     Some(Critic {
-        on: parse_word::<CriticBase>(own.text("on")?)?,
-        learning_rate: own.number("learning_rate")?,
+        on,
+        model,
+        lora: (on == CriticBase::Adapter).then_some(lora),
+        learning_rate,
         warmup: own.integer("warmup")?,
         clip: own.number("clip")?,
         weight: own.number("weight")?,

@@ -164,7 +164,7 @@ impl Resolver<'_, '_, '_> {
                 targets: own.words("targets")?,
             })
         });
-        let blocks = self.policy_blocks(block, &own);
+        let blocks = self.policy_blocks(block, &own, models);
         let policy = || {
             Some(Policy {
                 name: name.to_owned(),
@@ -256,8 +256,10 @@ impl Resolver<'_, '_, '_> {
         // An invalid block may use a block that seems unused.
         let mut unused: Vec<&Block> = Vec::new();
         if !resolved.is_empty() && resolved.iter().all(|one| one.policy.is_some()) {
-            let used: BTreeSet<usize> =
-                resolved.iter().flat_map(|one| &one.policy).map(|policy| policy.model).collect();
+            let policies = resolved.iter().flat_map(|one| &one.policy).map(|policy| policy.model);
+            let critics =
+                resolved.iter().flat_map(|one| &one.blocks.critic).filter_map(|critic| critic.model);
+            let used: BTreeSet<usize> = policies.chain(critics).collect();
             unused
                 .extend((0..models.blocks.len()).filter(|at| !used.contains(at)).map(|at| models.blocks[at]));
         }

@@ -65,7 +65,15 @@ pub(super) struct ResolvedPolicy {
 /// Inner blocks of a policy's training, with their places.
 pub(super) struct PolicyBlocks {
     pub train: Option<(Location, BlockSettings)>,
-    pub critic: Option<(Location, BlockSettings)>,
+    pub critic: Option<CriticBlock>,
+}
+
+/// Inner block `critic { … }` of a policy.
+pub(super) struct CriticBlock {
+    pub location: Location,
+    pub settings: BlockSettings,
+    /// Position of the model that it names. `None` if it names none, or one that does not exist.
+    pub model: Option<usize>,
 }
 
 pub(super) struct Resolver<'c, 'r, 'o> {

@@ -7,7 +7,7 @@ use super::objective::{
     TrainingSettings, algorithm_word, critic as critic_of, objective, optimizer, update_steps,
 };
 use super::objective_rules::{TrainedCase, check_objectives};
-use super::resolver::{NamedBlocks, PolicyBlocks, ResolvedAgent, ResolvedPolicy, Resolver};
+use super::resolver::{CriticBlock, NamedBlocks, PolicyBlocks, ResolvedAgent, ResolvedPolicy, Resolver};
 use crate::diagnostic::DiagnosticCode;
 use crate::source::Location;
 use crate::syntax::block_kind::BlockKind;
@@ -122,7 +122,7 @@ impl Resolver<'_, '_, '_> {
             if let (Some(steps), Some((freeze, _))) = (steps, update_steps(&settings)) {
                 self.frozen(&policy.name, &settings, steps, freeze, &mut frozen);
             }
-            let critic = self.critic(&policy.name, &settings, &objective, critic.as_ref());
+            let critic = self.critic(policy, &settings, &objective, critic.as_ref());
             policy.training = (|| {
                 let (freeze, update_every) = update_steps(&settings)?;
                 let optimizer = optimizer(&settings)?;
@@ -156,26 +156,28 @@ impl Resolver<'_, '_, '_> {
     /// Returns the critic of a policy: that of its `critic` block, or the default one if the advantage needs one.
     fn critic(
         &mut self,
-        name: &str,
+        policy: &Policy,
         settings: &TrainingSettings,
         objective: &Objective,
-        own: Option<&(Location, BlockSettings)>,
+        own: Option<&CriticBlock>,
     ) -> Option<Option<Critic>> {
         let needed = objective.advantage == Advantage::Gae;
         match own {
             None if !needed => Some(None),
-            None => Some(Some(critic_of(&self.without_block(BlockKind::Critic))?)),
-            Some((_, own)) if needed => {
-                let critic = critic_of(own)?;
-                if let (Some(location), true) = (own.location("weight"), critic.on != CriticBase::Shared) {
-                    let message = "`weight` has no effect without `on = shared`";
-                    self.reports
-                        .error(DiagnosticCode::NoEffect, location, message, "")
-                        .help("remove it, or set `on = shared`");
+            None => Some(Some(critic_of(&self.without_block(BlockKind::Critic), None)?)),
+            Some(own) if needed => {
+                let mut critic = critic_of(&own.settings, own.model)?;
+                self.critic_settings(policy, own, &critic);
+                // Adapters on one base share passes, whatever they are for.
+                if critic.on == CriticBase::Adapter && critic.model == Some(policy.model) {
+                    critic.model = None;
+                }
+                if matches!(critic.on, CriticBase::Policy | CriticBase::Shared) {
+                    critic.model = None;
                 }
                 Some(Some(critic))
             }
-            Some((location, _)) => {
+            Some(own) => {
                 // An override may choose another advantage for a file that has a critic.
                 let from_outside = ["algorithm", "advantage"]
                     .into_iter()
@@ -183,15 +185,69 @@ impl Resolver<'_, '_, '_> {
                     .any(|one| matches!(one.location, Location::Override(_)));
                 if !from_outside {
                     let message = format!(
-                        "policy `{name}` has a critic, but its advantage (`{}`) needs none",
+                        "policy `{}` has a critic, but its advantage (`{}`) needs none",
+                        policy.name,
                         objective.value_of("advantage").unwrap_or_default()
                     );
                     self.reports
-                        .warning(DiagnosticCode::CriticUnused, *location, message, "")
+                        .warning(DiagnosticCode::CriticUnused, own.location, message, "")
                         .help("remove it, or set `advantage = gae`");
                 }
                 Some(None)
             }
+        }
+    }
+
+    /// Reports settings of a critic that exclude each other or have no effect.
+    fn critic_settings(&mut self, policy: &Policy, own: &CriticBlock, critic: &Critic) {
+        let CriticBlock { settings, model, .. } = own;
+        // An override may choose other hidden states for a file that has settings of its own choice.
+        let from_outside = matches!(settings.location("on"), Some(Location::Override(_)));
+        if from_outside && critic.on != CriticBase::Adapter {
+            return;
+        }
+        let mut without_effect = |key: &str, word: &str| {
+            if let Some(location) = settings.location(key) {
+                let message = format!("`{key}` has no effect without `on = {word}`");
+                self.reports
+                    .error(DiagnosticCode::NoEffect, location, message, "")
+                    .help(format!("remove it, or set `on = {word}`"));
+            }
+        };
+        if critic.on != CriticBase::Shared {
+            without_effect("weight", "shared");
+        }
+        if critic.on != CriticBase::Adapter {
+            ["rank", "alpha", "targets"].into_iter().for_each(|key| without_effect(key, "adapter"));
+        }
+        let Some(location) = settings.location("model") else { return };
+        let on = settings.location("on").unwrap_or(own.location);
+        match critic.on {
+            CriticBase::Policy | CriticBase::Shared => {
+                let word = settings.text("on").unwrap_or_default();
+                let message =
+                    format!("`on = {word}` reads the hidden states of the policy, not those of `model`");
+                self.reports
+                    .error(DiagnosticCode::BadSetting, location, message, "")
+                    .also(on, "the value head is on the policy")
+                    .help(
+                        "remove one of them; `on = adapter` and `on = model` have hidden states of their own",
+                    );
+            }
+            CriticBase::Adapter if *model == Some(policy.model) && policy.lora.is_none() => {
+                let message = format!(
+                    "policy `{}` trains this model itself, so an adapter on it would be on weights that change",
+                    policy.name
+                );
+                self.reports
+                    .error(DiagnosticCode::BadSetting, location, message, "")
+                    .also(on, "an adapter on this model")
+                    .help(
+                        "remove `model` to put the adapter on the policy's weights as they are trained, set \
+                         `on = model`, or load the model a second time under another name",
+                    );
+            }
+            CriticBase::Adapter | CriticBase::Model => {}
         }
     }
 
@@ -264,14 +320,19 @@ impl Resolver<'_, '_, '_> {
     }
 
     /// Checks the inner blocks of a policy's training. `train = false` excludes them.
-    pub(super) fn policy_blocks(&mut self, block: &Block, own: &BlockSettings) -> PolicyBlocks {
-        let blocks = [BlockKind::PolicyTrain, BlockKind::Critic].map(|kind| {
+    pub(super) fn policy_blocks(
+        &mut self,
+        block: &Block,
+        own: &BlockSettings,
+        models: &NamedBlocks,
+    ) -> PolicyBlocks {
+        let [train, critic] = [BlockKind::PolicyTrain, BlockKind::Critic].map(|kind| {
             let settings = self.inner(block, kind)?;
             Some((block.inner(kind)?.0.location, settings))
         });
         // `--set POLICY.train=false` may switch off what the file prepares.
         if let (Some(false), Some(off @ Location::Span(_))) = (own.boolean("train"), own.location("train")) {
-            for (kind, found) in [BlockKind::PolicyTrain, BlockKind::Critic].into_iter().zip(&blocks) {
+            for (kind, found) in [(BlockKind::PolicyTrain, &train), (BlockKind::Critic, &critic)] {
                 let Some((location, _)) = found else { continue };
                 let message = format!("{} has `train = false` and `{}`", block.title(), kind.form());
                 self.reports
@@ -280,7 +341,10 @@ impl Resolver<'_, '_, '_> {
                     .help("remove one of them");
             }
         }
-        let [train, critic] = blocks;
+        let critic = critic.map(|(location, settings)| {
+            let model = self.reference(&settings, "model", models, "model");
+            CriticBlock { location, settings, model }
+        });
         PolicyBlocks { train, critic }
     }
 }

@@ -99,7 +99,8 @@ impl BlockKind {
             }
             BlockKind::Critic => {
                 "Written inside a policy with `advantage = gae`: a value head that estimates the return from each token \
-                 on. Without the block, the policy has a critic with the defaults."
+                 on. It reads the hidden states of the policy, of an adapter of its own or of a model of its own. \
+                 Without the block, the policy has a critic with the defaults."
             }
             BlockKind::Roles => {
                 "Written inside an evaluation: maps agents to policies other than their own, such as \

@@ -90,10 +90,6 @@ pub(super) const fn word(word: &'static str, doc: &'static str) -> Choice {
     Choice { word, doc, supported: true }
 }
 
-pub(super) const fn unsupported_word(word: &'static str, doc: &'static str) -> Choice {
-    Choice { word, doc, supported: false }
-}
-
 /// Setting of `train { … }` that a policy's own `train { … }` may also have.
 pub(super) const fn per_policy(
     key: &'static str,

@@ -4,7 +4,8 @@
 
 use super::algorithms::ALGORITHM_WORDS;
 use super::kind::{Choice, DefaultValue, Setting, SettingKind};
-use super::rows::{count, number, per_policy, positive, setting, unsupported_word, word};
+use super::rows::{count, number, per_policy, positive, setting, word};
+use super::table::TARGETS;
 use crate::syntax::block_kind::BlockKind::Critic;
 
 /// Largest decay rate of a moment: at 1, the moment would never change.
@@ -126,7 +127,8 @@ const LR_SCHEDULES: &[Choice] = &[
 const CRITIC_BASES: &[Choice] = &[
     word("policy", "those of the policy; training the critic leaves the policy's weights as they are"),
     word("shared", "those of the policy; training the critic changes the policy's weights too"),
-    unsupported_word("adapter", "those of the policy's model with an adapter of the critic's own"),
+    word("adapter", "those of the policy's base with an adapter of the critic's own, or of `model` with one"),
+    word("model", "those of a model of the critic's own, all of whose weights are trained"),
 ];
 
 /// Settings of `train { … }` that may differ per policy.
@@ -420,17 +422,48 @@ pub(super) const CRITIC: &[Setting] = &[
         Critic,
         "on",
         SettingKind::Choice(CRITIC_BASES),
-        DefaultValue::Word("policy"),
+        DefaultValue::Absent("`policy`, or `model` if the critic has a `model`"),
         "Hidden states that the value head reads. `policy` by default: it costs almost nothing and can't harm \
-         the policy. `adapter` makes a stronger critic, which takes passes of its own.",
+         the policy. `adapter` and `model` make stronger critics, which take passes of their own; `model` takes \
+         as much memory as a policy without `lora`.",
+    ),
+    setting(
+        Critic,
+        "model",
+        SettingKind::Model,
+        DefaultValue::Absent("that of the policy"),
+        "Model that a critic of its own starts from (`on = model`), or that its adapter is on (`on = adapter`). It \
+         must have the tokenizer of the policy's model. A smaller model makes a cheaper critic.",
+    ),
+    setting(
+        Critic,
+        "rank",
+        SettingKind::Integer { min: 1, max: 1024 },
+        DefaultValue::Integer(16),
+        "Rank of the critic's adapter (`on = adapter`). 16, as for a policy.",
+    ),
+    setting(
+        Critic,
+        "alpha",
+        positive(65536.0),
+        DefaultValue::Number(32.0),
+        "Scale of the critic's adapter: its output is multiplied by alpha / rank. 32 gives the common factor of 2 \
+         at the default rank.",
+    ),
+    setting(
+        Critic,
+        "targets",
+        SettingKind::Choices(TARGETS),
+        DefaultValue::AllWords,
+        "Projections that get the critic's adapter. All seven by default, as for a policy.",
     ),
     setting(
         Critic,
         "learning_rate",
         positive(1.0),
-        DefaultValue::Number(1e-4),
+        DefaultValue::Absent("`1e-4`, or `1e-5` with `on = model`"),
         "Step size of the critic's optimiser (AdamW). 1e-4, larger than that of a policy: the head starts from \
-         zero, and advantages are useful only once it predicts something.",
+         zero, and advantages are useful only once it predicts something. A whole model is trained with 1e-5.",
     ),
     setting(
         Critic,

@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::LrSchedule;
+use super::{Lora, LrSchedule};
 
 /// Settings of a trained policy: those of `train { … }`, and where it differs, of `policy NAME { train { … } }`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -38,10 +38,17 @@ pub struct Optimizer {
     pub max_grad_norm: f64,
 }
 
-/// `critic { learning_rate = 1e-4; clip = 0.5; warmup = 5 }`: a value head on the hidden states of the policy's model.
+/// `critic { learning_rate = 1e-4; clip = 0.5; warmup = 5 }`: a value head on the hidden states of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Critic {
     pub on: CriticBase,
+    /// Position in the workflow's `models` of the model that the critic, or its adapter, is on. `None` for the policy's
+    /// model. An adapter on the base that the policy's own adapter is on has `None` too.
+    #[serde(default)]
+    pub model: Option<usize>,
+    /// Adapter of the critic's own. `None` unless it is on an adapter.
+    #[serde(default)]
+    pub lora: Option<Lora>,
     pub learning_rate: f64,
     /// Number of steps after `freeze` in which only the critic is trained.
     pub warmup: u32,
@@ -59,8 +66,10 @@ pub enum CriticBase {
     Policy,
     /// Those of the policy; the value loss changes the policy's weights too.
     Shared,
-    /// Those of the policy's base with an adapter of the critic's own.
+    /// Those of the policy's base, or of another model, with an adapter of the critic's own.
     Adapter,
+    /// Those of a model of the critic's own, all of whose weights are trained.
+    Model,
 }
 
 /// Loss and advantages of a policy.

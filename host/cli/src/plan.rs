@@ -4,8 +4,9 @@ pub mod simulation;
 
 use std::fmt;
 
+use pl_dsl::workflow::objective::CriticBase;
 use pl_run::Bytes;
-use pl_run::plan::{CheckpointPlan, PolicyPlan, RunPlan, TaskPlan};
+use pl_run::plan::{CheckpointPlan, CriticPlan, PolicyPlan, RunPlan, TaskPlan};
 
 /// A number with separated thousands.
 struct Count(u64);
@@ -87,6 +88,12 @@ fn write_weights(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let agents = policy.agents.join(", ");
         let line = format!("{:<wide$}  {words:<kinds$}  used by {agents}  {numbers}", policy.name);
         policies.line(line.trim_end())?;
+        if let Some(critic) = &policy.critic {
+            let numbers = critic.trained_parameters;
+            let numbers = numbers.map(|numbers| format!("  {} parameters trained", Count(numbers)));
+            let words = critic_words(critic);
+            policies.line(format_args!("{:<wide$}  {words}{}", "", numbers.unwrap_or_default()))?;
+        }
     }
     match &plan.memory {
         Ok(memory) => write!(f, "{}", memory),
@@ -212,6 +219,20 @@ fn policy_words(policy: &PolicyPlan) -> String {
     let from = policy.from.as_ref().map(|from| format!(", from {from}")).unwrap_or_default();
     let frozen = if policy.trained { "" } else { ", not trained" };
     format!("{weights}{from}{frozen}")
+}
+
+/// Describes the critic of a policy.
+fn critic_words(critic: &CriticPlan) -> String {
+    let CriticPlan { on, model, lora, .. } = critic;
+    match (on, lora) {
+        (CriticBase::Policy, _) => "critic: a value head on the policy".to_owned(),
+        (CriticBase::Shared, _) => "critic: a value head on the policy, which it trains too".to_owned(),
+        (CriticBase::Model, _) => format!("critic: a value head on all of {model}"),
+        (CriticBase::Adapter, lora) => {
+            let rank = lora.as_ref().map_or(0, |lora| lora.rank);
+            format!("critic: a value head on an adapter of rank {rank} on {model}")
+        }
+    }
 }
 
 #[cfg(test)]

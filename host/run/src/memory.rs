@@ -8,6 +8,7 @@ mod machine;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use pl_dsl::workflow::objective::{Critic, CriticBase};
 use pl_dsl::workflow::{Policy, Workflow};
 use pl_dsl::{Diagnostic, DiagnosticCode, Severity};
 use pl_model::{Checkpointing, Config, Projection};
@@ -54,6 +55,7 @@ impl MemoryEstimate {
             let base = BaseModel { config, dtype: model_dtype(model, device), device };
             let policies: Vec<&Policy> = workflow.policies.iter().filter(|p| p.model == index).collect();
             sum.add_base(workflow, folder, &base, &policies);
+            sum.add_critics(workflow, index, &base);
         }
         let staleness = workflow.train.as_ref().map_or(0, |train| u64::from(train.staleness));
         let mut parts = vec![
@@ -199,7 +201,6 @@ impl Sum {
             match (from, &policy.lora) {
                 (_, None) if trains(policy) => {
                     trained += 1;
-                    self.optimiser += critic_bytes(config, policy);
                 }
                 (Some(path), None) if !is_adapter(&path) => loaded += 1,
                 (Some(path), None) => {
@@ -221,7 +222,6 @@ impl Sum {
                         if from.is_some() && has_reference(policy) {
                             self.adapters += formulas::adapter_bytes(config, rank, &targets);
                         }
-                        self.optimiser += critic_bytes(config, policy);
                         let numbers = formulas::adapter_numbers(config, rank, &targets);
                         self.optimiser += formulas::optimizer_bytes(numbers, Dtype::F32);
                         adapted.push(rank * targets.len());
@@ -255,12 +255,43 @@ impl Sum {
             self.publishing = self.publishing.max(formulas::weights_bytes(config, *dtype));
         }
     }
+
+    /// Adds the critics on a model: value heads, and adapters and whole models of their own.
+    fn add_critics(&mut self, workflow: &Workflow, model: usize, base: &BaseModel) {
+        let BaseModel { config, dtype, .. } = base;
+        let mut frozen = false;
+        for (policy, critic) in critics_on(workflow, model) {
+            self.optimiser += formulas::value_head_bytes(config);
+            if let Some(lora) = &critic.lora {
+                let targets: Vec<Projection> =
+                    lora.targets.iter().filter_map(|target| target.parse().ok()).collect();
+                let rank = lora.rank as usize;
+                self.adapters += formulas::adapter_bytes(config, rank, &targets);
+                let numbers = formulas::adapter_numbers(config, rank, &targets);
+                self.optimiser += formulas::optimizer_bytes(numbers, Dtype::F32);
+                self.activations = self.activations.max(activations(workflow, base, rank * targets.len()));
+                frozen |= policy.model != model;
+            }
+            if critic.on == CriticBase::Model {
+                let without_head = Config { tied: true, ..config.clone() };
+                self.training += formulas::weights_bytes(&without_head, base.training_dtype());
+                self.optimiser += formulas::optimizer_bytes(formulas::critic_model_numbers(config), *dtype);
+                self.activations = self.activations.max(activations(workflow, base, 0));
+            }
+        }
+        // Adapters of critics share the weights with each other and with those of policies.
+        if frozen && !workflow.policies.iter().any(|policy| policy.model == model && policy.lora.is_some()) {
+            self.training += formulas::weights_bytes(config, base.training_dtype());
+        }
+    }
 }
 
-/// Returns the memory of a policy's critic, in bytes.
-fn critic_bytes(config: &Config, policy: &Policy) -> u64 {
-    let critic = policy.training.as_ref().and_then(|training| training.critic.as_ref());
-    critic.map_or(0, |_| formulas::critic_bytes(config))
+/// Returns the critics whose hidden states are those of a model, with their policies.
+fn critics_on(workflow: &Workflow, model: usize) -> impl Iterator<Item = (&Policy, &Critic)> {
+    let trained = workflow.policies.iter().filter(|policy| policy.train && workflow.train.is_some());
+    let critics = trained
+        .filter_map(|policy| Some((policy, policy.training.as_ref().and_then(|own| own.critic.as_ref())?)));
+    critics.filter(move |(policy, critic)| critic.model.unwrap_or(policy.model) == model)
 }
 
 /// Returns true if training keeps the weights that the policy starts with, to measure a divergence from them.

@@ -7,6 +7,7 @@ pub mod counts;
 use std::path::PathBuf;
 
 use pl_dsl::graph::Graph;
+use pl_dsl::workflow::objective::CriticBase;
 use pl_dsl::workflow::{self, Grant, Lora, Rollout, SandboxBackend, Train, Workflow};
 use pl_model::{Config, Projection};
 use pl_trainer::memory as formulas;
@@ -72,6 +73,19 @@ pub struct PolicyPlan {
     pub from: Option<String>,
     pub agents: Vec<String>,
     /// `None` if the model is not on this machine.
+    pub trained_parameters: Option<u64>,
+    /// `None` if the policy is trained without one, or not at all.
+    pub critic: Option<CriticPlan>,
+}
+
+/// Critic of a policy in a plan.
+#[derive(Serialize)]
+pub struct CriticPlan {
+    pub on: CriticBase,
+    /// Model whose hidden states it reads, with the policy's weights or its own.
+    pub model: String,
+    pub lora: Option<Lora>,
+    /// Those of its value head included. `None` if the model is not on this machine.
     pub trained_parameters: Option<u64>,
 }
 
@@ -176,7 +190,10 @@ impl RunPlan {
             })
             .collect();
         let training = workflow.train.as_ref().map(|train| {
-            let numbers = policies.iter().map(|policy| policy.trained_parameters).sum::<Option<u64>>();
+            let critics = policies.iter().flat_map(|policy| &policy.critic);
+            let critics = critics.map(|critic| critic.trained_parameters);
+            let own = policies.iter().map(|policy| policy.trained_parameters);
+            let numbers = own.chain(critics).sum::<Option<u64>>();
             TrainingPlan::new(workflow, train, &episode, &evaluations, numbers)
         });
         RunPlan {
@@ -257,13 +274,10 @@ impl PolicyPlan {
         let trained = policy.train && workflow.train.is_some();
         let model = &models[policy.model];
         let numbers = |config: &Config| match &policy.lora {
-            Some(lora) => {
-                let targets: Vec<Projection> =
-                    lora.targets.iter().filter_map(|target| target.parse().ok()).collect();
-                formulas::adapter_numbers(config, lora.rank as usize, &targets)
-            }
+            Some(lora) => adapter_numbers(config, lora),
             None => formulas::weight_numbers(config),
         };
+        let critic = policy.training.as_ref().and_then(|training| training.critic.as_ref());
         PolicyPlan {
             name: policy.name.clone(),
             model: model.name.clone(),
@@ -277,8 +291,34 @@ impl PolicyPlan {
                 .map(|agent| agent.name.clone())
                 .collect(),
             trained_parameters: if trained { model.config.as_ref().map(numbers) } else { Some(0) },
+            critic: critic
+                .filter(|_| trained)
+                .map(|critic| CriticPlan::new(critic, &models[critic.model.unwrap_or(policy.model)])),
         }
     }
+}
+
+impl CriticPlan {
+    fn new(critic: &workflow::objective::Critic, model: &ModelPlan) -> CriticPlan {
+        let network = |config: &Config| match (critic.on, &critic.lora) {
+            (CriticBase::Model, _) => formulas::critic_model_numbers(config),
+            (_, Some(lora)) => adapter_numbers(config, lora),
+            (_, None) => 0,
+        };
+        let numbers = |config: &Config| network(config) + formulas::value_head_numbers(config);
+        CriticPlan {
+            on: critic.on,
+            model: model.name.clone(),
+            lora: critic.lora.clone(),
+            trained_parameters: model.config.as_ref().map(numbers),
+        }
+    }
+}
+
+/// Returns the number of weights of an adapter.
+fn adapter_numbers(config: &Config, lora: &Lora) -> u64 {
+    let targets: Vec<Projection> = lora.targets.iter().filter_map(|target| target.parse().ok()).collect();
+    formulas::adapter_numbers(config, lora.rank as usize, &targets)
 }
 
 impl TaskPlan {

@@ -129,6 +129,8 @@ fn settings(checkpointing: Checkpointing) -> LearnerSettings {
 fn new_policy(policy: usize, critic: bool) -> NewPolicy {
     let critic = critic.then_some(Critic {
         on: CriticBase::Policy,
+        model: None,
+        lora: None,
         learning_rate: 1e-4,
         warmup: 0,
         clip: 0.5,
@@ -151,7 +153,14 @@ fn new_policy(policy: usize, critic: bool) -> NewPolicy {
     };
     let training = PolicyTraining { objective, optimizer, freeze: 0, update_every: 1, critic };
     let max_tokens = COMPLETION as u32;
-    NewPolicy { policy, name: format!("p{policy}"), training, max_tokens, has_start: false }
+    NewPolicy {
+        policy,
+        name: format!("p{policy}"),
+        training,
+        max_tokens,
+        has_start: false,
+        critic_model: None,
+    }
 }
 
 /// A transition; those of one family have the same prompt.

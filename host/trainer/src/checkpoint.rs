@@ -4,6 +4,7 @@
 //! checkpoints/step-00000020/
 //!   policies/NAME/             the adapter in PEFT form, or the model as a Hugging Face folder, for use by other programs
 //!   policies/NAME/value_head.safetensors      weight [1, H] and bias [1] of its critic, if it has one
+//!   policies/NAME/critic/      the critic's adapter or model, if it has one of its own, in the same forms
 //!   optimizers/NAME.safetensors, optimizers/NAME.critic.safetensors
 //!   checkpoint.json            versions, optimiser steps, the run's own state, size and BLAKE3 of every file
 //!   checkpoint.json.blake3     BLAKE3 of checkpoint.json

@@ -1,166 +1,219 @@
-//! Critics: a linear value head on the hidden states of a policy's model.
+//! Critics: a linear value head on the hidden states of a model.
 //!
 //! With the hidden state `h` (after the final norm) of the token before, the value of the state in which a token
-//! is sampled is `v = w · h + b`; at the end of a prompt it is the value of the turn. Weights are f32 and start
+//! is sampled is `v = w · h + b`; at the end of a prompt it is the value of the turn. The head is f32 and starts
 //! at 0, so that the first advantages are discounted returns.
 //!
-//! A step's values are computed once, before the first optimiser step; advantages and value targets follow from
-//! them ([`crate::gae`]). The update then moves the head, and with `on = shared` the policy's weights too, towards
-//! the targets ([`loss`]).
+//! The hidden states are those of the policy, or the critic has a network of its own ([`CriticNetwork`]). A
+//! step's values are computed once, before the first optimiser step; advantages and value targets follow from
+//! them ([`crate::gae`]). The update then moves the critic, and with `on = shared` the policy's weights too,
+//! towards the targets ([`loss`]).
 
+mod head;
 pub mod loss;
+mod model;
 mod values;
 
-use pl_dsl::workflow::objective::{Advantage, Critic, CriticBase, PolicyTraining};
-use tch::{Device, Kind, TchError, Tensor, no_grad};
+use pl_dsl::workflow::Lora;
+use pl_dsl::workflow::objective::{Advantage, Critic as CriticSettings, CriticBase, PolicyTraining};
+use pl_model::{Adapter, Config, Projection, TensorSet, Weights};
+use tch::{Kind, TchError, Tensor};
 
-pub(crate) use self::values::PredictedValues;
+pub use self::model::CriticModel;
 
-use self::loss::value_loss;
+pub(crate) use self::head::{ValueHead, ValueRows};
+pub(crate) use self::values::{PredictedValues, ValueSequences};
+
 use crate::error::Error;
+use crate::learner::NewPolicy;
 use crate::optimizer::{AdamW, Decay, OptimizerStep};
+use crate::seeds::critic_adapter_seed;
 
 /// A critic with its optimiser.
 #[derive(Debug)]
-pub struct ValueHead {
-    settings: Critic,
-    /// `[1, H]`, as of a linear layer.
-    weight: Tensor,
-    /// `[1]`
-    bias: Tensor,
-    /// Gradients of the current mini-batch in the order of the parameters; zero between mini-batches.
-    gradients: [Tensor; 2],
-    /// State of its optimiser.
+pub struct Critic {
+    settings: CriticSettings,
+    pub(crate) head: ValueHead,
+    pub(crate) network: CriticNetwork,
+    /// State of its optimiser, over the network's tensors and the head's.
     pub optimizer: AdamW,
     max_grad_norm: f64,
 }
 
-/// Columns of the value loss, floats of one element per row.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ValueRows<'a> {
-    /// `[N, H]`, hidden states after the final norm.
-    pub hidden: &'a Tensor,
-    /// Values before the update.
-    pub old_values: &'a Tensor,
-    pub returns: &'a Tensor,
-    /// Weights in the mean over tokens.
-    pub loss_weights: &'a Tensor,
-}
-
-/// Result of a value loss.
+/// Source of the hidden states that a critic's value head reads.
 #[derive(Debug)]
-pub(crate) struct ValueLoss {
-    /// `[N]`, weighted losses, whose sum is the loss.
-    pub loss: Tensor,
-    /// `[N]`, boolean: true if the clipped value's loss was the larger one.
-    pub clipped: Tensor,
-    /// `[N, H]`, gradient with respect to the hidden states in units of the policy's loss. `None` if it stops
-    /// at the hidden states.
-    pub hidden_gradient: Option<Tensor>,
+pub(crate) enum CriticNetwork {
+    /// The policy, in its own passes.
+    Policy,
+    /// An adapter on the learner's frozen base, in the passes of the policies' adapters.
+    Adapter(Adapter),
+    /// A model with passes of its own.
+    Model(Box<CriticModel>),
 }
 
-impl ValueHead {
-    /// The critic that a policy's settings ask for. `None` if its advantages need none. `hidden` is the width of
-    /// the model.
+/// Weights of a learner that a critic may be on.
+#[derive(Clone, Copy)]
+pub(crate) struct LearnerBase<'a> {
+    pub config: &'a Config,
+    pub weights: &'a Weights,
+    /// True if a policy trains the weights.
+    pub is_trained: bool,
+    /// The run's seed.
+    pub seed: u64,
+}
+
+impl Critic {
+    /// The critic that a policy's settings ask for. Takes the policy's critic model. `None` if its advantages need
+    /// no critic.
     ///
     /// # Errors
-    /// If advantages need a critic and there are no settings for it, or if it is of a kind that does not exist
-    /// yet; if memory runs out.
-    pub(crate) fn for_policy(
-        policy: &str,
-        training: &PolicyTraining,
-        hidden: i64,
-        device: Device,
-    ) -> Result<Option<Self>, Error> {
-        if training.objective.advantage != Advantage::Gae {
+    /// If advantages need a critic and there are no settings or no model for it; if an adapter's settings do not
+    /// fit the model; if memory runs out.
+    pub(crate) fn for_policy(new: &mut NewPolicy, base: LearnerBase<'_>) -> Result<Option<Self>, Error> {
+        if new.training.objective.advantage != Advantage::Gae {
             return Ok(None);
         }
-        let Some(settings) = &training.critic else {
-            return Err(Error::policy(
-                policy,
-                "`advantage = gae` needs a critic: add `critic { }` to the policy",
-            ));
+        let Some(settings) = new.training.critic.clone() else {
+            let problem = "`advantage = gae` needs a critic: add `critic { }` to the policy";
+            return Err(Error::policy(&new.name, problem));
         };
-        if settings.on == CriticBase::Adapter {
-            let problem =
-                "`critic { on = adapter }` is not supported yet: write `on = policy` or `on = shared`";
-            return Err(Error::policy(policy, problem));
-        }
-        let head = Self::new(settings.clone(), training, hidden, device);
-        head.map(Some).map_err(Error::torch(format!("critic of policy `{policy}`")))
+        let network = match (settings.on, new.critic_model.take()) {
+            (CriticBase::Policy | CriticBase::Shared, _) => CriticNetwork::Policy,
+            (_, Some(model)) => CriticNetwork::Model(Box::new(model)),
+            (CriticBase::Adapter, None) => {
+                let adapter = new_adapter(&new.name, &settings, base)?;
+                if base.is_trained {
+                    // Passes of the policy would train its weights by the value loss too.
+                    let model = CriticModel::adapter(base.config.clone(), base.weights.shallow(), adapter)
+                        .map_err(Error::torch(format!("critic of policy `{}`", new.name)))?;
+                    CriticNetwork::Model(Box::new(model))
+                } else {
+                    CriticNetwork::Adapter(adapter)
+                }
+            }
+            (CriticBase::Model, None) => {
+                return Err(Error::policy(&new.name, "the model of its critic was not loaded"));
+            }
+        };
+        let critic = Self::new(settings, network, &new.training, base);
+        critic.map(Some).map_err(Error::torch(format!("critic of policy `{}`", new.name)))
     }
 
+    /// A critic with a new value head.
     fn new(
-        settings: Critic,
+        settings: CriticSettings,
+        network: CriticNetwork,
         training: &PolicyTraining,
-        hidden: i64,
-        device: Device,
+        base: LearnerBase<'_>,
     ) -> Result<Self, TchError> {
-        let zeros = |shape: &[i64]| Tensor::f_zeros(shape, (Kind::Float, device));
-        let (weight, bias) = (zeros(&[1, hidden])?, zeros(&[1])?);
-        let gradients = [weight.f_zeros_like()?, bias.f_zeros_like()?];
-        let parameters =
-            vec![("weight".to_owned(), weight.shallow_clone()), ("bias".to_owned(), bias.shallow_clone())];
+        let (width, norm) = match &network {
+            CriticNetwork::Model(model) => (model.config().hidden, &model.weights().norm),
+            CriticNetwork::Policy | CriticNetwork::Adapter(_) => (base.config.hidden, &base.weights.norm),
+        };
+        let head = ValueHead::new(&settings, width, norm)?;
+        let mut parameters = network.parameters();
+        parameters.extend(head.parameters());
         // Decay would pull values towards 0, which is no neutral value.
         let decay = Decay { weights: 0.0, ..Decay::from(&training.optimizer) };
         let optimizer = AdamW::new(parameters, decay)?;
         let max_grad_norm = training.optimizer.max_grad_norm;
-        Ok(Self { settings, weight, bias, gradients, optimizer, max_grad_norm })
+        Ok(Self { settings, head, network, optimizer, max_grad_norm })
     }
 
     /// Its settings.
-    pub fn settings(&self) -> &Critic {
+    pub fn settings(&self) -> &CriticSettings {
         &self.settings
     }
 
-    /// Weight `[1, H]` and bias `[1]`, as shallow clones.
-    pub fn parameters(&self) -> Vec<(String, Tensor)> {
-        self.optimizer.parameters().map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect()
+    /// Trained tensors of its network by name, as shallow clones. Empty if it reads the policy's hidden states.
+    pub fn network_parameters(&self) -> Vec<(String, Tensor)> {
+        self.network.parameters()
     }
 
-    /// Values `[N]` of hidden states `[N, H]`.
+    /// Weight `[1, H]` and bias `[1]` of its head, as shallow clones.
+    pub fn head_parameters(&self) -> Vec<(String, Tensor)> {
+        self.head.parameters()
+    }
+
+    /// Its adapter in the passes of a learner of adapters, or `None` if it has no such adapter.
+    pub(crate) fn learner_adapter(&self) -> Option<&Adapter> {
+        match &self.network {
+            CriticNetwork::Adapter(adapter) => Some(adapter),
+            CriticNetwork::Policy | CriticNetwork::Model(_) => None,
+        }
+    }
+
+    /// Its model with passes of its own, or `None` if it has none.
+    pub(crate) fn own_model(&self) -> Option<&CriticModel> {
+        match &self.network {
+            CriticNetwork::Model(model) => Some(model),
+            CriticNetwork::Policy | CriticNetwork::Adapter(_) => None,
+        }
+    }
+
+    /// Takes an optimiser step with the gradients of the mini-batch, which are zero afterwards. `adapter` has
+    /// those of its adapter in the passes of a learner, if it has one.
     ///
     /// # Errors
     /// If libtorch fails.
-    pub fn values(&self, hidden: &Tensor) -> Result<Tensor, TchError> {
-        no_grad(|| {
-            let hidden = hidden.f_to_kind(self.weight.kind())?;
-            hidden.f_mv(&self.weight.f_squeeze_dim(0)?)?.f_add(&self.bias)
-        })
+    pub(crate) fn step(&mut self, adapter: Option<&Adapter>) -> Result<OptimizerStep, pl_model::Error> {
+        let network = match (&self.network, adapter) {
+            (CriticNetwork::Model(model), _) => model.gradients(),
+            (CriticNetwork::Adapter(_), Some(gradients)) => gradients.parameters(),
+            (CriticNetwork::Policy | CriticNetwork::Adapter(_), _) => Vec::new(),
+        };
+        let mut gradients: Vec<Tensor> = network.into_iter().map(|(_, gradient)| gradient).collect();
+        gradients.extend(self.head.gradients());
+        let step = self.optimizer.step(gradients, self.settings.learning_rate, self.max_grad_norm)?;
+        if let CriticNetwork::Model(model) = &self.network {
+            model.publish()?;
+        }
+        Ok(step)
     }
+}
 
-    /// Computes the loss of some rows and adds the head's gradient to that of the mini-batch. With `shares`, the
-    /// gradient goes on to the hidden states if the settings say so.
-    ///
-    /// # Errors
-    /// If libtorch fails.
-    pub(crate) fn forward_backward(&self, rows: &ValueRows<'_>, shares: bool) -> Result<ValueLoss, TchError> {
-        let values = self.values(rows.hidden)?.f_set_requires_grad(true)?;
-        let result = value_loss(&values, rows.old_values, rows.returns, self.settings.clip)?;
-        let loss = result.loss.f_mul(rows.loss_weights)?;
-        loss.f_sum(loss.kind())?.f_backward()?;
-        let slopes = values.f_grad()?;
-        no_grad(|| {
-            let [mut weight, mut bias] = self.gradients.each_ref().map(Tensor::shallow_clone);
-            let hidden = rows.hidden.f_to_kind(self.weight.kind())?;
-            let _ = weight.f_add_(&hidden.f_tr()?.f_mv(&slopes)?.f_unsqueeze(0)?)?;
-            let _ = bias.f_add_(&slopes.f_sum(slopes.kind())?)?;
-            let shares = shares && self.settings.on == CriticBase::Shared;
-            let hidden_gradient = shares
-                .then(|| slopes.f_unsqueeze(1)?.f_mul(&self.weight)?.f_mul_scalar(self.settings.weight))
-                .transpose()?;
-            Ok(ValueLoss { loss: loss.f_detach()?, clipped: result.clipped, hidden_gradient })
-        })
+impl CriticNetwork {
+    /// Trained tensors by name, as shallow clones.
+    fn parameters(&self) -> Vec<(String, Tensor)> {
+        match self {
+            CriticNetwork::Policy => Vec::new(),
+            CriticNetwork::Adapter(adapter) => adapter.parameters(),
+            CriticNetwork::Model(model) => model.parameters(),
+        }
     }
+}
 
-    /// Takes an optimiser step with the gradient of the mini-batch, which is zero afterwards.
-    ///
-    /// # Errors
-    /// If libtorch fails.
-    pub(crate) fn step(&mut self) -> Result<OptimizerStep, TchError> {
-        let gradients = self.gradients.each_ref().map(Tensor::shallow_clone);
-        self.optimizer.step(gradients.into(), self.settings.learning_rate, self.max_grad_norm)
-    }
+/// A new adapter of a critic on a learner's base.
+fn new_adapter(policy: &str, settings: &CriticSettings, base: LearnerBase<'_>) -> Result<Adapter, Error> {
+    let Some(lora) = &settings.lora else {
+        return Err(Error::policy(policy, "`critic { on = adapter }` has no rank"));
+    };
+    critic_adapter(policy, lora, base.config, base.weights, base.seed)
+}
+
+/// A new adapter of a policy's critic, on the device of the weights.
+///
+/// # Errors
+/// If its settings do not fit the model.
+pub(crate) fn critic_adapter(
+    policy: &str,
+    lora: &Lora,
+    config: &Config,
+    weights: &Weights,
+    seed: u64,
+) -> Result<Adapter, Error> {
+    let targets = lora.targets.iter().map(|name| name.parse::<Projection>());
+    let targets = targets.collect::<Result<Vec<_>, _>>().map_err(Error::model(policy))?;
+    let seed = critic_adapter_seed(seed, policy);
+    let adapter =
+        Adapter::new(config, lora.rank as usize, lora.alpha, &targets, seed).map_err(Error::model(policy))?;
+    let kind = master_kind(&weights.norm);
+    Ok(adapter.map(|tensor| tensor.to_kind(kind)).to_device(weights.device()))
+}
+
+/// Number format of trained tensors beside a model with this norm: f32, or f64 if the model has it.
+fn master_kind(norm: &Tensor) -> Kind {
+    if norm.kind() == Kind::Double { Kind::Double } else { Kind::Float }
 }
 
 #[cfg(test)]

@@ -87,9 +87,11 @@ pub fn ppo(critic: Critic) -> PolicyTraining {
     PolicyTraining { objective, critic: Some(critic), ..training() }
 }
 
-/// A critic that reads the policy's hidden states.
+/// A critic of some kind on the policy's model. Its adapter, if it has one, differs in rank from those of policies.
 pub fn critic(on: CriticBase) -> Critic {
-    Critic { on, learning_rate: 1e-2, warmup: 0, clip: 0.5, weight: 0.3 }
+    let targets = ["q", "v", "o", "up", "down"].map(str::to_owned).to_vec();
+    let lora = (on == CriticBase::Adapter).then_some(Lora { rank: 2, alpha: 3.0, targets });
+    Critic { on, model: None, lora, learning_rate: 1e-2, warmup: 0, clip: 0.5, weight: 0.3 }
 }
 
 /// Config of a model small enough for thousands of passes a second, with grouped heads.

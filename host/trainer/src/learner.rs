@@ -1,7 +1,8 @@
 //! A learner: one set of base weights and the policies that are trained on it.
 //!
 //! Either the base is frozen and each policy has an adapter (all of them share packed passes, and each gets
-//! the gradient that training it alone would give), or one policy trains the weights themselves.
+//! the gradient that training it alone would give), or one policy trains the weights themselves. The adapter of a
+//! critic is one more adapter on a frozen base; a critic with a model of its own has passes of its own.
 //!
 //! The loss of a mini-batch is, per policy, a mean over the completion tokens of its transitions in that
 //! mini-batch ([`crate::aggregation`]) of its objective's loss ([`crate::objective`]). Policies with different
@@ -12,6 +13,7 @@
 mod batch;
 mod planning;
 mod policy;
+mod values;
 
 use pl_dsl::workflow::Train;
 use pl_model::{Adapter, Checkpointing, Config, Gradients, TensorSet, Weights};
@@ -19,7 +21,7 @@ use pl_types::Dtype;
 use tch::Tensor;
 
 use crate::base_weights::BaseWeights;
-use crate::critic::ValueHead;
+use crate::critic::{Critic, LearnerBase};
 use crate::error::Error;
 use crate::lr::learning_rate;
 use crate::metrics::{MetricSums, UpdateMetrics};
@@ -67,8 +69,8 @@ pub struct Learner {
     config: Config,
     base: BaseWeights,
     policies: Vec<TrainedPolicy>,
-    /// Gradients of the current mini-batch, of the base weights or of the adapters; zero between
-    /// mini-batches.
+    /// Gradients of the current mini-batch, of the base weights or of the adapters (of the policies, then of their
+    /// critics); zero between mini-batches.
     gradients: Gradients,
     settings: LearnerSettings,
 }
@@ -84,23 +86,22 @@ impl Learner {
         policies: Vec<(NewPolicy, Adapter)>,
         settings: LearnerSettings,
     ) -> Result<Self, Error> {
+        let base = LearnerBase { config: &config, weights: &weights, is_trained: false, seed: settings.seed };
         let policies = policies
             .into_iter()
-            .map(|(new, adapter)| {
+            .map(|(mut new, adapter)| {
                 let optimizer = AdamW::new(adapter.parameters(), Decay::from(&new.training.optimizer))
                     .map_err(Error::torch(format!("optimiser of policy `{}`", new.name)))?;
                 let reference = needs_reference(&new.training.objective).then(|| match new.has_start {
                     true => Reference::Adapter(adapter.copy()),
                     false => Reference::Base,
                 });
-                let critic =
-                    ValueHead::for_policy(&new.name, &new.training, config.hidden, weights.device())?;
+                let critic = Critic::for_policy(&mut new, base)?;
                 Ok(TrainedPolicy::new(new, Some(adapter), optimizer, reference, critic))
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        let adapters: Vec<&Adapter> = policies.iter().filter_map(|policy| policy.adapter.as_ref()).collect();
-        let gradients =
-            Gradients::zeros(None, &adapters).map_err(Error::torch("gradients of the adapters"))?;
+        let gradients = Gradients::zeros(None, &all_adapters(&policies))
+            .map_err(Error::torch("gradients of the adapters"))?;
         Ok(Self { config, base: BaseWeights::frozen(weights), policies, gradients, settings })
     }
 
@@ -112,7 +113,7 @@ impl Learner {
         config: Config,
         weights: Weights,
         dtype: Dtype,
-        new: NewPolicy,
+        mut new: NewPolicy,
         settings: LearnerSettings,
     ) -> Result<Self, Error> {
         let reference = needs_reference(&new.training.objective).then(|| Reference::Weights(weights.copy()));
@@ -122,7 +123,9 @@ impl Learner {
             .map_err(Error::torch(format!("optimiser of policy `{}`", new.name)))?;
         let gradients = Gradients::zeros(Some(trained), &[])
             .map_err(Error::torch(format!("gradients of policy `{}`", new.name)))?;
-        let critic = ValueHead::for_policy(&new.name, &new.training, config.hidden, trained.device())?;
+        let weights = base.working();
+        let own = LearnerBase { config: &config, weights, is_trained: true, seed: settings.seed };
+        let critic = Critic::for_policy(&mut new, own)?;
         let policies = vec![TrainedPolicy::new(new, None, optimizer, reference, critic)];
         Ok(Self { config, base, policies, gradients, settings })
     }
@@ -226,9 +229,19 @@ impl Learner {
         }
     }
 
-    /// Adapters in training. They have the indices of their policies.
+    /// Adapters in training: those of the policies, which have the policies' indices, then those of their critics.
     fn trained_adapters(&self) -> Vec<&Adapter> {
-        self.policies.iter().filter_map(|policy| policy.adapter.as_ref()).collect()
+        all_adapters(&self.policies)
+    }
+
+    /// Index of the adapter of a policy's critic among the adapters in training. `None` if it has none there.
+    fn critic_slot(&self, policy_index: usize) -> Option<usize> {
+        let has_slot = |policy: &TrainedPolicy| {
+            policy.critic.as_ref().is_some_and(|critic| critic.learner_adapter().is_some())
+        };
+        let earlier = self.policies.iter().take(policy_index).filter(|policy| has_slot(policy)).count();
+        self.policies.get(policy_index).filter(|policy| has_slot(policy))?;
+        Some(self.policies.len() + earlier)
     }
 
     fn run_mini_batch(
@@ -242,7 +255,13 @@ impl Learner {
             self.run_batch(planned, mini_batch, batch, sums)?;
             progress();
         }
+        for (policy_index, batch) in &mini_batch.critic_batches {
+            self.run_critic_batch(planned, mini_batch, *policy_index, batch, sums)?;
+            progress();
+        }
         let rates: Vec<f64> = self.policies.iter().map(|policy| self.rate(policy, planned.step)).collect();
+        let slots: Vec<Option<usize>> =
+            (0..self.policies.len()).map(|index| self.critic_slot(index)).collect();
         for (index, policy) in self.policies.iter_mut().enumerate() {
             if !mini_batch.has_gradient[index] {
                 continue;
@@ -254,7 +273,7 @@ impl Learner {
             let gradients: Vec<Tensor> = gradients.into_iter().map(|(_, gradient)| gradient).collect();
             let sums = &mut sums[index];
             if let Some(critic) = &mut policy.critic {
-                let step = critic.step()?;
+                let step = critic.step(slots[index].map(|slot| &self.gradients.adapters[slot]))?;
                 sums.critic.add_step(step.applied.then_some(step.grad_norm));
             }
             if policy.warms_up_critic(planned.step) {
@@ -278,6 +297,13 @@ impl Learner {
         }
         self.base.publish()
     }
+}
+
+/// Adapters of the policies, then those of their critics.
+fn all_adapters(policies: &[TrainedPolicy]) -> Vec<&Adapter> {
+    let critics = policies.iter().filter_map(|policy| policy.critic.as_ref());
+    let own = policies.iter().filter_map(|policy| policy.adapter.as_ref());
+    own.chain(critics.filter_map(Critic::learner_adapter)).collect()
 }
 
 #[cfg(test)]

@@ -57,9 +57,19 @@ pub fn optimizer_bytes(numbers: u64, dtype: Dtype) -> u64 {
     numbers * (4 + 8 + masters)
 }
 
+/// Number of weights of a critic's value head on a model.
+pub fn value_head_numbers(config: &Config) -> u64 {
+    config.hidden as u64 + 1
+}
+
+/// Number of weights of a critic that is a whole model, without its value head. It has no output head.
+pub fn critic_model_numbers(config: &Config) -> u64 {
+    weight_numbers(&Config { tied: true, ..config.clone() })
+}
+
 /// Size of a critic's value head, its gradient and the two moments of its optimiser, which are f32.
-pub fn critic_bytes(config: &Config) -> u64 {
-    (config.hidden as u64 + 1) * 4 * 4
+pub fn value_head_bytes(config: &Config) -> u64 {
+    value_head_numbers(config) * 4 * 4
 }
 
 /// Dimensions of a packed pass.

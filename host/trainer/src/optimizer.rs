@@ -67,7 +67,8 @@ impl AdamW {
         let parameters = parameters
             .into_iter()
             .map(|(name, parameter)| {
-                let zeros = || Tensor::f_zeros(parameter.size(), (Kind::Float, parameter.device()));
+                let kind = if parameter.kind() == Kind::Double { Kind::Double } else { Kind::Float };
+                let zeros = || Tensor::f_zeros(parameter.size(), (kind, parameter.device()));
                 let (first_moment, second_moment) = (zeros()?, zeros()?);
                 let decays = parameter.dim() >= 2;
                 Ok(ParameterState { name, parameter, first_moment, second_moment, decays })

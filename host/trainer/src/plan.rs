@@ -67,6 +67,18 @@ pub struct PlannedSequence {
     pub has_gradient: bool,
     /// True if the sequence does not even count in the mean.
     pub masked: bool,
+    pub value_pass: ValuePass,
+}
+
+/// Pass that computes the hidden states of a policy's critic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValuePass {
+    /// That of the policy; or the policy has no critic.
+    Policy,
+    /// A second sequence in the passes of the learner, with the adapter of this index.
+    Adapter(usize),
+    /// A pass of the critic's own model.
+    Model,
 }
 
 /// Division of an update into epochs, mini-batches and packed batches.
@@ -89,8 +101,22 @@ pub struct MiniBatch {
     pub counts: Vec<CompletionCounts>,
     /// Per policy, true if it has a gradient.
     pub has_gradient: Vec<bool>,
-    /// Packed batches of the sequences with a gradient, as indices into all sequences.
-    pub batches: Vec<PackedBatch>,
+    /// Packed batches of the sequences with a gradient.
+    pub batches: Vec<PlannedBatch>,
+    /// Packed batches of the critics with models of their own, as indices into all sequences, with the index of the
+    /// policy.
+    pub critic_batches: Vec<(usize, PackedBatch)>,
+}
+
+/// Sequences that go through the learner's model in one pass, as indices into all sequences.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PlannedBatch {
+    /// Sequences with the adapters of their policies, by policy, then by tokens.
+    pub sequences: Vec<usize>,
+    /// Sequences with the adapters of their policies' critics, likewise.
+    pub value_sequences: Vec<usize>,
+    /// Number of tokens fed to the model; shared prefixes count once.
+    pub fed_tokens: usize,
 }
 
 /// Plans the mini-batches of an update, in the order in which they run.
@@ -128,23 +154,74 @@ pub fn plan_update(
                 has_gradient[sequence.policy_index] |= sequence.has_gradient;
             }
             indices.retain(|&index| sequences[index].has_gradient);
-            let items: Vec<PackItem<'_>> = indices
-                .iter()
-                .map(|&index| {
-                    let PlannedSequence { tokens, prompt, policy_index, .. } = &sequences[index];
-                    PackItem { tokens, prompt: *prompt, policy_index: *policy_index }
+            let batches = joint_batches(sequences, &indices, batch_plan.token_budget);
+            let critic_batches = (0..policies.len())
+                .flat_map(|policy| {
+                    let batches = critic_batches(sequences, &indices, policy, batch_plan.token_budget);
+                    batches.into_iter().map(move |batch| (policy, batch))
                 })
                 .collect();
-            let mut batches = pack(&items, batch_plan.token_budget);
-            for index in batches.iter_mut().flat_map(|batch| &mut batch.sequences) {
-                *index = indices[*index];
-            }
             if !batches.is_empty() {
-                plan.push(MiniBatch { epoch, counts, has_gradient, batches });
+                plan.push(MiniBatch { epoch, counts, has_gradient, batches, critic_batches });
             }
         }
     }
     plan
+}
+
+/// Packs sequences for the learner's model, those with a critic's adapter a second time.
+fn joint_batches(sequences: &[PlannedSequence], indices: &[usize], token_budget: usize) -> Vec<PlannedBatch> {
+    let policy_items = indices.iter().map(|&index| (index, sequences[index].policy_index));
+    let value_items = indices.iter().filter_map(|&index| match sequences[index].value_pass {
+        ValuePass::Adapter(adapter) => Some((index, adapter)),
+        ValuePass::Policy | ValuePass::Model => None,
+    });
+    let items: Vec<(usize, usize)> = policy_items.chain(value_items).collect();
+    pack_items(sequences, &items, token_budget)
+        .into_iter()
+        .map(|PackedBatch { sequences: packed, fed_tokens }| {
+            // The adapters of critics come after those of policies.
+            let (own, values): (Vec<usize>, Vec<usize>) =
+                packed.into_iter().partition(|&item| item < indices.len());
+            let sequences_of = |packed: Vec<usize>| packed.into_iter().map(|item| items[item].0).collect();
+            PlannedBatch { sequences: sequences_of(own), value_sequences: sequences_of(values), fed_tokens }
+        })
+        .collect()
+}
+
+/// Packs the sequences of a policy whose critic has a model of its own.
+fn critic_batches(
+    sequences: &[PlannedSequence],
+    indices: &[usize],
+    policy_index: usize,
+    token_budget: usize,
+) -> Vec<PackedBatch> {
+    let is_own = |sequence: &PlannedSequence| {
+        sequence.policy_index == policy_index && sequence.value_pass == ValuePass::Model
+    };
+    let own = indices.iter().filter(|&&index| is_own(&sequences[index]));
+    let items: Vec<(usize, usize)> = own.map(|&index| (index, 0)).collect();
+    let mut batches = pack_items(sequences, &items, token_budget);
+    for index in batches.iter_mut().flat_map(|batch| &mut batch.sequences) {
+        *index = items[*index].0;
+    }
+    batches
+}
+
+/// Packs sequences, given by index and adapter.
+fn pack_items(
+    sequences: &[PlannedSequence],
+    items: &[(usize, usize)],
+    token_budget: usize,
+) -> Vec<PackedBatch> {
+    let items: Vec<PackItem<'_>> = items
+        .iter()
+        .map(|&(index, policy_index)| {
+            let PlannedSequence { tokens, prompt, .. } = &sequences[index];
+            PackItem { tokens, prompt: *prompt, policy_index }
+        })
+        .collect();
+    pack(&items, token_budget)
 }
 
 #[cfg(test)]
@@ -155,7 +232,9 @@ mod tests {
 
     fn sequence(policy_index: usize, length: usize, has_gradient: bool) -> PlannedSequence {
         let (tokens, prompt) = (vec![7; length], length - length / 2);
-        PlannedSequence { tokens, prompt, policy_index, targets: length / 2, has_gradient, masked: false }
+        let targets = length / 2;
+        let value_pass = ValuePass::Policy;
+        PlannedSequence { tokens, prompt, policy_index, targets, has_gradient, masked: false, value_pass }
     }
 
     /// Indices of a mini-batch's sequences, in the order of its batches.
@@ -173,7 +252,10 @@ mod tests {
         let counts = |completions, tokens| CompletionCounts { completions, tokens };
         assert_eq!(plan[0].counts, [counts(2, 15), counts(1, 15)]);
         assert_eq!(plan[0].has_gradient, [true, false]);
-        assert_eq!(plan[0].batches, [PackedBatch { sequences: vec![0], fed_tokens: 10 }]);
+        assert_eq!(
+            plan[0].batches,
+            [PlannedBatch { sequences: vec![0], fed_tokens: 10, ..Default::default() }]
+        );
     }
 
     #[test]

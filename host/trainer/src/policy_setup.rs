@@ -1,11 +1,14 @@
 //! Weights of each policy at the start of a run.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use pl_dsl::workflow::objective::{Advantage, Critic, CriticBase};
 use pl_dsl::workflow::{Lora, Policy, PolicyTraining, Workflow};
 use pl_model::{Adapter, Config, Model, Projection, TensorSet, Weights};
 use tch::Device;
 
+use crate::critic::{CriticModel, critic_adapter};
 use crate::error::Error;
 use crate::seeds::adapter_seed;
 
@@ -22,15 +25,24 @@ pub(crate) enum PolicySetup {
     TrainedWeights { base: usize, training: PolicyTraining },
 }
 
-/// Loads or creates the initial weights of all policies. Returns the base models and the setup of each
-/// policy.
+/// Initial weights of all policies and critics.
+pub(crate) struct InitialWeights {
+    /// Base models of the policies.
+    pub bases: Vec<Model>,
+    /// One per policy.
+    pub setups: Vec<PolicySetup>,
+    /// Per policy, the network of its critic, if that has a model of its own.
+    pub critics: Vec<Option<CriticModel>>,
+}
+
+/// Loads or creates the initial weights of all policies and critics.
 pub(crate) fn set_up_policies(
     workflow: &Workflow,
     folder: &Path,
     models: Vec<Model>,
     seed: u64,
     device: Device,
-) -> Result<(Vec<Model>, Vec<PolicySetup>), Error> {
+) -> Result<InitialWeights, Error> {
     let mut bases = BaseModels::new(workflow, models, device);
     let mut setups = Vec::new();
     for policy in &workflow.policies {
@@ -77,7 +89,23 @@ pub(crate) fn set_up_policies(
             }
         });
     }
-    Ok((bases.bases, setups))
+    let critics = workflow.policies.iter().map(|policy| match own_critic(workflow, policy) {
+        Some((critic, model)) => bases.critic(policy, critic, model, seed).map(Some),
+        None => Ok(None),
+    });
+    let critics = critics.collect::<Result<Vec<_>, Error>>()?;
+    Ok(InitialWeights { bases: bases.bases, setups, critics })
+}
+
+/// The critic of a policy that has a model of its own, and the index of that model. `None` for other policies.
+fn own_critic<'w>(workflow: &Workflow, policy: &'w Policy) -> Option<(&'w Critic, usize)> {
+    let training = policy.training.as_ref().filter(|_| workflow.train.is_some())?;
+    let critic = training.critic.as_ref().filter(|_| training.objective.advantage == Advantage::Gae)?;
+    match critic.on {
+        CriticBase::Policy | CriticBase::Shared => None,
+        CriticBase::Adapter => Some((critic, critic.model?)),
+        CriticBase::Model => Some((critic, critic.model.unwrap_or(policy.model))),
+    }
 }
 
 /// Source of a policy's initial weights.
@@ -111,7 +139,7 @@ struct BaseModels {
     models: Vec<Model>,
     /// Per model, true if a policy uses its weights unchanged.
     is_shared: Vec<bool>,
-    /// Per model, number of fully trained policies that have no weights yet.
+    /// Per model, number of fully trained policies and critics that have no weights yet.
     unassigned: Vec<usize>,
     /// Per model, index of the base that policies share, if there is one.
     shared_bases: Vec<Option<usize>>,
@@ -132,6 +160,11 @@ impl BaseModels {
             } else if policy.from.is_none() {
                 unassigned[policy.model] += 1;
             }
+            match own_critic(workflow, policy) {
+                Some((Critic { on: CriticBase::Model, .. }, model)) => unassigned[model] += 1,
+                Some((_, model)) => is_shared[model] = true,
+                None => {}
+            }
         }
         let shared_bases = vec![None; models.len()];
         Self { models, is_shared, unassigned, shared_bases, bases: Vec::new() }
@@ -148,17 +181,44 @@ impl BaseModels {
         base
     }
 
-    /// Adds a base for one policy to train. The last such policy takes the original weights if they are not
-    /// shared.
+    /// Adds a base for one policy to train.
     fn add_exclusive(&mut self, model: usize) -> usize {
+        let weights = self.exclusive_weights(model);
+        self.add(model, weights)
+    }
+
+    /// Weights of a model for one policy or critic to train. The last of these takes the original weights if they
+    /// are not shared.
+    fn exclusive_weights(&mut self, model: usize) -> Weights {
         self.unassigned[model] -= 1;
         let original = &self.models[model].weights;
-        let weights = if self.unassigned[model] == 0 && !self.is_shared[model] {
+        if self.unassigned[model] == 0 && !self.is_shared[model] {
             original.shallow()
         } else {
             original.copy()
-        };
-        self.add(model, weights)
+        }
+    }
+
+    /// The network of a policy's critic that has a model of its own.
+    fn critic(
+        &mut self,
+        policy: &Policy,
+        critic: &Critic,
+        model: usize,
+        seed: u64,
+    ) -> Result<CriticModel, Error> {
+        check_critic_model(policy, &self.models[policy.model], &self.models[model])?;
+        let (config, dtype) = (self.models[model].config.clone(), self.models[model].dtype);
+        match &critic.lora {
+            Some(lora) => {
+                let weights = self.models[model].weights.shallow();
+                let adapter = critic_adapter(&policy.name, lora, &config, &weights, seed)?;
+                CriticModel::adapter(config, weights, adapter)
+                    .map_err(Error::torch(format!("critic of policy `{}`", policy.name)))
+            }
+            None => CriticModel::trained(config, self.exclusive_weights(model), dtype)
+                .map_err(Error::model(&policy.name)),
+        }
     }
 
     /// Adds a model that `policy` starts from instead of its own.
@@ -190,6 +250,30 @@ impl BaseModels {
         });
         self.bases.len() - 1
     }
+}
+
+/// Checks that a critic's model can read what a policy writes: it has the same tokens, and as many positions.
+fn check_critic_model(policy: &Policy, own: &Model, critic: &Model) -> Result<(), Error> {
+    let refuse = |problem: &str| {
+        let advice = "give its critic a model of the same family, or set `on = adapter` without `model`";
+        Err(Error::policy(&policy.name, format!("{problem}; {advice}")))
+    };
+    if critic.config.max_positions < own.config.max_positions {
+        let (got, needed) = (critic.config.max_positions, own.config.max_positions);
+        return refuse(&format!(
+            "the model of its critic has {got} positions, fewer than the {needed} of its own"
+        ));
+    }
+    if Arc::ptr_eq(&own.tokenizer, &critic.tokenizer) || own.hash == critic.hash {
+        return Ok(());
+    }
+    let text = |model: &Model, id: u32| model.tokenizer.decode(&[id], false);
+    let is_same = |id: u32| text(own, id) == text(critic, id);
+    let ids = u32::try_from(own.tokenizer.len()).unwrap_or(u32::MAX);
+    if critic.config.vocab < own.config.vocab || !(0..ids).all(is_same) {
+        return refuse("the model of its critic has other tokens than its own");
+    }
+    Ok(())
 }
 
 fn new_adapter(policy: &Policy, lora: &Lora, config: &Config, seed: u64) -> Result<Adapter, Error> {

@@ -14,3 +14,8 @@ pub fn mini_batch_rng(run: u64, policy: &str, step: u64, epoch: u64) -> ChaCha8R
 pub fn adapter_seed(run: u64, policy: &str) -> [u8; 32] {
     trainer(run, "adapter", policy, &[])
 }
+
+/// Seed of a new adapter of `policy`'s critic.
+pub fn critic_adapter_seed(run: u64, policy: &str) -> [u8; 32] {
+    trainer(run, "critic adapter", policy, &[])
+}

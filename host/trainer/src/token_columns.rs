@@ -5,6 +5,7 @@ use std::ops::Range;
 use pl_types::Transition;
 use tch::{Device, Kind, TchError, Tensor};
 
+use crate::critic::ValueRows;
 use crate::head::SampledSupport;
 use crate::metrics::MetricSums;
 use crate::plan::{PlannedSequence, Sample, TokenTargets};
@@ -53,6 +54,34 @@ pub(crate) struct TokenTensors {
     pub(crate) returns: Tensor,
     /// `None` if all temperatures are 1.
     pub(crate) temperatures: Option<Tensor>,
+}
+
+/// Columns of the value loss of some tokens.
+pub(crate) struct ValueColumns {
+    hidden: Tensor,
+    old_values: Tensor,
+    returns: Tensor,
+    loss_weights: Tensor,
+}
+
+impl ValueColumns {
+    pub(crate) fn rows(&self) -> ValueRows<'_> {
+        let ValueColumns { hidden, old_values, returns, loss_weights } = self;
+        ValueRows { hidden, old_values, returns, loss_weights }
+    }
+}
+
+impl TokenTensors {
+    /// Columns of the value loss of a run of tokens, whose hidden states are those of `hidden`.
+    pub(crate) fn value_rows(&self, run: &Range<i64>, hidden: &Tensor) -> Result<ValueColumns, TchError> {
+        let part = |tensor: &Tensor| tensor.f_narrow(0, run.start, run.end - run.start);
+        Ok(ValueColumns {
+            hidden: part(hidden)?,
+            old_values: part(&self.values)?,
+            returns: part(&self.returns)?,
+            loss_weights: part(&self.loss_weights)?,
+        })
+    }
 }
 
 impl TokenColumns {
@@ -150,17 +179,18 @@ impl TokenColumns {
         logps: &Tensor,
         device: Device,
     ) -> Result<Tensor, TchError> {
-        let logps = Vec::<f32>::try_from(logps)?;
-        let mut means = vec![0.0f32; self.ids.len()];
+        let kind = logps.kind();
+        let logps = Vec::<f64>::try_from(logps.f_to_kind(Kind::Double)?)?;
+        let mut means = vec![0.0; self.ids.len()];
         for rows in &self.completions {
             if rows.start < first || rows.end > first + logps.len() {
                 continue;
             }
-            let gap = |row: usize| f64::from(logps[row - first]) - f64::from(self.old_logps[row]);
+            let gap = |row: usize| logps[row - first] - f64::from(self.old_logps[row]);
             let mean = rows.clone().map(gap).sum::<f64>() / rows.len() as f64;
-            means[rows.clone()].fill(mean as f32);
+            means[rows.clone()].fill(mean);
         }
-        Tensor::f_from_slice(&means)?.f_to_device(device)
+        Tensor::f_from_slice(&means)?.f_to_kind(kind)?.f_to_device(device)
     }
 }
 
@@ -182,6 +212,21 @@ pub(crate) struct TokenMeasurements {
 }
 
 impl TokenMeasurements {
+    /// Adds the value losses of the tokens to the sums of their policies.
+    pub(crate) fn add_values_to(
+        &self,
+        policy_indices: &[usize],
+        sums: &mut [MetricSums],
+    ) -> Result<(), TchError> {
+        let values = |tensor: &Tensor| Vec::<f64>::try_from(tensor.f_to_kind(Kind::Double)?);
+        for (first, losses, clipped) in &self.values {
+            for (offset, (loss, clipped)) in values(losses)?.into_iter().zip(values(clipped)?).enumerate() {
+                sums[policy_indices[*first as usize + offset]].critic.add_loss(loss, clipped != 0.0);
+            }
+        }
+        Ok(())
+    }
+
     /// Adds each token to the sums of its policy, in order, in double precision.
     pub(crate) fn add_to(&self, policy_indices: &[usize], sums: &mut [MetricSums]) -> Result<(), TchError> {
         let values = |tensor: Tensor| Vec::<f64>::try_from(tensor.f_to_kind(Kind::Double)?);
@@ -208,12 +253,7 @@ impl TokenMeasurements {
                 sums.gap.add(log_ratio[row].abs());
             }
         }
-        for (first, losses, clipped) in &self.values {
-            let losses = values(losses.shallow_clone())?.into_iter();
-            for (offset, (loss, clipped)) in losses.zip(values(clipped.shallow_clone())?).enumerate() {
-                sums[policy_indices[*first as usize + offset]].critic.add_loss(loss, clipped != 0.0);
-            }
-        }
+        self.add_values_to(policy_indices, sums)?;
         for (first, weights) in &self.weights {
             for (offset, weight) in values(weights.shallow_clone())?.into_iter().enumerate() {
                 sums[policy_indices[*first as usize + offset]].weights.add(weight);

@@ -14,7 +14,7 @@ use tch::Device;
 use crate::error::Error;
 use crate::learner::{Learner, LearnerSettings, NewPolicy};
 use crate::metrics::StepMetrics;
-use crate::policy_setup::{PolicySetup, set_up_policies};
+use crate::policy_setup::{InitialWeights, PolicySetup, set_up_policies};
 use crate::preparation::TurnOutcome;
 use crate::validate::refuse;
 
@@ -81,7 +81,8 @@ impl Trainer {
             let problem = format!("{got} models were loaded for the {expected} of the workflow");
             return Err(Error::policy(&names.join("`, `"), problem));
         }
-        let (bases, setups) = set_up_policies(workflow, folder, models, seed, device)?;
+        let InitialWeights { bases, setups, critics } =
+            set_up_policies(workflow, folder, models, seed, device)?;
         let mut adapter_bases: Vec<usize> = Vec::new();
         for setup in &setups {
             if let PolicySetup::TrainedAdapter { base, .. } = setup
@@ -94,8 +95,8 @@ impl Trainer {
         let mut adapters: Vec<Vec<(NewPolicy, Adapter)>> = adapter_bases.iter().map(|_| Vec::new()).collect();
         let mut full = Vec::new();
         let mut locations = Vec::new();
-        for (policy, setup) in setups.into_iter().enumerate() {
-            let new = |training| new_policy(workflow, policy, training);
+        for (policy, (setup, critic)) in setups.into_iter().zip(critics).enumerate() {
+            let new = |training| NewPolicy { critic_model: critic, ..new_policy(workflow, policy, training) };
             locations.push(match setup {
                 PolicySetup::Frozen { base, adapter } => PolicyLocation::Frozen { base, adapter },
                 PolicySetup::TrainedAdapter { base, adapter, training } => {
@@ -248,6 +249,7 @@ fn new_policy(workflow: &Workflow, policy: usize, training: PolicyTraining) -> N
         training,
         max_tokens: agents.map(|agent| agent.max_tokens).max().unwrap_or(1),
         has_start: workflow.policies[policy].from.is_some(),
+        critic_model: None,
     }
 }
 

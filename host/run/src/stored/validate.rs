@@ -18,6 +18,10 @@ pub(super) fn validate(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
     let (plugins, policies) = (workflow.plugins.len(), workflow.policies.len());
     for policy in &workflow.policies {
         check_index("model", policy.model, workflow.models.len())?;
+        let critic = policy.training.as_ref().and_then(|training| training.critic.as_ref());
+        if let Some(model) = critic.and_then(|critic| critic.model) {
+            check_index("model", model, workflow.models.len())?;
+        }
     }
     for agent in &workflow.agents {
         check_index("plugin", agent.plugin, plugins)?;

@@ -7,6 +7,50 @@ use pl_run::RunEnding;
 use crate::support::{Workflow, metrics, resume};
 
 #[test]
+fn a_resumed_run_with_critics_of_their_own_ends_as_an_uninterrupted_one() {
+    // An adapter in the passes of the policies, and a copy of their model.
+    resume_equals(
+        Workflow::new("tree-l2.mas", ""),
+        &["first.critic.on=adapter", "first.critic.rank=4", "second.critic.on=model"],
+        &["policies/first/critic/adapter_model.safetensors", "policies/second/critic/model.safetensors"],
+    );
+}
+
+#[test]
+fn a_resumed_run_with_critics_beside_whole_models_ends_as_an_uninterrupted_one() {
+    resume_equals(
+        Workflow::new("flat-l3.mas", ""),
+        &["first.critic.on=adapter", "second.critic.on=model"],
+        &["policies/first/critic/adapter_model.safetensors", "policies/second/critic/model.safetensors"],
+    );
+}
+
+/// Compares files of the last checkpoint of a run and of one that was resumed.
+fn resume_equals(workflow: Workflow, critics: &[&str], files: &[&str]) {
+    let ppo = ["train.algorithm=ppo", "train.lr_schedule=constant", "train.warmup=0", "held_out.every=0"];
+    let settings = [&ppo[..], critics].concat();
+    workflow.try_run("long", &[&settings[..], &["train.steps=3"]].concat()).unwrap();
+    let long = workflow.path("long");
+    let run = workflow.run(&[&settings[..], &["train.steps=1"]].concat());
+    assert_eq!(resume(&run, &["train.steps=3"]).unwrap(), Ending::Done);
+    let read = |root: &Path, name: &str| std::fs::read(root.join(name)).unwrap();
+    let checkpoint = |name: &str| format!("checkpoints/step-00000003/{name}");
+    let both = ["optimizers/first.critic.safetensors", "optimizers/second.critic.safetensors"];
+    for name in files.iter().chain(&both).map(|name| checkpoint(name)).chain(["metrics.jsonl".to_owned()]) {
+        assert!(read(&long, &name) == read(&run, &name), "{name} differs");
+    }
+    for line in metrics(&run, "step") {
+        for policy in ["first", "second"] {
+            let own = &line["policies"][policy]["critic"];
+            assert!(
+                own["value_loss"].as_f64().unwrap() > 0.0 && own["grad_norm"].as_f64().unwrap() > 0.0,
+                "{own}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_resumed_run_with_critics_ends_as_an_uninterrupted_one() {
     // A tree of two agents with two turns each. One policy has the default critic.
     let workflow = Workflow::new("tree-l2.mas", "");

@@ -49,6 +49,25 @@ fn a_reference_policy_takes_memory_if_it_is_a_copy() {
 }
 
 #[test]
+fn critics_of_their_own_take_memory() {
+    let parts = |scenario: &str, overrides: &[&str]| {
+        let ppo = [&["train.algorithm=ppo"], overrides].concat();
+        let estimate = estimate_of(scenario, &ppo, Device::Cpu);
+        ["weights, training", "adapters", "gradients and optimiser"].map(|name| part(&estimate, name))
+    };
+    let [weights, adapters, optimiser] = parts("tree-l2.mas", &[]);
+    let [adapted_weights, with_adapter, adapted_optimiser] =
+        parts("tree-l2.mas", &["first.critic.on=adapter", "first.critic.rank=4"]);
+    assert_eq!(adapted_weights, weights);
+    assert!(with_adapter > adapters && adapted_optimiser > optimiser);
+    // A whole model, and the state of its optimiser.
+    let [with_model, same_adapters, model_optimiser] = parts("tree-l2.mas", &["first.critic.on=model"]);
+    assert_eq!(same_adapters, adapters);
+    assert!(with_model > weights && with_model <= 2 * weights);
+    assert!(model_optimiser >= optimiser + 3 * (with_model - weights));
+}
+
+#[test]
 fn stale_rollouts_keep_versions_of_the_trained_weights() {
     let stale = |scenario, overrides: &[&str]| {
         part(&estimate_of(scenario, overrides, Device::Cpu), "weights of stale rollouts")

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pl_model::{Adapter, Model, TensorSet};
+use pl_model::{Adapter, Config, Model, TensorSet};
 use pl_types::Dtype;
 use serde_json::Value;
 use tch::{Device, Tensor, no_grad};
 
 use super::files::io_error;
 use super::manifest::{EvaluationScore, FileDigest, Manifest, SavedPolicy, damaged};
+use crate::critic::{Critic, CriticModel};
 use crate::error::Error;
 use crate::learner::TrainedPolicy;
 use crate::trainer::Trainer;
@@ -19,6 +20,8 @@ const POLICIES: &str = "policies";
 const OPTIMIZERS: &str = "optimizers";
 /// Weight and bias of a critic, in the folder of its policy.
 const VALUE_HEAD: &str = "value_head.safetensors";
+/// Folder of a critic's own adapter or model, in the folder of its policy.
+const CRITIC: &str = "critic";
 
 /// Contents of a checkpoint apart from the learners' state.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,11 +56,28 @@ impl Trainer {
                 };
                 result.map_err(Error::model(&policy.name))?;
                 if let Some(critic) = &policy.critic {
-                    write_tensors(&path.join(VALUE_HEAD), critic.parameters())?;
+                    write_tensors(&path.join(VALUE_HEAD), critic.head_parameters())?;
+                    self.export_network(policy, critic, &path.join(CRITIC))?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Writes the adapter or model that a critic has of its own.
+    fn export_network(&self, policy: &TrainedPolicy, critic: &Critic, path: &Path) -> Result<(), Error> {
+        let own = critic.own_model();
+        let result = match critic.learner_adapter().or(own.and_then(CriticModel::trained_adapter)) {
+            Some(adapter) => adapter.save(path),
+            None => {
+                let Some((own, weights)) = own.and_then(|own| Some((own, own.trained_weights()?))) else {
+                    return Ok(());
+                };
+                let Model { tokenizer, template, .. } = self.model_for(policy.policy);
+                weights.save_folder(path, own.config(), tokenizer, template, Dtype::F32)
+            }
+        };
+        result.map_err(Error::model(&policy.name))
     }
 
     /// Restores weights, optimisers and versions of all trained policies from a checkpoint. The trainer must
@@ -120,8 +140,9 @@ impl Trainer {
                 let own = own.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect();
                 restore_tensors(&path, own, parameters)?;
                 if let Some(critic) = &policy.critic {
+                    restore_network(&policy.name, critic, &path.join(CRITIC), &config)?;
                     let path = path.join(VALUE_HEAD);
-                    restore_tensors(&path, critic.parameters(), read_tensors(&path)?)?;
+                    restore_tensors(&path, critic.head_parameters(), read_tensors(&path)?)?;
                     let path = critic_optimizer_path(checkpoint, policy);
                     restore_tensors(&path, critic.optimizer.state(), read_tensors(&path)?)?;
                 }
@@ -170,6 +191,25 @@ impl Trainer {
         }
         Manifest::for_folder(folder, step, score, policies, state.clone())?.write(folder)
     }
+}
+
+/// Restores the adapter or model that a policy's critic has of its own. `config` is that of the policy's model.
+fn restore_network(policy: &str, critic: &Critic, path: &Path, config: &Config) -> Result<(), Error> {
+    let own = critic.network_parameters();
+    if own.is_empty() {
+        return Ok(());
+    }
+    let model = critic.own_model();
+    let saved = match model {
+        Some(model) if model.trained_adapter().is_none() => {
+            Model::load(path, Device::Cpu, Dtype::F32).map(|model| model.weights.parameters())
+        }
+        _ => {
+            Adapter::load(path, model.map_or(config, CriticModel::config)).map(|adapter| adapter.parameters())
+        }
+    };
+    restore_tensors(path, own, saved.map_err(Error::model(policy))?)?;
+    model.map_or(Ok(()), CriticModel::publish).map_err(Error::model(policy))
 }
 
 /// Writes named tensors as safetensors.

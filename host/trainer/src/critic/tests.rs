@@ -6,6 +6,7 @@ mod update;
 
 use pl_model::{Adapter, Checkpointing, Gradients, Packed, Pass, Sequence, TensorSet};
 use pl_types::Transition;
+use tch::{Device, no_grad};
 
 use super::*;
 use crate::fixtures::{adapter, config, critic, plain_hidden, ppo, transition, weights};
@@ -15,17 +16,23 @@ use crate::scoring::ScoringModel;
 
 const WIDTH: i64 = 16;
 
-/// A critic in double precision with weights other than 0. The optimiser's state stays in single precision and
-/// is not used.
+/// A head in double precision with weights other than 0.
 fn double_head(on: CriticBase) -> ValueHead {
-    let mut head = ValueHead::new(critic(on), &ppo(critic(on)), WIDTH, Device::Cpu).unwrap();
+    let norm = Tensor::zeros([WIDTH], (Kind::Double, Device::Cpu));
+    let head = ValueHead::new(&critic(on), WIDTH, &norm).unwrap();
+    set_head(&head);
+    head
+}
+
+/// Gives a head weights other than 0.
+fn set_head(head: &ValueHead) {
     let wave = |count: i64, phase: f64| {
         (Tensor::arange(count, (Kind::Double, Device::Cpu)) * 1.3 + phase).sin() * 0.4
     };
-    head.weight = wave(WIDTH, 0.2).view([1, WIDTH]);
-    head.bias = wave(1, 0.9);
-    head.gradients = [head.weight.zeros_like(), head.bias.zeros_like()];
-    head
+    no_grad(|| {
+        head.weight.shallow_clone().copy_(&wave(WIDTH, 0.2).view([1, WIDTH]));
+        head.bias.shallow_clone().copy_(&wave(1, 0.9));
+    });
 }
 
 /// Columns of a value loss: targets on both sides, and old values so that some tokens are clipped.
@@ -83,7 +90,7 @@ fn assert_slopes(gradient: &Tensor, expected: &[f64], what: &str) {
 #[test]
 fn gradients_of_the_head_equal_finite_differences() {
     let hidden = (Tensor::arange(9 * WIDTH, (Kind::Double, Device::Cpu)) * 0.37).sin().view([9, WIDTH]);
-    for on in [CriticBase::Policy, CriticBase::Shared] {
+    for on in [CriticBase::Policy, CriticBase::Shared, CriticBase::Adapter] {
         let head = double_head(on);
         let columns = Columns::new(&head.values(&hidden).unwrap());
         let result = head.forward_backward(&columns.rows(&hidden), true).unwrap();
@@ -96,9 +103,13 @@ fn gradients_of_the_head_equal_finite_differences() {
         };
         assert_slopes(&weight, &differences(&head.weight, loss), "weight");
         assert_slopes(&bias, &differences(&head.bias, loss), "bias");
-        assert_eq!(result.hidden_gradient.is_some(), on == CriticBase::Shared);
+        assert_eq!(result.hidden_gradient.is_some(), on != CriticBase::Policy);
         if let Some(gradient) = result.hidden_gradient {
-            assert_slopes(&(gradient / head.settings.weight), &differences(&hidden, loss), "hidden states");
+            assert_slopes(
+                &(gradient / head.hidden_factor.unwrap()),
+                &differences(&hidden, loss),
+                "hidden states",
+            );
         }
         assert!(head.forward_backward(&columns.rows(&hidden), false).unwrap().hidden_gradient.is_none());
     }
@@ -124,7 +135,7 @@ fn gradients_through_the_model_equal_finite_differences() {
         pass.backward(&result.hidden_gradient.unwrap(), &gradients).unwrap();
         let loss = || {
             let loss = head.forward_backward(&columns.rows(forward().hidden()), true).unwrap().loss;
-            loss.sum(Kind::Double).double_value(&[]) * head.settings.weight
+            loss.sum(Kind::Double).double_value(&[]) * head.hidden_factor.unwrap()
         };
         let own = adapter.parameters().into_iter().zip(gradients.adapters[0].parameters());
         for ((name, parameter), (_, gradient)) in own.step_by(5) {
@@ -140,14 +151,8 @@ fn values_of_packed_sequences_equal_those_of_single_passes() {
     let weights = weights(&config, 22);
     let adapters = [adapter(&config, 1), adapter(&config, 2)];
     let references: Vec<&Adapter> = adapters.iter().collect();
-    let head =
-        ValueHead::new(critic(CriticBase::Policy), &ppo(critic(CriticBase::Policy)), WIDTH, Device::Cpu)
-            .unwrap();
-    let double = double_head(CriticBase::Policy);
-    no_grad(|| {
-        head.weight.shallow_clone().copy_(&double.weight);
-        head.bias.shallow_clone().copy_(&double.bias);
-    });
+    let head = ValueHead::new(&critic(CriticBase::Policy), WIDTH, &weights.norm).unwrap();
+    set_head(&head);
     let transitions: Vec<Transition> = (0..6)
         .map(|i| {
             let mut t = transition(0, i / 2, 20, 3 + i as usize);
@@ -159,7 +164,7 @@ fn values_of_packed_sequences_equal_those_of_single_passes() {
     let all: Vec<&Transition> = transitions.iter().collect();
     for token_budget in [1, 50, 1000] {
         let model = ScoringModel { config: &config, weights: &weights, adapters: &references, token_budget };
-        let got = head.predict(&model, &all, Some(1)).unwrap();
+        let got = head.predict(&model, &ValueSequences::new(&config, &all, Some(1))).unwrap();
         for (i, t) in transitions.iter().enumerate() {
             let expected = head.values(&plain_hidden(&config, &weights, Some(&adapters[1]), t)).unwrap();
             crate::fixtures::close(&Tensor::from_slice(&got.tokens[i]), &expected, 1e-5);
@@ -217,12 +222,26 @@ fn siblings_end_with_the_value_of_their_next_prompt() {
 
 #[test]
 fn critics_that_can_not_be_set_up_are_refused() {
-    let set_up = |training: &PolicyTraining| ValueHead::for_policy("coder", training, WIDTH, Device::Cpu);
-    assert!(set_up(&crate::fixtures::training()).unwrap().is_none());
+    let config = config(true);
+    let weights = weights(&config, 27);
+    let base = LearnerBase { config: &config, weights: &weights, is_trained: false, seed: 1 };
+    let set_up = |training: &PolicyTraining| {
+        let (name, training) = ("coder".to_owned(), training.clone());
+        let mut new =
+            NewPolicy { policy: 0, name, training, max_tokens: 1, has_start: false, critic_model: None };
+        Critic::for_policy(&mut new, base).map(|critic| critic.is_some())
+    };
+    assert!(!set_up(&crate::fixtures::training()).unwrap());
     let mut training = ppo(critic(CriticBase::Adapter));
-    let message = set_up(&training).unwrap_err().to_string();
-    assert!(message.starts_with("policy `coder`: ") && message.contains("not supported yet"), "{message}");
+    assert!(set_up(&training).unwrap());
+    training.critic.as_mut().unwrap().lora.as_mut().unwrap().targets = vec!["queries".into()];
+    let refused = |training: &PolicyTraining, part: &str| {
+        let message = set_up(training).unwrap_err().to_string();
+        assert!(message.starts_with("policy `coder`: ") && message.contains(part), "{message}");
+    };
+    refused(&training, "`queries` is not a projection");
+    training.critic = Some(critic(CriticBase::Model));
+    refused(&training, "was not loaded");
     training.critic = None;
-    let message = set_up(&training).unwrap_err().to_string();
-    assert!(message.contains("needs a critic"), "{message}");
+    refused(&training, "needs a critic");
 }

@@ -1,6 +1,7 @@
 //! Values of a step's transitions before the update, and the advantages that follow from them.
 
 use pl_dsl::workflow::objective::Objective;
+use pl_model::Config;
 use pl_types::Transition;
 
 use super::ValueHead;
@@ -18,39 +19,58 @@ pub(crate) struct PredictedValues {
     pub next: Vec<Option<f32>>,
 }
 
+/// Sequences whose hidden states give the values of a policy's transitions: those of the completions, then those
+/// of the next prompts.
+pub(crate) struct ValueSequences {
+    pub sequences: Vec<ScoredSequence>,
+    /// Transitions of the next prompts.
+    owners: Vec<usize>,
+    transitions: usize,
+}
+
+impl ValueSequences {
+    /// Sequences for a model of some dimensions. `adapter` is the index of the policy's or critic's adapter.
+    pub(crate) fn new(config: &Config, transitions: &[&Transition], adapter: Option<usize>) -> Self {
+        let completions = transitions.iter().map(|t| ScoredSequence::completion(t, adapter));
+        let prompts = transitions.iter().enumerate().filter_map(|(index, transition)| {
+            let prompt = transition.next_prompt.as_ref()?;
+            let fits = !prompt.is_empty() && prompt.len() < config.max_positions;
+            let (tokens, first) = (prompt.clone(), prompt.len().saturating_sub(1));
+            fits.then_some((index, ScoredSequence { tokens, first, adapter }))
+        });
+        let (owners, prompts): (Vec<usize>, Vec<ScoredSequence>) = prompts.unzip();
+        Self { sequences: completions.chain(prompts).collect(), owners, transitions: transitions.len() }
+    }
+
+    /// The values of the transitions, from those of the sequences.
+    pub(crate) fn predicted(&self, mut values: Vec<Vec<f32>>) -> PredictedValues {
+        let mut next = vec![None; self.transitions];
+        for (&owner, value) in self.owners.iter().zip(values.split_off(self.transitions)) {
+            next[owner] = value.first().copied();
+        }
+        PredictedValues { tokens: values, next }
+    }
+}
+
 impl ValueHead {
-    /// Computes the values of transitions. `adapter` is the policy's index into the adapters of the model.
+    /// Computes the values of some sequences of a model.
     ///
     /// # Errors
     /// Errors of libtorch.
     pub(crate) fn predict(
         &self,
         model: &ScoringModel<'_>,
-        transitions: &[&Transition],
-        adapter: Option<usize>,
+        sequences: &ValueSequences,
     ) -> Result<PredictedValues, pl_model::Error> {
-        let completions = transitions.iter().map(|t| ScoredSequence::completion(t, adapter));
-        let prompts = transitions.iter().enumerate().filter_map(|(index, transition)| {
-            let prompt = transition.next_prompt.as_ref()?;
-            let fits = !prompt.is_empty() && prompt.len() < model.config.max_positions;
-            let (tokens, first) = (prompt.clone(), prompt.len().saturating_sub(1));
-            fits.then_some((index, ScoredSequence { tokens, first, adapter }))
-        });
-        let (owners, prompts): (Vec<usize>, Vec<ScoredSequence>) = prompts.unzip();
-        let sequences: Vec<ScoredSequence> = completions.chain(prompts).collect();
-        let mut values: Vec<Vec<f32>> = vec![Vec::new(); sequences.len()];
-        model.run(&sequences, &mut |batch| {
+        let mut values: Vec<Vec<f32>> = vec![Vec::new(); sequences.sequences.len()];
+        model.run(&sequences.sequences, &mut |batch| {
             let all = Vec::<f32>::try_from(self.values(&batch.hidden)?)?;
             for (&index, rows) in batch.sequences.iter().zip(&batch.rows) {
                 values[index] = all[rows.start as usize..rows.end as usize].to_vec();
             }
             Ok(())
         })?;
-        let mut next = vec![None; transitions.len()];
-        for (owner, value) in owners.into_iter().zip(values.split_off(transitions.len())) {
-            next[owner] = value.first().copied();
-        }
-        Ok(PredictedValues { tokens: values, next })
+        Ok(sequences.predicted(values))
     }
 }
 

@@ -10,7 +10,7 @@ use super::Learner;
 use super::planning::PlannedUpdate;
 use super::policy::TrainedPolicy;
 use crate::aggregation::token_weight;
-use crate::critic::ValueRows;
+use crate::critic::{Critic, CriticNetwork};
 use crate::head::{self, HeadInput, HeadOptions};
 use crate::loss::{TokenInputs, k3};
 use crate::metrics::MetricSums;
@@ -18,7 +18,7 @@ use crate::objective::{
     ObjectiveInputs, has_kl_in_loss, has_planned_correction, needs_sequence_ratio, objective_loss,
 };
 use crate::packing::PackedBatch;
-use crate::plan::{MiniBatch, PlannedSequence};
+use crate::plan::{MiniBatch, PlannedBatch, PlannedSequence};
 use crate::token_columns::{TokenColumns, TokenMeasurements, TokenTensors};
 
 impl Learner {
@@ -27,23 +27,73 @@ impl Learner {
         &self,
         planned: &PlannedUpdate<'_>,
         mini_batch: &MiniBatch,
-        batch: &PackedBatch,
+        batch: &PlannedBatch,
         sums: &mut [MetricSums],
     ) -> Result<(), pl_model::Error> {
         let weights = self.base.working();
         let adapters = self.trained_adapters();
-        let sequences: Vec<TokenSequence<'_>> = batch
-            .sequences
-            .iter()
-            .map(|&index| {
-                let PlannedSequence { tokens, policy_index, .. } = &planned.sequences[index];
-                let adapter = self.policies[*policy_index].adapter.is_some().then_some(*policy_index);
-                TokenSequence { tokens, adapter }
-            })
-            .collect();
-        let (packed, sequence_rows) = Packed::forest(&sequences);
+        let policies = batch.sequences.iter().map(|&index| {
+            let PlannedSequence { tokens, policy_index, .. } = &planned.sequences[index];
+            let adapter = self.policies[*policy_index].adapter.is_some().then_some(*policy_index);
+            TokenSequence { tokens, adapter }
+        });
+        let critics = batch.value_sequences.iter().map(|&index| {
+            let PlannedSequence { tokens, policy_index, .. } = &planned.sequences[index];
+            TokenSequence { tokens, adapter: self.critic_slot(*policy_index) }
+        });
+        let sequences: Vec<TokenSequence<'_>> = policies.chain(critics).collect();
+        let (packed, rows) = Packed::forest(&sequences);
+        let (policy_rows, value_rows) = rows.split_at(batch.sequences.len());
+        let pass = Pass::forward(&self.config, weights, &adapters, &packed, self.settings.checkpointing)?;
+        let mut gradients = Vec::new();
+        if !batch.sequences.is_empty() {
+            let columns = self.columns(planned, mini_batch, &batch.sequences, policy_rows);
+            gradients.extend(self.run_policies(planned, mini_batch, &columns, &pass, sums)?);
+        }
+        if !batch.value_sequences.is_empty() {
+            let columns = self.columns(planned, mini_batch, &batch.value_sequences, value_rows);
+            gradients.push(self.run_values(&columns, pass.hidden(), sums)?);
+        }
+        if !gradients.is_empty() {
+            let mut gradient = pass.hidden().f_zeros_like()?;
+            for (rows, slopes) in gradients {
+                // Completions with a common prefix share rows, so their gradients are added.
+                let _ = gradient.f_index_add_(0, &rows, &slopes)?;
+            }
+            pass.backward(&gradient, &self.gradients)?;
+        }
+        Ok(())
+    }
+
+    /// Runs forward pass, value loss and backward pass of a packed batch of a critic with a model of its own.
+    pub(super) fn run_critic_batch(
+        &self,
+        planned: &PlannedUpdate<'_>,
+        mini_batch: &MiniBatch,
+        policy_index: usize,
+        batch: &PackedBatch,
+        sums: &mut [MetricSums],
+    ) -> Result<(), pl_model::Error> {
+        let Some(model) = self.policies[policy_index].critic.as_ref().and_then(Critic::own_model) else {
+            return Ok(());
+        };
+        let sequences = batch.sequences.iter().map(|&index| planned.sequences[index].tokens.as_slice());
+        let sequences: Vec<&[u32]> = sequences.collect();
+        model.forward_backward(&sequences, self.settings.checkpointing, |hidden, rows| {
+            self.run_values(&self.columns(planned, mini_batch, &batch.sequences, rows), hidden, sums)
+        })
+    }
+
+    /// Columns of the completion tokens of some sequences. `rows` are the packed rows of each one's tokens.
+    fn columns(
+        &self,
+        planned: &PlannedUpdate<'_>,
+        mini_batch: &MiniBatch,
+        sequences: &[usize],
+        rows: &[Vec<usize>],
+    ) -> TokenColumns {
         let mut columns = TokenColumns::default();
-        for (&index, rows) in batch.sequences.iter().zip(&sequence_rows) {
+        for (&index, rows) in sequences.iter().zip(rows) {
             let sequence = &planned.sequences[index];
             let policy = &self.policies[sequence.policy_index];
             let aggregation = policy.training.objective.aggregation;
@@ -51,9 +101,21 @@ impl Learner {
             let weight = token_weight(aggregation, policy.divisor, sequence.targets, counts);
             columns.push(sequence, &planned.samples[index], rows, weight);
         }
-        let tokens = columns.to_tensors(weights.device())?;
+        columns
+    }
 
-        let pass = Pass::forward(&self.config, weights, &adapters, &packed, self.settings.checkpointing)?;
+    /// Runs the losses of the policies, and those of the critics that read their hidden states. Returns the packed
+    /// rows of the tokens and the gradient with respect to their hidden states, or `None` if no policy is trained.
+    fn run_policies(
+        &self,
+        planned: &PlannedUpdate<'_>,
+        mini_batch: &MiniBatch,
+        columns: &TokenColumns,
+        pass: &Pass<'_>,
+        sums: &mut [MetricSums],
+    ) -> Result<Option<(Tensor, Tensor)>, pl_model::Error> {
+        let weights = self.base.working();
+        let tokens = columns.to_tensors(weights.device())?;
         let hidden = pass.hidden().f_index_select(0, &tokens.rows)?;
         let input = HeadInput {
             hidden: &hidden,
@@ -61,8 +123,8 @@ impl Learner {
             temperatures: tokens.temperatures.as_ref(),
             support: columns.support.is_truncated().then_some(&columns.support),
         };
-        let sequence_log_ratios = self.sequence_log_ratios(&columns, &input)?;
-        let entropy_slopes = self.entropy_slopes(&columns, &tokens)?;
+        let sequence_log_ratios = self.sequence_log_ratios(columns, &input)?;
+        let entropy_slopes = self.entropy_slopes(columns, &tokens)?;
         let options = HeadOptions {
             entropy: mini_batch.epoch == 0,
             entropy_slopes: entropy_slopes.as_ref(),
@@ -92,21 +154,42 @@ impl Learner {
         })?;
         self.run_critics(
             planned.step,
-            &columns,
+            columns,
             &tokens,
             &hidden,
             &output.hidden_gradient,
             &mut measurements,
         )?;
-        let has_gradient = |&policy: &usize| !self.policies[policy].warms_up_critic(planned.step);
-        if columns.policy_indices.iter().any(has_gradient) {
-            let mut gradient = pass.hidden().f_zeros_like()?;
-            // Completions with a common prefix share rows, so their gradients are added.
-            let _ = gradient.f_index_add_(0, &tokens.rows, &output.hidden_gradient)?;
-            pass.backward(&gradient, &self.gradients)?;
-        }
         measurements.entropy = output.entropy;
-        Ok(measurements.add_to(&columns.policy_indices, sums)?)
+        measurements.add_to(&columns.policy_indices, sums)?;
+        let has_gradient = |&policy: &usize| !self.policies[policy].warms_up_critic(planned.step);
+        let is_trained = columns.policy_indices.iter().any(has_gradient);
+        Ok(is_trained.then_some((tokens.rows, output.hidden_gradient)))
+    }
+
+    /// Runs the value losses of critics with hidden states of their own. Returns the packed rows of the tokens and
+    /// the gradient with respect to their hidden states.
+    fn run_values(
+        &self,
+        columns: &TokenColumns,
+        hidden: &Tensor,
+        sums: &mut [MetricSums],
+    ) -> Result<(Tensor, Tensor), pl_model::Error> {
+        let tokens = columns.to_tensors(hidden.device())?;
+        let hidden = hidden.f_index_select(0, &tokens.rows)?;
+        let all: Vec<usize> = (0..self.policies.len()).collect();
+        let mut measurements = TokenMeasurements::default();
+        let mut slopes = Vec::new();
+        for (policy_index, run) in columns.runs(0..columns.policy_indices.len() as i64, &all) {
+            let Some(critic) = &self.policies[policy_index].critic else { continue };
+            let result = critic.head.forward_backward(&tokens.value_rows(&run, &hidden)?.rows(), true)?;
+            slopes.extend(
+                result.hidden_gradient.map(|gradient| gradient.f_to_kind(hidden.kind())).transpose()?,
+            );
+            measurements.values.push((run.start, result.loss, result.clipped));
+        }
+        measurements.add_values_to(&columns.policy_indices, sums)?;
+        Ok((tokens.rows, Tensor::f_cat(&slopes, 0)?))
     }
 
     /// Returns the derivative of the loss with respect to the log-probabilities `logp` of a run of tokens, all
@@ -151,9 +234,9 @@ impl Learner {
         leaf.f_grad()
     }
 
-    /// Runs the value losses of the policies with a critic, whose hidden states are `hidden`. Adds to the gradients
-    /// of the critics and, where they share the policy's hidden states, to `hidden_gradient`. The gradient of a
-    /// policy whose critic warms up becomes 0.
+    /// Runs the value losses of the critics that read the policies' hidden states, which are `hidden`. Adds to the
+    /// gradients of the critics and, where they share the policy's hidden states, to `hidden_gradient`. The gradient
+    /// of a policy whose critic warms up becomes 0.
     fn run_critics(
         &self,
         step: u64,
@@ -167,25 +250,18 @@ impl Learner {
         for (policy_index, run) in columns.runs(0..columns.policy_indices.len() as i64, &all) {
             let policy = &self.policies[policy_index];
             let Some(critic) = &policy.critic else { continue };
-            let part = |tensor: &Tensor| tensor.f_narrow(0, run.start, run.end - run.start);
-            let (old_values, returns) = (part(&tokens.values)?, part(&tokens.returns)?);
-            let rows = ValueRows {
-                hidden: &part(hidden)?,
-                old_values: &old_values,
-                returns: &returns,
-                loss_weights: &part(&tokens.loss_weights)?,
-            };
             let warms_up = policy.warms_up_critic(step);
-            let result = critic.forward_backward(&rows, !warms_up)?;
-            no_grad(|| {
-                let mut gradient = part(hidden_gradient)?;
-                if warms_up {
-                    let _ = gradient.f_zero_()?;
-                } else if let Some(own) = &result.hidden_gradient {
-                    let _ = gradient.f_add_(&own.f_to_kind(gradient.kind())?)?;
-                }
-                Ok::<_, TchError>(())
-            })?;
+            let mut gradient = hidden_gradient.f_narrow(0, run.start, run.end - run.start)?;
+            if warms_up {
+                no_grad(|| gradient.f_zero_().map(drop))?;
+            }
+            if !matches!(critic.network, CriticNetwork::Policy) {
+                continue;
+            }
+            let result = critic.head.forward_backward(&tokens.value_rows(&run, hidden)?.rows(), !warms_up)?;
+            if let Some(own) = &result.hidden_gradient {
+                no_grad(|| gradient.f_add_(&own.f_to_kind(gradient.kind())?).map(drop))?;
+            }
             measurements.values.push((run.start, result.loss, result.clipped));
         }
         Ok(())

@@ -119,7 +119,14 @@ fn objectives() -> BTreeMap<&'static str, Objective> {
 fn new_policy(policy: usize, objective: &Objective) -> NewPolicy {
     let optimizer = Optimizer { learning_rate: 1e-3, max_grad_norm: 0.0, ..optimizer() };
     let training = PolicyTraining { optimizer, objective: *objective, ..training() };
-    NewPolicy { policy, name: format!("p{policy}"), training, max_tokens: 64, has_start: false }
+    NewPolicy {
+        policy,
+        name: format!("p{policy}"),
+        training,
+        max_tokens: 64,
+        has_start: false,
+        critic_model: None,
+    }
 }
 
 fn settings(token_budget: u32) -> LearnerSettings {

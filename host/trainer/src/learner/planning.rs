@@ -8,7 +8,7 @@ use super::Learner;
 use super::policy::Reference;
 use crate::error::Error;
 use crate::objective::{needs_recomputed_logprobs, trains_without_advantage};
-use crate::plan::{MiniBatch, PlannedSequence, Sample, plan_update};
+use crate::plan::{MiniBatch, PlannedSequence, Sample, ValuePass, plan_update};
 use crate::preparation::{PolicyBatch, Preparation, TurnOutcome};
 use crate::scoring::{ScoringModel, fed_tokens};
 use crate::validate::{check_transition, refuse};
@@ -27,7 +27,8 @@ pub struct PlannedUpdate<'a> {
 impl PlannedUpdate<'_> {
     /// Number of packed batches to run.
     pub fn batches(&self) -> u64 {
-        self.mini_batches.iter().map(|mini_batch| mini_batch.batches.len() as u64).sum()
+        let own = |mini_batch: &MiniBatch| mini_batch.batches.len() + mini_batch.critic_batches.len();
+        self.mini_batches.iter().map(|mini_batch| own(mini_batch) as u64).sum()
     }
 
     /// Numbers of groups of completions that were compared, and of those without a difference.
@@ -39,7 +40,9 @@ impl PlannedUpdate<'_> {
     /// Number of tokens fed to the model over all passes. Prefixes shared within a batch count once.
     pub fn fed_tokens(&self) -> u64 {
         let batches = self.mini_batches.iter().flat_map(|mini_batch| &mini_batch.batches);
-        batches.map(|batch| batch.fed_tokens as u64).sum()
+        let critics = self.mini_batches.iter().flat_map(|mini_batch| &mini_batch.critic_batches);
+        let critics = critics.map(|(_, batch)| batch.fed_tokens as u64);
+        batches.map(|batch| batch.fed_tokens as u64).chain(critics).sum()
     }
 }
 
@@ -62,21 +65,31 @@ impl Learner {
             check_transition(&self.config, step, transition)?;
             by_policy[self.policy_index(step, transition)?].push(index);
         }
+        let doing = |source| self.update_error(step, source);
+        for (policy, indices) in self.policies.iter().zip(&mut by_policy) {
+            if !policy.is_due(step) {
+                indices.clear();
+            }
+        }
+        let own_transitions: Vec<Vec<&Transition>> = by_policy
+            .iter()
+            .map(|indices| indices.iter().map(|&index| transitions[index].0).collect())
+            .collect();
+        let values = self.predict_values(&own_transitions).map_err(doing)?;
         let mut targets = Vec::new();
         let mut prepared = Vec::new();
-        for (policy_index, indices) in by_policy.into_iter().enumerate() {
+        let policies = by_policy.into_iter().zip(own_transitions).zip(values);
+        for (policy_index, ((indices, own), values)) in policies.enumerate() {
             let policy = &self.policies[policy_index];
-            if indices.is_empty() || !policy.is_due(step) {
+            if indices.is_empty() {
                 prepared.push(None);
                 continue;
             }
-            let doing = |source| self.update_error(step, source);
             let batch = PolicyBatch {
                 outcomes: indices.iter().map(|&index| transitions[index].1).collect(),
+                values,
                 shuffle,
-                ..self
-                    .score(policy_index, indices.iter().map(|&index| transitions[index].0).collect())
-                    .map_err(doing)?
+                ..self.score(policy_index, own).map_err(doing)?
             };
             let mut own = batch
                 .prepare(&policy.training.objective, &policy.state)
@@ -92,7 +105,7 @@ impl Learner {
         Ok(PlannedUpdate { prepared, ..self.plan_valid(step, samples)? })
     }
 
-    /// Runs the forward passes that a policy's objective needs before an update.
+    /// Runs the forward passes for the log-probabilities that a policy's objective needs before an update.
     fn score<'a>(
         &self,
         policy_index: usize,
@@ -124,12 +137,14 @@ impl Learner {
                 Reference::Weights(weights) => logprobs(weights, None),
             })
             .transpose()?;
-        let token_budget = self.settings.batch_plan.token_budget;
-        let weights = self.base.working();
-        let model = ScoringModel { config: &self.config, weights, adapters: &adapters, token_budget };
-        let critic = policy.critic.as_ref();
-        let values = critic.map(|critic| critic.predict(&model, &transitions, own)).transpose()?;
-        Ok(PolicyBatch { transitions, outcomes: Vec::new(), recomputed, reference, values, shuffle: None })
+        Ok(PolicyBatch {
+            transitions,
+            outcomes: Vec::new(),
+            recomputed,
+            reference,
+            values: None,
+            shuffle: None,
+        })
     }
 
     /// Validates samples of this learner's policies and plans an update over them; changes nothing. The
@@ -193,6 +208,17 @@ impl Learner {
             has_gradient: !targets.masked
                 && (has_advantage || targets.critic.is_some() || trains_without_advantage(objective)),
             masked: targets.masked,
+            value_pass: self.value_pass(policy_index),
         })
+    }
+
+    /// The pass that computes the hidden states of a policy's critic.
+    fn value_pass(&self, policy_index: usize) -> ValuePass {
+        let critic = self.policies[policy_index].critic.as_ref();
+        match self.critic_slot(policy_index) {
+            Some(slot) => ValuePass::Adapter(slot),
+            None if critic.is_some_and(|critic| critic.own_model().is_some()) => ValuePass::Model,
+            None => ValuePass::Policy,
+        }
     }
 }

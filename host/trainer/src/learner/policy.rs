@@ -3,12 +3,12 @@
 use pl_dsl::workflow::PolicyTraining;
 use pl_model::{Adapter, Weights};
 
-use crate::critic::ValueHead;
+use crate::critic::{Critic, CriticModel};
 use crate::optimizer::AdamW;
 use crate::preparation::ObjectiveState;
 
 /// A policy to train.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct NewPolicy {
     /// Index into the workflow's policies.
     pub policy: usize,
@@ -19,6 +19,8 @@ pub struct NewPolicy {
     pub max_tokens: u32,
     /// True if the weights it starts with are not those of the base alone. They are its reference policy then.
     pub has_start: bool,
+    /// Network of its critic, if that has a model of its own.
+    pub critic_model: Option<CriticModel>,
 }
 
 /// Policy that a KL divergence is measured from.
@@ -54,7 +56,7 @@ pub struct TrainedPolicy {
     /// `None` if the objective needs none.
     pub(super) reference: Option<Reference>,
     /// `None` if its advantages need none.
-    pub critic: Option<ValueHead>,
+    pub critic: Option<Critic>,
 }
 
 impl TrainedPolicy {
@@ -63,7 +65,7 @@ impl TrainedPolicy {
         adapter: Option<Adapter>,
         optimizer: AdamW,
         reference: Option<Reference>,
-        critic: Option<ValueHead>,
+        critic: Option<Critic>,
     ) -> Self {
         let NewPolicy { policy, name, training, max_tokens, .. } = new;
         let state = ObjectiveState::new(&training.objective);

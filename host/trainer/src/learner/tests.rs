@@ -23,7 +23,14 @@ fn settings(token_budget: u32) -> LearnerSettings {
 fn new_policy(policy: usize) -> NewPolicy {
     let optimizer = Optimizer { learning_rate: 1e-3, max_grad_norm: 0.0, ..optimizer() };
     let training = PolicyTraining { optimizer, ..training() };
-    NewPolicy { policy, name: format!("p{policy}"), training, max_tokens: 64, has_start: false }
+    NewPolicy {
+        policy,
+        name: format!("p{policy}"),
+        training,
+        max_tokens: 64,
+        has_start: false,
+        critic_model: None,
+    }
 }
 
 /// Gradient of a policy's first step: AdamW's first moment after one step is a tenth of it.

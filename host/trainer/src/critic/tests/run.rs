@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pl_dsl::workflow::{Policy, Train};
+use pl_model::Model;
 use serde_json::Value;
 
 use super::*;
@@ -10,7 +11,7 @@ use crate::checkpoint::Checkpoints;
 use crate::fixtures::{VOCABULARY, model, plain_distributions, policy, same_bits, train, workflow};
 use crate::{StepMetrics, Trainer};
 
-fn with_critic(name: &str, lora: bool, critic: Critic) -> Policy {
+fn with_critic(name: &str, lora: bool, critic: CriticSettings) -> Policy {
     Policy { training: Some(ppo(critic)), ..policy(name, lora) }
 }
 
@@ -19,20 +20,25 @@ fn new_trainer(policies: Vec<Policy>, train: Train) -> Trainer {
     Trainer::new(&workflow, Path::new("."), vec![model(true, 31)], 5, Device::Cpu).unwrap()
 }
 
-/// Two adapters with critics, one without, and a fully trained policy with one.
+/// Policies with critics of all kinds and one without, half of them adapters, half fully trained.
 fn team() -> Trainer {
+    let warm = CriticSettings { warmup: 1, ..critic(CriticBase::Shared) };
     let policies = vec![
         with_critic("a", true, critic(CriticBase::Policy)),
-        with_critic("b", true, Critic { warmup: 1, ..critic(CriticBase::Shared) }),
+        with_critic("b", true, warm),
         policy("c", true),
         with_critic("whole", false, critic(CriticBase::Shared)),
+        with_critic("adapted", true, critic(CriticBase::Adapter)),
+        with_critic("modelled", true, critic(CriticBase::Model)),
+        with_critic("whole-adapted", false, critic(CriticBase::Adapter)),
+        with_critic("whole-modelled", false, critic(CriticBase::Model)),
     ];
     new_trainer(policies, Train { mini_batches: 2, ..train() })
 }
 
-/// A step with trees of two turns and two candidates, for each of four policies.
-fn update(trainer: &mut Trainer, step: u64) -> StepMetrics {
-    let transitions: Vec<Transition> = (0..4)
+/// A step with trees of two turns and two candidates, for each of eight policies.
+fn step_transitions(step: u64) -> Vec<Transition> {
+    (0..8)
         .flat_map(|policy| (0..12).map(move |i| (policy, i)))
         .map(|(policy, i)| {
             let mut t = transition(policy, i + 20 * step as u32, 5, 4 + i as usize % 3);
@@ -43,8 +49,25 @@ fn update(trainer: &mut Trainer, step: u64) -> StepMetrics {
             t.reward = f64::from((i * 5 + step as u32) % 7) / 3.0 - 1.0;
             t
         })
-        .collect();
-    trainer.update(step, &transitions, None, &mut |_| {}).unwrap()
+        .collect()
+}
+
+fn update(trainer: &mut Trainer, step: u64) -> StepMetrics {
+    trainer.update(step, &step_transitions(step), None, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn the_order_of_episodes_changes_no_bit() {
+    let mut sorted = team();
+    let mut shuffled = team();
+    for step in 1..3 {
+        let mut transitions = step_transitions(step);
+        let metrics = update(&mut sorted, step);
+        transitions.reverse();
+        transitions.rotate_left(17);
+        assert_eq!(shuffled.update(step, &transitions, None, &mut |_| {}).unwrap(), metrics);
+        assert!(same_bits(&state(&sorted), &state(&shuffled)));
+    }
 }
 
 /// All tensors that a trainer changes.
@@ -86,6 +109,69 @@ fn a_resumed_run_with_critics_equals_an_uninterrupted_one() {
     assert!(shapes.contains(&("bias".to_owned(), vec![1])));
     assert!(path.join("policies/whole/value_head.safetensors").is_file());
     assert!(!path.join("policies/c/value_head.safetensors").exists());
+    // So is its own network, as an adapter or a model.
+    for name in ["adapted", "whole-adapted"] {
+        assert!(path.join(format!("policies/{name}/critic/adapter_model.safetensors")).is_file());
+    }
+    for name in ["modelled", "whole-modelled"] {
+        assert!(path.join(format!("policies/{name}/critic/config.json")).is_file());
+    }
+    for name in ["a", "b", "whole"] {
+        assert!(!path.join(format!("policies/{name}/critic")).exists());
+    }
+}
+
+/// A critic with a smaller model than its policy, trained whole or with an adapter.
+#[test]
+fn a_critic_may_have_another_model_than_its_policy() {
+    let small = |positions: usize, vocab: i64| {
+        let config = Config { hidden: 8, layers: 1, max_positions: positions, vocab, ..config(false) };
+        let tokens = model(true, 32);
+        Model { weights: weights(&config, 33), config, hash: "small".to_owned(), ..tokens }
+    };
+    let policies = || -> Vec<Policy> {
+        [(CriticBase::Model, true), (CriticBase::Adapter, true), (CriticBase::Model, false)]
+            .into_iter()
+            .enumerate()
+            .map(|(i, (on, lora))| {
+                let critic = CriticSettings { model: Some(1), ..critic(on) };
+                with_critic(&format!("p{i}"), lora, critic)
+            })
+            .collect()
+    };
+    let set_up = |critic: Model| {
+        let mut workflow = workflow(policies(), Some(train()));
+        workflow.models.push(pl_dsl::workflow::Model {
+            name: "small".into(),
+            source: "".into(),
+            dtype: None,
+        });
+        Trainer::new(&workflow, Path::new("."), vec![model(true, 31), critic], 5, Device::Cpu)
+    };
+    let mut trainer = set_up(small(128, VOCABULARY)).unwrap();
+    // The critics' models are not served.
+    assert!(trainer.bases().iter().all(|base| base.hash != "small"));
+    let transitions: Vec<Transition> =
+        (0..6).map(|i| Transition { reward: f64::from(i % 2), ..transition(i % 3, i, 5, 4) }).collect();
+    let before = state(&trainer);
+    // A head of zeros has no gradient for the hidden states.
+    trainer.update(1, &transitions, None, &mut |_| {}).unwrap();
+    let metrics = trainer.update(2, &transitions, None, &mut |_| {}).unwrap();
+    assert!(metrics.policies.iter().all(|own| own.critic.as_ref().unwrap().grad_norm > 0.0));
+    let after = state(&trainer);
+    let is_parameter = |name: &str| !name.starts_with("mean.") && !name.starts_with("square.");
+    let all = before.iter().zip(&after).filter(|((name, _), _)| is_parameter(name));
+    // The first step of an adapter changes only its second factors.
+    for ((name, before), (_, after)) in all.filter(|((name, _), _)| !name.contains("lora_A")) {
+        assert!(!before.equal(after), "{name} did not change");
+    }
+    for (critic, part) in [
+        (small(64, VOCABULARY), "has 64 positions, fewer than the 128"),
+        (small(128, VOCABULARY - 1), "has other tokens"),
+    ] {
+        let message = set_up(critic).unwrap_err().to_string();
+        assert!(message.starts_with("policy `p0`: ") && message.contains(part), "{message}");
+    }
 }
 
 #[test]
@@ -148,8 +234,8 @@ fn play(trainer: &Trainer, step: u64, episodes: u32) -> Vec<Transition> {
 
 #[test]
 fn ppo_learns_from_a_reward_of_the_last_turn() {
-    for on in [CriticBase::Policy, CriticBase::Shared] {
-        let critic = Critic { learning_rate: 0.1, weight: 0.1, ..critic(on) };
+    for on in [CriticBase::Policy, CriticBase::Shared, CriticBase::Adapter, CriticBase::Model] {
+        let critic = CriticSettings { learning_rate: 0.1, weight: 0.1, ..critic(on) };
         let mut policies = vec![with_critic("a", true, critic)];
         let training = policies[0].training.as_mut().unwrap();
         (training.optimizer.learning_rate, training.objective.lambda) = (5e-2, 0.9);

@@ -12,7 +12,14 @@ use crate::plan::{Sample, TokenTargets, ValueTargets};
 /// A policy without norm clipping, so that a first gradient can be read from the state of its optimiser.
 fn new_policy(policy: usize, mut training: PolicyTraining) -> NewPolicy {
     training.optimizer.max_grad_norm = 0.0;
-    NewPolicy { policy, name: format!("p{policy}"), training, max_tokens: 64, has_start: false }
+    NewPolicy {
+        policy,
+        name: format!("p{policy}"),
+        training,
+        max_tokens: 64,
+        has_start: false,
+        critic_model: None,
+    }
 }
 
 fn learner(
@@ -26,11 +33,7 @@ fn learner(
     let policies = vec![(new_policy(0, training), adapter.copy())];
     let learner = Learner::adapters(config.clone(), weights.shallow(), policies, settings).unwrap();
     if let Some(critic) = &learner.policies()[0].critic {
-        let double = double_head(CriticBase::Policy);
-        no_grad(|| {
-            critic.weight.shallow_clone().copy_(&double.weight);
-            critic.bias.shallow_clone().copy_(&double.bias);
-        });
+        set_head(&critic.head);
     }
     learner
 }
@@ -177,17 +180,17 @@ fn a_warm_up_trains_the_critic_alone() {
     let adapter = adapter(&config, 7);
     let samples = samples(&config, &weights, &adapter);
     for on in [CriticBase::Policy, CriticBase::Shared] {
-        let mut training = ppo(Critic { warmup: 2, ..critic(on) });
+        let mut training = ppo(CriticSettings { warmup: 2, ..critic(on) });
         training.freeze = 1;
         let mut learner = learner(&config, &weights, training, &adapter, 30);
         for step in [2, 3] {
-            let before = learner.policies()[0].critic.as_ref().unwrap().weight.copy();
+            let before = learner.policies()[0].critic.as_ref().unwrap().head.weight.copy();
             let metrics = run(&mut learner, step, &samples);
             let policy = &learner.policies()[0];
             assert_eq!((policy.version, policy.optimizer.steps(), metrics.optimizer_steps), (0, 0, 0));
             assert!(same_bits(&policy.adapter.as_ref().unwrap().parameters(), &adapter.parameters()));
             let critic = policy.critic.as_ref().unwrap();
-            assert!(critic.optimizer.steps() == step - 1 && !critic.weight.equal(&before));
+            assert!(critic.optimizer.steps() == step - 1 && !critic.head.weight.equal(&before));
         }
         run(&mut learner, 4, &samples);
         let policy = &learner.policies()[0];
@@ -215,7 +218,7 @@ fn a_critic_shares_the_hidden_states_of_full_weights() {
         let mut learner =
             Learner::full(config.clone(), start.copy(), pl_types::Dtype::F32, new, settings).unwrap();
         let critic = learner.policies()[0].critic.as_ref().unwrap();
-        let _ = no_grad(|| critic.weight.shallow_clone().fill_(0.1));
+        let _ = no_grad(|| critic.head.weight.shallow_clone().fill_(0.1));
         run(&mut learner, 1, &samples);
         learner
     };
@@ -225,6 +228,6 @@ fn a_critic_shares_the_hidden_states_of_full_weights() {
     let differ = a.iter().zip(&b).filter(|((_, a), (_, b))| !a.equal(b)).count();
     // The output matrix is the only one behind the hidden states.
     assert_eq!(differ, a.len() - 1);
-    let warm = run_with(ppo(Critic { warmup: 1, ..critic(CriticBase::Shared) }));
+    let warm = run_with(ppo(CriticSettings { warmup: 1, ..critic(CriticBase::Shared) }));
     assert!(same_bits(&warm.base().working().parameters(), &start.parameters()));
 }
