@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use pl_kernels::cpu::Level;
+use pl_kernels::cpu::SimdLevel;
 use pl_sandbox::{DockerSettings, DockerWorkers};
 use pl_toolchain::Language;
 use serde::Serialize;
@@ -74,10 +74,10 @@ fn cpu() -> Check {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model =
         info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name));
-    let (instructions, status) = match Level::detect() {
-        Level::Avx512 => ("AVX-512", Status::Ready),
-        Level::Avx2 => ("AVX2", Status::Ready),
-        Level::Portable => ("no AVX2", Status::Limited),
+    let (instructions, status) = match SimdLevel::detect() {
+        SimdLevel::Avx512 => ("AVX-512", Status::Ready),
+        SimdLevel::Avx2 => ("AVX2", Status::Ready),
+        SimdLevel::Portable => ("no AVX2", Status::Limited),
     };
     let found = format!("{}, {threads} threads, {instructions}", model.unwrap_or("unknown model"));
     let check = Check::ready("cpu", "generation and training", found);
