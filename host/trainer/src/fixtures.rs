@@ -299,14 +299,14 @@ pub fn plain_distributions(
 ) -> Tensor {
     let hidden = plain_hidden(config, weights, adapter, t);
     let logits = hidden.matmul(&weights.unembed().tr()) / t.temperature;
-    let Some(support) = &t.support else { return logits.log_softmax(-1, Kind::Float) };
+    let Some(support) = &t.support else { return logits.log_softmax(-1, logits.kind()) };
     let truncated: Vec<bool> = support
         .iter()
         .flat_map(|ids| (0..config.vocab as u32).map(|id| !ids.is_empty() && !ids.contains(&id)))
         .collect();
     let truncated = Tensor::from_slice(&truncated).view_as(&logits);
     // Low enough for a probability of 0, but finite, so that 0 times it is not NaN.
-    logits.masked_fill(&truncated, -1e30).log_softmax(-1, Kind::Float)
+    logits.masked_fill(&truncated, -1e30).log_softmax(-1, logits.kind())
 }
 
 /// Log-probabilities of a transition's completion tokens by the same reference implementation.

@@ -307,6 +307,8 @@ fn all_adapters(policies: &[TrainedPolicy]) -> Vec<&Adapter> {
 }
 
 #[cfg(test)]
+mod exactness_tests;
+#[cfg(test)]
 mod objective_tests;
 #[cfg(test)]
 mod tests;
