@@ -51,7 +51,7 @@ fn a_reference_policy_takes_memory_if_it_is_a_copy() {
 #[test]
 fn critics_of_their_own_take_memory() {
     let parts = |scenario: &str, overrides: &[&str]| {
-        let ppo = [&["train.algorithm=ppo"], overrides].concat();
+        let ppo = [&["train.algorithm=ppo"][..], overrides].concat();
         let estimate = estimate_of(scenario, &ppo, Device::Cpu);
         ["weights, training", "adapters", "gradients and optimiser"].map(|name| part(&estimate, name))
     };
