@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use pl_record::{Lock, RunFolder, TraceFile, Traces};
+use pl_record::{TraceFile, Traces};
 use pl_rollout::{
     Agreement, Difference, DisabledGenerator, EpisodeEvent, EpisodeId, EpisodeSetup, EventKind, ReplayResult,
     Trace,
@@ -20,9 +20,8 @@ use crate::host::Host;
 use crate::lock::start_date;
 use crate::progress::Activity;
 use crate::recorded::open_recorded;
-use crate::session::{absolute, chat_formats, episode_setup};
+use crate::session::{chat_formats, episode_setup};
 use crate::stored::StoredWorkflow;
-use crate::workflow::CheckedWorkflow;
 
 /// Episodes that are replayed at a time.
 const IN_FLIGHT: usize = 32;
