@@ -32,7 +32,7 @@ fn resume_equals(workflow: Workflow, critics: &[&str], files: &[&str]) {
     workflow.try_run("long", &[&settings[..], &["train.steps=3"]].concat()).unwrap();
     let long = workflow.path("long");
     let run = workflow.run(&[&settings[..], &["train.steps=1"]].concat());
-    assert_eq!(resume(&run, &["train.steps=3"]).unwrap(), Ending::Done);
+    assert_eq!(resume(&run, &["train.steps=3"]).unwrap(), RunEnding::Done);
     let read = |root: &Path, name: &str| std::fs::read(root.join(name)).unwrap();
     let checkpoint = |name: &str| format!("checkpoints/step-00000003/{name}");
     let both = ["optimizers/first.critic.safetensors", "optimizers/second.critic.safetensors"];

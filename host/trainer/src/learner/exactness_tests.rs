@@ -18,7 +18,7 @@ use crate::critic::CriticModel;
 use crate::fixtures::{
     adapter, config, critic, optimizer, sampled_from, train, training, transition, weights,
 };
-use crate::preparation::Outcome;
+use crate::preparation::TurnOutcome;
 
 /// An objective, and the kind of its critic if it needs one.
 #[derive(Clone, Copy)]
@@ -193,8 +193,9 @@ fn learner(names: &[String], cut: Cut, format: Format) -> (Learner, Vec<Transiti
 fn first_step(learner: &mut Learner, transitions: &[Transition]) -> Vec<UpdateMetrics> {
     let mut sorted: Vec<&Transition> = transitions.iter().collect();
     sorted.sort_by(|a, b| a.key.cmp(&b.key));
-    let outcomes: Vec<(&Transition, Outcome)> = sorted.into_iter().map(|t| (t, Outcome::from(t))).collect();
-    let planned = learner.prepare(1, &outcomes).unwrap();
+    let outcomes: Vec<(&Transition, TurnOutcome)> =
+        sorted.into_iter().map(|t| (t, TurnOutcome::from(t))).collect();
+    let planned = learner.prepare(1, &outcomes, None).unwrap();
     learner.update(&planned, &mut || {}).unwrap()
 }
 
