@@ -1,5 +1,8 @@
 //! Requests that are refused: the status, the kind and the field of the error.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use serde_json::{Value, json};
 
 use crate::engine::{Answered, Server};
@@ -57,11 +60,23 @@ fn every_kind_of_bad_request_gets_an_error_of_openai_s_form() {
     assert_error(&server.send(chat, "{\"model\":", &json), 400, invalid, None, "not a JSON object");
     assert_error(&server.send(chat, "{}", &[("content-type", "text/plain")]), 415, invalid, None, "as JSON");
     assert_error(&server.send(chat, "[]", &json), 400, invalid, None, "not a JSON object");
-    let large = format!("{{\"x\": \"{}\"}}", "y".repeat(5 << 20));
-    assert_error(&server.send(chat, &large, &json), 413, invalid, None, "larger than");
     assert_error(&server.get("/v2/chat"), 404, "not_found_error", None, "no such path");
     assert_error(&server.get(chat), 405, invalid, None, "another method");
     assert_error(&server.get("/v1/models/gpt"), 404, "not_found_error", Some("model"), "no model `gpt`");
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused_before_it_is_read() {
+    let server = Server::start();
+    let mut connection = TcpStream::connect(server.address).unwrap();
+    // Only the head is sent: what the server would not read could end the connection before its response is read.
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+                content-type: application/json\r\ncontent-length: 5000000\r\n\r\n";
+    connection.write_all(head.as_bytes()).unwrap();
+    let mut response = String::new();
+    connection.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
+    assert!(response.contains("larger than"), "{response}");
 }
 
 #[test]
