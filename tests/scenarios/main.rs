@@ -2,7 +2,12 @@
 //!
 //! `cargo xtask setup` makes the binary, the guests and the model.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test crate: a panic is how a test fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test crate: a panic is how a test fails"
+)]
 
 mod agreement;
 mod bad_input;
