@@ -4,7 +4,7 @@
 //! is sampled is `v = w · h + b`; at the end of a prompt it is the value of the turn. The head is f32 and starts
 //! at 0, so that the first advantages are discounted returns.
 //!
-//! The hidden states are those of the policy, or the critic has a network of its own ([`CriticNetwork`]). A
+//! The hidden states are those of the policy, or the critic has a network of its own (`CriticNetwork`). A
 //! step's values are computed once, before the first optimiser step; advantages and value targets follow from
 //! them ([`crate::gae`]). The update then moves the critic, and with `on = shared` the policy's weights too,
 //! towards the targets ([`loss`]).
