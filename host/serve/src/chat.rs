@@ -19,7 +19,7 @@ use crate::logprobs::{self, Tokens};
 use crate::models::ServedModel;
 use crate::sampling::SamplingFields;
 use crate::service::{Asked, Permit, Service, unix_time};
-use crate::stream::{self, Generated};
+use crate::stream::{self, Generated, Progress};
 use crate::team::{Team, TeamTurn};
 
 /// Body of a request.
@@ -414,5 +414,8 @@ fn stream_episode(
             Err(error) => drop(values.send(team_error(error).to_json())),
         }
     };
-    stream::events(stream::while_running(playing, receiver))
+    stream::events(stream::while_running(playing, receiver).filter_map(async |part| match part {
+        Progress::Sent(value) => Some(value),
+        Progress::Ended(()) => None,
+    }))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, Stream, StreamExt};
-use pl_types::{Chunk, Completion, GenerateError, Request};
+use pl_types::{Chunk, Completion, Request};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -23,40 +23,6 @@ pub(crate) enum Generated {
     Failed(ApiError),
 }
 
-type Generation = Pin<Box<dyn Future<Output = Result<Vec<Completion>, GenerateError>> + Send>>;
-
-struct Progress {
-    chunks: UnboundedReceiver<Chunk>,
-    /// `None` once it has ended.
-    generation: Option<Generation>,
-    result: Option<Result<Vec<Completion>, GenerateError>>,
-    _permit: Permit,
-}
-
-impl Progress {
-    async fn next(mut self) -> Option<(Generated, Self)> {
-        while let Some(generation) = &mut self.generation {
-            tokio::select! {
-                // Chunks first: a result is passed on after the last of them.
-                biased;
-                Some(chunk) = self.chunks.recv() => return Some((Generated::Chunk(chunk), self)),
-                result = generation => {
-                    self.result = Some(result);
-                    self.generation = None;
-                }
-            }
-        }
-        if let Ok(chunk) = self.chunks.try_recv() {
-            return Some((Generated::Chunk(chunk), self));
-        }
-        let last = match self.result.take()? {
-            Ok(completions) => Generated::Finished(completions),
-            Err(error) => Generated::Failed(error.into()),
-        };
-        Some((last, self))
-    }
-}
-
 /// Generates and returns what comes of it. Dropping the stream cancels the request.
 pub(crate) fn generate(
     service: &Arc<Service>,
@@ -66,9 +32,50 @@ pub(crate) fn generate(
     let (sender, chunks) = unbounded_channel();
     request.listener = Some(sender);
     let generator = Arc::clone(&service.generator);
-    let generation: Generation = Box::pin(async move { generator.generate(request).await });
-    let start = Progress { chunks, generation: Some(generation), result: None, _permit: permit };
-    stream::unfold(start, Progress::next)
+    let generation = async move { generator.generate(request).await };
+    while_running(generation, chunks).map(move |part| {
+        // A request is in progress until its client has read the end.
+        let _held = &permit;
+        match part {
+            Progress::Sent(chunk) => Generated::Chunk(chunk),
+            Progress::Ended(Ok(completions)) => Generated::Finished(completions),
+            Progress::Ended(Err(error)) => Generated::Failed(error.into()),
+        }
+    })
+}
+
+/// Progress of some work.
+pub(crate) enum Progress<T, R> {
+    /// A value that it sent.
+    Sent(T),
+    /// Its result, after all values.
+    Ended(R),
+}
+
+/// Returns the values that `work` sends, and then its result. Dropping the stream drops `work`.
+pub(crate) fn while_running<T: Send, R: Send>(
+    work: impl Future<Output = R> + Send + 'static,
+    values: UnboundedReceiver<T>,
+) -> impl Stream<Item = Progress<T, R>> + Send {
+    let work: Pin<Box<dyn Future<Output = R> + Send>> = Box::pin(work);
+    stream::unfold((Some(work), values, None), |(mut work, mut values, mut result)| async move {
+        while let Some(running) = &mut work {
+            tokio::select! {
+                // Values first: the result is passed on after the last of them.
+                biased;
+                Some(value) = values.recv() => return Some((Progress::Sent(value), (work, values, result))),
+                ended = running => {
+                    result = Some(ended);
+                    work = None;
+                }
+            }
+        }
+        let part = match values.try_recv() {
+            Ok(value) => Progress::Sent(value),
+            Err(_) => Progress::Ended(result.take()?),
+        };
+        Some((part, (work, values, result)))
+    })
 }
 
 /// Returns a response of server-sent events, one per value, that ends as OpenAI's do: with `[DONE]`.
@@ -76,23 +83,4 @@ pub(crate) fn events(values: impl Stream<Item = Value> + Send + 'static) -> Resp
     let values = values.map(|value| value.to_string()).chain(stream::iter(["[DONE]".to_owned()]));
     let events = values.map(|data| Ok::<_, Infallible>(Event::default().data(data)));
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
-}
-
-/// Returns the values that `work` sends. Dropping the stream drops `work`.
-pub(crate) fn while_running(
-    work: impl Future<Output = ()> + Send + 'static,
-    values: UnboundedReceiver<Value>,
-) -> impl Stream<Item = Value> + Send {
-    let work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(work);
-    stream::unfold((Some(work), values), |(mut work, mut values)| async move {
-        while let Some(running) = &mut work {
-            tokio::select! {
-                biased;
-                Some(value) = values.recv() => return Some((value, (work, values))),
-                () = running => work = None,
-            }
-        }
-        let value = values.try_recv().ok()?;
-        Some((value, (work, values)))
-    })
 }
