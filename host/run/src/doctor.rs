@@ -41,7 +41,7 @@ pub struct Check {
     /// Name, which stays the same between releases.
     pub name: &'static str,
     pub status: Status,
-    /// What was found, or the problem.
+    /// Description of what was found, or of the problem.
     pub found: String,
     /// Feature that needs it.
     pub needed_for: &'static str,

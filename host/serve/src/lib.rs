@@ -10,8 +10,8 @@
 //! | `POST /inference/v1/generate`, `POST /tokenize`, `POST /detokenize`, `GET /health`, `GET /version` | vLLM's |
 //! | `GET /metrics` | OpenMetrics, as Prometheus reads it |
 //!
-//! What an endpoint can't do it refuses by the name of the field, instead of ignoring it. Fields that no API
-//! here knows are ignored, as other servers do.
+//! An endpoint refuses fields that it can't serve, by name, instead of ignoring them. Fields that no API here
+//! knows are ignored, as other servers do.
 
 mod body;
 mod chat;

@@ -25,7 +25,7 @@ pub struct Service {
     pub(crate) started: u64,
 }
 
-/// What a request asks for by `model`.
+/// Target of a request, named by its `model`.
 pub(crate) enum Asked<'a> {
     Policy(&'a ServedModel),
     Team(&'a Arc<dyn Team>),
@@ -133,7 +133,7 @@ impl Service {
     /// Reserves one of the requests in progress, until the permit is dropped.
     ///
     /// # Errors
-    /// Status 429 if there is none left.
+    /// Status 429 if all are taken.
     pub(crate) fn admit(&self) -> Result<Permit, ApiError> {
         match Arc::clone(&self.permits).try_acquire_owned() {
             Ok(permit) => {

@@ -73,7 +73,7 @@ pub struct PlannedSequence {
 /// Pass that computes the hidden states of a policy's critic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValuePass {
-    /// That of the policy; or the policy has no critic.
+    /// The policy's own pass, also if the policy has no critic.
     Policy,
     /// A second sequence in the passes of the learner, with the adapter of this index.
     Adapter(usize),
