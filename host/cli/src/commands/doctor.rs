@@ -4,7 +4,7 @@ use std::io::Write;
 
 use pl_run::doctor::{Check, Status, checks};
 
-use crate::App;
+use crate::app::App;
 use crate::arguments::DoctorArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::visible;

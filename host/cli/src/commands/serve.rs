@@ -11,10 +11,11 @@ use pl_serve::{Limits, ServedModel, ServerConfig, Service, Team, TeamError, Team
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::App;
+use crate::app::App;
 use crate::arguments::common::{MachineArgs, WorkflowArgs};
 use crate::arguments::serve::ServeArgs;
 use crate::exit::{CommandError, CommandResult};
+use crate::interrupt::first_signal;
 
 pub fn run(app: &App, options: &ServeArgs) -> CommandResult {
     let key = key(options)?;
@@ -36,7 +37,7 @@ fn key(options: &ServeArgs) -> Result<Option<String>, CommandError> {
     match &options.key_variable {
         None if options.listen.ip().is_loopback() => Ok(None),
         None => Err(CommandError::input(format!(
-            "whoever reaches {} could use the models; name an environment variable with a key (--key-variable), or \
+            "anyone who can reach {} could use the models; name an environment variable with a key (--key-variable), or \
              listen on 127.0.0.1",
             options.listen
         ))),
@@ -88,35 +89,9 @@ async fn listen(host: &Host, address: SocketAddr, service: Service) -> CommandRe
     let address = listener.local_addr().map_err(failed)?;
     let names: Vec<&str> = service.names().collect();
     eprintln!("serving {} on http://{address}/v1 (Ctrl-C stops)", names.join(", "));
-    let stop = stopped(host);
-    pl_serve::serve(listener, service, stop)
+    pl_serve::serve(listener, service, first_signal(host))
         .await
         .map_err(|error| CommandError::failed(format!("the server stopped: {error}")))
-}
-
-/// Returns a future that ends at Ctrl-C or SIGTERM. A second signal ends the program at once.
-fn stopped(host: &Host) -> impl Future<Output = ()> + Send + 'static {
-    let (sender, receiver) = tokio::sync::oneshot::channel();
-    host.handle().spawn(async move {
-        use tokio::signal::unix::{SignalKind, signal};
-        let (Ok(mut int), Ok(mut term)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-        else {
-            tracing::warn!("signals can't be handled: Ctrl-C will cut off requests in progress");
-            return std::future::pending().await;
-        };
-        let mut sender = Some(sender);
-        loop {
-            tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
-            match sender.take() {
-                Some(sender) => drop(sender.send(())),
-                None => std::process::exit(130),
-            }
-            eprintln!("finishing the requests in progress (press Ctrl-C again to stop at once)");
-        }
-    });
-    async move {
-        let _ = receiver.await;
-    }
 }
 
 /// The team of a workflow as a model.
