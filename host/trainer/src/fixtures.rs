@@ -19,6 +19,8 @@ use pl_types::{Dtype, Group, Key, Transition};
 use serde_json::Map;
 use tch::{Device, Kind, Tensor};
 
+use crate::learner::NewPolicy;
+
 #[path = "../../model/tests/it/reference.rs"]
 mod reference;
 
@@ -48,6 +50,18 @@ pub fn train() -> Train {
 /// The objective `at_grpo`.
 pub fn objective() -> Objective {
     Objective { lambda: 1.0, correction_low: 0.5, ..AT_GRPO }
+}
+
+/// A new policy named after its index.
+pub fn policy_to_train(policy: usize, training: PolicyTraining) -> NewPolicy {
+    NewPolicy {
+        policy,
+        name: format!("p{policy}"),
+        training,
+        max_tokens: 64,
+        has_start: false,
+        critic_model: None,
+    }
 }
 
 /// The optimiser of most tests.

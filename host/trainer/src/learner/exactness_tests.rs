@@ -16,7 +16,7 @@ use tch::{Kind, Tensor, no_grad};
 use super::*;
 use crate::critic::CriticModel;
 use crate::fixtures::{
-    adapter, config, critic, optimizer, sampled_from, train, training, transition, weights,
+    adapter, config, critic, optimizer, policy_to_train, sampled_from, train, training, transition, weights,
 };
 use crate::preparation::TurnOutcome;
 
@@ -108,7 +108,7 @@ fn new_policy(policy: usize, case: Case, format: Format, config: &Config) -> New
         CriticModel::trained(config.clone(), weights, Dtype::F32).unwrap()
     };
     let critic_model = (case.critic == Some(CriticBase::Model)).then(model);
-    NewPolicy { policy, name: format!("p{policy}"), training, max_tokens: 64, has_start: false, critic_model }
+    NewPolicy { critic_model, ..policy_to_train(policy, training) }
 }
 
 /// Gives the head and the adapter of a critic weights other than 0.

@@ -15,8 +15,8 @@ use tch::{Kind, Tensor, no_grad};
 use super::*;
 use crate::aggregation::{CompletionCounts, token_weight};
 use crate::fixtures::{
-    adapter, close, config, objective, optimizer, plain_distributions, plain_logprobs, sampled_from, train,
-    training, transition, weights,
+    adapter, close, config, objective, optimizer, plain_distributions, plain_logprobs, policy_to_train,
+    sampled_from, train, training, transition, weights,
 };
 use crate::loss::TokenInputs;
 use crate::objective::{ObjectiveInputs, objective_loss};
@@ -119,14 +119,7 @@ fn objectives() -> BTreeMap<&'static str, Objective> {
 fn new_policy(policy: usize, objective: &Objective) -> NewPolicy {
     let optimizer = Optimizer { learning_rate: 1e-3, max_grad_norm: 0.0, ..optimizer() };
     let training = PolicyTraining { optimizer, objective: *objective, ..training() };
-    NewPolicy {
-        policy,
-        name: format!("p{policy}"),
-        training,
-        max_tokens: 64,
-        has_start: false,
-        critic_model: None,
-    }
+    policy_to_train(policy, training)
 }
 
 fn settings(token_budget: u32) -> LearnerSettings {

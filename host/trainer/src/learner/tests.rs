@@ -10,8 +10,8 @@ use tch::{Kind, Tensor};
 
 use super::*;
 use crate::fixtures::{
-    VOCABULARY, adapter, close, config, optimizer, plain_distributions, plain_logprobs, same_bits,
-    sampled_from, train, training, transition, weights,
+    VOCABULARY, adapter, close, config, optimizer, plain_distributions, plain_logprobs, policy_to_train,
+    same_bits, sampled_from, train, training, transition, weights,
 };
 use crate::plan::Sample;
 
@@ -23,14 +23,7 @@ fn settings(token_budget: u32) -> LearnerSettings {
 fn new_policy(policy: usize) -> NewPolicy {
     let optimizer = Optimizer { learning_rate: 1e-3, max_grad_norm: 0.0, ..optimizer() };
     let training = PolicyTraining { optimizer, ..training() };
-    NewPolicy {
-        policy,
-        name: format!("p{policy}"),
-        training,
-        max_tokens: 64,
-        has_start: false,
-        critic_model: None,
-    }
+    policy_to_train(policy, training)
 }
 
 /// Gradient of a policy's first step: AdamW's first moment after one step is a tenth of it.

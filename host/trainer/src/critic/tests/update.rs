@@ -4,7 +4,7 @@ use pl_dsl::workflow::Train;
 use pl_model::{Config, Weights};
 
 use super::*;
-use crate::fixtures::{close, plain_logprobs, same_bits, sampled_from, train};
+use crate::fixtures::{close, plain_logprobs, policy_to_train, same_bits, sampled_from, train};
 use crate::learner::{Learner, LearnerSettings, NewPolicy};
 use crate::metrics::UpdateMetrics;
 use crate::plan::{Sample, TokenTargets, ValueTargets};
@@ -12,14 +12,7 @@ use crate::plan::{Sample, TokenTargets, ValueTargets};
 /// A policy without norm clipping, so that a first gradient can be read from the state of its optimiser.
 fn new_policy(policy: usize, mut training: PolicyTraining) -> NewPolicy {
     training.optimizer.max_grad_norm = 0.0;
-    NewPolicy {
-        policy,
-        name: format!("p{policy}"),
-        training,
-        max_tokens: 64,
-        has_start: false,
-        critic_model: None,
-    }
+    policy_to_train(policy, training)
 }
 
 fn learner(
