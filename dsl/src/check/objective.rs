@@ -120,7 +120,18 @@ pub(super) fn objective(settings: &TrainingSettings, agents: &[&Agent]) -> Optio
     let shortest = agents.iter().map(|agent| agent.max_tokens).min().unwrap_or(0);
     out.overlong_buffer =
         settings.integer("overlong_buffer")?.unwrap_or((shortest / DEFAULT_BUFFER_DIVISOR).max(1));
+    out.token_penalty = settings.number_or_default("token_penalty")?;
+    filters(settings, &mut out)?;
     Some(out)
+}
+
+/// Resolves the groups and completions that are left out.
+fn filters(settings: &TrainingSettings, out: &mut Objective) -> Option<()> {
+    out.flat_groups = settings.word("flat_groups")?.unwrap_or_default();
+    out.drop_groups = settings.number_or_default("drop_groups")?;
+    out.drop_by = settings.word("drop_by")?.unwrap_or_default();
+    out.outliers = settings.number_or_default("outliers")?;
+    Some(())
 }
 
 fn advantage(settings: &TrainingSettings, preset: &Objective, out: &mut Objective) -> Option<()> {

@@ -381,4 +381,16 @@ const EFFECTS: &[Effect] = &[
         decided_by: &["overlong"],
         has: |o| o.overlong == Overlong::Penalize,
     },
+    Effect {
+        key: "token_penalty",
+        needs: "an advantage that uses rewards",
+        decided_by: &["advantage"],
+        has: |o| o.advantage != Advantage::Success || o.token_penalty == 0.0,
+    },
+    Effect {
+        key: "drop_by",
+        needs: "`drop_groups`",
+        decided_by: &["drop_groups"],
+        has: |o| o.drop_groups > 0.0,
+    },
 ];

@@ -99,6 +99,9 @@ impl Resolver<'_, '_, '_> {
         let train_block = self.single(file, BlockKind::Train, false);
         let train =
             train_block.map(|block| self.train(block, &agents, &resolved_agents, &mut resolved_policies));
+        if let (Some(block), Some(Some(train)), Some(Some(reward))) = (train_block, &train, &reward) {
+            self.returns_of_end(block, train, reward, &resolved_policies);
+        }
         let role_models = RoleModels::new(&resolved_agents, &resolved_policies);
         let evaluations = self.evaluations(file, environment.as_ref(), &agents, &policies, &role_models);
         self.unused(file, &models, &policies, &resolved_policies, &resolved_agents, &evaluations);
@@ -232,7 +235,7 @@ impl Resolver<'_, '_, '_> {
     }
 
     fn reward(&mut self, block: &Block) -> Option<Reward> {
-        let (at, _, own) = self.with_item(block, ItemKind::Reward);
+        let (at, described, own) = self.with_item(block, ItemKind::Reward);
         let (plugin, item) = at?;
         Some(Reward {
             name: block.name.as_ref()?.text.clone(),
@@ -240,6 +243,7 @@ impl Resolver<'_, '_, '_> {
             item,
             team: own.number("team")?,
             local: own.number("local")?,
+            scores_end: described.is_some_and(|item| item.scores_end()),
             settings: own.item,
         })
     }

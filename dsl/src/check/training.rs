@@ -12,8 +12,10 @@ use crate::diagnostic::DiagnosticCode;
 use crate::source::Location;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::Block;
-use crate::workflow::objective::{Advantage, Baseline, Critic, CriticBase, Objective, Scale};
-use crate::workflow::{Agent, Policy, PolicyTraining, Rollout, Schedule, Train};
+use crate::workflow::objective::{
+    Advantage, Baseline, Critic, CriticBase, FlatGroups, Objective, Returns, Scale,
+};
+use crate::workflow::{Agent, Faults, Policy, PolicyTraining, Reward, Rollout, Schedule, Train};
 
 /// Staleness of `async` if the file has none.
 const DEFAULT_STALENESS: u32 = 2;
@@ -28,9 +30,15 @@ impl Resolver<'_, '_, '_> {
         policies: &mut [ResolvedPolicy],
     ) -> Option<Train> {
         let file = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
-        let train = self.run_wide(block, &file);
+        let mut train = self.run_wide(block, &file);
         let objectives = self.policy_training(&file, agents, policies);
         self.samples(block, &file, &objectives);
+        let refills = self.refills(&file, &objectives);
+        if let Some(train) = &mut train
+            && !refills
+        {
+            train.max_refills = 0;
+        }
         self.sampling_of_trained(block, names, agents, policies);
         train
     }
@@ -62,6 +70,9 @@ impl Resolver<'_, '_, '_> {
             },
             samples,
             tasks_per_step: own.integer("tasks_per_step")?,
+            max_refills: own.integer("max_refills")?,
+            faults: self.faults(own)?,
+            fault_penalty: own.number("fault_penalty")?,
             steps: own.integer("steps")?,
             schedule,
             staleness: self.staleness(schedule, own)?,
@@ -74,6 +85,64 @@ impl Resolver<'_, '_, '_> {
             keep_checkpoints: own.integer("keep_checkpoints")?,
             episodes: own.integer("episodes")?,
         })
+    }
+
+    /// Returns the treatment of completions that make a plugin fail.
+    fn faults(&mut self, own: &BlockSettings) -> Option<Faults> {
+        let faults = match own.text("faults")? {
+            "redraw" => Faults::Redraw,
+            "penalize" => Faults::Penalize,
+            _ => return None,
+        };
+        if let (Faults::Redraw, Some(location)) = (faults, own.location("fault_penalty")) {
+            let message = "`fault_penalty` has no effect without `faults = penalize`";
+            self.reports
+                .error(DiagnosticCode::NoEffect, location, message, "")
+                .help("remove it, or set `faults = penalize`");
+        }
+        Some(faults)
+    }
+
+    /// Returns true if steps play new tasks in place of those whose groups are left out.
+    fn refills(&mut self, file: &BlockSettings, objectives: &[Objective]) -> bool {
+        let drops = objectives.iter().any(|one| one.flat_groups == FlatGroups::Drop);
+        if let (false, Some(location)) = (drops || objectives.is_empty(), file.location("max_refills")) {
+            let message = "`max_refills` has no effect without `flat_groups = drop`";
+            self.reports
+                .error(DiagnosticCode::NoEffect, location, message, "")
+                .help("remove it, or set `flat_groups = drop`");
+        }
+        drops
+    }
+
+    /// Reports policies whose completions are credited with the reward of their own turn, which is 0 before the end.
+    pub(super) fn returns_of_end(
+        &mut self,
+        block: &Block,
+        train: &Train,
+        reward: &Reward,
+        policies: &[ResolvedPolicy],
+    ) {
+        let uses_turns = |one: &&ResolvedPolicy| {
+            let training = one.policy.as_ref().and_then(|policy| policy.training.as_ref());
+            training.map(|training| training.objective).is_some_and(|objective| {
+                objective.returns == Returns::Step
+                    && !matches!(objective.advantage, Advantage::Gae | Advantage::Success)
+            })
+        };
+        let (true, Rollout::Flat, Some(policy)) =
+            (reward.scores_end, train.rollout, policies.iter().find(uses_turns))
+        else {
+            return;
+        };
+        let name = policy.policy.as_ref().map_or("", |policy| &policy.name);
+        let message = format!(
+            "policy `{name}` is trained on the reward of each turn, but reward `{}` scores only the end of an episode",
+            reward.name
+        );
+        self.reports.error(DiagnosticCode::EndReward, block.location(), message, "").help(
+            "set `returns = episode` or `returns = discounted`, which credit the turns before with the end",
+        );
     }
 
     /// Returns the staleness of a schedule. Only that of `async` can be chosen.

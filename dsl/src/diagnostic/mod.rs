@@ -88,6 +88,7 @@ codes! {
     BadGroup = "MAS0047", "A group compares completions that can't be compared.";
     NoEffect = "MAS0048", "A setting has no effect in combination with the others.";
     CriticUnused = "MAS0049", "A policy has a critic that its advantage doesn't use.";
+    EndReward = "MAS0050", "Turns are credited with their own rewards, but only the end is scored.";
 }
 
 impl fmt::Display for DiagnosticCode {

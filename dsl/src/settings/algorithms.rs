@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::kind::Choice;
 use super::units::show_number;
 use crate::workflow::objective::{
-    Advantage, Aggregation, Algorithm, Baseline, Correction, GroupBy, KlEstimator, KlPlace, Objective,
-    OldLogprobs, Overlong, Ratio, Returns, Scale, TrustRegion,
+    Advantage, Aggregation, Algorithm, Baseline, Correction, DropBy, FlatGroups, GroupBy, KlEstimator,
+    KlPlace, Objective, OldLogprobs, Overlong, Ratio, Returns, Scale, TrustRegion,
 };
 
 /// A published algorithm.
@@ -76,6 +76,11 @@ pub const AT_GRPO: Objective = Objective {
     overlong: Overlong::Keep,
     overlong_buffer: 0,
     overlong_penalty: 1.0,
+    token_penalty: 0.0,
+    flat_groups: FlatGroups::Keep,
+    drop_groups: 0.0,
+    drop_by: DropBy::Spread,
+    outliers: 0.0,
 };
 
 const GRPO: Objective = Objective {

@@ -57,6 +57,15 @@ const SCHEDULES: &[Choice] = &[
     word("async", "steps are played ahead of the update, up to `staleness`"),
 ];
 
+const FAULTS: &[Choice] = &[
+    word("redraw", "the completion, or the episode of `rollout = flat`, is drawn again; three attempts at most"),
+    word(
+        "penalize",
+        "the completion is trained on with `fault_penalty`; a tree continues from the others, and a flat episode \
+         ends",
+    ),
+];
+
 use BlockKind as B;
 
 /// Settings block by block.
@@ -458,6 +467,32 @@ pub(super) const SETTINGS: &[Setting] = &[
         DefaultValue::Integer(8),
         "Number of tasks per update. 8 keeps the noise of the gradient acceptable at a cost that a small \
          machine can afford.",
+    ),
+    setting(
+        B::Train,
+        "max_refills",
+        count(0),
+        DefaultValue::Integer(2),
+        "Limit on the rounds in which a step plays new tasks in place of those that `flat_groups = drop` left \
+         without a group. 2 by default: if most tasks are too easy or too hard, another `level` helps more than \
+         more rounds.",
+    ),
+    setting(
+        B::Train,
+        "faults",
+        SettingKind::Choice(FAULTS),
+        DefaultValue::Word("penalize"),
+        "Treatment of completions that make an agent's, the environment's or the reward's plugin fail. `penalize` \
+         by default: a completion that was only drawn again would be written again. Faults that no completion \
+         caused are always repeated.",
+    ),
+    setting(
+        B::Train,
+        "fault_penalty",
+        number(0.0, 1000.0),
+        DefaultValue::Number(1.0),
+        "Amount that a completion with a fault is penalised by: its reward is minus that number, for all of the \
+         turn's agents (`faults = penalize`). 1 by default, as far below a wrong answer as a right one is above it.",
     ),
     setting(
         B::Train,

@@ -10,6 +10,8 @@ use crate::syntax::block_kind::BlockKind::Critic;
 
 /// Largest decay rate of a moment: at 1, the moment would never change.
 const MAX_DECAY: f64 = 0.999_999;
+/// Largest share of groups that may be left out: some must stay.
+const MAX_DROPPED: f64 = 0.95;
 
 const RETURNS: &[Choice] = &[
     word("step", "the reward of the completion's own turn"),
@@ -118,6 +120,18 @@ const OVERLONG: &[Choice] = &[
     word("mask", "completions that were cut off at `max_tokens` are not trained on"),
     word("penalize", "the reward falls over the last `overlong_buffer` tokens before `max_tokens` (DAPO)"),
 ];
+
+const FLAT_GROUPS: &[Choice] = &[
+    word("keep", "they stay in the step; most advantages give them no weight"),
+    word(
+        "drop",
+        "they are left out; a task without other groups is replaced by a new one, up to `max_refills` times \
+         (dynamic sampling, DAPO)",
+    ),
+];
+
+const DROP_BY: &[Choice] =
+    &[word("mean", "the mean of its returns"), word("spread", "the standard deviation of its returns")];
 
 const LR_SCHEDULES: &[Choice] = &[
     word("constant", "the same in every step after the warm-up"),
@@ -349,6 +363,44 @@ pub(super) const TRAINING: &[Setting] = &[
         DefaultValue::Number(1.0),
         "Amount by which the reward of a completion of `max_tokens` tokens is lowered (`overlong = penalize`). 1 \
          as in DAPO, where a correct answer has a reward of 1.",
+    ),
+    per_policy(
+        "token_penalty",
+        number(0.0, 1000.0),
+        DefaultValue::Number(0.0),
+        "Amount by which each token of a completion lowers its reward. 0 by default: the task decides about the \
+         length. With a critic, each token has its own share.",
+    ),
+    per_policy(
+        "flat_groups",
+        SettingKind::Choice(FLAT_GROUPS),
+        DefaultValue::Word("keep"),
+        "Treatment of groups (`group_by`) whose completions all have the same return. `keep` by default: a step \
+         takes as long as it takes. `drop` fills each step with tasks that are neither solved nor failed by all \
+         (Yu et al. 2025, arXiv:2503.14476, section 3.2). Penalties for length and the KL divergence don't count.",
+    ),
+    per_policy(
+        "drop_groups",
+        number(0.0, MAX_DROPPED),
+        DefaultValue::Number(0.0),
+        "Share of the policy's groups in a step that are left out: those with the smallest mean or spread of \
+         returns (`drop_by`), rounded down. 0 by default. 0.5 with `drop_by = spread` as in StarPO-S (Wang et al. \
+         2025, arXiv:2504.20073).",
+    ),
+    per_policy(
+        "drop_by",
+        SettingKind::Choice(DROP_BY),
+        DefaultValue::Word("spread"),
+        "Property of a group that decides about `drop_groups`. `spread` by default: a group teaches by its \
+         differences.",
+    ),
+    per_policy(
+        "outliers",
+        number(0.0, 1000.0),
+        DefaultValue::Number(0.0),
+        "Distance from the mean of its group, in standard deviations of the group, above which a completion is left \
+         out, before advantages are computed. 0 keeps all. In a group of n, no distance exceeds (n - 1) / √n: 1.5 \
+         for 4.",
     ),
     per_policy(
         "learning_rate",

@@ -241,6 +241,9 @@ pub struct Reward {
     pub team: f64,
     /// Weight of each agent's own part.
     pub local: f64,
+    /// True if the reward scores only the end of an episode, and gives 0 before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub scores_end: bool,
     pub settings: Map<String, Value>,
 }
 
@@ -307,6 +310,14 @@ pub struct Train {
     /// Completions per group.
     pub samples: u32,
     pub tasks_per_step: u32,
+    /// Limit on the rounds of tasks that a step plays in place of tasks without a spread of returns.
+    #[serde(default)]
+    pub max_refills: u32,
+    #[serde(default)]
+    pub faults: Faults,
+    /// Amount that a completion which made a plugin fail is penalised by: minus its reward.
+    #[serde(default)]
+    pub fault_penalty: f64,
     pub steps: u32,
     pub schedule: Schedule,
     /// Updates that the weights of a rollout lack; 0 for `sync`.
@@ -335,6 +346,17 @@ pub struct Train {
 pub enum Rollout {
     Tree,
     Flat,
+}
+
+/// Treatment of completions that make a plugin fail.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Faults {
+    /// Draws them again.
+    #[default]
+    Redraw,
+    /// Trains on them with a penalty as their reward.
+    Penalize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

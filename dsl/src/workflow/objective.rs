@@ -120,6 +120,19 @@ pub struct Objective {
     pub overlong_buffer: u32,
     /// Largest penalty of an overlong completion.
     pub overlong_penalty: f64,
+    /// Amount by which each token of a completion lowers its reward.
+    #[serde(default)]
+    pub token_penalty: f64,
+    #[serde(default)]
+    pub flat_groups: FlatGroups,
+    /// Share of a step's groups that are left out, those with the smallest value of `drop_by`.
+    #[serde(default)]
+    pub drop_groups: f64,
+    #[serde(default)]
+    pub drop_by: DropBy,
+    /// Distance from the mean of its group, in standard deviations, above which a completion is left out; 0 keeps all.
+    #[serde(default)]
+    pub outliers: f64,
 }
 
 /// Published combinations of choices.
@@ -293,4 +306,25 @@ pub enum Overlong {
     Mask,
     /// Lowers the reward over the last `overlong_buffer` tokens (DAPO).
     Penalize,
+}
+
+/// Treatment of groups whose completions all have the same return.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FlatGroups {
+    #[default]
+    Keep,
+    /// Leaves them out, and plays other tasks for those that have no other group (dynamic sampling, DAPO).
+    Drop,
+}
+
+/// Property that `drop_groups` orders groups by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DropBy {
+    /// Mean of the returns.
+    Mean,
+    /// Standard deviation of the returns.
+    #[default]
+    Spread,
 }

@@ -89,6 +89,12 @@ impl Catalog for TestCatalog {
                 Vec::new(),
             ),
             item(ItemKind::Reward, "score", none(), Vec::new()),
+            item(
+                ItemKind::Reward,
+                "final",
+                json!({ "type": "object", "properties": {}, "additionalProperties": false, "x-scores": "end" }),
+                Vec::new(),
+            ),
         ])
     }
 }

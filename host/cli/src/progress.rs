@@ -121,16 +121,20 @@ fn summary(report: &MetricsLine<'_>) -> String {
         .flatten()
         .map(|(name, agent)| format!("{name} {}", percent(&agent["success"])))
         .collect();
-    let (success, agents) = (percent(&line["success"]), agents.join(", "));
+    let agents = agents.join(", ");
     let lost = match line["lost"].as_u64() {
         None | Some(0) => String::new(),
         Some(lost) => format!(", {lost} episodes lost"),
     };
     match evaluation {
-        Some(name) => format!("after step {step}, {name}: success {success} ({agents}){lost}"),
+        Some(name) => {
+            format!("after step {step}, {name}: success {} ({agents}){lost}", percent(&line["success"]))
+        }
         None => format!(
-            "step {step}/{steps}: success {success} ({agents}){lost}, {:.1} s rollouts, {:.1} s training",
-            seconds.play, seconds.train
+            "step {step}/{steps}: rollout success {} ({agents}){lost}, {:.1} s rollouts, {:.1} s training",
+            percent(&line["rollout_success"]),
+            seconds.play,
+            seconds.train
         ),
     }
 }
@@ -144,13 +148,14 @@ mod tests {
 
     #[test]
     fn a_step_and_an_evaluation_take_a_line_each() {
-        let line = json!({ "success": 0.25, "lost": 2, "agents": { "a": { "success": 0.5 }, "b": {} } });
+        let agents = json!({ "a": { "success": 0.5 }, "b": {} });
+        let line = json!({ "success": 0.25, "rollout_success": 0.5, "lost": 2, "agents": agents });
         let seconds = StepSeconds { play: 1.25, train: 2.0, ..StepSeconds::default() };
         let shown =
             |evaluation| summary(&MetricsLine { step: 3, steps: 9, evaluation, line: &line, seconds });
         assert_eq!(
             shown(None),
-            "step 3/9: success 25 % (a 50 %, b -), 2 episodes lost, 1.2 s rollouts, 2.0 s training"
+            "step 3/9: rollout success 50 % (a 50 %, b -), 2 episodes lost, 1.2 s rollouts, 2.0 s training"
         );
         assert_eq!(shown(Some("test")), "after step 3, test: success 25 % (a 50 %, b -), 2 episodes lost");
     }

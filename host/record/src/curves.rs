@@ -75,7 +75,7 @@ fn panels(lines: &[Value]) -> [Panel; 4] {
             let name = line.get("name").and_then(Value::as_str).unwrap_or("evaluation");
             success.add(name, step, line.get("success"));
         } else {
-            success.add("training", step, line.get("success"));
+            success.add("rollouts", step, line.get("rollout_success"));
             reward.add_each(line.get("agents"), "reward", step);
             loss.add_each(line.get("policies"), "loss", step);
             gradient.add_each(line.get("policies"), "grad_norm", step);
@@ -153,12 +153,12 @@ mod tests {
     #[test]
     fn metrics_are_sorted_into_panels() {
         let lines = [
-            serde_json::json!({"kind": "step", "step": 1, "success": 0.5, "agents": {"tool": {"reward": 1.0}},
+            serde_json::json!({"kind": "step", "step": 1, "rollout_success": 0.5, "agents": {"tool": {"reward": 1.0}},
                 "policies": {"coder": {"loss": 0.1, "grad_norm": 2.0}}}),
             serde_json::json!({"kind": "evaluation", "step": 1, "name": "test", "success": 0.25}),
         ];
         let [success, reward, loss, gradient] = panels(&lines);
-        assert_eq!(success.series["training"], [(1.0, 0.5)]);
+        assert_eq!(success.series["rollouts"], [(1.0, 0.5)]);
         assert_eq!(success.series["test"], [(1.0, 0.25)]);
         assert_eq!(reward.series["tool"], [(1.0, 1.0)]);
         assert_eq!(loss.series["coder"], [(1.0, 0.1)]);

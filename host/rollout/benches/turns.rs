@@ -155,6 +155,8 @@ fn setup(
         reward,
         team_weight: 1.0,
         local_weight: 1.0,
+        scores_end: false,
+        fault_penalty: None,
         turns: Turns { max: TURNS, start: again(), nodes: vec![Node { agents: vec![0], edges: again() }] },
         generator: Arc::new(FixedCompletion),
         observer: None,
@@ -197,6 +199,7 @@ impl Maths {
 
 fn plan(mode: Rollout, tasks: Vec<Arc<Task>>) -> RolloutPlan {
     RolloutPlan {
+        first_task: 0,
         seed: 1,
         phase: Phase::Train,
         step: 0,

@@ -25,6 +25,8 @@ pub struct RolloutPlan {
     pub phase: Phase,
     pub step: u64,
     pub tasks: Vec<Arc<Task>>,
+    /// Number of the first task within the step: of tasks that were played before it.
+    pub first_task: u32,
     pub mode: Rollout,
     /// Flat: episodes per task. Tree: candidates per node visit.
     pub samples: u32,
@@ -49,7 +51,7 @@ impl RolloutPlan {
 /// The results of a batch.
 #[derive(Debug, Clone, Default)]
 pub struct RolloutBatch {
-    /// Sorted by key.
+    /// Sorted by key. Of a tree that failed in every attempt, the groups before the last failure.
     pub transitions: Vec<Transition>,
     /// Sorted by task and sample.
     pub episodes: Vec<EpisodeSummary>,
@@ -68,10 +70,35 @@ pub struct RolloutProgress {
     pub total: usize,
 }
 
+impl RolloutBatch {
+    /// Adds the results of tasks with higher numbers.
+    pub fn append(&mut self, later: RolloutBatch) {
+        let RolloutBatch { transitions, episodes, failures, lost, traces } = later;
+        self.transitions.extend(transitions);
+        self.episodes.extend(episodes);
+        self.failures.extend(failures);
+        self.failures.sort();
+        self.lost += lost;
+        self.traces.extend(traces);
+    }
+
+    /// Returns the batch of a step if it has an episode.
+    ///
+    /// # Errors
+    /// [`Error::NoEpisode`], with the traces, if every episode failed.
+    pub fn with_episodes(self, step: u64) -> Result<RolloutBatch, Error> {
+        if !self.episodes.is_empty() || self.lost == 0 {
+            return Ok(self);
+        }
+        let cause = self.failures.first().map_or_else(String::new, EpisodeFailure::describe);
+        Err(Error::NoEpisode { episodes: self.lost, step, cause, traces: self.traces })
+    }
+}
+
 /// Plays all episodes of a plan. The result does not depend on `in_flight` or on timing.
 ///
 /// # Errors
-/// [`Error::NoEpisode`], with the traces, if every episode failed.
+/// [`Error::Worker`] if a task of the runtime panicked.
 pub async fn play_batch(
     setup: Arc<EpisodeSetup>,
     plan: &RolloutPlan,
@@ -102,7 +129,13 @@ pub async fn play_batch(
         batch.failures.extend(result.failures);
         batch.traces.push(trace);
         match failure {
-            Some(failure) => batch.failures.push(failure),
+            Some(failure) => {
+                // A tree that failed for good keeps the groups of the node visits before: they are whole.
+                if plan.mode == Rollout::Tree && failure.attempt + 1 == ATTEMPTS {
+                    batch.transitions.extend(result.transitions);
+                }
+                batch.failures.push(failure);
+            }
             None => {
                 batch.transitions.extend(result.transitions);
                 batch.episodes.push(result.summary);
@@ -112,10 +145,6 @@ pub async fn play_batch(
     batch.lost = total - batch.episodes.len();
     batch.transitions.sort_by(|a, b| a.key.cmp(&b.key));
     batch.failures.sort();
-    if batch.episodes.is_empty() && total > 0 {
-        let cause = batch.failures.first().map_or_else(String::new, EpisodeFailure::describe);
-        return Err(Error::NoEpisode { episodes: total, step: plan.step, cause, traces: batch.traces });
-    }
     Ok(batch)
 }
 
@@ -128,7 +157,7 @@ async fn run_with_retries(setup: &EpisodeSetup, plan: &RolloutPlan, task: u32, s
                 seed: plan.seed,
                 phase: plan.phase.clone(),
                 step: plan.step,
-                task,
+                task: plan.first_task + task,
                 sample,
                 attempt,
             },

@@ -22,6 +22,12 @@ impl Fault {
         Fault::new(stage, cause).with_agent(agent)
     }
 
+    /// True if the completions of its node visit caused it: their actions were parsed, applied or scored, and
+    /// another run would have the same fault.
+    pub fn is_caused_by_completions(&self) -> bool {
+        self.reproducible && matches!(self.stage, "parse" | "apply" | "score" | "snapshot")
+    }
+
     /// The same fault, attributed to an agent.
     pub fn with_agent(self, agent: &str) -> Fault {
         Fault { agent: Some(agent.to_owned()), ..self }

@@ -1,10 +1,12 @@
 //! Flat sampling: an episode from start to end, one completion per agent and turn.
 
 use futures::future::join_all;
+use pl_types::Completion;
 
 use crate::context::EpisodeContext;
+use crate::environment_copy::EnvironmentCopy;
 use crate::fault::Fault;
-use crate::node_visit::{AgentPrompt, ParsedCompletion};
+use crate::node_visit::{AgentPrompt, ParsedCompletion, ScoredStep};
 use crate::result::{EpisodeResult, NodePosition};
 use crate::setup::EpisodeSetup;
 use crate::trace::recorder::TraceRecorder;
@@ -22,32 +24,58 @@ pub(crate) async fn play_flat(
 ) -> Result<(), Fault> {
     let mut walk = GraphWalk::new(setup);
     let mut environment = setup.start(context, recorder).await?;
+    // The last step, with the prompts of the agents that acted.
+    let mut last = None;
     while let Some((index, node)) = walk.next_node(&mut result.summary, recorder) {
         let prompts = setup.prompt_agents(&mut environment, node, &walk.cursor, recorder).await?;
         if context.suspends && !prompts.is_empty() {
             environment.suspend(recorder).await?;
         }
-        let parsed = complete_all(setup, context, &prompts, recorder).await?;
+        let turns = complete_all(setup, context, &prompts, recorder).await?;
         walk.leave(index);
-        let joint: Vec<_> = prompts.iter().zip(&parsed).collect();
-        if joint.is_empty() {
+        if turns.is_empty() {
             continue;
         }
-        let step = setup.apply_and_score(&mut environment, &context.task, &joint, recorder).await?;
         let node_visit = recorder.node_visit();
         let position = NodePosition { node_visit, branch: 0, state: None, chosen: true, next_prompt: None };
-        for (prompt, parsed) in &joint {
-            result.summary.tokens += parsed.completion.tokens.len() as u64;
-            result.push_transition(setup, context, (prompt, parsed), &step, &position);
+        let tokens: usize = turns.iter().map(|(completion, _)| completion.tokens.len()).sum();
+        let (completions, parsed): (Vec<Completion>, Vec<_>) = turns.into_iter().unzip();
+        let step = apply_all(setup, context, &mut environment, (&prompts, parsed), recorder).await;
+        let (parsed, step) = match (step, setup.fault_penalty) {
+            (Ok(step), _) => step,
+            (Err(fault), Some(penalty)) if fault.is_caused_by_completions() => {
+                recorder.record_fault(&fault);
+                result.summary.tokens += tokens as u64;
+                result.failures.push(context.failure(&fault, node_visit, None));
+                let completions: Vec<_> = prompts.iter().zip(completions).collect();
+                result.push_penalized(setup, context, &completions, (&fault, penalty), &position);
+                result.end_with_penalty(&prompts, penalty);
+                last = None;
+                break;
+            }
+            (Err(fault), _) => return Err(fault),
+        };
+        result.summary.tokens += tokens as u64;
+        let joint: Vec<_> = prompts.iter().zip(&parsed).collect();
+        for turn in &joint {
+            result.push_transition(setup, context, *turn, &step, &position);
         }
         result.record_step(setup, &joint, &step);
-        if !walk.continue_from(step, &prompts) {
+        let continues = walk.continue_from(&step, &prompts);
+        last = Some((prompts, step));
+        if !continues {
             break;
         }
+    }
+    if let Some((prompts, step)) = last.filter(|_| setup.scores_end) {
+        result.credit_end(setup, &prompts, &step);
     }
     result.summary.turns = walk.cursor.node_visits();
     Ok(())
 }
+
+/// A completion, and what its agent's plugin made of it.
+type CompletedTurn = (Completion, Result<ParsedCompletion, Fault>);
 
 /// Completes and parses all prompts concurrently. Every agent finishes before a fault of another one counts,
 /// so that the reported fault does not depend on timing.
@@ -56,17 +84,31 @@ async fn complete_all(
     context: &EpisodeContext,
     prompts: &[AgentPrompt],
     recorder: &mut TraceRecorder,
-) -> Result<Vec<ParsedCompletion>, Fault> {
+) -> Result<Vec<CompletedTurn>, Fault> {
     let shared = &*recorder;
     let completing = prompts.iter().map(async |prompt| {
         let mut fork = shared.fork();
-        let parsed = complete_one(setup, context, prompt, &mut fork).await;
-        (fork, parsed)
+        let completed = complete_one(setup, context, prompt, &mut fork).await;
+        (fork, completed)
     });
     let completed = join_all(completing).await;
-    let (forks, parsed): (Vec<TraceRecorder>, Vec<_>) = completed.into_iter().unzip();
+    let (forks, turns): (Vec<TraceRecorder>, Vec<_>) = completed.into_iter().unzip();
     forks.into_iter().for_each(|fork| recorder.append(fork));
-    parsed.into_iter().collect()
+    turns.into_iter().collect()
+}
+
+/// Applies and scores the joint action. The first fault of a completion that could not be parsed is the step's.
+async fn apply_all(
+    setup: &EpisodeSetup,
+    context: &EpisodeContext,
+    environment: &mut EnvironmentCopy,
+    (prompts, parsed): (&[AgentPrompt], Vec<Result<ParsedCompletion, Fault>>),
+    recorder: &mut TraceRecorder,
+) -> Result<(Vec<ParsedCompletion>, ScoredStep), Fault> {
+    let parsed = parsed.into_iter().collect::<Result<Vec<_>, Fault>>()?;
+    let joint: Vec<_> = prompts.iter().zip(&parsed).collect();
+    let step = setup.apply_and_score(environment, &context.task, &joint, recorder).await?;
+    Ok((parsed, step))
 }
 
 async fn complete_one(
@@ -74,13 +116,14 @@ async fn complete_one(
     context: &EpisodeContext,
     prompt: &AgentPrompt,
     recorder: &mut TraceRecorder,
-) -> Result<ParsedCompletion, Fault> {
+) -> Result<CompletedTurn, Fault> {
     let seed = context.key.completion(recorder.node_visit(), prompt.agent as u32, 0, 0);
     let completions = setup.complete(prompt, vec![seed]).await?;
     match completions.into_iter().next() {
         Some(completion) => {
             setup.record_completion(prompt, &completion, recorder);
-            setup.parse(prompt, completion, recorder).await
+            let parsed = setup.parse(prompt, completion.clone(), recorder).await;
+            Ok((completion, parsed))
         }
         None => {
             let agent = &setup.agents[prompt.agent].name;

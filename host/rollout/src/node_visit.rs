@@ -42,6 +42,23 @@ pub(crate) struct ParsedCompletion {
     pub action: String,
 }
 
+/// Rewards of one agent's turn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct TurnReward {
+    pub team: f64,
+    pub local: f64,
+    /// Weighted sum of the two, or the penalty.
+    pub total: f64,
+    pub success: bool,
+}
+
+impl TurnReward {
+    /// The reward of a completion that caused a fault.
+    pub fn penalty(amount: f64) -> TurnReward {
+        TurnReward { team: 0.0, local: 0.0, total: -amount, success: false }
+    }
+}
+
 /// The outcome of a joint action and its scores.
 #[derive(Debug, Clone)]
 pub(crate) struct ScoredStep {
@@ -181,8 +198,18 @@ impl ScoredStep {
         setup.team_weight * self.scores.team + setup.local_weight * self.local_reward(setup, agent)
     }
 
+    /// Rewards and success of one agent.
+    pub fn turn_reward(&self, setup: &EpisodeSetup, agent: usize) -> TurnReward {
+        TurnReward {
+            team: self.scores.team,
+            local: self.local_reward(setup, agent),
+            total: self.reward(setup, agent),
+            success: self.success(setup, agent),
+        }
+    }
+
     /// Local part of one agent's reward; 0 if the reward gave it none.
-    pub fn local_reward(&self, setup: &EpisodeSetup, agent: usize) -> f64 {
+    fn local_reward(&self, setup: &EpisodeSetup, agent: usize) -> f64 {
         self.score_for(setup, agent).map_or(0.0, |score| score.reward)
     }
 

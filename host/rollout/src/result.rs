@@ -1,12 +1,13 @@
 //! The result of an attempt: transitions for the learner, a summary for the metrics, failures for the run
 //! folder.
 
-use pl_types::{Finish, Group, Key, Transition};
+use pl_types::{Completion, Finish, Group, Key, Transition};
 
 use crate::context::EpisodeContext;
 use crate::error::EpisodeFailure;
 use crate::events::{AgentStep, EpisodeEvent};
-use crate::node_visit::{AgentPrompt, ParsedCompletion, ScoredStep};
+use crate::fault::Fault;
+use crate::node_visit::{AgentPrompt, ParsedCompletion, ScoredStep, TurnReward};
 use crate::setup::EpisodeSetup;
 
 /// Summary of an episode (flat) or of the path that a tree took.
@@ -76,6 +77,38 @@ impl EpisodeResult {
         step: &ScoredStep,
         position: &NodePosition<'_>,
     ) {
+        let reward = step.turn_reward(setup, prompt.agent);
+        self.push(setup, context, (prompt, &parsed.completion, &parsed.action), reward, position);
+    }
+
+    /// Adds the transitions of completions that caused a fault, with a penalty as their reward, and the failure.
+    /// If the plugin of one agent failed, the others have no part in it and no transition.
+    pub(crate) fn push_penalized(
+        &mut self,
+        setup: &EpisodeSetup,
+        context: &EpisodeContext,
+        completions: &[(&AgentPrompt, Completion)],
+        (fault, penalty): (&Fault, f64),
+        position: &NodePosition<'_>,
+    ) {
+        let is_responsible = |agent: usize| {
+            fault.agent.as_ref().is_none_or(|name| setup.agents.get(agent).is_some_and(|own| own.name == *name))
+        };
+        for (prompt, completion) in completions.iter().filter(|(prompt, _)| is_responsible(prompt.agent)) {
+            // An action that does not exist.
+            let turn = (*prompt, completion, "null");
+            self.push(setup, context, turn, TurnReward::penalty(penalty), position);
+        }
+    }
+
+    fn push(
+        &mut self,
+        setup: &EpisodeSetup,
+        context: &EpisodeContext,
+        (prompt, completion, action): (&AgentPrompt, &Completion, &str),
+        reward: TurnReward,
+        position: &NodePosition<'_>,
+    ) {
         let agent = &setup.agents[prompt.agent];
         let key = Key {
             step: context.key.step,
@@ -99,23 +132,46 @@ impl EpisodeResult {
             policy: agent.policy as u32,
             turn: prompt.visit,
             prompt: prompt.tokens.to_vec(),
-            completion: parsed.completion.tokens.clone(),
-            logprobs: parsed.completion.logprobs.clone(),
-            support: parsed.completion.support.clone(),
+            completion: completion.tokens.clone(),
+            logprobs: completion.logprobs.clone(),
+            support: completion.support.clone(),
             temperature: agent.sampling.temperature,
             max_tokens: agent.max_tokens,
-            cut_off: parsed.completion.finish == Finish::Length,
+            cut_off: completion.finish == Finish::Length,
             versions: context.versions.to_vec(),
-            version: parsed.completion.version,
-            team_reward: step.scores.team,
-            local_reward: step.local_reward(setup, prompt.agent),
-            reward: step.reward(setup, prompt.agent),
-            success: step.success(setup, prompt.agent),
+            version: completion.version,
+            team_reward: reward.team,
+            local_reward: reward.local,
+            reward: reward.total,
+            success: reward.success,
             chosen: position.chosen,
-            action: parsed.action.clone(),
+            action: action.to_owned(),
             state: position.state.unwrap_or_default().to_owned(),
             next_prompt: position.next_prompt.map(<[u32]>::to_vec),
         });
+    }
+
+    /// Ends the episode without success, because all completions of its last node visit caused faults.
+    pub(crate) fn end_with_penalty(&mut self, prompts: &[AgentPrompt], penalty: f64) {
+        self.summary.success = false;
+        for prompt in prompts {
+            self.summary.agents[prompt.agent] = Some((-penalty, false));
+        }
+    }
+
+    /// Credits the score of the end to the last turn of every agent that did not act in the last step: the reward
+    /// scores nothing else.
+    pub(crate) fn credit_end(&mut self, setup: &EpisodeSetup, acted: &[AgentPrompt], end: &ScoredStep) {
+        for agent in (0..setup.agents.len()).filter(|agent| acted.iter().all(|own| own.agent != *agent)) {
+            let own = |t: &&mut Transition| t.key.agent as usize == agent;
+            let Some(last) = self.transitions.iter_mut().rev().find(own) else { continue };
+            let reward = end.turn_reward(setup, agent);
+            last.team_reward += reward.team;
+            last.local_reward += reward.local;
+            last.reward += reward.total;
+            last.success = reward.success;
+            self.summary.agents[agent] = Some((last.reward, last.success));
+        }
     }
 
     /// Updates the summary with the step that the episode continues from, and notifies the observer.

@@ -35,6 +35,10 @@ pub struct EpisodeSetup {
     pub reward: Arc<dyn Reward>,
     pub team_weight: f64,
     pub local_weight: f64,
+    /// True if the reward scores only the end of an episode, which then counts for every agent's last turn.
+    pub scores_end: bool,
+    /// Amount by which completions that cause a fault are penalised. `None` to draw them again.
+    pub fault_penalty: Option<f64>,
     pub turns: Turns,
     pub generator: Arc<dyn Generate>,
     /// Observer of episode events.

@@ -34,6 +34,22 @@ struct Candidate {
     next_prompts: Vec<Option<Vec<u32>>>,
 }
 
+/// Completions of a joint action that caused a fault.
+struct Penalized {
+    branch: u32,
+    /// One per prompt.
+    completions: Vec<Completion>,
+    fault: Fault,
+    penalty: f64,
+}
+
+/// Samples of a node visit.
+struct NodeSamples {
+    /// Sorted by branch. Empty only if all samples are penalised.
+    candidates: Vec<Candidate>,
+    penalized: Vec<Penalized>,
+}
+
 /// Plays one tree into `result`, with every candidate of every node visit and the failures of single
 /// candidates.
 ///
@@ -56,11 +72,24 @@ pub(crate) async fn play_tree(
         if prompts.is_empty() {
             continue;
         }
-        let candidates = sample_candidates(&walk, context, &state, &prompts, result, recorder).await?;
+        let NodeSamples { candidates, penalized } =
+            sample_candidates(&walk, context, &state, &prompts, result, recorder).await?;
         let node_visit = recorder.node_visit();
+        let hash = state.hash();
+        for Penalized { branch, completions, fault, penalty } in penalized {
+            let position =
+                NodePosition { node_visit, branch, state: Some(&hash), chosen: false, next_prompt: None };
+            let completions: Vec<_> = prompts.iter().zip(completions).collect();
+            result.push_penalized(setup, context, &completions, (&fault, penalty), &position);
+            if candidates.is_empty() {
+                result.end_with_penalty(&prompts, penalty);
+            }
+        }
+        if candidates.is_empty() {
+            break;
+        }
         let best = choose(setup, &prompts, &candidates, context.key.tie(node_visit));
         recorder.record(None, EventKind::Chosen(best));
-        let hash = state.hash();
         for Candidate { branch, parsed, step, next_prompts, .. } in &candidates {
             let (branch, chosen) = (*branch, *branch == best);
             for (turn, next_prompt) in prompts.iter().zip(parsed).zip(next_prompts) {
@@ -73,7 +102,7 @@ pub(crate) async fn play_tree(
         let joint: Vec<_> = prompts.iter().zip(&winner.parsed).collect();
         result.record_step(setup, &joint, &winner.step);
         state = winner.state;
-        if !walk.continue_from(winner.step, &prompts) {
+        if !walk.continue_from(&winner.step, &prompts) {
             break;
         }
     }
@@ -81,8 +110,8 @@ pub(crate) async fn play_tree(
     Ok(())
 }
 
-/// Samples, applies and scores the candidates of a node visit, sorted by branch. A candidate that fails is
-/// sampled again; after [`CANDIDATE_ATTEMPTS`] the group continues without it.
+/// Samples, applies and scores the candidates of a node visit. A candidate that fails is penalised or sampled
+/// again, as the setup says; after [`CANDIDATE_ATTEMPTS`] the group continues without it.
 async fn sample_candidates(
     walk: &GraphWalk<'_>,
     context: &EpisodeContext,
@@ -90,9 +119,10 @@ async fn sample_candidates(
     prompts: &[AgentPrompt],
     result: &mut EpisodeResult,
     recorder: &mut TraceRecorder,
-) -> Result<Vec<Candidate>, Fault> {
+) -> Result<NodeSamples, Fault> {
     let (setup, node_visit) = (walk.setup, recorder.node_visit());
     let mut candidates = Vec::new();
+    let mut penalized = Vec::new();
     let mut missing: Vec<u32> = (0..context.candidates).collect();
     let mut last_fault = None;
     for retry in 0..CANDIDATE_ATTEMPTS {
@@ -113,12 +143,21 @@ async fn sample_candidates(
         });
         let attempts = join_all(attempts).await;
         let mut failed = Vec::new();
-        for (branch, (fork, tried)) in missing.iter().copied().zip(attempts) {
+        for (index, (branch, (fork, tried))) in missing.iter().copied().zip(attempts).enumerate() {
             recorder.append(fork);
-            match tried {
-                Ok(candidate) => candidates.push(candidate),
-                Err(fault) => {
-                    result.failures.push(context.failure(&fault, node_visit, Some(branch)));
+            let fault = match tried {
+                Ok(candidate) => {
+                    candidates.push(candidate);
+                    continue;
+                }
+                Err(fault) => fault,
+            };
+            result.failures.push(context.failure(&fault, node_visit, Some(branch)));
+            match setup.fault_penalty.filter(|_| fault.is_caused_by_completions()) {
+                Some(penalty) => {
+                    penalized.push(Penalized { branch, completions: joint(index), fault, penalty });
+                }
+                None => {
                     last_fault = Some(fault);
                     failed.push(branch);
                 }
@@ -128,8 +167,8 @@ async fn sample_candidates(
     }
     candidates.sort_by_key(|candidate| candidate.branch);
     match last_fault {
-        Some(fault) if candidates.is_empty() => Err(fault),
-        _ => Ok(candidates),
+        Some(fault) if candidates.is_empty() && penalized.is_empty() => Err(fault),
+        _ => Ok(NodeSamples { candidates, penalized }),
     }
 }
 

@@ -64,12 +64,12 @@ impl<'a> GraphWalk<'a> {
 
     /// Takes over the facts and rewards of the step that the episode continues from. Returns false if the
     /// step ended the episode.
-    pub fn continue_from(&mut self, step: ScoredStep, prompts: &[AgentPrompt]) -> bool {
+    pub fn continue_from(&mut self, step: &ScoredStep, prompts: &[AgentPrompt]) -> bool {
         if step.outcome.done || step.outcome.truncated {
             return false;
         }
         self.reward = step.last_reward(self.setup, prompts);
-        self.facts = step.outcome.facts;
+        self.facts = step.outcome.facts.clone();
         true
     }
 }

@@ -116,6 +116,7 @@ pub(crate) async fn play_round(
         phase: Phase::Evaluate(evaluation.name.clone()),
         step: round.step,
         tasks: source.take(0, count).await.map_err(Error::Tasks)?,
+        first_task: 0,
         mode: Rollout::Flat,
         samples: evaluation.samples,
         in_flight: round.in_flight,
@@ -132,7 +133,8 @@ pub(crate) async fn play_round(
         }
     }
     let names: Vec<String> = setup.agents.iter().map(|agent| agent.name.clone()).collect();
-    let batch = keep(play_batch(Arc::new(setup), &plan, progress).await)?;
+    let played = play_batch(Arc::new(setup), &plan, progress).await;
+    let batch = keep(played.and_then(|batch| batch.with_episodes(round.step)))?;
     let tasks = plan.tasks.len();
     let report = EvaluationReport::new(
         &evaluation.name,

@@ -46,17 +46,22 @@ impl Player {
             phase: Phase::Play,
             step: 0,
             tasks: vec![Arc::new(task)],
+            first_task: 0,
             mode: Rollout::Flat,
             samples: 1,
             in_flight: 1,
             versions: Arc::clone(&self.versions),
         };
         // The events end when the last owner of the sender is dropped.
-        let setup = EpisodeSetup { observer: Some(events), ..EpisodeSetup::clone(&self.setup) };
-        let batch = play_batch(Arc::new(setup), &plan, |_| {}).await.map_err(|error| Error::Rollout {
-            source: error.into(),
-            run: None,
-            episode: None,
+        // A person who watches wants to see an episode, not a penalty.
+        let setup = EpisodeSetup {
+            observer: Some(events),
+            fault_penalty: None,
+            ..EpisodeSetup::clone(&self.setup)
+        };
+        let played = play_batch(Arc::new(setup), &plan, |_| {}).await;
+        let batch = played.and_then(|batch| batch.with_episodes(plan.step)).map_err(|error| {
+            Error::Rollout { source: error.into(), run: None, episode: None }
         })?;
         Ok(PlayedEpisode { summary: batch.episodes.into_iter().next(), failures: batch.failures })
     }

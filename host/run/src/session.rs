@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_dsl::Source;
-use pl_dsl::workflow::{Inference, Policy, Workflow};
+use pl_dsl::workflow::{Faults, Inference, Policy, Train, Workflow};
 use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
 use pl_model::{ChatTemplate, Model, NaiveDate, TensorSet, Tokenizer};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
@@ -307,6 +307,13 @@ pub(crate) fn episode_setup(
         reward: Arc::new(checked.reward()?),
         team_weight: scenario.reward.team,
         local_weight: scenario.reward.local,
+        scores_end: scenario.reward.scores_end,
+        fault_penalty: match &checked.workflow.train {
+            Some(Train { faults: Faults::Redraw, .. }) => None,
+            Some(train) => Some(train.fault_penalty),
+            // Nothing is trained, and a team whose plugin fails has not succeeded.
+            None => Some(0.0),
+        },
         turns: scenario.turns.clone(),
         generator,
         observer: None,

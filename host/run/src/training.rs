@@ -3,6 +3,7 @@
 mod outer_loop;
 mod rollout_thread;
 mod rollouts;
+mod step_metrics;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -59,12 +59,9 @@ pub fn group_advantages(returns: &[f64], baseline: Baseline, scale: Scale) -> Ve
     }
     let n = returns.len() as f64;
     let sum = returns.iter().sum::<f64>();
-    let mean = sum / n;
+    let (mean, deviation) = mean_and_deviation(returns);
     let divisor = match scale {
-        Scale::Group => {
-            let squares: f64 = returns.iter().map(|r| (r - mean).powi(2)).sum();
-            (squares / (n - 1.0)).sqrt() + EPSILON
-        }
+        Scale::Group => deviation + EPSILON,
         Scale::Batch | Scale::None => 1.0,
     };
     let relative = |r: f64| match baseline {
@@ -171,7 +168,16 @@ pub fn shuffled_positions<G: Ord>(groups: impl IntoIterator<Item = G>, seed: [u8
     sources
 }
 
-fn is_flat(returns: &[f64]) -> bool {
+/// Mean and sample standard deviation (divisor n - 1) of the returns of a group. A single return deviates by 0.
+pub fn mean_and_deviation(returns: &[f64]) -> (f64, f64) {
+    let n = returns.len() as f64;
+    let mean = returns.iter().sum::<f64>() / n;
+    let squares: f64 = returns.iter().map(|r| (r - mean).powi(2)).sum();
+    (mean, (squares / (n - 1.0).max(1.0)).sqrt())
+}
+
+/// Returns true if no two returns differ.
+pub fn is_flat(returns: &[f64]) -> bool {
     returns.windows(2).all(|pair| pair[0] == pair[1])
 }
 

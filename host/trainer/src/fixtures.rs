@@ -8,7 +8,7 @@ use pl_dsl::workflow::objective::{
     Advantage, Algorithm, Baseline, Critic, CriticBase, Objective, Optimizer, PolicyTraining, Scale,
 };
 use pl_dsl::workflow::{
-    Environment, Inference, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox, SandboxBackend,
+    Environment, Faults, Inference, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox, SandboxBackend,
     Scenario, Schedule, Tasks, Train, Turns, Workflow,
 };
 use pl_model::{
@@ -33,6 +33,9 @@ pub fn train() -> Train {
         rollout: Rollout::Tree,
         samples: 4,
         tasks_per_step: 2,
+        max_refills: 0,
+        faults: Faults::Redraw,
+        fault_penalty: 1.0,
         steps: 10,
         schedule: Schedule::Sync,
         staleness: 0,
@@ -238,7 +241,15 @@ pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
                 settings: settings.clone(),
             },
             turns: Turns { max: 1, start: Vec::new(), nodes: Vec::new() },
-            reward: Reward { name: String::new(), plugin, item, team: 1.0, local: 1.0, settings },
+            reward: Reward {
+                name: String::new(),
+                plugin,
+                item,
+                team: 1.0,
+                local: 1.0,
+                scores_end: false,
+                settings,
+            },
         }],
         sandbox: Sandbox {
             backend: SandboxBackend::Wasm,

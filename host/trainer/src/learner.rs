@@ -28,6 +28,7 @@ use crate::metrics::{MetricSums, UpdateMetrics};
 use crate::objective::needs_reference;
 use crate::optimizer::{AdamW, Decay};
 use crate::plan::{BatchPlan, MiniBatch};
+use crate::preparation::Preparation;
 
 pub use self::planning::PlannedUpdate;
 pub use self::policy::{NewPolicy, TrainedPolicy};
@@ -210,6 +211,11 @@ impl Learner {
         for (sums, prepared) in sums.iter_mut().zip(&planned.prepared) {
             let divergence = prepared.as_ref().and_then(|prepared| prepared.reference_kl);
             (sums.reference_kl, sums.kl_coefficient) = divergence.unzip();
+            if let Some(Preparation { left_out, .. }) = prepared {
+                sums.dropped_flat_groups = left_out.flat_groups;
+                sums.dropped_groups = left_out.dropped_groups;
+                sums.outliers = left_out.outliers;
+            }
         }
         sums
     }

@@ -1,7 +1,7 @@
 //! Training: advantages, losses, learners, optimisers and checkpoints.
 //!
 //! [`Trainer`] sets up the policies of a workflow as [`learner::Learner`]s, updates them from transitions and
-//! saves them. The modules below it are independent: [`returns`], [`advantage`], [`loss`], [`kl`], [`correction`] and
+//! saves them. The modules below it are independent: [`returns`], [`filter`], [`advantage`], [`loss`], [`kl`], [`correction`] and
 //! [`aggregation`] are pure functions, the parts that an objective is made of ([`objective`]); [`plan`] and
 //! [`packing`] decide which sequences go through the model together, [`head`] avoids the full tensor of logits,
 //! [`optimizer`] is AdamW, [`critic`] the value head whose estimates [`gae`] turns into advantages.
@@ -13,6 +13,7 @@ pub mod checkpoint;
 pub mod correction;
 pub mod critic;
 mod error;
+pub mod filter;
 #[cfg(test)]
 mod fixtures;
 pub mod gae;

@@ -35,6 +35,15 @@ pub struct UpdateMetrics {
     pub advantage_mean: f64,
     /// Standard deviation of the advantages over tokens.
     pub advantage_std: f64,
+    /// Groups left out because all of their returns are equal (`flat_groups = drop`).
+    #[serde(default)]
+    pub dropped_flat_groups: u64,
+    /// Groups left out by `drop_groups`.
+    #[serde(default)]
+    pub dropped_groups: u64,
+    /// Completions left out by `outliers`.
+    #[serde(default)]
+    pub outliers: u64,
     /// Optimiser steps taken.
     pub optimizer_steps: u64,
     /// Optimiser steps skipped because the gradient was not finite.
@@ -93,6 +102,9 @@ pub(crate) struct MetricSums {
     pub cut_off: u64,
     pub tokens: u64,
     pub trained_tokens: u64,
+    pub dropped_flat_groups: u64,
+    pub dropped_groups: u64,
+    pub outliers: u64,
     pub mini_batches: u64,
     pub optimizer_steps: u64,
     pub skipped_steps: u64,
@@ -205,6 +217,9 @@ impl MetricSums {
             kl_coefficient: self.kl_coefficient,
             tokens: self.tokens,
             trained_tokens: self.trained_tokens,
+            dropped_flat_groups: self.dropped_flat_groups,
+            dropped_groups: self.dropped_groups,
+            outliers: self.outliers,
             optimizer_steps: self.optimizer_steps,
             skipped_steps: self.skipped_steps,
             loss: mean(self.loss, self.mini_batches),

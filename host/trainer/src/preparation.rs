@@ -5,14 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use pl_dsl::workflow::objective::{Advantage, GroupBy, KlPlace, Objective, Returns, Scale};
+use pl_dsl::workflow::objective::{Advantage, KlPlace, Objective, Returns, Scale};
 use pl_types::Transition;
 use serde::{Deserialize, Serialize};
 use tch::{TchError, Tensor};
 
-use crate::advantage::{ema_advantages, group_of, grouped_advantages, shuffled_positions, whiten};
+use crate::advantage::{
+    GroupedAdvantages, ema_advantages, group_of, grouped_advantages, shuffled_positions, whiten,
+};
 use crate::correction::{CorrectionBounds, correction_weights};
 use crate::critic::PredictedValues;
+use crate::filter::{LeftOut, compared_by, left_out};
 use crate::kl::{kl_of_token, next_coefficient};
 use crate::objective::{has_kl_in_loss, has_planned_correction, needs_reference};
 use crate::overlong::{is_masked, reward_penalty};
@@ -73,6 +76,8 @@ pub(crate) struct Preparation {
     /// Groups of completions that were compared, and those without a difference.
     pub groups: u64,
     pub flat_groups: u64,
+    /// Completions that the filters left out.
+    pub left_out: LeftOut,
     /// Mean of the KL divergence from the reference over tokens, and its coefficient in this step.
     pub reference_kl: Option<(f64, f64)>,
 }
@@ -109,13 +114,12 @@ impl PolicyBatch<'_> {
             state.kl_coefficient = next_coefficient(objective, coefficient, kl, self.transitions.len());
         }
         let in_reward = divergences.filter(|_| objective.kl_in == KlPlace::Reward);
-        let penalties = in_reward.map(|mut all| {
-            all.iter_mut().flatten().for_each(|divergence| *divergence *= coefficient);
-            all
-        });
-        let is_masked: Vec<bool> = self.transitions.iter().map(|t| is_masked(objective, t)).collect();
+        let penalties = self.penalties(objective, in_reward, coefficient);
+        let left_out = self.left_out(objective);
+        let is_left_out = self.transitions.iter().zip(&left_out.completions);
+        let is_masked: Vec<bool> = is_left_out.map(|(t, out)| *out || is_masked(objective, t)).collect();
         let TokenAdvantages { mut advantages, returns, groups, flat_groups } =
-            self.advantages(objective, penalties, &mut state);
+            self.advantages(objective, penalties, &left_out, &mut state);
         for (advantages, _) in advantages.iter_mut().zip(&is_masked).filter(|(_, masked)| **masked) {
             advantages.clear();
         }
@@ -124,7 +128,23 @@ impl PolicyBatch<'_> {
         }
         let targets = self.targets(objective, advantages, returns, &is_masked)?;
         let reference_kl = reference_kl.map(|kl| (kl, coefficient));
-        Ok(Preparation { targets, state, groups, flat_groups, reference_kl })
+        Ok(Preparation { targets, state, groups, flat_groups, left_out, reference_kl })
+    }
+
+    /// Applies the filters of the objective to the returns of the rewards as they were scored.
+    fn left_out(&self, objective: &Objective) -> LeftOut {
+        let mut rewards: Vec<f64> = self.outcomes.iter().map(|outcome| outcome.reward).collect();
+        // As for the advantages, so that a control experiment leaves out what an experiment would.
+        let shuffles_rewards = self.values.is_some();
+        if shuffles_rewards {
+            self.shuffle(objective, &mut rewards);
+        }
+        let trajectories = Trajectories::new(&self.transitions);
+        let mut returns = returns(&trajectories, &rewards, objective.returns, objective.gamma_turn);
+        if !shuffles_rewards {
+            self.shuffle(objective, &mut returns);
+        }
+        left_out(objective, self.transitions.iter().map(|t| t.group.clone()).zip(returns))
     }
 
     /// Combines the columns of all tokens. Lists of advantages may be shorter than their completions; missing ones
@@ -169,6 +189,25 @@ impl PolicyBatch<'_> {
         }
     }
 
+    /// Amounts by which the reward of each token is lowered: the token penalty and, if it is in the reward, the KL
+    /// divergence. `None` if there are none.
+    fn penalties(
+        &self,
+        objective: &Objective,
+        divergences: Option<Vec<Vec<f64>>>,
+        coefficient: f64,
+    ) -> Option<Vec<Vec<f64>>> {
+        let penalty = objective.token_penalty;
+        if divergences.is_none() && penalty == 0.0 {
+            return None;
+        }
+        let mut all = divergences.unwrap_or_else(|| {
+            self.transitions.iter().map(|transition| vec![0.0; transition.completion.len()]).collect()
+        });
+        all.iter_mut().flatten().for_each(|divergence| *divergence = *divergence * coefficient + penalty);
+        Some(all)
+    }
+
     /// Estimates of the KL divergence of each token from the reference. `None` without a reference.
     fn divergences(&self, objective: &Objective) -> Option<Vec<Vec<f64>>> {
         let reference = self.reference.as_ref().filter(|_| needs_reference(objective))?;
@@ -188,6 +227,7 @@ impl PolicyBatch<'_> {
         &self,
         objective: &Objective,
         penalties: Option<Vec<Vec<f64>>>,
+        left_out: &LeftOut,
         state: &mut ObjectiveState,
     ) -> TokenAdvantages {
         let trajectories = Trajectories::new(&self.transitions);
@@ -211,9 +251,15 @@ impl PolicyBatch<'_> {
         let values = match objective.advantage {
             Advantage::Group => {
                 let own = self.transitions.iter().map(|t| group_of(&t.group, objective.group_by));
-                let grouped = grouped_advantages(own.zip(returns), objective.baseline, objective.scale);
-                (groups, flat_groups) = (grouped.groups as u64, grouped.flat_groups as u64);
-                grouped.values
+                // What is left out has no part in the means of its group.
+                let all = own.zip(returns).zip(&left_out.completions);
+                let kept = all.filter(|(_, is_out)| !**is_out).map(|(member, _)| member);
+                let grouped = grouped_advantages(kept, objective.baseline, objective.scale);
+                let GroupedAdvantages { values, groups: compared, flat_groups: flat } = grouped;
+                (groups, flat_groups) = (compared as u64, flat as u64);
+                let mut values = values.into_iter();
+                let value = |is_out: &bool| if *is_out { None } else { values.next() };
+                left_out.completions.iter().map(value).map(Option::unwrap_or_default).collect()
             }
             Advantage::Ema => {
                 let agents = self.transitions.iter().map(|t| t.agent.as_str());
@@ -253,11 +299,7 @@ impl PolicyBatch<'_> {
     /// that returns are compared in; without a comparison, those of the same agent and turn.
     fn shuffle(&self, objective: &Objective, values: &mut [f64]) {
         let Some(seed) = self.shuffle else { return };
-        let group_by = match objective.advantage {
-            Advantage::Group => objective.group_by,
-            _ => GroupBy { agent: true, turn: true },
-        };
-        let groups = self.transitions.iter().map(|t| group_of(&t.group, group_by));
+        let groups = self.transitions.iter().map(|t| group_of(&t.group, compared_by(objective)));
         let before = values.to_vec();
         for (value, source) in values.iter_mut().zip(shuffled_positions(groups, seed)) {
             *value = before[source];

@@ -20,6 +20,13 @@ pub struct Item {
     pub facts: Vec<Fact>,
 }
 
+impl Item {
+    /// True for a reward that scores only the end of an episode: its settings schema has `"x-scores": "end"`.
+    pub fn scores_end(&self) -> bool {
+        self.settings_schema.get("x-scores").and_then(Value::as_str) == Some("end")
+    }
+}
+
 /// The kind of an item: the block of a workflow that it can be used in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

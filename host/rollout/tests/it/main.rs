@@ -6,6 +6,7 @@ mod bootstrap;
 mod common;
 mod data;
 mod failures;
+mod penalties;
 mod properties;
 mod replay;
 mod requests;

@@ -51,6 +51,8 @@ impl StepBounds {
         let (tasks, samples) = (u64::from(train.tasks_per_step), u64::from(train.samples));
         let all = tasks.saturating_mul(samples);
         let completions = all.saturating_mul(episode.completions);
+        // Tasks that are replaced are played, and not trained on.
+        let rounds = 1 + u64::from(train.max_refills);
         // A task has one tree, whose groups are the node visits of one path. Flat episodes may take different
         // paths.
         let (episodes, groups) = match train.rollout {
@@ -58,11 +60,11 @@ impl StepBounds {
             Rollout::Flat => (all, tasks.saturating_mul(episode.turns).min(completions)),
         };
         StepBounds {
-            tasks,
-            episodes,
+            tasks: tasks.saturating_mul(rounds),
+            episodes: episodes.saturating_mul(rounds),
             groups,
-            completions,
-            tokens: all.saturating_mul(episode.tokens),
+            completions: completions.saturating_mul(rounds),
+            tokens: all.saturating_mul(episode.tokens).saturating_mul(rounds),
             optimizer_steps: u64::from(train.epochs) * u64::from(train.mini_batches),
         }
     }

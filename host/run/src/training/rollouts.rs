@@ -3,20 +3,24 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use pl_dsl::workflow::{Evaluation, Train};
+use pl_dsl::workflow::{Evaluation, Policy, Train};
 use pl_record::{TraceFile, Traces};
+use pl_dsl::workflow::objective::Objective;
 use pl_rollout::{
-    AgentRuntime, EpisodeId, EpisodeSetup, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, play_batch,
+    EpisodeId, EpisodeSetup, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, play_batch,
 };
+use pl_trainer::filter::tasks_without_spread;
 use pl_types::{Phase, Transition};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
-use crate::evaluation::{EvaluationReport, Round, mean, play_round};
+use crate::evaluation::{EvaluationReport, Round, play_round};
 use crate::host::Host;
 use crate::progress::{Activity, Notice, Tracker};
 use crate::session::{Session, token_counter};
 use crate::workflow::CheckedWorkflow;
+
+use super::step_metrics::step_metrics;
 
 /// Rollouts of one training step.
 pub(super) struct PlayedStep {
@@ -41,6 +45,8 @@ pub(super) struct Rollouts {
     engine: pl_inference::LlmEngine,
     seed: u64,
     train: Train,
+    /// Objective of each policy. `None` for policies that are not trained.
+    objectives: Vec<Option<Objective>>,
     tasks: TaskSource,
     evaluations: Vec<(Evaluation, TaskSource)>,
     traces: Option<Traces>,
@@ -64,7 +70,10 @@ impl Rollouts {
             Ok::<_, Error>((tasks, evaluations))
         })?;
         let (setup, engine) = (Arc::clone(&session.setup), session.engine.clone());
-        Ok(Rollouts { setup, engine, seed: session.seed, train, tasks, evaluations, traces: None })
+        let objective = |policy: &Policy| policy.training.as_ref().map(|training| training.objective);
+        let objectives = workflow.policies.iter().map(objective).collect();
+        let seed = session.seed;
+        Ok(Rollouts { setup, engine, seed, train, objectives, tasks, evaluations, traces: None })
     }
 
     /// Writes the trace of every episode from now on.
@@ -86,34 +95,68 @@ impl Rollouts {
         next_task: u64,
         versions: &[u64],
     ) -> Result<PlayedStep, Error> {
-        let title = format!("step {step}");
         let started = Instant::now();
-        let batch = host.block_on(async {
-            let tasks = self.tasks.take(next_task, self.train.tasks_per_step).await.map_err(Error::Tasks)?;
+        let (played, tasks) = host.block_on(self.play_tasks(host, step, next_task, versions))?;
+        let played = played.and_then(|batch| batch.with_episodes(step));
+        let batch = self.keep(host, &TraceFile { step, evaluation: None }, played)?;
+        let mut metrics = step_metrics(&batch, &self.setup.agents);
+        if self.train.max_refills > 0 {
+            metrics.insert("refilled_tasks".into(), (tasks - self.train.tasks_per_step).into());
+        }
+        Ok(PlayedStep {
+            step,
+            next_task: next_task + u64::from(tasks),
+            seconds: started.elapsed().as_secs_f64(),
+            failures: batch.failures.iter().map(|failure| json!(failure)).collect(),
+            tokens: batch.episodes.iter().map(|e| e.tokens).sum(),
+            metrics,
+            transitions: batch.transitions,
+        })
+    }
+
+    /// Plays a step's tasks, and others in place of those without a spread of returns if the objectives leave these
+    /// out. Returns the number of tasks too.
+    async fn play_tasks(
+        &self,
+        host: &Host,
+        step: u64,
+        next_task: u64,
+        versions: &[u64],
+    ) -> Result<(Result<RolloutBatch, pl_rollout::Error>, u32), Error> {
+        let mut tracker = self.start_tracker(host, &format!("step {step}"));
+        let mut all = RolloutBatch::default();
+        let (mut first_task, mut count, mut episodes) = (0, self.train.tasks_per_step, 0);
+        for _ in 0..=self.train.max_refills {
+            let start = next_task + u64::from(first_task);
             let plan = RolloutPlan {
                 seed: self.seed,
                 phase: Phase::Train,
                 step,
-                tasks,
+                tasks: self.tasks.take(start, count).await.map_err(Error::Tasks)?,
+                first_task,
                 mode: self.train.rollout,
                 samples: self.train.samples,
                 in_flight: self.train.episodes as usize,
                 versions: versions.into(),
             };
-            let mut tracker = self.start_tracker(host, &title);
-            let update = move |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
-            Ok::<_, Error>(play_batch(self.setup.clone(), &plan, update).await)
-        })?;
-        let batch = self.keep(host, &TraceFile { step, evaluation: None }, batch)?;
-        Ok(PlayedStep {
-            step,
-            next_task: next_task + u64::from(self.train.tasks_per_step),
-            seconds: started.elapsed().as_secs_f64(),
-            failures: batch.failures.iter().map(|failure| json!(failure)).collect(),
-            tokens: batch.episodes.iter().map(|e| e.tokens).sum(),
-            metrics: self.metrics(&batch),
-            transitions: batch.transitions,
-        })
+            let mut total = 0;
+            let update = |p: RolloutProgress| {
+                total = p.total as u64;
+                tracker.update(episodes + p.done as u64, episodes + total);
+            };
+            let batch = match play_batch(self.setup.clone(), &plan, update).await {
+                Ok(batch) => batch,
+                Err(error) => return Ok((Err(error), first_task)),
+            };
+            episodes += total;
+            first_task += count;
+            count = tasks_without_spread(&batch.transitions, &self.objectives).len() as u32;
+            all.append(batch);
+            if count == 0 {
+                break;
+            }
+        }
+        Ok((Ok(all), first_task))
     }
 
     /// Returns true if an evaluation is due after `step`.
@@ -181,34 +224,6 @@ impl Rollouts {
             }
             Err(source) => Err(failed(source, None, None)),
         }
-    }
-
-    /// Returns the metrics of a step's episodes. `success` is that of the episodes (in a tree, of the chosen
-    /// path); `agents` has the means over all samples.
-    fn metrics(&self, batch: &RolloutBatch) -> Map<String, Value> {
-        let episodes = &batch.episodes;
-        // Over every sample that is trained on, not only those that a tree continued from.
-        let agent = |agent: &AgentRuntime| {
-            let own = || batch.transitions.iter().filter(|t| t.agent == agent.name);
-            let reward = mean(own().map(|t| t.reward));
-            let success = mean(own().map(|t| f64::from(t.success)));
-            (agent.name.clone(), json!({ "success": success, "reward": reward }))
-        };
-        let agents = self.setup.agents.iter().map(agent).collect::<Map<_, _>>();
-        let mut line = Map::new();
-        line.insert("episodes".into(), episodes.len().into());
-        line.insert("failures".into(), batch.failures.len().into());
-        line.insert("lost".into(), batch.lost.into());
-        line.insert("success".into(), json!(mean(episodes.iter().map(|e| f64::from(e.success)))));
-        line.insert("agents".into(), Value::Object(agents));
-        line.insert("turns".into(), json!(mean(episodes.iter().map(|e| f64::from(e.turns)))));
-        line.insert("tokens".into(), json!(episodes.iter().map(|e| e.tokens).sum::<u64>()));
-        line.insert("truncated".into(), json!(mean(episodes.iter().map(|e| f64::from(e.truncated)))));
-        // Episodes in which a wall clock decided something: another run may differ from here on.
-        let clocked = episodes.iter().filter(|e| !e.reproducible).count()
-            + batch.failures.iter().filter(|f| !f.reproducible).count();
-        line.insert("not_reproducible".into(), clocked.into());
-        line
     }
 }
 

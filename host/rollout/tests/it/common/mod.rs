@@ -170,6 +170,8 @@ impl World {
             reward: Arc::clone(self) as Arc<dyn Reward>,
             team_weight: 1.0,
             local_weight: 0.5,
+            scores_end: false,
+            fault_penalty: None,
             turns,
             generator: Arc::clone(self) as Arc<dyn Generate>,
             observer: None,
@@ -376,6 +378,7 @@ pub fn when_odd(to: Target) -> Edge {
 pub fn plan(mode: Rollout, tasks: u32, samples: u32) -> RolloutPlan {
     let task = |n| Arc::new(Task { id: format!("task:{n}"), data: "{}".to_owned() });
     RolloutPlan {
+        first_task: 0,
         seed: 7,
         phase: Phase::Train,
         step: 3,
@@ -390,13 +393,13 @@ pub fn plan(mode: Rollout, tasks: u32, samples: u32) -> RolloutPlan {
 /// Plays on one thread.
 pub fn play(setup: &Arc<EpisodeSetup>, plan: &RolloutPlan) -> Result<RolloutBatch, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(play_batch(Arc::clone(setup), plan, |_| {}))
+    runtime.block_on(play_batch(Arc::clone(setup), plan, |_| {}))?.with_episodes(plan.step)
 }
 
 /// Plays on two threads.
 pub fn play_on_two(setup: &Arc<EpisodeSetup>, plan: &RolloutPlan) -> Result<RolloutBatch, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    runtime.block_on(play_batch(Arc::clone(setup), plan, |_| {}))
+    runtime.block_on(play_batch(Arc::clone(setup), plan, |_| {}))?.with_episodes(plan.step)
 }
 
 pub fn groups(transitions: &[Transition]) -> BTreeMap<Group, Vec<&Transition>> {

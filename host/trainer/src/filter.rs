@@ -1,0 +1,196 @@
+//! Groups and completions that an update leaves out.
+//!
+//! Of the groups in which returns are compared ([`compared_by`]), in this order:
+//!
+//! - `flat_groups = drop`: groups whose completions all have the same return (dynamic sampling; Yu et al. 2025,
+//!   arXiv:2503.14476, section 3.2);
+//! - `drop_groups`: of the `n` groups left, the `⌊share · n⌋` with the smallest mean or standard deviation of
+//!   returns (StarPO-S; Wang et al. 2025, arXiv:2504.20073, section 4.1);
+//! - `outliers`: of each group left, the completions whose return is further than `outliers` standard deviations
+//!   from the mean of the group.
+//!
+//! Returns are those of the rewards as they were scored: penalties for length and the KL divergence would give every
+//! group a spread. What is left out counts in no mean, and other completions of its episode keep their returns.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pl_dsl::workflow::objective::{Advantage, DropBy, FlatGroups, GroupBy, Objective};
+use pl_types::{Group, Transition};
+
+use crate::advantage::{group_of, is_flat, mean_and_deviation};
+use crate::returns::{Trajectories, returns};
+
+/// Completions that an update leaves out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// One per completion: true if it is left out.
+    pub completions: Vec<bool>,
+    /// Groups left out because all returns are equal.
+    pub flat_groups: u64,
+    /// Groups left out by `drop_groups`.
+    pub dropped_groups: u64,
+    /// Completions left out by `outliers`.
+    pub outliers: u64,
+}
+
+/// Properties that completions of one group agree in. An objective without groups is filtered by agent and turn.
+pub fn compared_by(objective: &Objective) -> GroupBy {
+    match objective.advantage {
+        Advantage::Group => objective.group_by,
+        _ => GroupBy { agent: true, turn: true },
+    }
+}
+
+/// Applies the filters of an objective to a policy's completions of a step, given by their groups and returns.
+pub fn left_out(objective: &Objective, completions: impl IntoIterator<Item = (Group, f64)>) -> LeftOut {
+    let mut groups: BTreeMap<Group, Vec<(usize, f64)>> = BTreeMap::new();
+    let mut count = 0;
+    for (index, (group, value)) in completions.into_iter().enumerate() {
+        groups.entry(group_of(&group, compared_by(objective))).or_default().push((index, value));
+        count = index + 1;
+    }
+    let mut result = LeftOut { completions: vec![false; count], ..LeftOut::default() };
+    let mut left: Vec<Vec<(usize, f64)>> = groups.into_values().collect();
+    let values = |group: &[(usize, f64)]| group.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
+    if objective.flat_groups == FlatGroups::Drop {
+        left.retain(|group| {
+            let keeps = !is_flat(&values(group));
+            if !keeps {
+                result.flat_groups += 1;
+                result.drop_all(group);
+            }
+            keeps
+        });
+    }
+    let dropped = (objective.drop_groups * left.len() as f64).floor() as usize;
+    let rank = |group: &[(usize, f64)]| {
+        let (mean, deviation) = mean_and_deviation(&values(group));
+        match objective.drop_by {
+            DropBy::Mean => mean,
+            DropBy::Spread => deviation,
+        }
+    };
+    // Stable: of equal groups, the first in the order of keys are dropped.
+    left.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+    for group in left.drain(..dropped.min(left.len())) {
+        result.dropped_groups += 1;
+        result.drop_all(&group);
+    }
+    if objective.outliers > 0.0 {
+        for group in &left {
+            let (mean, deviation) = mean_and_deviation(&values(group));
+            let is_outlier = |value: f64| (value - mean).abs() > objective.outliers * deviation;
+            for (index, _) in group.iter().filter(|(_, value)| is_outlier(*value)) {
+                result.outliers += 1;
+                result.completions[*index] = true;
+            }
+        }
+    }
+    result
+}
+
+impl LeftOut {
+    fn drop_all(&mut self, group: &[(usize, f64)]) {
+        for (index, _) in group {
+            self.completions[*index] = true;
+        }
+    }
+}
+
+/// Returns the tasks, by [`pl_types::Key::task`], all of whose groups are left out because their returns are equal.
+/// `objectives` are those of the workflow's policies, `None` for policies that are not trained.
+pub fn tasks_without_spread(
+    transitions: &[Transition],
+    objectives: &[Option<Objective>],
+) -> BTreeSet<u32> {
+    let (mut without, mut with) = (BTreeSet::new(), BTreeSet::new());
+    for (policy, objective) in objectives.iter().enumerate() {
+        let Some(objective) = objective else { continue };
+        let own: Vec<&Transition> = transitions.iter().filter(|t| t.policy as usize == policy).collect();
+        let rewards: Vec<f64> = own.iter().map(|transition| transition.reward).collect();
+        let credited = returns(&Trajectories::new(&own), &rewards, objective.returns, objective.gamma_turn);
+        let flat_only = Objective { drop_groups: 0.0, outliers: 0.0, ..*objective };
+        let groups = own.iter().map(|transition| transition.group.clone());
+        let out = left_out(&flat_only, groups.zip(credited));
+        for (transition, is_out) in own.iter().zip(out.completions) {
+            if is_out { &mut without } else { &mut with }.insert(transition.key.task);
+        }
+    }
+    without.difference(&with).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{objective, transition};
+
+    fn group(task: u32) -> Group {
+        Group { step: 1, task, agent: 0, turn: 0, node_visit: None }
+    }
+
+    /// Four groups of three: equal returns, one that differs, a low spread, a high one.
+    fn completions() -> Vec<(Group, f64)> {
+        let returns = [[1.0, 1.0, 1.0], [0.0, 0.0, 3.0], [2.0, 2.1, 2.2], [-4.0, 0.0, 4.0]];
+        let groups = returns.iter().enumerate();
+        groups.flat_map(|(task, own)| own.map(|value| (group(task as u32), value))).collect()
+    }
+
+    /// Numbers of the groups that are left out, and of single completions.
+    fn positions(objective: &Objective) -> (Vec<usize>, Vec<usize>) {
+        let out = left_out(objective, completions()).completions;
+        let whole = |group: &usize| out[group * 3..group * 3 + 3].iter().all(|is_out| *is_out);
+        let groups: Vec<usize> = (0..4).filter(whole).collect();
+        let single = (0..12).filter(|&index| out[index] && !groups.contains(&(index / 3))).collect();
+        (groups, single)
+    }
+
+    #[test]
+    fn filters_leave_out_what_they_name() {
+        let plain = objective();
+        assert_eq!(positions(&plain), (vec![], vec![]));
+        let flat = Objective { flat_groups: FlatGroups::Drop, ..plain };
+        assert_eq!(positions(&flat), (vec![0], vec![]));
+        // Half of four.
+        let half = Objective { drop_groups: 0.5, ..plain };
+        assert_eq!(positions(&half), (vec![0, 2], vec![]));
+        // Means 1, 1, 2.1 and 0: of the equal ones, the first goes.
+        let by_mean = Objective { drop_by: DropBy::Mean, ..half };
+        assert_eq!(positions(&by_mean), (vec![0, 3], vec![]));
+        // Half of the three that have a spread is one.
+        assert_eq!(positions(&Objective { drop_groups: 0.5, ..flat }), (vec![0, 2], vec![]));
+        // 3 is 2 / √3 = 1.155 standard deviations from the mean of its group; the ends of the others are at 1.
+        let outliers = Objective { outliers: 1.1, ..plain };
+        assert_eq!(positions(&outliers), (vec![], vec![5]));
+        assert_eq!(positions(&Objective { outliers: 1.2, ..plain }), (vec![], vec![]));
+        let counts = left_out(&Objective { drop_groups: 0.5, outliers: 1.1, ..flat }, completions());
+        assert_eq!((counts.flat_groups, counts.dropped_groups, counts.outliers), (1, 1, 1));
+    }
+
+    #[test]
+    fn a_task_is_replaced_only_if_no_policy_learns_from_it() {
+        let turn = |task: u32, sample: u32, policy: u32, reward: f64| {
+            let mut t = transition(policy, sample, 2, 2);
+            (t.key.task, t.key.sample, t.key.agent, t.reward) = (task, sample, policy, reward);
+            t.group = Group { agent: policy, ..group(task) };
+            t
+        };
+        // Task 0: no spread at all. Task 1: none for the first policy. Task 2: none for the second.
+        let rewards = [[[1.0, 1.0], [0.0, 0.0]], [[1.0, 1.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 1.0]]];
+        let mut transitions = Vec::new();
+        for (task, policies) in rewards.iter().enumerate() {
+            for (policy, own) in policies.iter().enumerate() {
+                for (sample, reward) in own.iter().enumerate() {
+                    transitions.push(turn(task as u32, sample as u32, policy as u32, *reward));
+                }
+            }
+        }
+        let drop = Some(Objective { flat_groups: FlatGroups::Drop, ..objective() });
+        let tasks = |objectives: [Option<Objective>; 2]| {
+            tasks_without_spread(&transitions, &objectives).into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(tasks([drop, drop]), [0]);
+        // A frozen policy needs no groups.
+        assert_eq!(tasks([drop, None]), [0, 1]);
+        assert_eq!(tasks([drop, Some(objective())]), Vec::<u32>::new());
+    }
+}
