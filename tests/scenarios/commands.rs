@@ -434,3 +434,27 @@ fn completions_and_the_manual_page_know_every_command() {
     }
     assert!(page.contains("checkpoint"), "{page}");
 }
+
+/// The reference's rules of Plan-Path pay for walking to and fro; the mended ones don't.
+#[test]
+fn an_audit_finds_a_loop_that_pays() {
+    let audit = |rules: &str| {
+        let mut command = pl_host();
+        command.arg("audit").arg(example("plan-path.mas")).args(["--tasks", "12", "--json", "--set"]);
+        let output = command.arg(format!("maze.rules={rules}")).output().unwrap();
+        let audit: serde_json::Value = serde_json::from_str(&stdout(&output))
+            .unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+        let findings = audit["findings"].as_array().unwrap().clone();
+        let of = |verdict: &str| {
+            let own = findings.iter().filter(|finding| finding["verdict"] == verdict);
+            own.map(|finding| finding["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        (output.status.code(), of("defect"), of("ok"))
+    };
+    let (code, defects, fine) = audit("sound");
+    assert_eq!((code, &defects[..]), (Some(0), &[][..]), "{defects:?}");
+    assert!(fine.iter().any(|text| text.contains("shares no starting state")), "{fine:?}");
+    let (code, defects, _) = audit("reference");
+    assert_eq!(code, Some(1));
+    assert!(defects.iter().any(|text| text.contains("pay in a loop")), "{defects:?}");
+}

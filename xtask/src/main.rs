@@ -10,6 +10,7 @@
 //! cargo xtask toolchains      fetch the tools that build plugins in Rust, Python, JavaScript and C into the cache folder
 //! cargo xtask model NAME      fetch a model that set-up leaves out: qwen2.5-coder-1.5b
 //! cargo xtask architecture    write the picture of the crates into docs/architecture.md
+//! cargo xtask reproduce NAME  set up, then train what a table of docs/learning.md compares, and print the table
 //! cargo xtask bench           set up, then measure the main job as a whole
 //! cargo xtask bench engine    set up, then measure generation and training next to their peers
 //! cargo xtask bench sandbox   set up, then measure both sandbox backends next to python3 and docker
@@ -24,6 +25,7 @@ mod doctests;
 mod fetch;
 mod guests;
 mod model;
+mod reproduce;
 mod setup;
 
 use std::path::{Path, PathBuf};
@@ -35,7 +37,7 @@ use crate::cargo::cargo;
 use crate::setup::Libtorch;
 
 const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | \
-     toolchains | model NAME | architecture | bench [engine | sandbox]";
+     toolchains | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--out DIR] [--table] | bench [engine | sandbox]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -60,6 +62,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("toolchains", [])) => toolchains().map(|()| 0),
         Some(("model", [name])) => model::fetch(name).map(|()| 0),
         Some(("architecture", [])) => architecture::write(&root).map(|()| 0),
+        Some(("reproduce", rest)) => reproduce::run(&root, rest).map(|()| 0),
         Some(("bench", [])) => bench::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "engine" => bench::engine::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "sandbox" => bench::sandbox(&root).map(|()| 0),

@@ -262,8 +262,8 @@ A = (R - mean(G)) / (std(G) + 1e-6)
 penalty = overlong_penalty · clamp((tokens - (max_tokens - buffer)) / buffer, 0, 1)
 L = mean over the tokens of the batch of max(-A r, -A clip(r, 0.8, 1.28))
     r = p(token) / p_sampled(token)",
-        differences: "The buffer is a fifth of `max_tokens`, as in the paper. Dynamic sampling, which replaces groups \
-                      with equal rewards by new tasks, is not part of it; such groups have no gradient.",
+        differences: "The buffer is a fifth of `max_tokens`, as in the paper. Its dynamic sampling, which replaces groups \
+                      with equal rewards by new tasks, is a setting of its own: `flat_groups = drop`.",
         objective: DAPO,
     },
     PublishedAlgorithm {

@@ -58,7 +58,10 @@ const SCHEDULES: &[Choice] = &[
 ];
 
 const FAULTS: &[Choice] = &[
-    word("redraw", "the completion, or the episode of `rollout = flat`, is drawn again; three attempts at most"),
+    word(
+        "redraw",
+        "the completion, or the episode of `rollout = flat`, is drawn again; three attempts at most",
+    ),
     word(
         "penalize",
         "the completion is trained on with `fault_penalty`; a tree continues from the others, and a flat episode \

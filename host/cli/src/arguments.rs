@@ -16,7 +16,7 @@ use self::runs::{CompareArgs, ReplayArgs};
 use self::sandbox::SandboxCommand;
 use self::serve::ServeArgs;
 use self::training::{EvaluateArgs, GradeArgs, PlayArgs, RunArgs, SweepArgs};
-use self::workflow::{CheckArgs, ExplainArgs, FmtArgs, GraphArgs, PlanArgs};
+use self::workflow::{AuditArgs, CheckArgs, ExplainArgs, FmtArgs, GraphArgs, PlanArgs};
 
 #[derive(Parser)]
 #[command(name = "pl-host", version, about = "Builds and trains teams of language-model agents")]
@@ -37,6 +37,8 @@ pub enum Command {
     Schema,
     /// Show the plan of a run: models, memory, tasks, completions, checkpoints
     Plan(PlanArgs),
+    /// Play without a model, to find rewards that are free, loops that pay and splits that share tasks
+    Audit(AuditArgs),
     /// Draw a workflow: its agents, policies and turns
     Graph(GraphArgs),
     /// Train the policies of a workflow

@@ -1,5 +1,6 @@
 //! Commands, one module each.
 
+pub mod audit;
 pub mod check;
 pub mod compare;
 pub mod completions;

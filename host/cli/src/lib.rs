@@ -46,6 +46,7 @@ fn run(command: &Command, embedded: Embedded) -> CommandResult {
         Command::Fmt(options) => commands::fmt::run(options),
         Command::Explain(options) => commands::explain::run(options),
         Command::Schema => commands::schema::run(),
+        Command::Audit(options) => commands::audit::run(&app()?, options),
         Command::Plan(options) => commands::plan::run(&app()?, options),
         Command::Graph(options) => commands::graph::run(&app()?, options),
         Command::Run(options) => commands::run::run(&app()?, options),

@@ -92,7 +92,10 @@ impl EpisodeResult {
         position: &NodePosition<'_>,
     ) {
         let is_responsible = |agent: usize| {
-            fault.agent.as_ref().is_none_or(|name| setup.agents.get(agent).is_some_and(|own| own.name == *name))
+            fault
+                .agent
+                .as_ref()
+                .is_none_or(|name| setup.agents.get(agent).is_some_and(|own| own.name == *name))
         };
         for (prompt, completion) in completions.iter().filter(|(prompt, _)| is_responsible(prompt.agent)) {
             // An action that does not exist.

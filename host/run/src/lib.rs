@@ -12,6 +12,7 @@
 #![doc = include_str!("../tests/it/example.rs")]
 //! ```
 
+pub mod audit;
 mod chat;
 mod checkpoints;
 pub mod compare;

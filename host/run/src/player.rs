@@ -54,15 +54,12 @@ impl Player {
         };
         // The events end when the last owner of the sender is dropped.
         // A person who watches wants to see an episode, not a penalty.
-        let setup = EpisodeSetup {
-            observer: Some(events),
-            fault_penalty: None,
-            ..EpisodeSetup::clone(&self.setup)
-        };
+        let setup =
+            EpisodeSetup { observer: Some(events), fault_penalty: None, ..EpisodeSetup::clone(&self.setup) };
         let played = play_batch(Arc::new(setup), &plan, |_| {}).await;
-        let batch = played.and_then(|batch| batch.with_episodes(plan.step)).map_err(|error| {
-            Error::Rollout { source: error.into(), run: None, episode: None }
-        })?;
+        let batch = played
+            .and_then(|batch| batch.with_episodes(plan.step))
+            .map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })?;
         Ok(PlayedEpisode { summary: batch.episodes.into_iter().next(), failures: batch.failures })
     }
 }

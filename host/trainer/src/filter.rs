@@ -99,10 +99,7 @@ impl LeftOut {
 
 /// Returns the tasks, by [`pl_types::Key::task`], all of whose groups are left out because their returns are equal.
 /// `objectives` are those of the workflow's policies, `None` for policies that are not trained.
-pub fn tasks_without_spread(
-    transitions: &[Transition],
-    objectives: &[Option<Objective>],
-) -> BTreeSet<u32> {
+pub fn tasks_without_spread(transitions: &[Transition], objectives: &[Option<Objective>]) -> BTreeSet<u32> {
     let (mut without, mut with) = (BTreeSet::new(), BTreeSet::new());
     for (policy, objective) in objectives.iter().enumerate() {
         let Some(objective) = objective else { continue };

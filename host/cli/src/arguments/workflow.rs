@@ -53,6 +53,24 @@ pub struct PlanArgs {
 }
 
 #[derive(Args)]
+pub struct AuditArgs {
+    #[command(flatten)]
+    pub source: WorkflowArgs,
+    /// Number of training tasks that each adversary plays
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub tasks: u32,
+    /// Seed of the episodes
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Try this answer too, for every turn; may be repeated
+    #[arg(long = "answer", value_name = "TEXT")]
+    pub answers: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
 pub struct GraphArgs {
     #[command(flatten)]
     pub source: WorkflowArgs,

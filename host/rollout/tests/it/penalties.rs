@@ -60,9 +60,8 @@ fn the_agent_whose_plugin_failed_is_penalised_alone() {
         let blamed = failure.agent.clone().unwrap();
         let own: Vec<_> = batch.transitions.iter().filter(|t| t.reward == -2.0).collect();
         assert_eq!(own.iter().map(|t| &t.agent).collect::<Vec<_>>(), [&blamed], "{mode:?}");
-        let counts = [0, 1].map(|agent| {
-            batch.transitions.iter().filter(|t| t.agent == agent_name(agent)).count()
-        });
+        let counts =
+            [0, 1].map(|agent| batch.transitions.iter().filter(|t| t.agent == agent_name(agent)).count());
         let expected = if blamed == agent_name(0) { [3, 2] } else { [2, 3] };
         assert_eq!(counts, expected, "{mode:?}");
     }
@@ -92,7 +91,9 @@ fn faults_that_no_completion_caused_are_drawn_again() {
                     ..Script::default()
                 },
                 _ => Script {
-                    start: Arc::new(move |_| if first() { Err(Fault::new("start", "broken")) } else { Ok(()) }),
+                    start: Arc::new(
+                        move |_| if first() { Err(Fault::new("start", "broken")) } else { Ok(()) },
+                    ),
                     ..Script::default()
                 },
             };

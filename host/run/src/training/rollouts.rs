@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use pl_dsl::workflow::objective::Objective;
 use pl_dsl::workflow::{Evaluation, Policy, Train};
 use pl_record::{TraceFile, Traces};
-use pl_dsl::workflow::objective::Objective;
 use pl_rollout::{
     EpisodeId, EpisodeSetup, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, play_batch,
 };

@@ -5,6 +5,7 @@
 mod best;
 mod critic;
 mod example;
+mod filters;
 mod foreign;
 mod memory;
 mod objectives;

@@ -40,7 +40,8 @@ fn a_cosine_ends_above_zero() {
 fn lost_episodes_of_an_evaluation_count_as_not_solved() {
     let workflow = Workflow::new("flat-l3.mas", "");
     // Most episodes fail in all three attempts.
-    let overrides = ["train.steps=1", "board.trap=0.35", "held_out.limit=8", "held_out.samples=4"];
+    let overrides =
+        ["train.steps=1", "train.faults=redraw", "board.trap=0.35", "held_out.limit=8", "held_out.samples=4"];
     let run = workflow.run(&overrides);
     let recorded = pl_run::replay::RecordedRun::open(&run).unwrap();
     let solved = |step: u64| {

@@ -1,5 +1,8 @@
 //! Gradients of learners in single and double precision, independent of how a batch is cut, for every published
-//! algorithm and every kind of critic.
+//! algorithm and every kind of critic, and equal to finite differences.
+
+mod differences;
+mod losses;
 
 use std::collections::BTreeMap;
 

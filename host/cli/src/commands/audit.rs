@@ -1,0 +1,62 @@
+//! `pl-host audit`: adversaries without a model play the tasks, and each finding is a line.
+
+use std::io::Write;
+
+use comfy_table::Table;
+use pl_run::audit::{Audit, AuditOptions, Verdict};
+
+use crate::app::App;
+use crate::arguments::workflow::AuditArgs;
+use crate::exit::{CommandError, CommandResult};
+use crate::table::plain_table;
+use crate::visible;
+
+pub fn run(app: &App, options: &AuditArgs) -> CommandResult {
+    let checked = app.open(&options.source)?;
+    let wanted =
+        AuditOptions { tasks: options.tasks.max(1), seed: options.seed, answers: options.answers.clone() };
+    let audit = Audit::new(&app.host, &checked, &wanted)?;
+    let mut out = visible::stdout();
+    if options.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&audit).map_err(CommandError::failed)?)?;
+    } else {
+        writeln!(out, "{}\n", table(&audit).trim_fmt())?;
+        if let Some((low, high)) = audit.rewards {
+            writeln!(out, "rewards of a turn from {low:.2} to {high:.2}")?;
+        }
+        for finding in &audit.findings {
+            let verdict = match finding.verdict {
+                Verdict::Defect => "DEFECT",
+                Verdict::Look => "look",
+                Verdict::Ok => "ok",
+            };
+            writeln!(out, "{verdict:<7} {}", finding.text)?;
+        }
+    }
+    if audit.has_defect() {
+        return Err(CommandError::failed("training would learn from these defects: mend them first"));
+    }
+    Ok(())
+}
+
+/// Returns a line for each adversary that solved or earned something, and for the first three in any case.
+fn table(audit: &Audit) -> Table {
+    let mut table =
+        plain_table(["adversary", "success", "reward", "unsolved", "in twice the turns", "faults"]);
+    for (index, own) in audit.adversaries.iter().enumerate() {
+        let [short, long] = own.unsolved.unwrap_or_default();
+        if index >= 3 && own.success == 0.0 && short <= 0.0 && long <= 0.0 && own.faults == 0 {
+            continue;
+        }
+        let unsolved = |value: f64| own.unsolved.map_or("-".to_owned(), |_| format!("{value:.2}"));
+        table.add_row([
+            own.strategy.to_string(),
+            format!("{:.0} %", 100.0 * own.success),
+            format!("{:.2}", own.reward),
+            unsolved(short),
+            unsolved(long),
+            own.faults.to_string(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,400 @@
+//! Audits of a workflow's environment and reward, before a model plays.
+//!
+//! Adversaries that know nothing of the task ([`Strategy`]) play the training tasks. A reward that they earn is one that
+//! training will find too: answers that are right by themselves, actions that pay without end, prompts that hold the
+//! solution. Splits that share tasks are found by their starting states.
+//!
+//! No model is needed: prompts are passed on as text.
+
+mod adversary;
+mod fragments;
+mod splits;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pl_dsl::workflow::Rollout;
+use pl_rollout::{
+    AgentRuntime, EpisodeSetup, EventKind, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, Trace,
+    play_batch,
+};
+use pl_types::{Phase, Sampling};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::host::Host;
+use crate::progress::Activity;
+use crate::workflow::CheckedWorkflow;
+
+pub use self::adversary::Strategy;
+use self::adversary::{Adversary, TaggingAgent, TextEncoder, decode};
+pub use self::splits::SharedTasks;
+
+/// Episodes in flight.
+const IN_FLIGHT: usize = 64;
+
+/// Number of the prompt's fragments that are tried as constant answers.
+const CONSTANTS: usize = 8;
+
+/// Number of the prompt's fragments that are tried in alternating pairs.
+const ALTERNATED: usize = 6;
+
+/// Shares of solved tasks from which on an adversary is noted, and is a defect.
+const NOTED_SUCCESS: f64 = 0.1;
+const DEFECTIVE_SUCCESS: f64 = 0.5;
+
+/// Share of the tasks in which a piece of evidence must stand in the first prompt to be noted.
+const NOTED_LEAK: f64 = 0.5;
+
+/// Shortest piece of evidence that is looked for in prompts, in characters.
+const SHORTEST_EVIDENCE: usize = 4;
+
+/// Options of an audit.
+#[derive(Debug, Clone)]
+pub struct AuditOptions {
+    /// Number of training tasks that each adversary plays.
+    pub tasks: u32,
+    /// Seed of the episodes.
+    pub seed: u64,
+    /// Answers of the user's own that are tried besides.
+    pub answers: Vec<String>,
+}
+
+/// Result of an audit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Audit {
+    pub adversaries: Vec<AdversaryResult>,
+    /// Smallest and largest reward of a turn. `None` if there was no turn.
+    pub rewards: Option<(f64, f64)>,
+    pub shared_tasks: Vec<SharedTasks>,
+    /// Judgement of each property, worst first.
+    pub findings: Vec<Finding>,
+}
+
+/// Result of one adversary.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AdversaryResult {
+    pub strategy: Strategy,
+    pub episodes: usize,
+    /// Share of the episodes that succeeded.
+    pub success: f64,
+    /// Mean over episodes and agents of the sum of an agent's rewards.
+    pub reward: f64,
+    /// The same over the episodes that did not succeed, with the workflow's limit on visits and with twice that limit.
+    /// `None` if all succeeded.
+    pub unsolved: Option<[f64; 2]>,
+    /// Number of episodes that a fault of a plugin ended.
+    pub faults: usize,
+}
+
+/// Judgement of a property.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Training will learn the wrong thing, or its result will mean nothing.
+    Defect,
+    /// It may be meant to be so.
+    Look,
+    Ok,
+}
+
+/// Judgement of a property, in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Finding {
+    pub verdict: Verdict,
+    pub text: String,
+}
+
+impl Audit {
+    /// Audits the first scenario of a workflow.
+    ///
+    /// # Errors
+    /// If a plugin can't be loaded or the tasks can't be read.
+    pub fn new(host: &Host, checked: &CheckedWorkflow, options: &AuditOptions) -> Result<Audit, Error> {
+        let environment = Arc::new(checked.environment(host)?);
+        let block = &checked.workflow.scenarios[0].environment;
+        let (source, shared_tasks) = host.block_on(async {
+            let source = checked.tasks(&block.tasks, &environment, Some(options.seed)).await?;
+            let shared = splits::shared_tasks(checked, &environment, &source).await?;
+            Ok::<_, Error>((source, shared))
+        })?;
+        let players = Players { host, checked, environment, source, options };
+        let mut result = Audit { adversaries: Vec::new(), rewards: None, shared_tasks, findings: Vec::new() };
+        let mut leaks = None;
+        for strategy in strategies(&options.answers) {
+            let [batch, longer] = [1, 2].map(|factor| players.play(&strategy, factor));
+            let (batch, longer) = (batch?, longer?);
+            for reward in batch.transitions.iter().map(|transition| transition.reward) {
+                let (low, high) = result.rewards.unwrap_or((reward, reward));
+                result.rewards = Some((low.min(reward), high.max(reward)));
+            }
+            leaks.get_or_insert_with(|| leaks_of(&batch.traces));
+            result.adversaries.push(AdversaryResult::new(strategy, &batch, &longer));
+        }
+        result.findings = result.judge(&leaks.unwrap_or_default());
+        Ok(result)
+    }
+
+    /// Returns true if there is a defect.
+    pub fn has_defect(&self) -> bool {
+        self.findings.iter().any(|finding| finding.verdict == Verdict::Defect)
+    }
+
+    /// Judges all properties. `leaks` has the share of tasks by the path of the evidence that their first prompt holds.
+    fn judge(&self, leaks: &BTreeMap<String, f64>) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut add = |verdict, text: String| findings.push(Finding { verdict, text });
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+        for own in &self.adversaries {
+            if own.success >= NOTED_SUCCESS {
+                let verdict = if own.success >= DEFECTIVE_SUCCESS { Verdict::Defect } else { Verdict::Look };
+                let text = format!("{} solves {} of the tasks", own.strategy, percent(own.success));
+                add(verdict, text);
+            }
+            let Some([short, long]) = own.unsolved else { continue };
+            // Shaping that telescopes gives no more in twice the time.
+            if long > short.max(0.0) + 1e-9 + 0.1 * short.abs() {
+                let text = format!(
+                    "{} earns {short:.2} without a solution, and {long:.2} in twice as many turns: its actions pay in a loop",
+                    own.strategy
+                );
+                add(Verdict::Defect, text);
+            } else if short > 0.0 {
+                add(Verdict::Look, format!("{} earns {short:.2} without a solution", own.strategy));
+            }
+            if own.faults > 0 {
+                let text = format!("{} makes a plugin fail in {} episodes", own.strategy, own.faults);
+                add(Verdict::Look, text);
+            }
+        }
+        if findings.is_empty() {
+            findings.push(Finding {
+                verdict: Verdict::Ok,
+                text: "no adversary solves a task or earns a reward".to_owned(),
+            });
+        }
+        let mut add = |verdict, text: String| findings.push(Finding { verdict, text });
+        for shared in &self.shared_tasks {
+            let SharedTasks { evaluation, tasks, shared, training } = shared;
+            match shared {
+                0 => add(
+                    Verdict::Ok,
+                    format!(
+                        "evaluation `{evaluation}` shares no starting state with {training} training tasks"
+                    ),
+                ),
+                _ => add(
+                    Verdict::Defect,
+                    format!(
+                        "{shared} of the {tasks} tasks of evaluation `{evaluation}` start like one of {training} training \
+                         tasks"
+                    ),
+                ),
+            }
+        }
+        match leaks.iter().filter(|(_, share)| **share >= NOTED_LEAK).collect::<Vec<_>>()[..] {
+            [] => add(Verdict::Ok, "first prompts hold no evidence".to_owned()),
+            ref held => {
+                for (path, share) in held {
+                    let text = format!(
+                        "the evidence at {path} stands in the first prompt of {} of the tasks",
+                        percent(**share)
+                    );
+                    add(Verdict::Look, text);
+                }
+            }
+        }
+        findings.sort();
+        findings
+    }
+}
+
+impl AdversaryResult {
+    fn new(strategy: Strategy, batch: &RolloutBatch, longer: &RolloutBatch) -> AdversaryResult {
+        let all = returns(batch, |_| true);
+        let unsolved = [batch, longer].map(|batch| mean(&returns(batch, |success| !success)));
+        AdversaryResult {
+            strategy,
+            episodes: batch.episodes.len(),
+            success: mean(&batch.episodes.iter().map(|one| f64::from(one.success)).collect::<Vec<_>>())
+                .unwrap_or(0.0),
+            reward: mean(&all).unwrap_or(0.0),
+            unsolved: unsolved[0].zip(unsolved[1]).map(<[f64; 2]>::from),
+            faults: batch.failures.len(),
+        }
+    }
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// Returns the sum of each agent's rewards in the episodes whose success is one that `wanted` accepts.
+fn returns(batch: &RolloutBatch, wanted: impl Fn(bool) -> bool) -> Vec<f64> {
+    let mut sums: BTreeMap<(u32, u32), f64> = BTreeMap::new();
+    for transition in &batch.transitions {
+        *sums.entry((transition.key.task, transition.key.agent)).or_default() += transition.reward;
+    }
+    let success = |task| batch.episodes.iter().find(|own| own.task == task).is_some_and(|own| own.success);
+    sums.into_iter().filter(|((task, _), _)| wanted(success(*task))).map(|(_, sum)| sum).collect()
+}
+
+/// Adversaries of an audit.
+fn strategies(answers: &[String]) -> Vec<Strategy> {
+    let mut all = vec![Strategy::Empty, Strategy::Echo, Strategy::Random];
+    all.extend((0..CONSTANTS).map(Strategy::Constant));
+    for first in 0..ALTERNATED {
+        all.extend((first + 1..ALTERNATED).map(|second| Strategy::Alternate(first, second)));
+    }
+    all.extend(answers.iter().cloned().map(Strategy::Given));
+    all
+}
+
+/// What the adversaries of an audit play.
+struct Players<'a> {
+    host: &'a Host,
+    checked: &'a CheckedWorkflow,
+    environment: Arc<pl_plugin::Environment>,
+    source: TaskSource,
+    options: &'a AuditOptions,
+}
+
+impl Players<'_> {
+    /// Plays the tasks with an adversary. The limit on visits is multiplied by `factor`.
+    fn play(&self, strategy: &Strategy, factor: u32) -> Result<RolloutBatch, Error> {
+        let setup = Arc::new(self.setup(strategy, factor)?);
+        let title = format!("audit: {strategy}");
+        let mut tracker = self
+            .host
+            .progress()
+            .start(Activity::Episodes { title: &title, generated_tokens: Arc::new(|| 0) });
+        self.host.block_on(async {
+            let plan = RolloutPlan {
+                seed: self.options.seed,
+                phase: Phase::Play,
+                step: 0,
+                tasks: self.source.take(0, self.options.tasks).await.map_err(Error::Tasks)?,
+                first_task: 0,
+                mode: Rollout::Flat,
+                samples: 1,
+                in_flight: IN_FLIGHT,
+                versions: Arc::new([]),
+            };
+            let update = |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
+            let played = play_batch(setup, &plan, update).await.and_then(|batch| batch.with_episodes(0));
+            played.map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })
+        })
+    }
+
+    fn setup(&self, strategy: &Strategy, factor: u32) -> Result<EpisodeSetup, Error> {
+        let scenario = &self.checked.workflow.scenarios[0];
+        let mut agents = Vec::new();
+        let mut inner = Vec::new();
+        for (index, block) in self.checked.workflow.agents.iter().enumerate() {
+            let agent = Arc::new(self.checked.agent(index)?);
+            inner.push(Arc::clone(&agent));
+            agents.push(AgentRuntime {
+                name: block.name.clone(),
+                agent: Arc::new(TaggingAgent { agent, index }),
+                encoder: Arc::new(TextEncoder),
+                policy: index,
+                sampling: Sampling::default(),
+                max_tokens: block.max_tokens,
+                stop: Vec::new(),
+                bootstraps: false,
+            });
+        }
+        let mut turns = scenario.turns.clone();
+        turns.max = turns.max.saturating_mul(factor);
+        Ok(EpisodeSetup {
+            environment: self.environment.clone(),
+            agents,
+            reward: Arc::new(self.checked.reward()?),
+            team_weight: scenario.reward.team,
+            local_weight: scenario.reward.local,
+            scores_end: scenario.reward.scores_end,
+            fault_penalty: Some(0.0),
+            turns,
+            generator: Arc::new(Adversary { agents: inner, strategy: strategy.clone() }),
+            observer: None,
+        })
+    }
+}
+
+/// Returns the share of the tasks in whose first prompt each piece of evidence stands, by its path.
+fn leaks_of(traces: &[Trace]) -> BTreeMap<String, f64> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for trace in traces {
+        let first = trace.events.iter().find_map(|event| match &event.kind {
+            EventKind::Prompted { prompt, .. } => decode(prompt),
+            _ => None,
+        });
+        let Some(prompt) = first.map(|prompt| prompt.text()) else { continue };
+        let mut held = BTreeMap::new();
+        for event in &trace.events {
+            let EventKind::Outcome(outcome) = &event.kind else { continue };
+            if let Ok(evidence) = serde_json::from_str(&outcome.evidence) {
+                pieces("", &evidence, &mut |path, piece| {
+                    if piece.chars().count() >= SHORTEST_EVIDENCE && prompt.contains(piece) {
+                        held.insert(path.to_owned(), ());
+                    }
+                });
+            }
+        }
+        for path in held.into_keys() {
+            *counts.entry(path).or_default() += 1;
+        }
+    }
+    let share = |count: usize| count as f64 / traces.len().max(1) as f64;
+    counts.into_iter().map(|(path, count)| (path, share(count))).collect()
+}
+
+/// Calls `found` with the path and the text of every text and number within a value. Items of lists share a path.
+fn pieces(path: &str, value: &Value, found: &mut dyn FnMut(&str, &str)) {
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| pieces(&format!("{path}/{key}"), value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| pieces(&format!("{path}/*"), item, found)),
+        Value::String(text) => found(path, text.trim()),
+        Value::Number(number) => found(path, &number.to_string()),
+        Value::Bool(_) | Value::Null => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn result(strategy: Strategy, success: f64, unsolved: Option<[f64; 2]>) -> AdversaryResult {
+        AdversaryResult { strategy, episodes: 10, success, reward: 0.0, unsolved, faults: 0 }
+    }
+
+    fn judge(adversaries: Vec<AdversaryResult>) -> Vec<Verdict> {
+        let audit = Audit { adversaries, rewards: None, shared_tasks: Vec::new(), findings: Vec::new() };
+        audit.judge(&BTreeMap::new()).into_iter().map(|finding| finding.verdict).collect()
+    }
+
+    #[test]
+    fn verdicts_follow_from_success_and_from_what_longer_episodes_earn() {
+        use Verdict::{Defect, Look, Ok};
+        assert_eq!(judge(vec![result(Strategy::Empty, 0.0, Some([0.0, 0.0]))]), [Ok, Ok]);
+        assert_eq!(judge(vec![result(Strategy::Echo, 0.2, Some([-1.0, -2.0]))]), [Look, Ok]);
+        assert_eq!(judge(vec![result(Strategy::Echo, 0.9, None)]), [Defect, Ok]);
+        // Shaping that telescopes, and shaping that pays for each turn; costs that grow are fine.
+        assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([0.3, 0.31]))]), [Look, Ok]);
+        assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([0.3, 0.6]))]), [Defect, Ok]);
+        assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([-0.5, -0.2]))]), [Ok, Ok]);
+    }
+
+    #[test]
+    fn pieces_of_evidence_have_paths() {
+        let mut found = Vec::new();
+        let evidence = json!({ "gold": " 1234 ", "tests": [{ "in": 7 }, { "in": "x" }], "ok": true });
+        pieces("", &evidence, &mut |path, piece| found.push(format!("{path}={piece}")));
+        assert_eq!(found, ["/gold=1234", "/tests/*/in=7", "/tests/*/in=x"]);
+    }
+}
