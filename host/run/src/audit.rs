@@ -251,7 +251,7 @@ fn strategies(answers: &[String]) -> Vec<Strategy> {
     all
 }
 
-/// What the adversaries of an audit play.
+/// Tasks of an audit, with everything that it takes to play them.
 struct Players<'a> {
     host: &'a Host,
     checked: &'a CheckedWorkflow,

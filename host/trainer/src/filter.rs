@@ -1,6 +1,6 @@
 //! Groups and completions that an update leaves out.
 //!
-//! Of the groups in which returns are compared ([`compared_by`]), in this order:
+//! Filters see the groups in which returns are compared ([`compared_by`]) and leave out, in this order:
 //!
 //! - `flat_groups = drop`: groups whose completions all have the same return (dynamic sampling; Yu et al. 2025,
 //!   arXiv:2503.14476, section 3.2);

@@ -49,7 +49,7 @@ fn a_flat_episode_ends_with_the_fault_of_its_completion() {
     assert_eq!(batch.episodes[0].tokens, 2 * 8);
 }
 
-/// In a node of two agents, the one whose plugin worked has no part in the fault.
+/// The other agent of a node has no part in the fault.
 #[test]
 fn the_agent_whose_plugin_failed_is_penalised_alone() {
     for mode in [Rollout::Flat, Rollout::Tree] {

@@ -1,6 +1,6 @@
 //! Losses written out for single numbers in f64, without tensors and without automatic differentiation.
 //!
-//! What a loss holds constant (`start`, ratios in weights, masks) is taken from the weights before the update, so
+//! Quantities that a loss holds constant (`start`, ratios in weights, masks) are those of the weights before the update, so
 //! that a difference of two losses sees the same derivative as the trainer.
 
 use pl_dsl::workflow::objective::{
