@@ -88,6 +88,8 @@ codes! {
     BadGroup = "MAS0047", "A group compares completions that can't be compared.";
     NoEffect = "MAS0048", "A setting has no effect in combination with the others.";
     CriticUnused = "MAS0049", "A policy has a critic that its advantage doesn't use.";
+    ServerAddress = "MAS0052", "The address of a server is not valid.";
+    ServerLimits = "MAS0053", "A server can't do what its policies need.";
 }
 
 impl fmt::Display for DiagnosticCode {
