@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::evaluation::{EvaluationReport, Round, mean, play_round};
+use crate::generation::PolicyRouter;
 use crate::host::Host;
 use crate::progress::{Activity, Notice, Tracker};
 use crate::session::{Session, token_counter};
@@ -38,7 +39,7 @@ pub(super) struct PlayedStep {
 /// Task sources of a run, and what its episodes are played with.
 pub(super) struct Rollouts {
     setup: Arc<EpisodeSetup>,
-    engine: pl_inference::LlmEngine,
+    router: Arc<PolicyRouter>,
     seed: u64,
     train: Train,
     tasks: TaskSource,
@@ -63,8 +64,8 @@ impl Rollouts {
             }
             Ok::<_, Error>((tasks, evaluations))
         })?;
-        let (setup, engine) = (Arc::clone(&session.setup), session.engine.clone());
-        Ok(Rollouts { setup, engine, seed: session.seed, train, tasks, evaluations, traces: None })
+        let (setup, router) = (Arc::clone(&session.setup), Arc::clone(&session.router));
+        Ok(Rollouts { setup, router, seed: session.seed, train, tasks, evaluations, traces: None })
     }
 
     /// Writes the trace of every episode from now on.
@@ -145,7 +146,7 @@ impl Rollouts {
     }
 
     fn start_tracker(&self, host: &Host, title: &str) -> Box<dyn Tracker> {
-        let generated_tokens = token_counter(&self.engine);
+        let generated_tokens = token_counter(&self.router);
         host.progress().start(Activity::Episodes { title, generated_tokens })
     }
 
