@@ -197,8 +197,7 @@ fn check_address(address: &str) -> Result<(), String> {
             return Err("a user or password doesn't belong into an address".to_owned());
         }
         Some(authority) if authority.host().is_empty() => return Err("it has no host".to_owned()),
-        Some(authority) if authority.as_str().ends_with(':') => return Err("its port is missing".to_owned()),
-        Some(authority) if authority.port().is_some() && authority.port_u16().is_none() => {
+        Some(authority) if authority.as_str() != authority.host() && authority.port_u16().is_none() => {
             return Err("its port is not a number up to 65535".to_owned());
         }
         Some(_) => {}
