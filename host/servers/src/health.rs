@@ -114,8 +114,8 @@ mod tests {
         Health::new(Backoff { shortest: 10 * MS, longest: 80 * MS })
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn failures_of_one_moment_count_once() {
+    #[test]
+    fn failures_of_one_moment_count_once() {
         let (mut health, now) = (health(), Instant::now());
         let epoch = health.epoch();
         assert!(health.fail(epoch, None, now));
@@ -126,8 +126,8 @@ mod tests {
         assert!(health.admits(now + 21 * MS), "10 ms, at most doubled by jitter");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_server_that_was_down_is_tried_with_one_request() {
+    #[test]
+    fn a_server_that_was_down_is_tried_with_one_request() {
         let (mut health, mut now) = (health(), Instant::now());
         health.fail(health.epoch(), None, now);
         now += 100 * MS;
@@ -141,8 +141,8 @@ mod tests {
         assert!(health.admits(now));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn waiting_times_grow_up_to_the_longest_and_servers_may_ask_for_more() {
+    #[test]
+    fn waiting_times_grow_up_to_the_longest_and_servers_may_ask_for_more() {
         let (mut health, now) = (health(), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..8 {
@@ -155,8 +155,8 @@ mod tests {
         assert_eq!(health.resume_at(now).unwrap() - now, 5000 * MS);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_busy_server_is_not_down() {
+    #[test]
+    fn a_busy_server_is_not_down() {
         let (mut health, now) = (health(), Instant::now());
         assert!(health.pause(health.epoch(), Some(MS), now));
         assert!(!health.is_down() && !health.admits(now) && health.admits(now + MS));
