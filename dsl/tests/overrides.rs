@@ -147,7 +147,7 @@ fn mistakes_name_the_override() {
     insta::assert_snapshot!(fails(&["train.step=8"]), @"design.mas: MAS0007 error: --set train.step=8: `train` has no setting `step` (did you mean `steps`?)");
     insta::assert_snapshot!(fails(&["train.steps=many"]), @"design.mas: MAS0010 error: --set train.steps=many: `steps` must be a whole number, not text");
     insta::assert_snapshot!(fails(&["train.rollout=tre"]), @"design.mas: MAS0013 error: --set train.rollout=tre: `tre` is not a valid value of `rollout` (did you mean `tree`?)");
-    insta::assert_snapshot!(fails(&["coder.server=http://x"]), @"design.mas: MAS0014 error: --set coder.server=http://x: `server` is not supported yet (remove it)");
+    insta::assert_snapshot!(fails(&["coder.server=fleet"]), @"design.mas: MAS0012 error: --set coder.server=fleet: there is no server `fleet`");
     insta::assert_snapshot!(fails(&["tool.policy=nobody"]), @"design.mas: MAS0012 error: --set tool.policy=nobody: there is no policy `nobody` (the file has: `coder` and `reasoner`)");
     insta::assert_snapshot!(fails(&["samples=1"]), @"design.mas:31:15: MAS0029 error: at_grpo compares the completions of a group, but `samples` is 1 (start with 4)");
     insta::assert_snapshot!(fails(&["tool.lora.rank=1"]), @"design.mas: MAS0031 error: --set tool.lora.rank=1: agent `tool` has no `lora` block");

@@ -20,5 +20,7 @@ mod languages;
 mod plugins;
 mod replay;
 mod serve;
+mod server_process;
+mod servers;
 mod smollm;
 mod support;

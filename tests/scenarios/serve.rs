@@ -1,64 +1,12 @@
 //! `serve`: a workflow over OpenAI's API, from the program's start to its end.
 
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::Duration;
 
 use pl_types::{Phase, StreamKey};
 use serde_json::{Value, json};
 
+use crate::server_process::Server;
 use crate::support::{pl_host, run, scenario, stderr, succeed};
-
-/// A running `pl-host serve`.
-struct Server {
-    child: Child,
-    url: String,
-    stderr: BufReader<std::process::ChildStderr>,
-}
-
-impl Server {
-    fn start(served: &Path) -> Server {
-        let mut command = pl_host();
-        command.arg("serve").arg(served).args(["--listen", "127.0.0.1:0", "--device", "cpu"]);
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut seen = String::new();
-        let url = loop {
-            let start = seen.len();
-            assert!(stderr.read_line(&mut seen).unwrap() > 0, "the server ended:\n{seen}");
-            if let Some(url) = seen[start..].split_whitespace().find(|word| word.starts_with("http://")) {
-                break url.trim_end_matches("/v1").to_owned();
-            }
-        };
-        Server { child, url, stderr }
-    }
-
-    fn post(&self, path: &str, body: &Value) -> Value {
-        let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(300)));
-        let agent: ureq::Agent = config.http_status_as_error(false).build().into();
-        let request = agent.post(format!("{}{path}", self.url)).header("content-type", "application/json");
-        let text = request.send(body.to_string()).unwrap().body_mut().read_to_string().unwrap();
-        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
-    }
-
-    /// Interrupts the server and waits for its end. Returns what it still wrote.
-    fn interrupt(mut self) -> (Option<i32>, String) {
-        let id = self.child.id().to_string();
-        assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-        let mut rest = String::new();
-        self.stderr.read_to_string(&mut rest).unwrap();
-        (self.child.wait().unwrap().code(), rest)
-    }
-}
-
-impl Drop for Server {
-    /// Ends a server that a failed test has left running.
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// The prompt of the first node of a step's first tree, and the tokens of its candidates.
 fn first_node(run: &Path) -> (Value, Vec<Value>) {
@@ -82,7 +30,7 @@ fn a_served_policy_draws_the_tokens_that_a_run_draws() {
     assert_eq!(expected.len(), 3);
 
     // The file's own weights are those that the first step was played with.
-    let server = Server::start(&file);
+    let server = Server::start(&file, &[]);
     let key = StreamKey { seed: 0, phase: Phase::Train, step: 1, task: 0, sample: 0, attempt: 0 };
     let seeds: Vec<String> = (0..3).map(|branch| hex::encode(key.completion(0, 0, branch, 0))).collect();
     let params = json!({ "max_tokens": 12, "seeds": seeds, "logprobs": 0 });
@@ -94,7 +42,7 @@ fn a_served_policy_draws_the_tokens_that_a_run_draws() {
     assert_eq!(server.interrupt().0, Some(0));
 
     // The run's weights are others.
-    let server = Server::start(&out);
+    let server = Server::start(&out, &[]);
     let body = json!({ "model": "first", "token_ids": prompt, "sampling_params": params });
     let body = server.post("/inference/v1/generate", &body);
     assert_eq!(body["choices"][0]["weight_versions"][0]["version"], "1");
@@ -103,7 +51,7 @@ fn a_served_policy_draws_the_tokens_that_a_run_draws() {
 
 #[test]
 fn a_team_answers_as_one_model() {
-    let server = Server::start(&scenario("letters/tree-l2.mas"));
+    let server = Server::start(&scenario("letters/tree-l2.mas"), &[]);
     let ask = || {
         let messages = json!([{ "role": "user", "content": "{\"topic\": \"rain\"}" }]);
         server.post("/v1/chat/completions", &json!({ "model": "team", "messages": messages, "seed": 3 }))

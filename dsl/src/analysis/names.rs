@@ -173,6 +173,7 @@ impl Finder {
                     let wanted: &[BlockKind] = match setting.key.text.as_str() {
                         "policy" => &[BlockKind::Policy],
                         "model" => &[BlockKind::Model],
+                        "server" => &[BlockKind::Server],
                         _ => &[BlockKind::Param],
                     };
                     self.value(&setting.value, Context { wanted, ..context });

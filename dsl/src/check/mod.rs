@@ -12,5 +12,6 @@ mod resolver;
 mod roles;
 mod run;
 mod schema;
+mod servers;
 mod training;
 mod turns;

@@ -61,8 +61,10 @@ impl Resolver<'_, '_, '_> {
         self.load_plugins(file);
         let models = self.named(file, BlockKind::Model);
         let sources = self.models(&models);
+        let servers = self.named(file, BlockKind::Server);
+        let resolved_servers = self.servers(&servers);
         let policies = self.named(file, BlockKind::Policy);
-        let mut resolved_policies = self.policies(&policies, &models);
+        let mut resolved_policies = self.policies(&policies, &models, &servers);
         let agents = self.named(file, BlockKind::Agent);
         let resolved_agents = self.agents(&agents, &policies);
         for (kind, names) in
@@ -102,8 +104,10 @@ impl Resolver<'_, '_, '_> {
         if let (Some(block), Some(Some(train)), Some(Some(reward))) = (train_block, &train, &reward) {
             self.returns_of_end(block, train, reward, &resolved_policies);
         }
+        self.server_policies(&policies, &resolved_policies, &resolved_servers, &resolved_agents);
         let role_models = RoleModels::new(&resolved_agents, &resolved_policies);
         let evaluations = self.evaluations(file, environment.as_ref(), &agents, &policies, &role_models);
+        self.unused_servers(&servers, &resolved_policies);
         self.unused(file, &models, &policies, &resolved_policies, &resolved_agents, &evaluations);
         let agents: Option<Vec<Agent>> = resolved_agents.into_iter().map(|one| one.agent).collect();
         let policies: Option<Vec<Policy>> = resolved_policies.into_iter().map(|one| one.policy).collect();
@@ -126,6 +130,7 @@ impl Resolver<'_, '_, '_> {
             params,
             plugins: self.plugins.iter().map(|loaded| loaded.plugin.clone()).collect::<Option<_>>()?,
             models: sources.into_iter().collect::<Option<_>>()?,
+            servers: resolved_servers.into_iter().collect::<Option<_>>()?,
             policies: policies?,
             agents: agents?,
             scenarios: vec![Scenario { environment: environment?, turns: turns?, reward: reward?? }],
@@ -152,12 +157,23 @@ impl Resolver<'_, '_, '_> {
             .collect()
     }
 
-    fn policies(&mut self, policies: &NamedBlocks, models: &NamedBlocks) -> Vec<ResolvedPolicy> {
+    fn policies(
+        &mut self,
+        policies: &NamedBlocks,
+        models: &NamedBlocks,
+        servers: &NamedBlocks,
+    ) -> Vec<ResolvedPolicy> {
         let blocks = policies.blocks.iter().enumerate();
-        blocks.map(|(at, block)| self.policy(policies.name(at), block, models)).collect()
+        blocks.map(|(at, block)| self.policy(policies.name(at), block, models, servers)).collect()
     }
 
-    fn policy(&mut self, name: &str, block: &Block, models: &NamedBlocks) -> ResolvedPolicy {
+    fn policy(
+        &mut self,
+        name: &str,
+        block: &Block,
+        models: &NamedBlocks,
+        servers: &NamedBlocks,
+    ) -> ResolvedPolicy {
         let own = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
         let model = self.reference(&own, "model", models, "model");
         let lora = self.inner(block, BlockKind::Lora).map(|own| {
@@ -167,6 +183,8 @@ impl Resolver<'_, '_, '_> {
                 targets: own.words("targets")?,
             })
         });
+        let server = own.text("server").map(|_| self.reference(&own, "server", servers, "server"));
+        let locations = ["server", "served", "from"].map(|key| own.location(key));
         let blocks = self.policy_blocks(block, &own, models);
         let policy = || {
             Some(Policy {
@@ -178,10 +196,16 @@ impl Resolver<'_, '_, '_> {
                 },
                 train: own.boolean("train")?,
                 from: own.text("from").map(str::to_owned),
+                server: match server {
+                    Some(server) => Some(server?),
+                    None => None,
+                },
+                served: own.text("served").map(str::to_owned),
                 training: None,
             })
         };
-        ResolvedPolicy { policy: policy(), blocks }
+        let [server, served, from] = locations;
+        ResolvedPolicy { policy: policy(), blocks, server, served, from }
     }
 
     fn agents(&mut self, agents: &NamedBlocks, policies: &NamedBlocks) -> Vec<ResolvedAgent> {

@@ -56,10 +56,14 @@ pub(super) struct ResolvedAgent {
     pub penalties: Vec<(&'static str, Location)>,
 }
 
-/// A policy, and the inner blocks of its training.
+/// A policy, the inner blocks of its training, and the locations of settings that are checked later.
 pub(super) struct ResolvedPolicy {
     pub policy: Option<Policy>,
     pub blocks: PolicyBlocks,
+    /// Locations of settings that servers limit.
+    pub server: Option<Location>,
+    pub served: Option<Location>,
+    pub from: Option<Location>,
 }
 
 /// Inner blocks of a policy's training, with their places.

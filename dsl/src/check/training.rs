@@ -183,7 +183,7 @@ impl Resolver<'_, '_, '_> {
         }
         let (mut cases, mut frozen) = (Vec::new(), HashSet::new());
         for (resolved, users) in policies.iter_mut().zip(users) {
-            let ResolvedPolicy { policy, blocks: PolicyBlocks { train, critic } } = resolved;
+            let ResolvedPolicy { policy, blocks: PolicyBlocks { train, critic }, .. } = resolved;
             let Some(policy) = policy.as_mut().filter(|policy| policy.train) else { continue };
             let settings = TrainingSettings { file, own: train.as_ref().map(|(_, own)| own) };
             let Some(objective) = objective(&settings, &users) else { continue };

@@ -134,6 +134,7 @@ impl Assembler<'_, '_, '_> {
                 BlockKind::Param
                     | BlockKind::Plugin
                     | BlockKind::Model
+                    | BlockKind::Server
                     | BlockKind::Policy
                     | BlockKind::Agent
                     | BlockKind::Template

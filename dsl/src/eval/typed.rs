@@ -48,8 +48,21 @@ fn evaluate_kind(
             Some(Scalar::Text(word))
         }
         SettingKind::Choices(choices) => words(key, kind, value, choices, scope, reports),
-        SettingKind::Texts => texts(key, value, scope, reports),
-        SettingKind::Model | SettingKind::Policy => {
+        SettingKind::Texts => texts(key, kind, value, scope, reports),
+        SettingKind::Addresses => {
+            // One address is a list of one.
+            let single = match &value.kind {
+                ValueKind::Text(_) => Some(value.clone()),
+                ValueKind::Raw(raw) if !raw.trim_start().starts_with('[') => {
+                    let text = ValueKind::Text(raw_text(raw, value.location));
+                    Some(Value { kind: text, location: value.location })
+                }
+                _ => None,
+            };
+            let list = single.map(|one| Value { kind: ValueKind::List(vec![one]), location: value.location });
+            texts(key, kind, list.as_ref().unwrap_or(value), scope, reports)
+        }
+        SettingKind::Model | SettingKind::Policy | SettingKind::Server => {
             if let Some(text) = text {
                 return Some(Scalar::Text(text));
             }
@@ -68,7 +81,10 @@ fn evaluate_kind(
             let found = evaluate(value, scope, reports)?;
             let mut help = format!("write `{key} = NAME`");
             if let Scalar::Text(text) = &found {
-                help = format!("write the name without quotes: `{key} = {text}`");
+                help = match kind == SettingKind::Server && text.contains("//") {
+                    true => format!("declare it, `server NAME = {text:?}`, and write `{key} = NAME`"),
+                    false => format!("write the name without quotes: `{key} = {text}`"),
+                };
             }
             mismatch(key, kind, &found, value.location, reports).help(help);
             None
@@ -280,8 +296,14 @@ fn words(
     unique_elements(key, &values, reports, |one, reports| word(key, kind, one, choices, scope, reports))
 }
 
-fn texts(key: &str, value: &Value, scope: &mut Scope, reports: &mut Reports) -> Option<Scalar> {
-    let values = elements(key, SettingKind::Texts, value, scope, reports)?;
+fn texts(
+    key: &str,
+    kind: SettingKind,
+    value: &Value,
+    scope: &mut Scope,
+    reports: &mut Reports,
+) -> Option<Scalar> {
+    let values = elements(key, kind, value, scope, reports)?;
     unique_elements(key, &values, reports, |one, reports| match evaluate(one, scope, reports)? {
         Scalar::Text(text) if text.is_empty() => {
             let message = format!("`{key}` contains an empty text");
@@ -290,7 +312,7 @@ fn texts(key: &str, value: &Value, scope: &mut Scope, reports: &mut Reports) -> 
         }
         Scalar::Text(text) => Some(text),
         other => {
-            mismatch(key, SettingKind::Texts, &other, one.location, reports);
+            mismatch(key, kind, &other, one.location, reports);
             None
         }
     })

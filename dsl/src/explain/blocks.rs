@@ -27,7 +27,7 @@ impl BlockKind {
                  Use it for blocks that several workflows have in common; `use` takes single parts of a file."
             }
             BlockKind::Use => {
-                "Makes the params, plugins, models, policies, agents and templates of another file available as \
+                "Makes the params, plugins, models, servers, policies, agents and templates of another file available as \
                  `NAME.THEIRS`. Parts that are not used are neither checked nor loaded, so the other file may be a \
                  complete workflow."
             }
@@ -43,6 +43,10 @@ impl BlockKind {
             }
             BlockKind::Model => {
                 "A source of weights. Policies start from it; the model itself never changes."
+            }
+            BlockKind::Server => {
+                "Servers that generate the completions of policies in place of this program: one address, or several of \
+                 servers with the same models. Policies that name it are still trained here."
             }
             BlockKind::Template => {
                 "An agent or a policy with parameters: `agent NAME = TEMPLATE(…)` creates an instance. A parameter \

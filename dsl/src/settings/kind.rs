@@ -54,6 +54,8 @@ pub enum SettingKind {
     Text,
     /// A list of distinct, non-empty texts in quotes, with at least one.
     Texts,
+    /// One text in quotes or a list of them: addresses of servers.
+    Addresses,
     /// A path in quotes, relative to the workflow file, or to the working folder in `--set`.
     Path,
     /// A model: a known name, `hf:…`, or a path.
@@ -80,6 +82,8 @@ pub enum SettingKind {
     Model,
     /// The name of a `policy` block.
     Policy,
+    /// The name of a `server` block.
+    Server,
 }
 
 /// A word that a setting accepts.
@@ -127,6 +131,9 @@ impl fmt::Display for SettingKind {
             SettingKind::Boolean => f.write_str("`true` or `false`"),
             SettingKind::Text => f.write_str("text in quotes"),
             SettingKind::Texts => f.write_str("a list of texts such as `[\"###\"]`"),
+            SettingKind::Addresses => {
+                f.write_str("an address such as `\"http://10.0.0.1:8000\"`, or a list of them")
+            }
             SettingKind::Path => f.write_str("a path in quotes"),
             SettingKind::Source => f.write_str("a model's name or path in quotes"),
             SettingKind::Bytes { .. } => f.write_str("a size such as `64MiB`"),
@@ -138,6 +145,7 @@ impl fmt::Display for SettingKind {
             }
             SettingKind::Model => f.write_str("the name of a model"),
             SettingKind::Policy => f.write_str("the name of a policy"),
+            SettingKind::Server => f.write_str("the name of a server"),
         }
     }
 }

@@ -47,26 +47,6 @@ pub(super) const fn setting(
     }
 }
 
-pub(super) const fn unsupported(
-    block: BlockKind,
-    key: &'static str,
-    kind: SettingKind,
-    doc: &'static str,
-) -> Setting {
-    let default = DefaultValue::Absent("not set");
-    Setting {
-        block,
-        key,
-        kind,
-        default,
-        doc,
-        since: FIRST,
-        supported: false,
-        in_head: false,
-        per_policy: false,
-    }
-}
-
 pub(super) const fn in_head(
     block: BlockKind,
     key: &'static str,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::kind::{Choice, DefaultValue, Setting, SettingKind};
-use super::rows::{MAX_U32, count, in_head, number, positive, seconds, setting, unsupported, word};
+use super::rows::{MAX_U32, count, in_head, number, positive, seconds, setting, word};
 use super::units::{GIB, KIB, MIB};
 use crate::syntax::block_kind::BlockKind;
 
@@ -69,6 +69,14 @@ const FAULTS: &[Choice] = &[
     ),
 ];
 
+const SERVER_KINDS: &[Choice] = &[
+    word(
+        "vllm",
+        "vLLM, or another `pl-host serve`: token ids over `/inference/v1/generate`, adapters loaded at run time",
+    ),
+    word("llamacpp", "llama.cpp's `llama-server`: for policies that are not trained"),
+];
+
 use BlockKind as B;
 
 /// Settings block by block.
@@ -95,6 +103,52 @@ pub(super) const SETTINGS: &[Setting] = &[
          generation reads half as much memory and is faster. Training computes with the same rounded weights; \
          a policy that is trained without an adapter keeps f32 master weights. On a CPU, f16 is more precise; \
          GPUs compute in bf16.",
+    ),
+    in_head(
+        B::Server,
+        "addresses",
+        SettingKind::Addresses,
+        "Address of the server, or a list of several that serve the same models. Requests go to the server that \
+         had a prompt with the same beginning last, unless it has much more to do than another.",
+    ),
+    setting(
+        B::Server,
+        "kind",
+        SettingKind::Choice(SERVER_KINDS),
+        DefaultValue::Word("vllm"),
+        "API of the servers. `vllm` by default: only its adapters can be replaced during a run.",
+    ),
+    setting(
+        B::Server,
+        "key_variable",
+        SettingKind::Text,
+        DefaultValue::Absent("no key is sent"),
+        "Environment variable with the key that requests carry. The key itself never stands in a file. Without \
+         `https`, it crosses the network readably.",
+    ),
+    setting(
+        B::Server,
+        "timeout",
+        SettingKind::Duration { min: seconds(1), max: seconds(86_400) },
+        DefaultValue::Duration(seconds(300)),
+        "Maximum time of one request, from sending it to the end of its answer. 300s is enough for thousands of \
+         tokens on a busy server. A request that takes longer is sent to another server.",
+    ),
+    setting(
+        B::Server,
+        "connections",
+        SettingKind::Integer { min: 1, max: 65_536 },
+        DefaultValue::Integer(100),
+        "Maximum number of requests in progress per server; further ones wait here. 100 fills the batch of a \
+         server with one GPU. It affects speed, not results.",
+    ),
+    setting(
+        B::Server,
+        "retries",
+        SettingKind::Integer { min: 0, max: 100 },
+        DefaultValue::Integer(3),
+        "Number of times that a request is sent again after a wrong answer, an error or a timeout of a server, before \
+         its episode fails. Servers that can't be reached or are busy don't count: requests wait for them.",
     ),
     setting(
         B::Plugin,
@@ -164,11 +218,22 @@ pub(super) const SETTINGS: &[Setting] = &[
         "Adapter folder (PEFT) to start from, or a model folder for a policy without `lora`. Use it to build \
          on an earlier run; to continue a run, use `run --resume`.",
     ),
-    unsupported(
+    setting(
         B::Policy,
         "server",
+        SettingKind::Server,
+        DefaultValue::Absent("the policy is served by this program"),
+        "Server that generates the policy's completions; prompts are still made here, with the model's tokenizer \
+         and template. A policy that is trained must have `lora` and a server of kind `vllm`: each new version of \
+         its adapter is loaded there before it is used.",
+    ),
+    setting(
+        B::Policy,
+        "served",
         SettingKind::Text,
-        "Address of an OpenAI-compatible server that serves the policy.",
+        DefaultValue::Absent("the server's base model"),
+        "Name of the model on the server, for a policy with `train = false`, such as a judge. It must have the \
+         tokenizer of the policy's `model`.",
     ),
     setting(
         B::Lora,

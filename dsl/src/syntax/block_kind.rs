@@ -11,6 +11,8 @@ pub enum BlockKind {
     Plugin,
     /// `model NAME = "SOURCE" { … }`
     Model,
+    /// `server NAME = "http://HOST:PORT" { … }`
+    Server,
     /// `policy NAME { … }`
     Policy,
     /// `environment NAME = PLUGIN.ITEM { … }`
@@ -56,6 +58,7 @@ impl BlockKind {
         BlockKind::Param,
         BlockKind::Plugin,
         BlockKind::Model,
+        BlockKind::Server,
         BlockKind::Template,
         BlockKind::Policy,
         BlockKind::Environment,
@@ -75,6 +78,7 @@ impl BlockKind {
             BlockKind::Param => "param",
             BlockKind::Plugin => "plugin",
             BlockKind::Model => "model",
+            BlockKind::Server => "server",
             BlockKind::Policy => "policy",
             BlockKind::Environment => "environment",
             BlockKind::Agent => "agent",
@@ -173,6 +177,7 @@ impl BlockKind {
             BlockKind::Param => "param NAME: int = 4",
             BlockKind::Plugin => "plugin NAME = \"FILE.wasm\"",
             BlockKind::Model => "model NAME = \"SOURCE\"",
+            BlockKind::Server => "server NAME = \"http://HOST:PORT\"",
             BlockKind::Policy => "policy NAME { … }",
             BlockKind::Environment => "environment NAME = PLUGIN.ITEM { … }",
             BlockKind::Agent => "agent NAME = PLUGIN.ITEM { … }",

@@ -168,6 +168,7 @@ impl<'t> Reader<'t, '_, '_> {
             BlockKind::Template => Rule::template_head,
             BlockKind::Plugin
             | BlockKind::Model
+            | BlockKind::Server
             | BlockKind::Environment
             | BlockKind::Agent
             | BlockKind::Reward => Rule::assignment,

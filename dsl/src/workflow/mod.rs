@@ -25,6 +25,8 @@ pub struct Workflow {
     pub params: BTreeMap<String, Value>,
     pub plugins: Vec<Plugin>,
     pub models: Vec<Model>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<Server>,
     pub policies: Vec<Policy>,
     pub agents: Vec<Agent>,
     /// One today; a later `mix` trains several at once.
@@ -95,6 +97,31 @@ pub struct Model {
     pub dtype: Option<Dtype>,
 }
 
+/// `server fleet = ["http://10.0.0.1:8000"] { kind = vllm; key_variable = "FLEET_KEY" }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Server {
+    pub name: String,
+    /// Addresses of servers with the same models.
+    pub addresses: Vec<String>,
+    pub kind: ServerKind,
+    /// Environment variable with the key that requests carry.
+    pub key_variable: Option<String>,
+    /// Longest time of one request.
+    pub timeout: Duration,
+    /// Requests in progress per server.
+    pub connections: u32,
+    /// Further attempts at a request after wrong answers, errors and timeouts.
+    pub retries: u32,
+}
+
+/// API of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerKind {
+    Vllm,
+    LlamaCpp,
+}
+
 /// `policy coder { model = base; lora { rank = 16; alpha = 32 } }`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Policy {
@@ -107,6 +134,12 @@ pub struct Policy {
     pub train: bool,
     /// An adapter (PEFT folder) or model folder to start from.
     pub from: Option<String>,
+    /// Position in the workflow's `servers`. `None` if this program serves the policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<usize>,
+    /// Name of the model on the server. `None` for its base model, or for the policy's adapter on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<String>,
     /// `None` if the policy is not trained, or the file has no `train` block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<PolicyTraining>,

@@ -1,13 +1,12 @@
 //! State of a completion in progress, apart from its tokens.
 
-use pl_model::Tokenizer;
+use pl_model::{StopStringMatcher, Tokenizer};
 use pl_types::{Chunk, Completion, Finish, Request, Sampling};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 use crate::logits::uniform;
 use crate::sampler::{SampledToken, TokenChoice};
-use crate::stop_strings::StopStringMatcher;
 
 pub(crate) struct CompletionState {
     seed_index: usize,

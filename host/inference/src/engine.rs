@@ -112,6 +112,27 @@ impl LlmEngine {
         response.recv().map_err(|_| GenerateError::Stopped)?
     }
 
+    /// Adds a policy. Returns its index, by which requests name it, when the engine has copied its weights.
+    ///
+    /// # Errors
+    /// [`GenerateError::Setup`] if the base is missing or the adapter does not fit it;
+    /// [`GenerateError::Stopped`].
+    pub fn add_policy(&self, weights: PolicyWeights) -> Result<usize, GenerateError> {
+        let (reply, response) = mpsc::sync_channel(1);
+        self.send(WorkerMessage::Add { weights, reply })?;
+        response.recv().map_err(|_| GenerateError::Stopped)?
+    }
+
+    /// Removes a policy. Requests in progress finish; later ones are refused.
+    ///
+    /// # Errors
+    /// [`GenerateError::Setup`] if there is no such policy; [`GenerateError::Stopped`].
+    pub fn remove_policy(&self, policy: usize) -> Result<(), GenerateError> {
+        let (reply, response) = mpsc::sync_channel(1);
+        self.send(WorkerMessage::Remove { policy, reply })?;
+        response.recv().map_err(|_| GenerateError::Stopped)?
+    }
+
     /// Returns the counters of the engine's work so far.
     pub fn stats(&self) -> EngineStats {
         self.shared.counters.snapshot()

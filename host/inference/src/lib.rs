@@ -22,7 +22,6 @@ mod sampler;
 mod scheduler;
 mod sequence;
 mod stats;
-mod stop_strings;
 mod validate;
 mod worker;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use pl_types::{Completion, GenerateError, Request};
 use tokio::sync::oneshot;
 
-use crate::config::WeightUpdate;
+use crate::config::{PolicyWeights, WeightUpdate};
 
 pub(crate) enum WorkerMessage {
     Generate {
@@ -16,6 +16,14 @@ pub(crate) enum WorkerMessage {
         request: Request,
         targets: Arc<[u32]>,
         reply: oneshot::Sender<Result<Vec<f32>, GenerateError>>,
+    },
+    Add {
+        weights: PolicyWeights,
+        reply: mpsc::SyncSender<Result<usize, GenerateError>>,
+    },
+    Remove {
+        policy: usize,
+        reply: mpsc::SyncSender<Result<(), GenerateError>>,
     },
     Publish {
         policy: usize,

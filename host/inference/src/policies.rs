@@ -16,8 +16,9 @@ use crate::executor::{Executor, ExecutorError};
 /// All base models and policies with their newest weights. Owned by the engine's thread.
 pub(crate) struct Policies<E: Executor> {
     pub(crate) bases: Vec<BaseState<E>>,
-    /// Indices of each policy: that of its base, and its index among the policies of that base.
-    locations: Vec<(usize, usize)>,
+    /// `None` for a policy that was removed: its index is never used again, because requests for it may be on
+    /// their way.
+    policies: Vec<Option<PolicyState<E>>>,
     next_snapshot: SnapshotId,
 }
 
@@ -28,13 +29,14 @@ pub(crate) struct BaseState<E: Executor> {
     /// Names and shapes that published weights must have.
     shapes: Vec<(String, Vec<i64>)>,
     weights: Rc<E::Weights>,
-    policies: Vec<PolicyState<E>>,
     pub(crate) cache: E::Cache,
     pub(crate) blocks: BlockPool,
     pub(crate) block_bytes: usize,
 }
 
 struct PolicyState<E: Executor> {
+    /// Index of its base.
+    base: usize,
     adapter: Option<Rc<E::Adapter>>,
     version: u64,
     snapshot: SnapshotId,
@@ -98,22 +100,57 @@ impl<E: Executor> Policies<E> {
                 config: Arc::new(base.config),
                 tokenizer: base.tokenizer,
                 dtype: base.dtype,
-                policies: Vec::new(),
             });
         }
-        let mut all = Self { bases: states, locations: Vec::new(), next_snapshot: 0 };
+        let mut all = Self { bases: states, policies: Vec::new(), next_snapshot: 0 };
         for weights in policies {
-            let base = &mut all.bases[weights.base];
-            let adapter = weights.adapter.map(|adapter| executor.load_adapter(&base.config, &adapter));
-            all.locations.push((weights.base, base.policies.len()));
-            base.policies.push(PolicyState {
-                adapter: adapter.transpose().map_err(setup_error)?.map(Rc::new),
-                version: weights.version,
-                snapshot: all.next_snapshot,
-            });
-            all.next_snapshot += 1;
+            all.add(executor, weights)?;
         }
         Ok(all)
+    }
+
+    /// Adds a policy. Returns its index.
+    pub(crate) fn add(&mut self, executor: &E, weights: PolicyWeights) -> Result<usize, GenerateError> {
+        let index = self.policies.len();
+        let base = self.bases.get(weights.base).ok_or_else(|| {
+            let (base, count) = (weights.base, self.bases.len());
+            GenerateError::Setup(format!("policy {index} names base {base}, but there are {count} bases"))
+        })?;
+        let adapter = match &weights.adapter {
+            Some(adapter) => {
+                check_adapter(&base.config, adapter, index)?;
+                Some(Rc::new(executor.load_adapter(&base.config, adapter).map_err(setup_error)?))
+            }
+            None => None,
+        };
+        let (base, version) = (weights.base, weights.version);
+        self.policies.push(Some(PolicyState { base, adapter, version, snapshot: self.next_snapshot }));
+        self.next_snapshot += 1;
+        Ok(index)
+    }
+
+    /// Removes a policy. Sequences in progress finish with its weights.
+    pub(crate) fn remove(&mut self, policy: usize) -> Result<(), GenerateError> {
+        let removed = self.policies.get_mut(policy).and_then(Option::take);
+        let state = removed.ok_or_else(|| self.missing("removed", policy))?;
+        self.drop_old_blocks(state.base);
+        Ok(())
+    }
+
+    fn missing(&self, what: &str, policy: usize) -> GenerateError {
+        let count = self.policies.iter().flatten().count();
+        GenerateError::Setup(format!(
+            "policy {policy} can't be {what}: it is not one of the {count} policies"
+        ))
+    }
+
+    /// Forgets the cached prefixes of weights that no policy of a base has any more.
+    fn drop_old_blocks(&mut self, base: usize) {
+        let own = self.policies.iter().flatten().filter(|state| state.base == base);
+        let current: Vec<SnapshotId> = own.map(|state| state.snapshot).collect();
+        if let Some(base) = self.bases.get_mut(base) {
+            base.blocks.retain_snapshots(|id| current.contains(&id));
+        }
     }
 
     /// Replaces the weights of a policy.
@@ -124,20 +161,15 @@ impl<E: Executor> Policies<E> {
         update: WeightUpdate,
         version: u64,
     ) -> Result<(), GenerateError> {
-        let (base, index) = *self.locations.get(policy).ok_or_else(|| {
-            let count = self.locations.len();
-            GenerateError::Setup(format!(
-                "weights were published for policy {policy}, but there are {count} policies"
-            ))
-        })?;
-        let base = &mut self.bases[base];
+        let found = self.policies.get(policy).and_then(Option::as_ref).map(|state| state.base);
+        let index = found.ok_or_else(|| self.missing("given new weights", policy))?;
+        let base = &mut self.bases[index];
+        let mut new_adapter = None;
         match update {
             WeightUpdate::Adapter(adapter) => {
                 check_adapter(&base.config, &adapter, policy)?;
                 let adapter = executor.load_adapter(&base.config, &adapter).map_err(setup_error)?;
-                base.policies[index].adapter = Some(Rc::new(adapter));
-                base.policies[index].snapshot = self.next_snapshot;
-                self.next_snapshot += 1;
+                new_adapter = Some(Rc::new(adapter));
             }
             WeightUpdate::Weights(weights) => {
                 if shapes(&weights) != base.shapes {
@@ -149,25 +181,30 @@ impl<E: Executor> Policies<E> {
                 let positions = positions(&config, base.blocks.capacity());
                 let model = BaseModel { config, weights, tokenizer, dtype: base.dtype };
                 base.weights = Rc::new(executor.load_weights(&model, positions, false).map_err(setup_error)?);
-                for state in &mut base.policies {
-                    state.snapshot = self.next_snapshot;
-                    self.next_snapshot += 1;
-                }
             }
         }
-        base.policies[index].version = version;
-        let current: Vec<SnapshotId> = base.policies.iter().map(|state| state.snapshot).collect();
-        base.blocks.retain_snapshots(|id| current.contains(&id));
+        let all_change = new_adapter.is_none();
+        for (at, state) in self.policies.iter_mut().enumerate() {
+            let Some(state) = state.as_mut().filter(|state| state.base == index) else { continue };
+            if at == policy {
+                state.version = version;
+                state.adapter = new_adapter.take().or(state.adapter.take());
+            }
+            if all_change || at == policy {
+                state.snapshot = self.next_snapshot;
+                self.next_snapshot += 1;
+            }
+        }
+        self.drop_old_blocks(index);
         Ok(())
     }
 
     /// Newest weights of a policy, or `None` if there is no such policy.
     pub(crate) fn snapshot(&self, policy: usize) -> Option<PolicySnapshot<E>> {
-        let (index, within) = *self.locations.get(policy)?;
-        let base = &self.bases[index];
-        let state = &base.policies[within];
+        let state = self.policies.get(policy)?.as_ref()?;
+        let base = &self.bases[state.base];
         Some(PolicySnapshot {
-            base: index,
+            base: state.base,
             config: Arc::clone(&base.config),
             tokenizer: Arc::clone(&base.tokenizer),
             weights: Rc::clone(&base.weights),

@@ -84,6 +84,15 @@ impl<E: Executor> Worker<E> {
                 // Fails only if the publisher is gone.
                 let _ = reply.send(result);
             }
+            WorkerMessage::Add { weights, reply } => {
+                let result = catch_unwind(AssertUnwindSafe(|| self.policies.add(&self.executor, weights)))
+                    .unwrap_or_else(|panic| Err(GenerateError::Setup(panic_message(&*panic))));
+                // Fails only if the one who adds it is gone.
+                let _ = reply.send(result);
+            }
+            WorkerMessage::Remove { policy, reply } => {
+                let _ = reply.send(self.policies.remove(policy));
+            }
             WorkerMessage::Generate { request, reply } => {
                 let count = request.seeds.len();
                 if let Some(id) = self.open(request, Reply::Completions(reply), count) {

@@ -31,5 +31,6 @@ pub use network::transformer::{
 };
 pub use network::weights::{Layer, Weights};
 pub use text::chat::{ChatMessage, RenderOptions, ToolCall};
+pub use text::stop_strings::StopStringMatcher;
 pub use text::template::ChatTemplate;
 pub use text::tokenizer::Tokenizer;

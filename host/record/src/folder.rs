@@ -27,10 +27,22 @@ const FAILURES: &str = "failures.jsonl";
 const CURVES: &str = "curves.png";
 const STEPS: &str = "steps";
 const CHECKPOINTS: &str = "checkpoints";
+const ADAPTERS: &str = "adapters";
 
 /// Entries of a run folder that a run writes, except its lock.
-const ENTRIES: [&str; 10] =
-    [WORKFLOW, "workflow.mas", "lock.json", METRICS, TIMINGS, FAILURES, CURVES, STEPS, "traces", CHECKPOINTS];
+const ENTRIES: [&str; 11] = [
+    WORKFLOW,
+    "workflow.mas",
+    "lock.json",
+    METRICS,
+    TIMINGS,
+    FAILURES,
+    CURVES,
+    STEPS,
+    "traces",
+    CHECKPOINTS,
+    ADAPTERS,
+];
 
 /// Largest text file of a run folder that is read as a whole, in bytes. A workflow with long prompts has some hundred
 /// kilobytes.
@@ -146,6 +158,11 @@ impl RunFolder {
 
     pub fn root(&self) -> &Path {
         self.lock.root()
+    }
+
+    /// Returns the folder of the adapters that servers load, which exists if the run has such servers.
+    pub fn adapters(root: &Path) -> PathBuf {
+        root.join(ADAPTERS)
     }
 
     /// The folder of checkpoints within a run folder.

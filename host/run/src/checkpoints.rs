@@ -1,17 +1,24 @@
-//! Weights from the trainer and from checkpoints to the inference engine.
+//! Weights from the trainer and from checkpoints to the generators of policies.
 
 use std::path::{Path, PathBuf};
 
-use pl_inference::{LlmEngine, WeightUpdate};
+use pl_inference::WeightUpdate;
 use pl_model::TensorSet;
 use pl_record::RunFolder;
 use pl_trainer::checkpoint::{CheckpointInfo, Checkpoints};
 use pl_trainer::{ServedPolicy, Trainer};
 
 use crate::error::Error;
+use crate::generation::PolicyRouter;
+use crate::host::Host;
 
 /// Loads the weights of a checkpoint, or of a run folder's newest checkpoint, and serves them.
-pub(crate) fn restore(trainer: &mut Trainer, engine: &LlmEngine, path: &Path) -> Result<(), Error> {
+pub(crate) fn restore(
+    host: &Host,
+    trainer: &mut Trainer,
+    router: &PolicyRouter,
+    path: &Path,
+) -> Result<(), Error> {
     let folder = RunFolder::checkpoints(path);
     let checkpoint = if folder.is_dir() {
         newest(&folder)?.ok_or_else(|| Error::NoCheckpoint { path: path.to_path_buf() })?
@@ -19,7 +26,7 @@ pub(crate) fn restore(trainer: &mut Trainer, engine: &LlmEngine, path: &Path) ->
         path.to_path_buf()
     };
     trainer.load(&checkpoint).map_err(Error::setup)?;
-    PolicyVersions::shared(trainer).publish(engine)
+    PolicyVersions::shared(trainer).publish(host, router)
 }
 
 /// Returns the newest checkpoint in a run's folder of checkpoints. Returns `None` if it has none.
@@ -78,9 +85,9 @@ impl PolicyVersions {
     }
 
     /// Serves the weights.
-    pub fn publish(self, engine: &LlmEngine) -> Result<(), Error> {
+    pub fn publish(self, host: &Host, router: &PolicyRouter) -> Result<(), Error> {
         for (policy, update, version) in self.updates {
-            engine.publish(policy, update, version).map_err(Error::Engine)?;
+            host.block_on(router.publish(policy, update, version))?;
         }
         Ok(())
     }

@@ -70,6 +70,12 @@ pub enum Error {
     /// The inference engine failed.
     #[error("inference engine: {0}")]
     Engine(GenerateError),
+    /// A server is not usable for its policies.
+    #[error(transparent)]
+    Server(Box<pl_servers::ServerError>),
+    /// An adapter can't be written for servers, or read for an engine.
+    #[error("{}: {reason}", path.display())]
+    Adapter { path: PathBuf, reason: String },
     /// Episodes can't be played.
     #[error("{source}{}", see(run, episode))]
     Rollout {
@@ -175,6 +181,11 @@ impl From<pl_trainer::Error> for Error {
 }
 
 impl Error {
+    /// Error of a server.
+    pub(crate) fn server(error: pl_servers::ServerError) -> Self {
+        Error::Server(Box::new(error))
+    }
+
     pub(crate) fn setup(error: pl_trainer::Error) -> Error {
         Error::Setup(Box::new(error))
     }

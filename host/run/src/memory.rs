@@ -54,16 +54,22 @@ impl MemoryEstimate {
                 .map_err(|error| Error::Model { model: model.name.clone(), source: Box::new(error) })?;
             let base = BaseModel { config, dtype: model_dtype(model, device), device };
             let policies: Vec<&Policy> = workflow.policies.iter().filter(|p| p.model == index).collect();
+            let generation = sum.generation;
             sum.add_base(workflow, folder, &base, &policies);
+            if policies.iter().all(|policy| policy.server.is_some()) {
+                // The embedded engine doesn't load it.
+                sum.generation = generation;
+            }
             sum.add_critics(workflow, index, &base);
         }
         let staleness = workflow.train.as_ref().map_or(0, |train| u64::from(train.staleness));
+        let embedded = workflow.policies.iter().any(|policy| policy.server.is_none());
         let mut parts = vec![
             ("weights, training", sum.training),
             ("weights, generation", sum.generation),
             ("adapters", sum.adapters),
             ("gradients and optimiser", sum.optimiser),
-            ("keys and values", workflow.inference.kv_cache),
+            ("keys and values", if embedded { workflow.inference.kv_cache } else { 0 }),
             ("activations", sum.activations),
             ("handing weights over", sum.publishing),
             ("weights of stale rollouts", staleness * sum.versions),

@@ -60,7 +60,7 @@ pub(crate) fn require_trust(
     if opens.is_empty() { Ok(()) } else { Err(Error::ForeignRun { path: root.to_path_buf(), opens }) }
 }
 
-/// Describes each component, folder, host and Docker engine that a run would use. Components that are shipped
+/// Describes each component, folder, host, server and Docker engine that a run would use. Components that are shipped
 /// with the program are not listed.
 fn opened_resources(stored: &StoredWorkflow, chosen: &BTreeMap<String, PathBuf>) -> Vec<String> {
     let mut lines = Vec::new();
@@ -78,6 +78,12 @@ fn opened_resources(stored: &StoredWorkflow, chosen: &BTreeMap<String, PathBuf>)
         for host in &grant.http {
             lines.push(format!("plugin {name} sends requests to {host}"));
         }
+    }
+    for server in &stored.workflow.servers {
+        let key = server.key_variable.as_ref();
+        let key = key.map_or(String::new(), |variable| format!(", with the key in {variable}"));
+        let addresses = server.addresses.iter();
+        lines.extend(addresses.map(|address| format!("prompts are sent to {address}{key}")));
     }
     let engines = stored.workflow.sandbox.docker.iter().flat_map(|docker| &docker.endpoints);
     lines.extend(engines.map(|endpoint| format!("the sandbox uses the Docker engine {endpoint}")));

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pl_rollout::EpisodeId;
+use pl_servers::FleetEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -157,6 +158,8 @@ pub enum Notice {
         /// Episode of the first failure.
         episode: EpisodeId,
     },
+    /// Servers that generate for policies have failed or work again.
+    Fleet(FleetEvent),
     /// An interactively played episode failed and was started again.
     EpisodeRestarted {
         /// Failure of the attempt.
@@ -194,6 +197,18 @@ impl fmt::Display for Notice {
                 let faults =
                     if *count == 1 { "1 fault".to_owned() } else { format!("{count} faults, first") };
                 write!(f, "{faults}: {first}\n  see: pl-host replay {} {episode}", run.display())
+            }
+            Notice::Fleet(FleetEvent::ServerDown { server, reason }) => {
+                write!(f, "warning: {server} has failed several times in a row: {reason}; others do its work")
+            }
+            Notice::Fleet(FleetEvent::ServerBack { server }) => write!(f, "{server} works again"),
+            Notice::Fleet(FleetEvent::Paused { fleet, reason }) => write!(
+                f,
+                "no server of `{fleet}` works, so its policies wait until one does (Ctrl-C twice ends the program): \
+                 {reason}"
+            ),
+            Notice::Fleet(FleetEvent::Resumed { fleet }) => {
+                write!(f, "a server of `{fleet}` works again, and its policies go on")
             }
             Notice::EpisodeRestarted { failure } => write!(f, "the episode was started again: {failure}"),
         }

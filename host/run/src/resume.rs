@@ -3,13 +3,14 @@
 //! A setting may change if the finished steps don't depend on it. All others are refused, each with its old
 //! and its new value.
 
-use pl_dsl::workflow::Workflow;
+use pl_dsl::workflow::{Server, Workflow};
 use serde_json::{Value, json};
 
 /// Settings that may change, as messages name them.
 const CHANGEABLE: &str = "train.steps, train.checkpoint_every, train.keep_checkpoints, train.episodes, \
                           train.token_budget, train.gradient_checkpointing, inference.*, evaluate.every and .limit, \
-                          sandbox.workers, and the sandbox's endpoints, certificates and jobs_per_worker";
+                          sandbox.workers, the sandbox's endpoints, certificates and jobs_per_worker, and the addresses, \
+                          key_variable, timeout, connections and retries of servers";
 
 /// Checks that a run that was started as `old` may continue as `new` after `step` steps. Returns the reasons
 /// against it.
@@ -46,6 +47,9 @@ pub(crate) fn copy_changeable_settings(from: &Workflow, to: &mut Workflow) {
     }
     for (from, to) in from.evaluations.iter().zip(&mut to.evaluations) {
         (to.every, to.limit) = (from.every, from.limit);
+    }
+    for (from, to) in from.servers.iter().zip(&mut to.servers) {
+        *to = Server { name: std::mem::take(&mut to.name), kind: to.kind, ..from.clone() };
     }
     to.sandbox.workers = from.sandbox.workers;
     if let (Some(from), Some(to)) = (&from.sandbox.docker, &mut to.sandbox.docker) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_dsl::Source;
-use pl_dsl::workflow::{Faults, Inference, Policy, Train, Workflow};
+use pl_dsl::workflow::{Faults, Policy, Train, Workflow};
 use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
 use pl_model::{ChatTemplate, Model, NaiveDate, TensorSet, Tokenizer};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
@@ -18,6 +18,7 @@ use crate::checkpoints;
 use crate::diagnostics::Diagnostics;
 use crate::dtype::model_dtype;
 use crate::error::Error;
+use crate::generation::{PolicyRouter, RuntimeAdapters, connect, embedded_bases};
 use crate::host::Host;
 use crate::locate::{self, LocatedModel};
 use crate::memory::MemoryEstimate;
@@ -44,12 +45,18 @@ pub struct SessionPolicy {
     pub template: Arc<ChatTemplate>,
     /// Largest number of tokens of a prompt with its completion.
     pub max_positions: usize,
+    /// Name of its model in the workflow.
+    pub model: String,
+    /// Hash of the model's files. Empty if the policy is a trained copy of the model.
+    pub model_hash: String,
+    /// True if the policy is an adapter on the model.
+    pub has_adapter: bool,
 }
 
 /// Loaded workflow whose policies are served.
 pub struct Session {
     pub(crate) trainer: Trainer,
-    pub(crate) engine: LlmEngine,
+    pub(crate) router: Arc<PolicyRouter>,
     pub(crate) environment: Arc<pl_plugin::Environment>,
     pub(crate) setup: Arc<EpisodeSetup>,
     pub(crate) memory: MemoryEstimate,
@@ -57,6 +64,8 @@ pub struct Session {
     pub(crate) model_hashes: BTreeMap<String, String>,
     /// Number format of each model's matrices by its name in the workflow.
     pub(crate) model_dtypes: BTreeMap<String, String>,
+    /// Name of each policy's model.
+    model_names: Vec<String>,
     /// Source of each of the workflow's models, with the commit that was loaded.
     pub(crate) model_sources: Vec<String>,
     pub(crate) seed: u64,
@@ -82,7 +91,7 @@ impl Session {
             Some(checkpoint) => {
                 drop_restored_starts(&mut workflow.policies);
                 let mut session = Session::load(host, checked, &workflow, models, options.seed, today())?;
-                checkpoints::restore(&mut session.trainer, &session.engine, checkpoint)?;
+                checkpoints::restore(host, &mut session.trainer, &session.router, checkpoint)?;
                 Ok(session)
             }
             None => {
@@ -119,23 +128,29 @@ impl Session {
         let model_dtypes = names().zip(models.iter().map(|model| model.dtype.to_string())).collect();
         let trainer = Trainer::new(workflow, &checked.folder, models, seed, device).map_err(Error::setup)?;
         let overlaps = workflow.train.as_ref().is_some_and(|train| StepSchedule::from(train).overlaps());
-        let engine = start_engine(&trainer, &workflow.inference, overlaps)?;
+        let engine = start_engine(&trainer, workflow, overlaps)?;
         drop(tracker);
+        let router = Arc::new(connect(host, workflow, &trainer, engine)?);
         let environment = Arc::new(checked.environment(host)?);
         let format = |served: ServedPolicy| {
             let model = &trainer.bases()[served.base];
             ChatFormat { tokenizer: Arc::clone(&model.tokenizer), template: Arc::clone(&model.template) }
         };
         let formats: Vec<ChatFormat> = trainer.policies().into_iter().map(format).collect();
-        let setup = episode_setup(checked, &formats, date, environment.clone(), Arc::new(engine.clone()))?;
+        let setup = episode_setup(checked, &formats, date, environment.clone(), router.clone())?;
         Ok(Session {
             trainer,
-            engine,
+            router,
             environment,
             setup: Arc::new(setup),
             memory,
             model_hashes,
             model_dtypes,
+            model_names: workflow
+                .policies
+                .iter()
+                .filter_map(|policy| Some(workflow.models.get(policy.model)?.name.clone()))
+                .collect(),
             model_sources: located.into_iter().map(|model| model.source).collect(),
             seed,
             date,
@@ -162,14 +177,28 @@ impl Session {
                 tokenizer: Arc::clone(&base.tokenizer),
                 template: Arc::clone(&base.template),
                 max_positions: base.config.max_positions,
+                model: self.model_names.get(served.policy).cloned().unwrap_or_default(),
+                // Trained weights are no longer those of the file.
+                model_hash: match served.trained && served.adapter.is_none() {
+                    true => String::new(),
+                    false => base.hash.clone(),
+                },
+                has_adapter: served.adapter.is_some(),
             }
         };
         self.trainer.policies().into_iter().map(policy).collect()
     }
 
-    /// Returns the engine that serves the policies.
+    /// Returns the generator of all policies.
     pub fn generator(&self) -> Arc<dyn Generate> {
-        Arc::new(self.engine.clone())
+        self.router.clone()
+    }
+
+    /// Returns a loader of adapters into the session's engine.
+    pub fn runtime_adapters(&self) -> RuntimeAdapters {
+        let bases = self.trainer.bases();
+        let configs = self.trainer.policies().into_iter().map(|served| bases[served.base].config.clone());
+        RuntimeAdapters::new(Arc::clone(&self.router), configs.collect())
     }
 
     /// Returns the team, to play episodes.
@@ -182,15 +211,15 @@ impl Session {
         self.date
     }
 
-    /// Returns a counter of the tokens that the engine has generated.
+    /// Returns a counter of the tokens that were generated.
     pub(crate) fn token_counter(&self) -> Arc<dyn Fn() -> u64 + Send + Sync> {
-        token_counter(&self.engine)
+        token_counter(&self.router)
     }
 }
 
-pub(crate) fn token_counter(engine: &LlmEngine) -> Arc<dyn Fn() -> u64 + Send + Sync> {
-    let engine = engine.clone();
-    Arc::new(move || engine.stats().generated_tokens)
+pub(crate) fn token_counter(router: &Arc<PolicyRouter>) -> Arc<dyn Fn() -> u64 + Send + Sync> {
+    let router = Arc::clone(router);
+    Arc::new(move || router.generated_tokens())
 }
 
 /// Removes `from` from all trained policies: a checkpoint has all of their weights.
@@ -242,15 +271,21 @@ impl LocatedModels {
     }
 }
 
-/// Starts the engine with the current weights of all policies. With `overlaps`, weights are trained while the
-/// engine uses them, so it gets its own.
-fn start_engine(trainer: &Trainer, inference: &Inference, overlaps: bool) -> Result<LlmEngine, Error> {
+/// Starts the engine with the current weights of all policies that no server generates for. With `overlaps`,
+/// weights are trained while the engine uses them, so it gets its own. Returns `None` if it has no policies.
+fn start_engine(trainer: &Trainer, workflow: &Workflow, overlaps: bool) -> Result<Option<LlmEngine>, Error> {
+    let Workflow { inference, policies, .. } = workflow;
+    let used = embedded_bases(workflow, trainer);
+    if used.is_empty() {
+        return Ok(None);
+    }
     let whole = |served: &ServedPolicy| served.trained && served.adapter.is_none();
     let trained: Vec<usize> = trainer.policies().iter().filter(|s| whole(s)).map(|s| s.base).collect();
     let bases = trainer
         .bases()
         .iter()
         .enumerate()
+        .filter(|(index, _)| used.contains(index))
         .map(|(index, model)| BaseModel {
             config: model.config.clone(),
             // On a CPU, the engine packs the weights into a format of its own in any case.
@@ -262,8 +297,13 @@ fn start_engine(trainer: &Trainer, inference: &Inference, overlaps: bool) -> Res
             dtype: model.dtype,
         })
         .collect();
-    let weights = |s: ServedPolicy| PolicyWeights { base: s.base, adapter: s.adapter, version: s.version };
-    let policies = trainer.policies().into_iter().map(weights).collect();
+    let own = trainer.policies().into_iter().zip(policies).filter(|(_, policy)| policy.server.is_none());
+    let weights = |served: ServedPolicy| PolicyWeights {
+        base: used.iter().position(|base| *base == served.base).unwrap_or_default(),
+        adapter: served.adapter,
+        version: served.version,
+    };
+    let policies = own.map(|(served, _)| weights(served)).collect();
     let default = LlmEngineConfig::default();
     let config = LlmEngineConfig {
         slots: inference.slots as usize,
@@ -271,7 +311,7 @@ fn start_engine(trainer: &Trainer, inference: &Inference, overlaps: bool) -> Res
         threads: inference.threads.map_or(default.threads, |threads| threads as usize),
         ..default
     };
-    LlmEngine::start(bases, policies, config).map_err(Error::Engine)
+    LlmEngine::start(bases, policies, config).map(Some).map_err(Error::Engine)
 }
 
 /// Connects the agents of a workflow with their policies. `formats` has the chat format of each policy;

@@ -104,6 +104,7 @@ impl<'h> TrainingRun<'h> {
         let stored = StoredWorkflow::new(checked, &session);
         let folder = run_folder::create(host, options.folder.as_deref(), &checked.text, &stored, &lock)?;
         rollouts.keep_traces(folder.traces());
+        keep_adapters(&session, &folder)?;
         Ok(TrainingRun { host, train, session, rollouts, folder, state: LoopState::default() })
     }
 
@@ -169,6 +170,7 @@ impl<'h> TrainingRun<'h> {
         // Later resumes of a run that the user trusts don't ask again.
         run_folder::mark(host, root);
         rollouts.keep_traces(folder.traces());
+        keep_adapters(&session, &folder)?;
         host.notify(Notice::Resumed { step: state.step });
         Ok(TrainingRun { host, train, session, rollouts, folder, state })
     }
@@ -195,6 +197,14 @@ impl<'h> TrainingRun<'h> {
     pub fn finished_steps(&self) -> u64 {
         self.state.step
     }
+}
+
+/// Keeps the adapters that servers load in the run folder.
+fn keep_adapters(session: &Session, folder: &RunFolder) -> Result<(), Error> {
+    if !session.router.uses_servers() {
+        return Ok(());
+    }
+    session.router.store().keep_in(RunFolder::adapters(folder.root()))
 }
 
 /// Returns true if the learning rate of a policy depends on the number of steps.

@@ -106,8 +106,8 @@ pub(crate) async fn completions(
 ) -> Result<Response, ApiError> {
     let chat: ChatRequest = body::parse(&headers, &bytes, &unsupported())?;
     match service.find(chat.model.as_deref())? {
-        Asked::Policy(model) => complete(&service, model.clone(), chat).await,
-        Asked::Team(team) => play(&service, Arc::clone(team), chat).await,
+        Asked::Policy(model) => complete(&service, model, chat).await,
+        Asked::Team(team) => play(&service, team, chat).await,
     }
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn usage(prompt: usize, completion: usize) -> Value {
 /// Answers with completions of a policy.
 async fn complete(
     service: &Arc<Service>,
-    model: ServedModel,
+    model: Arc<ServedModel>,
     chat: ChatRequest,
 ) -> Result<Response, ApiError> {
     if chat.top_logprobs > 20 {
@@ -262,7 +262,7 @@ fn choice(model: &ServedModel, index: usize, completion: &Completion, chat: &Cha
 
 fn stream_completion(
     service: &Arc<Service>,
-    model: ServedModel,
+    model: Arc<ServedModel>,
     request: Request,
     chat: &ChatRequest,
     permit: Permit,

@@ -80,7 +80,7 @@ pub(crate) async fn completions(
     bytes: Bytes,
 ) -> Result<Response, ApiError> {
     let asked: CompletionRequest = body::parse(&headers, &bytes, &unsupported())?;
-    let model = service.policy(asked.model.as_deref())?.clone();
+    let model = service.policy(asked.model.as_deref())?;
     if asked.logprobs.is_some_and(|count| count > 20) {
         return Err(ApiError::field("logprobs", "`logprobs` is at most 20"));
     }
@@ -140,7 +140,7 @@ pub(crate) async fn completions(
 struct Format {
     id: String,
     created: u64,
-    model: ServedModel,
+    model: Arc<ServedModel>,
     logprobs: bool,
     token_ids: bool,
 }

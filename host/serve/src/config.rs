@@ -21,6 +21,8 @@ pub struct Limits {
     pub body: usize,
     /// Completions of one request (`n`, times the number of prompts).
     pub completions: usize,
+    /// Adapters that clients have loaded at a time.
+    pub adapters: usize,
     /// Time that requests in progress have to end once the server is told to stop.
     pub shutdown: Duration,
 }
@@ -29,6 +31,12 @@ impl Default for Limits {
     fn default() -> Self {
         // 256 is vLLM's default for sequences in progress; 4 MiB of JSON hold a prompt of 500,000 token ids; 128
         // completions are OpenAI's bound.
-        Self { requests: 256, body: 4 << 20, completions: 128, shutdown: Duration::from_secs(30) }
+        Self {
+            requests: 256,
+            body: 4 << 20,
+            completions: 128,
+            adapters: 64,
+            shutdown: Duration::from_secs(30),
+        }
     }
 }

@@ -7,12 +7,14 @@
 //! | path | format |
 //! |---|---|
 //! | `POST /v1/chat/completions`, `POST /v1/completions`, `GET /v1/models` | OpenAI's |
-//! | `POST /inference/v1/generate`, `POST /tokenize`, `POST /detokenize`, `GET /health`, `GET /version` | vLLM's |
+//! | `POST /inference/v1/generate`, `POST /v1/load_lora_adapter`, `POST /v1/unload_lora_adapter`, `POST /tokenize`, `POST /detokenize`, `GET /health`, `GET /version` | vLLM's |
 //! | `GET /metrics` | OpenMetrics, as Prometheus reads it |
 //!
 //! An endpoint refuses fields that it can't serve, by name, instead of ignoring them. Fields that no API here
 //! knows are ignored, as other servers do.
 
+mod adapter_loader;
+mod adapters;
 mod body;
 mod chat;
 mod completions;
@@ -29,6 +31,7 @@ mod stream;
 mod team;
 mod tokenize;
 
+pub use adapter_loader::{AdapterError, AdapterLoader};
 pub use config::{Limits, ServerConfig};
 pub use models::ServedModel;
 pub use router::serve;

@@ -21,6 +21,12 @@ pub struct ServedModel {
     pub max_positions: usize,
     /// Date that chat templates see as today.
     pub date: NaiveDate,
+    /// Name of its base model.
+    pub base: String,
+    /// Hash of the base model's files. Clients find the model that their adapters fit by it.
+    pub model_hash: String,
+    /// True if the policy is an adapter on the base model, false if it is the base model itself.
+    pub is_adapter: bool,
 }
 
 impl ServedModel {

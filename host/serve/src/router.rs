@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::error::ApiError;
 use crate::service::Service;
-use crate::{body, chat, completions, generate, tokenize};
+use crate::{adapters, body, chat, completions, generate, tokenize};
 
 /// Answers requests until `stop` ends. Then no new connection is taken, and requests in progress have
 /// [`Limits::shutdown`](crate::Limits::shutdown) to end.
@@ -60,6 +60,8 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/v1/models", get(list_models))
         .route("/v1/models/{model}", get(show_model))
         .route("/inference/v1/generate", post(generate::generate))
+        .route("/v1/load_lora_adapter", post(adapters::load))
+        .route("/v1/unload_lora_adapter", post(adapters::unload))
         .route("/tokenize", post(tokenize::tokenize))
         .route("/detokenize", post(tokenize::detokenize))
         .route("/metrics", get(metrics))
@@ -119,18 +121,20 @@ async fn too_large(response: Response) -> Response {
 }
 
 fn model_card(service: &Service, name: &str) -> Value {
-    let model = service.models().iter().find(|model| model.name == name);
-    json!({
-        "id": name,
-        "object": "model",
-        "created": service.started,
-        "owned_by": "pl-host",
-        "max_model_len": model.map(|model| model.max_positions),
-    })
+    let mut card =
+        json!({ "id": name, "object": "model", "created": service.started, "owned_by": "pl-host" });
+    let model = service.models().into_iter().find(|model| model.name == name);
+    card["max_model_len"] = json!(model.as_ref().map(|model| model.max_positions));
+    if let Some(model) = model {
+        card["root"] = json!(model.base);
+        card["parent"] = if model.is_adapter { json!(model.base) } else { Value::Null };
+        card["model_hash"] = json!(model.model_hash);
+    }
+    card
 }
 
 async fn list_models(State(service): State<Arc<Service>>) -> Response {
-    let data: Vec<Value> = service.names().map(|name| model_card(&service, name)).collect();
+    let data: Vec<Value> = service.names().iter().map(|name| model_card(&service, name)).collect();
     body::ok(&json!({ "object": "list", "data": data }))
 }
 
@@ -143,7 +147,7 @@ async fn show_model(
 }
 
 async fn version() -> Response {
-    body::ok(&json!({ "version": env!("CARGO_PKG_VERSION") }))
+    body::ok(&json!({ "version": env!("CARGO_PKG_VERSION"), "server": "pl-host" }))
 }
 
 async fn metrics(State(service): State<Arc<Service>>) -> Response {

@@ -1,12 +1,13 @@
 //! State that all requests share.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use pl_types::{Completion, Generate, Request};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::adapter_loader::{AdapterLoader, LoadedAdapters};
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::metrics::Metrics;
@@ -15,7 +16,9 @@ use crate::team::Team;
 
 /// Models with the engine that serves them.
 pub struct Service {
-    models: Vec<ServedModel>,
+    /// Policies, and adapters that clients have loaded.
+    models: RwLock<Vec<Arc<ServedModel>>>,
+    pub(crate) adapters: Option<LoadedAdapters>,
     team: Option<(String, Arc<dyn Team>)>,
     pub(crate) generator: Arc<dyn Generate>,
     pub(crate) config: ServerConfig,
@@ -26,9 +29,9 @@ pub struct Service {
 }
 
 /// Target of a request, named by its `model`.
-pub(crate) enum Asked<'a> {
-    Policy(&'a ServedModel),
-    Team(&'a Arc<dyn Team>),
+pub(crate) enum Asked {
+    Policy(Arc<ServedModel>),
+    Team(Arc<dyn Team>),
 }
 
 impl Service {
@@ -41,36 +44,53 @@ impl Service {
     ) -> Self {
         let permits = Arc::new(Semaphore::new(config.limits.requests));
         let metrics = Metrics::new();
-        Self { models, team, generator, config, metrics, permits, started: unix_time() }
+        let models = RwLock::new(models.into_iter().map(Arc::new).collect());
+        Self { models, adapters: None, team, generator, config, metrics, permits, started: unix_time() }
+    }
+
+    /// Lets clients load adapters while the server runs. Whoever may send requests may then make the server read
+    /// folders on its machine.
+    #[must_use]
+    pub fn with_adapters(self, loader: Arc<dyn AdapterLoader>) -> Self {
+        Self { adapters: Some(LoadedAdapters::new(loader)), ..self }
     }
 
     /// Returns the names of all models, the team's last.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        let team = self.team.iter().map(|(name, _)| name.as_str());
-        self.models.iter().map(|model| model.name.as_str()).chain(team)
+    pub fn names(&self) -> Vec<String> {
+        let team = self.team.iter().map(|(name, _)| name.clone());
+        self.models().iter().map(|model| model.name.clone()).chain(team).collect()
     }
 
-    pub(crate) fn models(&self) -> &[ServedModel] {
-        &self.models
+    pub(crate) fn models(&self) -> Vec<Arc<ServedModel>> {
+        self.models.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn add_model(&self, model: ServedModel) {
+        self.models.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(model));
+    }
+
+    pub(crate) fn remove_model(&self, name: &str) {
+        self.models.write().unwrap_or_else(PoisonError::into_inner).retain(|model| model.name != name);
     }
 
     /// Returns the model or the team of a name. A request without a name means the only policy.
     ///
     /// # Errors
     /// Status 404 if there is no model of this name.
-    pub(crate) fn find(&self, name: Option<&str>) -> Result<Asked<'_>, ApiError> {
-        if let (None, [only]) = (name, self.models.as_slice()) {
-            return Ok(Asked::Policy(only));
+    pub(crate) fn find(&self, name: Option<&str>) -> Result<Asked, ApiError> {
+        let models = self.models();
+        if let (None, [only]) = (name, models.as_slice()) {
+            return Ok(Asked::Policy(Arc::clone(only)));
         }
-        let list = || self.names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let list = || self.names().iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         let Some(name) = name else {
             return Err(ApiError::field("model", format!("`model` is missing; this server has {}", list())));
         };
-        if let Some(model) = self.models.iter().find(|model| model.name == name) {
+        if let Some(model) = models.into_iter().find(|model| model.name == name) {
             return Ok(Asked::Policy(model));
         }
         match &self.team {
-            Some((team, played)) if team == name => Ok(Asked::Team(played)),
+            Some((team, played)) if team == name => Ok(Asked::Team(Arc::clone(played))),
             _ => Err(ApiError {
                 status: StatusCode::NOT_FOUND,
                 message: format!("there is no model `{name}`; this server has {}", list()),
@@ -84,7 +104,7 @@ impl Service {
     ///
     /// # Errors
     /// As [`Self::find`]; status 400 for the team.
-    pub(crate) fn policy(&self, name: Option<&str>) -> Result<&ServedModel, ApiError> {
+    pub(crate) fn policy(&self, name: Option<&str>) -> Result<Arc<ServedModel>, ApiError> {
         match self.find(name)? {
             Asked::Policy(model) => Ok(model),
             Asked::Team(_) => Err(ApiError::field(

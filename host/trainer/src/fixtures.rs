@@ -213,7 +213,16 @@ pub fn model(tied: bool, seed: i64) -> Model {
 pub fn policy(name: &str, lora: bool) -> Policy {
     let targets = ["q", "k", "v", "o", "gate", "up", "down"].map(str::to_owned).to_vec();
     let lora = lora.then_some(Lora { rank: 3, alpha: 6.0, targets });
-    Policy { name: name.to_owned(), model: 0, lora, train: true, from: None, training: Some(training()) }
+    Policy {
+        name: name.to_owned(),
+        model: 0,
+        lora,
+        train: true,
+        from: None,
+        server: None,
+        served: None,
+        training: Some(training()),
+    }
 }
 
 /// A workflow with the parts that a trainer uses.
@@ -230,6 +239,7 @@ pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
         models: (0..models)
             .map(|i| pl_dsl::workflow::Model { name: format!("m{i}"), source: String::new(), dtype: None })
             .collect(),
+        servers: Vec::new(),
         policies,
         agents: Vec::new(),
         scenarios: vec![Scenario {

@@ -32,6 +32,9 @@ pub struct ServeArgs {
     /// Requests in progress; further ones are refused with status 429
     #[arg(long, value_name = "NUMBER", default_value_t = 256)]
     pub max_requests: usize,
+    /// Let clients load adapters (POST /v1/load_lora_adapter): they may then name any folder of this machine
+    #[arg(long)]
+    pub allow_runtime_adapters: bool,
     /// Name of the team as a model
     #[arg(long, value_name = "NAME", default_value = "team")]
     pub team: String,

@@ -1,13 +1,19 @@
 //! `pl-host serve`: the policies and the team of a workflow over OpenAI's API.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use pl_rollout::{AgentStep, EpisodeEvent};
 use pl_run::play::task_from_text;
-use pl_run::{CheckedWorkflow, Host, Player, Session, SessionOptions, open_run, select_device};
-use pl_serve::{Limits, ServedModel, ServerConfig, Service, Team, TeamError, TeamResult, TeamTurn};
+use pl_run::{
+    CheckedWorkflow, Host, Player, RuntimeAdapters, Session, SessionOptions, open_run, select_device,
+};
+use pl_serve::{
+    AdapterError, AdapterLoader, Limits, ServedModel, ServerConfig, Service, Team, TeamError, TeamResult,
+    TeamTurn,
+};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -28,7 +34,10 @@ pub fn run(app: &App, options: &ServeArgs) -> CommandResult {
     let team: Arc<dyn Team> = Arc::new(PlayedTeam(session.player()));
     let limits = Limits { requests: options.max_requests, ..Limits::default() };
     let config = ServerConfig { key, limits };
-    let service = Service::new(models, Some((options.team.clone(), team)), session.generator(), config);
+    let mut service = Service::new(models, Some((options.team.clone(), team)), session.generator(), config);
+    if options.allow_runtime_adapters {
+        service = service.with_adapters(Arc::new(EngineAdapters(session.runtime_adapters())));
+    }
     app.host.block_on(listen(&app.host, options.listen, service))
 }
 
@@ -78,6 +87,9 @@ fn models(checked: &CheckedWorkflow, session: &Session) -> Result<Vec<ServedMode
             template: policy.template,
             max_positions: policy.max_positions,
             date: session.date(),
+            base: policy.model,
+            model_hash: policy.model_hash,
+            is_adapter: policy.has_adapter,
         })
     };
     session.policies().into_iter().map(model).collect()
@@ -87,11 +99,35 @@ async fn listen(host: &Host, address: SocketAddr, service: Service) -> CommandRe
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot listen on {address}: {error}"));
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let names: Vec<&str> = service.names().collect();
-    eprintln!("serving {} on http://{address}/v1 (Ctrl-C stops)", names.join(", "));
+    eprintln!("serving {} on http://{address}/v1 (Ctrl-C stops)", service.names().join(", "));
     pl_serve::serve(listener, service, first_signal(host))
         .await
         .map_err(|error| CommandError::failed(format!("the server stopped: {error}")))
+}
+
+/// The session's engine as a loader of adapters.
+struct EngineAdapters(RuntimeAdapters);
+
+#[async_trait]
+impl AdapterLoader for EngineAdapters {
+    async fn load(&self, base: usize, folder: &Path, version: u64) -> Result<usize, AdapterError> {
+        let (adapters, folder) = (self.0.clone(), folder.to_path_buf());
+        blocking(move || adapters.load(base, &folder, version)).await
+    }
+
+    async fn unload(&self, policy: usize) -> Result<(), AdapterError> {
+        let adapters = self.0.clone();
+        blocking(move || adapters.unload(policy)).await
+    }
+}
+
+/// Runs work that reads files and waits for the engine.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, pl_run::Error> + Send + 'static,
+) -> Result<T, AdapterError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let failed = |error: &dyn std::fmt::Display| AdapterError(error.to_string());
+    done.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
 }
 
 /// The team of a workflow as a model.

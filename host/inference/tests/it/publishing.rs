@@ -93,3 +93,40 @@ fn weights_that_do_not_fit_are_refused() {
     assert!(refused.iter().all(|error| matches!(error, GenerateError::Setup(_))), "{refused:?}");
     assert!(refused[0].to_string().contains("policy 0"));
 }
+
+#[tokio::test]
+async fn policies_come_and_go_while_the_engine_runs() {
+    let model = tiny();
+    let engine = engine(&model, small());
+    let generate = async |policy: usize| engine.generate(request(policy, prompt(1, 30), &[1])).await;
+    let before = generate(0).await.unwrap();
+    let new = |seed| PolicyWeights {
+        base: 0,
+        adapter: Some(adapter(&model.config, 4, &Projection::ALL, seed)),
+        version: 7,
+    };
+    let added = engine.add_policy(new(9)).unwrap();
+    let generated = generate(added).await.unwrap();
+    assert_eq!(generated[0].version, 7);
+    // The same weights as those of a published adapter give the same tokens.
+    engine.publish(1, adapter(&model.config, 4, &Projection::ALL, 9), 7).unwrap();
+    assert_eq!(generate(1).await.unwrap(), generated);
+    assert_eq!(generate(0).await.unwrap(), before, "other policies stay as they are");
+
+    let mut long = request(added, prompt(2, 30), &[1, 2]);
+    long.max_tokens = 200;
+    let undisturbed = engine.generate(long.clone()).await.unwrap();
+    let running = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.generate(long).await }
+    });
+    let steps = engine.stats().steps;
+    while engine.stats().steps < steps + 5 {
+        tokio::task::yield_now().await;
+    }
+    engine.remove_policy(added).unwrap();
+    assert_eq!(running.await.unwrap().unwrap(), undisturbed);
+    assert!(matches!(generate(added).await, Err(GenerateError::Request { .. })));
+    assert!(matches!(engine.remove_policy(added), Err(GenerateError::Setup(_))));
+    assert_ne!(engine.add_policy(new(3)).unwrap(), added, "an index is never used again");
+}

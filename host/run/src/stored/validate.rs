@@ -18,6 +18,7 @@ pub(super) fn validate(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
     let (plugins, policies) = (workflow.plugins.len(), workflow.policies.len());
     for policy in &workflow.policies {
         check_index("model", policy.model, workflow.models.len())?;
+        policy.server.map_or(Ok(()), |server| check_index("server", server, workflow.servers.len()))?;
         let critic = policy.training.as_ref().and_then(|training| training.critic.as_ref());
         if let Some(model) = critic.and_then(|critic| critic.model) {
             check_index("model", model, workflow.models.len())?;
@@ -73,6 +74,7 @@ fn check_names(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
     let Workflow { plugins, models, policies, agents, evaluations, scenarios, .. } = workflow;
     check_unique(plugins.iter().map(|block| &block.name))?;
     check_unique(models.iter().map(|block| &block.name))?;
+    check_unique(workflow.servers.iter().map(|block| &block.name))?;
     check_unique(policies.iter().map(|block| &block.name))?;
     check_unique(agents.iter().map(|block| &block.name))?;
     check_unique(evaluations.iter().map(|block| &block.name))?;

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
@@ -108,7 +109,7 @@ impl TrainingRun<'_> {
         let thread = RolloutThread {
             host,
             rollouts,
-            engine: session.engine.clone(),
+            router: Arc::clone(&session.router),
             next_task: played.back().map_or(state.next_task, |last| last.next_task),
             steps: schedule.steps(),
             stop: (!schedule.overlaps()).then(|| stop.clone()),

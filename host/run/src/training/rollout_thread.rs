@@ -4,12 +4,14 @@
 //! step with the weights that the schedule names, and the engine's weights never change while episodes run.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
 use crate::checkpoints::PolicyVersions;
 use crate::error::Error;
 use crate::evaluation::EvaluationReport;
+use crate::generation::PolicyRouter;
 use crate::host::Host;
 
 use super::StopRequest;
@@ -42,7 +44,7 @@ pub(super) enum RolloutEvent {
 pub(super) struct RolloutThread<'r> {
     pub host: &'r Host,
     pub rollouts: &'r Rollouts,
-    pub engine: pl_inference::LlmEngine,
+    pub router: Arc<PolicyRouter>,
     /// Position of the next task in the stream of tasks.
     pub next_task: u64,
     /// Total number of steps of the run.
@@ -68,7 +70,7 @@ impl RolloutThread<'_> {
     fn handle(&mut self, handover: Handover, send: &mut dyn FnMut(RolloutEvent)) -> Result<(), Error> {
         let Handover { update, weights, evaluate, steps } = handover;
         let versions = weights.versions.clone();
-        weights.publish(&self.engine)?;
+        weights.publish(self.host, &self.router)?;
         if evaluate {
             let started = Instant::now();
             let reports = self.rollouts.evaluate(self.host, update, update == self.steps, &versions)?;

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::evaluation::{EvaluationReport, Round, play_round};
+use crate::generation::PolicyRouter;
 use crate::host::Host;
 use crate::progress::{Activity, Notice, Tracker};
 use crate::session::{Session, token_counter};
@@ -42,7 +43,7 @@ pub(super) struct PlayedStep {
 /// Task sources of a run, and what its episodes are played with.
 pub(super) struct Rollouts {
     setup: Arc<EpisodeSetup>,
-    engine: pl_inference::LlmEngine,
+    router: Arc<PolicyRouter>,
     seed: u64,
     train: Train,
     /// Objective of each policy. `None` for policies that are not trained.
@@ -69,11 +70,11 @@ impl Rollouts {
             }
             Ok::<_, Error>((tasks, evaluations))
         })?;
-        let (setup, engine) = (Arc::clone(&session.setup), session.engine.clone());
+        let (setup, router) = (Arc::clone(&session.setup), Arc::clone(&session.router));
         let objective = |policy: &Policy| policy.training.as_ref().map(|training| training.objective);
         let objectives = workflow.policies.iter().map(objective).collect();
         let seed = session.seed;
-        Ok(Rollouts { setup, engine, seed, train, objectives, tasks, evaluations, traces: None })
+        Ok(Rollouts { setup, router, seed, train, objectives, tasks, evaluations, traces: None })
     }
 
     /// Writes the trace of every episode from now on.
@@ -188,7 +189,7 @@ impl Rollouts {
     }
 
     fn start_tracker(&self, host: &Host, title: &str) -> Box<dyn Tracker> {
-        let generated_tokens = token_counter(&self.engine);
+        let generated_tokens = token_counter(&self.router);
         host.progress().start(Activity::Episodes { title, generated_tokens })
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pl_model::{ChatTemplate, Tokenizer};
-use pl_serve::{Limits, ServedModel, ServerConfig, Service, Team};
+use pl_serve::{AdapterError, AdapterLoader, Limits, ServedModel, ServerConfig, Service, Team};
 use pl_types::{Chunk, Completion, Finish, Generate, GenerateError, Request};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -112,6 +112,23 @@ pub struct Server {
     stop: Option<oneshot::Sender<()>>,
 }
 
+/// Loads every folder but `/missing` as the scripted policy.
+struct Adapters;
+
+#[async_trait]
+impl AdapterLoader for Adapters {
+    async fn load(&self, base: usize, folder: &Path, _: u64) -> Result<usize, AdapterError> {
+        match folder.to_str() {
+            Some("/missing") => Err(AdapterError("/missing: there is no such folder".into())),
+            _ => Ok(base),
+        }
+    }
+
+    async fn unload(&self, _: usize) -> Result<(), AdapterError> {
+        Ok(())
+    }
+}
+
 /// A response with its body as JSON.
 #[derive(Debug)]
 pub struct Answered {
@@ -138,7 +155,16 @@ impl Server {
         Self::with(ServerConfig::default(), None)
     }
 
+    /// A server whose clients may load adapters.
+    pub fn with_adapters() -> Server {
+        Self::build(ServerConfig::default(), None, true)
+    }
+
     pub fn with(config: ServerConfig, team: Option<Arc<dyn Team>>) -> Server {
+        Self::build(config, team, false)
+    }
+
+    fn build(config: ServerConfig, team: Option<Arc<dyn Team>>, adapters: bool) -> Server {
         let runtime = Runtime::new().unwrap();
         let shared = Arc::new(tokenizer());
         let template = Arc::new(ChatTemplate::new("tiny", Some(TEMPLATE.to_owned()), None, None).unwrap());
@@ -154,10 +180,14 @@ impl Server {
             template: Arc::clone(&template),
             max_positions: 100,
             date: "2024-02-29".parse().unwrap(),
+            base: "tiny".to_owned(),
+            model_hash: "c0ffee".to_owned(),
+            is_adapter: false,
         };
         let models = vec![model("letters", LETTERS), model("broken", BROKEN)];
         let team = team.map(|team| ("team".to_owned(), team));
         let service = Service::new(models, team, Arc::clone(&engine) as Arc<dyn Generate>, config);
+        let service = if adapters { service.with_adapters(Arc::new(Adapters)) } else { service };
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use pl_model::Tokenizer;
+use super::tokenizer::Tokenizer;
 
 /// Matcher of the stop strings of one completion.
-pub(crate) struct StopStringMatcher {
+#[derive(Debug)]
+pub struct StopStringMatcher {
     strings: Arc<[String]>,
     /// Number of trailing tokens whose text can be part of a stop string that the newest token completes.
     window: usize,
@@ -14,8 +15,8 @@ pub(crate) struct StopStringMatcher {
 }
 
 impl StopStringMatcher {
-    /// A matcher of `strings`. Ignores empty strings, which would end every completion at once.
-    pub(crate) fn new(strings: &Arc<[String]>) -> Self {
+    /// Creates a matcher of `strings`. Ignores empty strings, which would end every completion at once.
+    pub fn new(strings: &Arc<[String]>) -> Self {
         let strings: Arc<[String]> = if strings.iter().any(String::is_empty) {
             strings.iter().filter(|s| !s.is_empty()).cloned().collect()
         } else {
@@ -27,7 +28,7 @@ impl StopStringMatcher {
     }
 
     /// Adds the next token. Returns true if it completes a stop string.
-    pub(crate) fn push(&mut self, tokenizer: &Tokenizer, token: u32) -> bool {
+    pub fn push(&mut self, tokenizer: &Tokenizer, token: u32) -> bool {
         if self.window == 0 || tokenizer.is_special(token) {
             return false;
         }
@@ -41,8 +42,8 @@ impl StopStringMatcher {
         self.strings.iter().any(|stop| text.contains(stop.as_str()))
     }
 
-    /// Text of `tokens` up to the first stop string.
-    pub(crate) fn text(&self, tokenizer: &Tokenizer, tokens: &[u32]) -> String {
+    /// Returns the text of `tokens` up to the first stop string.
+    pub fn text(&self, tokenizer: &Tokenizer, tokens: &[u32]) -> String {
         let mut text = tokenizer.decode(tokens, true);
         if let Some(end) = self.strings.iter().filter_map(|stop| text.find(stop.as_str())).min() {
             text.truncate(end);
@@ -50,9 +51,9 @@ impl StopStringMatcher {
         text
     }
 
-    /// Length in bytes of the part of an unfinished text that cannot change any more: without a trailing
+    /// Returns the length in bytes of the part of an unfinished text that cannot change any more: without a trailing
     /// incomplete character, and without the longest tail that may begin a stop string.
-    pub(crate) fn stable_length(&self, text: &str) -> usize {
+    pub fn stable_length(&self, text: &str) -> usize {
         let complete = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
         let partial_match = |stop: &String| {
             (1..stop.len())

@@ -1,0 +1,210 @@
+//! Checks `server` blocks, and policies that servers generate for.
+
+use super::block::{ItemOfBlock, check_settings};
+use super::resolver::{NamedBlocks, ResolvedAgent, ResolvedPolicy, Resolver};
+use crate::diagnostic::DiagnosticCode;
+use crate::eval::scalar::Scalar;
+use crate::eval::typed::evaluate_as;
+use crate::settings as table;
+use crate::source::Location;
+use crate::syntax::block_kind::BlockKind;
+use crate::syntax::tree::Block;
+use crate::workflow::{Policy, Server, ServerKind};
+
+impl Resolver<'_, '_, '_> {
+    pub(super) fn servers(&mut self, servers: &NamedBlocks) -> Vec<Option<Server>> {
+        let blocks = servers.blocks.iter().enumerate();
+        blocks.map(|(at, block)| self.server(servers.name(at), block)).collect()
+    }
+
+    fn server(&mut self, name: &str, block: &Block) -> Option<Server> {
+        let own = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
+        let addresses = self.addresses(block);
+        Some(Server {
+            name: name.to_owned(),
+            addresses: addresses?,
+            kind: match own.text("kind")? {
+                "llamacpp" => ServerKind::LlamaCpp,
+                _ => ServerKind::Vllm,
+            },
+            key_variable: own.text("key_variable").map(str::to_owned),
+            timeout: own.duration("timeout")?,
+            connections: own.integer("connections")?,
+            retries: own.integer("retries")?,
+        })
+    }
+
+    /// Returns the addresses in a block's head. Each invalid one is reported.
+    fn addresses(&mut self, block: &Block) -> Option<Vec<String>> {
+        let (own, value) = (table::head_setting(BlockKind::Server)?, block.value.as_ref()?);
+        let found = self.scope.in_namespace(block.namespace, self.reports, |scope, reports| {
+            evaluate_as(own.key, own.kind, value, scope, reports)
+        })?;
+        let Scalar::List(list) = found else { return None };
+        let mut addresses = Vec::new();
+        let mut sound = true;
+        for one in list {
+            let Scalar::Text(address) = one else { return None };
+            if let Err(problem) = check_address(&address) {
+                let message = format!("`{address}` is not the address of a server: {problem}");
+                self.reports
+                    .error(DiagnosticCode::ServerAddress, value.location, message, "")
+                    .help("write it like `http://10.0.0.1:8000`");
+                sound = false;
+            }
+            addresses.push(address);
+        }
+        sound.then_some(addresses)
+    }
+
+    /// Checks that servers can do what their policies need.
+    pub(super) fn server_policies(
+        &mut self,
+        names: &NamedBlocks,
+        policies: &[ResolvedPolicy],
+        servers: &[Option<Server>],
+        agents: &[ResolvedAgent],
+    ) {
+        for (at, resolved) in policies.iter().enumerate() {
+            let Some(policy) = &resolved.policy else { continue };
+            let name = names.name(at);
+            match (policy.server, resolved.server) {
+                (Some(server), Some(location)) => {
+                    let Some(server) = servers.get(server).and_then(Option::as_ref) else { continue };
+                    self.server_policy(name, policy, resolved, server, location);
+                    if server.kind == ServerKind::LlamaCpp && policy.training.is_none() {
+                        self.penalties(name, server, at, agents);
+                    }
+                }
+                (None, None) => {
+                    if let Some(location) = resolved.served {
+                        self.reports
+                            .error(
+                                DiagnosticCode::NoEffect,
+                                location,
+                                "`served` has no effect without `server`",
+                                "",
+                            )
+                            .help("name the server with `server = NAME`, or remove `served`");
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn server_policy(
+        &mut self,
+        name: &str,
+        policy: &Policy,
+        resolved: &ResolvedPolicy,
+        server: &Server,
+        location: Location,
+    ) {
+        let trained = policy.training.is_some();
+        let mut refuse = |code, location, message: String, help: &str| {
+            self.reports.error(code, location, message, "").help(help);
+        };
+        if trained && server.kind == ServerKind::LlamaCpp {
+            let message = format!(
+                "policy `{name}` is trained, but the servers of `{}` can't load its adapters: llama.cpp takes them only \
+                 when it starts",
+                server.name
+            );
+            let help = "use a server with `kind = vllm`, or set `train = false`";
+            refuse(DiagnosticCode::ServerLimits, location, message, help);
+        } else if trained && policy.lora.is_none() {
+            let message = format!(
+                "policy `{name}` trains a whole model, but the servers of `{}` get only adapters",
+                server.name
+            );
+            refuse(
+                DiagnosticCode::ServerLimits,
+                location,
+                message,
+                "add `lora { … }`, set `train = false`, or remove `server`",
+            );
+        }
+        if let (true, Some(served)) = (trained, resolved.served) {
+            let message = format!(
+                "policy `{name}` is trained, so its adapters get names of their own, and `served` names another model"
+            );
+            let help = "remove `served`, or set `train = false`";
+            refuse(DiagnosticCode::BadSetting, served, message, help);
+        }
+        match (resolved.from, resolved.served) {
+            (Some(from), Some(_)) if !trained => {
+                let message = format!("policy `{name}` has both `from` and `served`");
+                let help = "remove one of them: `served` names a model that the server has already";
+                refuse(DiagnosticCode::BadSetting, from, message, help);
+            }
+            (Some(from), None) if !trained && server.kind == ServerKind::LlamaCpp => {
+                let message = format!(
+                    "policy `{name}` starts from an adapter, which the servers of `{}` can't load: llama.cpp takes \
+                     adapters only when it starts",
+                    server.name
+                );
+                let help = "start llama.cpp with the adapter (`--lora`) and remove `from`";
+                refuse(DiagnosticCode::ServerLimits, from, message, help);
+            }
+            _ => {}
+        }
+    }
+
+    /// Reports penalties of the agents of a policy on llama.cpp.
+    fn penalties(&mut self, name: &str, server: &Server, policy: usize, agents: &[ResolvedAgent]) {
+        let users =
+            agents.iter().filter(|one| one.agent.as_ref().is_some_and(|agent| agent.policy == policy));
+        for (key, location) in users.flat_map(|one| &one.penalties) {
+            let message = format!(
+                "`{key}` of an agent with policy `{name}`: the servers of `{}` are llama.cpp, whose penalties differ",
+                server.name
+            );
+            self.reports
+                .error(DiagnosticCode::ServerLimits, *location, message, "")
+                .help("remove it, or use a server with `kind = vllm`");
+        }
+    }
+
+    pub(super) fn unused_servers(&mut self, servers: &NamedBlocks, policies: &[ResolvedPolicy]) {
+        // An invalid policy may use a server that seems unused.
+        if policies.iter().any(|one| one.policy.is_none()) {
+            return;
+        }
+        let used: Vec<usize> =
+            policies.iter().flat_map(|one| &one.policy).filter_map(|one| one.server).collect();
+        let blocks =
+            servers.blocks.iter().enumerate().filter(|(at, block)| block.sound && !used.contains(at));
+        for (_, block) in blocks {
+            let message = format!("{} is never used", block.title());
+            self.reports
+                .warning(DiagnosticCode::Unused, block.location(), message, "")
+                .help("use it or remove it");
+        }
+    }
+}
+
+/// Checks the form of an address: `http://HOST:PORT`, possibly with a path.
+fn check_address(address: &str) -> Result<(), String> {
+    let uri: http::Uri = address.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
+    match uri.scheme_str() {
+        Some("http" | "https") => {}
+        Some(other) => return Err(format!("`{other}` is neither `http` nor `https`")),
+        None => return Err("it doesn't begin with `http://` or `https://`".to_owned()),
+    }
+    match uri.authority() {
+        Some(authority) if authority.as_str().contains('@') => {
+            return Err("a user or password doesn't belong into an address".to_owned());
+        }
+        Some(authority) if authority.host().is_empty() => return Err("it has no host".to_owned()),
+        Some(authority) if authority.as_str() != authority.host() && authority.port_u16().is_none() => {
+            return Err("its port is not a number up to 65535".to_owned());
+        }
+        Some(_) => {}
+        None => return Err("it has no host".to_owned()),
+    }
+    if uri.query().is_some() || address.contains('#') {
+        return Err("it has a query or a fragment".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Generation of a session: each policy's requests go to the embedded engine or to the servers of the policy.
+
+mod connect;
+mod remote;
+mod runtime_adapters;
+mod store;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use async_trait::async_trait;
+use pl_inference::{LlmEngine, WeightUpdate};
+use pl_servers::Fleet;
+use pl_types::{Completion, Generate, GenerateError, Request};
+
+use crate::error::Error;
+
+pub(crate) use self::connect::{connect, embedded_bases};
+pub(crate) use self::remote::RemotePolicy;
+pub use self::runtime_adapters::RuntimeAdapters;
+pub(crate) use self::store::AdapterStore;
+
+/// Generators of all policies of a workflow.
+pub(crate) struct PolicyRouter {
+    /// `None` if servers generate for all policies.
+    engine: Option<LlmEngine>,
+    /// In the workflow's order of policies. After those, policies that were added at run time.
+    routes: RwLock<Vec<Arc<Route>>>,
+    fleets: Vec<Arc<Fleet>>,
+    store: Arc<AdapterStore>,
+}
+
+/// Generator of a policy.
+pub(crate) enum Route {
+    Engine {
+        /// Index of its base model in the engine.
+        base: usize,
+        /// Index in the engine.
+        policy: usize,
+    },
+    Server(Box<RemotePolicy>),
+    /// The policy was removed.
+    Removed,
+}
+
+impl PolicyRouter {
+    pub(crate) fn new(
+        engine: Option<LlmEngine>,
+        routes: Vec<Route>,
+        fleets: Vec<Arc<Fleet>>,
+        store: Arc<AdapterStore>,
+    ) -> Self {
+        let routes = RwLock::new(routes.into_iter().map(Arc::new).collect());
+        Self { engine, routes, fleets, store }
+    }
+
+    /// Returns the folder for adapters that servers load.
+    pub(crate) fn store(&self) -> &AdapterStore {
+        &self.store
+    }
+
+    /// Returns true if servers generate for a policy.
+    pub(crate) fn uses_servers(&self) -> bool {
+        !self.fleets.is_empty()
+    }
+
+    fn route(&self, policy: usize) -> Option<Arc<Route>> {
+        self.routes.read().unwrap_or_else(PoisonError::into_inner).get(policy).cloned()
+    }
+
+    /// Gives a policy new weights. Returns when all later requests use them.
+    ///
+    /// # Errors
+    /// If the weights don't fit the engine, or a server refuses them.
+    pub(crate) async fn publish(
+        &self,
+        policy: usize,
+        update: WeightUpdate,
+        version: u64,
+    ) -> Result<(), Error> {
+        match (self.route(policy).as_deref(), &self.engine) {
+            (Some(Route::Engine { policy, .. }), Some(engine)) => {
+                engine.publish(*policy, update, version).map_err(Error::Engine)
+            }
+            (Some(Route::Server(remote)), _) => match update {
+                WeightUpdate::Adapter(adapter) => remote.publish(&self.store, &adapter, version).await,
+                // `check` refuses such a policy.
+                WeightUpdate::Weights(_) => Err(Error::Engine(no_route(policy))),
+            },
+            _ => Err(Error::Engine(no_route(policy))),
+        }
+    }
+
+    /// Returns the number of tokens generated so far.
+    pub(crate) fn generated_tokens(&self) -> u64 {
+        let embedded = self.engine.as_ref().map_or(0, |engine| engine.stats().generated_tokens);
+        embedded + self.fleets.iter().map(|fleet| fleet.generated_tokens()).sum::<u64>()
+    }
+}
+
+fn no_route(policy: usize) -> GenerateError {
+    GenerateError::Request { policy, reason: "there is no such policy".to_owned() }
+}
+
+#[async_trait]
+impl Generate for PolicyRouter {
+    async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
+        let policy = request.policy;
+        match (self.route(policy).as_deref(), &self.engine) {
+            (Some(Route::Engine { policy: index, .. }), Some(engine)) => {
+                let result = engine.generate(Request { policy: *index, ..request }).await;
+                result.map_err(|error| with_policy(error, policy))
+            }
+            (Some(Route::Server(remote)), _) => remote.generate(request).await,
+            _ => Err(no_route(policy)),
+        }
+    }
+}
+
+/// Names the workflow's policy in an error instead of the engine's.
+fn with_policy(error: GenerateError, policy: usize) -> GenerateError {
+    match error {
+        GenerateError::Request { reason, .. } => GenerateError::Request { policy, reason },
+        GenerateError::Failed { reason, .. } => GenerateError::Failed { policy, reason },
+        other => other,
+    }
+}

@@ -1,0 +1,213 @@
+//! Policies that servers generate for.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use pl_model::{Adapter, StopStringMatcher, Tokenizer};
+use pl_servers::{Fleet, RemoteAdapter, RemoteModel, ServerError, TokenCompletion, TokenRequest};
+use pl_types::{Chunk, Completion, Finish, GenerateError, Request};
+
+use crate::error::Error;
+
+use super::store::{AdapterStore, StoredAdapter};
+
+/// A policy that servers generate for.
+pub(crate) struct RemotePolicy {
+    /// Index in the workflow.
+    policy: usize,
+    name: String,
+    fleet: Arc<Fleet>,
+    tokenizer: Arc<Tokenizer>,
+    /// Number of token ids of its model.
+    vocab: u32,
+    /// Largest number of tokens of a prompt with its completion.
+    max_positions: usize,
+    /// Hash of the base model.
+    base: Arc<str>,
+    /// True if the ids that tokens were drawn from must be returned.
+    needs_support: bool,
+    current: RwLock<Current>,
+}
+
+/// Model and version that requests ask for.
+#[derive(Clone)]
+struct Current {
+    model: RemoteModel,
+    version: u64,
+}
+
+/// Settings of a policy that servers generate for.
+pub(crate) struct RemoteSettings {
+    pub(crate) policy: usize,
+    pub(crate) name: String,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    pub(crate) vocab: u32,
+    pub(crate) max_positions: usize,
+    pub(crate) base: Arc<str>,
+    pub(crate) needs_support: bool,
+    pub(crate) model: RemoteModel,
+    pub(crate) version: u64,
+}
+
+impl RemotePolicy {
+    pub(crate) fn new(settings: RemoteSettings) -> Self {
+        let RemoteSettings {
+            policy, name, fleet, tokenizer, vocab, max_positions, base, needs_support, ..
+        } = settings;
+        let current = RwLock::new(Current { model: settings.model, version: settings.version });
+        Self { policy, name, fleet, tokenizer, vocab, max_positions, base, needs_support, current }
+    }
+
+    /// Loads an adapter on all servers, uses it from now on, and removes the one before it. No request may be in
+    /// progress.
+    pub(crate) async fn publish(
+        &self,
+        store: &AdapterStore,
+        adapter: &Adapter,
+        version: u64,
+    ) -> Result<(), Error> {
+        let StoredAdapter { name, folder } = store.write(&self.name, version, adapter)?;
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
+        let adapter = Arc::new(RemoteAdapter { name, folder, version, base: Arc::clone(&self.base) });
+        self.fleet.load_adapter(&adapter).await.map_err(Error::server)?;
+        let new = Current { model: RemoteModel::Adapter(Arc::clone(&adapter)), version };
+        let old = {
+            let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *current, new)
+        };
+        if let RemoteModel::Adapter(old) = old.model
+            && old.name != adapter.name
+        {
+            self.fleet.unload_adapter(&old.name).await;
+            AdapterStore::remove(&PathBuf::from(&old.folder));
+        }
+        Ok(())
+    }
+
+    /// Completes a prompt as the embedded engine does.
+    pub(crate) async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
+        let refuse = |reason: String| GenerateError::Request { policy: self.policy, reason };
+        let length = request.prompt.len();
+        if length == 0 {
+            return Err(refuse("the prompt is empty".to_owned()));
+        }
+        let room = self.max_positions.saturating_sub(length);
+        if room == 0 {
+            return Err(refuse(format!(
+                "the prompt has {length} tokens, but the model takes at most {} including the completion; shorten the \
+                 prompt",
+                self.max_positions
+            )));
+        }
+        if !request.sampling.logit_bias.is_empty() {
+            return Err(refuse("`logit_bias` is not sent on to servers; leave it out".to_owned()));
+        }
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let stop_ids = request.stop_ids.iter().chain(self.tokenizer.end_of_turn()).copied();
+        let sent = TokenRequest {
+            model: current.model,
+            prompt: Arc::clone(&request.prompt),
+            seeds: request.seeds.clone(),
+            max_tokens: request.max_tokens.min(u32::try_from(room).unwrap_or(u32::MAX)),
+            sampling: request.sampling.clone(),
+            stop: Arc::clone(&request.stop),
+            stop_ids: stop_ids.collect(),
+            top_logprobs: request.top_logprobs,
+            vocab: self.vocab,
+            needs_support: self.needs_support,
+        };
+        let sampled = self.fleet.generate(&sent).await.map_err(|error| match error {
+            ServerError::Refused { .. } => refuse(error.to_string()),
+            error => GenerateError::Failed { policy: self.policy, reason: error.to_string() },
+        })?;
+        let completions: Vec<Completion> = sampled
+            .into_iter()
+            .map(|completion| finish(completion, &sent, &self.tokenizer, current.version))
+            .collect();
+        for (index, completion) in completions.iter().enumerate() {
+            if let Some(listener) = &request.listener {
+                let Completion { tokens, logprobs, top, text, .. } = completion.clone();
+                // A closed listener is not an error: the completion is also returned whole.
+                let _ = listener.send(Chunk { index, tokens, logprobs, top, text, last: true });
+            }
+        }
+        Ok(completions)
+    }
+}
+
+/// Ends a completion at the first token that completes a stop string or ends the turn: servers may go on. Each of
+/// the tokens before was drawn as if the rest had never been.
+fn finish(
+    sampled: TokenCompletion,
+    request: &TokenRequest,
+    tokenizer: &Tokenizer,
+    version: u64,
+) -> Completion {
+    let TokenCompletion { mut tokens, mut logprobs, mut support, mut top, finish } = sampled;
+    let mut matcher = StopStringMatcher::new(&request.stop);
+    // The matcher needs every token, even if something else ends the completion.
+    let end =
+        tokens.iter().position(|token| matcher.push(tokenizer, *token) || request.stop_ids.contains(token));
+    let finish = match end {
+        Some(end) => {
+            tokens.truncate(end + 1);
+            logprobs.truncate(end + 1);
+            top.truncate(end + 1);
+            if let Some(support) = &mut support {
+                support.truncate(end + 1);
+            }
+            Finish::Stop
+        }
+        None if tokens.len() >= request.max_tokens as usize => Finish::Length,
+        None => finish,
+    };
+    Completion { text: matcher.text(tokenizer, &tokens), tokens, logprobs, support, top, finish, version }
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_model::Model;
+    use pl_types::Sampling;
+
+    use super::*;
+
+    #[test]
+    fn a_completion_ends_where_the_embedded_engine_would_end_it() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny");
+        let (tokenizer, _) = Model::text(&path).unwrap();
+        let tokens = tokenizer.encode("one, two. three").unwrap();
+        let stopped = |stop: &[&str], stop_ids: &[u32], max_tokens: u32| {
+            let request = TokenRequest {
+                model: RemoteModel::Named("m".into()),
+                prompt: vec![1].into(),
+                seeds: vec![[0; 32]],
+                max_tokens,
+                sampling: Sampling::default(),
+                stop: stop.iter().map(|text| (*text).to_owned()).collect(),
+                stop_ids: stop_ids.into(),
+                top_logprobs: 0,
+                vocab: 100_000,
+                needs_support: false,
+            };
+            let sampled = TokenCompletion {
+                logprobs: vec![-1.0; tokens.len()],
+                support: Some(vec![vec![0]; tokens.len()]),
+                tokens: tokens.clone(),
+                top: Vec::new(),
+                finish: Finish::Length,
+            };
+            finish(sampled, &request, &tokenizer, 5)
+        };
+        let whole = stopped(&[], &[], tokens.len() as u32);
+        assert_eq!((whole.tokens.len(), whole.finish, whole.version), (tokens.len(), Finish::Length, 5));
+        let cut = stopped(&["."], &[], 50);
+        assert_eq!((cut.text.as_str(), cut.finish), ("one, two", Finish::Stop));
+        let decoded = tokenizer.decode(&cut.tokens, true);
+        assert!(decoded.contains('.') && !decoded.contains("three"), "with the stop string: {decoded}");
+        assert_eq!(cut.logprobs.len(), cut.tokens.len());
+        assert_eq!(cut.support.map(|support| support.len()), Some(cut.tokens.len()));
+        let turn = stopped(&[], &tokens[1..2], 50);
+        assert_eq!((turn.tokens.len(), turn.finish), (2, Finish::Stop));
+    }
+}

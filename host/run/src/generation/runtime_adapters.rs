@@ -1,0 +1,61 @@
+//! Adapters that are added to the embedded engine at run time, for clients of a server.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use pl_inference::PolicyWeights;
+use pl_model::{Adapter, Config};
+
+use crate::error::Error;
+
+use super::{PolicyRouter, Route, no_route};
+
+/// Loader of adapters into the engine of a session.
+#[derive(Clone)]
+pub struct RuntimeAdapters {
+    router: Arc<PolicyRouter>,
+    /// Dimensions of each policy's model.
+    configs: Arc<[Config]>,
+}
+
+impl RuntimeAdapters {
+    pub(crate) fn new(router: Arc<PolicyRouter>, configs: Vec<Config>) -> Self {
+        Self { router, configs: configs.into() }
+    }
+
+    /// Loads a PEFT folder onto the base model of a policy of the workflow. Returns the index of the new policy.
+    ///
+    /// # Errors
+    /// If the folder can't be read, the adapter does not fit the model, or servers generate for the policy.
+    pub fn load(&self, base: usize, folder: &Path, version: u64) -> Result<usize, Error> {
+        let missing = || Error::Engine(no_route(base));
+        let config = self.configs.get(base).ok_or_else(missing)?;
+        let unusable = |reason: String| Error::Adapter { path: folder.to_path_buf(), reason };
+        let adapter = Adapter::load(folder, config).map_err(|error| unusable(error.to_string()))?;
+        let route = self.router.route(base);
+        let (Some(Route::Engine { base, .. }), Some(engine)) = (route.as_deref(), &self.router.engine) else {
+            return Err(unusable("other servers generate for the policy on whose model it is".to_owned()));
+        };
+        let weights = PolicyWeights { base: *base, adapter: Some(adapter), version };
+        let policy = engine.add_policy(weights).map_err(Error::Engine)?;
+        let mut routes = self.router.routes.write().unwrap_or_else(PoisonError::into_inner);
+        routes.push(Arc::new(Route::Engine { base: *base, policy }));
+        Ok(routes.len() - 1)
+    }
+
+    /// Removes a policy that was loaded. Requests in progress finish.
+    ///
+    /// # Errors
+    /// If there is no such policy.
+    pub fn unload(&self, policy: usize) -> Result<(), Error> {
+        let missing = || Error::Engine(no_route(policy));
+        let mut routes = self.router.routes.write().unwrap_or_else(PoisonError::into_inner);
+        let route = routes.get_mut(policy).filter(|_| policy >= self.configs.len()).ok_or_else(missing)?;
+        match (std::mem::replace(route, Arc::new(Route::Removed)).as_ref(), &self.router.engine) {
+            (Route::Engine { policy, .. }, Some(engine)) => {
+                engine.remove_policy(*policy).map_err(Error::Engine)
+            }
+            _ => Err(missing()),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Choice of a server for each request: health, connections and placement.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::config::Backoff;
+use crate::error::ServerError;
+use crate::event::{FleetEvent, Observer};
+use crate::health::Health;
+use crate::placement::Placement;
+
+/// Number of failures in a row after which a server is reported.
+const REPORTED_AFTER: u32 = 3;
+
+/// State of all servers of a fleet.
+pub(crate) struct Balancer {
+    fleet: String,
+    addresses: Vec<String>,
+    connections: usize,
+    state: Mutex<State>,
+    /// Wakes requests that wait for a server.
+    changed: Notify,
+    observer: Observer,
+}
+
+struct State {
+    health: Vec<Health>,
+    /// Requests in progress by server.
+    in_flight: Vec<usize>,
+    placement: Placement,
+    /// True while no server works, once that was reported.
+    paused: bool,
+    /// Message of the latest failure.
+    last_failure: String,
+}
+
+/// Result of a look for a server.
+enum Choice {
+    Server(usize),
+    /// None has room: the time at which one may be asked again, if that is known.
+    Wait(Option<Instant>),
+}
+
+/// Right of a request to be in progress on a server. Its result is reported with [`Lease::succeed`] or
+/// [`Lease::fail`]; a request that was cancelled reports none.
+pub(crate) struct Lease<'b> {
+    balancer: &'b Balancer,
+    /// Index of the server.
+    pub(crate) server: usize,
+    epoch: u64,
+}
+
+impl Balancer {
+    pub(crate) fn new(
+        fleet: &str,
+        addresses: &[String],
+        connections: usize,
+        backoff: Backoff,
+        observer: Observer,
+    ) -> Self {
+        let state = State {
+            health: addresses.iter().map(|_| Health::new(backoff)).collect(),
+            in_flight: vec![0; addresses.len()],
+            placement: Placement::default(),
+            paused: false,
+            last_failure: String::new(),
+        };
+        Self {
+            fleet: fleet.to_owned(),
+            addresses: addresses.to_vec(),
+            connections: connections.max(1),
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            observer,
+        }
+    }
+
+    /// Waits for a server with room. Servers in `tried` have failed on the request: they get it again only if no
+    /// other server works.
+    pub(crate) async fn acquire(&self, beginnings: &[u64], tried: &[usize]) -> Lease<'_> {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            // Registered before the look, so that no change is missed.
+            changed.as_mut().enable();
+            let choice = {
+                let mut state = self.state();
+                let choice = state.choose(beginnings, tried, self.connections, Instant::now());
+                if let Choice::Server(server) = choice {
+                    return self.begin(&mut state, server);
+                }
+                choice
+            };
+            self.report_pause();
+            match choice {
+                Choice::Wait(Some(until)) => {
+                    tokio::select! { () = changed => {}, () = sleep_until(until) => {} }
+                }
+                _ => changed.await,
+            }
+        }
+    }
+
+    /// Reports that no server works, if that is new.
+    pub(crate) fn report_pause(&self) {
+        let event = self.state().pause_event(&self.fleet);
+        if let Some(event) = event {
+            (self.observer)(event);
+        }
+    }
+
+    /// Begins a request on a server whatever its state.
+    pub(crate) fn force(&self, server: usize) -> Lease<'_> {
+        self.begin(&mut self.state(), server)
+    }
+
+    fn begin(&self, state: &mut State, server: usize) -> Lease<'_> {
+        let epoch = state.health.get_mut(server).map_or(0, |health| {
+            health.begin();
+            health.epoch()
+        });
+        if let Some(count) = state.in_flight.get_mut(server) {
+            *count += 1;
+        }
+        Lease { balancer: self, server, epoch }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn address(&self, server: usize) -> String {
+        self.addresses.get(server).cloned().unwrap_or_default()
+    }
+}
+
+impl State {
+    fn choose(&mut self, beginnings: &[u64], tried: &[usize], connections: usize, now: Instant) -> Choice {
+        let servers = || self.health.iter().zip(&self.in_flight).enumerate();
+        let usable: Vec<(usize, usize)> = servers()
+            .filter(|(_, (health, load))| health.admits(now) && **load < connections)
+            .map(|(server, (_, load))| (server, *load))
+            .collect();
+        let untried: Vec<(usize, usize)> =
+            usable.iter().copied().filter(|(server, _)| !tried.contains(server)).collect();
+        let others_down = servers().all(|(server, (health, _))| tried.contains(&server) || health.is_down());
+        let resume = self.health.iter().filter_map(|health| health.resume_at(now)).min();
+        let candidates = if untried.is_empty() && others_down { &usable } else { &untried };
+        match self.placement.choose(beginnings, candidates) {
+            Some(server) => Choice::Server(server),
+            None => Choice::Wait(resume),
+        }
+    }
+
+    /// Returns the event to report if no server works and that is new.
+    fn pause_event(&mut self, fleet: &str) -> Option<FleetEvent> {
+        if self.paused || !self.health.iter().all(Health::is_down) {
+            return None;
+        }
+        self.paused = true;
+        Some(FleetEvent::Paused { fleet: fleet.to_owned(), reason: self.last_failure.clone() })
+    }
+}
+
+impl Lease<'_> {
+    /// Reports that the server answered rightly.
+    pub(crate) fn succeed(self) {
+        let Balancer { fleet, .. } = self.balancer;
+        let mut events = Vec::new();
+        {
+            let mut state = self.balancer.state();
+            let failures = state.health.get(self.server).map_or(0, Health::failures);
+            let health = state.health.get_mut(self.server);
+            if health.is_some_and(|health| health.succeed(self.epoch)) {
+                if failures >= REPORTED_AFTER {
+                    events.push(FleetEvent::ServerBack { server: self.balancer.address(self.server) });
+                }
+                if std::mem::take(&mut state.paused) {
+                    events.push(FleetEvent::Resumed { fleet: fleet.clone() });
+                }
+            }
+        }
+        events.into_iter().for_each(|event| (self.balancer.observer)(event));
+    }
+
+    /// Reports a failure of the server.
+    pub(crate) fn fail(self, error: &ServerError) {
+        let server = self.balancer.address(self.server);
+        tracing::warn!(%server, %error, "a request to a server failed");
+        let mut event = None;
+        {
+            let mut state = self.balancer.state();
+            let Some(health) = state.health.get_mut(self.server) else { return };
+            let now = Instant::now();
+            if matches!(error, ServerError::Busy { .. }) {
+                health.pause(self.epoch, error.retry_after(), now);
+                return;
+            }
+            if health.fail(self.epoch, error.retry_after(), now) && health.failures() == REPORTED_AFTER {
+                event = Some(FleetEvent::ServerDown { server, reason: error.to_string() });
+            }
+            state.last_failure = error.to_string();
+        }
+        if let Some(event) = event {
+            (self.balancer.observer)(event);
+        }
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        {
+            let mut state = self.balancer.state();
+            if let Some(count) = state.in_flight.get_mut(self.server) {
+                *count = count.saturating_sub(1);
+            }
+            if let Some(health) = state.health.get_mut(self.server) {
+                health.end(self.epoch);
+            }
+        }
+        self.balancer.changed.notify_waiters();
+    }
+}

@@ -1,0 +1,60 @@
+//! Settings of a fleet.
+
+use std::time::Duration;
+
+/// Settings of a fleet.
+#[derive(Clone)]
+pub struct FleetConfig {
+    /// Name in the workflow, for messages.
+    pub name: String,
+    /// Addresses of the servers, such as `http://10.0.0.1:8000`.
+    pub addresses: Vec<String>,
+    pub kind: ServerKind,
+    /// Key that requests carry as `Authorization: Bearer KEY`.
+    pub key: Option<String>,
+    /// Longest time from sending a request to the end of its answer.
+    pub timeout: Duration,
+    /// Number of requests in progress per server.
+    pub connections: usize,
+    /// Number of times that a request is sent again after a wrong answer, an error of a server or a timeout.
+    /// Servers that can't be reached or are busy don't count.
+    pub retries: u32,
+    /// Waiting times after failures of a server.
+    pub backoff: Backoff,
+}
+
+impl std::fmt::Debug for FleetConfig {
+    /// Leaves out the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FleetConfig")
+            .field("name", &self.name)
+            .field("addresses", &self.addresses)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+/// API of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerKind {
+    /// vLLM, or another program with its `/inference/v1/generate`, such as `pl-host serve`.
+    Vllm,
+    /// llama.cpp's `llama-server`.
+    LlamaCpp,
+}
+
+/// Waiting times after failures of a server: doubled from failure to failure, with jitter.
+#[derive(Debug, Clone, Copy)]
+pub struct Backoff {
+    /// After the first failure.
+    pub shortest: Duration,
+    /// Upper bound, before jitter.
+    pub longest: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        // A restarted process answers within seconds; a server that is gone is asked about once a minute.
+        Self { shortest: Duration::from_millis(500), longest: Duration::from_secs(60) }
+    }
+}

@@ -1,0 +1,50 @@
+//! Interface of the programs that serve models.
+
+use async_trait::async_trait;
+
+use crate::error::ServerError;
+use crate::http::Http;
+use crate::identity::Identity;
+use crate::request::{RemoteAdapter, TokenCompletion, TokenRequest};
+
+/// API of a program that serves models.
+#[async_trait]
+pub(crate) trait Dialect: Send + Sync {
+    /// Asks the server for its program and its models.
+    async fn identify(&self, http: &Http) -> Result<Identity, ServerError>;
+
+    /// Completes the prompt of a request once per seed of `seeds`, which are some of the request's.
+    /// Completions are validated.
+    async fn complete(
+        &self,
+        http: &Http,
+        identity: &Identity,
+        request: &TokenRequest,
+        seeds: &[[u8; 32]],
+    ) -> Result<Vec<TokenCompletion>, ServerError>;
+
+    /// Loads an adapter. An adapter that the server has already is not an error: equal names have equal weights.
+    async fn load_adapter(
+        &self,
+        http: &Http,
+        identity: &Identity,
+        adapter: &RemoteAdapter,
+    ) -> Result<(), ServerError>;
+
+    /// Removes an adapter. An adapter that the server doesn't have is not an error.
+    async fn unload_adapter(&self, http: &Http, name: &str) -> Result<(), ServerError>;
+
+    /// Flag of the server that makes it return log-probabilities of the distribution that tokens are drawn from.
+    fn logprobs_hint(&self) -> &'static str;
+}
+
+/// Returns the name of a request in messages, and for the server's log: the beginning of its first seed.
+pub(crate) fn label(seeds: &[[u8; 32]]) -> String {
+    let first = seeds.first().and_then(|seed| seed.first_chunk::<8>()).copied().unwrap_or_default();
+    hex::encode(first)
+}
+
+/// Returns the number that stands for a seed where a server takes numbers: its first bytes.
+pub(crate) fn number(seed: &[u8; 32]) -> u64 {
+    seed.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}

@@ -1,0 +1,200 @@
+//! Several servers of one kind as one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use futures::future::{join_all, try_join_all};
+
+use crate::balancer::Balancer;
+use crate::config::FleetConfig;
+use crate::error::{Effect, ServerError};
+use crate::event::FleetEvent;
+use crate::placement::beginnings;
+use crate::probe::Probe;
+use crate::request::{RemoteAdapter, TokenCompletion, TokenRequest};
+use crate::server::Server;
+
+/// Largest number of seeds in one HTTP request, for servers that take several. `pl-host serve` takes 128.
+const SEEDS: usize = 64;
+
+/// Several servers of one kind.
+///
+/// A request goes to the server that had a prompt with the same beginning last, unless another one has much less
+/// to do. If a server fails, its requests move to others; if none works, they wait until one does.
+pub struct Fleet {
+    config: FleetConfig,
+    servers: Vec<Server>,
+    balancer: Balancer,
+    generated: AtomicU64,
+}
+
+impl Fleet {
+    /// Connects to the servers and runs the probes. Servers that can't be reached join later; at least one must
+    /// answer. Waits while servers say that they are not ready yet.
+    ///
+    /// # Errors
+    /// If a server is not usable, or none can be reached.
+    pub async fn connect(
+        config: FleetConfig,
+        probes: Vec<Probe>,
+        observer: Arc<dyn Fn(FleetEvent) + Send + Sync>,
+    ) -> Result<Fleet, ServerError> {
+        let probes: Arc<[Probe]> = probes.into();
+        let new = |address: &String| Server::new(&config, address, Arc::clone(&probes));
+        let servers = config.addresses.iter().map(new).collect::<Result<Vec<_>, _>>()?;
+        let balancer =
+            Balancer::new(&config.name, &config.addresses, config.connections, config.backoff, observer);
+        let fleet = Fleet { config, servers, balancer, generated: AtomicU64::new(0) };
+        fleet.wait_for_first().await?;
+        Ok(fleet)
+    }
+
+    /// Waits until one server is usable.
+    async fn wait_for_first(&self) -> Result<(), ServerError> {
+        let backoff = self.config.backoff;
+        let delays = ExponentialBuilder::new()
+            .with_min_delay(backoff.shortest)
+            .with_max_delay(backoff.longest)
+            .with_jitter()
+            .without_max_times();
+        for delay in delays.build() {
+            let results = self.prepare_all(None).await?;
+            let Some(last) = results.iter().flatten().last() else { return Ok(()) };
+            if results.iter().any(Option::is_none) {
+                return Ok(());
+            }
+            let starting = |error: &ServerError| {
+                matches!(error, ServerError::Unavailable { .. } | ServerError::Busy { .. })
+            };
+            if !results.iter().flatten().any(starting) {
+                return Err(ServerError::NoServer {
+                    fleet: self.config.name.clone(),
+                    last: last.to_string(),
+                });
+            }
+            self.balancer.report_pause();
+            tokio::time::sleep(delay).await;
+        }
+        Ok(())
+    }
+
+    /// Prepares all servers. Returns the error of each that can't be reached now.
+    ///
+    /// # Errors
+    /// If a server that can be reached is not usable.
+    async fn prepare_all(
+        &self,
+        adapter: Option<&RemoteAdapter>,
+    ) -> Result<Vec<Option<ServerError>>, ServerError> {
+        let servers = self.servers.iter().enumerate();
+        let results = servers.map(|(index, server)| self.prepare(index, server, adapter));
+        join_all(results).await.into_iter().collect()
+    }
+
+    async fn prepare(
+        &self,
+        index: usize,
+        server: &Server,
+        adapter: Option<&RemoteAdapter>,
+    ) -> Result<Option<ServerError>, ServerError> {
+        let lease = self.balancer.force(index);
+        match server.prepare(adapter).await {
+            Ok(_) => {
+                lease.succeed();
+                Ok(None)
+            }
+            Err(error) => {
+                lease.fail(&error);
+                if error.is_permanent() { Err(error) } else { Ok(Some(error)) }
+            }
+        }
+    }
+
+    /// Loads an adapter on every server that can be reached; the others load it before their next request for it.
+    ///
+    /// # Errors
+    /// If a server refuses it.
+    pub async fn load_adapter(&self, adapter: &RemoteAdapter) -> Result<(), ServerError> {
+        self.prepare_all(Some(adapter)).await.map(drop)
+    }
+
+    /// Removes an adapter from every server that can be reached. A server that keeps it has less memory, and no
+    /// other weights: failures are only logged.
+    pub async fn unload_adapter(&self, name: &str) {
+        for (server, result) in
+            self.config.addresses.iter().zip(join_all(self.servers.iter().map(|s| s.unload(name))).await)
+        {
+            if let Err(error) = result {
+                tracing::warn!(%server, %error, adapter = name, "an adapter was not unloaded");
+            }
+        }
+    }
+
+    /// Completes a prompt once per seed, in the order of the seeds. Dropping the future cancels the request.
+    ///
+    /// # Errors
+    /// The last error of a request that was sent as often as the fleet's `retries` allow, or that the server
+    /// refuses.
+    pub async fn generate(&self, request: &TokenRequest) -> Result<Vec<TokenCompletion>, ServerError> {
+        let beginnings = beginnings(&request.prompt);
+        let size = if self.servers.iter().all(Server::takes_seeds) { SEEDS } else { 1 };
+        let parts = request.seeds.chunks(size).map(|seeds| self.complete(request, seeds, &beginnings));
+        let completions: Vec<TokenCompletion> = try_join_all(parts).await?.into_iter().flatten().collect();
+        let tokens: usize = completions.iter().map(|completion| completion.tokens.len()).sum();
+        self.generated.fetch_add(tokens as u64, Ordering::Relaxed);
+        Ok(completions)
+    }
+
+    /// Returns the number of tokens generated so far.
+    pub fn generated_tokens(&self) -> u64 {
+        self.generated.load(Ordering::Relaxed)
+    }
+
+    /// Completes some seeds of a request on one server, and on others if that fails.
+    async fn complete(
+        &self,
+        request: &TokenRequest,
+        seeds: &[[u8; 32]],
+        beginnings: &[u64],
+    ) -> Result<Vec<TokenCompletion>, ServerError> {
+        let mut tried = Vec::new();
+        let mut counted = 0;
+        loop {
+            let lease = self.balancer.acquire(beginnings, &tried).await;
+            let index = lease.server;
+            let Some(server) = self.servers.get(index) else { continue };
+            let error = match server.complete(request, seeds).await {
+                Ok(completions) => {
+                    lease.succeed();
+                    return Ok(completions);
+                }
+                Err(error) => error,
+            };
+            match error.effect() {
+                Effect::Moves => lease.fail(&error),
+                Effect::Counts => {
+                    lease.fail(&error);
+                    counted += 1;
+                    if !tried.contains(&index) {
+                        tried.push(index);
+                    }
+                    if counted > self.config.retries {
+                        return Err(error);
+                    }
+                }
+                // The server works: it has answered.
+                Effect::Ends => {
+                    lease.succeed();
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fleet").field("config", &self.config).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,221 @@
+//! JSON over HTTP to one server.
+
+use std::error::Error as _;
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, Method, Response, StatusCode, Url};
+use serde_json::Value;
+
+use crate::config::FleetConfig;
+use crate::error::ServerError;
+
+/// Longest time to open a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Largest answer. A completion of 100,000 tokens with 20 likeliest tokens at each has 100 MB.
+const LARGEST_ANSWER: usize = 256 << 20;
+
+/// Longest `Retry-After` that is followed: a server that was restarted would otherwise stay idle.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
+
+/// Number of characters of a server's message that errors show.
+const MESSAGE_LENGTH: usize = 500;
+
+/// Connections to one server.
+pub(crate) struct Http {
+    client: Client,
+    /// Address without a slash at its end.
+    pub(crate) address: String,
+    timeout: Duration,
+}
+
+impl Http {
+    /// # Errors
+    /// [`ServerError::Setup`] if the address or the key is not usable.
+    pub(crate) fn new(config: &FleetConfig, address: &str) -> Result<Self, ServerError> {
+        let setup = |problem: String| ServerError::Setup { server: address.to_owned(), problem };
+        let url = Url::parse(address).map_err(|error| setup(format!("not an address: {error}")))?;
+        if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+            return Err(setup("an address begins with http:// or https:// and a host".to_owned()));
+        }
+        let mut headers = HeaderMap::new();
+        if let Some(key) = &config.key {
+            let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
+                .map_err(|_| setup("the key has characters that a header can't have".to_owned()))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let client = Client::builder()
+            .default_headers(headers)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(config.timeout)
+            .pool_max_idle_per_host(config.connections)
+            // A redirect could lead the key elsewhere, and a proxy of the environment is none for the machines of
+            // one's own cluster.
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .map_err(|error| setup(reason(&error)))?;
+        let address = address.trim_end_matches('/').to_owned();
+        Ok(Self { client, address, timeout: config.timeout })
+    }
+
+    /// Sends a GET request and returns its answer.
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, ServerError> {
+        self.send(Method::GET, path, None, path).await
+    }
+
+    /// Sends a body and returns the answer. Errors name the request by `label`.
+    pub(crate) async fn post(&self, path: &str, body: &Value, label: &str) -> Result<Value, ServerError> {
+        self.send(Method::POST, path, Some(body), label).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        label: &str,
+    ) -> Result<Value, ServerError> {
+        let mut request = self.client.request(method, format!("{}{path}", self.address));
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.map_err(|error| self.broken(&error, label))?;
+        let status = response.status();
+        let retry_after = retry_after(response.headers());
+        let bytes = self.read(response, label).await?;
+        if !status.is_success() {
+            return Err(self.refusal(status, &bytes, retry_after, label));
+        }
+        // Answers such as those that acknowledge an adapter are text.
+        match serde_json::from_slice(&bytes) {
+            Ok(value) => Ok(value),
+            Err(_) if !bytes.starts_with(b"{") && !bytes.starts_with(b"[") => {
+                Ok(Value::from(String::from_utf8_lossy(&bytes).into_owned()))
+            }
+            Err(error) => Err(self.wrong(label, format!("the body is not JSON: {error}"))),
+        }
+    }
+
+    async fn read(&self, mut response: Response, label: &str) -> Result<Vec<u8>, ServerError> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.broken(&error, label))? {
+            if bytes.len() + chunk.len() > LARGEST_ANSWER {
+                return Err(self.wrong(label, format!("it is longer than {LARGEST_ANSWER} bytes")));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
+    /// Error of an answer that can't be right.
+    pub(crate) fn wrong(&self, label: &str, problem: impl Into<String>) -> ServerError {
+        let (server, request) = (self.address.clone(), label.to_owned());
+        ServerError::Answer { server, request, problem: problem.into() }
+    }
+
+    /// Error of a server that policies can't use.
+    pub(crate) fn unfit(&self, problem: impl Into<String>, hint: impl Into<String>) -> ServerError {
+        ServerError::Unfit { server: self.address.clone(), problem: problem.into(), hint: hint.into() }
+    }
+
+    fn broken(&self, error: &reqwest::Error, label: &str) -> ServerError {
+        let server = self.address.clone();
+        if error.is_timeout() && !error.is_connect() {
+            return ServerError::Timeout { server, request: label.to_owned(), limit: self.timeout };
+        }
+        ServerError::Unreachable { server, problem: reason(error) }
+    }
+
+    fn refusal(
+        &self,
+        status: StatusCode,
+        body: &[u8],
+        retry_after: Option<Duration>,
+        label: &str,
+    ) -> ServerError {
+        let (server, request) = (self.address.clone(), label.to_owned());
+        let message = message(body);
+        let code = status.as_u16();
+        match code {
+            429 => ServerError::Busy { server, retry_after },
+            502..=504 => ServerError::Unavailable { server, status: code, message, retry_after },
+            404 => ServerError::NotFound { server, request, message },
+            401 | 403 => self.unfit(
+                format!("it refuses the key (status {code}): {message}"),
+                "name the environment variable with the server's key: `key_variable = \"NAME\"`",
+            ),
+            500.. => ServerError::Failed { server, request, status: code, message },
+            _ => ServerError::Refused { server, request, status: code, message },
+        }
+    }
+}
+
+/// Returns the message of an error's body: that of OpenAI's form, or else the body's beginning.
+fn message(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let json: Option<Value> = serde_json::from_str(&text).ok();
+    let of_form = json.as_ref().and_then(|json| {
+        let found = json.pointer("/error/message").or_else(|| json.get("message"));
+        found.or_else(|| json.get("detail"))?.as_str()
+    });
+    let message = of_form.unwrap_or(text.trim());
+    if message.is_empty() { "no message".to_owned() } else { message.chars().take(MESSAGE_LENGTH).collect() }
+}
+
+/// Returns an error with its causes, without the address, which the message has already.
+fn reason(error: &reqwest::Error) -> String {
+    let mut text = String::new();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    if text.is_empty() { error.to_string() } else { text }
+}
+
+/// Returns the time of a `Retry-After`, which has seconds or a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = httpdate::parse_http_date(text).ok()?;
+            date.duration_since(SystemTime::now()).unwrap_or_default()
+        }
+    };
+    Some(wait.min(LONGEST_RETRY_AFTER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_has_seconds_or_a_date() {
+        let parse = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, text.parse().unwrap());
+            retry_after(&headers)
+        };
+        assert_eq!(parse("7"), Some(Duration::from_secs(7)));
+        assert_eq!(parse("86400"), Some(LONGEST_RETRY_AFTER));
+        assert_eq!(parse("soon"), None);
+        let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(30));
+        assert!(parse(&date).is_some_and(|wait| (25..=30).contains(&wait.as_secs())));
+        assert_eq!(parse("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn messages_of_errors_are_found() {
+        assert_eq!(message(br#"{"error": {"message": "too long"}}"#), "too long");
+        assert_eq!(message(br#"{"detail": "Not Found"}"#), "Not Found");
+        assert_eq!(message(b" plain "), "plain");
+        assert_eq!(message(b""), "no message");
+    }
+}

@@ -1,0 +1,33 @@
+//! Generation on other machines: clients of vLLM and llama.cpp, and fleets of such servers.
+//!
+//! Token ids go in; token ids come out, with their log-probabilities under the distribution that they were drawn
+//! from. Text stays with the caller, which knows the tokenizer.
+//!
+//! - [`Fleet`]: several servers of one kind. It spreads requests, limits connections, waits for servers that are
+//!   busy, and moves the requests of a server that fails to the others.
+//! - A probe, before a server gets its first request: the server must return what training needs.
+//! - [`RemoteAdapter`]: an adapter under a name of its own, loaded on each server before the requests that use it.
+
+mod balancer;
+mod config;
+mod dialect;
+mod error;
+mod event;
+mod fleet;
+mod health;
+mod http;
+mod identity;
+mod llamacpp;
+mod placement;
+mod probe;
+mod request;
+mod server;
+mod validate;
+mod vllm;
+
+pub use config::{Backoff, FleetConfig, ServerKind};
+pub use error::ServerError;
+pub use event::FleetEvent;
+pub use fleet::Fleet;
+pub use probe::Probe;
+pub use request::{RemoteAdapter, RemoteModel, TokenCompletion, TokenRequest};

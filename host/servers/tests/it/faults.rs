@@ -1,0 +1,155 @@
+//! Requests to fleets of which servers fail.
+
+use std::time::{Duration, Instant};
+
+use pl_servers::{FleetEvent, ServerError};
+
+use crate::scripted::{Fault, Script, Server, config, connect, generate_all, probe, request};
+
+/// Fleet of three servers, of which the first fails at every other request: 300 requests of two completions each.
+async fn with_a_faulty_server(fault: Fault) {
+    let faulty = Server::start(Script { fault: Some(fault), every: 2, ..Script::default() }).await;
+    let (second, third) = (Server::start(Script::default()).await, Server::start(Script::default()).await);
+    let (fleet, _) = connect(config(&[&faulty, &second, &third]), Vec::new()).await;
+    let fleet = fleet.unwrap();
+    generate_all(&fleet, 0..300).await;
+    let answered = faulty.answered() + second.answered() + third.answered();
+    assert_eq!(answered, 600, "{fault:?}: each completion is generated once");
+    assert!(second.answered() > 0 && third.answered() > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_request_is_lost_or_repeated_when_connections_break() {
+    with_a_faulty_server(Fault::Drops).await;
+    with_a_faulty_server(Fault::HalfAnswer).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_request_is_lost_or_repeated_when_a_server_is_busy() {
+    with_a_faulty_server(Fault::Status(429, None)).await;
+    with_a_faulty_server(Fault::Status(429, Some(1))).await;
+    with_a_faulty_server(Fault::Status(503, None)).await;
+    with_a_faulty_server(Fault::Status(503, Some(1))).await;
+    with_a_faulty_server(Fault::Status(500, None)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_request_is_lost_or_repeated_when_answers_are_wrong() {
+    for fault in [
+        Fault::MissingLogprob,
+        Fault::MissingChoice,
+        Fault::OutsideVocabulary,
+        Fault::NotFinite,
+        Fault::OtherModel,
+    ] {
+        with_a_faulty_server(fault).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hanging_server_loses_its_requests_to_the_others() {
+    let hanging = Server::start(Script { fault: Some(Fault::Hangs), every: 1, ..Script::default() }).await;
+    let other = Server::start(Script::default()).await;
+    let mut config = config(&[&hanging, &other]);
+    config.timeout = Duration::from_millis(200);
+    let (fleet, _) = connect(config, Vec::new()).await;
+    generate_all(&fleet.unwrap(), 0..50).await;
+    assert_eq!(other.answered(), 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_left_alone_for_as_long_as_it_asks() {
+    let busy =
+        Server::start(Script { fault: Some(Fault::Status(429, Some(1))), every: 1, ..Script::default() })
+            .await;
+    let other = Server::start(Script { delay: Duration::from_millis(5), ..Script::default() }).await;
+    let mut config = config(&[&busy, &other]);
+    config.connections = 1;
+    let (fleet, _) = connect(config, Vec::new()).await;
+    let started = Instant::now();
+    generate_all(&fleet.unwrap(), 0..60).await;
+    let asked = busy.state.completions.load(std::sync::atomic::Ordering::SeqCst);
+    let seconds = started.elapsed().as_secs() as usize;
+    assert!((1..=1 + seconds).contains(&asked), "asked {asked} times in {seconds} s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_that_is_gone_pauses_and_goes_on() {
+    let script = Script { delay: Duration::from_millis(10), ..Script::default() };
+    let server = Server::start(script.clone()).await;
+    let address = server.address.clone();
+    let (fleet, events) = connect(config(&[&server]), probe()).await;
+    let fleet = fleet.unwrap();
+    let outage = async {
+        while server.answered() < 30 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        server.stop().await;
+        let paused = |events: &[FleetEvent]| events.iter().any(|e| matches!(e, FleetEvent::Paused { .. }));
+        while !paused(&events.lock().unwrap()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        // While it starts, it is not ready.
+        Server::restart(&address, Script { starting: 4, ..script }).await
+    };
+    let (server, ()) = tokio::join!(outage, generate_all(&fleet, 0..100));
+    assert!(server.answered() > 0);
+    let events = events.lock().unwrap();
+    let first = events.iter().find(|event| matches!(event, FleetEvent::Paused { .. }));
+    let Some(FleetEvent::Paused { fleet, reason }) = first else { panic!("{events:?}") };
+    assert_eq!(fleet, "fleet");
+    assert!(reason.contains(&address), "{reason}");
+    assert!(events.contains(&FleetEvent::Resumed { fleet: "fleet".into() }), "{events:?}");
+    assert!(events.contains(&FleetEvent::ServerBack { server: address }), "{events:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connecting_waits_for_a_server_that_starts_slowly() {
+    let server = Server::start(Script { starting: 6, ..Script::default() }).await;
+    let (fleet, events) = connect(config(&[&server]), probe()).await;
+    generate_all(&fleet.unwrap(), 0..5).await;
+    assert!(matches!(events.lock().unwrap()[0], FleetEvent::Paused { .. }));
+}
+
+#[tokio::test]
+async fn a_fleet_without_any_server_is_an_error() {
+    let server = Server::start(Script::default()).await;
+    let config = config(&[&server]);
+    server.stop().await;
+    let (fleet, _) = connect(config, Vec::new()).await;
+    let error = fleet.unwrap_err();
+    assert!(matches!(error, ServerError::NoServer { .. }), "{error}");
+    assert!(error.to_string().contains("no server of `fleet`"), "{error}");
+}
+
+#[tokio::test]
+async fn wrong_answers_end_after_the_retries_with_server_and_request() {
+    let script = Script { fault: Some(Fault::MissingLogprob), every: 1, ..Script::default() };
+    let server = Server::start(script).await;
+    let (fleet, _) = connect(config(&[&server]), Vec::new()).await;
+    let mut one = request(2);
+    one.seeds.truncate(1);
+    let error = fleet.unwrap().generate(&one).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "server {}, request 0202020202020202: wrong answer: it has 2 log-probabilities for 3 tokens",
+            server.address
+        )
+    );
+    assert_eq!(server.state.completions.load(std::sync::atomic::Ordering::SeqCst), 4, "once and three times");
+}
+
+#[tokio::test]
+async fn a_refused_request_is_not_sent_again() {
+    let server = Server::start(Script::default()).await;
+    let (fleet, _) = connect(config(&[&server]), Vec::new()).await;
+    let (fleet, mut long) = (fleet.unwrap(), request(1));
+    long.max_tokens = 4000;
+    long.seeds.truncate(1);
+    let error = fleet.generate(&long).await.unwrap_err();
+    assert!(error.to_string().contains("refused with status 400: too long"), "{error}");
+    assert_eq!(server.state.completions.load(std::sync::atomic::Ordering::SeqCst), 1);
+    generate_all(&fleet, 0..3).await;
+}
