@@ -13,7 +13,8 @@ mod splits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pl_dsl::workflow::Rollout;
+use pl_dsl::workflow::objective::{Advantage, Returns};
+use pl_dsl::workflow::{Rollout, Workflow};
 use pl_rollout::{
     AgentRuntime, EpisodeSetup, EventKind, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, Trace,
     play_batch,
@@ -145,7 +146,7 @@ impl Audit {
             leaks.get_or_insert_with(|| leaks_of(&batch.traces));
             result.adversaries.push(AdversaryResult::new(strategy, &batch, &longer));
         }
-        result.findings = result.judge(&leaks.unwrap_or_default());
+        result.findings = result.judge(&leaks.unwrap_or_default(), adds_up(&checked.workflow));
         Ok(result)
     }
 
@@ -154,8 +155,9 @@ impl Audit {
         self.findings.iter().any(|finding| finding.verdict == Verdict::Defect)
     }
 
-    /// Judges all properties. `leaks` has the share of tasks by the path of the evidence that their first prompt holds.
-    fn judge(&self, leaks: &BTreeMap<String, f64>) -> Vec<Finding> {
+    /// Judges all properties. `leaks` has the share of tasks by the path of the evidence that their first prompt holds;
+    /// `adds_up` is true if a policy is trained on the rewards of several turns together.
+    fn judge(&self, leaks: &BTreeMap<String, f64>, adds_up: bool) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut add = |verdict, text: String| findings.push(Finding { verdict, text });
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
@@ -178,7 +180,10 @@ impl Audit {
                      times as many: its actions pay in a loop",
                     own.named()
                 );
-                add(Verdict::Defect, text);
+                match adds_up {
+                    true => add(Verdict::Defect, text),
+                    false => add(Verdict::Look, text + "; `returns = step` doesn't add them up"),
+                }
             }
             let paid =
                 unsolved().max_by(|a, b| a.1[0].total_cmp(&b.1[0])).filter(|(_, [short, ..])| *short > 0.0);
@@ -290,6 +295,15 @@ fn returns(batch: &RolloutBatch, wanted: impl Fn(u32) -> bool) -> Vec<f64> {
         *sums.entry((transition.key.task, transition.key.agent)).or_default() += transition.reward;
     }
     sums.into_iter().filter(|((task, _), _)| wanted(*task)).map(|(_, sum)| sum).collect()
+}
+
+/// Returns true if a policy is trained on the rewards of several turns together, or if none is trained.
+fn adds_up(workflow: &Workflow) -> bool {
+    let trained = || workflow.policies.iter().filter_map(|policy| policy.training.as_ref());
+    trained().next().is_none()
+        || trained().any(|training| {
+            training.objective.advantage == Advantage::Gae || training.objective.returns != Returns::Step
+        })
 }
 
 /// Adversaries of an audit.
@@ -428,7 +442,7 @@ mod tests {
 
     fn judge(adversaries: Vec<AdversaryResult>) -> Vec<Verdict> {
         let audit = Audit { adversaries, rewards: None, shared_tasks: Vec::new(), findings: Vec::new() };
-        audit.judge(&BTreeMap::new()).into_iter().map(|finding| finding.verdict).collect()
+        audit.judge(&BTreeMap::new(), true).into_iter().map(|finding| finding.verdict).collect()
     }
 
     #[test]
