@@ -13,7 +13,8 @@ mod splits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pl_dsl::workflow::Rollout;
+use pl_dsl::workflow::objective::{Advantage, Returns};
+use pl_dsl::workflow::{Rollout, Workflow};
 use pl_rollout::{
     AgentRuntime, EpisodeSetup, EventKind, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, Trace,
     play_batch,
@@ -43,6 +44,15 @@ const ALTERNATED: usize = 6;
 /// Shares of solved tasks from which on an adversary is noted, and is a defect.
 const NOTED_SUCCESS: f64 = 0.1;
 const DEFECTIVE_SUCCESS: f64 = 0.5;
+
+/// Factors of the limit on visits in episodes that show loops: in the first, progress towards a solution has ended.
+pub const LONGER: [u32; 2] = [4, 8];
+
+/// Share of a reward by which it must grow between these lengths to be a loop that pays.
+const LOOP_GROWTH: f64 = 0.25;
+
+/// Longest part of an example that findings show, in characters.
+const SHOWN_EXAMPLE: usize = 48;
 
 /// Share of the tasks in which a piece of evidence must stand in the first prompt to be noted.
 const NOTED_LEAK: f64 = 0.5;
@@ -76,14 +86,16 @@ pub struct Audit {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AdversaryResult {
     pub strategy: Strategy,
+    /// One of its answers: the last agent's, to the first task.
+    pub example: String,
     pub episodes: usize,
     /// Share of the episodes that succeeded.
     pub success: f64,
     /// Mean over episodes and agents of the sum of an agent's rewards.
     pub reward: f64,
-    /// The same over the episodes that did not succeed, with the workflow's limit on visits and with twice that limit.
-    /// `None` if all succeeded.
-    pub unsolved: Option<[f64; 2]>,
+    /// The same over the tasks that were not solved under any limit on visits: with the workflow's limit, and with those
+    /// of [`LONGER`]. `None` if there is no such task.
+    pub unsolved: Option<[f64; 3]>,
     /// Number of episodes that a fault of a plugin ended.
     pub faults: usize,
 }
@@ -123,8 +135,10 @@ impl Audit {
         let mut result = Audit { adversaries: Vec::new(), rewards: None, shared_tasks, findings: Vec::new() };
         let mut leaks = None;
         for strategy in strategies(&options.answers) {
-            let [batch, longer] = [1, 2].map(|factor| players.play(&strategy, factor));
-            let (batch, longer) = (batch?, longer?);
+            let batch = players.play(&strategy, 1)?;
+            let longer = LONGER.map(|factor| players.play(&strategy, factor));
+            let [long, longest] = longer;
+            let longer = [long?, longest?];
             for reward in batch.transitions.iter().map(|transition| transition.reward) {
                 let (low, high) = result.rewards.unwrap_or((reward, reward));
                 result.rewards = Some((low.min(reward), high.max(reward)));
@@ -132,7 +146,7 @@ impl Audit {
             leaks.get_or_insert_with(|| leaks_of(&batch.traces));
             result.adversaries.push(AdversaryResult::new(strategy, &batch, &longer));
         }
-        result.findings = result.judge(&leaks.unwrap_or_default());
+        result.findings = result.judge(&leaks.unwrap_or_default(), adds_up(&checked.workflow));
         Ok(result)
     }
 
@@ -141,30 +155,44 @@ impl Audit {
         self.findings.iter().any(|finding| finding.verdict == Verdict::Defect)
     }
 
-    /// Judges all properties. `leaks` has the share of tasks by the path of the evidence that their first prompt holds.
-    fn judge(&self, leaks: &BTreeMap<String, f64>) -> Vec<Finding> {
+    /// Judges all properties. `leaks` has the share of tasks by the path of the evidence that their first prompt holds;
+    /// `adds_up` is true if a policy is trained on the rewards of several turns together.
+    fn judge(&self, leaks: &BTreeMap<String, f64>, adds_up: bool) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut add = |verdict, text: String| findings.push(Finding { verdict, text });
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-        for own in &self.adversaries {
-            if own.success >= NOTED_SUCCESS {
-                let verdict = if own.success >= DEFECTIVE_SUCCESS { Verdict::Defect } else { Verdict::Look };
-                let text = format!("{} solves {} of the tasks", own.strategy, percent(own.success));
-                add(verdict, text);
+        for kind in Strategy::KINDS {
+            let own = || self.adversaries.iter().filter(|own| own.strategy.kind() == kind);
+            let best = own().max_by(|a, b| a.success.total_cmp(&b.success));
+            if let Some(best) = best.filter(|best| best.success >= NOTED_SUCCESS) {
+                let verdict = if best.success >= DEFECTIVE_SUCCESS { Verdict::Defect } else { Verdict::Look };
+                add(verdict, format!("{} solves {} of the tasks", best.named(), percent(best.success)));
             }
-            let Some([short, long]) = own.unsolved else { continue };
+            let unsolved = || own().filter_map(|own| Some((own, own.unsolved?)));
+            let growth = |[_, long, longest]: [f64; 3]| longest - long.max(0.0);
+            let grown = unsolved().max_by(|a, b| growth(a.1).total_cmp(&growth(b.1)));
             // Shaping that telescopes gives no more in twice the time.
-            if long > short.max(0.0) + 1e-9 + 0.1 * short.abs() {
+            let pays = |rewards: [f64; 3]| growth(rewards) > 1e-9 + LOOP_GROWTH * rewards[1].abs();
+            if let Some((own, [_, long, longest])) = grown.filter(|(_, rewards)| pays(*rewards)) {
+                let [first, second] = LONGER;
                 let text = format!(
-                    "{} earns {short:.2} without a solution, and {long:.2} in twice as many turns: its actions pay in a loop",
-                    own.strategy
+                    "{} earns {long:.2} without a solution in {first} times as many turns, and {longest:.2} in {second} \
+                     times as many: its actions pay in a loop",
+                    own.named()
                 );
-                add(Verdict::Defect, text);
-            } else if short > 0.0 {
-                add(Verdict::Look, format!("{} earns {short:.2} without a solution", own.strategy));
+                match adds_up {
+                    true => add(Verdict::Defect, text),
+                    false => add(Verdict::Look, text + "; `returns = step` doesn't add them up"),
+                }
             }
-            if own.faults > 0 {
-                let text = format!("{} makes a plugin fail in {} episodes", own.strategy, own.faults);
+            let paid =
+                unsolved().max_by(|a, b| a.1[0].total_cmp(&b.1[0])).filter(|(_, [short, ..])| *short > 0.0);
+            if let Some((own, [short, ..])) = paid {
+                add(Verdict::Look, format!("{} earns {short:.2} without a solution", own.named()));
+            }
+            let faulty = own().max_by_key(|own| own.faults).filter(|own| own.faults > 0);
+            if let Some(own) = faulty {
+                let text = format!("{} makes a plugin fail in {} episodes", own.named(), own.faults);
                 add(Verdict::Look, text);
             }
         }
@@ -211,17 +239,47 @@ impl Audit {
 }
 
 impl AdversaryResult {
-    fn new(strategy: Strategy, batch: &RolloutBatch, longer: &RolloutBatch) -> AdversaryResult {
-        let all = returns(batch, |_| true);
-        let unsolved = [batch, longer].map(|batch| mean(&returns(batch, |success| !success)));
+    fn new(strategy: Strategy, batch: &RolloutBatch, longer: &[RolloutBatch; 2]) -> AdversaryResult {
+        let [long, longest] = longer;
+        let all = [batch, long, longest];
+        let unsolved = |task: u32| {
+            let of_task = |batch: &RolloutBatch| batch.episodes.iter().find(|own| own.task == task).cloned();
+            all.map(of_task).iter().flatten().all(|own| !own.success)
+        };
+        let rewards = all.map(|batch| mean(&returns(batch, unsolved)));
+        let completion = |trace: &Trace| {
+            trace.events.iter().rev().find_map(|event| match &event.kind {
+                EventKind::Completion { text, .. } => Some(text.clone()),
+                _ => None,
+            })
+        };
         AdversaryResult {
             strategy,
+            example: batch.traces.first().and_then(completion).unwrap_or_default(),
             episodes: batch.episodes.len(),
             success: mean(&batch.episodes.iter().map(|one| f64::from(one.success)).collect::<Vec<_>>())
                 .unwrap_or(0.0),
-            reward: mean(&all).unwrap_or(0.0),
-            unsolved: unsolved[0].zip(unsolved[1]).map(<[f64; 2]>::from),
+            reward: mean(&returns(batch, |_| true)).unwrap_or(0.0),
+            unsolved: match rewards {
+                [Some(short), Some(long), Some(longest)] => Some([short, long, longest]),
+                _ => None,
+            },
             faults: batch.failures.len(),
+        }
+    }
+}
+
+impl AdversaryResult {
+    /// Returns the name of the adversary, with one of its answers.
+    fn named(&self) -> String {
+        let line = self.example.split_whitespace().collect::<Vec<_>>().join(" ");
+        match (&self.strategy, line.chars().count()) {
+            (Strategy::Empty | Strategy::Echo | Strategy::Given(_), _) => self.strategy.to_string(),
+            (strategy, ..=SHOWN_EXAMPLE) => format!("{strategy} ({line:?})"),
+            (strategy, _) => {
+                let start: String = line.chars().take(SHOWN_EXAMPLE).collect();
+                format!("{strategy} ({start:?}…)")
+            }
         }
     }
 }
@@ -230,14 +288,22 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Returns the sum of each agent's rewards in the episodes whose success is one that `wanted` accepts.
-fn returns(batch: &RolloutBatch, wanted: impl Fn(bool) -> bool) -> Vec<f64> {
+/// Returns the sum of each agent's rewards in the episodes of the tasks that `wanted` accepts.
+fn returns(batch: &RolloutBatch, wanted: impl Fn(u32) -> bool) -> Vec<f64> {
     let mut sums: BTreeMap<(u32, u32), f64> = BTreeMap::new();
     for transition in &batch.transitions {
         *sums.entry((transition.key.task, transition.key.agent)).or_default() += transition.reward;
     }
-    let success = |task| batch.episodes.iter().find(|own| own.task == task).is_some_and(|own| own.success);
-    sums.into_iter().filter(|((task, _), _)| wanted(success(*task))).map(|(_, sum)| sum).collect()
+    sums.into_iter().filter(|((task, _), _)| wanted(*task)).map(|(_, sum)| sum).collect()
+}
+
+/// Returns true if a policy is trained on the rewards of several turns together, or if none is trained.
+fn adds_up(workflow: &Workflow) -> bool {
+    let trained = || workflow.policies.iter().filter_map(|policy| policy.training.as_ref());
+    trained().next().is_none()
+        || trained().any(|training| {
+            training.objective.advantage == Advantage::Gae || training.objective.returns != Returns::Step
+        })
 }
 
 /// Adversaries of an audit.
@@ -369,25 +435,26 @@ mod tests {
 
     use super::*;
 
-    fn result(strategy: Strategy, success: f64, unsolved: Option<[f64; 2]>) -> AdversaryResult {
-        AdversaryResult { strategy, episodes: 10, success, reward: 0.0, unsolved, faults: 0 }
+    fn result(strategy: Strategy, success: f64, unsolved: Option<[f64; 3]>) -> AdversaryResult {
+        let example = String::new();
+        AdversaryResult { strategy, example, episodes: 10, success, reward: 0.0, unsolved, faults: 0 }
     }
 
     fn judge(adversaries: Vec<AdversaryResult>) -> Vec<Verdict> {
         let audit = Audit { adversaries, rewards: None, shared_tasks: Vec::new(), findings: Vec::new() };
-        audit.judge(&BTreeMap::new()).into_iter().map(|finding| finding.verdict).collect()
+        audit.judge(&BTreeMap::new(), true).into_iter().map(|finding| finding.verdict).collect()
     }
 
     #[test]
     fn verdicts_follow_from_success_and_from_what_longer_episodes_earn() {
         use Verdict::{Defect, Look, Ok};
-        assert_eq!(judge(vec![result(Strategy::Empty, 0.0, Some([0.0, 0.0]))]), [Ok, Ok]);
-        assert_eq!(judge(vec![result(Strategy::Echo, 0.2, Some([-1.0, -2.0]))]), [Look, Ok]);
+        assert_eq!(judge(vec![result(Strategy::Empty, 0.0, Some([0.0; 3]))]), [Ok, Ok]);
+        assert_eq!(judge(vec![result(Strategy::Echo, 0.2, Some([-1.0, -4.0, -8.0]))]), [Look, Ok]);
         assert_eq!(judge(vec![result(Strategy::Echo, 0.9, None)]), [Defect, Ok]);
         // Shaping that telescopes, and shaping that pays for each turn; costs that grow are fine.
-        assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([0.3, 0.31]))]), [Look, Ok]);
-        assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([0.3, 0.6]))]), [Defect, Ok]);
-        assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([-0.5, -0.2]))]), [Ok, Ok]);
+        assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([0.3, 0.5, 0.51]))]), [Look, Ok]);
+        assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([0.3, 1.2, 2.4]))]), [Defect, Ok]);
+        assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([-0.5, -0.3, -0.2]))]), [Ok, Ok]);
     }
 
     #[test]

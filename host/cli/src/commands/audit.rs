@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use comfy_table::Table;
-use pl_run::audit::{Audit, AuditOptions, Verdict};
+use pl_run::audit::{Audit, AuditOptions, LONGER, Verdict};
 
 use crate::app::App;
 use crate::arguments::workflow::AuditArgs;
@@ -41,20 +41,25 @@ pub fn run(app: &App, options: &AuditArgs) -> CommandResult {
 
 /// Returns a line for each adversary that solved or earned something, and for the first three in any case.
 fn table(audit: &Audit) -> Table {
-    let mut table =
-        plain_table(["adversary", "success", "reward", "unsolved", "in twice the turns", "faults"]);
+    let [longer, longest] = LONGER.map(|factor| format!("{factor} x turns"));
+    let titles = ["adversary", "success", "reward", "unsolved", &longer, &longest, "faults"];
+    let mut table = plain_table(titles);
     for (index, own) in audit.adversaries.iter().enumerate() {
-        let [short, long] = own.unsolved.unwrap_or_default();
-        if index >= 3 && own.success == 0.0 && short <= 0.0 && long <= 0.0 && own.faults == 0 {
+        let paid = own.unsolved.is_some_and(|rewards| rewards.iter().any(|reward| *reward > 0.0));
+        if index >= 3 && own.success == 0.0 && !paid && own.faults == 0 {
             continue;
         }
-        let unsolved = |value: f64| own.unsolved.map_or("-".to_owned(), |_| format!("{value:.2}"));
+        let [short, long, longest] = match own.unsolved {
+            Some(rewards) => rewards.map(|reward| format!("{reward:.2}")),
+            None => ["-", "-", "-"].map(str::to_owned),
+        };
         table.add_row([
             own.strategy.to_string(),
             format!("{:.0} %", 100.0 * own.success),
             format!("{:.2}", own.reward),
-            unsolved(short),
-            unsolved(long),
+            short,
+            long,
+            longest,
             own.faults.to_string(),
         ]);
     }

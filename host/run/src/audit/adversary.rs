@@ -29,6 +29,41 @@ pub enum Strategy {
     Given(String),
 }
 
+/// Kind of a strategy, whose members are tried for their best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StrategyKind {
+    Empty,
+    Echo,
+    Random,
+    Constant,
+    Alternate,
+    Given,
+}
+
+impl Strategy {
+    /// All kinds, in the order of their findings.
+    pub(super) const KINDS: [StrategyKind; 6] = [
+        StrategyKind::Empty,
+        StrategyKind::Echo,
+        StrategyKind::Random,
+        StrategyKind::Constant,
+        StrategyKind::Alternate,
+        StrategyKind::Given,
+    ];
+
+    /// Returns the kind of the strategy.
+    pub(super) fn kind(&self) -> StrategyKind {
+        match self {
+            Strategy::Empty => StrategyKind::Empty,
+            Strategy::Echo => StrategyKind::Echo,
+            Strategy::Random => StrategyKind::Random,
+            Strategy::Constant(_) => StrategyKind::Constant,
+            Strategy::Alternate(..) => StrategyKind::Alternate,
+            Strategy::Given(_) => StrategyKind::Given,
+        }
+    }
+}
+
 impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -4,8 +4,10 @@ use serde_json::Value;
 
 use crate::support::{Workflow, metrics, resume};
 
-/// Two samples often have the same return.
-const FILTERS: [&str; 6] = [
+/// Two samples of a letter often have the same return.
+const FILTERS: [&str; 8] = [
+    "alto.max_tokens=1",
+    "bass.max_tokens=1",
     "train.flat_groups=drop",
     "train.max_refills=3",
     "train.samples=2",
