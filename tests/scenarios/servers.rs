@@ -1,11 +1,13 @@
 //! Runs whose policies live on a server: the same bits as with the embedded engine.
 
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::server_process::Server;
-use crate::support::{assert_equal_runs, pl_host, run, scenario, stderr, succeed};
+use crate::support::{assert_equal_runs, metrics, pl_host, run, scenario, stderr, succeed};
 
 const STEPS: [&str; 2] = ["--set", "train.steps=3"];
 
@@ -46,11 +48,10 @@ fn a_run_on_a_server_is_the_embedded_run() {
     succeed(&mut run(&on_server(folder.path(), &server.url), &out, &STEPS));
     copy_settings(&expected, &out);
     assert_equal_runs(&expected, &out, "policies on a server");
-    // The newest version of each adapter is left.
+    // Nothing of the run is left on the server.
     let models = server.models();
     let names: Vec<&str> = models.iter().filter_map(|model| model["id"].as_str()).collect();
-    assert_eq!(names.iter().filter(|name| name.contains("@v")).count(), 2, "{names:?}");
-    assert!(names.iter().any(|name| name.starts_with("first@v3-")), "{names:?}");
+    assert_eq!(names, ["first", "second", "team"]);
     assert_eq!(server.interrupt().0, Some(0));
 }
 
@@ -105,4 +106,64 @@ fn a_server_of_another_model_is_refused() {
     let output = run(&file, &folder.path().join("remote"), &STEPS).output().unwrap();
     let message = stderr(&output);
     assert!(!output.status.success() && message.contains("same `model`"), "{message}");
+}
+
+/// A llama.cpp server of SmolLM2.
+struct LlamaServer {
+    child: Child,
+    url: String,
+}
+
+impl LlamaServer {
+    /// Returns `None` and reports the test as skipped if the Python package xllamacpp is missing.
+    fn start() -> Option<LlamaServer> {
+        let cache = std::env::var_os("PL_HOST_CACHE").map(PathBuf::from);
+        let cache =
+            cache.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/pl-host"));
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new("python3");
+        command.arg(scenario("llamacpp_server.py")).arg(cache.join("models/smollm2-135m/model.gguf"));
+        let child = command.arg(port.to_string()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut url = String::new();
+        if let Ok(mut child) = child {
+            BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+            if url.starts_with("http://") {
+                return Some(LlamaServer { child, url: url.trim().to_owned() });
+            }
+            child.wait().unwrap();
+        }
+        pl_testing::skip_or_fail("LLAMACPP", "Python has no package xllamacpp (pip install xllamacpp)");
+        None
+    }
+}
+
+impl Drop for LlamaServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_partner_lives_on_llamacpp() {
+    let Some(server) = LlamaServer::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(scenario("letters/smollm.mas")).unwrap();
+    let second = "policy second { model = base; lora { rank = 4; alpha = 8 } }";
+    assert!(text.contains(second));
+    let text = text.replace(
+        second,
+        &format!(
+            "server local = \"{}\" {{ kind = llamacpp }}\n\
+             policy second {{ model = base; train = false; server = local }}",
+            server.url
+        ),
+    );
+    let file = folder.path().join("smollm.mas");
+    std::fs::write(&file, text).unwrap();
+    let out = folder.path().join("run");
+    succeed(&mut run(&file, &out, &["--set", "train.steps=1"]));
+    let line = metrics(&out).remove(0);
+    assert_eq!((line["failures"].as_u64(), line["lost"].as_u64()), (Some(0), Some(0)), "{line}");
+    assert!(line["policies"]["first"].is_object() && line["policies"].get("second").is_none(), "{line}");
 }

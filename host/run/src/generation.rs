@@ -6,6 +6,7 @@ mod runtime_adapters;
 mod store;
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use pl_inference::{LlmEngine, WeightUpdate};
@@ -18,6 +19,9 @@ pub(crate) use self::connect::{connect, embedded_bases};
 pub(crate) use self::remote::RemotePolicy;
 pub use self::runtime_adapters::RuntimeAdapters;
 pub(crate) use self::store::AdapterStore;
+
+/// Longest time that the end of a run waits for servers to remove its adapters.
+const LONGEST_RELEASE: Duration = Duration::from_secs(10);
 
 /// Generators of all policies of a workflow.
 pub(crate) struct PolicyRouter {
@@ -87,6 +91,21 @@ impl PolicyRouter {
                 WeightUpdate::Weights(_) => Err(Error::Engine(no_route(policy))),
             },
             _ => Err(Error::Engine(no_route(policy))),
+        }
+    }
+
+    /// Removes the adapters of trained policies from all servers, as far as these answer soon.
+    pub(crate) async fn release(&self) {
+        let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let releasing = async {
+            for route in routes {
+                if let Route::Server(remote) = &*route {
+                    remote.release().await;
+                }
+            }
+        };
+        if tokio::time::timeout(LONGEST_RELEASE, releasing).await.is_err() {
+            tracing::warn!("some servers still have the run's last adapters");
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A test that lacks something prints `skipped: REASON` to stderr and passes. With the environment variable
 //! `PL_HOST_NEEDS_X=1` it fails instead. `X` is what the test lacks: `TOOLCHAINS`, `DOCKER`, `DATA`, `MODEL`,
-//! `PYTHON` or `CUDA`. `cargo xtask test` lists all skipped tests at its end, from the file that [`SKIP_LOG`]
+//! `PYTHON`, `LLAMACPP` or `CUDA`. `cargo xtask test` lists all skipped tests at its end, from the file that [`SKIP_LOG`]
 //! names.
 
 use std::io::Write;

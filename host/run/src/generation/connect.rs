@@ -142,7 +142,7 @@ fn remote(policy: &Policy, served: &ServedPolicy, base: &Model, fleet: Arc<Fleet
         vocab: vocab(base),
         max_positions: base.config.max_positions,
         base: base.hash.as_str().into(),
-        needs_support: served.trained,
+        trained: served.trained,
         model: base_or_named(policy, base),
         version: served.version,
     })

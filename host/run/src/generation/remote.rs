@@ -1,6 +1,5 @@
 //! Policies that servers generate for.
 
-use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use pl_model::{Adapter, StopStringMatcher, Tokenizer};
@@ -24,8 +23,8 @@ pub(crate) struct RemotePolicy {
     max_positions: usize,
     /// Hash of the base model.
     base: Arc<str>,
-    /// True if the ids that tokens were drawn from must be returned.
-    needs_support: bool,
+    /// True if it is trained: the ids that tokens were drawn from must be returned then.
+    trained: bool,
     current: RwLock<Current>,
 }
 
@@ -45,18 +44,17 @@ pub(crate) struct RemoteSettings {
     pub(crate) vocab: u32,
     pub(crate) max_positions: usize,
     pub(crate) base: Arc<str>,
-    pub(crate) needs_support: bool,
+    pub(crate) trained: bool,
     pub(crate) model: RemoteModel,
     pub(crate) version: u64,
 }
 
 impl RemotePolicy {
     pub(crate) fn new(settings: RemoteSettings) -> Self {
-        let RemoteSettings {
-            policy, name, fleet, tokenizer, vocab, max_positions, base, needs_support, ..
-        } = settings;
+        let RemoteSettings { policy, name, fleet, tokenizer, vocab, max_positions, base, trained, .. } =
+            settings;
         let current = RwLock::new(Current { model: settings.model, version: settings.version });
-        Self { policy, name, fleet, tokenizer, vocab, max_positions, base, needs_support, current }
+        Self { policy, name, fleet, tokenizer, vocab, max_positions, base, trained, current }
     }
 
     /// Loads an adapter on all servers, uses it from now on, and removes the one before it. No request may be in
@@ -80,9 +78,19 @@ impl RemotePolicy {
             && old.name != adapter.name
         {
             self.fleet.unload_adapter(&old.name).await;
-            AdapterStore::remove(&PathBuf::from(&old.folder));
+            AdapterStore::remove(&old.folder);
         }
         Ok(())
+    }
+
+    /// Removes the adapter of a trained policy from all servers. New weights must be published before the next
+    /// request.
+    pub(crate) async fn release(&self) {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let (RemoteModel::Adapter(adapter), true) = (current.model, self.trained) {
+            self.fleet.unload_adapter(&adapter.name).await;
+            AdapterStore::remove(&adapter.folder);
+        }
     }
 
     /// Completes a prompt as the embedded engine does.
@@ -115,7 +123,7 @@ impl RemotePolicy {
             stop_ids: stop_ids.collect(),
             top_logprobs: request.top_logprobs,
             vocab: self.vocab,
-            needs_support: self.needs_support,
+            needs_support: self.trained,
         };
         let sampled = self.fleet.generate(&sent).await.map_err(|error| match error {
             ServerError::Refused { .. } => refuse(error.to_string()),

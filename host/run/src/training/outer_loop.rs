@@ -116,7 +116,8 @@ impl TrainingRun<'_> {
         };
         let (handovers, received) = channel();
         let (sender, events) = channel();
-        std::thread::scope(|scope| {
+        let router = Arc::clone(&session.router);
+        let ended = std::thread::scope(|scope| {
             scope.spawn(move || thread.run(&received, &sender));
             let last_planned = state.step + played.len() as u64;
             let outer_loop = OuterLoop {
@@ -135,7 +136,9 @@ impl TrainingRun<'_> {
             };
             // The rollout thread ends when the loop is dropped.
             outer_loop.run(stop)
-        })
+        });
+        host.block_on(router.release());
+        ended
     }
 }
 
