@@ -1,0 +1,32 @@
+//! Arguments of `view` and `runs`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Args)]
+pub struct ViewArgs {
+    /// Run folders, or folders of runs
+    #[arg(value_name = "RUN", default_value = "runs")]
+    pub folders: Vec<PathBuf>,
+    /// Address and port to listen on; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7575")]
+    pub listen: SocketAddr,
+    /// Open the page in the default browser
+    #[arg(long)]
+    pub open: bool,
+    /// Allow run folders that somebody else wrote to use the models that they name, to show prompts
+    #[arg(long)]
+    pub trust: bool,
+}
+
+#[derive(Args)]
+pub struct RunsArgs {
+    /// Run folder, or folder of runs
+    #[arg(value_name = "FOLDER", default_value = "runs")]
+    pub folder: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
