@@ -22,3 +22,4 @@ mod replay;
 mod serve;
 mod smollm;
 mod support;
+mod view;

@@ -17,7 +17,7 @@ use self::runs::{CompareArgs, ReplayArgs};
 use self::sandbox::SandboxCommand;
 use self::serve::ServeArgs;
 use self::training::{EvaluateArgs, GradeArgs, PlayArgs, RunArgs, SweepArgs};
-use self::view::{RunsArgs, ViewArgs};
+use self::view::{ExportArgs, RunsArgs, ViewArgs};
 use self::workflow::{CheckArgs, ExplainArgs, FmtArgs, GraphArgs, PlanArgs};
 
 #[derive(Parser)]
@@ -57,6 +57,8 @@ pub enum Command {
     View(ViewArgs),
     /// List runs with their state and results
     Runs(RunsArgs),
+    /// Write the episodes of a run as JSON lines: conversations, examples or preferences
+    Export(ExportArgs),
     /// Replay recorded episodes through their plugins and compare
     Replay(ReplayArgs),
     /// Grade answers from standard input: on each line a JSON object {"gold", "pred"}, or {"task", "pred"}

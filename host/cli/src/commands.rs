@@ -6,6 +6,7 @@ pub mod completions;
 pub mod doctor;
 pub mod evaluate;
 pub mod explain;
+pub mod export;
 pub mod fmt;
 pub mod grade;
 pub mod graph;

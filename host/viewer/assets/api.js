@@ -24,8 +24,14 @@ class FollowedLog {
     Object.assign(this, { run, log, offset: 0, line: 0, lines: [], problems: [] });
   }
 
-  /** Reads new lines. Returns true if there were any. */
-  async update(signal) {
+  /** Reads new lines, after a reading in progress. Returns true if there were any. */
+  update(signal) {
+    const reading = (this.reading ?? Promise.resolve()).catch(() => {}).then(() => this.read(signal));
+    this.reading = reading;
+    return reading;
+  }
+
+  async read(signal) {
     let changed = false;
     for (let more = true; more; ) {
       const piece = await ask("log", { run: this.run, log: this.log, offset: this.offset, line: this.line }, signal);

@@ -105,7 +105,7 @@ export class Chart {
   }
 
   drawAxes(root, { left, right, bottom, top, x, width }) {
-    const yTicks = ticks(bottom, top, 4);
+    const yTicks = ticks(bottom, top, 5);
     for (const tick of yTicks) {
       const at = MARGIN.top + (1 - (tick - bottom) / (top - bottom)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
       const value = this.log ? 10 ** tick : tick;

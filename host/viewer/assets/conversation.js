@@ -89,8 +89,8 @@ function longestCommon(a, b) {
   return lines;
 }
 
-/** An action: programs as code, other values as JSON. */
-export function actionBlock(action) {
+/** An action: programs as code, unless the completion shows them already, and other values as JSON. */
+function actionBlock(action, completion) {
   if (action === null) return null;
   let value;
   try {
@@ -99,9 +99,10 @@ export function actionBlock(action) {
     return code(action, "action");
   }
   if (value && typeof value === "object" && !Array.isArray(value)) {
-    const programs = Object.entries(value).filter(([, field]) => typeof field === "string" && field.includes("\n"));
+    const programs = Object.entries(value).filter(([, field]) => typeof field === "string" && (field.includes("\n") || completion.includes(`\n${field}\n`)));
     const rest = Object.fromEntries(Object.entries(value).filter(([name]) => !programs.some(([other]) => other === name)));
-    return [programs.map(([name, text]) => code(text, `action: ${name}`)), Object.keys(rest).length ? h("div", { class: "action" }, h("span", { class: "dim" }, "does "), h("code", {}, JSON.stringify(rest))) : null];
+    const shown = ([name, text]) => (completion.includes(text.trim()) ? h("div", { class: "action dim" }, `does ${name}: the program above`) : code(text, `action: ${name}`));
+    return [programs.map(shown), Object.keys(rest).length ? h("div", { class: "action" }, h("span", { class: "dim" }, "does "), h("code", {}, JSON.stringify(rest))) : null];
   }
   return h("div", { class: "action" }, h("span", { class: "dim" }, "does "), h("code", {}, JSON.stringify(value)));
 }
@@ -114,7 +115,7 @@ function turnBlock(turn, branch, tokensLink) {
     { class: "turn" },
     h("div", { class: "turnhead" }, h("b", {}, turn.agent), " writes ", h("span", { class: "dim" }, `${number(turn.tokens)} tokens`), turn.finish === "length" && badge("unsolved", "cut off"), h("span", { class: "space" }), reward && rewardChip(reward), h("a", { href: tokensLink, class: "small" }, "tokens")),
     prose(turn.text),
-    actionBlock(turn.action),
+    actionBlock(turn.action, turn.text),
   );
 }
 

@@ -39,7 +39,7 @@ export async function episodePage({ element, parameters, signal }) {
     taskBlock(episode.task),
     content,
     episode.failure ? h("div", { class: "error" }, episode.failure) : "",
-    h("p", { class: "dim" }, "Replay: ", h("code", {}, `pl-host replay ${run} ${episode.episode}`)),
+    h("p", { class: "dim" }, "Replay: ", h("code", {}, `pl-host replay ${episode.folder} ${episode.episode}`)),
   );
   show(episode.tree ? view : "conversation");
 }

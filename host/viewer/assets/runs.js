@@ -166,6 +166,8 @@ function drawCharts(state) {
 
 function linesOf(state, chart, grouped, byRun) {
   const parts = [...new Set([...byRun.values()].flatMap((charts) => [...(charts.get(chart)?.keys() ?? [])]))];
+  // Training has the first colour, or the solid line.
+  parts.sort((a, b) => (b === "training") - (a === "training"));
   const lines = [];
   for (const runs of grouped) {
     for (const [index, part] of parts.entries()) {

@@ -19,8 +19,9 @@ macro_rules! script {
 pub(crate) const PAGE: &str = include_str!("../assets/index.html");
 
 /// Files that the page asks for.
-pub(crate) const ASSETS: [Asset; 14] = [
+pub(crate) const ASSETS: [Asset; 15] = [
     Asset { name: "style.css", kind: "text/css; charset=utf-8", text: include_str!("../assets/style.css") },
+    Asset { name: "icon.svg", kind: "image/svg+xml", text: include_str!("../assets/icon.svg") },
     script!("main.js"),
     script!("navigation.js"),
     script!("api.js"),

@@ -14,14 +14,16 @@ use crate::query::episode_name;
 use crate::runs::FoundRun;
 use crate::workflow::{TokenTexts, Workflows};
 
-/// Longest text that is sent, in bytes. A model's context is far shorter.
-const LONGEST_TEXT: usize = 256 << 10;
+/// Longest text that is sent to a page, in bytes. A model's context is far shorter.
+pub(crate) const LONGEST_TEXT: usize = 256 << 10;
 
 /// An attempt at an episode with all that is recorded.
 #[derive(Debug, Serialize)]
 pub struct Episode {
     /// Name, as `pl-host replay` takes it.
     pub episode: String,
+    /// Run folder.
+    pub folder: String,
     pub step: u64,
     /// `train`, or the name of the evaluation.
     pub set: String,
@@ -197,14 +199,15 @@ pub(crate) fn read_trace(
     Ok((trace, file.file, neighbours))
 }
 
-/// Arranges a trace for reading.
+/// Arranges a trace for reading. Texts of more than `longest` bytes are cut.
 pub(crate) fn arrange(
     run: &FoundRun,
     (trace, file, [previous, next]): (TraceRecord<Full>, TraceFile, [Option<String>; 2]),
     weights: RewardWeights,
     workflows: &dyn Workflows,
+    longest: usize,
 ) -> Episode {
-    let mut prompts = PromptTexts { run, workflows, tokenizers: HashMap::new(), notes: Vec::new() };
+    let mut prompts = PromptTexts { run, workflows, tokenizers: HashMap::new(), notes: Vec::new(), longest };
     let mut visits: Vec<NodeVisit> = Vec::new();
     for event in trace.events {
         add(&mut visits, event, &mut prompts);
@@ -215,10 +218,11 @@ pub(crate) fn arrange(
     let key = trace.key;
     Episode {
         episode: episode_name(&file, key.task, key.sample, key.attempt),
+        folder: run.root.display().to_string(),
         step: file.step,
         set: file.evaluation.unwrap_or_else(|| "train".to_owned()),
         task_id: trace.task.id,
-        task: cut(trace.task.data),
+        task: cut(trace.task.data, longest),
         tree: trace.mode == Mode::Tree,
         success: trace.end.success,
         truncated: trace.end.truncated,
@@ -237,6 +241,8 @@ struct PromptTexts<'a> {
     workflows: &'a dyn Workflows,
     tokenizers: HashMap<String, Option<Arc<dyn TokenTexts>>>,
     notes: Vec<String>,
+    /// Longest text in bytes.
+    longest: usize,
 }
 
 impl PromptTexts<'_> {
@@ -252,7 +258,7 @@ impl PromptTexts<'_> {
             self.tokenizers.insert(agent.to_owned(), tokenizer.ok());
         }
         let tokenizer = self.tokenizers.get(agent)?.as_ref()?;
-        Some(cut(tokenizer.text(ids)))
+        Some(cut(tokenizer.text(ids), self.longest))
     }
 }
 
@@ -267,6 +273,7 @@ fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut Prom
     let Some(visit) = visits.get_mut(index) else { return };
     let agent = position.agent;
     let named = || agent.clone().unwrap_or_default();
+    let longest = prompts.longest;
     let (branch, retry) = position.candidate.map_or((0, 0), |c| (c.branch, c.retry));
     match kind {
         Kind::Prompted(prompt) => {
@@ -277,7 +284,7 @@ fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut Prom
         Kind::Skipped => visit.skipped.push(named()),
         Kind::Completion(completion) => branch_of(visit, branch, retry).turns.push(AgentTurn {
             agent: named(),
-            text: cut(completion.text),
+            text: cut(completion.text, longest),
             finish: completion.finish,
             tokens: completion.tokens.len(),
             action: None,
@@ -286,12 +293,12 @@ fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut Prom
             let turns = &mut branch_of(visit, branch, retry).turns;
             let turn = turns.iter_mut().rfind(|turn| Some(&turn.agent) == agent.as_ref());
             if let Some(turn) = turn {
-                turn.action = Some(cut(action));
+                turn.action = Some(cut(action, longest));
             }
         }
         Kind::Outcome(outcome) => {
             let (done, truncated, facts) = (outcome.done, outcome.truncated, outcome.facts);
-            let outcome = Outcome { done, truncated, facts, evidence: cut(outcome.evidence) };
+            let outcome = Outcome { done, truncated, facts, evidence: cut(outcome.evidence, longest) };
             branch_of(visit, branch, retry).outcome = Some(outcome);
         }
         Kind::Scores(scores) => branch_of(visit, branch, retry).scores = Some(scores),
@@ -304,7 +311,7 @@ fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut Prom
             }
         }
         Kind::Fault(fault) => {
-            let fault = Fault { agent, stage: fault.stage, cause: cut(fault.cause) };
+            let fault = Fault { agent, stage: fault.stage, cause: cut(fault.cause, longest) };
             match position.candidate {
                 Some(_) => branch_of(visit, branch, retry).fault = Some(fault),
                 None => visit.fault = Some(fault),
@@ -353,9 +360,9 @@ fn add_rewards(visit: &mut NodeVisit, weights: RewardWeights, mode: Mode) {
 }
 
 /// Cuts a text that is longer than the page shows.
-fn cut(mut text: String) -> String {
-    if text.len() > LONGEST_TEXT {
-        let end = text.floor_char_boundary(LONGEST_TEXT);
+fn cut(mut text: String, longest: usize) -> String {
+    if text.len() > longest {
+        let end = text.floor_char_boundary(longest);
         let rest = text.len() - end;
         text.truncate(end);
         text.push_str(&format!("\n… {rest} more bytes"));

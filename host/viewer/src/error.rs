@@ -44,6 +44,12 @@ pub enum Error {
     /// A parameter of a request is invalid.
     #[error("the parameter {name:?} is {value:?}; {expected}")]
     Parameter { name: &'static str, value: String, expected: &'static str },
+    /// Prompts are needed, but can't be read.
+    #[error("{}: {reason}", path.display())]
+    NoPrompts { path: PathBuf, reason: String },
+    /// An export can't be written.
+    #[error("cannot write: {0}")]
+    Output(std::io::Error),
     /// Work on a request ended unexpectedly.
     #[error("the request failed unexpectedly; a file of the run may be damaged")]
     Panicked,
@@ -66,8 +72,9 @@ impl Error {
             | Error::Io { .. }
             | Error::Link { .. }
             | Error::TooLarge { .. }
-            | Error::TooMany => StatusCode::UNPROCESSABLE_ENTITY,
-            Error::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
+            | Error::TooMany
+            | Error::NoPrompts { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Error::Output(_) | Error::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }

@@ -144,7 +144,7 @@ impl IndexCache {
     /// Returns the index of a file, and builds it if it is not kept.
     pub(crate) fn index(&self, file: &IndexedFile, weights: RewardWeights) -> Result<Arc<FileIndex>, Error> {
         let state = state(file, "")?;
-        let content = self.get_or_read(state, || Ok(Content::Index(Arc::new(build(file, weights)?))))?;
+        let content = self.get_or_read(state, || Content::Index(Arc::new(build(file, weights))));
         match content {
             Content::Index(index) => Ok(index),
             Content::Found(_) => Err(Error::Panicked),
@@ -162,7 +162,7 @@ impl IndexCache {
     /// Returns the positions of the episodes whose task, completions or actions have a text, in any case.
     pub(crate) fn search(&self, file: &IndexedFile, text: &str) -> Result<Arc<Vec<u32>>, Error> {
         let state = state(file, text)?;
-        let content = self.get_or_read(state, || Ok(Content::Found(Arc::new(search(file, text)?))))?;
+        let content = self.get_or_read(state, || Content::Found(Arc::new(search(file, text))));
         match content {
             Content::Found(positions) => Ok(positions),
             Content::Index(_) => Err(Error::Panicked),
@@ -178,23 +178,19 @@ impl IndexCache {
         Some(content.clone())
     }
 
-    fn get_or_read(
-        &self,
-        state: FileState,
-        read: impl FnOnce() -> Result<Content, Error>,
-    ) -> Result<Content, Error> {
+    fn get_or_read(&self, state: FileState, read: impl FnOnce() -> Content) -> Content {
         if let Some(content) = self.get(&state) {
-            return Ok(content);
+            return content;
         }
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         // Another request may have read the file meanwhile.
         if let Some(content) = self.get(&state) {
-            return Ok(content);
+            return content;
         }
         self.reads.fetch_add(1, Ordering::Relaxed);
-        let content = read()?;
+        let content = read();
         self.keep(state, content.clone());
-        Ok(content)
+        content
     }
 
     fn keep(&self, state: FileState, content: Content) {
@@ -266,15 +262,17 @@ pub(crate) fn read_all<D: Detail>(
     Ok(problems)
 }
 
-fn build(file: &IndexedFile, weights: RewardWeights) -> Result<FileIndex, Error> {
-    let (mut rows, mut names, mut bytes) = (Vec::new(), Vec::<Arc<str>>::new(), 0);
+/// Builds the index of a file. A file that can't be read has a problem and no rows: it is not read again until it
+/// changes.
+fn build(file: &IndexedFile, weights: RewardWeights) -> FileIndex {
+    let (mut rows, mut names, mut bytes) = (Vec::new(), Vec::<Arc<str>>::new(), ROW_BYTES);
     let problems = read_all::<Counts>(file, |position, trace| {
         let row = row(position, &trace, weights, &mut names);
         let texts = row.task_id.len() + row.failure.as_ref().map_or(0, |failure| failure.len());
         bytes += ROW_BYTES + texts + std::mem::size_of::<AgentRow>() * row.agents.len();
         rows.push(row);
-    })?;
-    Ok(FileIndex { rows, problems, bytes })
+    });
+    FileIndex { rows, problems: problems.unwrap_or_else(|error| vec![error.to_string()]), bytes }
 }
 
 /// Sums of one agent.
@@ -371,11 +369,12 @@ fn shared(names: &mut Vec<Arc<str>>, name: &str) -> Arc<str> {
     new
 }
 
-fn search(file: &IndexedFile, text: &str) -> Result<Vec<u32>, Error> {
+/// Returns the positions of the episodes with a text. The problems of the file are in its index.
+fn search(file: &IndexedFile, text: &str) -> Vec<u32> {
     let wanted = text.to_lowercase();
     let has = |text: &str| text.to_lowercase().contains(&wanted);
     let mut found = Vec::new();
-    read_all::<Texts>(file, |position, trace| {
+    let _ = read_all::<Texts>(file, |position, trace| {
         let in_event = |kind: &Kind<Texts>| match kind {
             Kind::Completion(completion) => has(&completion.text),
             Kind::Action(action) => has(action),
@@ -385,6 +384,6 @@ fn search(file: &IndexedFile, text: &str) -> Result<Vec<u32>, Error> {
         if has(&trace.task.id) || has(&trace.task.data) || trace.events.iter().any(|e| in_event(&e.kind)) {
             found.push(position);
         }
-    })?;
-    Ok(found)
+    });
+    found
 }

@@ -9,6 +9,7 @@ mod assets;
 mod episode;
 mod error;
 mod event;
+mod export;
 mod index;
 mod logs;
 mod query;
@@ -22,6 +23,7 @@ mod workflow;
 
 pub use episode::{AgentTurn, Branch, Episode, NodeVisit};
 pub use error::Error;
+pub use export::{ExportFormat, Exported, export};
 pub use query::{EpisodePage, EpisodeQuery, SortKey};
 pub use router::serve;
 pub use runs::{RunState, RunSummary, list_runs};

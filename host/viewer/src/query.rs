@@ -16,6 +16,9 @@ pub(crate) const READS_PER_REQUEST: u64 = 8;
 /// Largest number of rows of a page.
 const LARGEST_PAGE: usize = 1000;
 
+/// Number of rows that are collected before those that can't be on the page are dropped.
+const SORTED_ROWS: usize = 10_000;
+
 /// Rows of a page if a request does not say.
 const DEFAULT_PAGE: usize = 100;
 
@@ -130,13 +133,7 @@ pub(crate) fn page(
             unread += 1;
             continue;
         }
-        let index = match cache.index(&indexed, weights) {
-            Ok(index) => index,
-            Err(error) => {
-                problems.push(error.to_string());
-                continue;
-            }
-        };
+        let index = cache.index(&indexed, weights)?;
         held += index.bytes();
         if !sorted_by_file && held > cache.limit() {
             return Err(Error::TooMany);
@@ -159,16 +156,22 @@ pub(crate) fn page(
         found.extend(rows.drain(dropped..));
         if sorted_by_file {
             found.truncate(limit);
+        } else if found.len() > end.saturating_mul(2).max(SORTED_ROWS) {
+            sort(&mut found, query);
+            found.truncate(end);
         }
     }
-    let first = if sorted_by_file { 0 } else { sort(&mut found, query) };
+    if !sorted_by_file {
+        sort(&mut found, query);
+    }
+    let first = if sorted_by_file { 0 } else { query.offset };
     let rows: Vec<PageRow> = found.into_iter().skip(first).take(limit).collect();
     let total = (complete && unread == 0).then_some(counted);
     Ok(EpisodePage { rows, more: counted > end || !complete, total, unread, problems })
 }
 
-/// Sorts the rows and returns the number of rows before the page.
-fn sort(rows: &mut [PageRow], query: &EpisodeQuery) -> usize {
+/// Sorts the rows.
+fn sort(rows: &mut [PageRow], query: &EpisodeQuery) {
     let agent = query.agent.as_deref();
     let reward = |row: &PageRow| match agent {
         Some(agent) => row.row.agents.iter().find(|part| *part.name == *agent).and_then(|part| part.reward),
@@ -191,7 +194,6 @@ fn sort(rows: &mut [PageRow], query: &EpisodeQuery) -> usize {
         };
         if query.descending { order.reverse() } else { order }
     });
-    query.offset
 }
 
 fn page_row(file: &TraceFile, row: &EpisodeRow) -> PageRow {

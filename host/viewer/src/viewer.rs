@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::episode::{self, Episode};
+use crate::episode::{self, Episode, LONGEST_TEXT};
 use crate::error::Error;
 use crate::event::RewardWeights;
 use crate::index::IndexCache;
@@ -37,10 +37,10 @@ impl Viewer {
         runs::find(&self.folders).iter().map(runs::summarise).collect()
     }
 
-    /// Returns the first folder that has no run. Runs may appear later.
+    /// Checks that every folder is a run or has one. Further runs may appear later.
     ///
     /// # Errors
-    /// [`Error::NoRuns`] with that folder.
+    /// [`Error::NoRuns`] with the first folder that has none.
     pub fn check_folders(&self) -> Result<(), Error> {
         for folder in &self.folders {
             if runs::find(std::slice::from_ref(folder)).is_empty() {
@@ -67,10 +67,10 @@ impl Viewer {
         let run = self.find(run)?;
         let weights = weights(&run);
         let trace = episode::read_trace(&run, name, weights, &self.cache)?;
-        Ok(episode::arrange(&run, trace, weights, self.workflows.as_ref()))
+        Ok(episode::arrange(&run, trace, weights, self.workflows.as_ref(), LONGEST_TEXT))
     }
 
-    /// Returns the number of times that a trace file was read from its start to its end, for tests.
+    /// Number of times that a trace file was read from its start to its end.
     pub fn reads(&self) -> u64 {
         self.cache.reads()
     }
@@ -126,6 +126,7 @@ impl Viewer {
     }
 }
 
-fn weights(run: &FoundRun) -> RewardWeights {
+/// Returns the weights of a run's reward.
+pub(crate) fn weights(run: &FoundRun) -> RewardWeights {
     RewardWeights::from_workflow(&runs::read_workflow(&run.root).unwrap_or_default())
 }

@@ -1,9 +1,9 @@
-//! Arguments of `view` and `runs`.
+//! Arguments of `view`, `runs` and `export`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 #[derive(Args)]
 pub struct ViewArgs {
@@ -29,4 +29,26 @@ pub struct RunsArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct ExportArgs {
+    /// The run folder
+    pub run: PathBuf,
+    /// Form of the lines
+    #[arg(long, value_enum, default_value_t = ExportChoice::Jsonl)]
+    pub format: ExportChoice,
+    /// Allow a run folder that somebody else wrote to use the models that it names
+    #[arg(long)]
+    pub trust: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportChoice {
+    /// An episode per line, with all that is recorded
+    Jsonl,
+    /// Completions of solved episodes: {"prompt", "completion", …}
+    Sft,
+    /// Best and worst siblings of trees: {"prompt", "chosen", "rejected", …}
+    Dpo,
 }

@@ -2,14 +2,11 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use pl_dsl::graph::Graph;
-use pl_run::{Host, RunTokenizers, StoredWorkflow};
-use pl_viewer::{AccessToken, TokenTexts, Unavailable, Viewer, Workflows};
-use serde_json::Value;
+use pl_run::Host;
+use pl_viewer::{AccessToken, Viewer};
 use tempfile::NamedTempFile;
 use tokio::net::TcpListener;
 
@@ -17,9 +14,10 @@ use crate::app::App;
 use crate::arguments::view::ViewArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::first_signal;
+use crate::stored_workflows::StoredWorkflows;
 
 pub fn run(app: &App, options: &ViewArgs) -> CommandResult {
-    let workflows = StoredWorkflows(RunTokenizers::new(options.trust));
+    let workflows = StoredWorkflows::new(options.trust);
     let viewer = Viewer::new(options.folders.clone(), Arc::new(workflows));
     viewer.check_folders().map_err(CommandError::input)?;
     app.host.block_on(listen(&app.host, options, viewer))
@@ -75,28 +73,5 @@ fn open_browser(url: &str) -> Option<NamedTempFile> {
             eprintln!("no browser can be started ({error}); open the address above");
             None
         }
-    }
-}
-
-/// Stored workflows of run folders.
-struct StoredWorkflows(RunTokenizers);
-
-impl Workflows for StoredWorkflows {
-    fn tokenizer(&self, run: &Path, agent: &str) -> Result<Arc<dyn TokenTexts>, Unavailable> {
-        let tokenizer = self.0.tokenizer(run, agent).map_err(|error| Unavailable(error.to_string()))?;
-        Ok(Arc::new(Tokenizer(tokenizer)))
-    }
-
-    fn graph(&self, run: &Path) -> Result<Value, Unavailable> {
-        let stored = StoredWorkflow::read(run).map_err(|error| Unavailable(error.to_string()))?;
-        Graph::new(&stored.workflow).json().map_err(|error| Unavailable(error.to_string()))
-    }
-}
-
-struct Tokenizer(Arc<pl_run::Tokenizer>);
-
-impl TokenTexts for Tokenizer {
-    fn text(&self, ids: &[u32]) -> String {
-        self.0.decode(ids, false)
     }
 }

@@ -38,7 +38,7 @@ fn every_page_is_drawn_and_hostile_text_stays_text() {
     let server = Server::start(runs.path());
     // Text that the page must have.
     let pages = [
-        ("#runs", &["Reward of agents", "<path class=\"line", "seed"][..]),
+        ("#runs", &["Reward of agents", "<path class=\"line", "<path class=\"band", "math and 1 more"][..]),
         ("#episodes?run=math", &["1.2.0", "not solved", "environment: out of fuel"]),
         ("#episode?run=math&episode=1.0.0", &["Two and four?", "earns 1.5", "printed", "&lt;script&gt;"]),
         ("#episode?run=math&episode=1.2.0&view=tree", &["candidate good", "chosen", "candidate 2"]),

@@ -13,7 +13,7 @@ pub const HOSTILE: &str =
     "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">";
 
 /// Workflows whose token ids are the letters of the texts.
-struct Letters;
+pub struct Letters;
 
 impl TokenTexts for Letters {
     fn text(&self, ids: &[u32]) -> String {
