@@ -86,6 +86,8 @@ export class Chart {
     if (this.share && !this.log) [low, high] = [Math.min(0, low), Math.max(high, Math.min(1, high * 1.1 + 0.05))];
     const scale = this.log ? Math.log10 : (y) => y;
     let [bottom, top] = [scale(low), scale(high)];
+    // Rounding errors of a mean are no change.
+    if (top - bottom < 1e-9 * Math.abs(top)) bottom = top;
     const margin = (top - bottom) * 0.06 || Math.abs(top) * 0.1 || 0.5;
     if (!this.share || this.log) [bottom, top] = [bottom - margin, top + margin];
     if (bottom === top) top += 1;

@@ -175,14 +175,15 @@ function linesOf(state, chart, grouped, byRun) {
       if (!found.length) continue;
       const joined = found.length > 1;
       const points = joined ? band(found) : found[0];
+      const smoothed = smooth(points, state.smoothing);
       const run = joined ? `${runs[0]} and ${found.length - 1} more` : runs[0];
       lines.push({
         name: grouped.length === 1 && !joined ? part : parts.length === 1 ? run : `${run}: ${part}`,
         // One run: a colour for each part. Several: a colour for each run, and dashes for the parts.
         colour: grouped.length === 1 ? index : colour(state, runs[0]),
         dash: grouped.length === 1 ? 0 : index,
-        points: smooth(points, state.smoothing),
-        raw: state.smoothing ? points : [],
+        points: smoothed,
+        raw: smoothed === points ? [] : points,
         bars: !joined,
       });
     }

@@ -123,16 +123,23 @@ export function order(charts) {
   return [...charts].sort((a, b) => place(a) - place(b) || a.localeCompare(b));
 }
 
-/** Exponential moving average without the bias of its start. */
+/** Number of points from which on a curve is smoothed. Evaluations are few. */
+const SMOOTHED = 20;
+
+/** Exponential moving averages of values and ranges, without the bias of their start. */
 export function smooth(points, weight) {
-  if (!weight) return points;
-  let mean = 0;
-  let sum = 0;
-  return points.map((point) => {
-    mean = weight * mean + (1 - weight) * point.y;
-    sum = weight * sum + (1 - weight);
-    return { ...point, y: mean / sum };
-  });
+  if (!weight || points.length < SMOOTHED) return points;
+  const average = () => {
+    let [mean, sum] = [0, 0];
+    return (value) => {
+      if (value === undefined) return undefined;
+      mean = weight * mean + (1 - weight) * value;
+      sum = weight * sum + (1 - weight);
+      return mean / sum;
+    };
+  };
+  const [y, low, high] = [average(), average(), average()];
+  return points.map((point) => ({ x: point.x, y: y(point.y), low: low(point.low), high: high(point.high) }));
 }
 
 /** Joins curves of runs that differ by their seed only: the mean with the range. */

@@ -160,13 +160,21 @@ impl ParsedName {
     }
 }
 
+/// A trace with its place in the run.
+pub(crate) struct ReadTrace {
+    pub(crate) trace: TraceRecord<Full>,
+    pub(crate) file: TraceFile,
+    /// Episode before and after it in the file.
+    pub(crate) neighbours: [Option<String>; 2],
+}
+
 /// Reads an episode. Its file is one that the run has: the name can't lead to another place.
 pub(crate) fn read_trace(
     run: &FoundRun,
     name: &str,
     weights: RewardWeights,
     cache: &IndexCache,
-) -> Result<(TraceRecord<Full>, TraceFile, [Option<String>; 2]), Error> {
+) -> Result<ReadTrace, Error> {
     let unknown = || Error::UnknownEpisode { run: run.name.clone(), episode: name.to_owned() };
     let parsed = ParsedName::parse(name).ok_or_else(unknown)?;
     let traces = Traces::for_run(&run.root);
@@ -196,13 +204,13 @@ pub(crate) fn read_trace(
         line: line.number,
         message: error.to_string(),
     })?;
-    Ok((trace, file.file, neighbours))
+    Ok(ReadTrace { trace, file: file.file, neighbours })
 }
 
 /// Arranges a trace for reading. Texts of more than `longest` bytes are cut.
 pub(crate) fn arrange(
     run: &FoundRun,
-    (trace, file, [previous, next]): (TraceRecord<Full>, TraceFile, [Option<String>; 2]),
+    ReadTrace { trace, file, neighbours: [previous, next] }: ReadTrace,
     weights: RewardWeights,
     workflows: &dyn Workflows,
     longest: usize,

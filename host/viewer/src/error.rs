@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use crate::router::json_response;
+use crate::response::json_response;
 
 /// Errors of the viewer. Each names the run, the file or the parameter.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +50,12 @@ pub enum Error {
     /// An export can't be written.
     #[error("cannot write: {0}")]
     Output(std::io::Error),
+    /// A request comes from elsewhere than the server's own page.
+    #[error("{0}")]
+    Refused(&'static str),
+    /// A request has no token, or another one.
+    #[error("open the address that `pl-host view` has printed: it has the token of this server")]
+    NoToken,
     /// Work on a request ended unexpectedly.
     #[error("the request failed unexpectedly; a file of the run may be damaged")]
     Panicked,
@@ -68,6 +74,8 @@ impl Error {
             | Error::UnknownCompletion { .. }
             | Error::NoRuns { .. } => StatusCode::NOT_FOUND,
             Error::Parameter { .. } => StatusCode::BAD_REQUEST,
+            Error::Refused(_) => StatusCode::FORBIDDEN,
+            Error::NoToken => StatusCode::UNAUTHORIZED,
             Error::Record(_)
             | Error::Io { .. }
             | Error::Link { .. }

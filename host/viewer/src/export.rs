@@ -9,7 +9,7 @@ use std::path::Path;
 use pl_record::Traces;
 use serde_json::{Value, json};
 
-use crate::episode::{Branch, Episode, NodeVisit, Prompt, arrange};
+use crate::episode::{Branch, Episode, NodeVisit, Prompt, ReadTrace, arrange};
 use crate::error::Error;
 use crate::event::Full;
 use crate::index::{IndexedFile, read_all};
@@ -61,7 +61,7 @@ pub fn export(
             if failure.is_some() {
                 return;
             }
-            let trace = (trace, indexed.file.clone(), [None, None]);
+            let trace = ReadTrace { trace, file: indexed.file.clone(), neighbours: [None, None] };
             let episode = arrange(&run, trace, weights, workflows, usize::MAX);
             match write(&episode, format, folder, out) {
                 Ok(lines) => exported.lines += lines,

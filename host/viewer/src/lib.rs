@@ -13,6 +13,7 @@ mod export;
 mod index;
 mod logs;
 mod query;
+mod response;
 mod router;
 mod runs;
 mod security;

@@ -19,6 +19,7 @@ use crate::assets::{ASSETS, PAGE};
 use crate::error::Error;
 use crate::logs::Log;
 use crate::query::EpisodeQuery;
+use crate::response::{json_response, text_response};
 use crate::security::{AccessToken, check_origin, harden};
 use crate::tokens::CompletionPosition;
 use crate::viewer::Viewer;
@@ -72,21 +73,6 @@ fn router(server: Arc<Server>) -> Router {
         .with_state(server)
 }
 
-/// Returns a response with a body of JSON.
-pub(crate) fn json_response(status: StatusCode, value: &impl Serialize) -> Response {
-    match serde_json::to_vec(value) {
-        Ok(body) => text_response(status, "application/json", body),
-        Err(_) => text_response(StatusCode::INTERNAL_SERVER_ERROR, "application/json", Body::empty()),
-    }
-}
-
-fn text_response(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
-    let mut response = Response::new(body.into());
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
-}
-
 /// Token in the address that the program prints.
 #[derive(Deserialize)]
 struct GivenToken {
@@ -97,7 +83,7 @@ struct GivenToken {
 /// the address.
 async fn require_token(State(server): Shared, request: Request, next: Next) -> Response {
     if let Err(refusal) = check_origin(request.headers()) {
-        return refusal;
+        return refusal.into_response();
     }
     if request.uri().path() == "/"
         && let Ok(Query(GivenToken { token: Some(given) })) = Query::try_from_uri(request.uri())
@@ -110,8 +96,7 @@ async fn require_token(State(server): Shared, request: Request, next: Next) -> R
         return response;
     }
     if !server.token.is_in(request.headers(), server.port) {
-        let message = "open the address that `pl-host view` has printed: it has the token of this server";
-        return json_response(StatusCode::UNAUTHORIZED, &json!({ "error": message }));
+        return Error::NoToken.into_response();
     }
     next.run(request).await
 }

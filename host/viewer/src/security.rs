@@ -6,12 +6,13 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
 use subtle::ConstantTimeEq;
 
-use crate::router::json_response;
+use crate::error::Error;
+
+const OTHER_SITE: &str = "this request comes from a page of another site";
 
 /// Secret that requests must carry.
 #[derive(Clone)]
@@ -58,23 +59,23 @@ fn cookie_name(port: u16) -> String {
 /// Checks the `Host` and the `Origin` of a request.
 ///
 /// # Errors
-/// The response that refuses it.
-pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Response> {
+/// [`Error::Refused`].
+pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Error> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(header::HOST).unwrap_or_default();
     if !is_local_name(host) {
-        return Err(refuse("open the viewer by its address or as localhost, not by another name"));
+        return Err(Error::Refused("open the viewer by its address or as localhost, not by another name"));
     }
     if let Some(origin) = text(header::ORIGIN)
         && origin.strip_prefix("http://") != Some(host)
     {
-        return Err(refuse("this request comes from a page of another site"));
+        return Err(Error::Refused(OTHER_SITE));
     }
     let site = headers.get("sec-fetch-site").map(|value| value.to_str().unwrap_or_default());
     // A link in a terminal or another page opens the page itself; everything else is asked for by it.
     let navigates = headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate");
     if site.is_some_and(|site| site != "same-origin" && site != "none") && !navigates {
-        return Err(refuse("this request comes from a page of another site"));
+        return Err(Error::Refused(OTHER_SITE));
     }
     Ok(())
 }
@@ -86,10 +87,6 @@ fn is_local_name(host: &str) -> bool {
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
-}
-
-fn refuse(message: &str) -> Response {
-    json_response(StatusCode::FORBIDDEN, &json!({ "error": message })).into_response()
 }
 
 /// Adds the headers that keep what a model wrote from acting on the page: only the server's own files run, and

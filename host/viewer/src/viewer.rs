@@ -86,8 +86,8 @@ impl Viewer {
         position: &CompletionPosition,
     ) -> Result<TokenView, Error> {
         let run = self.find(run)?;
-        let (trace, ..) = episode::read_trace(&run, name, weights(&run), &self.cache)?;
-        tokens::read(&run, name, &trace, position, self.workflows.as_ref())
+        let read = episode::read_trace(&run, name, weights(&run), &self.cache)?;
+        tokens::read(&run, name, &read.trace, position, self.workflows.as_ref())
     }
 
     /// Returns the settings of a run, its lock, its text and its graph.
