@@ -50,7 +50,7 @@ export function treeView(context) {
     box.classList.add("selected");
     detail.replaceChildren(...details(context, visit, branch));
   };
-  const legend = h("p", { class: "dim" }, "Each box: reward, and its difference from the mean of the siblings, which is the advantage before any normalisation. The line leads through the candidates that the episode continued from.");
+  const legend = h("p", { class: "dim" }, "Each box: reward, and its difference from the mean of the siblings, from which group-relative objectives compute the advantage. The line leads through the candidates that the episode continued from.");
   const view = h("div", {}, h("div", { class: "scroll card" }, root), legend, detail);
   root.querySelector(".candidate.chosen")?.dispatchEvent(new Event("click"));
   return view;

@@ -117,7 +117,7 @@ pub(crate) fn page(
     }
     let text = query.text.as_deref().map(str::trim).filter(|text| !text.is_empty());
     let sorted_by_file = query.sort == SortKey::Step;
-    let (mut found, mut problems, mut unread) = (Vec::new(), Vec::new(), 0);
+    let (mut found, mut problems, mut unread) = (Vec::<PageRow>::new(), Vec::new(), 0);
     let (mut counted, mut complete, mut held) = (0, true, 0);
     let before = cache.reads();
     for file in files {
@@ -140,23 +140,23 @@ pub(crate) fn page(
         }
         problems.extend(index.problems.iter().take(20).cloned());
         let with_text = text.map(|text| cache.search(&indexed, text)).transpose()?;
-        let mut rows: Vec<PageRow> = index
+        let mut rows: Vec<&EpisodeRow> = index
             .rows
             .iter()
             .filter(|row| outcome(row) && has_task(row, query) && has_agent(row, query))
             .filter(|row| with_text.as_ref().is_none_or(|with| with.binary_search(&row.position).is_ok()))
-            .map(|row| page_row(&indexed.file, row))
             .collect();
         if sorted_by_file && query.descending {
             rows.reverse();
         }
-        // Rows before the page are counted and dropped.
-        let dropped = if sorted_by_file { query.offset.saturating_sub(counted).min(rows.len()) } else { 0 };
+        // In the order of the files, rows before and after the page are only counted.
+        let (skipped, taken) = match sorted_by_file {
+            true => (query.offset.saturating_sub(counted), limit.saturating_sub(found.len())),
+            false => (0, usize::MAX),
+        };
         counted += rows.len();
-        found.extend(rows.drain(dropped..));
-        if sorted_by_file {
-            found.truncate(limit);
-        } else if found.len() > end.saturating_mul(2).max(SORTED_ROWS) {
+        found.extend(rows.into_iter().skip(skipped).take(taken).map(|row| page_row(&indexed.file, row)));
+        if !sorted_by_file && found.len() > end.saturating_mul(2).max(SORTED_ROWS) {
             sort(&mut found, query);
             found.truncate(end);
         }
