@@ -24,3 +24,4 @@ mod server_process;
 mod servers;
 mod smollm;
 mod support;
+mod view;

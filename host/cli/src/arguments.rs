@@ -6,6 +6,7 @@ pub mod runs;
 pub mod sandbox;
 pub mod serve;
 pub mod training;
+pub mod view;
 pub mod workflow;
 
 use clap::{Args, Parser, Subcommand};
@@ -16,6 +17,7 @@ use self::runs::{CompareArgs, ReplayArgs};
 use self::sandbox::SandboxCommand;
 use self::serve::ServeArgs;
 use self::training::{EvaluateArgs, GradeArgs, PlayArgs, RunArgs, SweepArgs};
+use self::view::{ExportArgs, RunsArgs, ViewArgs};
 use self::workflow::{AuditArgs, CheckArgs, ExplainArgs, FmtArgs, GraphArgs, PlanArgs};
 
 #[derive(Parser)]
@@ -53,6 +55,12 @@ pub enum Command {
     Play(PlayArgs),
     /// Serve the policies and the team over OpenAI's API
     Serve(ServeArgs),
+    /// View runs in a browser: curves, episodes, trees, tokens
+    View(ViewArgs),
+    /// List runs with their state and results
+    Runs(RunsArgs),
+    /// Write the episodes of a run as JSON lines: conversations, examples or preferences
+    Export(ExportArgs),
     /// Replay recorded episodes through their plugins and compare
     Replay(ReplayArgs),
     /// Grade answers from standard input: on each line a JSON object {"gold", "pred"}, or {"task", "pred"}

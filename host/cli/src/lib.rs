@@ -13,6 +13,7 @@ mod interrupt;
 mod plan;
 mod progress;
 mod report;
+mod stored_workflows;
 mod table;
 mod threads;
 mod visible;
@@ -55,6 +56,9 @@ fn run(command: &Command, embedded: Embedded) -> CommandResult {
         Command::Evaluate(options) => commands::evaluate::run(&app()?, options),
         Command::Play(options) => commands::play::run(&app()?, options),
         Command::Serve(options) => commands::serve::run(&app()?, options),
+        Command::View(options) => commands::view::run(&app()?, options),
+        Command::Runs(options) => commands::runs::run(options),
+        Command::Export(options) => commands::export::run(options),
         Command::Replay(options) => commands::replay::run(&app()?, options),
         Command::Grade(options) => commands::grade::run(&app()?, options),
         Command::Doctor(options) => commands::doctor::run(&app()?, options),

@@ -15,8 +15,9 @@ use crate::curves::draw_curves;
 use crate::error::Error;
 use crate::jsonl::AppendLog;
 use crate::lock::Lock;
+use crate::lock_holder::LockHolder;
 use crate::own_files::{delete_later, own_files, parse_step};
-use crate::run_lock::RunLock;
+use crate::run_lock::{RunLock, find_holder};
 use crate::table::{read_transitions, write_transitions};
 use crate::traces::{TraceFile, Traces};
 
@@ -122,6 +123,17 @@ impl RunFolder {
             || !own_files(&Traces::for_run(root).folder(), TraceFile::step_of)?.is_empty())
     }
 
+    /// Returns the process that writes into the folder of a run, without taking the lock. Returns `None` if
+    /// there is none on this machine.
+    pub fn writer(root: &Path) -> Option<LockHolder> {
+        find_holder(root)
+    }
+
+    /// Path of the file of a step within a run folder.
+    pub fn step_file(root: &Path, step: u64) -> PathBuf {
+        root.join(format!("{STEPS}/{step:06}.parquet"))
+    }
+
     /// Replaces a JSON file of the folder.
     ///
     /// # Errors
@@ -190,12 +202,12 @@ impl RunFolder {
 
     /// Writes every transition of a step to a Parquet file.
     pub fn write_step(&self, step: u64, transitions: &[Transition]) -> Result<(), Error> {
-        write_transitions(&self.root().join(format!("{STEPS}/{step:06}.parquet")), transitions)
+        write_transitions(&RunFolder::step_file(self.root(), step), transitions)
     }
 
     /// Reads the transitions of a step.
     pub fn read_step(&self, step: u64) -> Result<Vec<Transition>, Error> {
-        read_transitions(&self.root().join(format!("{STEPS}/{step:06}.parquet")))
+        read_transitions(&RunFolder::step_file(self.root(), step))
     }
 
     /// The trace files of the run.

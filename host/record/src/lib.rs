@@ -24,6 +24,7 @@ mod lock;
 mod lock_holder;
 mod own_files;
 mod run_lock;
+mod step_table;
 mod table;
 mod traces;
 
@@ -35,5 +36,6 @@ pub use jsonl::{AppendLog, read_jsonl};
 pub use lock::{Lock, hash_file, hash_folder};
 pub use lock_holder::LockHolder;
 pub use run_lock::RunLock;
+pub use step_table::StepTable;
 pub use table::{read_transitions, write_transitions};
-pub use traces::{TRACE_FORMAT, TraceFile, Traces};
+pub use traces::{TRACE_FORMAT, TraceFile, TraceLine, Traces};

@@ -5,7 +5,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
@@ -74,9 +74,38 @@ fn read_holder(file: &File) -> Option<LockHolder> {
     serde_json::from_str(&text).ok()
 }
 
+/// Returns the process of this machine that holds the lock of a folder. Trying the lock itself could refuse a
+/// run that starts at this moment, so the system's list of locks is read instead.
+pub(crate) fn find_holder(root: &Path) -> Option<LockHolder> {
+    let path = root.join(RUN_LOCK);
+    // A pipe would be waited for, and a link may lead anywhere.
+    let inode = path.symlink_metadata().ok().filter(|file| file.is_file())?.ino();
+    let holder = read_holder(&File::open(&path).ok()?)?;
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().any(|line| is_lock_of(line, holder.pid, inode)).then_some(holder)
+}
+
+/// Returns true for a line such as `1: FLOCK  ADVISORY  WRITE 708 08:02:13240 0 EOF` with this process and inode.
+fn is_lock_of(line: &str, pid: u32, inode: u64) -> bool {
+    let mut fields = line.split_whitespace().skip(1);
+    let (kind, owner, file) = (fields.next(), fields.nth(2), fields.next());
+    let locked = file.and_then(|file| file.rsplit(':').next()?.parse::<u64>().ok());
+    kind == Some("FLOCK") && owner.and_then(|owner| owner.parse().ok()) == Some(pid) && locked == Some(inode)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_holder_of_a_lock_is_found_without_taking_it() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(find_holder(folder.path()), None);
+        let lock = RunLock::acquire(folder.path()).unwrap();
+        assert_eq!(find_holder(folder.path()).map(|holder| holder.pid), Some(std::process::id()));
+        drop(lock);
+        assert_eq!(find_holder(folder.path()), None, "the file is still there, but not locked");
+    }
 
     #[test]
     fn a_second_holder_is_refused_and_learns_of_the_first() {

@@ -116,6 +116,26 @@ impl Traces {
         file: &TraceFile,
     ) -> Result<impl Iterator<Item = Result<T, Error>> + use<T>, Error> {
         let path = self.path(file);
+        Ok(self.lines(file)?.map(move |line| {
+            let TraceLine { number, text } = line?;
+            serde_json::from_slice(&text).map_err(|error| Error::Line {
+                path: path.clone(),
+                line: number,
+                message: error.to_string(),
+            })
+        }))
+    }
+
+    /// Reads the lines of a file after its first one, as they are. The iterator ends after its first error.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file is missing, or truncated; [`Error::TraceFormat`] if it has another format;
+    /// [`Error::Line`] for a line that is too long.
+    pub fn lines(
+        &self,
+        file: &TraceFile,
+    ) -> Result<impl Iterator<Item = Result<TraceLine, Error>> + use<>, Error> {
+        let path = self.path(file);
         // Opening a pipe would wait for a writer.
         if path.exists() && !path.is_file() {
             return Err(Error::io("read", &path)(std::io::Error::other("it is not a file")));
@@ -132,22 +152,30 @@ impl Traces {
             if ended {
                 return None;
             }
-            let line = numbers.next()?;
-            let invalid = |message: String| Error::Line { path: path.clone(), line, message };
-            let text = match read_line(&mut reader, LONGEST_LINE) {
+            let number = numbers.next()?;
+            match read_line(&mut reader, LONGEST_LINE) {
                 Ok(Some(text)) if text.len() as u64 > LONGEST_LINE => {
                     ended = true;
-                    return Some(Err(invalid(format!("longer than {} MiB", LONGEST_LINE >> 20))));
+                    let message = format!("longer than {} MiB", LONGEST_LINE >> 20);
+                    Some(Err(Error::Line { path: path.clone(), line: number, message }))
                 }
-                Ok(Some(text)) => text,
+                Ok(Some(text)) => Some(Ok(TraceLine { number, text })),
                 end => {
                     ended = true;
-                    return end.err().map(|error| Err(Error::io("read", &path)(error)));
+                    end.err().map(|error| Err(Error::io("read", &path)(error)))
                 }
-            };
-            Some(serde_json::from_slice(&text).map_err(|error| invalid(error.to_string())))
+            }
         }))
     }
+}
+
+/// A line of a trace file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceLine {
+    /// Its number, from 1. The first line, the format, is not among the lines.
+    pub number: usize,
+    /// JSON, without the line's end.
+    pub text: Vec<u8>,
 }
 
 /// Reads a line without its end, or the first `longest + 1` bytes of a longer line. Returns `None` at the end

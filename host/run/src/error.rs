@@ -146,6 +146,9 @@ pub enum Error {
     /// A plugin is to be replaced that the run does not have.
     #[error("--plugin {plugin}: the run has no such plugin; it has {}", plugins.join(", "))]
     NoPlugin { plugin: String, plugins: Vec<String> },
+    /// An agent is asked for that the run does not have.
+    #[error("{} has no agent {agent}", path.display())]
+    UnknownAgent { path: PathBuf, agent: String },
     /// A plugin is another build than the run was played with.
     #[error(
         "plugin {plugin}: {place} is the build {found}, the run was played with {recorded}\nhint: restore that build, or \

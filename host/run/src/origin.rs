@@ -32,7 +32,7 @@ pub(crate) fn mark_as_own(root: &Path) -> io::Result<()> {
 }
 
 /// Returns true if this user made the run folder on this machine, and nobody has changed its workflow.
-fn is_own(root: &Path) -> bool {
+pub(crate) fn is_own(root: &Path) -> bool {
     let Ok(Some(key)) = state_folder().and_then(|folder| read_key(&folder.join(KEY))) else { return false };
     let Ok(recorded) = RunFolder::read_text(root, MAC) else { return false };
     let (Ok(recorded), Ok(mac)) = (blake3::Hash::from_hex(recorded), mac_of(root, &key)) else {

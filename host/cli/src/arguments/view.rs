@@ -1,0 +1,54 @@
+//! Arguments of `view`, `runs` and `export`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+#[derive(Args)]
+pub struct ViewArgs {
+    /// Run folders, or folders of runs
+    #[arg(value_name = "RUN", default_value = "runs")]
+    pub folders: Vec<PathBuf>,
+    /// Address and port to listen on; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7575")]
+    pub listen: SocketAddr,
+    /// Open the page in the default browser
+    #[arg(long)]
+    pub open: bool,
+    /// Allow run folders that somebody else wrote to use the models that they name, to show prompts
+    #[arg(long)]
+    pub trust: bool,
+}
+
+#[derive(Args)]
+pub struct RunsArgs {
+    /// Run folder, or folder of runs
+    #[arg(value_name = "FOLDER", default_value = "runs")]
+    pub folder: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct ExportArgs {
+    /// The run folder
+    pub run: PathBuf,
+    /// Form of the lines
+    #[arg(long, value_enum, default_value_t = ExportChoice::Jsonl)]
+    pub format: ExportChoice,
+    /// Allow a run folder that somebody else wrote to use the models that it names
+    #[arg(long)]
+    pub trust: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportChoice {
+    /// An episode per line, with all that is recorded
+    Jsonl,
+    /// Completions of solved episodes: {"prompt", "completion", …}
+    Sft,
+    /// Best and worst siblings of trees: {"prompt", "chosen", "rejected", …}
+    Dpo,
+}

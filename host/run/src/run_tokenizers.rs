@@ -1,0 +1,58 @@
+//! Tokenizers of recorded runs, for showing token ids as text. No weights are loaded and nothing is fetched.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pl_model::{Model, Tokenizer};
+
+use crate::error::Error;
+use crate::locate::model_on_disk;
+use crate::origin::is_own;
+use crate::stored::StoredWorkflow;
+
+/// Tokenizers of the runs' models. Each is read once.
+#[derive(Debug, Default)]
+pub struct RunTokenizers {
+    trust: bool,
+    loaded: Mutex<HashMap<PathBuf, Arc<Tokenizer>>>,
+}
+
+impl RunTokenizers {
+    /// Creates an empty collection. With `trust`, the models that runs of somebody else name may be read.
+    pub fn new(trust: bool) -> RunTokenizers {
+        RunTokenizers { trust, loaded: Mutex::default() }
+    }
+
+    /// Returns the tokenizer of an agent's policy.
+    ///
+    /// # Errors
+    /// [`Error::ForeignRun`] for a run of somebody else without trust; [`Error::UnknownAgent`]; if the model is not on
+    /// this machine.
+    pub fn tokenizer(&self, run: &Path, agent: &str) -> Result<Arc<Tokenizer>, Error> {
+        let stored = StoredWorkflow::read(run)?;
+        let workflow = &stored.workflow;
+        let agent = workflow
+            .agents
+            .iter()
+            .find(|block| block.name == agent)
+            .ok_or_else(|| Error::UnknownAgent { path: run.to_path_buf(), agent: agent.to_owned() })?;
+        // The stored workflow was checked: all indexes are in range.
+        let model = &workflow.models[workflow.policies[agent.policy].model];
+        if !self.trust && !is_own(run) {
+            let opens = vec![format!("the tokenizer of model {}: {}", model.name, model.source)];
+            return Err(Error::ForeignRun { path: run.to_path_buf(), opens });
+        }
+        let path = model_on_disk(&stored.folder, &model.source)
+            .map_err(|source| Error::LocateModel { model: model.name.clone(), source: Box::new(source) })?;
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tokenizer) = loaded.get(&path) {
+            return Ok(Arc::clone(tokenizer));
+        }
+        let (tokenizer, _) = Model::text(&path)
+            .map_err(|source| Error::Model { model: model.name.clone(), source: Box::new(source) })?;
+        let tokenizer = Arc::new(tokenizer);
+        loaded.insert(path, Arc::clone(&tokenizer));
+        Ok(tokenizer)
+    }
+}

@@ -1,0 +1,66 @@
+// Requests to the server.
+
+export class ApiError extends Error {}
+
+/** Asks the server. Parameters that are empty are left out. */
+export async function ask(path, parameters = {}, signal) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
+  let response;
+  try {
+    response = await fetch(`/api/${path}?${query}`, { signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError("The server does not answer. Is `pl-host view` still running?");
+  }
+  const body = await response.json().catch(() => ({}));
+  if (!response.ok) throw new ApiError(body.error ?? `The server answered with status ${response.status}.`);
+  return body;
+}
+
+/** The lines of a log, of which only what is new is asked for. */
+class FollowedLog {
+  constructor(run, log) {
+    Object.assign(this, { run, log, offset: 0, line: 0, lines: [], problems: [] });
+  }
+
+  /** Reads new lines, after a reading in progress. Returns true if there were any. */
+  update(signal) {
+    const reading = (this.reading ?? Promise.resolve()).catch(() => {}).then(() => this.read(signal));
+    this.reading = reading;
+    return reading;
+  }
+
+  async read(signal) {
+    let changed = false;
+    for (let more = true; more; ) {
+      const piece = await ask("log", { run: this.run, log: this.log, offset: this.offset, line: this.line }, signal);
+      if (piece.restarted) {
+        this.lines = [];
+        this.problems = [];
+      }
+      changed ||= piece.restarted || piece.lines.length > 0;
+      for (const line of piece.lines) this.lines.push(line);
+      for (const problem of piece.problems) this.problems.push(problem);
+      ({ offset: this.offset, line: this.line, more } = piece);
+    }
+    return changed;
+  }
+}
+
+const followed = new Map();
+
+/** The log of a run, shared by all pages. */
+export function follow(run, log) {
+  const key = `${log} ${run}`;
+  if (!followed.has(key)) followed.set(key, new FollowedLog(run, log));
+  return followed.get(key);
+}
+
+const workflows = new Map();
+
+/** The settings, lock, text and graph of a run. A run keeps them. */
+export async function workflow(run, signal) {
+  if (!workflows.has(run)) workflows.set(run, await ask("workflow", { run }, signal));
+  return workflows.get(run);
+}

@@ -1,0 +1,155 @@
+// Curves from the lines of a run's logs.
+
+/** Charts in the order in which they are shown: fields of lines, and their titles. Others follow by name. */
+const TITLES = {
+  success: "Success",
+  "agents.success": "Success of agents",
+  "agents.reward": "Reward of agents",
+  pass: "pass@k",
+  turns: "Turns",
+  truncated: "Truncated episodes",
+  "policies.completion_length": "Completion length (tokens)",
+  "policies.cut_off": "Cut-off completions",
+  "policies.entropy": "Entropy (nats per token)",
+  "policies.kl": "KL from the sampling policy",
+  "policies.reference_kl": "KL from the reference",
+  "policies.ratio": "Ratio: 1st, 50th, 99th percentile",
+  "policies.clip_fraction": "Clipped tokens",
+  "policies.loss": "Loss",
+  "policies.grad_norm": "Gradient norm",
+  "policies.advantage_std": "Deviation of advantages",
+  max_logprob_gap: "Gap of log-probs, training − sampling",
+  "policies.lr": "Learning rate",
+  "seconds": "Seconds of a step",
+  sampled_tokens_per_second: "Sampled tokens per second",
+  trained_tokens_per_second: "Trained tokens per second",
+};
+const SHARES = new Set(["success", "agents.success", "pass", "truncated", "policies.cut_off", "policies.clip_fraction"]);
+const LEFT_OUT = new Set(["step", "policies.version", "policies.optimizer_steps"]);
+
+export function title(chart) {
+  return TITLES[chart] ?? chart.replace(/^policies\./, "").replaceAll("_", " ");
+}
+
+export const isShare = (chart) => SHARES.has(chart);
+
+/** The interval of a share of n by Wilson's formula, at 95 %. */
+function wilson(share, n) {
+  const z = 1.96;
+  const centre = (share + (z * z) / (2 * n)) / (1 + (z * z) / n);
+  const half = (z / (1 + (z * z) / n)) * Math.sqrt((share * (1 - share)) / n + (z * z) / (4 * n * n));
+  return [Math.max(0, centre - half), Math.min(1, centre + half)];
+}
+
+class Curves {
+  constructor() {
+    this.charts = new Map();
+  }
+
+  add(chart, name, x, y, interval) {
+    if (typeof y !== "number" || !Number.isFinite(y) || LEFT_OUT.has(chart)) return;
+    if (!this.charts.has(chart)) this.charts.set(chart, new Map());
+    const lines = this.charts.get(chart);
+    if (!lines.has(name)) lines.set(name, []);
+    lines.get(name).push({ x, y, low: interval?.[0], high: interval?.[1] });
+  }
+}
+
+/** Seconds from the start of a run to the end of each step. */
+function clock(timings) {
+  const ends = new Map();
+  let total = 0;
+  for (const line of timings) {
+    const { wait = 0, play = 0, train = 0, evaluate = 0 } = line.seconds ?? {};
+    total += (wait || play) + train + evaluate;
+    ends.set(line.step, total / 60);
+  }
+  return ends;
+}
+
+/** All curves of a run: chart, then name of the curve, then points. `axis` is "step" or "time" (minutes). */
+export function curves(metrics, timings, axis) {
+  const result = new Curves();
+  const ends = axis === "time" ? clock(timings) : null;
+  const at = (step) => (ends ? (ends.get(step) ?? (step === 0 ? 0 : undefined)) : step);
+  for (const line of metrics) {
+    const x = at(line.step);
+    if (x === undefined) continue;
+    const evaluation = line.kind === "evaluation" ? line.name : null;
+    const own = evaluation ?? "training";
+    for (const [field, value] of Object.entries(line)) {
+      if (field === "agents") {
+        for (const [agent, scores] of Object.entries(value ?? {})) {
+          for (const [name, score] of Object.entries(scores)) {
+            result.add(`agents.${name}`, evaluation ? `${agent}, ${evaluation}` : agent, x, score);
+          }
+        }
+      } else if (field === "policies") {
+        for (const [policy, fields] of Object.entries(value ?? {})) addPolicy(result, policy, fields, x);
+      } else if (field.startsWith("pass@")) {
+        result.add("pass", `${field}, ${own}`, x, value);
+      } else if (field === "success" && evaluation) {
+        // Samples of one task depend on each other: tasks are counted.
+        result.add(field, own, x, value, line.success_interval ?? (line.tasks ? wilson(value, line.tasks) : undefined));
+      } else {
+        result.add(field, own, x, value);
+      }
+    }
+  }
+  for (const line of timings) {
+    const x = at(line.step);
+    for (const [name, seconds] of Object.entries(line.seconds ?? {})) result.add("seconds", name, x, seconds);
+    for (const [field, value] of Object.entries(line)) result.add(field, "run", x, value);
+  }
+  return result.charts;
+}
+
+function addPolicy(result, policy, fields, x, prefix = "") {
+  for (const [field, value] of Object.entries(fields)) {
+    if (field === "ratio_quantiles" && Array.isArray(value)) {
+      ["p1", "p50", "p99"].forEach((name, index) => result.add("policies.ratio", `${policy} ${name}`, x, value[index]));
+    } else if (value && typeof value === "object" && !Array.isArray(value)) {
+      addPolicy(result, policy, value, x, `${prefix}${field}.`);
+    } else {
+      result.add(`policies.${prefix}${field}`, policy, x, value);
+    }
+  }
+}
+
+/** Sorts the names of charts: the known ones first. */
+export function order(charts) {
+  const known = Object.keys(TITLES);
+  const place = (chart) => (known.includes(chart) ? known.indexOf(chart) : known.length);
+  return [...charts].sort((a, b) => place(a) - place(b) || a.localeCompare(b));
+}
+
+/** Number of points from which on a curve is smoothed. Evaluations are few. */
+const SMOOTHED = 20;
+
+/** Exponential moving averages of values and ranges, without the bias of their start. */
+export function smooth(points, weight) {
+  if (!weight || points.length < SMOOTHED) return points;
+  const average = () => {
+    let [mean, sum] = [0, 0];
+    return (value) => {
+      if (value === undefined) return undefined;
+      mean = weight * mean + (1 - weight) * value;
+      sum = weight * sum + (1 - weight);
+      return mean / sum;
+    };
+  };
+  const [y, low, high] = [average(), average(), average()];
+  return points.map((point) => ({ x: point.x, y: y(point.y), low: low(point.low), high: high(point.high) }));
+}
+
+/** Joins curves of runs that differ by their seed only: the mean with the range. */
+export function band(lines) {
+  const byX = new Map();
+  for (const points of lines) for (const point of points) byX.set(point.x, [...(byX.get(point.x) ?? []), point.y]);
+  return [...byX].sort(([a], [b]) => a - b).map(([x, values]) => ({
+    x,
+    y: values.reduce((sum, value) => sum + value, 0) / values.length,
+    low: Math.min(...values),
+    high: Math.max(...values),
+  }));
+}

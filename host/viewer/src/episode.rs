@@ -1,0 +1,379 @@
+//! One episode: its node visits, and at each of them what the agents saw, wrote, did and earned.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pl_record::{TraceFile, Traces};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::event::{EventRecord, Full, Kind, Mode, RewardWeights, ScoresRecord, TraceRecord};
+use crate::index::{IndexCache, IndexedFile};
+use crate::query::episode_name;
+use crate::runs::FoundRun;
+use crate::workflow::{TokenTexts, Workflows};
+
+/// Longest text that is sent to a page, in bytes. A model's context is far shorter.
+pub(crate) const LONGEST_TEXT: usize = 256 << 10;
+
+/// An attempt at an episode with all that is recorded.
+#[derive(Debug, Serialize)]
+pub struct Episode {
+    /// Name, as `pl-host replay` takes it.
+    pub episode: String,
+    /// Run folder.
+    pub folder: String,
+    pub step: u64,
+    /// `train`, or the name of the evaluation.
+    pub set: String,
+    pub task_id: String,
+    /// The task, JSON.
+    pub task: String,
+    pub tree: bool,
+    pub success: bool,
+    pub truncated: bool,
+    pub tokens: u64,
+    pub failure: Option<String>,
+    pub visits: Vec<NodeVisit>,
+    /// Reasons for which parts are not shown.
+    pub notes: Vec<String>,
+    /// Episode before and after it in the file.
+    pub previous: Option<String>,
+    pub next: Option<String>,
+}
+
+/// Visit of a node of the turn graph.
+#[derive(Debug, Default, Serialize)]
+pub struct NodeVisit {
+    /// Number of node visits before this one.
+    pub node_visit: u32,
+    pub prompts: Vec<Prompt>,
+    /// Agents that skipped the turn.
+    pub skipped: Vec<String>,
+    /// Candidates of a tree. One in flat sampling.
+    pub branches: Vec<Branch>,
+    /// Tree: the branch that the episode continued from.
+    pub chosen: Option<u32>,
+    /// Activity of plugins that all branches share.
+    pub logs: Vec<PluginLog>,
+    /// Failure that all branches share.
+    pub fault: Option<Fault>,
+}
+
+/// Prompt of an agent.
+#[derive(Debug, Serialize)]
+pub struct Prompt {
+    pub agent: String,
+    /// Number of the agent's earlier visits.
+    pub visit: u32,
+    /// Number of tokens.
+    pub tokens: usize,
+    /// `None` if the model's tokenizer is not available.
+    pub text: Option<String>,
+}
+
+/// A candidate of a node visit.
+#[derive(Debug, Default, Serialize)]
+pub struct Branch {
+    pub branch: u32,
+    /// Number of earlier attempts at the candidate that failed.
+    pub retry: u32,
+    pub turns: Vec<AgentTurn>,
+    pub outcome: Option<Outcome>,
+    scores: Option<ScoresRecord>,
+    pub rewards: Vec<Reward>,
+    pub logs: Vec<PluginLog>,
+    pub fault: Option<Fault>,
+}
+
+/// Completion of an agent.
+#[derive(Debug, Serialize)]
+pub struct AgentTurn {
+    pub agent: String,
+    pub text: String,
+    /// Reason for its end.
+    pub finish: String,
+    /// Number of tokens.
+    pub tokens: usize,
+    /// Action, JSON. `None` if the episode failed before.
+    pub action: Option<String>,
+}
+
+/// Outcome of a step.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    pub done: bool,
+    pub truncated: bool,
+    pub facts: Value,
+    /// What only the reward sees, JSON.
+    pub evidence: String,
+}
+
+/// Reward of an agent for a step.
+#[derive(Debug, Serialize)]
+pub struct Reward {
+    pub agent: String,
+    pub reward: f64,
+    /// Tree: difference from the mean over the siblings that were scored.
+    pub relative: Option<f64>,
+}
+
+/// Activity of a plugin in one call.
+#[derive(Debug, Serialize)]
+pub struct PluginLog {
+    pub agent: Option<String>,
+    pub function: String,
+    pub events: Value,
+}
+
+/// Failure of an episode or a candidate.
+#[derive(Debug, Serialize)]
+pub struct Fault {
+    pub agent: Option<String>,
+    pub stage: String,
+    pub cause: String,
+}
+
+/// Name of an episode: `12.3.0#0`, or `test@10.3.0#0` in an evaluation.
+pub(crate) struct ParsedName {
+    pub(crate) file: TraceFile,
+    pub(crate) task: u32,
+    pub(crate) sample: u32,
+    attempt: Option<u32>,
+}
+
+impl ParsedName {
+    pub(crate) fn parse(name: &str) -> Option<ParsedName> {
+        let (evaluation, rest) = match name.split_once('@') {
+            Some((evaluation, rest)) => (Some(evaluation.to_owned()), rest),
+            None => (None, name),
+        };
+        let (numbers, attempt) = match rest.split_once('#') {
+            Some((numbers, attempt)) => (numbers, Some(attempt.parse().ok()?)),
+            None => (rest, None),
+        };
+        let mut parts = numbers.split('.');
+        let file = TraceFile { step: parts.next()?.parse().ok()?, evaluation };
+        let (task, sample) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        parts.next().is_none().then_some(ParsedName { file, task, sample, attempt })
+    }
+}
+
+/// A trace with its place in the run.
+pub(crate) struct ReadTrace {
+    pub(crate) trace: TraceRecord<Full>,
+    pub(crate) file: TraceFile,
+    /// Episode before and after it in the file.
+    pub(crate) neighbours: [Option<String>; 2],
+}
+
+/// Reads an episode. Its file is one that the run has: the name can't lead to another place.
+pub(crate) fn read_trace(
+    run: &FoundRun,
+    name: &str,
+    weights: RewardWeights,
+    cache: &IndexCache,
+) -> Result<ReadTrace, Error> {
+    let unknown = || Error::UnknownEpisode { run: run.name.clone(), episode: name.to_owned() };
+    let parsed = ParsedName::parse(name).ok_or_else(unknown)?;
+    let traces = Traces::for_run(&run.root);
+    if !traces.files()?.contains(&parsed.file) {
+        return Err(unknown());
+    }
+    let file = IndexedFile { run: run.root.clone(), file: parsed.file };
+    let index = cache.index(&file, weights)?;
+    let row = index
+        .rows
+        .iter()
+        .rposition(|row| {
+            (row.task, row.sample) == (parsed.task, parsed.sample)
+                && parsed.attempt.is_none_or(|attempt| attempt == row.attempt)
+        })
+        .ok_or_else(unknown)?;
+    let name_of = |row: usize| {
+        let row = index.rows.get(row)?;
+        Some(episode_name(&file.file, row.task, row.sample, row.attempt))
+    };
+    let neighbours = [row.checked_sub(1).and_then(name_of), name_of(row + 1)];
+    let position = index.rows.get(row).ok_or_else(unknown)?.position as usize;
+    let mut lines = traces.lines(&file.file)?.skip(position);
+    let line = lines.next().ok_or_else(unknown)??;
+    let trace = serde_json::from_slice(&line.text).map_err(|error| pl_record::Error::Line {
+        path: traces.path(&file.file),
+        line: line.number,
+        message: error.to_string(),
+    })?;
+    Ok(ReadTrace { trace, file: file.file, neighbours })
+}
+
+/// Arranges a trace for reading. Texts of more than `longest` bytes are cut.
+pub(crate) fn arrange(
+    run: &FoundRun,
+    ReadTrace { trace, file, neighbours: [previous, next] }: ReadTrace,
+    weights: RewardWeights,
+    workflows: &dyn Workflows,
+    longest: usize,
+) -> Episode {
+    let mut prompts = PromptTexts { run, workflows, tokenizers: HashMap::new(), notes: Vec::new(), longest };
+    let mut visits: Vec<NodeVisit> = Vec::new();
+    for event in trace.events {
+        add(&mut visits, event, &mut prompts);
+    }
+    for visit in &mut visits {
+        add_rewards(visit, weights, trace.mode);
+    }
+    let key = trace.key;
+    Episode {
+        episode: episode_name(&file, key.task, key.sample, key.attempt),
+        folder: run.root.display().to_string(),
+        step: file.step,
+        set: file.evaluation.unwrap_or_else(|| "train".to_owned()),
+        task_id: trace.task.id,
+        task: cut(trace.task.data, longest),
+        tree: trace.mode == Mode::Tree,
+        success: trace.end.success,
+        truncated: trace.end.truncated,
+        tokens: trace.end.tokens,
+        failure: trace.end.failure,
+        visits,
+        notes: prompts.notes,
+        previous,
+        next,
+    }
+}
+
+/// Texts of prompts, each through its agent's tokenizer.
+struct PromptTexts<'a> {
+    run: &'a FoundRun,
+    workflows: &'a dyn Workflows,
+    tokenizers: HashMap<String, Option<Arc<dyn TokenTexts>>>,
+    notes: Vec<String>,
+    /// Longest text in bytes.
+    longest: usize,
+}
+
+impl PromptTexts<'_> {
+    fn text(&mut self, agent: &str, ids: &[u32]) -> Option<String> {
+        if !self.tokenizers.contains_key(agent) {
+            let tokenizer = self.workflows.tokenizer(&self.run.root, agent);
+            let tokenizer = tokenizer.map_err(|error| {
+                let note = format!("Prompts are not shown: {error}");
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
+            });
+            self.tokenizers.insert(agent.to_owned(), tokenizer.ok());
+        }
+        let tokenizer = self.tokenizers.get(agent)?.as_ref()?;
+        Some(cut(tokenizer.text(ids), self.longest))
+    }
+}
+
+fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut PromptTexts<'_>) {
+    let EventRecord { position, kind } = event;
+    let node_visit = position.node_visit;
+    let index = visits.iter().rposition(|visit| visit.node_visit == node_visit);
+    let index = index.unwrap_or_else(|| {
+        visits.push(NodeVisit { node_visit, ..NodeVisit::default() });
+        visits.len() - 1
+    });
+    let Some(visit) = visits.get_mut(index) else { return };
+    let agent = position.agent;
+    let named = || agent.clone().unwrap_or_default();
+    let longest = prompts.longest;
+    let (branch, retry) = position.candidate.map_or((0, 0), |c| (c.branch, c.retry));
+    match kind {
+        Kind::Prompted(prompt) => {
+            let (agent, tokens) = (named(), prompt.prompt.len());
+            let text = prompts.text(&agent, &prompt.prompt);
+            visit.prompts.push(Prompt { agent, visit: prompt.visit, tokens, text });
+        }
+        Kind::Skipped => visit.skipped.push(named()),
+        Kind::Completion(completion) => branch_of(visit, branch, retry).turns.push(AgentTurn {
+            agent: named(),
+            text: cut(completion.text, longest),
+            finish: completion.finish,
+            tokens: completion.tokens.len(),
+            action: None,
+        }),
+        Kind::Action(action) => {
+            let turns = &mut branch_of(visit, branch, retry).turns;
+            let turn = turns.iter_mut().rfind(|turn| Some(&turn.agent) == agent.as_ref());
+            if let Some(turn) = turn {
+                turn.action = Some(cut(action, longest));
+            }
+        }
+        Kind::Outcome(outcome) => {
+            let (done, truncated, facts) = (outcome.done, outcome.truncated, outcome.facts);
+            let outcome = Outcome { done, truncated, facts, evidence: cut(outcome.evidence, longest) };
+            branch_of(visit, branch, retry).outcome = Some(outcome);
+        }
+        Kind::Scores(scores) => branch_of(visit, branch, retry).scores = Some(scores),
+        Kind::Chosen(branch) => visit.chosen = Some(branch),
+        Kind::CallLog(log) => {
+            let log = PluginLog { agent, function: log.function, events: log.events };
+            match position.candidate {
+                Some(_) => branch_of(visit, branch, retry).logs.push(log),
+                None => visit.logs.push(log),
+            }
+        }
+        Kind::Fault(fault) => {
+            let fault = Fault { agent, stage: fault.stage, cause: cut(fault.cause, longest) };
+            match position.candidate {
+                Some(_) => branch_of(visit, branch, retry).fault = Some(fault),
+                None => visit.fault = Some(fault),
+            }
+        }
+        Kind::Unknown => {}
+    }
+}
+
+fn branch_of(visit: &mut NodeVisit, branch: u32, retry: u32) -> &mut Branch {
+    let same = |known: &Branch| (known.branch, known.retry) == (branch, retry);
+    let index = match visit.branches.iter().position(same) {
+        Some(index) => index,
+        None => {
+            visit.branches.push(Branch { branch, retry, ..Branch::default() });
+            visit.branches.len() - 1
+        }
+    };
+    &mut visit.branches[index]
+}
+
+/// Adds the rewards of the agents that acted, and in a tree their differences from the siblings' means.
+fn add_rewards(visit: &mut NodeVisit, weights: RewardWeights, mode: Mode) {
+    let mut sums: HashMap<String, (f64, u32)> = HashMap::new();
+    for branch in &mut visit.branches {
+        let Some(scores) = &branch.scores else { continue };
+        for turn in &branch.turns {
+            if branch.rewards.iter().any(|reward| reward.agent == turn.agent) {
+                continue;
+            }
+            let reward = weights.reward(scores, &turn.agent);
+            let (sum, count) = sums.entry(turn.agent.clone()).or_default();
+            *sum += reward;
+            *count += 1;
+            branch.rewards.push(Reward { agent: turn.agent.clone(), reward, relative: None });
+        }
+    }
+    if mode == Mode::Flat {
+        return;
+    }
+    for reward in visit.branches.iter_mut().flat_map(|branch| &mut branch.rewards) {
+        if let Some((sum, count)) = sums.get(&reward.agent) {
+            reward.relative = Some(reward.reward - sum / f64::from(*count));
+        }
+    }
+}
+
+/// Cuts a text that is longer than the page shows.
+fn cut(mut text: String, longest: usize) -> String {
+    if text.len() > longest {
+        let end = text.floor_char_boundary(longest);
+        let rest = text.len() - end;
+        text.truncate(end);
+        text.push_str(&format!("\n… {rest} more bytes"));
+    }
+    text
+}

@@ -1,0 +1,268 @@
+//! The parts of a trace that the viewer shows, read from a line of a trace file.
+//!
+//! The types mirror those of `pl_rollout::Trace`. Unknown events are left out, so that runs of later versions can
+//! be viewed. [`Detail`] says how much of an event is kept: an index of a large file keeps counts only.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use pl_types::StreamKey;
+use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Detail in which a trace is read.
+pub(crate) trait Detail {
+    /// Texts: tasks, completions, actions.
+    type Text: DeserializeOwned;
+    /// Token ids.
+    type Ids: DeserializeOwned;
+    /// Events of plugins and facts of outcomes.
+    type Data: DeserializeOwned;
+}
+
+/// Counts without texts.
+pub(crate) struct Counts;
+
+impl Detail for Counts {
+    type Text = IgnoredAny;
+    type Ids = Count;
+    type Data = IgnoredAny;
+}
+
+/// Texts without token ids.
+pub(crate) struct Texts;
+
+impl Detail for Texts {
+    type Text = String;
+    type Ids = Count;
+    type Data = IgnoredAny;
+}
+
+/// All that is recorded.
+pub(crate) struct Full;
+
+impl Detail for Full {
+    type Text = String;
+    type Ids = Vec<u32>;
+    type Data = Value;
+}
+
+/// An attempt at an episode (flat) or a tree.
+#[derive(Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct TraceRecord<D: Detail> {
+    pub(crate) key: StreamKey,
+    pub(crate) task: TaskRecord<D>,
+    pub(crate) mode: Mode,
+    pub(crate) events: Vec<EventRecord<D>>,
+    pub(crate) end: EndRecord,
+}
+
+/// Form of sampling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mode {
+    Flat,
+    Tree,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct TaskRecord<D: Detail> {
+    pub(crate) id: String,
+    pub(crate) data: D::Text,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct EndRecord {
+    pub(crate) success: bool,
+    pub(crate) truncated: bool,
+    pub(crate) turns: u32,
+    pub(crate) tokens: u64,
+    #[serde(default)]
+    pub(crate) failure: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct EventRecord<D: Detail> {
+    pub(crate) position: Position,
+    pub(crate) kind: Kind<D>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Position {
+    pub(crate) node_visit: u32,
+    #[serde(default)]
+    pub(crate) candidate: Option<CandidateRecord>,
+    #[serde(default)]
+    pub(crate) agent: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(crate) struct CandidateRecord {
+    pub(crate) branch: u32,
+    pub(crate) retry: u32,
+}
+
+/// Kind of an event.
+pub(crate) enum Kind<D: Detail> {
+    Skipped,
+    Prompted(PromptRecord<D>),
+    Completion(CompletionRecord<D>),
+    Action(D::Text),
+    Outcome(OutcomeRecord<D>),
+    Scores(ScoresRecord),
+    Chosen(u32),
+    CallLog(CallLogRecord<D>),
+    Fault(FaultRecord),
+    /// An event of a later version.
+    Unknown,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct PromptRecord<D: Detail> {
+    pub(crate) visit: u32,
+    pub(crate) prompt: D::Ids,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct CompletionRecord<D: Detail> {
+    pub(crate) text: D::Text,
+    pub(crate) finish: String,
+    pub(crate) tokens: D::Ids,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct OutcomeRecord<D: Detail> {
+    pub(crate) done: bool,
+    pub(crate) truncated: bool,
+    pub(crate) facts: D::Data,
+    pub(crate) evidence: D::Text,
+}
+
+/// Scores of a step.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ScoresRecord {
+    pub(crate) team: f64,
+    pub(crate) local: Vec<AgentScoreRecord>,
+    pub(crate) success: bool,
+}
+
+/// Score of one agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct AgentScoreRecord {
+    pub(crate) agent: String,
+    pub(crate) reward: f64,
+    pub(crate) success: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct CallLogRecord<D: Detail> {
+    pub(crate) function: String,
+    pub(crate) events: D::Data,
+}
+
+/// Failure of an episode or a candidate.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct FaultRecord {
+    pub(crate) stage: String,
+    pub(crate) cause: String,
+}
+
+impl<'de, D: Detail> Deserialize<'de> for Kind<D> {
+    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
+        deserializer.deserialize_any(KindVisitor(PhantomData))
+    }
+}
+
+/// Reads a name, or an object with one field.
+struct KindVisitor<D>(PhantomData<D>);
+
+impl<'de, D: Detail> Visitor<'de> for KindVisitor<D> {
+    type Value = Kind<D>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an event")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Kind<D>, E> {
+        Ok(if name == "skipped" { Kind::Skipped } else { Kind::Unknown })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kind<D>, A::Error> {
+        let mut kind = Kind::Unknown;
+        while let Some(name) = map.next_key::<String>()? {
+            kind = match name.as_str() {
+                "prompted" => Kind::Prompted(map.next_value()?),
+                "completion" => Kind::Completion(map.next_value()?),
+                "action" => Kind::Action(map.next_value()?),
+                "outcome" => Kind::Outcome(map.next_value()?),
+                "scores" => Kind::Scores(map.next_value()?),
+                "chosen" => Kind::Chosen(map.next_value()?),
+                "call_log" => Kind::CallLog(map.next_value()?),
+                "fault" => Kind::Fault(map.next_value()?),
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    Kind::Unknown
+                }
+            };
+        }
+        Ok(kind)
+    }
+}
+
+/// Number of elements of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Count(pub(crate) usize);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
+        deserializer.deserialize_seq(CountVisitor)
+    }
+}
+
+struct CountVisitor;
+
+impl<'de> Visitor<'de> for CountVisitor {
+    type Value = Count;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Count, A::Error> {
+        let mut count = 0;
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        Ok(Count(count))
+    }
+}
+
+/// Weights of the shared and of the agents' own parts of a reward.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct RewardWeights {
+    pub(crate) team: f64,
+    pub(crate) local: f64,
+}
+
+impl RewardWeights {
+    /// Reads the weights from the stored workflow; both are 1 if it has none.
+    pub(crate) fn from_workflow(workflow: &Map<String, Value>) -> RewardWeights {
+        let reward = workflow.get("scenarios").and_then(|scenarios| scenarios.get(0)?.get("reward"));
+        let weight = |name: &str| reward.and_then(|reward| reward.get(name)?.as_f64()).unwrap_or(1.0);
+        RewardWeights { team: weight("team"), local: weight("local") }
+    }
+
+    /// Returns the reward of an agent for a step.
+    pub(crate) fn reward(self, scores: &ScoresRecord, agent: &str) -> f64 {
+        let local = scores.local.iter().find(|score| score.agent == agent).map_or(0.0, |score| score.reward);
+        self.team * scores.team + self.local * local
+    }
+}

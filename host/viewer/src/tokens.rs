@@ -1,0 +1,171 @@
+//! One completion, token by token, from the file of its step.
+
+use pl_record::{RunFolder, StepTable};
+use pl_types::Transition;
+use serde::Serialize;
+
+use crate::episode::ParsedName;
+use crate::error::Error;
+use crate::event::{Full, Kind, TraceRecord};
+use crate::runs::{FoundRun, inside};
+use crate::workflow::{TokenTexts, Workflows};
+
+/// Largest number of ids of a sampled support that are shown.
+const LARGEST_SUPPORT: usize = 64;
+
+/// Position of a completion in its episode.
+#[derive(Debug, Clone)]
+pub(crate) struct CompletionPosition {
+    pub(crate) agent: String,
+    pub(crate) visit: u32,
+    pub(crate) branch: u32,
+}
+
+/// A completion with what is recorded of its tokens.
+#[derive(Debug, Serialize)]
+pub(crate) struct TokenView {
+    tokens: Vec<Token>,
+    /// Fields of the step file. `None` for episodes that are not trained on.
+    recorded: Option<Recorded>,
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Token {
+    id: u32,
+    /// `None` if the model's tokenizer is not available.
+    text: Option<String>,
+    /// Natural logarithm of its probability when it was sampled.
+    logprob: Option<f32>,
+    /// Number of tokens that it was drawn from. `None` for the whole vocabulary.
+    support: Option<usize>,
+    /// The first of these tokens.
+    alternatives: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Recorded {
+    version: u64,
+    versions: Vec<u64>,
+    temperature: f64,
+    max_tokens: u32,
+    cut_off: bool,
+    prompt_tokens: usize,
+    reward: f64,
+    team_reward: f64,
+    local_reward: f64,
+    success: bool,
+    chosen: bool,
+    state: String,
+}
+
+/// Reads the tokens of a completion.
+pub(crate) fn read(
+    run: &FoundRun,
+    name: &str,
+    trace: &TraceRecord<Full>,
+    position: &CompletionPosition,
+    workflows: &dyn Workflows,
+) -> Result<TokenView, Error> {
+    let CompletionPosition { agent, visit, branch } = position;
+    let ids = completion(trace, position).ok_or_else(|| Error::UnknownCompletion {
+        episode: name.to_owned(),
+        agent: agent.clone(),
+        visit: *visit,
+        branch: *branch,
+    })?;
+    let mut notes = Vec::new();
+    let transition = match ParsedName::parse(name).filter(|parsed| parsed.file.evaluation.is_none()) {
+        Some(parsed) => find(run, &parsed, position, &ids)?,
+        None => None,
+    };
+    if transition.is_none() {
+        notes.push(
+            "No log-probabilities are recorded: only completions that are trained on have them.".into(),
+        );
+    }
+    let tokenizer = match workflows.tokenizer(&run.root, agent) {
+        Ok(tokenizer) => Some(tokenizer),
+        Err(error) => {
+            notes.push(format!("Texts of tokens are not shown: {error}"));
+            None
+        }
+    };
+    let text = |id: u32| tokenizer.as_ref().map(|tokenizer| tokenizer.text(&[id]));
+    let tokens = ids.iter().enumerate().map(|(index, id)| {
+        let support = transition.as_ref().and_then(|t| t.support.as_ref()?.get(index));
+        let support = support.filter(|support| !support.is_empty());
+        Token {
+            id: *id,
+            text: text(*id),
+            logprob: transition.as_ref().and_then(|t| t.logprobs.get(index).copied()),
+            support: support.map(Vec::len),
+            alternatives: alternatives(support.map(Vec::as_slice).unwrap_or_default(), tokenizer.as_deref()),
+        }
+    });
+    Ok(TokenView { tokens: tokens.collect(), recorded: transition.map(recorded), notes })
+}
+
+fn alternatives(support: &[u32], tokenizer: Option<&dyn TokenTexts>) -> Vec<String> {
+    let Some(tokenizer) = tokenizer else { return Vec::new() };
+    support.iter().take(LARGEST_SUPPORT).map(|id| tokenizer.text(&[*id])).collect()
+}
+
+/// Returns the token ids of a completion in a trace: of the last attempt at its candidate.
+fn completion(trace: &TraceRecord<Full>, position: &CompletionPosition) -> Option<Vec<u32>> {
+    let events = trace.events.iter().rev().filter(|event| {
+        event.position.node_visit == position.visit
+            && event.position.candidate.map_or(0, |candidate| candidate.branch) == position.branch
+            && event.position.agent.as_ref() == Some(&position.agent)
+    });
+    events.into_iter().find_map(|event| match &event.kind {
+        Kind::Completion(completion) => Some(completion.tokens.clone()),
+        _ => None,
+    })
+}
+
+/// Finds the row of a completion. Returns `None` if the episode was not trained on: its attempt failed, or the
+/// step is not finished.
+fn find(
+    run: &FoundRun,
+    name: &ParsedName,
+    position: &CompletionPosition,
+    ids: &[u32],
+) -> Result<Option<Transition>, Error> {
+    let path = RunFolder::step_file(&run.root, name.file.step);
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if !inside(&run.root, &["steps", &file])?.is_file() {
+        return Ok(None);
+    }
+    let table = StepTable::open(&path)?;
+    for (row, key) in table.keys()?.into_iter().enumerate() {
+        let wanted = (name.task, name.sample, position.visit, position.branch);
+        if (key.task, key.sample, key.node_visit, key.branch) != wanted {
+            continue;
+        }
+        let transition = table.transition(row)?;
+        // An attempt that failed has the position of the one that was trained on.
+        let same = |t: &Transition| t.agent == position.agent && t.completion == ids;
+        if let Some(transition) = transition.filter(same) {
+            return Ok(Some(transition));
+        }
+    }
+    Ok(None)
+}
+
+fn recorded(transition: Transition) -> Recorded {
+    Recorded {
+        version: transition.version,
+        versions: transition.versions,
+        temperature: transition.temperature,
+        max_tokens: transition.max_tokens,
+        cut_off: transition.cut_off,
+        prompt_tokens: transition.prompt.len(),
+        reward: transition.reward,
+        team_reward: transition.team_reward,
+        local_reward: transition.local_reward,
+        success: transition.success,
+        chosen: transition.chosen,
+        state: transition.state,
+    }
+}

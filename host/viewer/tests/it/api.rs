@@ -1,0 +1,119 @@
+//! Answers of the API over a recorded run.
+
+use serde_json::json;
+
+use crate::recorded::{HOSTILE, create, example, ids};
+use crate::server::Server;
+
+#[test]
+fn runs_are_listed_with_their_state_and_results() {
+    let runs = tempfile::tempdir().unwrap();
+    example(runs.path(), "sweep/first", 1);
+    let (_, open) = create(runs.path(), "second", 2);
+    let server = Server::start(runs.path());
+    let list = server.get("/api/runs").json();
+    assert_eq!(list[0]["name"], "second");
+    assert_eq!(list[0]["state"], "running", "its lock is held");
+    assert_eq!(list[1]["name"], "sweep/first");
+    assert_eq!(
+        (&list[1]["state"], &list[1]["step"], &list[1]["steps"], &list[1]["seed"]),
+        (&json!("finished"), &json!(2), &json!(2), &json!(1))
+    );
+    assert_eq!(list[1]["evaluation"], json!(["test", 0.25]));
+    drop(open);
+    assert_eq!(server.get("/api/runs").json()[0]["state"], "stopped");
+}
+
+#[test]
+fn logs_and_settings_of_a_run_are_sent() {
+    let runs = tempfile::tempdir().unwrap();
+    example(runs.path(), "math", 7);
+    let server = Server::start(runs.path());
+    let first = server.get("/api/log?run=math&log=metrics").json();
+    assert_eq!(first["lines"].as_array().unwrap().len(), 3);
+    let path = format!("/api/log?run=math&log=metrics&offset={}&line={}", first["offset"], first["line"]);
+    assert_eq!(server.get(&path).json()["lines"], json!([]), "nothing is new");
+    let workflow = server.get("/api/workflow?run=math").json();
+    assert_eq!(workflow["settings"]["train.steps"], 2);
+    assert_eq!(workflow["lock"]["seed"], 7);
+    assert_eq!(workflow["agents"], json!(["tool", "reason"]));
+    assert_eq!(workflow["notes"], json!(["no graph in this test"]));
+}
+
+#[test]
+fn episodes_are_filtered_sorted_and_searched() {
+    let runs = tempfile::tempdir().unwrap();
+    example(runs.path(), "math", 0);
+    let server = Server::start(runs.path());
+    let names = |query: &str| -> Vec<String> {
+        let page = server.get(&format!("/api/episodes?run=math{query}")).json();
+        assert_eq!(page["unread"], 0);
+        let rows = page["rows"].as_array().unwrap().iter();
+        rows.map(|row| row["episode"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(""), ["test@0.0.0#0", "1.0.0#0", "1.1.0#0", "1.2.0#0", "2.0.0#0"]);
+    assert_eq!(names("&descending=true"), ["2.0.0#0", "1.2.0#0", "1.1.0#0", "1.0.0#0", "test@0.0.0#0"]);
+    assert_eq!(names("&limit=2&offset=1"), ["1.0.0#0", "1.1.0#0"]);
+    assert_eq!(names("&set=test"), ["test@0.0.0#0"]);
+    assert_eq!(names("&outcome=failed"), ["1.1.0#0"]);
+    assert_eq!(names("&outcome=solved&from=2"), ["2.0.0#0"]);
+    assert_eq!(names("&text=EIGHT"), ["2.0.0#0"], "in any case");
+    assert_eq!(names("&text=out%20of%20fuel"), ["1.1.0#0"]);
+    // Team weight 1, local weight 0.5: flat episodes earn 1.5, the tree a mean of 1.5.
+    let page = server.get("/api/episodes?run=math&sort=reward&descending=true&limit=1").json();
+    assert_eq!(page["rows"][0]["reward"], 1.5);
+    assert_eq!((&page["total"], &page["more"]), (&json!(5), &json!(true)));
+    let refused = server.get("/api/episodes?run=math&outcome=lucky");
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.contains("solved, unsolved, truncated or failed"), "{}", refused.body);
+}
+
+#[test]
+fn an_episode_has_what_the_agents_saw_wrote_did_and_earned() {
+    let runs = tempfile::tempdir().unwrap();
+    example(runs.path(), "math", 0);
+    let server = Server::start(runs.path());
+    let episode = server.get("/api/episode?run=math&episode=1.0.0").json();
+    let visit = &episode["visits"][0];
+    assert!(visit["prompts"][0]["text"].as_str().unwrap().contains("Two and four?"));
+    let branch = &visit["branches"][0];
+    assert_eq!(branch["turns"][0]["text"], HOSTILE);
+    assert_eq!(branch["turns"][0]["action"], json!({ "answer": HOSTILE }).to_string());
+    assert_eq!(branch["outcome"]["facts"], json!({ "agreed": true }));
+    assert_eq!(branch["rewards"], json!([{ "agent": "tool", "reward": 1.5, "relative": null }]));
+    assert_eq!(visit["logs"][0]["events"][0]["sandbox"]["verdicts"][0]["stdout"], "printed");
+    assert_eq!((&episode["previous"], &episode["next"]), (&json!(null), &json!("1.1.0#0")));
+    let failed = server.get("/api/episode?run=math&episode=1.1.0%230").json();
+    assert_eq!(failed["visits"][0]["fault"]["cause"], "out of fuel");
+    assert_eq!(server.get("/api/episode?run=math&episode=1.9.0").status, 404);
+}
+
+#[test]
+fn a_tree_has_its_siblings_with_rewards_and_the_chosen_branch() {
+    let runs = tempfile::tempdir().unwrap();
+    example(runs.path(), "math", 0);
+    let tree = Server::start(runs.path()).get("/api/episode?run=math&episode=1.2.0").json();
+    let visit = &tree["visits"][0];
+    assert_eq!((&tree["tree"], &visit["chosen"]), (&json!(true), &json!(2)));
+    let rewards: Vec<_> = visit["branches"].as_array().unwrap().iter().map(|b| &b["rewards"][0]).collect();
+    let pairs: Vec<_> = rewards.iter().map(|r| (r["reward"].as_f64(), r["relative"].as_f64())).collect();
+    assert_eq!(pairs, [(Some(0.0), Some(-1.5)), (Some(1.5), Some(0.0)), (Some(3.0), Some(1.5))]);
+}
+
+#[test]
+fn tokens_have_the_log_probs_of_their_own_row() {
+    let runs = tempfile::tempdir().unwrap();
+    example(runs.path(), "math", 0);
+    let server = Server::start(runs.path());
+    let path = "/api/tokens?run=math&episode=1.0.0%230&agent=tool&visit=0&branch=0";
+    let view = server.get(path).json();
+    let tokens = view["tokens"].as_array().unwrap();
+    assert_eq!(tokens.len(), ids(HOSTILE).len());
+    assert_eq!((&tokens[1]["text"], &tokens[1]["logprob"]), (&json!("s"), &json!(-0.125)));
+    assert_eq!(view["recorded"]["reward"], 1.5);
+    let evaluated = server.get("/api/tokens?run=math&episode=test@0.0.0&agent=tool&visit=0&branch=0").json();
+    assert_eq!(evaluated["recorded"], json!(null));
+    assert!(evaluated["notes"][0].as_str().unwrap().contains("No log-probabilities"));
+    let missing = server.get("/api/tokens?run=math&episode=1.0.0&agent=tool&visit=0&branch=5");
+    assert_eq!(missing.status, 404);
+}

@@ -1,0 +1,17 @@
+//! The viewer over recorded runs: what it shows, whom it answers, and damaged files.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test crate: a panic is how a test fails"
+)]
+
+mod api;
+mod browser;
+mod damage;
+mod export;
+mod large;
+mod recorded;
+mod security;
+mod server;

@@ -1,0 +1,198 @@
+//! Small recorded runs, made without a model.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pl_record::{Lock, RunFolder, TraceFile, Traces};
+use pl_types::{Group, Key, Transition};
+use pl_viewer::{TokenTexts, Unavailable, Viewer, Workflows};
+use serde_json::{Value, json};
+
+/// Text that would run if a page put it in as HTML.
+pub const HOSTILE: &str =
+    "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">";
+
+/// Workflows whose token ids are the letters of the texts.
+pub struct Letters;
+
+impl TokenTexts for Letters {
+    fn text(&self, ids: &[u32]) -> String {
+        ids.iter().filter_map(|id| char::from_u32(*id)).collect()
+    }
+}
+
+impl Workflows for Letters {
+    fn tokenizer(&self, _: &Path, agent: &str) -> Result<Arc<dyn TokenTexts>, Unavailable> {
+        match agent {
+            "reason" => Err(Unavailable("the model of reason is not on this machine".into())),
+            _ => Ok(Arc::new(Letters)),
+        }
+    }
+
+    fn graph(&self, _: &Path) -> Result<Value, Unavailable> {
+        Err(Unavailable("no graph in this test".into()))
+    }
+}
+
+pub fn viewer(folder: &Path) -> Viewer {
+    Viewer::new(vec![folder.to_path_buf()], Arc::new(Letters))
+}
+
+/// Token ids of a text.
+pub fn ids(text: &str) -> Vec<u32> {
+    text.chars().map(u32::from).collect()
+}
+
+/// Creates a run folder without episodes.
+pub fn create(runs: &Path, name: &str, seed: u64) -> (PathBuf, RunFolder) {
+    let root = runs.join(name);
+    let lock = Lock {
+        version: "0.1.0".into(),
+        contract: "0.1".into(),
+        seed,
+        date: None,
+        device: "cpu".into(),
+        threads: 1,
+        plugins: [].into(),
+        grants: [].into(),
+        models: [].into(),
+        dtypes: [].into(),
+        starts: [].into(),
+        data: [].into(),
+    };
+    let workflow = json!({ "folder": "/", "workflow": {
+        "name": "sums",
+        "agents": [{ "name": "tool" }, { "name": "reason" }],
+        "scenarios": [{ "reward": { "team": 1.0, "local": 0.5 } }],
+        "train": { "steps": 2 },
+    }});
+    let folder = RunFolder::create(&root, "workflow sums\n", &workflow, &lock).unwrap();
+    (root, folder)
+}
+
+/// Creates a run of two steps with a flat episode, a tree, a failure and an evaluation.
+pub fn example(runs: &Path, name: &str, seed: u64) -> PathBuf {
+    let (root, mut folder) = create(runs, name, seed);
+    let metrics = [
+        json!({ "kind": "evaluation", "step": 0, "name": "test", "success": 0.25, "tasks": 8 }),
+        json!({ "kind": "step", "step": 1, "success": 0.5, "agents": { "tool": { "reward": 0.5 + seed as f64 } } }),
+        json!({ "kind": "step", "step": 2, "success": 0.75, "agents": { "tool": { "reward": 0.75 } } }),
+    ];
+    metrics.iter().for_each(|line| folder.metrics.append(line).unwrap());
+    folder.timings.append(&json!({ "step": 1, "seconds": { "play": 1.0, "train": 2.0 } })).unwrap();
+    let traces = Traces::for_run(&root);
+    let file = |step, evaluation: Option<&str>| TraceFile { step, evaluation: evaluation.map(str::to_owned) };
+    traces.write(&file(0, Some("test")), &[flat("test", 0, 0, 0, "six", 0.0)]).unwrap();
+    traces.write(&file(1, None), &[flat("train", 1, 0, 0, HOSTILE, 1.0), failed(1, 1), tree(1, 2)]).unwrap();
+    traces.write(&file(2, None), &[flat("train", 2, 0, 0, "eight", 1.0)]).unwrap();
+    folder.write_step(1, &[transition(HOSTILE), transition("another")]).unwrap();
+    root
+}
+
+fn key(set: &str, step: u64, task: u32, sample: u32) -> Value {
+    let phase = if set == "train" { json!("train") } else { json!({ "evaluate": set }) };
+    json!({ "seed": 0, "phase": phase, "step": step, "task": task, "sample": sample, "attempt": 0 })
+}
+
+fn event(visit: u32, branch: Option<u32>, agent: Option<&str>, kind: Value) -> Value {
+    let mut position = json!({ "node_visit": visit });
+    if let Some(branch) = branch {
+        position["candidate"] = json!({ "branch": branch, "retry": 0 });
+    }
+    if let Some(agent) = agent {
+        position["agent"] = json!(agent);
+    }
+    json!({ "position": position, "kind": kind })
+}
+
+fn end(success: bool, turns: u32, tokens: usize) -> Value {
+    json!({ "success": success, "truncated": false, "turns": turns, "tokens": tokens })
+}
+
+fn scores(reward: f64) -> Value {
+    let local = json!([{ "agent": "tool", "reward": reward, "success": reward > 0.0 }]);
+    json!({ "scores": { "team": reward, "local": local, "success": reward > 0.0 } })
+}
+
+fn completion(text: &str) -> Value {
+    json!({ "completion": { "text": text, "finish": "stop", "tokens": ids(text) } })
+}
+
+/// An episode of one turn.
+pub fn flat(set: &str, step: u64, task: u32, sample: u32, text: &str, reward: f64) -> Value {
+    let prompt = "<|im_start|>user\nTwo and four?<|im_end|>\n<|im_start|>assistant\n";
+    let outcome = json!({ "outcome": { "done": true, "truncated": false, "facts": { "agreed": true }, "evidence": "{}" } });
+    let verdict =
+        json!({ "ending": "ok", "exit": 0, "stdout": "printed", "stderr": "", "reproducible": true });
+    let log = json!({ "call_log": { "function": "apply", "events": [{ "sandbox": { "jobs": "", "verdicts": [verdict] } }] } });
+    json!({
+        "key": key(set, step, task, sample),
+        "task": { "id": format!("{set}-{task}"), "data": "{\"question\":\"Two and four?\"}" },
+        "mode": "flat", "candidates": 1,
+        "events": [
+            event(0, None, Some("tool"), json!({ "prompted": { "visit": 0, "prompt": ids(prompt) } })),
+            event(0, None, Some("tool"), completion(text)),
+            event(0, None, Some("tool"), json!({ "action": json!({ "answer": text }).to_string() })),
+            event(0, None, None, log),
+            event(0, None, None, outcome),
+            event(0, None, None, scores(reward)),
+            event(0, None, None, json!({ "invented_later": [1, 2] })),
+        ],
+        "end": end(reward > 0.0, 1, text.len()),
+    })
+}
+
+fn failed(step: u64, task: u32) -> Value {
+    let fault = json!({ "fault": { "stage": "apply", "cause": "out of fuel", "reproducible": true } });
+    json!({
+        "key": key("train", step, task, 0), "task": { "id": "train-1", "data": "{}" },
+        "mode": "flat", "candidates": 1,
+        "events": [event(0, None, Some("reason"), json!("skipped")), event(0, None, None, fault)],
+        "end": { "success": false, "truncated": false, "turns": 0, "tokens": 0, "failure": "environment: out of fuel" },
+    })
+}
+
+/// A tree of one node visit with three candidates of rewards 0, 1 and 2; it went on from the last.
+fn tree(step: u64, task: u32) -> Value {
+    let mut events =
+        vec![event(0, None, Some("tool"), json!({ "prompted": { "visit": 0, "prompt": ids("go") } }))];
+    for branch in 0..3 {
+        events.push(event(0, Some(branch), Some("tool"), completion(&format!("candidate {branch}"))));
+        events.push(event(0, Some(branch), None, scores(f64::from(branch))));
+    }
+    events.push(event(0, None, None, json!({ "chosen": 2 })));
+    json!({
+        "key": key("train", step, task, 0), "task": { "id": "train-2", "data": "{}" },
+        "mode": "tree", "candidates": 3, "events": events, "end": end(true, 1, 33),
+    })
+}
+
+/// The row of a completion of task 0 in step 1.
+fn transition(text: &str) -> Transition {
+    let completion = ids(text);
+    Transition {
+        key: Key { step: 1, task: 0, sample: 0, node_visit: 0, agent: 0, branch: 0 },
+        group: Group { step: 1, task: 0, agent: 0, turn: 0, node_visit: None },
+        task_id: "train-0".into(),
+        agent: "tool".into(),
+        policy: 0,
+        turn: 0,
+        prompt: vec![1, 2, 3],
+        logprobs: (0..completion.len()).map(|index| -(index as f32) / 8.0).collect(),
+        completion,
+        support: None,
+        temperature: 1.0,
+        max_tokens: 256,
+        cut_off: false,
+        versions: vec![0],
+        version: 0,
+        team_reward: 1.0,
+        local_reward: 1.0,
+        reward: 1.5,
+        success: true,
+        chosen: true,
+        action: "{}".into(),
+        state: String::new(),
+        next_prompt: None,
+    }
+}
