@@ -9,13 +9,18 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::event::{EventRecord, Full, Kind, Mode, RewardWeights, ScoresRecord, TraceRecord};
-use crate::index::{IndexCache, IndexedFile};
+use crate::index::IndexCache;
 use crate::query::episode_name;
 use crate::runs::FoundRun;
+use crate::trace_file::IndexedFile;
 use crate::workflow::{TokenTexts, Workflows};
 
 /// Longest text that is sent to a page, in bytes. A model's context is far shorter.
 pub(crate) const LONGEST_TEXT: usize = 256 << 10;
+
+/// Largest numbers of node visits and of candidates that are shown. A file from elsewhere may have millions.
+const MOST_VISITS: usize = 4096;
+const MOST_BRANCHES: usize = 1024;
 
 /// An attempt at an episode with all that is recorded.
 #[derive(Debug, Serialize)]
@@ -217,8 +222,15 @@ pub(crate) fn arrange(
 ) -> Episode {
     let mut prompts = PromptTexts { run, workflows, tokenizers: HashMap::new(), notes: Vec::new(), longest };
     let mut visits: Vec<NodeVisit> = Vec::new();
+    let mut complete = true;
     for event in trace.events {
-        add(&mut visits, event, &mut prompts);
+        complete &= add(&mut visits, event, &mut prompts).is_some();
+    }
+    if !complete {
+        let note = format!(
+            "Only {MOST_VISITS} turns and {MOST_BRANCHES} candidates of each are shown: this trace has more"
+        );
+        prompts.notes.push(note);
     }
     for visit in &mut visits {
         add_rewards(visit, weights, trace.mode);
@@ -270,19 +282,14 @@ impl PromptTexts<'_> {
     }
 }
 
-fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut PromptTexts<'_>) {
+/// Adds an event. Returns `None` if there are more visits or candidates than are shown.
+fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut PromptTexts<'_>) -> Option<()> {
     let EventRecord { position, kind } = event;
-    let node_visit = position.node_visit;
-    let index = visits.iter().rposition(|visit| visit.node_visit == node_visit);
-    let index = index.unwrap_or_else(|| {
-        visits.push(NodeVisit { node_visit, ..NodeVisit::default() });
-        visits.len() - 1
-    });
-    let Some(visit) = visits.get_mut(index) else { return };
+    let visit = visit_of(visits, position.node_visit)?;
     let agent = position.agent;
     let named = || agent.clone().unwrap_or_default();
-    let longest = prompts.longest;
     let (branch, retry) = position.candidate.map_or((0, 0), |c| (c.branch, c.retry));
+    let longest = prompts.longest;
     match kind {
         Kind::Prompted(prompt) => {
             let (agent, tokens) = (named(), prompt.prompt.len());
@@ -290,7 +297,7 @@ fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut Prom
             visit.prompts.push(Prompt { agent, visit: prompt.visit, tokens, text });
         }
         Kind::Skipped => visit.skipped.push(named()),
-        Kind::Completion(completion) => branch_of(visit, branch, retry).turns.push(AgentTurn {
+        Kind::Completion(completion) => branch_of(visit, branch, retry)?.turns.push(AgentTurn {
             agent: named(),
             text: cut(completion.text, longest),
             finish: completion.finish,
@@ -298,7 +305,7 @@ fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut Prom
             action: None,
         }),
         Kind::Action(action) => {
-            let turns = &mut branch_of(visit, branch, retry).turns;
+            let turns = &mut branch_of(visit, branch, retry)?.turns;
             let turn = turns.iter_mut().rfind(|turn| Some(&turn.agent) == agent.as_ref());
             if let Some(turn) = turn {
                 turn.action = Some(cut(action, longest));
@@ -307,38 +314,52 @@ fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut Prom
         Kind::Outcome(outcome) => {
             let (done, truncated, facts) = (outcome.done, outcome.truncated, outcome.facts);
             let outcome = Outcome { done, truncated, facts, evidence: cut(outcome.evidence, longest) };
-            branch_of(visit, branch, retry).outcome = Some(outcome);
+            branch_of(visit, branch, retry)?.outcome = Some(outcome);
         }
-        Kind::Scores(scores) => branch_of(visit, branch, retry).scores = Some(scores),
+        Kind::Scores(scores) => branch_of(visit, branch, retry)?.scores = Some(scores),
         Kind::Chosen(branch) => visit.chosen = Some(branch),
         Kind::CallLog(log) => {
             let log = PluginLog { agent, function: log.function, events: log.events };
             match position.candidate {
-                Some(_) => branch_of(visit, branch, retry).logs.push(log),
+                Some(_) => branch_of(visit, branch, retry)?.logs.push(log),
                 None => visit.logs.push(log),
             }
         }
         Kind::Fault(fault) => {
             let fault = Fault { agent, stage: fault.stage, cause: cut(fault.cause, longest) };
             match position.candidate {
-                Some(_) => branch_of(visit, branch, retry).fault = Some(fault),
+                Some(_) => branch_of(visit, branch, retry)?.fault = Some(fault),
                 None => visit.fault = Some(fault),
             }
         }
         Kind::Unknown => {}
     }
+    Some(())
 }
 
-fn branch_of(visit: &mut NodeVisit, branch: u32, retry: u32) -> &mut Branch {
-    let same = |known: &Branch| (known.branch, known.retry) == (branch, retry);
-    let index = match visit.branches.iter().position(same) {
+fn visit_of(visits: &mut Vec<NodeVisit>, node_visit: u32) -> Option<&mut NodeVisit> {
+    let index = match visits.iter().rposition(|visit| visit.node_visit == node_visit) {
         Some(index) => index,
+        None if visits.len() == MOST_VISITS => return None,
+        None => {
+            visits.push(NodeVisit { node_visit, ..NodeVisit::default() });
+            visits.len() - 1
+        }
+    };
+    visits.get_mut(index)
+}
+
+fn branch_of(visit: &mut NodeVisit, branch: u32, retry: u32) -> Option<&mut Branch> {
+    let same = |known: &Branch| (known.branch, known.retry) == (branch, retry);
+    let index = match visit.branches.iter().rposition(same) {
+        Some(index) => index,
+        None if visit.branches.len() == MOST_BRANCHES => return None,
         None => {
             visit.branches.push(Branch { branch, retry, ..Branch::default() });
             visit.branches.len() - 1
         }
     };
-    &mut visit.branches[index]
+    visit.branches.get_mut(index)
 }
 
 /// Adds the rewards of the agents that acted, and in a tree their differences from the siblings' means.

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::episode::{Branch, Episode, NodeVisit, Prompt, ReadTrace, arrange};
 use crate::error::Error;
 use crate::event::Full;
-use crate::index::{IndexedFile, read_all};
 use crate::runs::find;
+use crate::trace_file::{IndexedFile, READ_LIMITS, read_all};
 use crate::viewer::weights;
 use crate::workflow::Workflows;
 
@@ -57,7 +57,7 @@ pub fn export(
     for file in Traces::for_run(&run.root).files()? {
         let indexed = IndexedFile { run: run.root.clone(), file };
         let mut failure = None;
-        let result = read_all::<Full>(&indexed, |_, trace| {
+        let result = read_all::<Full>(&indexed, READ_LIMITS, |_, trace| {
             if failure.is_some() {
                 return;
             }

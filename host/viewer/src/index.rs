@@ -7,56 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use pl_record::{TraceFile, Traces};
-use serde::Serialize;
-
 use crate::error::Error;
-use crate::event::{Counts, Detail, Kind, Mode, RewardWeights, Texts, TraceRecord};
-use crate::runs::inside;
-
-/// Largest decompressed size of a trace file. Compression makes a file of 1 MB of 8 GiB of one letter.
-const LARGEST_FILE: u64 = 8 << 30;
-
-/// Longest failure that an index keeps, in characters.
-const LONGEST_FAILURE: usize = 200;
+use crate::event::{Counts, Kind, RewardWeights, Texts};
+use crate::rows::{AgentRow, EpisodeRow, row};
+use crate::trace_file::{IndexedFile, READ_LIMITS, path, read_all};
 
 /// Bytes of a row besides its texts, and of its place in a list.
 const ROW_BYTES: usize = 128;
-
-/// Attempt at an episode, as a line of a table.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct EpisodeRow {
-    /// Position in the trace file, from 0.
-    #[serde(skip)]
-    pub(crate) position: u32,
-    pub(crate) task: u32,
-    pub(crate) sample: u32,
-    pub(crate) attempt: u32,
-    pub(crate) task_id: Box<str>,
-    pub(crate) tree: bool,
-    pub(crate) success: bool,
-    pub(crate) truncated: bool,
-    pub(crate) turns: u32,
-    pub(crate) tokens: u64,
-    /// Mean reward over all samples. `None` if nothing was scored.
-    pub(crate) reward: Option<f32>,
-    /// First line of the failure.
-    pub(crate) failure: Option<Box<str>>,
-    /// Number of failed candidates of a tree.
-    pub(crate) failed_candidates: u32,
-    pub(crate) agents: Box<[AgentRow]>,
-}
-
-/// Part of an agent in an attempt.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct AgentRow {
-    pub(crate) name: Arc<str>,
-    /// Number of completions.
-    pub(crate) completions: u32,
-    pub(crate) tokens: u64,
-    /// Mean reward of the completions.
-    pub(crate) reward: Option<f32>,
-}
 
 /// Index of a trace file.
 #[derive(Debug)]
@@ -65,13 +22,6 @@ pub(crate) struct FileIndex {
     /// Lines that can't be read, with the file.
     pub(crate) problems: Vec<String>,
     bytes: usize,
-}
-
-/// A trace file of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct IndexedFile {
-    pub(crate) run: PathBuf,
-    pub(crate) file: TraceFile,
 }
 
 /// A file in a state: a run that is started again replaces its files.
@@ -224,49 +174,11 @@ fn state(file: &IndexedFile, text: &str) -> Result<FileState, Error> {
     Ok(FileState { length: metadata.len(), modified: metadata.modified().ok(), path, text: text.to_owned() })
 }
 
-/// Returns the path of a trace file that is no link.
-pub(crate) fn path(file: &IndexedFile) -> Result<PathBuf, Error> {
-    let path = Traces::for_run(&file.run).path(&file.file);
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    inside(&file.run, &["traces", &name])
-}
-
-/// Reads every line of a trace file. Lines that can't be read become problems.
-pub(crate) fn read_all<D: Detail>(
-    file: &IndexedFile,
-    mut each: impl FnMut(u32, TraceRecord<D>),
-) -> Result<Vec<String>, Error> {
-    let path = path(file)?;
-    let (mut problems, mut bytes) = (Vec::new(), 0);
-    for (position, line) in (0u32..).zip(Traces::for_run(&file.run).lines(&file.file)?) {
-        let line = match line {
-            Ok(line) => line,
-            // What was read up to here is shown; the reader ends at such an error.
-            Err(error) => {
-                problems.push(error.to_string());
-                break;
-            }
-        };
-        bytes += line.text.len() as u64;
-        if bytes > LARGEST_FILE {
-            return Err(Error::TooLarge { path, limit: LARGEST_FILE, unit: "decompressed bytes" });
-        }
-        match serde_json::from_slice(&line.text) {
-            Ok(trace) => each(position, trace),
-            Err(error) if problems.len() < 20 => {
-                problems.push(format!("{}:{}: {error}", path.display(), line.number));
-            }
-            Err(_) => {}
-        }
-    }
-    Ok(problems)
-}
-
 /// Builds the index of a file. A file that can't be read has a problem and no rows: it is not read again until it
 /// changes.
 fn build(file: &IndexedFile, weights: RewardWeights) -> FileIndex {
     let (mut rows, mut names, mut bytes) = (Vec::new(), Vec::<Arc<str>>::new(), ROW_BYTES);
-    let problems = read_all::<Counts>(file, |position, trace| {
+    let problems = read_all::<Counts>(file, READ_LIMITS, |position, trace| {
         let row = row(position, &trace, weights, &mut names);
         let texts = row.task_id.len() + row.failure.as_ref().map_or(0, |failure| failure.len());
         bytes += ROW_BYTES + texts + std::mem::size_of::<AgentRow>() * row.agents.len();
@@ -275,106 +187,12 @@ fn build(file: &IndexedFile, weights: RewardWeights) -> FileIndex {
     FileIndex { rows, problems: problems.unwrap_or_else(|error| vec![error.to_string()]), bytes }
 }
 
-/// Sums of one agent.
-#[derive(Default)]
-struct AgentSums {
-    completions: u32,
-    tokens: u64,
-    rewards: f64,
-    scored: u32,
-}
-
-fn row(
-    position: u32,
-    trace: &TraceRecord<Counts>,
-    weights: RewardWeights,
-    names: &mut Vec<Arc<str>>,
-) -> EpisodeRow {
-    let mut sums: Vec<(Arc<str>, AgentSums)> = Vec::new();
-    // Agents whose completions are not scored yet.
-    let mut acting: Vec<usize> = Vec::new();
-    let mut failed_candidates = 0;
-    for event in &trace.events {
-        match (&event.kind, &event.position.agent) {
-            (Kind::Completion(completion), Some(agent)) => {
-                let index = match sums.iter().position(|(name, _)| **name == **agent) {
-                    Some(index) => index,
-                    None => {
-                        sums.push((shared(names, agent), AgentSums::default()));
-                        sums.len() - 1
-                    }
-                };
-                if let Some((_, sums)) = sums.get_mut(index) {
-                    sums.completions += 1;
-                    sums.tokens += completion.tokens.0 as u64;
-                }
-                acting.push(index);
-            }
-            (Kind::Scores(scores), _) => {
-                acting.sort_unstable();
-                acting.dedup();
-                for index in acting.drain(..) {
-                    if let Some((name, sums)) = sums.get_mut(index) {
-                        sums.rewards += weights.reward(scores, name);
-                        sums.scored += 1;
-                    }
-                }
-            }
-            (Kind::Fault(_), _) => {
-                failed_candidates += u32::from(event.position.candidate.is_some());
-                acting.clear();
-            }
-            _ => {}
-        }
-    }
-    let mean = |rewards: f64, scored: u32| (scored > 0).then(|| (rewards / f64::from(scored)) as f32);
-    let all = sums.iter().fold((0.0, 0), |(r, n), (_, sums)| (r + sums.rewards, n + sums.scored));
-    let end = &trace.end;
-    let first_line = |text: &String| -> Box<str> {
-        text.lines().next().unwrap_or_default().chars().take(LONGEST_FAILURE).collect::<String>().into()
-    };
-    EpisodeRow {
-        position,
-        task: trace.key.task,
-        sample: trace.key.sample,
-        attempt: trace.key.attempt,
-        task_id: trace.task.id.as_str().into(),
-        tree: trace.mode == Mode::Tree,
-        success: end.success,
-        truncated: end.truncated,
-        turns: end.turns,
-        tokens: end.tokens,
-        reward: mean(all.0, all.1),
-        failure: end.failure.as_ref().map(first_line),
-        failed_candidates,
-        agents: sums
-            .into_iter()
-            .map(|(name, sums)| AgentRow {
-                name,
-                completions: sums.completions,
-                tokens: sums.tokens,
-                reward: mean(sums.rewards, sums.scored),
-            })
-            .collect(),
-    }
-}
-
-/// Returns one copy of a name for all rows.
-fn shared(names: &mut Vec<Arc<str>>, name: &str) -> Arc<str> {
-    if let Some(known) = names.iter().find(|known| ***known == *name) {
-        return Arc::clone(known);
-    }
-    let new: Arc<str> = name.into();
-    names.push(Arc::clone(&new));
-    new
-}
-
 /// Returns the positions of the episodes with a text. The problems of the file are in its index.
 fn search(file: &IndexedFile, text: &str) -> Vec<u32> {
     let wanted = text.to_lowercase();
     let has = |text: &str| text.to_lowercase().contains(&wanted);
     let mut found = Vec::new();
-    let _ = read_all::<Texts>(file, |position, trace| {
+    let _ = read_all::<Texts>(file, READ_LIMITS, |position, trace| {
         let in_event = |kind: &Kind<Texts>| match kind {
             Kind::Completion(completion) => has(&completion.text),
             Kind::Action(action) => has(action),
@@ -386,4 +204,55 @@ fn search(file: &IndexedFile, text: &str) -> Vec<u32> {
         }
     });
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_record::{TraceFile, Traces};
+
+    use super::*;
+    use crate::trace_file::ReadLimits;
+
+    const LINES: usize = 5;
+
+    /// A file of a few short episodes.
+    fn file(run: &std::path::Path, step: u64) -> IndexedFile {
+        let line = serde_json::json!({
+            "key": { "seed": 0, "phase": "train", "step": step, "task": 0, "sample": 0, "attempt": 0 },
+            "task": { "id": "one", "data": "{}" }, "mode": "flat", "events": [],
+            "end": { "success": true, "truncated": false, "turns": 1, "tokens": 1 },
+        });
+        let file = IndexedFile { run: run.to_path_buf(), file: TraceFile { step, evaluation: None } };
+        std::fs::create_dir_all(run.join("traces")).unwrap();
+        Traces::for_run(run).write(&file.file, &vec![line; LINES]).unwrap();
+        file
+    }
+
+    #[test]
+    fn the_least_recently_used_index_makes_room() {
+        let run = tempfile::tempdir().unwrap();
+        let weights = RewardWeights { team: 1.0, local: 1.0 };
+        let [a, b, c] = [1, 2, 3].map(|step| file(run.path(), step));
+        let cache = IndexCache::new(2 * build(&a, weights).bytes());
+        let read = |file| cache.index(file, weights).map(|index| (index.rows.len(), cache.reads())).unwrap();
+        assert_eq!([read(&a), read(&b), read(&a)], [(LINES, 1), (LINES, 2), (LINES, 2)]);
+        assert_eq!(read(&c), (LINES, 3), "in the place of the second");
+        assert_eq!([read(&a), read(&b)], [(LINES, 3), (LINES, 4)]);
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_its_bounds() {
+        let run = tempfile::tempdir().unwrap();
+        let file = file(run.path(), 1);
+        let read = |bytes, lines| {
+            let mut count = 0;
+            let result = read_all::<Counts>(&file, ReadLimits { bytes, lines }, |_, _| count += 1);
+            (count, result.map_err(|error| error.to_string()))
+        };
+        assert_eq!(read(1 << 20, 5), (LINES, Ok(Vec::new())));
+        let (count, result) = read(1 << 20, 2);
+        assert!(count == 2 && result.is_err_and(|error| error.contains("more than 2 episodes")));
+        let (count, result) = read(300, 5);
+        assert!(count == 1 && result.is_err_and(|error| error.contains("000001.jsonl.zst")));
+    }
 }

@@ -15,10 +15,12 @@ mod logs;
 mod query;
 mod response;
 mod router;
+mod rows;
 mod runs;
 mod security;
 mod settings;
 mod tokens;
+mod trace_file;
 mod viewer;
 mod workflow;
 

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::event::RewardWeights;
-use crate::index::{EpisodeRow, IndexCache, IndexedFile};
+use crate::index::IndexCache;
+use crate::rows::EpisodeRow;
 use crate::runs::FoundRun;
+use crate::trace_file::IndexedFile;
 
 /// Number of trace files that one request reads from start to end. The page asks again for the rest.
 pub(crate) const READS_PER_REQUEST: u64 = 8;

@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use crate::recorded::example;
+use pl_record::{TraceFile, Traces};
+use serde_json::json;
+
+use crate::recorded::{event, example, flat};
 use crate::server::Server;
 
 #[test]
@@ -54,4 +57,24 @@ fn a_run_with_damaged_descriptions_is_listed_with_its_problem() {
     assert_eq!(server.get("/api/episodes?run=math").status, 200);
     let response = server.get("/api/workflow?run=math");
     assert!(response.status == 422 && response.body.contains("workflow.json"), "{response:?}");
+}
+
+#[test]
+fn of_a_trace_with_absurdly_many_candidates_the_first_are_shown() {
+    let runs = tempfile::tempdir().unwrap();
+    let root = example(runs.path(), "math", 0);
+    let mut trace = flat("train", 3, 0, 0, "six", 1.0);
+    let faults = (0..100_000).map(|branch| {
+        event(
+            0,
+            Some(branch),
+            None,
+            json!({ "fault": { "stage": "apply", "cause": "many", "reproducible": true } }),
+        )
+    });
+    trace["events"] = faults.collect();
+    Traces::for_run(&root).write(&TraceFile { step: 3, evaluation: None }, &[trace]).unwrap();
+    let episode = Server::start(runs.path()).get("/api/episode?run=math&episode=3.0.0").json();
+    assert_eq!(episode["visits"][0]["branches"].as_array().unwrap().len(), 1024);
+    assert!(episode["notes"][0].as_str().unwrap().contains("this trace has more"), "{}", episode["notes"]);
 }

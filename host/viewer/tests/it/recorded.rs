@@ -94,7 +94,7 @@ fn key(set: &str, step: u64, task: u32, sample: u32) -> Value {
     json!({ "seed": 0, "phase": phase, "step": step, "task": task, "sample": sample, "attempt": 0 })
 }
 
-fn event(visit: u32, branch: Option<u32>, agent: Option<&str>, kind: Value) -> Value {
+pub fn event(visit: u32, branch: Option<u32>, agent: Option<&str>, kind: Value) -> Value {
     let mut position = json!({ "node_visit": visit });
     if let Some(branch) = branch {
         position["candidate"] = json!({ "branch": branch, "retry": 0 });
