@@ -89,8 +89,8 @@ codes! {
     NoEffect = "MAS0048", "A setting has no effect in combination with the others.";
     CriticUnused = "MAS0049", "A policy has a critic that its advantage doesn't use.";
     EndReward = "MAS0050", "Turns are credited with their own rewards, but only the end is scored.";
-    ServerAddress = "MAS0052", "The address of a server is not valid.";
-    ServerLimits = "MAS0053", "A server can't do what its policies need.";
+    ServerAddress = "MAS0051", "The address of a server is not valid.";
+    ServerLimits = "MAS0052", "A server can't do what its policies need.";
 }
 
 impl fmt::Display for DiagnosticCode {

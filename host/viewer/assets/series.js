@@ -2,7 +2,8 @@
 
 /** Charts in the order in which they are shown: fields of lines, and their titles. Others follow by name. */
 const TITLES = {
-  success: "Success",
+  success: "Success in evaluations",
+  rollout_success: "Success of rollouts",
   "agents.success": "Success of agents",
   "agents.reward": "Reward of agents",
   pass: "pass@k",
@@ -24,7 +25,7 @@ const TITLES = {
   sampled_tokens_per_second: "Sampled tokens per second",
   trained_tokens_per_second: "Trained tokens per second",
 };
-const SHARES = new Set(["success", "agents.success", "pass", "truncated", "policies.cut_off", "policies.clip_fraction"]);
+const SHARES = new Set(["success", "rollout_success", "agents.success", "pass", "truncated", "policies.cut_off", "policies.clip_fraction"]);
 const LEFT_OUT = new Set(["step", "policies.version", "policies.optimizer_steps"]);
 
 export function title(chart) {

@@ -58,7 +58,7 @@ pub struct RunSummary {
     pub device: Option<String>,
     /// Name and success, between 0 and 1, of the last evaluation.
     pub evaluation: Option<(String, f64)>,
-    /// Success in the last training step.
+    /// Success of the rollouts in the last step.
     pub success: Option<f64>,
     /// Time of the last change of the metrics, in seconds since 1970.
     pub changed: Option<u64>,
@@ -191,7 +191,7 @@ pub(crate) fn summarise(run: &FoundRun) -> RunSummary {
             .evaluation
             .as_ref()
             .and_then(|line| Some((line.get("name")?.as_str()?.to_owned(), success(line)?))),
-        success: last.step.as_ref().and_then(success),
+        success: last.step.as_ref().and_then(|line| line.get("rollout_success")?.as_f64()),
         changed: last.changed,
         problem,
     }

@@ -75,8 +75,8 @@ pub fn example(runs: &Path, name: &str, seed: u64) -> PathBuf {
     let (root, mut folder) = create(runs, name, seed);
     let metrics = [
         json!({ "kind": "evaluation", "step": 0, "name": "test", "success": 0.25, "tasks": 8 }),
-        json!({ "kind": "step", "step": 1, "success": 0.5, "agents": { "tool": { "reward": 0.5 + seed as f64 } } }),
-        json!({ "kind": "step", "step": 2, "success": 0.75, "agents": { "tool": { "reward": 0.75 } } }),
+        json!({ "kind": "step", "step": 1, "rollout_success": 0.5, "agents": { "tool": { "reward": 0.5 + seed as f64 } } }),
+        json!({ "kind": "step", "step": 2, "rollout_success": 0.75, "agents": { "tool": { "reward": 0.75 } } }),
     ];
     metrics.iter().for_each(|line| folder.metrics.append(line).unwrap());
     folder.timings.append(&json!({ "step": 1, "seconds": { "play": 1.0, "train": 2.0 } })).unwrap();
