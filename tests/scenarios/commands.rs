@@ -440,7 +440,7 @@ fn completions_and_the_manual_page_know_every_command() {
 fn an_audit_finds_a_loop_that_pays() {
     let audit = |rules: &str| {
         let mut command = pl_host();
-        command.arg("audit").arg(example("plan-path.mas")).args(["--tasks", "12", "--json"]);
+        command.arg("audit").arg(example("plan-path.mas")).args(["--tasks", "6", "--json"]);
         command.args(["--set", "train.returns=episode", "--set"]).arg(format!("maze.rules={rules}"));
         let output = command.output().unwrap();
         let audit: serde_json::Value = serde_json::from_str(&stdout(&output))

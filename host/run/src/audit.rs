@@ -453,7 +453,7 @@ mod tests {
         assert_eq!(judge(vec![result(Strategy::Echo, 0.9, None)]), [Defect, Ok]);
         // Shaping that telescopes, and shaping that pays for each turn; costs that grow are fine.
         assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([0.3, 0.5, 0.51]))]), [Look, Ok]);
-        assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([0.3, 1.2, 2.4]))]), [Defect, Ok]);
+        assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([0.3, 1.2, 2.4]))]), [Defect, Look, Ok]);
         assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([-0.5, -0.3, -0.2]))]), [Ok, Ok]);
     }
 

@@ -36,7 +36,7 @@ fn tasks_without_a_spread_of_returns_are_replaced() {
         assert!(sum(line, "dropped_flat_groups") > 0 || line["refilled_tasks"] == 0, "{line}");
     }
     assert!(refilled > 0, "no task was replaced");
-    let planned = lines.len() as u64 * 3;
+    let planned = lines.len() as u64 * 2;
     assert_eq!(tasks, planned + refilled);
 }
 
