@@ -119,7 +119,7 @@ fn gradients_of_all_objectives_and_critics_are_differences_of_losses() {
     for (name, own) in cases() {
         let no_grad = tch::no_grad_guard();
         tch::set_num_threads(1);
-        let (mut learner, transitions) = learner(&[name.clone()], WHOLE, Format(Kind::Double));
+        let (mut learner, transitions) = learner(std::slice::from_ref(&name), WHOLE, Format(Kind::Double));
         let mut sorted: Vec<&Transition> = transitions.iter().collect();
         sorted.sort_by(|a, b| a.key.cmp(&b.key));
         let outcomes: Vec<_> = sorted.into_iter().map(|t| (t, TurnOutcome::from(t))).collect();
