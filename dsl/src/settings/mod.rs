@@ -7,7 +7,8 @@ pub(crate) mod algorithms;
 mod describe;
 mod kind;
 mod rows;
-mod table;
+mod run;
+mod team;
 mod training;
 mod units;
 
@@ -16,14 +17,14 @@ use std::sync::LazyLock;
 
 pub use algorithms::{ALGORITHMS, AT_GRPO, PublishedAlgorithm, published_algorithm};
 pub use kind::{Choice, DefaultValue, Setting, SettingKind, supported};
-pub use table::{LAYOUTS, TARGETS};
+pub use team::{LAYOUTS, TARGETS};
 pub(crate) use units::{show_bytes, show_duration};
 
 use crate::syntax::block_kind::BlockKind;
 
 /// All settings, block by block. Those of a policy's own `train { … }` are settings of [`BlockKind::Train`].
 pub fn all() -> impl Iterator<Item = &'static Setting> {
-    [table::SETTINGS, training::TRAINING, training::CRITIC].into_iter().flatten()
+    [team::TEAM, run::RUN, training::TRAINING, training::CRITIC].into_iter().flatten()
 }
 
 /// Setting in a block's head. Returns `None` if the block has no such setting.

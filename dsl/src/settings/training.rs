@@ -5,7 +5,7 @@
 use super::algorithms::ALGORITHM_WORDS;
 use super::kind::{Choice, DefaultValue, Setting, SettingKind};
 use super::rows::{count, number, per_policy, positive, setting, word};
-use super::table::TARGETS;
+use super::team::TARGETS;
 use crate::syntax::block_kind::BlockKind::Critic;
 
 /// Largest decay rate of a moment: at 1, the moment would never change.

@@ -1,0 +1,356 @@
+//! Settings of the blocks that describe a team: plugins, models, servers, policies, environment, agents, turns, reward.
+
+use std::time::Duration;
+
+use super::kind::{Choice, DefaultValue, Setting, SettingKind};
+use super::rows::{count, in_head, number, positive, seconds, setting, word};
+use super::units::{GIB, KIB, MIB};
+use crate::syntax::block_kind::BlockKind;
+
+/// Words of `lora { targets = … }`.
+pub const TARGETS: &[Choice] = &[
+    word("q", "query projection"),
+    word("k", "key projection"),
+    word("v", "value projection"),
+    word("o", "output projection of the attention"),
+    word("gate", "gate projection of the feed-forward part"),
+    word("up", "up projection of the feed-forward part"),
+    word("down", "down projection of the feed-forward part"),
+];
+
+/// Words of `layout = …`.
+pub const LAYOUTS: &[Choice] = &[
+    word("L0", "one agent"),
+    word("L1", "several agents on one policy"),
+    word("L2", "one base model with an adapter per policy"),
+    word("L3", "one base model per policy"),
+    word("mixed", "some policies share a base model, others don't"),
+];
+
+const DTYPES: &[Choice] = &[
+    word("f32", "32 bits"),
+    word("f16", "16 bits with a mantissa of 10 bits"),
+    word("bf16", "16 bits with a mantissa of 7 bits and the range of f32"),
+];
+
+const SERVER_KINDS: &[Choice] = &[
+    word(
+        "vllm",
+        "vLLM, or another `pl-host serve`: token ids over `/inference/v1/generate`, adapters loaded at run time",
+    ),
+    word("llamacpp", "llama.cpp's `llama-server`: for policies that are not trained"),
+];
+
+use BlockKind as B;
+
+/// Settings of these blocks, block by block.
+pub(super) const TEAM: &[Setting] = &[
+    in_head(
+        B::Plugin,
+        "path",
+        SettingKind::Path,
+        "Path of the WebAssembly component, relative to the workflow file.",
+    ),
+    in_head(
+        B::Model,
+        "source",
+        SettingKind::Source,
+        "Name of a built-in model (`smollm2-135m`), `hf:ORGANISATION/NAME`, or the path of a Hugging Face \
+         folder or a GGUF file.",
+    ),
+    setting(
+        B::Model,
+        "dtype",
+        SettingKind::Choice(DTYPES),
+        DefaultValue::Absent("`f32` on a CPU, `bf16` on a GPU"),
+        "Number format of the weight matrices. Norms, biases, adapters and all sums stay f32. With 16 bits, \
+         generation reads half as much memory and is faster. Training computes with the same rounded weights; \
+         a policy that is trained without an adapter keeps f32 master weights. On a CPU, f16 is more precise; \
+         GPUs compute in bf16.",
+    ),
+    in_head(
+        B::Server,
+        "addresses",
+        SettingKind::Addresses,
+        "Address of the server, or a list of several that serve the same models. Requests go to the server that \
+         had a prompt with the same beginning last, unless it has much more to do than another.",
+    ),
+    setting(
+        B::Server,
+        "kind",
+        SettingKind::Choice(SERVER_KINDS),
+        DefaultValue::Word("vllm"),
+        "API of the servers. `vllm` by default: only its adapters can be replaced during a run.",
+    ),
+    setting(
+        B::Server,
+        "key_variable",
+        SettingKind::Text,
+        DefaultValue::Absent("no key is sent"),
+        "Environment variable with the key that requests carry. The key itself never stands in a file. Without \
+         `https`, it crosses the network readably.",
+    ),
+    setting(
+        B::Server,
+        "timeout",
+        SettingKind::Duration { min: seconds(1), max: seconds(86_400) },
+        DefaultValue::Duration(seconds(300)),
+        "Maximum time of one request, from sending it to the end of its answer. 300s is enough for thousands of \
+         tokens on a busy server. A request that takes longer is sent to another server.",
+    ),
+    setting(
+        B::Server,
+        "connections",
+        SettingKind::Integer { min: 1, max: 65_536 },
+        DefaultValue::Integer(100),
+        "Maximum number of requests in progress per server; further ones wait here. 100 fills the batch of a \
+         server with one GPU. It affects speed, not results.",
+    ),
+    setting(
+        B::Server,
+        "retries",
+        SettingKind::Integer { min: 0, max: 100 },
+        DefaultValue::Integer(3),
+        "Number of times that a request is sent again after a wrong answer, an error or a timeout of a server, before \
+         its episode fails. Servers that can't be reached or are busy don't count: requests wait for them.",
+    ),
+    setting(
+        B::Plugin,
+        "memory",
+        SettingKind::Bytes { min: 64 * KIB, max: 4 * GIB },
+        DefaultValue::Bytes(64 * MIB),
+        "Maximum linear memory of one instance. 64MiB holds the state of any text environment; an interpreter \
+         inside a plugin may need more. If a plugin requests more, its episode fails.",
+    ),
+    setting(
+        B::Plugin,
+        "fuel",
+        SettingKind::Integer { min: 10_000, max: i64::MAX },
+        DefaultValue::Integer(2_000_000_000),
+        "Maximum work of one call, about one unit per instruction. 2e9 units take about a second: far more \
+         than a normal call needs, and short enough to stop an endless loop. Fuel is counted, not timed, so \
+         the limit is the same on every machine.",
+    ),
+    setting(
+        B::Plugin,
+        "timeout",
+        SettingKind::Duration { min: Duration::from_millis(10), max: seconds(3600) },
+        DefaultValue::Duration(seconds(10)),
+        "Maximum wall-clock time of one call, as a safety net if fuel doesn't stop it. 10s is several times \
+         what the default fuel takes. If the timeout strikes, the run is marked as not reproducible.",
+    ),
+    setting(
+        B::Grant,
+        "read",
+        SettingKind::Texts,
+        DefaultValue::Absent("no folder"),
+        "Folders that the plugin may read, relative to the workflow file. The plugin sees the folder \
+         `data/tables` as `/tables`. The files are read once, when the plugin is loaded, and `lock.json` \
+         records their hashes.",
+    ),
+    setting(
+        B::Grant,
+        "http",
+        SettingKind::Texts,
+        DefaultValue::Absent("no host"),
+        "Hosts that the plugin may contact over HTTP: `api.example.org` (HTTPS on port 443), or \
+         `localhost:8080` for that port, encrypted or not. A name that leads to a private address is refused \
+         unless the grant has that address itself. An episode that contacts a host is not \
+         reproducible and is marked so; `replay` gives it the recorded responses.",
+    ),
+    setting(
+        B::Policy,
+        "model",
+        SettingKind::Model,
+        DefaultValue::Required,
+        "Model that the policy starts from. Policies with `lora` on the same model share its weights; each \
+         policy without `lora` needs memory for a copy of the whole model.",
+    ),
+    setting(
+        B::Policy,
+        "train",
+        SettingKind::Boolean,
+        DefaultValue::Boolean(true),
+        "Trains the policy. On by default; turn it off for a partner that should not change. A block \
+         `train { … }` in a policy has the settings of its training that differ from those of the file.",
+    ),
+    setting(
+        B::Policy,
+        "from",
+        SettingKind::Path,
+        DefaultValue::Absent("the model as it is, and a fresh adapter"),
+        "Adapter folder (PEFT) to start from, or a model folder for a policy without `lora`. Use it to build \
+         on an earlier run; to continue a run, use `run --resume`.",
+    ),
+    setting(
+        B::Policy,
+        "server",
+        SettingKind::Server,
+        DefaultValue::Absent("the policy is served by this program"),
+        "Server that generates the policy's completions; prompts are still made here, with the model's tokenizer \
+         and template. A policy that is trained must have `lora` and a server of kind `vllm`: each new version of \
+         its adapter is loaded there before it is used.",
+    ),
+    setting(
+        B::Policy,
+        "served",
+        SettingKind::Text,
+        DefaultValue::Absent("the server's base model"),
+        "Name of the model on the server, for a policy with `train = false`, such as a judge. It must have the \
+         tokenizer of the policy's `model`.",
+    ),
+    setting(
+        B::Lora,
+        "rank",
+        SettingKind::Integer { min: 1, max: 1024 },
+        DefaultValue::Integer(16),
+        "Rank of the adapter. 16 is a common middle value: a smaller rank saves little memory, a larger one \
+         is seldom better.",
+    ),
+    setting(
+        B::Lora,
+        "alpha",
+        positive(65536.0),
+        DefaultValue::Number(32.0),
+        "Scale of the adapter: its output is multiplied by alpha / rank. 32 gives the common factor of 2 at \
+         the default rank.",
+    ),
+    setting(
+        B::Lora,
+        "targets",
+        SettingKind::Choices(TARGETS),
+        DefaultValue::AllWords,
+        "Projections that get an adapter. All seven by default, which is closest to training the whole model.",
+    ),
+    setting(
+        B::Environment,
+        "tasks",
+        SettingKind::Path,
+        DefaultValue::Absent("tasks from the environment's generator"),
+        "JSONL file with one task per line. The whole file is read and checked before the run starts. \
+         Excludes `level`.",
+    ),
+    setting(
+        B::Environment,
+        "level",
+        SettingKind::Integer { min: 0, max: 100 },
+        DefaultValue::Integer(1),
+        "Difficulty of generated tasks; the environment defines the meaning of each level. 1 by default, the \
+         easiest level that a small model can learn from. Excludes `tasks`.",
+    ),
+    setting(
+        B::Agent,
+        "policy",
+        SettingKind::Policy,
+        DefaultValue::Required,
+        "Policy that generates the agent's completions. Agents that share a policy learn from each other's \
+         tokens and need memory for one policy only.",
+    ),
+    setting(
+        B::Agent,
+        "temperature",
+        number(0.0, 10.0),
+        DefaultValue::Number(1.0),
+        "Divisor of the logits before sampling; 0 selects the most likely token. 1 by default: training needs \
+         samples from the policy's own distribution. Don't use 0 for a trained policy: identical completions \
+         carry no signal.",
+    ),
+    setting(
+        B::Agent,
+        "top_k",
+        count(0),
+        DefaultValue::Integer(0),
+        "Samples among this many of the most likely tokens (Fan et al. 2018). 0 by default: among all tokens. \
+         Training normalises probabilities over the same tokens, so that it uses the distribution that was \
+         sampled. Excluded tokens are never explored, so leave it off in training unless you need it.",
+    ),
+    setting(
+        B::Agent,
+        "top_p",
+        positive(1.0),
+        DefaultValue::Number(1.0),
+        "Samples among the smallest set of most likely tokens whose probabilities reach this sum (Holtzman et \
+         al. 2019). 1 by default: among all tokens. Training accounts for it as for `top_k`.",
+    ),
+    setting(
+        B::Agent,
+        "min_p",
+        number(0.0, 1.0),
+        DefaultValue::Number(0.0),
+        "Samples among tokens that are at least this fraction as likely as the most likely one (Nguyen et al. \
+         2024). 0 by default: among all tokens. Training accounts for it as for `top_k`.",
+    ),
+    setting(
+        B::Agent,
+        "repetition_penalty",
+        positive(100.0),
+        DefaultValue::Number(1.0),
+        "Makes tokens of the prompt and the completion less likely (Keskar et al. 2019): positive logits are \
+         divided by it, negative ones multiplied. 1 by default, which changes nothing. Not allowed for a \
+         trained policy, because training doesn't account for it.",
+    ),
+    setting(
+        B::Agent,
+        "presence_penalty",
+        number(-100.0, 100.0),
+        DefaultValue::Number(0.0),
+        "Subtracted from the logit of every token that the completion already contains. 0 by default. Not \
+         allowed for a trained policy.",
+    ),
+    setting(
+        B::Agent,
+        "frequency_penalty",
+        number(-100.0, 100.0),
+        DefaultValue::Number(0.0),
+        "Subtracted from the logit of a token once per occurrence in the completion. 0 by default. Not \
+         allowed for a trained policy.",
+    ),
+    setting(
+        B::Agent,
+        "stop",
+        SettingKind::Texts,
+        DefaultValue::Absent("only the strings of the agent's item"),
+        "Strings that end a completion, in addition to those of the agent's item. They are not part of the \
+         text. Don't use strings that a good answer may contain.",
+    ),
+    setting(
+        B::Agent,
+        "thinking",
+        SettingKind::Boolean,
+        DefaultValue::Absent("the default of the model's chat template"),
+        "Lets the model think before it answers, for models whose chat template has this switch (Qwen3). \
+         Thoughts count towards `max_tokens`, so don't combine it with a small limit.",
+    ),
+    setting(
+        B::Agent,
+        "max_tokens",
+        count(1),
+        DefaultValue::Integer(256),
+        "Maximum number of tokens of one completion; a longer one is cut off. 256 has room for a short \
+         program or a few steps of reasoning. Time and memory grow with it.",
+    ),
+    setting(
+        B::Turns,
+        "max",
+        count(1),
+        DefaultValue::Integer(4),
+        "Maximum number of visits of one agent in an episode; one more visit ends the episode. 4 by default: \
+         a limit for loops that short tasks don't reach.",
+    ),
+    setting(
+        B::Reward,
+        "team",
+        number(-1000.0, 1000.0),
+        DefaultValue::Number(1.0),
+        "Weight of the part of the reward that all agents share. 1 by default, like `local`, so that both \
+         count equally. 0 disables it. On its own, it can't tell which agent did well.",
+    ),
+    setting(
+        B::Reward,
+        "local",
+        number(-1000.0, 1000.0),
+        DefaultValue::Number(1.0),
+        "Weight of each agent's own part of the reward. 1 by default, like `team`, so that both count \
+         equally. 0 disables it. On its own, it doesn't reward the success of the team.",
+    ),
+];
