@@ -14,6 +14,7 @@ pub(crate) struct CompletionState {
     logprobs: Vec<f32>,
     support: Option<Vec<Vec<u32>>>,
     top: Vec<Vec<(u32, f32)>>,
+    values: Vec<f32>,
     stop: StopStringMatcher,
     /// Maximum number of tokens.
     max_tokens: usize,
@@ -30,6 +31,7 @@ impl CompletionState {
             logprobs: Vec::new(),
             support: request.sampling.truncates().then(Vec::new),
             top: Vec::new(),
+            values: Vec::new(),
             stop: StopStringMatcher::new(&request.stop),
             max_tokens: (max_positions - request.prompt.len()).min(request.max_tokens as usize),
             streamed: (0, 0),
@@ -61,6 +63,7 @@ impl CompletionState {
     ) -> Option<Finish> {
         let token = sampled.token;
         self.logprobs.push(sampled.logprob);
+        self.values.extend(sampled.value);
         if let Some(support) = &mut self.support {
             support.push(sampled.support.unwrap_or_default());
         }
@@ -112,8 +115,10 @@ impl CompletionState {
         tokenizer: &Tokenizer,
         version: u64,
     ) -> Completion {
+        let values = std::mem::take(&mut self.values);
         Completion {
             text: self.stop.text(tokenizer, &tokens),
+            values: (!values.is_empty()).then_some(values),
             tokens,
             logprobs: std::mem::take(&mut self.logprobs),
             support: self.support.take(),

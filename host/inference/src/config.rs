@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pl_model::{Adapter, Config, Tokenizer, Weights};
-use pl_types::Dtype;
+use pl_types::{Dtype, ValueHeadWeights};
 
 /// A base model to generate with.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub enum WeightUpdate {
     Adapter(Adapter),
     /// New weights of the policy's base model, and therefore of every policy on that base.
     Weights(Weights),
+    /// A value head on the policy's hidden states. The version of the policy stays.
+    ValueHead(ValueHeadWeights),
 }
 
 impl From<Adapter> for WeightUpdate {

@@ -43,7 +43,7 @@ impl Executor for Libtorch {
     type Adapter = Adapter;
     type Cache = KvCacheTensors;
     /// `[rows, V]`, f32.
-    type Logits = Tensor;
+    type Logits = StepTensors;
 
     fn load_weights(
         &self,
@@ -93,25 +93,31 @@ impl Executor for Libtorch {
         loaded: &LoadedModel,
         cache: &mut KvCacheTensors,
         batch: &TokenBatch<'_, Adapter>,
-    ) -> Result<Tensor, ExecutorError> {
+    ) -> Result<StepTensors, ExecutorError> {
         Ok(BatchTensors::new(loaded, batch, self.device)?.run(cache)?)
     }
 
     fn sample(
         &self,
-        logits: Tensor,
+        step: StepTensors,
         requests: &[SampleRequest<'_>],
     ) -> Result<Vec<Option<SampledToken>>, ExecutorError> {
         let plain = |request: &SampleRequest<'_>| {
             !request.sampling.edits_logits() && !request.sampling.truncates() && request.top == 0
         };
         let sampled = if requests.iter().all(plain) {
-            sample_on_device(&logits, requests)
+            sample_on_device(&step.logits, requests)
         } else {
-            sample_on_cpu(&logits, requests)
-        };
-        Ok(sampled?)
+            sample_on_cpu(&step.logits, requests)
+        }?;
+        Ok(with_values(sampled, requests, &step.hidden)?)
     }
+}
+
+/// Results of a step: logits `[rows, vocab]` and the hidden states `[rows, hidden]` that they come from.
+pub(crate) struct StepTensors {
+    logits: Tensor,
+    hidden: Tensor,
 }
 
 /// Tensors of one batch.
@@ -201,7 +207,7 @@ impl<'a> BatchTensors<'a> {
     }
 
     /// Runs the model. Returns the logits of the requested rows.
-    fn run(&self, cache: &mut KvCacheTensors) -> Result<Tensor, TchError> {
+    fn run(&self, cache: &mut KvCacheTensors) -> Result<StepTensors, TchError> {
         let LoadedModel { config, weights, rope } = self.loaded;
         let rope = rope.select(&self.positions);
         let adapters = AdapterRows::new(self.adapter_runs.clone());
@@ -209,10 +215,9 @@ impl<'a> BatchTensors<'a> {
             self.attend(&mut cache.layers[layer], config, q, k, &v.f_view_as(k)?)
         };
         let hidden = forward_with_attention(config, weights, adapters, &self.tokens, rope, attend)?;
-        hidden
-            .f_index_select(0, &self.logit_rows)?
-            .f_linear(weights.unembed(), None::<&Tensor>)?
-            .f_to_kind(Kind::Float)
+        let hidden = hidden.f_index_select(0, &self.logit_rows)?;
+        let logits = hidden.f_linear(weights.unembed(), None::<&Tensor>)?.f_to_kind(Kind::Float)?;
+        Ok(StepTensors { logits, hidden })
     }
 
     fn attend(
@@ -336,9 +341,32 @@ fn sample_on_device(
                 logprob: pair[1] as f32,
                 support: None,
                 top: Vec::new(),
+                value: None,
             })
         })
         .collect())
+}
+
+/// Adds the values of the states that tokens were sampled in. Copies these states to the CPU, if a request has a value
+/// head.
+fn with_values(
+    sampled: Vec<Option<SampledToken>>,
+    requests: &[SampleRequest<'_>],
+    hidden: &Tensor,
+) -> Result<Vec<Option<SampledToken>>, TchError> {
+    if requests.iter().all(|request| request.value_head.is_none()) {
+        return Ok(sampled);
+    }
+    let width = hidden.size()[1] as usize;
+    let mut states = vec![0f32; hidden.numel()];
+    let count = states.len();
+    let on_cpu = hidden.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?.f_contiguous()?;
+    on_cpu.f_copy_data(&mut states, count)?;
+    let value = |request: &SampleRequest<'_>| {
+        request.value_head.map(|head| head.value(&states[request.row * width..][..width]))
+    };
+    let tokens = sampled.into_iter().zip(requests);
+    Ok(tokens.map(|(token, own)| token.map(|token| SampledToken { value: value(own), ..token })).collect())
 }
 
 /// Copies the logits to the CPU and samples there.
@@ -386,7 +414,15 @@ mod tests {
         for row in 0..3 {
             for choice in choices {
                 let sampling = &sampling[if choice == TokenChoice::Greedy { 2 } else { row % 2 }];
-                requests.push(SampleRequest { row, sampling, prompt: &[], completion: &[], choice, top: 0 });
+                requests.push(SampleRequest {
+                    row,
+                    sampling,
+                    prompt: &[],
+                    completion: &[],
+                    choice,
+                    top: 0,
+                    value_head: None,
+                });
             }
         }
         let device = sample_on_device(&logits, &requests).unwrap();

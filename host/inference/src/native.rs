@@ -88,10 +88,12 @@ struct Factors {
     b: Vec<(Projection, usize, Matrix)>,
 }
 
-/// Logits `[rows, vocab]`.
+/// Logits `[rows, vocab]` and the hidden states `[rows, hidden]` that they come from.
 pub(crate) struct Logits {
     values: Vec<f32>,
     vocab: usize,
+    states: Vec<f32>,
+    hidden: usize,
 }
 
 impl Executor for Native {
@@ -208,7 +210,7 @@ impl Executor for Native {
         logits: Logits,
         requests: &[SampleRequest<'_>],
     ) -> Result<Vec<Option<SampledToken>>, ExecutorError> {
-        let Logits { values, vocab } = logits;
+        let Logits { values, vocab, states, hidden } = logits;
         let sampled: Vec<OnceLock<Option<SampledToken>>> = requests.iter().map(|_| OnceLock::new()).collect();
         let level = self.cpu.level();
         self.cpu.parallel_for(requests.len(), |i| {
@@ -219,7 +221,11 @@ impl Executor for Native {
                 row.clear();
                 row.extend_from_slice(&values[requests[i].row * vocab..][..vocab]);
                 weights.resize(vocab, 0.0);
-                let _ = sampled[i].set(sample_token(level, row, weights, &requests[i]));
+                let request = &requests[i];
+                let state = &states[request.row * hidden..][..hidden];
+                let value = request.value_head.map(|head| head.value(state));
+                let token = sample_token(level, row, weights, request);
+                let _ = sampled[i].set(token.map(|token| SampledToken { value, ..token }));
             });
         });
         Ok(sampled.into_iter().map(|cell| cell.into_inner().flatten()).collect())
@@ -449,6 +455,6 @@ impl<'a> Pass<'a> {
         let term = Term { rows: rows.clone(), x: &normed, stride: hidden, offset: 0, matrix };
         let product = Product { rows, terms: &[term], epilogue: Epilogue::Store, offset: 0 };
         cpu.products(&[product], &mut logits, matrix.outputs());
-        Logits { values: logits, vocab: matrix.outputs() }
+        Logits { values: logits, vocab: matrix.outputs(), states: normed, hidden }
     }
 }

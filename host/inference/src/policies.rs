@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pl_model::{Adapter, Config, Projection, TensorSet, Tokenizer, Weights};
-use pl_types::{Dtype, GenerateError};
+use pl_types::{Dtype, GenerateError, ValueHeadWeights};
 
 use crate::block_pool::{BLOCK, BlockPool, SnapshotId};
 use crate::config::{BaseModel, PolicyWeights, WeightUpdate};
@@ -38,6 +38,7 @@ struct PolicyState<E: Executor> {
     /// Index of its base.
     base: usize,
     adapter: Option<Rc<E::Adapter>>,
+    value_head: Option<Arc<ValueHeadWeights>>,
     version: u64,
     snapshot: SnapshotId,
 }
@@ -50,6 +51,7 @@ pub(crate) struct PolicySnapshot<E: Executor> {
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) weights: Rc<E::Weights>,
     pub(crate) adapter: Option<Rc<E::Adapter>>,
+    pub(crate) value_head: Option<Arc<ValueHeadWeights>>,
     pub(crate) policy: usize,
     pub(crate) version: u64,
     /// Keys and values of equal tokens under one id are equal.
@@ -63,6 +65,7 @@ impl<E: Executor> Clone for PolicySnapshot<E> {
             tokenizer: Arc::clone(&self.tokenizer),
             weights: Rc::clone(&self.weights),
             adapter: self.adapter.clone(),
+            value_head: self.value_head.clone(),
             ..*self
         }
     }
@@ -124,7 +127,8 @@ impl<E: Executor> Policies<E> {
             None => None,
         };
         let (base, version) = (weights.base, weights.version);
-        self.policies.push(Some(PolicyState { base, adapter, version, snapshot: self.next_snapshot }));
+        let snapshot = self.next_snapshot;
+        self.policies.push(Some(PolicyState { base, adapter, value_head: None, version, snapshot }));
         self.next_snapshot += 1;
         Ok(index)
     }
@@ -171,6 +175,19 @@ impl<E: Executor> Policies<E> {
                 let adapter = executor.load_adapter(&base.config, &adapter).map_err(setup_error)?;
                 new_adapter = Some(Rc::new(adapter));
             }
+            WeightUpdate::ValueHead(head) => {
+                if head.weight.len() as i64 != base.config.hidden {
+                    return Err(GenerateError::Setup(format!(
+                        "the value head of policy {policy} has {} weights, but its model {} hidden dimensions",
+                        head.weight.len(),
+                        base.config.hidden
+                    )));
+                }
+                if let Some(state) = self.policies.get_mut(policy).and_then(Option::as_mut) {
+                    state.value_head = Some(Arc::new(head));
+                }
+                return Ok(());
+            }
             WeightUpdate::Weights(weights) => {
                 if shapes(&weights) != base.shapes {
                     return Err(GenerateError::Setup(format!(
@@ -209,6 +226,7 @@ impl<E: Executor> Policies<E> {
             tokenizer: Arc::clone(&base.tokenizer),
             weights: Rc::clone(&base.weights),
             adapter: state.adapter.clone(),
+            value_head: state.value_head.clone(),
             policy,
             version: state.version,
             id: state.snapshot,

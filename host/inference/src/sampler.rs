@@ -1,7 +1,7 @@
 //! Sampling of a token from a row of logits, on the CPU.
 
 use pl_kernels::cpu::{Distribution, SimdLevel};
-use pl_types::Sampling;
+use pl_types::{Sampling, ValueHeadWeights};
 
 use crate::logits::LogitProcessing;
 
@@ -17,6 +17,8 @@ pub(crate) struct SampleRequest<'a> {
     pub(crate) choice: TokenChoice,
     /// Number of likeliest tokens to report.
     pub(crate) top: usize,
+    /// Value head of the policy, if it has one.
+    pub(crate) value_head: Option<&'a ValueHeadWeights>,
 }
 
 /// The rule that chooses a token.
@@ -41,6 +43,8 @@ pub(crate) struct SampledToken {
     pub(crate) support: Option<Vec<u32>>,
     /// The likeliest tokens with their log-probabilities.
     pub(crate) top: Vec<(u32, f32)>,
+    /// Value of the state before the token. `None` without a value head.
+    pub(crate) value: Option<f32>,
 }
 
 /// Samples from `logits`, which are overwritten; `weights` is a buffer of the same length. Returns `None` if
@@ -76,7 +80,7 @@ pub(crate) fn sample_token(
         .collect();
     // A sampled token has a positive probability; a given one may be excluded by its bias.
     let valid = logprob.is_finite() || matches!(request.choice, TokenChoice::Given(_));
-    valid.then_some(SampledToken { token: token as u32, logprob, support: None, top })
+    valid.then_some(SampledToken { token: token as u32, logprob, support: None, top, value: None })
 }
 
 /// Samples from the renormalised distribution over `support`.
@@ -96,7 +100,8 @@ fn sample_from_support(
     let token = *reached.or(support.last())?;
     let top =
         top_tokens(support.iter().copied(), weights, request.top).into_iter().map(|id| (id, logprob(id)));
-    Some(SampledToken { token, logprob: logprob(token), top: top.collect(), support: Some(support) })
+    let (logprob, top) = (logprob(token), top.collect());
+    Some(SampledToken { token, logprob, top, support: Some(support), value: None })
 }
 
 /// The `count` likeliest of `tokens`, likeliest first; ties by lower id.
@@ -130,7 +135,8 @@ mod tests {
     ) -> Option<SampledToken> {
         let mut logits = logits.to_vec();
         let mut weights = vec![0.0; logits.len()];
-        let request = SampleRequest { row: 0, sampling, prompt: &[], completion, choice, top: 2 };
+        let request =
+            SampleRequest { row: 0, sampling, prompt: &[], completion, choice, top: 2, value_head: None };
         sample_token(SimdLevel::detect(), &mut logits, &mut weights, &request)
     }
 

@@ -203,7 +203,9 @@ impl<E: Executor> Worker<E> {
                 let request = &requests.get(sequence.request)?.request;
                 let (prompt, completion) = sequence.tokens.split_at(request.prompt.len());
                 let (sampling, top) = (&request.sampling, request.top_logprobs);
-                Some(SampleRequest { row: *row, sampling, prompt, completion, choice: *choice, top })
+                let value_head = sequence.policy.value_head.as_deref();
+                let choice = *choice;
+                Some(SampleRequest { row: *row, sampling, prompt, completion, choice, top, value_head })
             })
             .collect();
         let cache = &mut policies.bases[policy.base].cache;

@@ -118,7 +118,12 @@ impl StepTable {
             cut_off: self.has("cut_off") && self.value::<BoolType>(at, "cut_off")?,
             // Not in files written before there were critics.
             next_prompt: match self.has("next_prompt") {
-                true => optional(self.cell::<Int32Type>(at, "next_prompt")?),
+                true => optional(self.cell::<Int32Type>(at, "next_prompt")?).map(ids),
+                false => None,
+            },
+            // Not in files written before values were recorded.
+            values: match self.has("values") {
+                true => optional(self.cell::<FloatType>(at, "values")?),
                 false => None,
             },
         }))
@@ -216,8 +221,8 @@ fn ids(values: Vec<i32>) -> Vec<u32> {
 }
 
 /// Returns an optional list. Levels: 0 no list, 1 an empty list, 2 a value.
-fn optional(cell: Cell<i32>) -> Option<Vec<u32>> {
-    (cell.definitions.first() != Some(&0)).then(|| ids(cell.values))
+fn optional<T>(cell: Cell<T>) -> Option<Vec<T>> {
+    (cell.definitions.first() != Some(&0)).then_some(cell.values)
 }
 
 /// Returns an optional list of lists. Levels: 0 no list, 1 an empty list, 2 an empty inner list, 3 a value.
@@ -282,6 +287,7 @@ mod tests {
             max_tokens: 256,
             cut_off: task == 1,
             next_prompt: [None, Some(Vec::new()), Some(vec![5, task])][task as usize % 3].clone(),
+            values: [Some(Vec::new()), None, Some(vec![0.25, -1.0])][task as usize % 3].clone(),
         }
     }
 

@@ -57,6 +57,7 @@ const SCHEMA: &str = "message transitions {
     required int32 max_tokens (INTEGER(32, false));
     required boolean cut_off;
     optional group next_prompt (LIST) { repeated group list { required int32 element (INTEGER(32, false)); } }
+    optional group values (LIST) { repeated group list { required float element; } }
 }";
 
 /// Writes the file whole or not at all. Equal transitions give equal bytes.
@@ -106,7 +107,8 @@ fn write_columns(mut columns: Columns<'_>, rows: &[Transition]) -> Result<()> {
     columns.texts(rows, |t| &t.state)?;
     columns.u32s(rows, |t| t.max_tokens)?;
     columns.values::<BoolType>(rows, |t| t.cut_off)?;
-    columns.optional_lists(rows, |t| t.next_prompt.as_deref())?;
+    columns.optional_lists::<Int32Type, _>(rows, |t| t.next_prompt.as_deref(), |id| *id as i32)?;
+    columns.optional_lists::<FloatType, _>(rows, |t| t.values.as_deref(), |value| *value)?;
     columns.0.close().map(|_| ())
 }
 
@@ -171,14 +173,19 @@ impl Columns<'_> {
     }
 
     /// Levels: 0 no list, 1 an empty list, 2 a value.
-    fn optional_lists(&mut self, rows: &[Transition], list: fn(&Transition) -> Option<&[u32]>) -> Result<()> {
+    fn optional_lists<T: DataType, E>(
+        &mut self,
+        rows: &[Transition],
+        list: fn(&Transition) -> Option<&[E]>,
+        stored: fn(&E) -> T::T,
+    ) -> Result<()> {
         let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
             match list(row) {
-                Some(ids) if !ids.is_empty() => {
-                    values.extend(ids.iter().map(|id| *id as i32));
-                    definitions.extend(std::iter::repeat_n(2, ids.len()));
-                    repetitions.extend((0..ids.len()).map(|index| i16::from(index > 0)));
+                Some(own) if !own.is_empty() => {
+                    values.extend(own.iter().map(stored));
+                    definitions.extend(std::iter::repeat_n(2, own.len()));
+                    repetitions.extend((0..own.len()).map(|index| i16::from(index > 0)));
                 }
                 other => {
                     definitions.push(i16::from(other.is_some()));
@@ -186,7 +193,7 @@ impl Columns<'_> {
                 }
             }
         }
-        self.write::<Int32Type>(&values, Some(&definitions), Some(&repetitions))
+        self.write::<T>(&values, Some(&definitions), Some(&repetitions))
     }
 
     /// Levels: 0 no list, 1 an empty list, 2 an empty inner list, 3 a value.
@@ -285,6 +292,11 @@ fn decode(row: &Row) -> Option<Transition> {
             // Written before there were critics.
             None => None,
         },
+        values: match field("values") {
+            Some(field) => as_option(field, |field| as_list(field, as_f32))?,
+            // Written before values were recorded.
+            None => None,
+        },
     })
 }
 
@@ -356,6 +368,7 @@ mod tests {
             max_tokens: 256,
             cut_off: task == 1,
             next_prompt: [None, Some(Vec::new()), Some(vec![5, u32::MAX])][task as usize % 3].clone(),
+            values: [Some(Vec::new()), None, Some(vec![0.25, f32::MIN])][task as usize % 3].clone(),
         }
     }
 

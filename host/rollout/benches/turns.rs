@@ -49,6 +49,7 @@ impl Generate for FixedCompletion {
             tokens: (0..24).collect(),
             logprobs: vec![-0.5; 24],
             support: None,
+            values: None,
             top: Vec::new(),
             text: "Six boxes of two are \\boxed{12}.".to_owned(),
             finish: Finish::Stop,

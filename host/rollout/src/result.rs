@@ -151,6 +151,7 @@ impl EpisodeResult {
             action: action.to_owned(),
             state: position.state.unwrap_or_default().to_owned(),
             next_prompt: position.next_prompt.map(<[u32]>::to_vec),
+            values: completion.values.clone(),
         });
     }
 

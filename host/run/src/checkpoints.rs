@@ -65,7 +65,10 @@ impl PolicyVersions {
     fn collect(trainer: &Trainer, copy: bool) -> PolicyVersions {
         let mut updates = Vec::new();
         for served in trainer.policies() {
-            let ServedPolicy { policy, base, adapter, version, trained } = served;
+            let ServedPolicy { policy, base, adapter, value_head, version, trained } = served;
+            if let Some(head) = value_head {
+                updates.push((policy, WeightUpdate::ValueHead(head), version));
+            }
             if !trained {
                 // The engine has had its weights since it started, and publishing would drop its prefix cache.
                 continue;

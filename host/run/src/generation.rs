@@ -87,6 +87,8 @@ impl PolicyRouter {
             }
             (Some(Route::Server(remote)), _) => match update {
                 WeightUpdate::Adapter(adapter) => remote.publish(&self.store, &adapter, version).await,
+                // Servers return no hidden states: the trainer computes the values.
+                WeightUpdate::ValueHead(_) => Ok(()),
                 // `check` refuses such a policy.
                 WeightUpdate::Weights(_) => Err(Error::Engine(no_route(policy))),
             },

@@ -122,6 +122,7 @@ fn settings(checkpointing: Checkpointing) -> LearnerSettings {
         checkpointing,
         steps: 1,
         seed: 1,
+        uses_sampled_values: true,
     }
 }
 
@@ -191,6 +192,7 @@ fn transition(index: usize, family: usize, policy: u32) -> Transition {
         action: String::new(),
         state: String::new(),
         next_prompt: None,
+        values: None,
     }
 }
 

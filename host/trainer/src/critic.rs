@@ -17,6 +17,7 @@ mod values;
 use pl_dsl::workflow::Lora;
 use pl_dsl::workflow::objective::{Advantage, Critic as CriticSettings, CriticBase, PolicyTraining};
 use pl_model::{Adapter, Config, Projection, TensorSet, Weights};
+use pl_types::ValueHeadWeights;
 use tch::{Kind, TchError, Tensor};
 
 pub use self::model::CriticModel;
@@ -133,6 +134,19 @@ impl Critic {
     /// Weight `[1, H]` and bias `[1]` of its head, as shallow clones.
     pub fn head_parameters(&self) -> Vec<(String, Tensor)> {
         self.head.parameters()
+    }
+
+    /// Copy of its head, if that reads the policy's hidden states. `None` if libtorch can't copy it, too: values are then
+    /// computed before the update.
+    pub fn policy_head(&self) -> Option<ValueHeadWeights> {
+        let numbers = |tensor: &Tensor| Vec::<f32>::try_from(tensor.f_flatten(0, -1).ok()?).ok();
+        match self.network {
+            CriticNetwork::Policy => Some(ValueHeadWeights {
+                weight: numbers(&self.head.weight)?,
+                bias: numbers(&self.head.bias)?.first().copied()?,
+            }),
+            CriticNetwork::Adapter(_) | CriticNetwork::Model(_) => None,
+        }
     }
 
     /// Its adapter in the passes of a learner of adapters, or `None` if it has no such adapter.

@@ -304,6 +304,7 @@ pub fn transition(policy: u32, index: u32, prompt: usize, completion: usize) -> 
         action: "null".into(),
         state: String::new(),
         next_prompt: None,
+        values: None,
     }
 }
 

@@ -46,6 +46,9 @@ pub struct LearnerSettings {
     pub steps: u32,
     /// The run's seed.
     pub seed: u64,
+    /// True if values that were recorded when tokens were sampled are those before the update: the weights are the
+    /// same.
+    pub uses_sampled_values: bool,
 }
 
 impl LearnerSettings {
@@ -60,6 +63,7 @@ impl LearnerSettings {
             checkpointing: if train.gradient_checkpointing { Checkpointing::On } else { Checkpointing::Off },
             steps: train.steps,
             seed,
+            uses_sampled_values: train.staleness == 0,
         }
     }
 }

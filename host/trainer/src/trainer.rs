@@ -8,9 +8,10 @@ use std::path::Path;
 
 use pl_dsl::workflow::{PolicyTraining, Workflow};
 use pl_model::{Adapter, Model, TensorSet};
-use pl_types::Transition;
+use pl_types::{Transition, ValueHeadWeights};
 use tch::Device;
 
+use crate::critic::Critic;
 use crate::error::Error;
 use crate::learner::{Learner, LearnerSettings, NewPolicy};
 use crate::metrics::StepMetrics;
@@ -27,6 +28,8 @@ pub struct ServedPolicy {
     pub base: usize,
     /// The adapter, which shares memory with the trained one. `None` if the policy is the base alone.
     pub adapter: Option<Adapter>,
+    /// The value head on the policy's hidden states, if it has one.
+    pub value_head: Option<ValueHeadWeights>,
     /// Number of updates that changed the policy.
     pub version: u64,
     /// False if the policy is used as it is and never changes.
@@ -142,12 +145,14 @@ impl Trainer {
         Some(match self.locations.get(policy)? {
             PolicyLocation::Frozen { base, adapter } => {
                 let adapter = adapter.as_ref().map(Adapter::shallow);
-                ServedPolicy { policy, base: *base, adapter, version: 0, trained: false }
+                ServedPolicy { policy, base: *base, adapter, value_head: None, version: 0, trained: false }
             }
             PolicyLocation::Trained { base, learner, index } => {
                 let trained = &self.learners[*learner].policies()[*index];
                 let adapter = trained.adapter.as_ref().map(Adapter::shallow);
-                ServedPolicy { policy, base: *base, adapter, version: trained.version, trained: true }
+                let value_head = trained.critic.as_ref().and_then(Critic::policy_head);
+                let version = trained.version;
+                ServedPolicy { policy, base: *base, adapter, value_head, version, trained: true }
             }
         })
     }

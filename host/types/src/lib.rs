@@ -6,6 +6,7 @@
 //! - [`dtype`]: number formats of a model's matrices.
 //! - [`item`]: environments, agents and rewards as a plugin describes them.
 //! - [`transition`]: the training data that a rollout produces and a learner consumes.
+//! - [`value_head`]: the weights by which an engine values the states that it samples in.
 //! - [`hash`] and [`seed`]: the derivation of every random stream.
 
 pub mod dtype;
@@ -15,6 +16,7 @@ pub mod request;
 pub mod sampling;
 pub mod seed;
 pub mod transition;
+pub mod value_head;
 
 pub use dtype::Dtype;
 pub use hash::PartHasher;
@@ -23,3 +25,4 @@ pub use request::{Chunk, Completion, Finish, Generate, GenerateError, Request};
 pub use sampling::{Sampling, SamplingOverrides};
 pub use seed::{Phase, StreamKey};
 pub use transition::{Group, Key, Transition};
+pub use value_head::ValueHeadWeights;

@@ -69,6 +69,8 @@ pub struct Completion {
     /// Sampled support: per token, the sorted ids that it was drawn from. `None` unless tokens were left out
     /// (top-k, top-p, min-p).
     pub support: Option<Vec<Vec<u32>>>,
+    /// Value of the state before each token, by the policy's value head. `None` if the policy has none.
+    pub values: Option<Vec<f32>>,
     /// The likeliest tokens at each position with their log-probabilities, likeliest first: `top_logprobs` of
     /// them.
     pub top: Vec<Vec<(u32, f32)>>,

@@ -75,4 +75,7 @@ pub struct Transition {
     /// Tree, for a policy with a critic: the agent's next prompt as the state after the step gives it, before other
     /// agents act. `None` if the tree continued from this candidate, or if the agent could not act again.
     pub next_prompt: Option<Vec<u32>>,
+    /// Value of the state before each completion token when it was sampled. `None` if the policy had no value head, or
+    /// a server generated.
+    pub values: Option<Vec<f32>>,
 }

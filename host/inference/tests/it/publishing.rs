@@ -1,8 +1,8 @@
 //! Published weights apply to later requests, not to those in progress.
 
-use pl_inference::{LlmEngine, LlmEngineConfig, PolicyWeights};
+use pl_inference::{Backend, LlmEngine, LlmEngineConfig, PolicyWeights, WeightUpdate};
 use pl_model::{Model, Projection, TensorSet};
-use pl_types::{Dtype, Generate, GenerateError};
+use pl_types::{Dtype, Generate, GenerateError, ValueHeadWeights};
 use tch::Device;
 
 use crate::{adapter, base, data, engine, policies, prompt, request, small, tiny};
@@ -129,4 +129,38 @@ async fn policies_come_and_go_while_the_engine_runs() {
     assert!(matches!(generate(added).await, Err(GenerateError::Request { .. })));
     assert!(matches!(engine.remove_policy(added), Err(GenerateError::Setup(_))));
     assert_ne!(engine.add_policy(new(3)).unwrap(), added, "an index is never used again");
+}
+
+/// With the difference of two tokens' output rows as its weight, a head's value is the difference of their logits.
+#[tokio::test]
+async fn values_are_those_of_the_states_that_tokens_were_sampled_in() {
+    let model = tiny();
+    for backend in [Backend::Native, Backend::Libtorch] {
+        let engine = engine(&model, LlmEngineConfig { backend: Some(backend), ..small() });
+        let row = |id: i64| Vec::<f32>::try_from(model.weights.unembed().get(id)).unwrap();
+        let weight = row(3).iter().zip(row(5)).map(|(a, b)| a - b).collect();
+        let mut asked = request(0, prompt(1, 30), &[1, 2]);
+        asked.top_logprobs = model.config.vocab as usize;
+        let before = engine.generate(asked.clone()).await.unwrap();
+        assert!(before.iter().all(|completion| completion.values.is_none()));
+        let head = ValueHeadWeights { weight, bias: 0.5 };
+        engine.publish(0, WeightUpdate::ValueHead(head), 10).unwrap();
+        let after = engine.generate(asked).await.unwrap();
+        for (completion, before) in after.iter().zip(&before) {
+            assert_eq!((&completion.tokens, completion.version), (&before.tokens, before.version));
+            let values = completion.values.as_ref().unwrap();
+            assert_eq!(values.len(), completion.tokens.len());
+            for (value, top) in values.iter().zip(&completion.top) {
+                let logprob = |id: u32| top.iter().find(|(own, _)| *own == id).unwrap().1;
+                let expected = logprob(3) - logprob(5) + 0.5;
+                assert!((value - expected).abs() < 1e-4, "{backend:?}: {value} {expected}");
+            }
+        }
+        // The head belongs to one policy.
+        let other = engine.generate(request(1, prompt(1, 30), &[1])).await.unwrap();
+        assert!(other[0].values.is_none());
+        let wrong = ValueHeadWeights { weight: vec![1.0], bias: 0.0 };
+        let refused = engine.publish(0, WeightUpdate::ValueHead(wrong), 10).unwrap_err();
+        assert!(refused.to_string().contains("hidden dimensions"), "{refused}");
+    }
 }

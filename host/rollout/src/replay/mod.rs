@@ -70,6 +70,7 @@ impl RecordedCompletions {
                 // A replay is not trained on.
                 logprobs: Vec::new(),
                 support: None,
+                values: None,
                 top: Vec::new(),
                 text: text.clone(),
                 finish: *finish,

@@ -224,6 +224,7 @@ impl Generate for Adversary {
                 tokens: vec![0],
                 logprobs: vec![0.0],
                 support: None,
+                values: None,
                 top: Vec::new(),
                 text: self.answer(&prompt, seed).await,
                 finish: Finish::Stop,

@@ -170,7 +170,8 @@ fn finish(
         None if tokens.len() >= request.max_tokens as usize => Finish::Length,
         None => finish,
     };
-    Completion { text: matcher.text(tokenizer, &tokens), tokens, logprobs, support, top, finish, version }
+    let text = matcher.text(tokenizer, &tokens);
+    Completion { text, tokens, logprobs, support, values: None, top, finish, version }
 }
 
 #[cfg(test)]

@@ -94,6 +94,11 @@ fn a_resumed_run_with_critics_ends_as_an_uninterrupted_one() {
     // Candidates that the tree did not continue from lead to prompts of their own.
     let transitions = pl_record::read_transitions(&run.join("steps/000003.parquet")).unwrap();
     assert!(transitions.iter().any(|t| t.next_prompt.is_some()));
+    // The engine has the heads: each token has its value, and not the 0 of the start.
+    for t in &transitions {
+        let values = t.values.as_ref().unwrap();
+        assert!(values.len() == t.completion.len() && values.iter().any(|value| *value != 0.0));
+    }
     for t in transitions.iter().filter(|t| t.next_prompt.is_some()) {
         assert!(!t.chosen && t.turn == 0 && t.next_prompt.as_ref() != Some(&t.prompt));
     }

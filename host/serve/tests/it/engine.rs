@@ -85,7 +85,8 @@ impl Generate for Scripted {
             }
             let finish = if count < self.tokens.len() { Finish::Length } else { Finish::Stop };
             let support = request.sampling.truncates().then(|| vec![vec![1, 2]; count]);
-            completions.push(Completion { tokens, logprobs, support, top, text, finish, version: 3 });
+            let values = None;
+            completions.push(Completion { tokens, logprobs, support, values, top, text, finish, version: 3 });
         }
         if request.prompt.contains(&self.wait) {
             std::future::pending::<()>().await;

@@ -164,7 +164,7 @@ fn values_of_packed_sequences_equal_those_of_single_passes() {
     let all: Vec<&Transition> = transitions.iter().collect();
     for token_budget in [1, 50, 1000] {
         let model = ScoringModel { config: &config, weights: &weights, adapters: &references, token_budget };
-        let got = head.predict(&model, &ValueSequences::new(&config, &all, Some(1))).unwrap();
+        let got = head.predict(&model, &ValueSequences::new(&config, &all, Some(1), false)).unwrap();
         for (i, t) in transitions.iter().enumerate() {
             let expected = head.values(&plain_hidden(&config, &weights, Some(&adapters[1]), t)).unwrap();
             crate::fixtures::close(&Tensor::from_slice(&got.tokens[i]), &expected, 1e-5);

@@ -25,13 +25,28 @@ pub(crate) struct ValueSequences {
     pub sequences: Vec<ScoredSequence>,
     /// Transitions of the next prompts.
     owners: Vec<usize>,
+    /// Values of all completions, if they were recorded when tokens were sampled; then no sequence is a completion.
+    sampled: Option<Vec<Vec<f32>>>,
     transitions: usize,
 }
 
 impl ValueSequences {
-    /// Sequences for a model of some dimensions. `adapter` is the index of the policy's or critic's adapter.
-    pub(crate) fn new(config: &Config, transitions: &[&Transition], adapter: Option<usize>) -> Self {
-        let completions = transitions.iter().map(|t| ScoredSequence::completion(t, adapter));
+    /// Sequences for a model of some dimensions. `adapter` is the index of the policy's or critic's adapter. With
+    /// `uses_sampled`, values that every transition has are taken as they are.
+    pub(crate) fn new(
+        config: &Config,
+        transitions: &[&Transition],
+        adapter: Option<usize>,
+        uses_sampled: bool,
+    ) -> Self {
+        let of_completion = |t: &&Transition| {
+            let values =
+                t.values.as_ref().filter(|values| uses_sampled && values.len() == t.completion.len());
+            values.cloned()
+        };
+        let sampled: Option<Vec<Vec<f32>>> = transitions.iter().map(of_completion).collect();
+        let completions =
+            transitions.iter().filter(|_| sampled.is_none()).map(|t| ScoredSequence::completion(t, adapter));
         let prompts = transitions.iter().enumerate().filter_map(|(index, transition)| {
             let prompt = transition.next_prompt.as_ref()?;
             let fits = !prompt.is_empty() && prompt.len() < config.max_positions;
@@ -39,16 +54,18 @@ impl ValueSequences {
             fits.then_some((index, ScoredSequence { tokens, first, adapter }))
         });
         let (owners, prompts): (Vec<usize>, Vec<ScoredSequence>) = prompts.unzip();
-        Self { sequences: completions.chain(prompts).collect(), owners, transitions: transitions.len() }
+        let sequences = completions.chain(prompts).collect();
+        Self { sequences, owners, sampled, transitions: transitions.len() }
     }
 
     /// The values of the transitions, from those of the sequences.
     pub(crate) fn predicted(&self, mut values: Vec<Vec<f32>>) -> PredictedValues {
         let mut next = vec![None; self.transitions];
-        for (&owner, value) in self.owners.iter().zip(values.split_off(self.transitions)) {
+        let prompts = values.split_off(values.len() - self.owners.len());
+        for (&owner, value) in self.owners.iter().zip(prompts) {
             next[owner] = value.first().copied();
         }
-        PredictedValues { tokens: values, next }
+        PredictedValues { tokens: self.sampled.clone().unwrap_or(values), next }
     }
 }
 

@@ -5,15 +5,16 @@ use pl_model::Projection;
 use pl_types::Transition;
 
 use pl_dsl::workflow::PolicyTraining;
-use pl_dsl::workflow::objective::Optimizer;
+use pl_dsl::workflow::objective::{CriticBase, Optimizer};
 use tch::{Kind, Tensor};
 
 use super::*;
 use crate::fixtures::{
-    VOCABULARY, adapter, close, config, optimizer, plain_distributions, plain_logprobs, policy_to_train,
-    same_bits, sampled_from, train, training, transition, weights,
+    VOCABULARY, adapter, close, config, critic, optimizer, plain_distributions, plain_logprobs,
+    policy_to_train, ppo, same_bits, sampled_from, train, training, transition, weights,
 };
 use crate::plan::Sample;
+use crate::preparation::TurnOutcome;
 
 fn settings(token_budget: u32) -> LearnerSettings {
     LearnerSettings::new(&Train { token_budget, ..train() }, 1)
@@ -448,4 +449,49 @@ fn invalid_transitions_are_refused_with_their_position() {
     }
     let good = good();
     assert!(learner.plan(3, vec![Sample::new(&good, 1.0)]).is_ok());
+}
+
+/// Values recorded at sampling stand for those that the trainer would compute, but not if the weights have changed.
+#[test]
+fn recorded_values_save_the_passes_of_the_completions() {
+    let config = config(true);
+    let weights = weights(&config, 23);
+    let adapter = adapter(&config, 5);
+    let plain: Vec<Transition> = (0..3)
+        .map(|i| {
+            let t = transition(0, i, 3 + i as usize, 6);
+            sampled_from(&config, &weights, Some(&adapter), Transition { reward: 1.0, ..t }, 0.1)
+        })
+        .collect();
+    let values = |learner: &Learner, transitions: &[Transition]| -> Vec<Vec<f32>> {
+        let outcomes: Vec<_> = transitions.iter().map(|t| (t, TurnOutcome::from(t))).collect();
+        let planned = learner.prepare(1, &outcomes, None).unwrap();
+        planned.samples.iter().map(|sample| sample.targets.critic.as_ref().unwrap().values.clone()).collect()
+    };
+    let recorded: Vec<Transition> = plain
+        .iter()
+        .map(|t| Transition { values: Some(vec![0.125; t.completion.len()]), ..t.clone() })
+        .collect();
+    for on in [CriticBase::Policy, CriticBase::Shared, CriticBase::Adapter] {
+        let with = |staleness: u32| {
+            let settings = LearnerSettings::new(&Train { staleness, ..train() }, 1);
+            let policies = vec![(policy_to_train(0, ppo(critic(on))), adapter.copy())];
+            let learner = Learner::adapters(config.clone(), weights.shallow(), policies, settings).unwrap();
+            let head = learner.policies()[0].critic.as_ref().unwrap().head_parameters();
+            head.into_iter().for_each(|(_, mut tensor)| drop(tch::no_grad(|| tensor.fill_(0.3))));
+            learner
+        };
+        let (fresh, stale) = (with(0), with(1));
+        let computed = values(&fresh, &plain);
+        assert!(computed.iter().flatten().any(|value| *value != 0.125));
+        let used = values(&fresh, &recorded);
+        // The engine has no critic's adapter: its values would be those of the policy.
+        let expected_is_recorded = on != CriticBase::Adapter;
+        assert_eq!(used.iter().flatten().all(|value| *value == 0.125), expected_is_recorded, "{on:?}");
+        assert_eq!(used == computed, !expected_is_recorded, "{on:?}");
+        assert_eq!(values(&stale, &recorded), computed, "{on:?}");
+        // A transition without values, as a server returns it, needs a pass for all.
+        let mixed: Vec<Transition> = [&recorded[..1], &plain[1..]].concat();
+        assert_eq!(values(&fresh, &mixed), computed, "{on:?}");
+    }
 }

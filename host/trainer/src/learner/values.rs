@@ -23,13 +23,16 @@ impl Learner {
             };
             let Some(model) = critic.own_model() else {
                 let adapter = self.value_adapter(policy_index);
-                shared.push(policy_index, ValueSequences::new(&self.config, own, adapter));
+                // The engine has no adapter of a critic.
+                let uses_sampled =
+                    self.settings.uses_sampled_values && self.critic_slot(policy_index).is_none();
+                shared.push(policy_index, ValueSequences::new(&self.config, own, adapter, uses_sampled));
                 continue;
             };
             let (config, adapters) = (model.config(), model.adapters());
             let scoring =
                 ScoringModel { config, weights: model.weights(), adapters: &adapters, token_budget };
-            let sequences = ValueSequences::new(config, own, model.adapter_index());
+            let sequences = ValueSequences::new(config, own, model.adapter_index(), false);
             predicted[policy_index] = Some(critic.head.predict(&scoring, &sequences)?);
         }
         let adapters: Vec<&Adapter> = self.trained_adapters();

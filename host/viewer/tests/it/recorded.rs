@@ -194,5 +194,6 @@ fn transition(text: &str) -> Transition {
         action: "{}".into(),
         state: String::new(),
         next_prompt: None,
+        values: None,
     }
 }

@@ -338,6 +338,7 @@ impl Generate for World {
                 logprobs: seed.chunks(4).map(|four| -f32::from(four[0]) / 7.0 - f32::MIN_POSITIVE).collect(),
                 text: format!("{} ζ🦀", seed[0] % 10),
                 support: None,
+                values: None,
                 top: Vec::new(),
                 finish: Finish::Stop,
                 version: request.policy as u64 + 40,
