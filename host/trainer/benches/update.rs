@@ -28,19 +28,32 @@ const COMPLETION: usize = 128;
 const SEQUENCES: usize = 8;
 const RUNS: usize = 3;
 
+/// Critic of a case.
+#[derive(Clone, Copy, PartialEq)]
+enum CriticCase {
+    Without,
+    /// The values before the update take forward passes.
+    Computed,
+    /// The values before the update were recorded when the tokens were sampled.
+    Recorded,
+}
+
+use CriticCase::{Computed, Recorded, Without};
+
 /// Name, number of policies (each with an adapter; 0 trains all weights), gradient checkpointing, number of
 /// sequences per prompt, critic.
-const CASES: [(&str, usize, Checkpointing, usize, bool); 7] = [
-    ("train/full", 0, Checkpointing::Off, 1, false),
-    ("train/lora", 1, Checkpointing::Off, 1, false),
-    ("train/lora, 2 adapters", 2, Checkpointing::Off, 1, false),
+const CASES: [(&str, usize, Checkpointing, usize, CriticCase); 8] = [
+    ("train/full", 0, Checkpointing::Off, 1, Without),
+    ("train/lora", 1, Checkpointing::Off, 1, Without),
+    ("train/lora, 2 adapters", 2, Checkpointing::Off, 1, Without),
     // Two groups of four, each with one prompt that is fed once per group.
-    ("train/lora, 4 siblings", 1, Checkpointing::Off, 4, false),
+    ("train/lora, 4 siblings", 1, Checkpointing::Off, 4, Without),
     // Gradient checkpointing.
-    ("train/full, checkpointed", 0, Checkpointing::On, 1, false),
-    ("train/lora, checkpointed", 1, Checkpointing::On, 1, false),
+    ("train/full, checkpointed", 0, Checkpointing::On, 1, Without),
+    ("train/lora, checkpointed", 1, Checkpointing::On, 1, Without),
     // PPO with a value head on the policy's hidden states.
-    ("train/lora, critic", 1, Checkpointing::Off, 1, true),
+    ("train/lora, critic", 1, Checkpointing::Off, 1, Recorded),
+    ("train/lora, critic, computed values", 1, Checkpointing::Off, 1, Computed),
 ];
 
 fn main() {
@@ -52,11 +65,12 @@ fn main() {
         let learner = if policies == 0 {
             full_learner(checkpointing)
         } else {
-            adapter_learner(policies, checkpointing, critic)
+            adapter_learner(policies, checkpointing, critic != Without)
         };
         let Some(learner) = learner else { return };
         let allows = machine_allows(&learner, rate);
-        let Figures { tokens, cpu_seconds, preparation } = update(learner, policies.max(1), siblings);
+        let Figures { tokens, cpu_seconds, preparation } =
+            update(learner, policies.max(1), siblings, critic == Recorded);
         println!(
             "{}",
             json!({
@@ -207,10 +221,13 @@ struct Figures {
 }
 
 /// Updates a learner several times.
-fn update(mut learner: Learner, policies: usize, siblings: usize) -> Figures {
+fn update(mut learner: Learner, policies: usize, siblings: usize, recorded: bool) -> Figures {
     let has_critic = learner.policies().iter().any(|policy| policy.critic.is_some());
-    let transitions: Vec<_> =
-        (0..SEQUENCES).map(|i| transition(i, i / siblings, (i * policies / SEQUENCES) as u32)).collect();
+    let values = recorded.then(|| vec![0.0; COMPLETION]);
+    let transitions: Vec<_> = (0..SEQUENCES)
+        .map(|i| transition(i, i / siblings, (i * policies / SEQUENCES) as u32))
+        .map(|transition| Transition { values: values.clone(), ..transition })
+        .collect();
     let (mut seconds, mut cpu, mut preparation) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
     for _ in 0..RUNS {
         let (start, before) = (Instant::now(), cpu_seconds());
