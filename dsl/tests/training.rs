@@ -285,13 +285,10 @@ fn roles_map_agents_to_other_policies() {
     assert_eq!(roles.iter().map(|role| (role.agent, role.policy)).collect::<Vec<_>>(), [(0, 1), (1, 0)]);
     let other = "model other = \"./other\"\npolicy far { model = other; train = false }\n";
     let text = file("", "") + other + "evaluate x { roles { tool = far } }\n";
-    let Checked { diagnostics, sources, .. } =
-        check(&Source { name: "x.mas".to_owned(), text }, &[], &TestCatalog);
-    assert_eq!(
-        render::short(&diagnostics, &sources),
-        "x.mas:14:29: MAS0014 error: the policy of agent `tool` has another model: roles of different models are not \
-         supported yet (use a policy with the model of the agent's own policy)\n"
-    );
+    let checked = check(&Source { name: "x.mas".to_owned(), text }, &[], &TestCatalog);
+    let workflow = checked.workflow.expect("a role may have another model");
+    assert_eq!(workflow.policy_of("tool", Some("x")), Some(2));
+    assert_eq!(workflow.policy_of("tool", None), Some(0));
     let Checked { diagnostics, sources, workflow } =
         evaluation("tol = reasoner; reason = codr; reason = coder");
     assert!(workflow.is_none());

@@ -258,11 +258,6 @@ fn language_setting(
     scope: &mut Scope,
     reports: &mut Reports,
 ) -> Option<Scalar> {
-    if !own.supported {
-        let message = format!("`{}` is not supported yet", own.key);
-        reports.error(DiagnosticCode::NotSupported, written.key.location, message, "").help("remove it");
-        return None;
-    }
     let value = scope.in_namespace(written.namespace, reports, |scope, reports| {
         evaluate_as(own.key, own.kind, &written.value, scope, reports)
     })?;
@@ -282,8 +277,7 @@ fn unknown<'s>(
     item: Option<Schema<'s>>,
     reports: &mut Reports,
 ) -> Option<&'s str> {
-    let mut keys: Vec<&'s str> =
-        settings::in_block(kind).filter(|own| own.supported).map(|setting| setting.key).collect();
+    let mut keys: Vec<&'s str> = settings::in_block(kind).map(|setting| setting.key).collect();
     keys.extend(kind.inner().iter().map(|inner| inner.keyword()));
     keys.extend(item.map(Schema::keys).unwrap_or_default());
     let message = format!("{title} has no setting `{}`", name.text);
@@ -333,7 +327,7 @@ fn defaults(
             }
             DefaultValue::AllWords => match own.kind {
                 settings::SettingKind::Choices(choices) => {
-                    let words = settings::supported(choices).into_iter();
+                    let words = settings::words(choices).into_iter();
                     Scalar::List(words.map(|word| Scalar::Text(word.to_owned())).collect())
                 }
                 _ => continue,

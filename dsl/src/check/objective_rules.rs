@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use super::objective::{TrainingSettings, algorithm_word};
-use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic::reports::Reports;
+use crate::diagnostic::{DiagnosticCode, Severity};
 use crate::source::Location;
 use crate::workflow::objective::{
     Advantage, Aggregation, Baseline, Correction, KlEstimator, KlPlace, Objective, OldLogprobs, Overlong,
@@ -21,6 +21,7 @@ pub(super) struct TrainedCase<'s> {
 
 /// A mistake, not reported yet: a setting of the file may apply to several policies.
 struct Problem {
+    severity: Severity,
     code: DiagnosticCode,
     location: Location,
     message: String,
@@ -42,11 +43,14 @@ pub(super) fn check_objectives(cases: &[TrainedCase], reports: &mut Reports) {
             None => found.push((problem, 1)),
         }
     }
-    for (Problem { code, location, message, also, help, only_if_for_all }, count) in found {
+    for (Problem { severity, code, location, message, also, help, only_if_for_all }, count) in found {
         if only_if_for_all && count < cases.len() {
             continue;
         }
-        let diagnostic = reports.error(code, location, message, "");
+        let diagnostic = match severity {
+            Severity::Error => reports.error(code, location, message, ""),
+            Severity::Warning => reports.warning(code, location, message, ""),
+        };
         if let Some((also, text)) = also {
             diagnostic.also(also, text);
         }
@@ -63,6 +67,7 @@ impl TrainedCase<'_> {
         self.correction(&mut out);
         self.divergence(&mut out);
         self.without_effect(&mut out);
+        self.gradient(&mut out);
         out
     }
 
@@ -118,6 +123,7 @@ impl TrainedCase<'_> {
         let has = |word: &str| words.iter().any(|one| one == word);
         let mut bad = |message: &str, help: &str| {
             out.push(Problem {
+                severity: Severity::Error,
                 code: DiagnosticCode::BadGroup,
                 location: written.location,
                 message: message.to_owned(),
@@ -140,16 +146,13 @@ impl TrainedCase<'_> {
 
     fn ratio(&self, out: &mut Vec<Problem>) {
         let Objective { ratio, trust_region, dual_clip, aggregation, .. } = self.objective;
-        if ratio == Ratio::Sequence && aggregation == Aggregation::TokenMean {
-            let message = "`ratio = sequence` treats a completion as a whole, but `aggregation = token_mean` weights it \
-                           by its length";
+        if ratio == Ratio::Sequence && aggregation != Aggregation::SequenceMean {
+            let word = self.objective.value_of("aggregation").unwrap_or_default();
+            let message = format!(
+                "`ratio = sequence` treats a completion as a whole, but `aggregation = {word}` weights it by its length"
+            );
             let help = "use `aggregation = sequence_mean`, or `ratio = token`";
-            out.extend(self.conflict(
-                DiagnosticCode::SequenceRatio,
-                ["aggregation", "ratio"],
-                message.to_owned(),
-                help,
-            ));
+            out.extend(self.conflict(DiagnosticCode::SequenceRatio, ["aggregation", "ratio"], message, help));
         }
         let word = match trust_region {
             TrustRegion::Clip => "clip",
@@ -210,6 +213,37 @@ impl TrainedCase<'_> {
         }
     }
 
+    /// Finds losses whose gradient is biased or only noise. They are trained on all the same.
+    fn gradient(&self, out: &mut Vec<Problem>) {
+        let Objective { ratio, correction, kl, kl_in, kl_estimator, .. } = self.objective;
+        let mut warn = |keys: [&str; 2], message: String, help: &str| {
+            let problem = self.conflict(DiagnosticCode::DoubtfulGradient, keys, message, help);
+            out.extend(problem.map(|problem| Problem { severity: Severity::Warning, ..problem }));
+        };
+        if kl > 0.0 && kl_in == KlPlace::Loss && kl_estimator == KlEstimator::K1 {
+            let message =
+                "`kl_estimator = k1` in the loss has a gradient of mean 0, which holds no policy back";
+            let help = "use `kl_estimator = k2` or `k3`, or `kl_in = reward`";
+            warn(["kl_estimator", "kl_in"], message.to_owned(), help);
+        }
+        if ratio != Ratio::None || correction != Correction::None {
+            return;
+        }
+        let file = self.settings.file;
+        for key in ["epochs", "mini_batches"] {
+            if file.integer::<u32>(key).is_some_and(|count| count > 1) {
+                let message = "`ratio = none` ignores that the later updates of a step change a policy other than the \
+                               sampler";
+                warn([key, "ratio"], message.to_owned(), "set `ratio = token`, or a `correction`");
+                return;
+            }
+        }
+        if file.text("schedule").is_some_and(|word| word != "sync") {
+            let message = "`ratio = none` ignores that completions are older than the policy that is updated";
+            warn(["schedule", "ratio"], message.to_owned(), "set `ratio = token`, or a `correction`");
+        }
+    }
+
     /// Finds settings that were written and change nothing beside the others.
     fn without_effect(&self, out: &mut Vec<Problem>) {
         for Effect { key, needs, decided_by, has } in EFFECTS {
@@ -225,6 +259,7 @@ impl TrainedCase<'_> {
                 continue;
             }
             out.push(Problem {
+                severity: Severity::Error,
                 code: DiagnosticCode::NoEffect,
                 location: written.location,
                 message: format!("`{key}` has no effect without {needs}"),
@@ -253,7 +288,8 @@ impl TrainedCase<'_> {
             Some(one) => one.location,
             None => self.settings.written("algorithm")?.location,
         };
-        Some(Problem { code, location, message, also, help: help.to_owned(), only_if_for_all: false })
+        let (severity, help) = (Severity::Error, help.to_owned());
+        Some(Problem { severity, code, location, message, also, help, only_if_for_all: false })
     }
 
     /// Place that decides on a setting: its own, or that of the algorithm.

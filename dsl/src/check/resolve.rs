@@ -11,7 +11,6 @@ use super::block::{BlockSettings, ItemOfBlock, check_settings};
 use super::condition::ConditionContext;
 use super::prune::prune;
 use super::resolver::{NamedBlocks, ResolvedAgent, ResolvedPolicy, Resolver};
-use super::roles::RoleModels;
 use super::turns::turns;
 use crate::catalog::Catalog;
 use crate::diagnostic::DiagnosticCode;
@@ -105,8 +104,7 @@ impl Resolver<'_, '_, '_> {
             self.returns_of_end(block, train, reward, &resolved_policies);
         }
         self.server_policies(&policies, &resolved_policies, &resolved_servers, &resolved_agents);
-        let role_models = RoleModels::new(&resolved_agents, &resolved_policies);
-        let evaluations = self.evaluations(file, environment.as_ref(), &agents, &policies, &role_models);
+        let evaluations = self.evaluations(file, environment.as_ref(), &agents, &policies);
         self.unused_servers(&servers, &resolved_policies);
         self.unused(file, &models, &policies, &resolved_policies, &resolved_agents, &evaluations);
         let agents: Option<Vec<Agent>> = resolved_agents.into_iter().map(|one| one.agent).collect();

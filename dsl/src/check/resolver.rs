@@ -101,14 +101,13 @@ impl Resolver<'_, '_, '_> {
         let first = blocks.next();
         for other in blocks {
             let message = format!("a second `{}` block", kind.keyword());
-            let help = match kind {
+            let (code, help) = match kind {
                 BlockKind::Environment | BlockKind::Reward => {
-                    "several scenarios in one file are not supported yet"
+                    (DiagnosticCode::NotSupported, "several scenarios in one file are not supported yet")
                 }
-                _ => "keep one of them",
+                _ => (DiagnosticCode::Duplicate, "keep one of them"),
             };
-            let diagnostic =
-                self.reports.error(DiagnosticCode::Duplicate, other.keyword, message, "a second one");
+            let diagnostic = self.reports.error(code, other.keyword, message, "a second one");
             if let Some(first) = first {
                 diagnostic.also(first.keyword.into(), "the first one");
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::resolver::{NamedBlocks, ResolvedAgent, ResolvedPolicy, Resolver};
+use super::resolver::{NamedBlocks, Resolver};
 use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic::spelling::suggest;
 use crate::eval::scalar::Scalar;
@@ -13,23 +13,6 @@ use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, Entry, Setting};
 use crate::workflow::RoleAssignment;
 
-/// Positions of models; `None` for an invalid block.
-pub(super) struct RoleModels {
-    /// Model of each agent's policy.
-    pub of_agents: Vec<Option<usize>>,
-    /// Model of each policy.
-    pub of_policies: Vec<Option<usize>>,
-}
-
-impl RoleModels {
-    pub fn new(agents: &[ResolvedAgent], policies: &[ResolvedPolicy]) -> Self {
-        let of_policies: Vec<Option<usize>> =
-            policies.iter().map(|one| one.policy.as_ref().map(|policy| policy.model)).collect();
-        let of_agent = |one: &ResolvedAgent| *of_policies.get(one.agent.as_ref()?.policy)?;
-        RoleModels { of_agents: agents.iter().map(of_agent).collect(), of_policies }
-    }
-}
-
 impl Resolver<'_, '_, '_> {
     /// Returns the agents that an evaluation maps to other policies, in order of agents. Returns `None` if an error was
     /// reported.
@@ -38,7 +21,6 @@ impl Resolver<'_, '_, '_> {
         block: &Block,
         agents: &NamedBlocks,
         policies: &NamedBlocks,
-        models: &RoleModels,
     ) -> Option<Vec<RoleAssignment>> {
         let Some((_, body)) = block.inner(BlockKind::Roles) else { return Some(Vec::new()) };
         let mut seen: BTreeMap<&str, Location> = BTreeMap::new();
@@ -74,7 +56,6 @@ impl Resolver<'_, '_, '_> {
             }
             match (agent, self.role_policy(setting, policies)) {
                 (Some(agent), Some(policy)) => {
-                    sound &= self.same_model(setting, RoleAssignment { agent, policy }, models);
                     roles.push(RoleAssignment { agent, policy });
                 }
                 _ => sound = false,
@@ -82,24 +63,6 @@ impl Resolver<'_, '_, '_> {
         }
         roles.sort_by_key(|role| role.agent);
         sound.then_some(roles)
-    }
-
-    /// Reports a role whose policy has another model than the agent's own: prompts are encoded for one model.
-    fn same_model(&mut self, setting: &Setting, role: RoleAssignment, models: &RoleModels) -> bool {
-        let own = models.of_agents.get(role.agent).copied().flatten();
-        let other = models.of_policies.get(role.policy).copied().flatten();
-        // `None` was already reported.
-        let same = own.zip(other).is_none_or(|(own, other)| own == other);
-        if !same {
-            let message = format!(
-                "the policy of agent `{}` has another model: roles of different models are not supported yet",
-                setting.key.text
-            );
-            self.reports
-                .error(DiagnosticCode::NotSupported, setting.value.location, message, "")
-                .help("use a policy with the model of the agent's own policy");
-        }
-        same
     }
 
     fn role_policy(&mut self, setting: &Setting, policies: &NamedBlocks) -> Option<usize> {

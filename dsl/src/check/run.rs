@@ -4,7 +4,6 @@ use pl_types::SamplingOverrides;
 
 use super::block::{BlockSettings, ItemOfBlock, check_settings};
 use super::resolver::{NamedBlocks, Resolver};
-use super::roles::RoleModels;
 use crate::diagnostic::DiagnosticCode;
 use crate::settings as table;
 use crate::syntax::block_kind::BlockKind;
@@ -65,7 +64,6 @@ impl Resolver<'_, '_, '_> {
         environment: Option<&Environment>,
         agents: &NamedBlocks,
         policies: &NamedBlocks,
-        models: &RoleModels,
     ) -> Vec<Option<Evaluation>> {
         let blocks = self.named(file, BlockKind::Evaluate);
         let all = blocks.blocks.iter().enumerate();
@@ -88,7 +86,7 @@ impl Resolver<'_, '_, '_> {
                     .warning(DiagnosticCode::OtherTasks, block.location(), message, "")
                     .help(format!("set `tasks`, or use `--set {}.tasks=FILE`", blocks.name(at)));
             }
-            let roles = self.roles(block, agents, policies, models);
+            let roles = self.roles(block, agents, policies);
             Some(Evaluation {
                 name: blocks.name(at).to_owned(),
                 roles: roles?,

@@ -91,6 +91,7 @@ codes! {
     EndReward = "MAS0050", "Turns are credited with their own rewards, but only the end is scored.";
     ServerAddress = "MAS0051", "The address of a server is not valid.";
     ServerLimits = "MAS0052", "A server can't do what its policies need.";
+    DoubtfulGradient = "MAS0053", "The gradient of a loss is biased, or only noise.";
 }
 
 impl fmt::Display for DiagnosticCode {

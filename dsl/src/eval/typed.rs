@@ -8,8 +8,8 @@ use super::scalar::Scalar;
 use super::scope::{Lookup, Scope};
 use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic::reports::Reports;
-use crate::diagnostic::spelling::{either, suggest};
-use crate::settings::{Choice, SettingKind, show_bytes, show_duration, supported};
+use crate::diagnostic::spelling::suggest;
+use crate::settings::{self, Choice, SettingKind, show_bytes, show_duration};
 use crate::source::Location;
 use crate::syntax::tree::{Value, ValueKind};
 
@@ -258,18 +258,10 @@ fn word(
         },
     };
     match known(&written) {
-        Some(choice) if choice.supported => Some(written),
-        Some(_) => {
-            let message = format!("`{key} = {written}` is not supported yet");
-            let words = either(&supported(choices));
-            reports
-                .error(DiagnosticCode::NotSupported, value.location, message, "")
-                .help(format!("use {words}"));
-            None
-        }
+        Some(_) => Some(written),
         None => {
             let message = format!("`{written}` is not a valid value of `{key}`");
-            let hint = suggest(&written, &format!("`{key}` accepts"), supported(choices));
+            let hint = suggest(&written, &format!("`{key}` accepts"), settings::words(choices));
             reports.error(DiagnosticCode::UnknownChoice, value.location, message, "").maybe_help(hint);
             None
         }

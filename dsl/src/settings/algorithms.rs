@@ -229,7 +229,7 @@ L = sum over tokens of -A log p(token) / (completions · divisor)",
         summary: "discounted returns, whitened over the batch, with a KL divergence in the reward",
         formula: "\
 A = whitened over all tokens of the batch: R_t - 0.001 · (sum of k1 over this token and the later ones of the completion)
-    R: rewards of the agent from this turn on, each turn discounted by gamma_turn
+    R: rewards of the agent from this turn on, less the k1 of its later turns, each turn discounted by gamma_turn
 L = mean over the tokens of the batch of max(-A r, -A clip(r, 0.8, 1.2))
     r = p(token) / p_sampled(token), k1 = log p(token) - log p_reference(token)",
         differences: "`kl = 0.001` is the paper's value for mathematics (0.01 in general). verl has no KL \
@@ -308,11 +308,10 @@ L = mean over the tokens of the batch of -A log p(token)",
 
 /// Values of `algorithm`.
 pub(crate) const ALGORITHM_WORDS: [Choice; ALGORITHMS.len()] = {
-    let mut words = [Choice { word: "", doc: "", supported: true }; ALGORITHMS.len()];
+    let mut words = [Choice { word: "", doc: "" }; ALGORITHMS.len()];
     let mut index = 0;
     while index < words.len() {
-        words[index] =
-            Choice { word: ALGORITHMS[index].word, doc: ALGORITHMS[index].summary, supported: true };
+        words[index] = Choice { word: ALGORITHMS[index].word, doc: ALGORITHMS[index].summary };
         index += 1;
     }
     words

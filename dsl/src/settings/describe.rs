@@ -18,8 +18,7 @@ impl Setting {
     /// Type, range and default, in one line.
     pub fn summary(&self) -> String {
         let range = self.kind.range().map(|range| format!(", {range}")).unwrap_or_default();
-        let later = if self.supported { "" } else { " (not supported yet)" };
-        format!("`{}`: {}{range}; default: {}{later}", self.key, self.kind, self.default)
+        format!("`{}`: {}{range}; default: {}", self.key, self.kind, self.default)
     }
 
     /// Full description.
@@ -45,9 +44,6 @@ impl Setting {
             for choice in choices.iter() {
                 out.push_str(&format!("\n- {}", choice.describe()));
             }
-        }
-        if !self.supported {
-            out.push_str("\n\nNot supported yet.");
         }
         out
     }
@@ -78,8 +74,7 @@ impl Setting {
 impl Choice {
     /// Word and meaning, in one line.
     pub fn describe(&self) -> String {
-        let later = if self.supported { "" } else { " (not supported yet)" };
-        format!("`{}`: {}{later}", self.word, self.doc)
+        format!("`{}`: {}", self.word, self.doc)
     }
 }
 

@@ -21,8 +21,6 @@ pub struct Setting {
     pub doc: &'static str,
     /// First version of the language that has it.
     pub since: &'static str,
-    /// False if it is reserved for a later version.
-    pub supported: bool,
     /// True if it is written in the block's head, after the `=`. `--set` addresses it by its key.
     pub in_head: bool,
     /// True if a policy's own `train { … }` may have it too.
@@ -93,8 +91,6 @@ pub struct Choice {
     pub word: &'static str,
     /// Meaning of the word.
     pub doc: &'static str,
-    /// False if it is reserved for a later version.
-    pub supported: bool,
 }
 
 /// Value of a setting that is not written.
@@ -138,10 +134,10 @@ impl fmt::Display for SettingKind {
             SettingKind::Source => f.write_str("a model's name or path in quotes"),
             SettingKind::Bytes { .. } => f.write_str("a size such as `64MiB`"),
             SettingKind::Duration { .. } => f.write_str("a duration such as `20s`"),
-            SettingKind::Choice(choices) => f.write_str(&either(&supported(choices))),
+            SettingKind::Choice(choices) => f.write_str(&either(&words(choices))),
             SettingKind::Choices(choices) => {
-                let words = list(&supported(choices));
-                write!(f, "a list such as `[{}]`, of {words}", choices.first().map_or("", |first| first.word))
+                let all = list(&words(choices));
+                write!(f, "a list such as `[{}]`, of {all}", choices.first().map_or("", |first| first.word))
             }
             SettingKind::Model => f.write_str("the name of a model"),
             SettingKind::Policy => f.write_str("the name of a policy"),
@@ -150,7 +146,7 @@ impl fmt::Display for SettingKind {
     }
 }
 
-/// Words that are supported.
-pub fn supported(choices: &[Choice]) -> Vec<&'static str> {
-    choices.iter().filter(|choice| choice.supported).map(|choice| choice.word).collect()
+/// Words of some choices, in their order.
+pub fn words(choices: &[Choice]) -> Vec<&'static str> {
+    choices.iter().map(|choice| choice.word).collect()
 }

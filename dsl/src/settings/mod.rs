@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 pub use algorithms::{ALGORITHMS, AT_GRPO, PublishedAlgorithm, published_algorithm};
-pub use kind::{Choice, DefaultValue, Setting, SettingKind, supported};
+pub use kind::{Choice, DefaultValue, Setting, SettingKind, words};
 pub use team::{LAYOUTS, TARGETS};
 pub(crate) use units::{show_bytes, show_duration};
 
@@ -84,10 +84,10 @@ mod tests {
                 (SettingKind::Duration { min, max }, DefaultValue::Duration(time)) => {
                     (min..=max).contains(&time)
                 }
-                (SettingKind::Choice(choices), DefaultValue::Word(word)) => supported(choices).contains(word),
-                (SettingKind::Choices(choices), DefaultValue::AllWords) => !supported(choices).is_empty(),
-                (SettingKind::Choices(choices), DefaultValue::Words(words)) => {
-                    words.iter().all(|word| supported(choices).contains(word))
+                (SettingKind::Choice(choices), DefaultValue::Word(word)) => words(choices).contains(word),
+                (SettingKind::Choices(choices), DefaultValue::AllWords) => !choices.is_empty(),
+                (SettingKind::Choices(choices), DefaultValue::Words(own)) => {
+                    own.iter().all(|word| words(choices).contains(word))
                 }
                 _ => false,
             };

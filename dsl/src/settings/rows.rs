@@ -34,17 +34,7 @@ pub(super) const fn setting(
     default: DefaultValue,
     doc: &'static str,
 ) -> Setting {
-    Setting {
-        block,
-        key,
-        kind,
-        default,
-        doc,
-        since: FIRST,
-        supported: true,
-        in_head: false,
-        per_policy: false,
-    }
+    Setting { block, key, kind, default, doc, since: FIRST, in_head: false, per_policy: false }
 }
 
 pub(super) const fn in_head(
@@ -60,14 +50,13 @@ pub(super) const fn in_head(
         default: DefaultValue::Required,
         doc,
         since: FIRST,
-        supported: true,
         in_head: true,
         per_policy: false,
     }
 }
 
 pub(super) const fn word(word: &'static str, doc: &'static str) -> Choice {
-    Choice { word, doc, supported: true }
+    Choice { word, doc }
 }
 
 /// Setting of `train { … }` that a policy's own `train { … }` may also have.

@@ -376,8 +376,9 @@ pub(super) const TRAINING: &[Setting] = &[
         SettingKind::Choice(FLAT_GROUPS),
         DefaultValue::Word("keep"),
         "Treatment of groups (`group_by`) whose completions all have the same return. `keep` by default: a step \
-         takes as long as it takes. `drop` fills each step with tasks that are neither solved nor failed by all \
-         (Yu et al. 2025, arXiv:2503.14476, section 3.2). Penalties for length and the KL divergence don't count.",
+         takes as long as it takes. `drop` leaves them out, and replaces up to `max_refills` times the tasks of a step \
+         whose groups are all left out by every policy that is updated (dynamic sampling, Yu et al. 2025, \
+         arXiv:2503.14476, section 3.2). Penalties for length and the KL divergence don't count.",
     ),
     per_policy(
         "drop_groups",
@@ -428,7 +429,8 @@ pub(super) const TRAINING: &[Setting] = &[
         "weight_decay",
         number(0.0, 1.0),
         DefaultValue::Number(0.0),
-        "Decoupled weight decay of the optimiser. 0 by default: a short run should not forget.",
+        "Decoupled weight decay of the matrices; norms and biases have none. 0 by default: a short run should not \
+         forget.",
     ),
     per_policy(
         "beta1",
@@ -530,7 +532,7 @@ pub(super) const CRITIC: &[Setting] = &[
         "clip",
         number(0.0, 1000.0),
         DefaultValue::Number(0.5),
-        "Largest distance of a value from the value at the time of sampling that lowers the loss. 0.5 suits \
+        "Largest distance of a value from the value before the update that lowers the loss. 0.5 suits \
          rewards between 0 and 1; increase it with the size of the rewards. 0 turns it off.",
     ),
     setting(

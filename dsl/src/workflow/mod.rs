@@ -48,6 +48,15 @@ impl Workflow {
             .into_root_schema_for::<Workflow>()
             .to_value()
     }
+
+    /// Returns the position of the policy that an agent uses, in an evaluation if one is named. Returns `None` if there
+    /// is no such agent.
+    pub fn policy_of(&self, agent: &str, evaluation: Option<&str>) -> Option<usize> {
+        let index = self.agents.iter().position(|block| block.name == agent)?;
+        let evaluation = self.evaluations.iter().find(|block| Some(block.name.as_str()) == evaluation);
+        let role = evaluation.and_then(|block| block.roles.iter().find(|role| role.agent == index));
+        Some(role.map_or(self.agents[index].policy, |role| role.policy))
+    }
 }
 
 /// `plugin maths = "math.wasm" { memory = 64MiB }`

@@ -22,6 +22,14 @@ pub struct PolicyTraining {
     pub critic: Option<Critic>,
 }
 
+impl PolicyTraining {
+    /// Returns true if an update of `step` (counted from 1) changes the policy.
+    pub fn is_due(&self, step: u64) -> bool {
+        let first = u64::from(self.freeze) + 1;
+        step >= first && (step - first).is_multiple_of(u64::from(self.update_every.max(1)))
+    }
+}
+
 /// AdamW (Loshchilov and Hutter 2017, arXiv:1711.05101) and its learning rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Optimizer {
@@ -52,7 +60,7 @@ pub struct Critic {
     pub learning_rate: f64,
     /// Number of steps after `freeze` in which only the critic is trained.
     pub warmup: u32,
-    /// Values are clipped to this distance from the value at the time of sampling. 0 turns it off.
+    /// Values are clipped to this distance from the value before the update. 0 turns it off.
     pub clip: f64,
     /// Weight of the value loss in the gradient of shared hidden states.
     pub weight: f64,

@@ -115,11 +115,12 @@ impl Drop for Bar {
 fn summary(report: &MetricsLine<'_>) -> String {
     let MetricsLine { step, steps, evaluation, line, seconds } = report;
     let percent = |value: &Value| value.as_f64().map_or("-".to_owned(), |v| format!("{:.0} %", 100.0 * v));
+    let success = if evaluation.is_some() { "success" } else { "rollout_success" };
     let agents: Vec<String> = line["agents"]
         .as_object()
         .into_iter()
         .flatten()
-        .map(|(name, agent)| format!("{name} {}", percent(&agent["success"])))
+        .map(|(name, agent)| format!("{name} {}", percent(&agent[success])))
         .collect();
     let agents = agents.join(", ");
     let lost = match line["lost"].as_u64() {
@@ -128,11 +129,11 @@ fn summary(report: &MetricsLine<'_>) -> String {
     };
     match evaluation {
         Some(name) => {
-            format!("after step {step}, {name}: success {} ({agents}){lost}", percent(&line["success"]))
+            format!("after step {step}, {name}: success {} ({agents}){lost}", percent(&line[success]))
         }
         None => format!(
             "step {step}/{steps}: rollout success {} ({agents}){lost}, {:.1} s rollouts, {:.1} s training",
-            percent(&line["rollout_success"]),
+            percent(&line[success]),
             seconds.play,
             seconds.train
         ),
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_step_and_an_evaluation_take_a_line_each() {
-        let agents = json!({ "a": { "success": 0.5 }, "b": {} });
+        let agents = json!({ "a": { "success": 0.75, "rollout_success": 0.5 }, "b": {} });
         let line = json!({ "success": 0.25, "rollout_success": 0.5, "lost": 2, "agents": agents });
         let seconds = StepSeconds { play: 1.25, train: 2.0, ..StepSeconds::default() };
         let shown =
@@ -157,6 +158,6 @@ mod tests {
             shown(None),
             "step 3/9: rollout success 50 % (a 50 %, b -), 2 episodes lost, 1.2 s rollouts, 2.0 s training"
         );
-        assert_eq!(shown(Some("test")), "after step 3, test: success 25 % (a 50 %, b -), 2 episodes lost");
+        assert_eq!(shown(Some("test")), "after step 3, test: success 25 % (a 75 %, b -), 2 episodes lost");
     }
 }

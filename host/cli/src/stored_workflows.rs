@@ -19,8 +19,14 @@ impl StoredWorkflows {
 }
 
 impl Workflows for StoredWorkflows {
-    fn tokenizer(&self, run: &Path, agent: &str) -> Result<Arc<dyn TokenTexts>, Unavailable> {
-        let tokenizer = self.0.tokenizer(run, agent).map_err(|error| Unavailable(error.to_string()))?;
+    fn tokenizer(
+        &self,
+        run: &Path,
+        evaluation: Option<&str>,
+        agent: &str,
+    ) -> Result<Arc<dyn TokenTexts>, Unavailable> {
+        let tokenizer =
+            self.0.tokenizer(run, evaluation, agent).map_err(|error| Unavailable(error.to_string()))?;
         Ok(Arc::new(Tokenizer(tokenizer)))
     }
 

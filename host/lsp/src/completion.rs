@@ -104,8 +104,7 @@ impl<'d> Collector<'d> {
     fn statements(&mut self, block: &EnclosingBlock) {
         let document = self.document;
         let given: Vec<&str> = block.keys.iter().map(|key| span_text(&document.text, *key)).collect();
-        let settings =
-            block.kind.into_iter().flat_map(settings::in_block).filter(|setting| setting.supported);
+        let settings = block.kind.into_iter().flat_map(settings::in_block);
         for setting in settings.filter(|setting| !given.contains(&setting.key)) {
             let kind = setting.kind.to_string();
             let documentation = Some(setting.describe());
@@ -147,7 +146,7 @@ impl<'d> Collector<'d> {
         if kind == Some(BlockKind::Roles) {
             return self.declarations("policy", CompletionItemKind::VALUE);
         }
-        for choice in choices(kind, key).unwrap_or_default().iter().filter(|choice| choice.supported) {
+        for choice in choices(kind, key).unwrap_or_default() {
             self.add(choice.word, CompletionItemKind::ENUM_MEMBER, choice.doc, None);
         }
         match kind.and_then(|kind| settings::find(kind, key)).map(|setting| setting.kind) {

@@ -124,7 +124,7 @@ impl RunFolder {
     }
 
     /// Returns the process that writes into the folder of a run, without taking the lock. Returns `None` if
-    /// there is none on this machine.
+    /// no process of this machine does.
     pub fn writer(root: &Path) -> Option<LockHolder> {
         find_holder(root)
     }

@@ -63,7 +63,7 @@ impl Generate for FixedCompletion {
 struct LengthEncoder;
 
 impl PromptEncoder for LengthEncoder {
-    fn encode(&self, messages: &[Message], _: &[Tool]) -> Result<Vec<u32>, Fault> {
+    fn encode(&self, _: usize, messages: &[Message], _: &[Tool]) -> Result<Vec<u32>, Fault> {
         let length = messages.iter().flat_map(|message| &message.parts).map(|part| match part {
             Part::Text(text) => text.len() as u32,
             Part::Image { bytes, .. } | Part::Data { bytes, .. } => bytes.len() as u32,

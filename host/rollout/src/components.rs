@@ -76,10 +76,11 @@ pub trait Reward: Send + Sync {
     ) -> Result<Scores, Fault>;
 }
 
-/// The chat template and tokenizer of a model.
+/// The chat templates and tokenizers of the policies' models.
 pub trait PromptEncoder: Send + Sync {
-    /// Token ids of a prompt, including the tools on offer and the generation prompt.
-    fn encode(&self, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault>;
+    /// Token ids of a prompt for a policy (an index into the workflow's), including the tools on offer and the
+    /// generation prompt.
+    fn encode(&self, policy: usize, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault>;
 }
 
 /// A generator of tasks by index.

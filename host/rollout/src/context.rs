@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use pl_dsl::workflow::Rollout;
 use pl_plugin::Task;
-use pl_types::StreamKey;
+use pl_types::{EpisodeId, StreamKey};
 
-use crate::episode_id::EpisodeId;
 use crate::error::EpisodeFailure;
 use crate::fault::Fault;
 use crate::trace::answers::RecordedAnswers;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use pl_types::EpisodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::episode_id::EpisodeId;
 use crate::trace::Trace;
 
 /// A failed episode or candidate: a line of the run folder's `failures.jsonl`.

@@ -90,7 +90,8 @@ impl EpisodeSetup {
                 recorder.record(name, EventKind::Skipped);
                 continue;
             };
-            let tokens = runtime.encoder.encode(&request.messages, &request.tools).map_err(attribute)?;
+            let tokens = runtime.encoder.encode(runtime.policy, &request.messages, &request.tools);
+            let tokens = tokens.map_err(attribute)?;
             recorder.record(name, EventKind::Prompted { visit: turn.visit, prompt: tokens.clone() });
             let mut stop = request.stop;
             stop.extend(runtime.stop.iter().filter(|own| !stop.contains(own)).cloned().collect::<Vec<_>>());

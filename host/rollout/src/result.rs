@@ -81,7 +81,7 @@ impl EpisodeResult {
         self.push(setup, context, (prompt, &parsed.completion, &parsed.action), reward, position);
     }
 
-    /// Adds the transitions of completions that caused a fault, with a penalty as their reward, and the failure.
+    /// Adds the transitions of completions that caused a fault, with a penalty as their reward.
     /// If the plugin of one agent failed, the others have no part in it and no transition.
     pub(crate) fn push_penalized(
         &mut self,

@@ -10,20 +10,23 @@ mod adversary;
 mod fragments;
 mod splits;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 use std::sync::Arc;
 
 use pl_dsl::workflow::objective::{Advantage, Returns};
-use pl_dsl::workflow::{Rollout, Workflow};
+use pl_dsl::workflow::{Agent, Rollout, Workflow};
+use pl_plugin::Task;
 use pl_rollout::{
-    AgentRuntime, EpisodeSetup, EventKind, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, Trace,
-    play_batch,
+    AgentRuntime, DisabledGenerator, EpisodeSetup, EventKind, RolloutBatch, RolloutPlan, RolloutProgress,
+    Trace, play_batch,
 };
 use pl_types::{Phase, Sampling};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::Error;
+use crate::evaluation::mean;
 use crate::host::Host;
 use crate::progress::Activity;
 use crate::workflow::CheckedWorkflow;
@@ -126,18 +129,17 @@ impl Audit {
     pub fn new(host: &Host, checked: &CheckedWorkflow, options: &AuditOptions) -> Result<Audit, Error> {
         let environment = Arc::new(checked.environment(host)?);
         let block = &checked.workflow.scenarios[0].environment;
-        let (source, shared_tasks) = host.block_on(async {
+        let (tasks, shared_tasks) = host.block_on(async {
             let source = checked.tasks(&block.tasks, &environment, Some(options.seed)).await?;
             let shared = splits::shared_tasks(checked, &environment, &source).await?;
-            Ok::<_, Error>((source, shared))
+            Ok::<_, Error>((source.take(0, options.tasks).await.map_err(Error::Tasks)?, shared))
         })?;
-        let players = Players { host, checked, environment, source, options };
+        let players = Players::new(host, checked, environment, tasks, options.seed)?;
         let mut result = Audit { adversaries: Vec::new(), rewards: None, shared_tasks, findings: Vec::new() };
         let mut leaks = None;
         for strategy in strategies(&options.answers) {
             let batch = players.play(&strategy, 1)?;
-            let longer = LONGER.map(|factor| players.play(&strategy, factor));
-            let [long, longest] = longer;
+            let [long, longest] = LONGER.map(|factor| players.play(&strategy, factor));
             let longer = [long?, longest?];
             for reward in batch.transitions.iter().map(|transition| transition.reward) {
                 let (low, high) = result.rewards.unwrap_or((reward, reward));
@@ -161,8 +163,9 @@ impl Audit {
         let mut findings = Vec::new();
         let mut add = |verdict, text: String| findings.push(Finding { verdict, text });
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-        for kind in Strategy::KINDS {
-            let own = || self.adversaries.iter().filter(|own| own.strategy.kind() == kind);
+        // Of the adversaries of a kind, which are adjacent, findings name the one that goes furthest.
+        for kind in self.adversaries.chunk_by(|a, b| discriminant(&a.strategy) == discriminant(&b.strategy)) {
+            let own = || kind.iter();
             let best = own().max_by(|a, b| a.success.total_cmp(&b.success));
             if let Some(best) = best.filter(|best| best.success >= NOTED_SUCCESS) {
                 let verdict = if best.success >= DEFECTIVE_SUCCESS { Verdict::Defect } else { Verdict::Look };
@@ -246,7 +249,7 @@ impl AdversaryResult {
             let of_task = |batch: &RolloutBatch| batch.episodes.iter().find(|own| own.task == task).cloned();
             all.map(of_task).iter().flatten().all(|own| !own.success)
         };
-        let rewards = all.map(|batch| mean(&returns(batch, unsolved)));
+        let is_unsolved = batch.episodes.iter().any(|own| unsolved(own.task));
         let completion = |trace: &Trace| {
             trace.events.iter().rev().find_map(|event| match &event.kind {
                 EventKind::Completion { text, .. } => Some(text.clone()),
@@ -257,19 +260,13 @@ impl AdversaryResult {
             strategy,
             example: batch.traces.first().and_then(completion).unwrap_or_default(),
             episodes: batch.episodes.len(),
-            success: mean(&batch.episodes.iter().map(|one| f64::from(one.success)).collect::<Vec<_>>())
-                .unwrap_or(0.0),
-            reward: mean(&returns(batch, |_| true)).unwrap_or(0.0),
-            unsolved: match rewards {
-                [Some(short), Some(long), Some(longest)] => Some([short, long, longest]),
-                _ => None,
-            },
+            success: mean(batch.episodes.iter().map(|one| f64::from(one.success))),
+            reward: mean_return(batch, |_| true),
+            unsolved: is_unsolved.then(|| all.map(|batch| mean_return(batch, unsolved))),
             faults: batch.failures.len(),
         }
     }
-}
 
-impl AdversaryResult {
     /// Returns the name of the adversary, with one of its answers.
     fn named(&self) -> String {
         let line = self.example.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -284,17 +281,14 @@ impl AdversaryResult {
     }
 }
 
-fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
-/// Returns the sum of each agent's rewards in the episodes of the tasks that `wanted` accepts.
-fn returns(batch: &RolloutBatch, wanted: impl Fn(u32) -> bool) -> Vec<f64> {
+/// Returns the mean, over the episodes of the tasks that `wanted` accepts and their agents, of the sum of an agent's
+/// rewards. 0 if there is no such episode.
+fn mean_return(batch: &RolloutBatch, wanted: impl Fn(u32) -> bool) -> f64 {
     let mut sums: BTreeMap<(u32, u32), f64> = BTreeMap::new();
     for transition in &batch.transitions {
         *sums.entry((transition.key.task, transition.key.agent)).or_default() += transition.reward;
     }
-    sums.into_iter().filter(|((task, _), _)| wanted(*task)).map(|(_, sum)| sum).collect()
+    mean(sums.into_iter().filter(|((task, _), _)| wanted(*task)).map(|(_, sum)| sum))
 }
 
 /// Returns true if a policy is trained on the rewards of several turns together, or if none is trained.
@@ -320,71 +314,74 @@ fn strategies(answers: &[String]) -> Vec<Strategy> {
 /// Tasks of an audit, with everything that it takes to play them.
 struct Players<'a> {
     host: &'a Host,
-    checked: &'a CheckedWorkflow,
-    environment: Arc<pl_plugin::Environment>,
-    source: TaskSource,
-    options: &'a AuditOptions,
+    tasks: Vec<Arc<Task>>,
+    seed: u64,
+    agents: Vec<Arc<pl_plugin::Agent>>,
+    /// Setup of all adversaries but for the generator.
+    setup: EpisodeSetup,
 }
 
-impl Players<'_> {
-    /// Plays the tasks with an adversary. The limit on visits is multiplied by `factor`.
-    fn play(&self, strategy: &Strategy, factor: u32) -> Result<RolloutBatch, Error> {
-        let setup = Arc::new(self.setup(strategy, factor)?);
-        let title = format!("audit: {strategy}");
-        let mut tracker = self
-            .host
-            .progress()
-            .start(Activity::Episodes { title: &title, generated_tokens: Arc::new(|| 0) });
-        self.host.block_on(async {
-            let plan = RolloutPlan {
-                seed: self.options.seed,
-                phase: Phase::Play,
-                step: 0,
-                tasks: self.source.take(0, self.options.tasks).await.map_err(Error::Tasks)?,
-                first_task: 0,
-                mode: Rollout::Flat,
-                samples: 1,
-                in_flight: IN_FLIGHT,
-                versions: Arc::new([]),
-            };
-            let update = |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
-            let played = play_batch(setup, &plan, update).await.and_then(|batch| batch.with_episodes(0));
-            played.map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })
-        })
-    }
-
-    fn setup(&self, strategy: &Strategy, factor: u32) -> Result<EpisodeSetup, Error> {
-        let scenario = &self.checked.workflow.scenarios[0];
-        let mut agents = Vec::new();
-        let mut inner = Vec::new();
-        for (index, block) in self.checked.workflow.agents.iter().enumerate() {
-            let agent = Arc::new(self.checked.agent(index)?);
-            inner.push(Arc::clone(&agent));
-            agents.push(AgentRuntime {
-                name: block.name.clone(),
-                agent: Arc::new(TaggingAgent { agent, index }),
-                encoder: Arc::new(TextEncoder),
-                policy: index,
-                sampling: Sampling::default(),
-                max_tokens: block.max_tokens,
-                stop: Vec::new(),
-                bootstraps: false,
-            });
-        }
-        let mut turns = scenario.turns.clone();
-        turns.max = turns.max.saturating_mul(factor);
-        Ok(EpisodeSetup {
-            environment: self.environment.clone(),
-            agents,
-            reward: Arc::new(self.checked.reward()?),
+impl<'a> Players<'a> {
+    fn new(
+        host: &'a Host,
+        checked: &CheckedWorkflow,
+        environment: Arc<pl_plugin::Environment>,
+        tasks: Vec<Arc<Task>>,
+        seed: u64,
+    ) -> Result<Players<'a>, Error> {
+        let Workflow { agents: blocks, scenarios, .. } = &checked.workflow;
+        let scenario = &scenarios[0];
+        let agents = (0..blocks.len())
+            .map(|index| checked.agent(index).map(Arc::new))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let runtime = |(index, block): (usize, &Agent)| AgentRuntime {
+            name: block.name.clone(),
+            agent: Arc::new(TaggingAgent { agent: Arc::clone(&agents[index]), index }),
+            encoder: Arc::new(TextEncoder),
+            policy: index,
+            sampling: Sampling::default(),
+            max_tokens: block.max_tokens,
+            stop: Vec::new(),
+            bootstraps: false,
+        };
+        let setup = EpisodeSetup {
+            environment,
+            agents: blocks.iter().enumerate().map(runtime).collect(),
+            reward: Arc::new(checked.reward()?),
             team_weight: scenario.reward.team,
             local_weight: scenario.reward.local,
             scores_end: scenario.reward.scores_end,
             fault_penalty: Some(0.0),
-            turns,
-            generator: Arc::new(Adversary { agents: inner, strategy: strategy.clone() }),
+            turns: scenario.turns.clone(),
+            generator: Arc::new(DisabledGenerator),
             observer: None,
-        })
+        };
+        Ok(Players { host, tasks, seed, agents, setup })
+    }
+
+    /// Plays the tasks with an adversary. The limit on visits is multiplied by `factor`.
+    fn play(&self, strategy: &Strategy, factor: u32) -> Result<RolloutBatch, Error> {
+        let mut setup = self.setup.clone();
+        setup.turns.max = setup.turns.max.saturating_mul(factor);
+        setup.generator = Arc::new(Adversary { agents: self.agents.clone(), strategy: strategy.clone() });
+        let plan = RolloutPlan {
+            seed: self.seed,
+            phase: Phase::Play,
+            step: 0,
+            tasks: self.tasks.clone(),
+            first_task: 0,
+            mode: Rollout::Flat,
+            samples: 1,
+            in_flight: IN_FLIGHT,
+            versions: Arc::new([]),
+        };
+        let title = format!("audit: {strategy}");
+        let activity = Activity::Episodes { title: &title, generated_tokens: Arc::new(|| 0) };
+        let mut tracker = self.host.progress().start(activity);
+        let update = |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
+        let played = self.host.block_on(play_batch(Arc::new(setup), &plan, update));
+        let played = played.and_then(|batch| batch.with_episodes(plan.step));
+        played.map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })
     }
 }
 
@@ -397,18 +394,18 @@ fn leaks_of(traces: &[Trace]) -> BTreeMap<String, f64> {
             _ => None,
         });
         let Some(prompt) = first.map(|prompt| prompt.text()) else { continue };
-        let mut held = BTreeMap::new();
+        let mut held = BTreeSet::new();
         for event in &trace.events {
             let EventKind::Outcome(outcome) = &event.kind else { continue };
             if let Ok(evidence) = serde_json::from_str(&outcome.evidence) {
                 pieces("", &evidence, &mut |path, piece| {
                     if piece.chars().count() >= SHORTEST_EVIDENCE && prompt.contains(piece) {
-                        held.insert(path.to_owned(), ());
+                        held.insert(path.to_owned());
                     }
                 });
             }
         }
-        for path in held.into_keys() {
+        for path in held {
             *counts.entry(path).or_default() += 1;
         }
     }

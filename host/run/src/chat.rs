@@ -21,7 +21,8 @@ pub(crate) fn today() -> NaiveDate {
 
 /// Prompt encoder of an agent.
 pub struct ChatEncoder {
-    pub format: ChatFormat,
+    /// Chat format of each policy's model.
+    pub formats: Arc<[ChatFormat]>,
     /// True if the model may think before it answers. `None` leaves the choice to the template.
     pub thinking: Option<bool>,
     /// Date that templates see as today. A resumed or replayed run has that of its start.
@@ -29,7 +30,10 @@ pub struct ChatEncoder {
 }
 
 impl PromptEncoder for ChatEncoder {
-    fn encode(&self, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault> {
+    fn encode(&self, policy: usize, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault> {
+        let Some(format) = self.formats.get(policy) else {
+            return Err(Fault::new("prompt", format!("there is no policy {policy}")));
+        };
         let messages = messages.iter().map(chat_message).collect::<Result<Vec<_>, _>>()?;
         let tools = tools.iter().map(tool_schema).collect::<Result<Vec<_>, _>>()?;
         let render = |tools: Vec<Value>| {
@@ -39,7 +43,7 @@ impl PromptEncoder for ChatEncoder {
                 add_generation_prompt: true,
                 date: Some(self.date),
             };
-            self.format.template.render(&messages, &options).map_err(|e| Fault::new("chat template", e))
+            format.template.render(&messages, &options).map_err(|e| Fault::new("chat template", e))
         };
         let offers = !tools.is_empty();
         let text = render(tools)?;
@@ -48,7 +52,7 @@ impl PromptEncoder for ChatEncoder {
                          tools";
             return Err(Fault::new("chat template", cause));
         }
-        self.format.tokenizer.encode(&text).map_err(|e| Fault::new("tokenizer", e))
+        format.tokenizer.encode(&text).map_err(|e| Fault::new("tokenizer", e))
     }
 }
 
@@ -97,7 +101,7 @@ mod tests {
         let tokenizer = Tokenizer::from_json("tiny", &std::fs::read(tiny).unwrap(), &[]).unwrap();
         let template = ChatTemplate::new("tiny", Some(template.to_owned()), None, None).unwrap();
         let format = ChatFormat { tokenizer: Arc::new(tokenizer), template: Arc::new(template) };
-        ChatEncoder { format, thinking, date: "2024-02-29".parse().unwrap() }
+        ChatEncoder { formats: [format].into(), thinking, date: "2024-02-29".parse().unwrap() }
     }
 
     fn tool(parameters: &str) -> Tool {
@@ -113,8 +117,8 @@ mod tests {
         let messages = [Message { role: Role::User, parts: vec![Part::Text("q".to_owned())] }];
         let written = |thinking, tools: &[Tool]| {
             let encoder = encoder(TEMPLATE, thinking);
-            let ids = encoder.encode(&messages, tools).unwrap();
-            encoder.format.tokenizer.decode(&ids, false)
+            let ids = encoder.encode(0, &messages, tools).unwrap();
+            encoder.formats[0].tokenizer.decode(&ids, false)
         };
         assert_eq!(written(None, &[tool(r#"{"type": "object"}"#)]), "look:object");
         assert_eq!(written(Some(false), &[]), "False");
@@ -124,18 +128,18 @@ mod tests {
     #[test]
     fn the_template_sees_the_date_of_the_run() {
         let encoder = encoder("{{ strftime_now('%d %b %Y') }}", None);
-        let ids = encoder.encode(&[], &[]).unwrap();
-        assert_eq!(encoder.format.tokenizer.decode(&ids, false), "29 Feb 2024");
+        let ids = encoder.encode(0, &[], &[]).unwrap();
+        assert_eq!(encoder.formats[0].tokenizer.decode(&ids, false), "29 Feb 2024");
     }
 
     #[test]
     fn tools_that_the_template_ignores_are_an_error() {
         let ignoring = encoder("{{ messages[0].content }}", None);
         let messages = [Message { role: Role::User, parts: vec![Part::Text("q".to_owned())] }];
-        let fault = ignoring.encode(&messages, &[tool("{}")]).unwrap_err();
+        let fault = ignoring.encode(0, &messages, &[tool("{}")]).unwrap_err();
         assert!(fault.cause.contains("ignores tools"), "{}", fault.cause);
-        assert!(ignoring.encode(&messages, &[]).is_ok());
-        let fault = encoder(TEMPLATE, None).encode(&messages, &[tool("{")]).unwrap_err();
+        assert!(ignoring.encode(0, &messages, &[]).is_ok());
+        let fault = encoder(TEMPLATE, None).encode(0, &messages, &[tool("{")]).unwrap_err();
         assert!(fault.cause.contains("tool `look`"), "{}", fault.cause);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pl_record::{Lock, RunFolder};
+use pl_record::{Lock, RunFolder, settings_by_path};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -60,25 +60,9 @@ impl RunComparison {
 fn settings(folder: &Path) -> Result<BTreeMap<String, Value>, Error> {
     let stored = StoredWorkflow::read(folder)?;
     let lock: Lock = RunFolder::read_json(folder, "lock.json").map_err(Error::RunFolder)?;
-    let mut settings = BTreeMap::new();
-    flatten("", &serde_json::json!(stored.workflow), &mut settings);
+    let mut settings = settings_by_path(&serde_json::json!(stored.workflow));
     settings.insert("seed".to_owned(), lock.seed.into());
     Ok(settings)
-}
-
-/// Collects the scalar values within a value by their paths. List items with a name are called by it.
-fn flatten(path: &str, value: &Value, settings: &mut BTreeMap<String, Value>) {
-    let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-    match value {
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| flatten(&join(key), value, settings)),
-        Value::Array(items) if items.iter().any(Value::is_object) => {
-            for (index, item) in items.iter().enumerate() {
-                let name = item.get("name").and_then(Value::as_str);
-                flatten(&join(&name.map_or_else(|| index.to_string(), str::to_owned)), item, settings);
-            }
-        }
-        scalar => drop(settings.insert(path.to_owned(), scalar.clone())),
-    }
 }
 
 /// Returns the settings whose values are not the same in all runs.
@@ -103,13 +87,7 @@ mod tests {
     #[test]
     fn only_differing_settings_are_listed() {
         let run = |rate: f64, policies: Value| {
-            let mut settings = BTreeMap::new();
-            flatten(
-                "",
-                &json!({ "train": { "rate": rate, "steps": 3 }, "policies": policies }),
-                &mut settings,
-            );
-            settings
+            settings_by_path(&json!({ "train": { "rate": rate, "steps": 3 }, "policies": policies }))
         };
         let runs = [
             run(0.1, json!([{ "name": "coder", "rank": 4 }])),

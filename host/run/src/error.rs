@@ -6,7 +6,7 @@ pub mod plugin;
 
 use std::path::PathBuf;
 
-use pl_rollout::EpisodeId;
+use pl_types::EpisodeId;
 use pl_types::GenerateError;
 
 use self::cuda::CudaUnavailable;

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pl_dsl::workflow::{Evaluation, Rollout, Tasks};
+use pl_dsl::workflow::{Evaluation, RoleAssignment, Rollout, Tasks};
 use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, play_batch};
 use pl_types::{Phase, SamplingOverrides};
 use serde_json::{Value, json};
@@ -100,6 +100,16 @@ fn evaluations(checked: &CheckedWorkflow) -> Vec<Evaluation> {
     }]
 }
 
+/// Returns a setup whose agents use the policies that an evaluation maps them to.
+pub(crate) fn with_roles(mut setup: EpisodeSetup, roles: &[RoleAssignment]) -> EpisodeSetup {
+    for role in roles {
+        if let Some(agent) = setup.agents.get_mut(role.agent) {
+            agent.policy = role.policy;
+        }
+    }
+    setup
+}
+
 /// Plays one round of an evaluation. `keep` receives the batch, also if every episode failed.
 pub(crate) async fn play_round(
     setup: &Arc<EpisodeSetup>,
@@ -122,15 +132,9 @@ pub(crate) async fn play_round(
         in_flight: round.in_flight,
         versions: round.versions.into(),
     };
-    let mut setup = EpisodeSetup::clone(setup);
+    let mut setup = with_roles(EpisodeSetup::clone(setup), &evaluation.roles);
     for agent in &mut setup.agents {
         agent.sampling = evaluation.sampling.apply(&agent.sampling);
-    }
-    // The policies of a role have the model of the agent's own, so its prompts are encoded in the same way.
-    for role in &evaluation.roles {
-        if let Some(agent) = setup.agents.get_mut(role.agent) {
-            agent.policy = role.policy;
-        }
     }
     let names: Vec<String> = setup.agents.iter().map(|agent| agent.name.clone()).collect();
     let played = play_batch(Arc::new(setup), &plan, progress).await;

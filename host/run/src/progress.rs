@@ -7,8 +7,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pl_rollout::EpisodeId;
 use pl_servers::FleetEvent;
+use pl_types::EpisodeId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -6,16 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
+use pl_dsl::workflow::Evaluation;
 use pl_record::{TraceFile, Traces};
 use pl_rollout::{
-    Agreement, Difference, DisabledGenerator, EpisodeEvent, EpisodeId, EpisodeSetup, EventKind, ReplayResult,
-    Trace,
+    Agreement, Difference, DisabledGenerator, EpisodeEvent, EpisodeSetup, EventKind, ReplayResult, Trace,
 };
 use pl_sandbox::DeniedSandbox;
+use pl_types::{EpisodeId, Phase, StreamKey};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::chat::ChatFormat;
 use crate::error::Error;
+use crate::evaluation::with_roles;
 use crate::host::Host;
 use crate::lock::start_date;
 use crate::progress::Activity;
@@ -120,8 +122,10 @@ pub fn has_fault(trace: &Trace) -> bool {
 /// Plugins of a run, ready to replay its episodes.
 pub struct Replayer {
     setup: Arc<EpisodeSetup>,
-    /// Chat format of each agent.
-    formats: Vec<ChatFormat>,
+    /// Setup of each evaluation, by name.
+    evaluations: BTreeMap<String, Arc<EpisodeSetup>>,
+    /// Chat format of each policy.
+    formats: Arc<[ChatFormat]>,
 }
 
 impl Replayer {
@@ -142,15 +146,32 @@ impl Replayer {
         let formats = chat_formats(&checked)?;
         let denied = DeniedSandbox("a replay runs no code".to_owned());
         let environment = Arc::new(checked.environment_with(Arc::new(denied))?);
-        let setup =
-            episode_setup(&checked, &formats, start_date(&lock), environment, Arc::new(DisabledGenerator))?;
-        let formats = checked.workflow.agents.iter().map(|agent| formats[agent.policy].clone()).collect();
-        Ok(Replayer { setup: Arc::new(setup), formats })
+        let setup = episode_setup(
+            &checked,
+            formats.clone(),
+            start_date(&lock),
+            environment,
+            Arc::new(DisabledGenerator),
+        )?;
+        let of_evaluation = |evaluation: &Evaluation| {
+            (evaluation.name.clone(), Arc::new(with_roles(setup.clone(), &evaluation.roles)))
+        };
+        let evaluations = checked.workflow.evaluations.iter().map(of_evaluation).collect();
+        Ok(Replayer { setup: Arc::new(setup), evaluations, formats })
+    }
+
+    /// Returns what an attempt was played with.
+    fn setup_of(&self, key: &StreamKey) -> &Arc<EpisodeSetup> {
+        let own = match &key.phase {
+            Phase::Evaluate(name) => self.evaluations.get(name),
+            Phase::Train | Phase::Play => None,
+        };
+        own.unwrap_or(&self.setup)
     }
 
     /// Replays one attempt.
     pub fn replay(&self, host: &Host, trace: &Trace) -> ReplayResult {
-        host.block_on(pl_rollout::replay(&self.setup, trace))
+        host.block_on(pl_rollout::replay(self.setup_of(&trace.key), trace))
     }
 
     /// Replays one attempt whose events go to `watch`, which ends when the episode does.
@@ -167,7 +188,7 @@ impl Replayer {
         W: Future<Output = Result<(), E>>,
     {
         let (sender, events) = unbounded_channel();
-        let setup = EpisodeSetup { observer: Some(sender), ..EpisodeSetup::clone(&self.setup) };
+        let setup = EpisodeSetup { observer: Some(sender), ..EpisodeSetup::clone(self.setup_of(&trace.key)) };
         // The events end when the setup is dropped.
         let playing = async move { Ok(pl_rollout::replay(&setup, trace).await) };
         let (replay, ()) = host.block_on(async { tokio::try_join!(playing, watch(events)) })?;
@@ -193,13 +214,11 @@ impl Replayer {
             let mut tracker = host.progress().start(Activity::Replay);
             tracker.update(0, total);
             host.block_on(async {
-                let mut replays = stream::iter(run.read(file).filter(wanted).map(|trace| {
-                    let setup = Arc::clone(&self.setup);
-                    async move {
-                        let trace = trace?;
-                        let replay = async move { pl_rollout::replay(&setup, &trace).await.agreement };
-                        tokio::spawn(replay).await.map_err(Error::from)
-                    }
+                let mut replays = stream::iter(run.read(file).filter(wanted).map(|trace| async move {
+                    let trace = trace?;
+                    let setup = Arc::clone(self.setup_of(&trace.key));
+                    let replay = async move { pl_rollout::replay(&setup, &trace).await.agreement };
+                    tokio::spawn(replay).await.map_err(Error::from)
                 }))
                 .buffered(IN_FLIGHT);
                 let mut done = 0;
@@ -216,9 +235,10 @@ impl Replayer {
 
     /// Returns a text that shows a difference. Tokens are decoded.
     pub fn describe(&self, difference: &Difference) -> String {
+        let setup = self.setup_of(&difference.key);
         difference.show(|agent, tokens| {
-            let index = self.setup.agents.iter().position(|known| known.name == agent);
-            let format = index.and_then(|index| self.formats.get(index));
+            let runtime = setup.agents.iter().find(|known| known.name == agent);
+            let format = runtime.and_then(|runtime| self.formats.get(runtime.policy));
             format.map(|format| format.tokenizer.decode(tokens, false)).unwrap_or_default()
         })
     }

@@ -24,21 +24,24 @@ impl RunTokenizers {
         RunTokenizers { trust, loaded: Mutex::default() }
     }
 
-    /// Returns the tokenizer of an agent's policy.
+    /// Returns the tokenizer of an agent's policy, in an evaluation if one is named.
     ///
     /// # Errors
     /// [`Error::ForeignRun`] for a run of somebody else without trust; [`Error::UnknownAgent`]; if the model is not on
     /// this machine.
-    pub fn tokenizer(&self, run: &Path, agent: &str) -> Result<Arc<Tokenizer>, Error> {
+    pub fn tokenizer(
+        &self,
+        run: &Path,
+        evaluation: Option<&str>,
+        agent: &str,
+    ) -> Result<Arc<Tokenizer>, Error> {
         let stored = StoredWorkflow::read(run)?;
         let workflow = &stored.workflow;
-        let agent = workflow
-            .agents
-            .iter()
-            .find(|block| block.name == agent)
+        let policy = workflow
+            .policy_of(agent, evaluation)
             .ok_or_else(|| Error::UnknownAgent { path: run.to_path_buf(), agent: agent.to_owned() })?;
         // The stored workflow was checked: all indexes are in range.
-        let model = &workflow.models[workflow.policies[agent.policy].model];
+        let model = &workflow.models[workflow.policies[policy].model];
         if !self.trust && !is_own(run) {
             let opens = vec![format!("the tokenizer of model {}: {}", model.name, model.source)];
             return Err(Error::ForeignRun { path: run.to_path_buf(), opens });

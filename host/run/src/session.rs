@@ -136,8 +136,8 @@ impl Session {
             let model = &trainer.bases()[served.base];
             ChatFormat { tokenizer: Arc::clone(&model.tokenizer), template: Arc::clone(&model.template) }
         };
-        let formats: Vec<ChatFormat> = trainer.policies().into_iter().map(format).collect();
-        let setup = episode_setup(checked, &formats, date, environment.clone(), router.clone())?;
+        let formats: Arc<[ChatFormat]> = trainer.policies().into_iter().map(format).collect();
+        let setup = episode_setup(checked, formats, date, environment.clone(), router.clone())?;
         Ok(Session {
             trainer,
             router,
@@ -321,7 +321,7 @@ fn start_engine(trainer: &Trainer, workflow: &Workflow, overlaps: bool) -> Resul
 /// If an agent or the reward can't be created.
 pub(crate) fn episode_setup(
     checked: &CheckedWorkflow,
-    formats: &[ChatFormat],
+    formats: Arc<[ChatFormat]>,
     date: NaiveDate,
     environment: Arc<pl_plugin::Environment>,
     generator: Arc<dyn Generate>,
@@ -329,7 +329,7 @@ pub(crate) fn episode_setup(
     let scenario = &checked.workflow.scenarios[0];
     let mut agents = Vec::new();
     for (index, agent) in checked.workflow.agents.iter().enumerate() {
-        let encoder = ChatEncoder { format: formats[agent.policy].clone(), thinking: agent.thinking, date };
+        let encoder = ChatEncoder { formats: Arc::clone(&formats), thinking: agent.thinking, date };
         agents.push(AgentRuntime {
             name: agent.name.clone(),
             agent: Arc::new(checked.agent(index)?),
@@ -370,7 +370,7 @@ fn has_critic(workflow: &Workflow, policy: usize) -> bool {
 ///
 /// # Errors
 /// If a model is not on this machine.
-pub(crate) fn chat_formats(checked: &CheckedWorkflow) -> Result<Vec<ChatFormat>, Error> {
+pub(crate) fn chat_formats(checked: &CheckedWorkflow) -> Result<Arc<[ChatFormat]>, Error> {
     let read = |model: &pl_dsl::workflow::Model| -> Result<ChatFormat, Error> {
         let name = || model.name.clone();
         let path = locate::model_on_disk(&checked.folder, &model.source)

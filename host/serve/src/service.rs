@@ -48,8 +48,8 @@ impl Service {
         Self { models, adapters: None, team, generator, config, metrics, permits, started: unix_time() }
     }
 
-    /// Lets clients load adapters while the server runs. Whoever may send requests may then make the server read
-    /// folders on its machine.
+    /// Lets clients load adapters while the server runs. A client that may send requests can then make the server
+    /// read folders on its machine.
     #[must_use]
     pub fn with_adapters(self, loader: Arc<dyn AdapterLoader>) -> Self {
         Self { adapters: Some(LoadedAdapters::new(loader)), ..self }

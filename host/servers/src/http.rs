@@ -51,8 +51,8 @@ impl Http {
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(config.timeout)
             .pool_max_idle_per_host(config.connections)
-            // A redirect could lead the key elsewhere, and a proxy of the environment is none for the machines of
-            // one's own cluster.
+            // A redirect could lead the key elsewhere, and a proxy of the environment is not meant for the
+            // machines of a cluster.
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build()

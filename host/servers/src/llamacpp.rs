@@ -16,7 +16,7 @@ use crate::error::ServerError;
 use crate::http::Http;
 use crate::identity::Identity;
 use crate::request::{RemoteAdapter, RemoteModel, TokenCompletion, TokenRequest};
-use crate::validate::validate;
+use crate::validate::{WrongCompletion, likeliest, validate};
 
 /// Dialect of llama.cpp.
 pub(crate) struct LlamaCpp;
@@ -82,20 +82,16 @@ fn body(request: &TokenRequest, seed: &[u8; 32]) -> Value {
     body
 }
 
-fn completion(request: &TokenRequest, answer: Answer) -> Result<TokenCompletion, String> {
+fn completion(request: &TokenRequest, answer: Answer) -> Result<TokenCompletion, WrongCompletion> {
     let Answer { tokens, completion_probabilities: positions, stop_type } = answer;
     for (position, token) in positions.iter().zip(&tokens) {
         if position.id != *token {
-            return Err(format!("the probability of token {} is given for token {token}", position.id));
+            return Err(WrongCompletion::OtherToken { of: position.id, token: *token });
         }
     }
     let top = |position: &Position| {
-        let mut list: Vec<(u32, f32)> =
-            position.top_probs.iter().map(|top| (top.id, top.logprob())).collect();
-        list.retain(|(_, logprob)| logprob.is_finite());
-        list.sort_by(|a, b| b.1.total_cmp(&a.1));
-        list.truncate(request.top_logprobs);
-        list
+        let pairs = position.top_probs.iter().map(|top| (top.id, top.logprob()));
+        likeliest(pairs.filter(|(_, logprob)| logprob.is_finite()), request.top_logprobs)
     };
     let completion = TokenCompletion {
         top: if request.top_logprobs > 0 { positions.iter().map(top).collect() } else { Vec::new() },
@@ -119,7 +115,7 @@ impl LlamaCpp {
         let answer = http.post("/completion", &body(request, seed), &label).await?;
         let answer: Answer = serde_json::from_value(answer)
             .map_err(|error| http.wrong(&label, format!("it has another form: {error}")))?;
-        completion(request, answer).map_err(|problem| http.wrong(&label, problem))
+        completion(request, answer).map_err(|problem| http.wrong(&label, problem.to_string()))
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Server {
     http: Http,
     dialect: Box<dyn Dialect>,
     probes: Arc<[Probe]>,
-    /// What is known of the server. Forgotten when it may have been restarted.
+    /// Identity and adapters of the server. Forgotten when it may have been restarted.
     known: Mutex<Known>,
     /// True if a request may have several seeds.
     takes_seeds: AtomicBool,

@@ -7,44 +7,83 @@ use crate::request::{TokenCompletion, TokenRequest};
 /// Largest log-probability: that of a certain token, with room for rounding.
 const LARGEST_LOGPROB: f32 = 1e-3;
 
+/// First thing in a completion that can't be right.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(crate) enum WrongCompletion {
+    #[error("it has no tokens")]
+    NoTokens,
+    #[error("it has {count} tokens; the limit is {limit}")]
+    TooManyTokens { count: usize, limit: u32 },
+    #[error("it has no log-probabilities")]
+    NoLogprobs,
+    #[error("it has {logprobs} log-probabilities for {tokens} tokens")]
+    LogprobCount { logprobs: usize, tokens: usize },
+    #[error("the log-probability of token {of} is given for token {token}")]
+    OtherToken { of: u32, token: u32 },
+    #[error("{value} is not a log-probability (token {at})")]
+    NoLogprob { value: f32, at: usize },
+    #[error("token {token} is outside of the model's vocabulary of {vocab}")]
+    OutsideVocabulary { token: u32, vocab: u32 },
+    #[error("it has kept ids of {support} tokens, but {tokens} tokens")]
+    SupportCount { support: usize, tokens: usize },
+    #[error("token {token} is not among the ids that it was drawn from")]
+    NotInSupport { token: u32 },
+    #[error("its weights changed from version {first} to {other}")]
+    SeveralVersions { first: String, other: String },
+    #[error("it was generated with version {version} of the weights, not {expected}")]
+    OtherVersion { version: String, expected: u64 },
+    #[error("its end is {0:?}, neither \"stop\" nor \"length\"")]
+    End(Option<String>),
+    #[error("it ended with tool calls, which were not requested")]
+    ToolCalls,
+}
+
 /// Checks one completion.
 ///
 /// # Errors
 /// The first thing that can't be right.
-pub(crate) fn validate(request: &TokenRequest, completion: &TokenCompletion) -> Result<(), String> {
+pub(crate) fn validate(request: &TokenRequest, completion: &TokenCompletion) -> Result<(), WrongCompletion> {
     let TokenCompletion { tokens, logprobs, support, top, finish } = completion;
     if tokens.is_empty() {
-        return Err("it has no tokens".to_owned());
+        return Err(WrongCompletion::NoTokens);
     }
     if tokens.len() > request.max_tokens as usize {
-        return Err(format!("it has {} tokens; the limit is {}", tokens.len(), request.max_tokens));
+        return Err(WrongCompletion::TooManyTokens { count: tokens.len(), limit: request.max_tokens });
     }
     if tokens.len() != logprobs.len() {
-        return Err(format!("it has {} log-probabilities for {} tokens", logprobs.len(), tokens.len()));
+        return Err(WrongCompletion::LogprobCount { logprobs: logprobs.len(), tokens: tokens.len() });
     }
     let outside = |id: &&u32| **id >= request.vocab;
     let listed = top.iter().flatten().map(|(id, _)| id).chain(support.iter().flatten().flatten());
-    if let Some(id) = tokens.iter().chain(listed).find(outside) {
-        return Err(format!("token {id} is outside of the model's vocabulary of {}", request.vocab));
+    if let Some(&token) = tokens.iter().chain(listed).find(outside) {
+        return Err(WrongCompletion::OutsideVocabulary { token, vocab: request.vocab });
     }
-    if let Some((at, value)) =
+    if let Some((at, &value)) =
         logprobs.iter().enumerate().find(|(_, value)| !value.is_finite() || **value > LARGEST_LOGPROB)
     {
-        return Err(format!("{value} is not a log-probability (token {at})"));
+        return Err(WrongCompletion::NoLogprob { value, at });
     }
     if let Some(support) = support {
         if support.len() != tokens.len() {
-            return Err(format!("it has kept ids of {} tokens, but {} tokens", support.len(), tokens.len()));
+            return Err(WrongCompletion::SupportCount { support: support.len(), tokens: tokens.len() });
         }
         let missing = |(token, kept): &(&u32, &Vec<u32>)| !kept.contains(token);
-        if let Some((token, _)) = tokens.iter().zip(support).find(missing) {
-            return Err(format!("token {token} is not among the ids that it was drawn from"));
+        if let Some((&token, _)) = tokens.iter().zip(support).find(missing) {
+            return Err(WrongCompletion::NotInSupport { token });
         }
     }
     if *finish == Finish::ToolCalls {
-        return Err("it ended with tool calls, which were not requested".to_owned());
+        return Err(WrongCompletion::ToolCalls);
     }
     Ok(())
+}
+
+/// Returns the `count` likeliest of some tokens with their log-probabilities, likeliest first.
+pub(crate) fn likeliest(tokens: impl Iterator<Item = (u32, f32)>, count: usize) -> Vec<(u32, f32)> {
+    let mut list: Vec<(u32, f32)> = tokens.collect();
+    list.sort_by(|a, b| b.1.total_cmp(&a.1));
+    list.truncate(count);
+    list
 }
 
 #[cfg(test)]
@@ -82,7 +121,7 @@ mod tests {
         let with = |change: &dyn Fn(&mut TokenCompletion)| {
             let mut completion = good.clone();
             change(&mut completion);
-            validate(&request(), &completion).unwrap_err()
+            validate(&request(), &completion).unwrap_err().to_string()
         };
         let cases = [
             with(&|c| c.tokens.clear()),

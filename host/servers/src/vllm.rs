@@ -14,7 +14,7 @@ use crate::error::ServerError;
 use crate::http::Http;
 use crate::identity::Identity;
 use crate::request::{RemoteAdapter, RemoteModel, TokenCompletion, TokenRequest};
-use crate::validate::validate;
+use crate::validate::{WrongCompletion, likeliest, validate};
 
 const GENERATE: &str = "/inference/v1/generate";
 
@@ -138,30 +138,27 @@ fn completion(
     request: &TokenRequest,
     choice: Choice,
     version: Option<u64>,
-) -> Result<TokenCompletion, String> {
+) -> Result<TokenCompletion, WrongCompletion> {
     let content = choice.logprobs.and_then(|logprobs| logprobs.content);
-    let content = content.ok_or("it has no log-probabilities")?;
+    let content = content.ok_or(WrongCompletion::NoLogprobs)?;
     for (position, token) in content.iter().zip(&choice.token_ids) {
         if let Some(id) = position.id().filter(|id| id != token) {
-            return Err(format!("the log-probability of token {id} is given for token {token}"));
+            return Err(WrongCompletion::OtherToken { of: id, token: *token });
         }
     }
     let versions = choice.weight_versions.unwrap_or_default();
     let mut versions = versions.iter().map(WeightSpan::version);
     if let Some(first) = versions.next() {
         if let Some(other) = versions.find(|other| *other != first) {
-            return Err(format!("its weights changed from version {first} to {other}"));
+            return Err(WrongCompletion::SeveralVersions { first, other });
         }
         if let Some(expected) = version.filter(|expected| expected.to_string() != first) {
-            return Err(format!("it was generated with version {first} of the weights, not {expected}"));
+            return Err(WrongCompletion::OtherVersion { version: first, expected });
         }
     }
     let top = |position: &Position| {
         let pair = |top: &Position| Some((top.id()?, top.logprob?));
-        let mut list: Vec<(u32, f32)> = position.top_logprobs.iter().filter_map(pair).collect();
-        list.sort_by(|a, b| b.1.total_cmp(&a.1));
-        list.truncate(request.top_logprobs);
-        list
+        likeliest(position.top_logprobs.iter().filter_map(pair), request.top_logprobs)
     };
     let completion = TokenCompletion {
         top: if request.top_logprobs > 0 { content.iter().map(top).collect() } else { Vec::new() },
@@ -171,7 +168,7 @@ fn completion(
         finish: match choice.finish_reason.as_deref() {
             Some("stop") => Finish::Stop,
             Some("length") => Finish::Length,
-            other => return Err(format!("its end is {other:?}, neither \"stop\" nor \"length\"")),
+            other => return Err(WrongCompletion::End(other.map(str::to_owned))),
         },
     };
     validate(request, &completion)?;
@@ -230,7 +227,7 @@ impl Vllm {
             .into_iter()
             .map(|choice| completion(request, choice, version))
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|problem| http.wrong(&label, problem))?;
+            .map_err(|problem| http.wrong(&label, problem.to_string()))?;
         let lacks = |one: &TokenCompletion| one.support.is_none();
         if request.needs_support && request.sampling.truncates() && completions.iter().any(lacks) {
             return Err(http.unfit(
@@ -362,9 +359,9 @@ mod tests {
             .unwrap()
         };
         assert!(completion(&request(), choice(&[3]), Some(3)).is_ok());
-        let error = completion(&request(), choice(&[3]), Some(4)).unwrap_err();
+        let error = completion(&request(), choice(&[3]), Some(4)).unwrap_err().to_string();
         assert!(error.contains("version 3 of the weights, not 4"), "{error}");
-        let error = completion(&request(), choice(&[3, 4]), None).unwrap_err();
+        let error = completion(&request(), choice(&[3, 4]), None).unwrap_err().to_string();
         assert!(error.contains("from version 3 to 4"), "{error}");
     }
 }

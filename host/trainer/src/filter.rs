@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pl_dsl::workflow::objective::{Advantage, DropBy, FlatGroups, GroupBy, Objective};
+use pl_dsl::workflow::objective::{Advantage, DropBy, FlatGroups, GroupBy, Objective, PolicyTraining};
 use pl_types::{Group, Transition};
 
 use crate::advantage::{group_of, is_flat, mean_and_deviation};
@@ -31,6 +31,11 @@ pub struct LeftOut {
     pub dropped_groups: u64,
     /// Completions left out by `outliers`.
     pub outliers: u64,
+}
+
+/// Returns true if an objective leaves anything out.
+pub fn has_filters(objective: &Objective) -> bool {
+    objective.flat_groups == FlatGroups::Drop || objective.drop_groups > 0.0 || objective.outliers > 0.0
 }
 
 /// Properties that completions of one group agree in. An objective without groups is filtered by agent and turn.
@@ -90,6 +95,13 @@ pub fn left_out(objective: &Objective, completions: impl IntoIterator<Item = (Gr
 }
 
 impl LeftOut {
+    /// Returns one value per completion from those of the kept ones, with 0 for the others.
+    pub(crate) fn scatter(&self, kept: Vec<f64>) -> Vec<f64> {
+        let mut kept = kept.into_iter();
+        let value = |is_out: &bool| if *is_out { None } else { kept.next() };
+        self.completions.iter().map(value).map(Option::unwrap_or_default).collect()
+    }
+
     fn drop_all(&mut self, group: &[(usize, f64)]) {
         for (index, _) in group {
             self.completions[*index] = true;
@@ -98,11 +110,18 @@ impl LeftOut {
 }
 
 /// Returns the tasks, by [`pl_types::Key::task`], all of whose groups are left out because their returns are equal.
-/// `objectives` are those of the workflow's policies, `None` for policies that are not trained.
-pub fn tasks_without_spread(transitions: &[Transition], objectives: &[Option<Objective>]) -> BTreeSet<u32> {
+/// `trainings` are those of the workflow's policies, `None` for policies that are not trained. Policies that an update of
+/// `step` leaves as they are don't count.
+pub fn tasks_without_spread(
+    transitions: &[Transition],
+    trainings: &[Option<PolicyTraining>],
+    step: u64,
+) -> BTreeSet<u32> {
     let (mut without, mut with) = (BTreeSet::new(), BTreeSet::new());
-    for (policy, objective) in objectives.iter().enumerate() {
-        let Some(objective) = objective else { continue };
+    for (policy, training) in trainings.iter().enumerate() {
+        let Some(PolicyTraining { objective, .. }) = training.as_ref().filter(|own| own.is_due(step)) else {
+            continue;
+        };
         let own: Vec<&Transition> = transitions.iter().filter(|t| t.policy as usize == policy).collect();
         let rewards: Vec<f64> = own.iter().map(|transition| transition.reward).collect();
         let credited = returns(&Trajectories::new(&own), &rewards, objective.returns, objective.gamma_turn);
@@ -119,7 +138,7 @@ pub fn tasks_without_spread(transitions: &[Transition], objectives: &[Option<Obj
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{objective, transition};
+    use crate::fixtures::{objective, training, transition};
 
     fn group(task: u32) -> Group {
         Group { step: 1, task, agent: 0, turn: 0, node_visit: None }
@@ -181,13 +200,17 @@ mod tests {
                 }
             }
         }
-        let drop = Some(Objective { flat_groups: FlatGroups::Drop, ..objective() });
-        let tasks = |objectives: [Option<Objective>; 2]| {
-            tasks_without_spread(&transitions, &objectives).into_iter().collect::<Vec<_>>()
+        let with = |objective: Objective| Some(PolicyTraining { objective, ..training() });
+        let drop = || with(Objective { flat_groups: FlatGroups::Drop, ..objective() });
+        let tasks = |trainings: [Option<PolicyTraining>; 2], step: u64| {
+            tasks_without_spread(&transitions, &trainings, step).into_iter().collect::<Vec<_>>()
         };
-        assert_eq!(tasks([drop, drop]), [0]);
-        // A frozen policy needs no groups.
-        assert_eq!(tasks([drop, None]), [0, 1]);
-        assert_eq!(tasks([drop, Some(objective())]), Vec::<u32>::new());
+        assert_eq!(tasks([drop(), drop()], 1), [0]);
+        // A policy that isn't updated needs no groups.
+        assert_eq!(tasks([drop(), None], 1), [0, 1]);
+        assert_eq!(tasks([drop(), with(objective())], 1), Vec::<u32>::new());
+        let frozen = drop().map(|training| PolicyTraining { freeze: 2, ..training });
+        assert_eq!(tasks([drop(), frozen.clone()], 2), [0, 1]);
+        assert_eq!(tasks([drop(), frozen], 3), [0]);
     }
 }

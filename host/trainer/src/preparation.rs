@@ -15,7 +15,7 @@ use crate::advantage::{
 };
 use crate::correction::{CorrectionBounds, correction_weights};
 use crate::critic::PredictedValues;
-use crate::filter::{LeftOut, compared_by, left_out};
+use crate::filter::{LeftOut, compared_by, has_filters, left_out};
 use crate::kl::{kl_of_token, next_coefficient};
 use crate::objective::{has_kl_in_loss, has_planned_correction, needs_reference};
 use crate::overlong::{is_masked, reward_penalty};
@@ -115,11 +115,12 @@ impl PolicyBatch<'_> {
         }
         let in_reward = divergences.filter(|_| objective.kl_in == KlPlace::Reward);
         let penalties = self.penalties(objective, in_reward, coefficient);
-        let left_out = self.left_out(objective);
+        let trajectories = Trajectories::new(&self.transitions);
+        let left_out = self.left_out(objective, &trajectories);
         let is_left_out = self.transitions.iter().zip(&left_out.completions);
         let is_masked: Vec<bool> = is_left_out.map(|(t, out)| *out || is_masked(objective, t)).collect();
         let TokenAdvantages { mut advantages, returns, groups, flat_groups } =
-            self.advantages(objective, penalties, &left_out, &mut state);
+            self.advantages(objective, &trajectories, penalties, &left_out, &mut state);
         for (advantages, _) in advantages.iter_mut().zip(&is_masked).filter(|(_, masked)| **masked) {
             advantages.clear();
         }
@@ -132,15 +133,17 @@ impl PolicyBatch<'_> {
     }
 
     /// Applies the filters of the objective to the returns of the rewards as they were scored.
-    fn left_out(&self, objective: &Objective) -> LeftOut {
+    fn left_out(&self, objective: &Objective, trajectories: &Trajectories) -> LeftOut {
+        if !has_filters(objective) {
+            return LeftOut { completions: vec![false; self.transitions.len()], ..LeftOut::default() };
+        }
         let mut rewards: Vec<f64> = self.outcomes.iter().map(|outcome| outcome.reward).collect();
         // As for the advantages, so that a control experiment leaves out what an experiment would.
         let shuffles_rewards = self.values.is_some();
         if shuffles_rewards {
             self.shuffle(objective, &mut rewards);
         }
-        let trajectories = Trajectories::new(&self.transitions);
-        let mut returns = returns(&trajectories, &rewards, objective.returns, objective.gamma_turn);
+        let mut returns = returns(trajectories, &rewards, objective.returns, objective.gamma_turn);
         if !shuffles_rewards {
             self.shuffle(objective, &mut returns);
         }
@@ -226,18 +229,18 @@ impl PolicyBatch<'_> {
     fn advantages(
         &self,
         objective: &Objective,
+        trajectories: &Trajectories,
         penalties: Option<Vec<Vec<f64>>>,
         left_out: &LeftOut,
         state: &mut ObjectiveState,
     ) -> TokenAdvantages {
-        let trajectories = Trajectories::new(&self.transitions);
         let mut rewards: Vec<f64> = self.outcomes.iter().map(|outcome| outcome.reward).collect();
         for (reward, transition) in rewards.iter_mut().zip(&self.transitions) {
             *reward -= reward_penalty(objective, transition);
         }
         if let Some(values) = &self.values {
             self.shuffle(objective, &mut rewards);
-            let estimates = values.estimate(objective, &trajectories, &rewards, penalties.as_deref());
+            let estimates = values.estimate(objective, trajectories, &rewards, penalties.as_deref());
             let (advantages, returns) =
                 estimates.into_iter().map(|own| (own.advantages, own.returns)).unzip();
             return TokenAdvantages { advantages, returns: Some(returns), groups: 0, flat_groups: 0 };
@@ -245,7 +248,7 @@ impl PolicyBatch<'_> {
         for (reward, penalties) in rewards.iter_mut().zip(penalties.iter().flatten()) {
             *reward -= penalties.iter().sum::<f64>();
         }
-        let mut returns = returns(&trajectories, &rewards, objective.returns, objective.gamma_turn);
+        let mut returns = returns(trajectories, &rewards, objective.returns, objective.gamma_turn);
         self.shuffle(objective, &mut returns);
         let (mut groups, mut flat_groups) = (0, 0);
         let values = match objective.advantage {
@@ -257,13 +260,13 @@ impl PolicyBatch<'_> {
                 let grouped = grouped_advantages(kept, objective.baseline, objective.scale);
                 let GroupedAdvantages { values, groups: compared, flat_groups: flat } = grouped;
                 (groups, flat_groups) = (compared as u64, flat as u64);
-                let mut values = values.into_iter();
-                let value = |is_out: &bool| if *is_out { None } else { values.next() };
-                left_out.completions.iter().map(value).map(Option::unwrap_or_default).collect()
+                left_out.scatter(values)
             }
             Advantage::Ema => {
-                let agents = self.transitions.iter().map(|t| t.agent.as_str());
-                ema_advantages(agents.zip(returns), &mut state.averages)
+                let all = self.transitions.iter().zip(returns).zip(&left_out.completions);
+                let kept =
+                    all.filter(|(_, is_out)| !**is_out).map(|((t, value), _)| (t.agent.as_str(), value));
+                left_out.scatter(ema_advantages(kept, &mut state.averages))
             }
             Advantage::Success => {
                 let is_successful = |index| self.outcomes[trajectories.last(index)].success;

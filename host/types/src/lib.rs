@@ -4,12 +4,14 @@
 //! - [`request`]: generation requests and completions, and the trait between rollouts and engines.
 //! - [`sampling`]: the parameters of the distribution that tokens are drawn from.
 //! - [`dtype`]: number formats of a model's matrices.
+//! - [`episode_id`]: names of episodes within a run.
 //! - [`item`]: environments, agents and rewards as a plugin describes them.
 //! - [`transition`]: the training data that a rollout produces and a learner consumes.
 //! - [`value_head`]: the weights by which an engine values the states that it samples in.
 //! - [`hash`] and [`seed`]: the derivation of every random stream.
 
 pub mod dtype;
+pub mod episode_id;
 pub mod hash;
 pub mod item;
 pub mod request;
@@ -19,6 +21,7 @@ pub mod transition;
 pub mod value_head;
 
 pub use dtype::Dtype;
+pub use episode_id::{EpisodeId, InvalidEpisodeId};
 pub use hash::PartHasher;
 pub use item::{Fact, FactKind, Item, ItemKind};
 pub use request::{Chunk, Completion, Finish, Generate, GenerateError, Request};

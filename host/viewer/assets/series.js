@@ -4,7 +4,8 @@
 const TITLES = {
   success: "Success in evaluations",
   rollout_success: "Success of rollouts",
-  "agents.success": "Success of agents",
+  "agents.success": "Success of agents in evaluations",
+  "agents.rollout_success": "Success of agents in rollouts",
   "agents.reward": "Reward of agents",
   pass: "pass@k",
   turns: "Turns",
@@ -25,7 +26,7 @@ const TITLES = {
   sampled_tokens_per_second: "Sampled tokens per second",
   trained_tokens_per_second: "Trained tokens per second",
 };
-const SHARES = new Set(["success", "rollout_success", "agents.success", "pass", "truncated", "policies.cut_off", "policies.clip_fraction"]);
+const SHARES = new Set(["success", "rollout_success", "agents.success", "agents.rollout_success", "pass", "truncated", "policies.cut_off", "policies.clip_fraction"]);
 const LEFT_OUT = new Set(["step", "policies.version", "policies.optimizer_steps"]);
 
 export function title(chart) {

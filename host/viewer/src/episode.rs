@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use pl_record::{TraceFile, Traces};
+use pl_types::EpisodeId;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -111,7 +112,7 @@ pub struct Outcome {
     pub done: bool,
     pub truncated: bool,
     pub facts: Value,
-    /// What only the reward sees, JSON.
+    /// Evidence, JSON: only the reward sees it.
     pub evidence: String,
 }
 
@@ -140,31 +141,6 @@ pub struct Fault {
     pub cause: String,
 }
 
-/// Name of an episode: `12.3.0#0`, or `test@10.3.0#0` in an evaluation.
-pub(crate) struct ParsedName {
-    pub(crate) file: TraceFile,
-    pub(crate) task: u32,
-    pub(crate) sample: u32,
-    attempt: Option<u32>,
-}
-
-impl ParsedName {
-    pub(crate) fn parse(name: &str) -> Option<ParsedName> {
-        let (evaluation, rest) = match name.split_once('@') {
-            Some((evaluation, rest)) => (Some(evaluation.to_owned()), rest),
-            None => (None, name),
-        };
-        let (numbers, attempt) = match rest.split_once('#') {
-            Some((numbers, attempt)) => (numbers, Some(attempt.parse().ok()?)),
-            None => (rest, None),
-        };
-        let mut parts = numbers.split('.');
-        let file = TraceFile { step: parts.next()?.parse().ok()?, evaluation };
-        let (task, sample) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        parts.next().is_none().then_some(ParsedName { file, task, sample, attempt })
-    }
-}
-
 /// A trace with its place in the run.
 pub(crate) struct ReadTrace {
     pub(crate) trace: TraceRecord<Full>,
@@ -181,19 +157,20 @@ pub(crate) fn read_trace(
     cache: &IndexCache,
 ) -> Result<ReadTrace, Error> {
     let unknown = || Error::UnknownEpisode { run: run.name.clone(), episode: name.to_owned() };
-    let parsed = ParsedName::parse(name).ok_or_else(unknown)?;
+    let id: EpisodeId = name.parse().map_err(|_| unknown())?;
+    let file = TraceFile { step: id.step, evaluation: id.evaluation };
     let traces = Traces::for_run(&run.root);
-    if !traces.files()?.contains(&parsed.file) {
+    if !traces.files()?.contains(&file) {
         return Err(unknown());
     }
-    let file = IndexedFile { run: run.root.clone(), file: parsed.file };
+    let file = IndexedFile { run: run.root.clone(), file };
     let index = cache.index(&file, weights)?;
     let row = index
         .rows
         .iter()
         .rposition(|row| {
-            (row.task, row.sample) == (parsed.task, parsed.sample)
-                && parsed.attempt.is_none_or(|attempt| attempt == row.attempt)
+            (row.task, row.sample) == (id.task, id.sample)
+                && id.attempt.is_none_or(|attempt| attempt == row.attempt)
         })
         .ok_or_else(unknown)?;
     let name_of = |row: usize| {
@@ -220,7 +197,14 @@ pub(crate) fn arrange(
     workflows: &dyn Workflows,
     longest: usize,
 ) -> Episode {
-    let mut prompts = PromptTexts { run, workflows, tokenizers: HashMap::new(), notes: Vec::new(), longest };
+    let mut prompts = PromptTexts {
+        run,
+        workflows,
+        evaluation: EpisodeId::from_key(&trace.key).evaluation,
+        tokenizers: HashMap::new(),
+        notes: Vec::new(),
+        longest,
+    };
     let mut visits: Vec<NodeVisit> = Vec::new();
     let mut complete = true;
     for event in trace.events {
@@ -259,6 +243,7 @@ pub(crate) fn arrange(
 struct PromptTexts<'a> {
     run: &'a FoundRun,
     workflows: &'a dyn Workflows,
+    evaluation: Option<String>,
     tokenizers: HashMap<String, Option<Arc<dyn TokenTexts>>>,
     notes: Vec<String>,
     /// Longest text in bytes.
@@ -268,7 +253,7 @@ struct PromptTexts<'a> {
 impl PromptTexts<'_> {
     fn text(&mut self, agent: &str, ids: &[u32]) -> Option<String> {
         if !self.tokenizers.contains_key(agent) {
-            let tokenizer = self.workflows.tokenizer(&self.run.root, agent);
+            let tokenizer = self.workflows.tokenizer(&self.run.root, self.evaluation.as_deref(), agent);
             let tokenizer = tokenizer.map_err(|error| {
                 let note = format!("Prompts are not shown: {error}");
                 if !self.notes.contains(&note) {

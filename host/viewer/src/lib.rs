@@ -18,7 +18,6 @@ mod router;
 mod rows;
 mod runs;
 mod security;
-mod settings;
 mod tokens;
 mod trace_file;
 mod viewer;

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use pl_record::{TraceFile, Traces};
+use pl_types::EpisodeId;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -91,8 +92,8 @@ pub struct PageRow {
 
 /// Returns the name of an episode, as `pl-host replay` takes it.
 pub(crate) fn episode_name(file: &TraceFile, task: u32, sample: u32, attempt: u32) -> String {
-    let evaluation = file.evaluation.as_ref().map(|name| format!("{name}@")).unwrap_or_default();
-    format!("{evaluation}{}.{task}.{sample}#{attempt}", file.step)
+    let TraceFile { step, evaluation } = file.clone();
+    EpisodeId { evaluation, step, task, sample, attempt: Some(attempt) }.to_string()
 }
 
 /// Name of the set of training episodes.

@@ -1,10 +1,9 @@
 //! One completion, token by token, from the file of its step.
 
 use pl_record::{RunFolder, StepTable};
-use pl_types::Transition;
+use pl_types::{EpisodeId, Transition};
 use serde::Serialize;
 
-use crate::episode::ParsedName;
 use crate::error::Error;
 use crate::event::{Full, Kind, TraceRecord};
 use crate::runs::{FoundRun, inside};
@@ -75,8 +74,11 @@ pub(crate) fn read(
         branch: *branch,
     })?;
     let mut notes = Vec::new();
-    let transition = match ParsedName::parse(name).filter(|parsed| parsed.file.evaluation.is_none()) {
-        Some(parsed) => find(run, &parsed, position, &ids)?,
+    let id = name.parse::<EpisodeId>().ok();
+    let evaluation = id.as_ref().and_then(|id| id.evaluation.clone());
+    let id = id.filter(|id| id.evaluation.is_none());
+    let transition = match id {
+        Some(id) => find(run, &id, position, &ids)?,
         None => None,
     };
     if transition.is_none() {
@@ -84,7 +86,7 @@ pub(crate) fn read(
             "No log-probabilities are recorded: only completions that are trained on have them.".into(),
         );
     }
-    let tokenizer = match workflows.tokenizer(&run.root, agent) {
+    let tokenizer = match workflows.tokenizer(&run.root, evaluation.as_deref(), agent) {
         Ok(tokenizer) => Some(tokenizer),
         Err(error) => {
             notes.push(format!("Texts of tokens are not shown: {error}"));
@@ -128,18 +130,18 @@ fn completion(trace: &TraceRecord<Full>, position: &CompletionPosition) -> Optio
 /// step is not finished.
 fn find(
     run: &FoundRun,
-    name: &ParsedName,
+    id: &EpisodeId,
     position: &CompletionPosition,
     ids: &[u32],
 ) -> Result<Option<Transition>, Error> {
-    let path = RunFolder::step_file(&run.root, name.file.step);
+    let path = RunFolder::step_file(&run.root, id.step);
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if !inside(&run.root, &["steps", &file])?.is_file() {
         return Ok(None);
     }
     let table = StepTable::open(&path)?;
     for (row, key) in table.keys()?.into_iter().enumerate() {
-        let wanted = (name.task, name.sample, position.visit, position.branch);
+        let wanted = (id.task, id.sample, position.visit, position.branch);
         if (key.task, key.sample, key.node_visit, key.branch) != wanted {
             continue;
         }

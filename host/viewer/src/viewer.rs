@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pl_record::settings_by_path;
 use serde_json::{Value, json};
 
 use crate::episode::{self, Episode, LONGEST_TEXT};
@@ -12,7 +13,6 @@ use crate::index::IndexCache;
 use crate::logs::{self, Log, LogPiece};
 use crate::query::{self, EpisodePage, EpisodeQuery};
 use crate::runs::{self, FoundRun, RunSummary, inside};
-use crate::settings::flatten;
 use crate::tokens::{self, CompletionPosition, TokenView};
 use crate::workflow::Workflows;
 
@@ -113,8 +113,10 @@ impl Viewer {
         });
         let agents = workflow.get("agents").and_then(Value::as_array).into_iter().flatten();
         let agents: Vec<&Value> = agents.filter_map(|agent| agent.get("name")).collect();
+        let agents = json!(agents);
+        let settings = settings_by_path(&Value::Object(workflow));
         Ok(json!({
-            "settings": flatten(&workflow), "agents": agents, "lock": lock, "text": text, "graph": graph,
+            "settings": settings, "agents": agents, "lock": lock, "text": text, "graph": graph,
             "notes": notes,
         }))
     }

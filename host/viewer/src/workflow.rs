@@ -18,11 +18,16 @@ pub struct Unavailable(pub String);
 
 /// Access to the workflows of run folders, which may come from anywhere.
 pub trait Workflows: Send + Sync {
-    /// Returns the tokenizer of an agent's policy.
+    /// Returns the tokenizer of an agent's policy, in an evaluation if one is named.
     ///
     /// # Errors
     /// If the model is not on this machine, or the run is of somebody else and was not trusted.
-    fn tokenizer(&self, run: &Path, agent: &str) -> Result<Arc<dyn TokenTexts>, Unavailable>;
+    fn tokenizer(
+        &self,
+        run: &Path,
+        evaluation: Option<&str>,
+        agent: &str,
+    ) -> Result<Arc<dyn TokenTexts>, Unavailable>;
 
     /// Returns the graph of turns in the JSON format of `pl-host graph`.
     ///

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use pl_rollout::EpisodeId;
+use pl_types::EpisodeId;
 
 #[derive(Subcommand)]
 pub enum PluginCommand {

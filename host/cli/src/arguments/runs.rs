@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pl_rollout::EpisodeId;
+use pl_types::EpisodeId;
 
 #[derive(Args)]
 pub struct ReplayArgs {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use pl_plugin::call_log::{Channel, Event, Level};
-use pl_rollout::{Agreement, EpisodeId, EventKind, EventPosition, Trace};
+use pl_rollout::{Agreement, EventKind, EventPosition, Trace};
 use pl_run::replay::{RecordedRun, Replayer, has_fault};
+use pl_types::EpisodeId;
 
 use crate::app::App;
 use crate::arguments::runs::ReplayArgs;

@@ -32,7 +32,7 @@ async fn listen(host: &Host, options: &ViewArgs, viewer: Viewer) -> CommandResul
     let url = page_url(address, &token);
     eprintln!("viewing runs on {url} (Ctrl-C stops)");
     if !address.ip().is_loopback() {
-        eprintln!("warning: the connection is not encrypted; whoever sees the address can read the runs");
+        eprintln!("warning: the connection is not encrypted; anyone who sees the address can read the runs");
     }
     // Deleted when the server ends.
     let _redirection = if options.open { open_browser(&url) } else { None };

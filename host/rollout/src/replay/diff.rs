@@ -4,9 +4,8 @@ use std::fmt::Write;
 
 use pl_plugin::call_log::Event;
 use pl_plugin::{Outcome, Scores};
-use pl_types::StreamKey;
+use pl_types::{EpisodeId, StreamKey};
 
-use crate::episode_id::EpisodeId;
 use crate::trace::{EventKind, EventPosition, Trace, TraceEvent};
 
 /// The agreement of a replay with its recording.

@@ -29,41 +29,6 @@ pub enum Strategy {
     Given(String),
 }
 
-/// Kind of a strategy, whose members are tried for their best.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StrategyKind {
-    Empty,
-    Echo,
-    Random,
-    Constant,
-    Alternate,
-    Given,
-}
-
-impl Strategy {
-    /// All kinds, in the order of their findings.
-    pub(super) const KINDS: [StrategyKind; 6] = [
-        StrategyKind::Empty,
-        StrategyKind::Echo,
-        StrategyKind::Random,
-        StrategyKind::Constant,
-        StrategyKind::Alternate,
-        StrategyKind::Given,
-    ];
-
-    /// Returns the kind of the strategy.
-    pub(super) fn kind(&self) -> StrategyKind {
-        match self {
-            Strategy::Empty => StrategyKind::Empty,
-            Strategy::Echo => StrategyKind::Echo,
-            Strategy::Random => StrategyKind::Random,
-            Strategy::Constant(_) => StrategyKind::Constant,
-            Strategy::Alternate(..) => StrategyKind::Alternate,
-            Strategy::Given(_) => StrategyKind::Given,
-        }
-    }
-}
-
 impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -120,7 +85,7 @@ pub(super) struct TaggingAgent {
 }
 
 impl PromptEncoder for TextEncoder {
-    fn encode(&self, messages: &[Message], _tools: &[Tool]) -> Result<Vec<u32>, Fault> {
+    fn encode(&self, _policy: usize, messages: &[Message], _tools: &[Tool]) -> Result<Vec<u32>, Fault> {
         let broken = || Fault::new("prompt", "the prompt has no tag");
         let (tag, messages) = messages.split_last().ok_or_else(broken)?;
         let own: TextPrompt = serde_json::from_str(&text_of(tag)).map_err(|_| broken())?;

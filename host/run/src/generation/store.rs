@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use pl_model::Adapter;
+use pl_record::hash_file;
 use tempfile::TempDir;
 
 use crate::error::Error;
@@ -76,10 +77,7 @@ impl AdapterStore {
         adapter
             .save(&partial)
             .map_err(|source| Error::Adapter { path: partial.clone(), reason: source.to_string() })?;
-        let mut hasher = blake3::Hasher::new();
-        let tensors = partial.join(TENSORS);
-        hasher.update_mmap(&tensors).map_err(failed(&tensors))?;
-        let hash = hasher.finalize().to_hex();
+        let hash = hash_file(&partial.join(TENSORS)).map_err(Error::RunFolder)?;
         let name = format!("{policy}@v{version}-{}", hash.get(..DIGITS).unwrap_or(&hash));
         let folder = parent.join(&name);
         if folder.exists() {

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use pl_dsl::workflow::objective::Objective;
-use pl_dsl::workflow::{Evaluation, Policy, Train};
+use pl_dsl::workflow::objective::PolicyTraining;
+use pl_dsl::workflow::{Evaluation, Train};
 use pl_record::{TraceFile, Traces};
-use pl_rollout::{
-    EpisodeId, EpisodeSetup, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, play_batch,
-};
+use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, play_batch};
 use pl_trainer::filter::tasks_without_spread;
-use pl_types::{Phase, Transition};
+use pl_types::{EpisodeId, Phase, Transition};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
@@ -46,8 +44,8 @@ pub(super) struct Rollouts {
     router: Arc<PolicyRouter>,
     seed: u64,
     train: Train,
-    /// Objective of each policy. `None` for policies that are not trained.
-    objectives: Vec<Option<Objective>>,
+    /// Training of each policy. `None` for policies that are not trained.
+    trainings: Vec<Option<PolicyTraining>>,
     tasks: TaskSource,
     evaluations: Vec<(Evaluation, TaskSource)>,
     traces: Option<Traces>,
@@ -71,10 +69,9 @@ impl Rollouts {
             Ok::<_, Error>((tasks, evaluations))
         })?;
         let (setup, router) = (Arc::clone(&session.setup), Arc::clone(&session.router));
-        let objective = |policy: &Policy| policy.training.as_ref().map(|training| training.objective);
-        let objectives = workflow.policies.iter().map(objective).collect();
+        let trainings = workflow.policies.iter().map(|policy| policy.training.clone()).collect();
         let seed = session.seed;
-        Ok(Rollouts { setup, router, seed, train, objectives, tasks, evaluations, traces: None })
+        Ok(Rollouts { setup, router, seed, train, trainings, tasks, evaluations, traces: None })
     }
 
     /// Writes the trace of every episode from now on.
@@ -127,7 +124,7 @@ impl Rollouts {
         let mut tracker = self.start_tracker(host, &format!("step {step}"));
         let mut all = RolloutBatch::default();
         let (mut first_task, mut count, mut episodes) = (0, self.train.tasks_per_step, 0);
-        for _ in 0..=self.train.max_refills {
+        for refill in 0..=self.train.max_refills {
             let start = next_task + u64::from(first_task);
             let plan = RolloutPlan {
                 seed: self.seed,
@@ -151,8 +148,10 @@ impl Rollouts {
             };
             episodes += total;
             first_task += count;
-            count = tasks_without_spread(&batch.transitions, &self.objectives).len() as u32;
+            let refills = refill < self.train.max_refills;
+            let without = refills.then(|| tasks_without_spread(&batch.transitions, &self.trainings, step));
             all.append(batch);
+            count = without.map_or(0, |tasks| tasks.len() as u32);
             if count == 0 {
                 break;
             }

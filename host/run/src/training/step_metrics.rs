@@ -46,7 +46,7 @@ fn means(transitions: &[&Transition]) -> Value {
     let over = |value: fn(&Transition) -> f64| mean(transitions.iter().map(|t| value(t)));
     json!({
         "completions": transitions.len(),
-        "success": over(|t| f64::from(t.success)),
+        "rollout_success": over(|t| f64::from(t.success)),
         "reward": over(|t| t.reward),
         "team_reward": over(|t| t.team_reward),
         "local_reward": over(|t| t.local_reward),

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pl_rollout::{EpisodeId, EventKind};
+use pl_rollout::EventKind;
+use pl_types::EpisodeId;
 
 use crate::support::Workflow;
 

@@ -47,7 +47,7 @@ fn lost_episodes_of_an_evaluation_count_as_not_solved() {
     let solved = |step: u64| {
         let traces = recorded.traces().map(Result::unwrap);
         let own = traces.filter(|trace| {
-            let id = pl_rollout::EpisodeId::from_key(&trace.key);
+            let id = pl_types::EpisodeId::from_key(&trace.key);
             id.step == step && id.evaluation.is_some()
         });
         own.filter(|trace| trace.end.failure.is_none() && trace.end.success).count() as f64

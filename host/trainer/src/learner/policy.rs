@@ -75,9 +75,7 @@ impl TrainedPolicy {
 
     /// Returns true if an update of `step` (counted from 1) changes the policy.
     pub(super) fn is_due(&self, step: u64) -> bool {
-        let PolicyTraining { freeze, update_every, .. } = self.training;
-        let first = u64::from(freeze) + 1;
-        step >= first && (step - first).is_multiple_of(u64::from(update_every.max(1)))
+        self.training.is_due(step)
     }
 
     /// Returns true if an update of `step` changes the critic and leaves the policy as it is. The warm-up is

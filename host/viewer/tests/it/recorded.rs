@@ -22,7 +22,7 @@ impl TokenTexts for Letters {
 }
 
 impl Workflows for Letters {
-    fn tokenizer(&self, _: &Path, agent: &str) -> Result<Arc<dyn TokenTexts>, Unavailable> {
+    fn tokenizer(&self, _: &Path, _: Option<&str>, agent: &str) -> Result<Arc<dyn TokenTexts>, Unavailable> {
         match agent {
             "reason" => Err(Unavailable("the model of reason is not on this machine".into())),
             _ => Ok(Arc::new(Letters)),

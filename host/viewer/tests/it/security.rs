@@ -1,4 +1,4 @@
-//! Whom the server answers, and which files it opens.
+//! Requests that the server refuses, and files that it does not open.
 
 use crate::recorded::{HOSTILE, example};
 use crate::server::Server;

@@ -49,7 +49,7 @@ impl Server {
         Server { address: address.recv().unwrap(), token: shown, _stop: stop }
     }
 
-    /// Sends a request with the headers of a page of the server itself, but for `headers`.
+    /// Sends a request with the headers of a page of the server itself, except for `headers`.
     pub fn send(&self, path: &str, headers: &[(&str, &str)]) -> Response {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let mut request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n");

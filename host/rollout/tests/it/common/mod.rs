@@ -317,7 +317,7 @@ impl Reward for World {
 struct Bytes;
 
 impl PromptEncoder for Bytes {
-    fn encode(&self, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault> {
+    fn encode(&self, _: usize, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault> {
         let text = messages.iter().flat_map(|message| &message.parts).map(|part| match part {
             Part::Text(text) => text.as_str(),
             other => panic!("{other:?}"),

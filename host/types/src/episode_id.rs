@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pl_types::{Phase, StreamKey};
 use serde::{Deserialize, Serialize};
+
+use crate::seed::{Phase, StreamKey};
 
 /// The name of an episode within a run: `12.3.0` (step, task and sample), `test@10.3.0` (in an evaluation),
 /// `12.3.0#1` (one of several attempts, counted from 0).
