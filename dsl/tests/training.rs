@@ -91,9 +91,15 @@ fn a_key_that_is_written_wins_over_the_algorithm() {
 fn a_policy_has_settings_of_its_own() {
     let [coder, reasoner] = training(
         "learning_rate = 1e-4; kl = 0.1",
-        "train { learning_rate = 1e-5; algorithm = dr_grpo; divisor = 100; freeze = 3; update_every = 2 }",
+        "train { learning_rate = 1e-5; algorithm = dr_grpo; divisor = 100; freeze = 3; update_every = 2; \
+         weight_decay = 0.1; beta1 = 0.8; beta2 = 0.95 }",
         &[],
     );
+    let of_optimizer = |training: &PolicyTraining| {
+        let own = &training.optimizer;
+        [own.weight_decay, own.beta1, own.beta2]
+    };
+    assert_eq!((of_optimizer(&coder), of_optimizer(&reasoner)), ([0.1, 0.8, 0.95], [0.0, 0.9, 0.999]));
     assert_eq!((coder.optimizer.learning_rate, reasoner.optimizer.learning_rate), (1e-5, 1e-4));
     assert_eq!((coder.objective.kl, reasoner.objective.kl), (0.1, 0.1));
     assert_eq!(coder.objective.algorithm, Algorithm::DrGrpo);

@@ -140,6 +140,53 @@ fn rollouts_ahead_of_updates() {
     resumes_after_kills("letters/flat-l3.mas", &["--set", "train.schedule=async"], 2);
 }
 
+/// A critic with an adapter in the passes of the policies, a critic that is a model, a reference that is the base, and
+/// tasks that are replaced.
+#[test]
+fn critics_references_and_refills() {
+    let settings = [
+        "train.algorithm=ppo",
+        "train.kl=0.05",
+        "train.flat_groups=drop",
+        "first.critic.on=adapter",
+        "first.critic.rank=4",
+        "second.critic.on=model",
+    ];
+    resumes_after_kills("letters/tree-l2.mas", &settings.map(|own| ["--set", own]).concat(), 1);
+}
+
+/// References are copies of whole models, and tasks are replaced in steps that are played ahead of updates.
+#[test]
+fn copied_references_and_refills_ahead_of_updates() {
+    let settings = ["train.kl=0.05", "train.flat_groups=drop", "train.schedule=async"];
+    resumes_after_kills("letters/flat-l3.mas", &settings.map(|own| ["--set", own]).concat(), 1);
+}
+
+#[test]
+fn a_sweep_continues_in_the_run_that_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = |out: &Path| {
+        let mut command = pl_host();
+        command.arg("sweep").arg(scenario("letters/tree-l2.mas")).arg("--out").arg(out);
+        command.args(["--seeds", "1,2", "--device", "cpu", "--set", "train.lr_schedule=constant"]);
+        command
+    };
+    let (reference, out) = (folder.path().join("reference"), folder.path().join("killed"));
+    succeed(&mut sweep(&reference));
+    // In the first run, and in the second.
+    for seed in [1, 2] {
+        let mut child = sweep(&out).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        await_file(&out.join(format!("seed={seed}/steps/000001.parquet")));
+        child.kill().unwrap();
+        assert!(!child.wait().unwrap().success(), "seed {seed} ended before it was killed");
+    }
+    succeed(&mut sweep(&out));
+    for seed in [1, 2] {
+        let name = format!("seed={seed}");
+        assert_equal_runs(&reference.join(&name), &out.join(&name), &name);
+    }
+}
+
 #[test]
 fn sixteen_bit_weights_with_masters() {
     resumes_after_any_kill("letters/half.mas");

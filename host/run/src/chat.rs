@@ -126,6 +126,17 @@ mod tests {
     }
 
     #[test]
+    fn a_prompt_has_the_form_of_the_model_that_answers() {
+        let formats = ["a", "b"].map(|text| encoder(text, None).formats[0].clone());
+        let encoder = ChatEncoder { formats: formats.into(), thinking: None, date: NaiveDate::default() };
+        let text = |policy| {
+            encoder.formats[policy].tokenizer.decode(&encoder.encode(policy, &[], &[]).unwrap(), false)
+        };
+        assert_eq!([text(0), text(1)], ["a", "b"]);
+        assert!(encoder.encode(2, &[], &[]).is_err());
+    }
+
+    #[test]
     fn the_template_sees_the_date_of_the_run() {
         let encoder = encoder("{{ strftime_now('%d %b %Y') }}", None);
         let ids = encoder.encode(0, &[], &[]).unwrap();

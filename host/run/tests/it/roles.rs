@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pl_rollout::EventKind;
+use pl_rollout::{Agreement, EventKind};
+use pl_run::replay::{RecordedRun, Replayer};
 use pl_types::EpisodeId;
 
-use crate::support::Workflow;
+use crate::support::{Workflow, host};
 
 /// Completions of an evaluation after a step, by task and sample.
 fn completions(run: &Path, evaluation: &str, step: u64) -> BTreeMap<(u32, u32), Vec<Vec<u32>>> {
-    let recorded = pl_run::replay::RecordedRun::open(run).unwrap();
+    let recorded = RecordedRun::open(run).unwrap();
     let mut out = BTreeMap::new();
     for trace in recorded.traces().map(Result::unwrap) {
         let id = EpisodeId::from_key(&trace.key);
@@ -39,4 +40,28 @@ fn agents_may_use_an_untrained_policy() {
     assert_ne!(completions(&run, "own", 0), completions(&run, "own", 4));
     // A fresh adapter changes nothing, so that both begin with the same completions.
     assert_eq!(completions(&run, "untrained", 0), completions(&run, "own", 0));
+}
+
+/// Trained policies change places: each agent's completions are those of the other one's policy, also where the policies
+/// have a model each.
+#[test]
+fn trained_policies_may_swap_roles() {
+    for file in ["tree-l2.mas", "flat-l3.mas"] {
+        let more = "\nevaluate own { every = 2; limit = 4; temperature = 0 }\n\
+                    evaluate swapped { every = 2; limit = 4; temperature = 0; roles { alto = second; bass = first } }\n";
+        let workflow = Workflow::new(file, more);
+        let run = workflow.run(&["train.steps=2", "train.learning_rate=0.05", "train.warmup=0"]);
+        assert_ne!(completions(&run, "own", 2), completions(&run, "swapped", 2), "{file}");
+        let (host, recorded) = (host(), RecordedRun::open(&run).unwrap());
+        let replayer = Replayer::new(&host, &run, &BTreeMap::new(), false).unwrap();
+        let mut replays = 0;
+        replayer
+            .replay_all(&host, &recorded, false, |agreement| {
+                assert_eq!(agreement, Agreement::Full, "{file}");
+                replays += 1;
+                Ok::<(), pl_run::Error>(())
+            })
+            .unwrap();
+        assert!(replays > 8, "{file}: {replays} replays");
+    }
 }

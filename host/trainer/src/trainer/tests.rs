@@ -1,5 +1,6 @@
 //! Setup of learners from policies, and the effect of updates on each policy.
 
+use pl_dsl::settings::ALGORITHMS;
 use pl_dsl::workflow::{Lora, Policy, Train};
 use pl_types::Dtype;
 use tch::Tensor;
@@ -158,6 +159,36 @@ fn updates_are_bit_identical_for_any_order_of_transitions() {
 }
 
 #[test]
+fn no_published_algorithm_depends_on_the_order_of_transitions() {
+    let run = |lora: bool, reversed: bool| {
+        let published = ALGORITHMS.iter().filter(|one| one.objective.advantage != Advantage::Gae);
+        let policies: Vec<Policy> = published
+            .map(|one| {
+                let mut policy = policy(one.word, lora);
+                change_objective(&mut policy, |objective| {
+                    *objective = Objective { divisor: Some(10), ..one.objective };
+                });
+                policy
+            })
+            .collect();
+        let count = policies.len() as u32;
+        let mut trainer = new_trainer(policies, vec![model(false, 5)]);
+        let mut transitions = step(count);
+        if reversed {
+            transitions.reverse();
+            transitions.rotate_left(17);
+        }
+        let metrics = trainer.update(1, &transitions, None, &mut |_| {}).unwrap();
+        (trained(&trainer), metrics)
+    };
+    for lora in [true, false] {
+        let ((first, first_metrics), (second, second_metrics)) = (run(lora, false), run(lora, true));
+        assert!(same_bits(&first, &second));
+        assert_eq!(first_metrics, second_metrics);
+    }
+}
+
+#[test]
 fn training_of_a_policy_does_not_depend_on_other_policies() {
     let train = Train { epochs: 2, mini_batches: 3, ..train() };
     let run = |policies: Vec<Policy>, count: u32| {
@@ -214,6 +245,31 @@ fn each_policy_follows_its_own_settings() {
         pairs.map(|((_, a), (_, b))| (a - b).abs().max().double_value(&[])).fold(0.0, f64::max)
     };
     assert!(distance(0) > 1e-3 && distance(1) < 1e-4, "{} and {}", distance(0), distance(1));
+}
+
+/// One policy decays its matrices, and another one follows the first gradient alone.
+#[test]
+fn each_policy_has_an_optimizer_of_its_own() {
+    let run = |change: fn(&mut Policy)| {
+        let mut policies = vec![policy("plain", true), policy("other", true)];
+        change(&mut policies[1]);
+        let mut trainer = new_trainer(policies, vec![model(true, 3)]);
+        for number in 1..3 {
+            trainer.update(number, &step(2), None, &mut |_| {}).unwrap();
+        }
+        let adapters = trainer.policies().into_iter().map(|served| served.adapter.unwrap().parameters());
+        adapters.collect::<Vec<_>>()
+    };
+    let same = run(|_| {});
+    for change in [
+        (|policy| policy.training.as_mut().unwrap().optimizer.weight_decay = 0.5) as fn(&mut Policy),
+        |policy| policy.training.as_mut().unwrap().optimizer.beta1 = 0.0,
+        |policy| policy.training.as_mut().unwrap().optimizer.beta2 = 0.5,
+    ] {
+        let changed = run(change);
+        assert!(same_bits(&same[0], &changed[0]));
+        assert!(!same_bits(&same[1], &changed[1]));
+    }
 }
 
 /// The control experiment: rewards keep their groups, but not their completions.
