@@ -5,6 +5,7 @@
 //! - [`sampling`]: the parameters of the distribution that tokens are drawn from.
 //! - [`dtype`]: number formats of a model's matrices.
 //! - [`item`]: environments, agents and rewards as a plugin describes them.
+//! - [`retrieval`]: passages of a corpus, and the trait between plugins and what finds them.
 //! - [`transition`]: the training data that a rollout produces and a learner consumes.
 //! - [`value_head`]: the weights by which an engine values the states that it samples in.
 //! - [`hash`] and [`seed`]: the derivation of every random stream.
@@ -13,6 +14,7 @@ pub mod dtype;
 pub mod hash;
 pub mod item;
 pub mod request;
+pub mod retrieval;
 pub mod sampling;
 pub mod seed;
 pub mod transition;
@@ -22,6 +24,7 @@ pub use dtype::Dtype;
 pub use hash::PartHasher;
 pub use item::{Fact, FactKind, Item, ItemKind};
 pub use request::{Chunk, Completion, Finish, Generate, GenerateError, Request};
+pub use retrieval::{Passage, Retrieve, RetrieveError};
 pub use sampling::{Sampling, SamplingOverrides};
 pub use seed::{Phase, StreamKey};
 pub use transition::{Group, Key, Transition};
