@@ -25,7 +25,7 @@ pub fn run(app: &App, options: &PluginTestArgs) -> CommandResult {
         .map(|file| loader.load(file, &read(file)?))
         .collect::<Result<Vec<Plugin>, CommandError>>()?;
     let samples = samples(options)?;
-    let services = Services { sandbox: LazyWorkers::embedded(&app.host) };
+    let services = Services { sandbox: LazyWorkers::embedded(&app.host), corpus: None };
     let report = app.host.block_on(check_plugin(&plugin, &others, &services, &samples));
     let mut out = visible::stdout();
     if options.json {
