@@ -1,5 +1,8 @@
 //! Words of passages and queries, as the index compares them.
 
+use std::str::FromStr;
+
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 use tantivy::tokenizer::{
     AsciiFoldingFilter, Language as Stems, LowerCaser, RemoveLongFilter, SimpleTokenizer, Stemmer, TextAnalyzer,
@@ -7,6 +10,8 @@ use tantivy::tokenizer::{
 
 /// Longest word that is indexed, in bytes. Longer ones are addresses and encoded data.
 const LONGEST_WORD: usize = 80;
+
+use crate::error::Error;
 
 /// Language whose endings are removed from words before they are compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +35,17 @@ pub enum Language {
     Spanish,
     Swedish,
     Turkish,
+}
+
+impl FromStr for Language {
+    type Err = Error;
+
+    /// # Errors
+    /// [`Error::UnknownLanguage`].
+    fn from_str(word: &str) -> Result<Self, Error> {
+        Self::deserialize(word.into_deserializer())
+            .map_err(|_: serde::de::value::Error| Error::UnknownLanguage { word: word.to_owned() })
+    }
 }
 
 impl Language {
@@ -77,6 +93,13 @@ pub(crate) fn words(analyzer: &mut TextAnalyzer, text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn languages_are_read_from_words() {
+        assert_eq!("german".parse::<Language>().unwrap(), Language::German);
+        let message = "klingon".parse::<Language>().unwrap_err().to_string();
+        assert_eq!(message, "no stemmer for the language \"klingon\"; use `none`");
+    }
 
     #[test]
     fn words_are_compared_without_case_endings_and_accents() {

@@ -23,6 +23,9 @@ pub enum Error {
     /// The index can't be written or read.
     #[error("index of the corpus in {}: {source}; delete the folder to build it again", folder.display())]
     Index { folder: PathBuf, source: Box<tantivy::TantivyError> },
+    /// There is no stemmer for a language.
+    #[error("no stemmer for the language {word:?}; use `none`")]
+    UnknownLanguage { word: String },
     /// The address of a retrieval server is not usable, or it can't be set up.
     #[error(transparent)]
     Server(Box<pl_servers::ServerError>),

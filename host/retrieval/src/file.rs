@@ -10,11 +10,14 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use pl_types::PartHasher;
 use serde::de::{Deserializer as _, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::analysis::Language;
 use crate::error::{Error, Place};
+use crate::index::INDEX_VERSION;
 
 /// Longest line of a JSONL file, in bytes. A line without an end would fill the memory.
 const LONGEST_LINE: u64 = 16 << 20;
@@ -62,14 +65,25 @@ pub(crate) struct Record {
 type Sink<'s> = &'s mut dyn FnMut(Record, u64) -> Result<(), Error>;
 
 impl CorpusFile {
-    /// Returns the BLAKE3 of the file, in hexadecimal.
+    /// Returns a hash of everything that an index of the file depends on: its content, the form that its name says, the
+    /// settings, and the version of this program's indexes.
     ///
     /// # Errors
     /// [`Error::Read`].
-    pub fn hash(&self) -> Result<String, Error> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update_mmap_rayon(&self.path).map_err(Error::read(&self.path))?;
-        Ok(hasher.finalize().to_hex().to_string())
+    pub fn index_key(&self, language: Language) -> Result<String, Error> {
+        let mut content = blake3::Hasher::new();
+        content.update_mmap_rayon(&self.path).map_err(Error::read(&self.path))?;
+        let Fields { id, title, text } = &self.fields;
+        let form = if self.is_object() { "object" } else { "lines" };
+        let parts = [id, title, text.as_deref().unwrap_or_default(), form];
+        let key = PartHasher::content().text(INDEX_VERSION).bytes(content.finalize().as_bytes());
+        let key = parts.iter().fold(key, |key, part| key.text(part));
+        Ok(key.text(&format!("{language:?}")).hex())
+    }
+
+    /// True if the file is one JSON object.
+    fn is_object(&self) -> bool {
+        self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
     }
 
     /// Returns the size of the file in bytes.
@@ -81,7 +95,7 @@ impl CorpusFile {
     pub(crate) fn read(&self, sink: Sink<'_>) -> Result<(), Error> {
         let file = File::open(&self.path).map_err(Error::read(&self.path))?;
         let mut ids = Ids { path: &self.path, seen: HashMap::new(), sink };
-        if self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
+        if self.is_object() {
             self.read_object(file, &mut ids)?;
         } else {
             self.read_lines(file, &mut ids)?;
@@ -346,9 +360,29 @@ mod tests {
     }
 
     #[test]
+    fn an_index_key_depends_on_everything_that_an_index_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = |name: &str, content: &str, title: &str, language| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            let fields = Fields { title: title.to_owned(), ..Fields::default() };
+            CorpusFile { path, fields }.index_key(language).unwrap()
+        };
+        let first = key("a.jsonl", "x", "title", Language::English);
+        assert_eq!(first, key("b.jsonl", "x", "title", Language::English));
+        let others = [
+            key("a.json", "x", "title", Language::English),
+            key("a.jsonl", "y", "title", Language::English),
+            key("a.jsonl", "x", "name", Language::English),
+            key("a.jsonl", "x", "title", Language::None),
+        ];
+        assert!(!others.contains(&first), "{others:?}");
+    }
+
+    #[test]
     fn a_missing_file_is_named() {
         let missing = CorpusFile { path: "/nowhere/c.jsonl".into(), fields: Fields::default() };
-        let message = missing.hash().unwrap_err().to_string();
+        let message = missing.index_key(Language::English).unwrap_err().to_string();
         assert!(message.starts_with("cannot read /nowhere/c.jsonl: "), "{message}");
     }
 }

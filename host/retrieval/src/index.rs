@@ -22,7 +22,7 @@ use crate::file::{CorpusFile, Record};
 
 /// Version of what an index holds. It is part of the key under which an index is cached, so that another version of
 /// this program, or of tantivy, builds its own.
-pub const INDEX_VERSION: &str = "1-tantivy-0.27";
+pub(crate) const INDEX_VERSION: &str = "1-tantivy-0.27";
 
 /// Memory of the words that are not on disk yet.
 const WRITER_MEMORY: usize = 128 << 20;

@@ -16,5 +16,5 @@ mod remote;
 pub use analysis::Language;
 pub use error::{Error, Place};
 pub use file::{CorpusFile, Fields};
-pub use index::{CorpusIndex, INDEX_VERSION};
+pub use index::CorpusIndex;
 pub use remote::{RemoteConfig, RemoteCorpus};

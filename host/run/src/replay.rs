@@ -141,7 +141,7 @@ impl Replayer {
         let (checked, lock) = open_recorded(host, run, plugins, trust)?;
         let formats = chat_formats(&checked)?;
         let denied = DeniedSandbox("a replay runs no code".to_owned());
-        let environment = Arc::new(checked.environment_with(Arc::new(denied))?);
+        let environment = Arc::new(checked.environment_with(Services { sandbox: Arc::new(denied), corpus: None })?);
         let setup =
             episode_setup(&checked, &formats, start_date(&lock), environment, Arc::new(DisabledGenerator))?;
         let formats = checked.workflow.agents.iter().map(|agent| formats[agent.policy].clone()).collect();
