@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use pl_record::{TraceFile, Traces};
+use pl_plugin::Services;
 use pl_rollout::{
     Agreement, Difference, DisabledGenerator, EpisodeEvent, EpisodeId, EpisodeSetup, EventKind, ReplayResult,
     Trace,
