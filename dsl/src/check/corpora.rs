@@ -54,7 +54,7 @@ impl Resolver<'_, '_, '_> {
     /// Reports settings of the other kind of source.
     fn settings_without_effect(&mut self, name: &str, is_server: bool, own: &BlockSettings) {
         let (others, kind): (&[&str], _) =
-            if is_server { (&OF_FILES, "a server") } else { (&OF_SERVERS, "a file") };
+            if is_server { (OF_FILES.as_slice(), "a server") } else { (OF_SERVERS.as_slice(), "a file") };
         for key in others {
             let Some(location) = own.location(key) else { continue };
             let message = format!("`{key}` has no effect: corpus `{name}` is {kind}");

@@ -6,6 +6,7 @@ use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 use tantivy::tokenizer::{
     AsciiFoldingFilter, Language as Stems, LowerCaser, RemoveLongFilter, SimpleTokenizer, Stemmer, TextAnalyzer,
+    TokenStream as _,
 };
 
 /// Longest word that is indexed, in bytes. Longer ones are addresses and encoded data.
@@ -75,7 +76,7 @@ impl Language {
 /// without accents. Stemmers know the accents of their language.
 pub(crate) fn analyzer(language: Language) -> TextAnalyzer {
     let words = TextAnalyzer::builder(SimpleTokenizer::default())
-        .filter(RemoveLongFilter::limit(LONGEST_WORD))
+        .filter(RemoveLongFilter::limit(LONGEST_WORD + 1))
         .filter(LowerCaser);
     match language.stems() {
         Some(stems) => words.filter(Stemmer::new(stems)).filter(AsciiFoldingFilter).build(),

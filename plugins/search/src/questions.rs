@@ -310,16 +310,11 @@ mod tests {
             let played = std::iter::repeat_n(actions, repeats).flatten();
             for action in played {
                 let actions = vec![act("a", action)];
-                let Outcome { done, truncated, facts, evidence } =
+                let Outcome { done, truncated, evidence, .. } =
                     episode.apply(&Settings::default(), &actions).unwrap();
-                let task = Task::new("1", &()).unwrap();
+                let (task, facts) = (Task::new("1", &()).unwrap(), serde::de::IgnoredAny);
                 let transition = Transition { task, actions, done, truncated, facts, evidence };
-                let json = serde_json::to_value(&transition.evidence).unwrap();
-                let evidence: Evidence = serde_json::from_value(json).unwrap();
-                let facts = serde::de::IgnoredAny;
-                let Transition { task, actions, done, truncated, .. } = transition;
-                let scores =
-                    Score::score(&settings, &Transition { task, actions, done, truncated, facts, evidence }).unwrap();
+                let scores = Score::score(&settings, &transition).unwrap();
                 team += scores.team;
                 own += scores.local[0].reward;
                 prop_assert!(scores.team >= 0.0 && scores.local[0].reward >= 0.0);
