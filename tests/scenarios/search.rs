@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use crate::support::{example, metrics, pl_host, repository, run, scenario, stderr, stdout, succeed};
+use crate::support::{metrics, pl_host, repository, run, scenario, stderr, stdout, succeed};
 
 /// Passages about made towns and the people who founded them, and questions that need both.
 const TOWNS: [(&str, &str, &str); 6] = [
@@ -15,6 +15,10 @@ const TOWNS: [(&str, &str, &str); 6] = [
     ("Milne", "Nora Finch", "a surgeon"),
     ("Tove", "Carl Lund", "a printer"),
 ];
+
+fn example(name: &str) -> PathBuf {
+    repository().join("examples").join(name)
+}
 
 /// Writes a corpus and questions into a folder.
 fn write_data(folder: &Path) {
@@ -115,7 +119,10 @@ fn a_bad_corpus_is_named_before_anything_runs() {
     text.push_str("{\"id\": \"Quill\", \"text\": \"again\"}\n");
     std::fs::write(&corpus, text).unwrap();
     let message = fails();
-    assert!(message.contains("corpus wiki: ") && message.contains("corpus.jsonl, line 13: the id \"Quill\""), "{message}");
+    assert!(
+        message.contains("corpus wiki: ") && message.contains("corpus.jsonl, line 13: the id \"Quill\""),
+        "{message}"
+    );
     assert!(indexes(&cache).is_empty(), "a failed build leaves no index");
     std::fs::remove_file(&corpus).unwrap();
     assert!(fails().contains("corpus wiki: there is no "));
@@ -128,7 +135,8 @@ fn a_grade_searches_and_scores() {
     let task = serde_json::json!({"question": "Who founded Quill?", "golden_answers": ["Ida Moor"]});
     let line = |pred: &str| serde_json::json!({"task": task, "pred": pred}).to_string() + "\n";
     let lines =
-        [line("<answer>the Ida Moor.</answer>"), line("<answer>Otto Vale</answer>"), line("Ida Moor")].concat();
+        [line("<answer>the Ida Moor.</answer>"), line("<answer>Otto Vale</answer>"), line("Ida Moor")]
+            .concat();
     let input = folder.path().join("lines.jsonl");
     std::fs::write(&input, lines).unwrap();
     let mut command = pl_host();
@@ -211,12 +219,17 @@ fn a_retrieval_server_answers_and_makes_episodes_irreproducible() {
     let source = format!("wiki.source={}", retriever());
     let mut check = pl_host();
     let refused = check.arg("check").arg(&file).args(["--set", &source]).output().unwrap();
-    assert!(stderr(&refused).contains("`language` has no effect: corpus `wiki` is a server"), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("`language` has no effect: corpus `wiki` is a server"),
+        "{}",
+        stderr(&refused)
+    );
     let text = std::fs::read_to_string(&file).unwrap().replace(" { language = english }", "");
     std::fs::write(&file, text).unwrap();
     let plan = stdout(&succeed(pl_host().arg("plan").arg(&file).args(["--set", &source])));
     assert!(plan.contains(": not reproducible"), "{plan}");
     let mut audit = pl_host();
-    let audited = stdout(&succeed(audit.arg("audit").arg(&file).args(["--tasks", "2", "--json", "--set", &source])));
+    let audited =
+        stdout(&succeed(audit.arg("audit").arg(&file).args(["--tasks", "2", "--json", "--set", &source])));
     assert!(!audited.contains("makes a plugin fail"), "{audited}");
 }

@@ -69,13 +69,16 @@ impl Resolver<'_, '_, '_> {
         environment: Option<&Environment>,
     ) {
         // An invalid environment may use a corpus that seems unused.
-        let Some(environment) = environment.filter(|_| block.is_some_and(|block| block.sound)) else { return };
+        let Some(environment) = environment.filter(|_| block.is_some_and(|block| block.sound)) else {
+            return;
+        };
         let unused = |(at, block): &(usize, &&Block)| block.sound && environment.corpus != Some(*at);
         for (_, block) in corpora.blocks.iter().enumerate().filter(unused) {
             let message = format!("{} is never used", block.title());
-            self.reports
-                .warning(DiagnosticCode::Unused, block.location(), message, "")
-                .help(format!("write `{} = NAME` in the environment, or remove it", BlockKind::Corpus.keyword()));
+            self.reports.warning(DiagnosticCode::Unused, block.location(), message, "").help(format!(
+                "write `{} = NAME` in the environment, or remove it",
+                BlockKind::Corpus.keyword()
+            ));
         }
     }
 }

@@ -129,7 +129,8 @@ fn is_path(text: &str, kind: SettingKind) -> bool {
     kind == SettingKind::Path
         || kind == SettingKind::Corpus && !text.contains("://")
         || kind == SettingKind::Source
-            && !text.starts_with("hf:") && (file || text.starts_with('.') || text.contains('/'))
+            && !text.starts_with("hf:")
+            && (file || text.starts_with('.') || text.contains('/'))
 }
 
 /// Converts a value to a setting's type and checks its range. Whole numbers are valid as numbers, and numbers without a

@@ -511,7 +511,10 @@ mod tests {
         assert_eq!([retrieve(&replay, "a"), retrieve(&replay, "b")], answers);
         assert_eq!(replay.take(), events);
         let unknown = retrieve(&replay, "c").passages.unwrap_err();
-        assert_eq!((unknown.as_str(), corpus.0.into_inner()), ("the recording has no answer to this query", 2));
+        assert_eq!(
+            (unknown.as_str(), corpus.0.into_inner()),
+            ("the recording has no answer to this query", 2)
+        );
         assert!(answers.iter().all(|answer| !answer.reproducible));
     }
 

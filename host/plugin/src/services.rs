@@ -244,7 +244,8 @@ impl retrieval::Host for Guest<Context> {
     ) -> wasmtime::Result<Result<Vec<retrieval::Passage>, String>> {
         let corpus = self.data.episode_services("`retrieve`")?.corpus;
         if k > MAX_PASSAGES {
-            let message = format!("the plugin asked for {k} passages in one call; the limit is {MAX_PASSAGES}");
+            let message =
+                format!("the plugin asked for {k} passages in one call; the limit is {MAX_PASSAGES}");
             return Err(HostError(message).into());
         }
         if query.len() > MAX_QUERY {
@@ -267,7 +268,8 @@ impl retrieval::Host for Guest<Context> {
         };
         let bytes: usize = passages.iter().map(|passage| passage.id.len() + passage.text.len()).sum();
         if bytes > MAX_RETRIEVED {
-            let message = format!("{} passages have {bytes} bytes; the limit is {MAX_RETRIEVED}", passages.len());
+            let message =
+                format!("{} passages have {bytes} bytes; the limit is {MAX_RETRIEVED}", passages.len());
             return Err(HostError(message).into());
         }
         self.charge(bytes as u64);

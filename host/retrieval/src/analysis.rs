@@ -5,14 +5,14 @@ use std::str::FromStr;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 use tantivy::tokenizer::{
-    AsciiFoldingFilter, Language as Stems, LowerCaser, RemoveLongFilter, SimpleTokenizer, Stemmer, TextAnalyzer,
-    TokenStream as _,
+    AsciiFoldingFilter, Language as Stems, LowerCaser, RemoveLongFilter, SimpleTokenizer, Stemmer,
+    TextAnalyzer, TokenStream as _,
 };
+
+use crate::error::Error;
 
 /// Longest word that is indexed, in bytes. Longer ones are addresses and encoded data.
 const LONGEST_WORD: usize = 80;
-
-use crate::error::Error;
 
 /// Language whose endings are removed from words before they are compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -154,7 +154,9 @@ impl CorpusFile {
 }
 
 fn not_a_record(error: &serde_json::Error) -> String {
-    format!("{error}; each line is one JSON object, such as {{\"id\": \"1\", \"title\": \"…\", \"text\": \"…\"}}")
+    format!(
+        "{error}; each line is one JSON object, such as {{\"id\": \"1\", \"title\": \"…\", \"text\": \"…\"}}"
+    )
 }
 
 impl Fields {
@@ -310,7 +312,10 @@ mod tests {
     fn lines_are_read_with_and_without_ids_and_titles() {
         let content = "{\"id\": \"a\", \"title\": \"Some\\n title\", \"text\": \" One. \"}\n\n\
                        {\"id\": 7, \"contents\": \"\\\"Two\\\"\\nTwo.\"}\n{\"text\": \"Three.\"}";
-        assert_eq!(lines(content), pairs(&[("a", "Some title\nOne."), ("7", "\"Two\"\nTwo."), ("2", "Three.")]));
+        assert_eq!(
+            lines(content),
+            pairs(&[("a", "Some title\nOne."), ("7", "\"Two\"\nTwo."), ("2", "Three.")])
+        );
         let fields =
             Fields { id: "_id".to_owned(), title: "name".to_owned(), text: Some("passage".to_owned()) };
         let content = "{\"_id\": \"x\", \"name\": \"N\", \"passage\": \"P\", \"text\": 1}";
@@ -334,7 +339,10 @@ mod tests {
         begins(&format!("{good}{{\"id\""), "c.jsonl, line 2: EOF while parsing");
         begins(&format!("{good}[1]"), "c.jsonl, line 2: invalid type: sequence");
         begins(&format!("{good}\n{good}"), "c.jsonl, line 3: the id \"a\" is that of line 1 already");
-        begins("{\"id\": \"a\", \"body\": \"x\"}", "c.jsonl, line 1: it has no `text` or `contents`; name the field");
+        begins(
+            "{\"id\": \"a\", \"body\": \"x\"}",
+            "c.jsonl, line 1: it has no `text` or `contents`; name the field",
+        );
         begins("{\"id\": [], \"text\": \"x\"}", "c.jsonl, line 1: `id` is neither a text nor a whole number");
         begins("{\"id\": \"\", \"text\": \"x\"}", "c.jsonl, line 1: `id` is empty");
         begins("{\"title\": 1, \"text\": \"x\"}", "c.jsonl, line 1: `title` is no text");
@@ -353,7 +361,9 @@ mod tests {
             "c.json, passage \"A\": the id \"A\" is that of passage 1 already"
         );
         assert!(refused("{\"\": \" \"}").starts_with("c.json, passage \"\": it has neither"));
-        assert!(refused("{\"A\":\n 1}").starts_with("c.json, line 2: a passage is a text or a list of sentences"));
+        assert!(
+            refused("{\"A\":\n 1}").starts_with("c.json, line 2: a passage is a text or a list of sentences")
+        );
         assert!(refused("{\"A\": \"x\"}\n{").starts_with("c.json, line 2: trailing characters"));
         assert!(refused("{}").starts_with("c.json has no passages"));
         assert!(lines("missing").is_err());

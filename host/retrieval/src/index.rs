@@ -217,7 +217,8 @@ fn schema() -> (Schema, IndexFields) {
         TextFieldIndexing::default().set_tokenizer(ANALYZER).set_index_option(IndexRecordOption::WithFreqs);
     let fields = IndexFields {
         id: schema.add_text_field("id", STORED),
-        text: schema.add_text_field("text", TextOptions::default().set_indexing_options(indexing).set_stored()),
+        text: schema
+            .add_text_field("text", TextOptions::default().set_indexing_options(indexing).set_stored()),
         position: schema.add_u64_field("position", FAST),
     };
     (schema.build(), fields)
@@ -318,7 +319,10 @@ mod tests {
         let path = folder.path().join("index");
         std::fs::write(path.join("meta.json"), "{").unwrap();
         let message = CorpusIndex::open("wiki", Language::English, &path).err().unwrap().to_string();
-        assert!(message.contains(&path.display().to_string()) && message.contains("delete the folder"), "{message}");
+        assert!(
+            message.contains(&path.display().to_string()) && message.contains("delete the folder"),
+            "{message}"
+        );
     }
 
     #[test]

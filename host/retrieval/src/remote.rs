@@ -54,8 +54,7 @@ impl RemoteCorpus {
     pub fn new(config: RemoteConfig) -> Result<Self, Error> {
         let RemoteConfig { name, address, key, timeout, retries, backoff } = config;
         let settings = HttpSettings { key, timeout, connections: CONNECTIONS };
-        let client =
-            HttpClient::new(&settings, &address).map_err(|error| Error::Server(Box::new(error)))?;
+        let client = HttpClient::new(&settings, &address).map_err(|error| Error::Server(Box::new(error)))?;
         let path = if client.has_path() { "" } else { DEFAULT_PATH };
         Ok(Self { name: name.into(), client, path, retries, backoff, free: Semaphore::new(CONNECTIONS) })
     }
@@ -63,7 +62,9 @@ impl RemoteCorpus {
     async fn ask(&self, query: &str, count: usize) -> Result<Vec<Passage>, ServerError> {
         let body = json!({ "queries": [query], "topk": count, "return_scores": true });
         let read = |answer: Value| passages(&answer, count);
-        self.client.post_with_retries(self.path, &body, "for passages", self.retries, self.backoff, read).await
+        self.client
+            .post_with_retries(self.path, &body, "for passages", self.retries, self.backoff, read)
+            .await
     }
 }
 
@@ -131,10 +132,7 @@ mod tests {
         let shown: Vec<(&str, &str, f64)> =
             found.iter().map(|one| (one.id.as_str(), one.text.as_str(), one.score)).collect();
         let hash = blake3::hash(b"Three.").to_hex().to_string();
-        assert_eq!(
-            shown,
-            [("7", "\"A\"\nOne.", 2.5), ("8", "B\nTwo.", 2.0), (&hash[..16], "Three.", -2.0)]
-        );
+        assert_eq!(shown, [("7", "\"A\"\nOne.", 2.5), ("8", "B\nTwo.", 2.0), (&hash[..16], "Three.", -2.0)]);
     }
 
     #[test]

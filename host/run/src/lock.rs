@@ -21,7 +21,9 @@ use crate::workflow::CheckedWorkflow;
 pub(crate) fn lock_of(checked: &CheckedWorkflow, session: &Session, device: Device) -> Result<Lock, Error> {
     // No block has a name with a space.
     let corpus = checked.corpus().map(|corpus| {
-        Ok::<_, Error>(corpus::path(corpus, &checked.folder)?.map(|path| (format!("corpus {}", corpus.name), path)))
+        Ok::<_, Error>(
+            corpus::path(corpus, &checked.folder)?.map(|path| (format!("corpus {}", corpus.name), path)),
+        )
     });
     let corpus: Option<(String, PathBuf)> = corpus.transpose().map(Option::flatten)?;
     let data = checked

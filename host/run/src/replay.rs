@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use pl_record::{TraceFile, Traces};
 use pl_plugin::Services;
+use pl_record::{TraceFile, Traces};
 use pl_rollout::{
     Agreement, Difference, DisabledGenerator, EpisodeEvent, EpisodeId, EpisodeSetup, EventKind, ReplayResult,
     Trace,
@@ -142,7 +142,8 @@ impl Replayer {
         let (checked, lock) = open_recorded(host, run, plugins, trust)?;
         let formats = chat_formats(&checked)?;
         let denied = DeniedSandbox("a replay runs no code".to_owned());
-        let environment = Arc::new(checked.environment_with(Services { sandbox: Arc::new(denied), corpus: None })?);
+        let environment =
+            Arc::new(checked.environment_with(Services { sandbox: Arc::new(denied), corpus: None })?);
         let setup =
             episode_setup(&checked, &formats, start_date(&lock), environment, Arc::new(DisabledGenerator))?;
         let formats = checked.workflow.agents.iter().map(|agent| formats[agent.policy].clone()).collect();

@@ -97,11 +97,12 @@ impl HttpClient {
         let mut waits = waits.with_factor(2.0).with_jitter().with_max_times(retries as usize).build();
         loop {
             let sent = self.post(path, body, label).await;
-            let error = match sent.and_then(|answer| read(answer).map_err(|problem| self.wrong(label, problem))) {
-                Ok(value) => return Ok(value),
-                Err(error) if error.is_permanent() => return Err(error),
-                Err(error) => error,
-            };
+            let error =
+                match sent.and_then(|answer| read(answer).map_err(|problem| self.wrong(label, problem))) {
+                    Ok(value) => return Ok(value),
+                    Err(error) if error.is_permanent() => return Err(error),
+                    Err(error) => error,
+                };
             let Some(wait) = waits.next() else { return Err(error) };
             tokio::time::sleep(error.retry_after().unwrap_or(wait)).await;
         }

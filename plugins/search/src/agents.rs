@@ -68,10 +68,10 @@ fn request(count: u32, instruction: &str, question: String, example: Example) ->
     let examples = EXAMPLES.get(..count as usize).ok_or_else(|| {
         Error::settings(format!("examples = {count}, but there are {} of them", EXAMPLES.len()))
     })?;
-    let request = examples.iter().map(example).fold(
-        Request::user(question),
-        |request, (question, answer)| request.with_example(question, answer),
-    );
+    let request = examples
+        .iter()
+        .map(example)
+        .fold(Request::user(question), |request, (question, answer)| request.with_example(question, answer));
     Ok(if instruction.is_empty() { request } else { request.with_system(instruction) })
 }
 
@@ -223,8 +223,12 @@ mod tests {
 
     #[test]
     fn prompts() {
-        let searcher = |view: &View| text(Searcher::prompt(&SearcherSettings::default(), view, &turn()).unwrap().unwrap());
-        let reasoner = |view: &View| text(Reasoner::prompt(&ReasonerSettings::default(), view, &turn()).unwrap().unwrap());
+        let searcher = |view: &View| {
+            text(Searcher::prompt(&SearcherSettings::default(), view, &turn()).unwrap().unwrap())
+        };
+        let reasoner = |view: &View| {
+            text(Reasoner::prompt(&ReasonerSettings::default(), view, &turn()).unwrap().unwrap())
+        };
         insta::assert_snapshot!("searcher_first", searcher(&view()));
         insta::assert_snapshot!("searcher_again", searcher(&later_view()));
         insta::assert_snapshot!("reasoner_first", reasoner(&view()));

@@ -144,7 +144,11 @@ mod tests {
         for (answers, answer, is_exact, score, is_lenient) in table {
             let answers = list(answers);
             assert_eq!(exact(&answers, answer), *is_exact, "{answers:?}, {answer}");
-            assert!((f1(&answers, answer) - score).abs() < 1e-12, "{answers:?}, {answer}: {}", f1(&answers, answer));
+            assert!(
+                (f1(&answers, answer) - score).abs() < 1e-12,
+                "{answers:?}, {answer}: {}",
+                f1(&answers, answer)
+            );
             assert_eq!(lenient(&answers, answer), *is_lenient, "{answers:?}, {answer}");
         }
     }

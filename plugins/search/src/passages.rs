@@ -68,10 +68,13 @@ impl Passages {
             self.mentioned |= first;
             return f64::from(u8::from(first));
         }
-        let (title, id) = (normalize(title), normalize(&passage.id));
+        let names = [title, passage.id.as_str()];
         let same = |supporting: &String| {
-            let supporting = normalize(supporting);
-            supporting == title || supporting == id
+            let normalized = normalize(supporting);
+            // A title of articles alone is empty after normalisation, like that of a passage without one.
+            let equal =
+                |name: &str| name == supporting || !normalized.is_empty() && normalize(name) == normalized;
+            names.into_iter().any(equal)
         };
         let Some(index) = question.supporting.iter().position(same) else { return 0.0 };
         // Several passages may be of one article.
@@ -82,7 +85,9 @@ impl Passages {
 /// Splits a passage into its title, which is its first line, and its text. Corpora of Search-R1 quote titles.
 fn split(text: &str) -> (&str, &str) {
     match text.split_once('\n') {
-        Some((title, rest)) if title.chars().count() <= LONGEST_TITLE => (title.trim().trim_matches('"'), rest.trim()),
+        Some((title, rest)) if title.chars().count() <= LONGEST_TITLE => {
+            (title.trim().trim_matches('"'), rest.trim())
+        }
         _ => ("", text.trim()),
     }
 }
@@ -107,11 +112,22 @@ mod tests {
     fn each_supporting_title_is_credited_once() {
         let question = question("x", &["The Cat", "Dog (animal)"]);
         let mut passages = Passages::default();
-        assert_eq!(passages.add(&question, &[passage("1", "Cat\nIt purrs."), passage("2", "Owl\nIt hoots.")], 99), 0.5);
+        assert_eq!(
+            passages.add(&question, &[passage("1", "Cat\nIt purrs."), passage("2", "Owl\nIt hoots.")], 99),
+            0.5
+        );
         assert_eq!(passages.add(&question, &[passage("1", "Cat\nIt purrs.")], 99), 0.0);
         assert_eq!(passages.add(&question, &[passage("3", "\"The Cat\"\nAnother part.")], 99), 0.0);
         assert_eq!(passages.add(&question, &[passage("Dog (animal)", "It barks at a cat.")], 99), 0.5);
         assert_eq!(passages.count(), 4);
+    }
+
+    #[test]
+    fn a_title_of_articles_is_not_that_of_a_passage_without_one() {
+        let question = question("x", &["The The"]);
+        let mut passages = Passages::default();
+        assert_eq!(passages.add(&question, &[passage("1", "No title.")], 99), 0.0);
+        assert_eq!(passages.add(&question, &[passage("2", "The The\nA band.")], 99), 1.0);
     }
 
     #[test]

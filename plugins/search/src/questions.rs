@@ -101,7 +101,8 @@ pub struct Evidence {
 
 impl Environment for Questions {
     const NAME: &'static str = "questions";
-    const DOC: &'static str = "Questions over the passages of a corpus: HotpotQA's, Bamboogle's or Search-R1's records.";
+    const DOC: &'static str =
+        "Questions over the passages of a corpus: HotpotQA's, Bamboogle's or Search-R1's records.";
     type Settings = Settings;
     type View = View;
     type Action = Action;
@@ -135,7 +136,8 @@ impl Environment for Questions {
         actions: &[pl_sdk::Action<Action>],
     ) -> Result<Outcome<Facts, Evidence>> {
         self.round += 1;
-        let (mut found, mut answer) = (BTreeMap::new(), None);
+        let mut found: BTreeMap<String, f64> = BTreeMap::new();
+        let mut answer = None;
         for pl_sdk::Action { agent, action } in actions {
             match action {
                 Action::Search(query) => {
@@ -202,7 +204,11 @@ mod tests {
     /// A corpus that finds passages by their titles.
     fn set_corpus() {
         testing::set_corpus(|query, k| {
-            let all = [("Xanadu", "Its capital is Quill."), ("Quill", "It lies on the Zephyr."), ("Moon", "A rock.")];
+            let all = [
+                ("Xanadu", "Its capital is Quill."),
+                ("Quill", "It lies on the Zephyr."),
+                ("Moon", "A rock."),
+            ];
             let hits = all.into_iter().filter(|(title, _)| query.contains(title));
             let passage = |(title, text): (&str, &str)| Passage {
                 id: title.to_lowercase(),
@@ -234,9 +240,15 @@ mod tests {
         assert_eq!(outcome.evidence.found["search"], 0.5);
         let outcome = apply(&mut episode, "reason", Action::Want("the river of Quill".to_owned()));
         assert!(outcome.facts.wanted && !outcome.done && outcome.evidence.found.is_empty());
-        assert_eq!(episode.view(&Settings::default(), "search").unwrap().wanted.as_deref(), Some("the river of Quill"));
+        assert_eq!(
+            episode.view(&Settings::default(), "search").unwrap().wanted.as_deref(),
+            Some("the river of Quill")
+        );
         let outcome = apply(&mut episode, "search", search("Quill"));
-        assert_eq!((outcome.facts.wanted, outcome.facts.found, outcome.evidence.found["search"]), (false, 3, 0.5));
+        assert_eq!(
+            (outcome.facts.wanted, outcome.facts.found, outcome.evidence.found["search"]),
+            (false, 3, 0.5)
+        );
         let outcome = apply(&mut episode, "reason", Action::Answer(" Zephyr ".to_owned()));
         assert!(outcome.done && outcome.facts.answered);
         assert_eq!(outcome.evidence.answer.as_deref(), Some("Zephyr"));

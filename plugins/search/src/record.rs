@@ -34,9 +34,8 @@ impl Question {
         };
         let named = ANSWERS.iter().find_map(|name| Some((*name, record.get(*name)?)));
         let answers = match named {
-            Some((name, value)) => {
-                texts(value).ok_or_else(|| refuse(format!("`{name}` is neither a text nor a list of texts")))?
-            }
+            Some((name, value)) => texts(value)
+                .ok_or_else(|| refuse(format!("`{name}` is neither a text nor a list of texts")))?,
             None if record.len() == 1 => Vec::new(),
             None => {
                 let fields = record.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -106,8 +105,9 @@ mod tests {
             let Question { question, answers, supporting } = read(&data).unwrap();
             (question, answers.join("|"), supporting.join("|"))
         };
-        let expected =
-            |question: &str, answers: &str, titles: &str| (question.to_owned(), answers.to_owned(), titles.to_owned());
+        let expected = |question: &str, answers: &str, titles: &str| {
+            (question.to_owned(), answers.to_owned(), titles.to_owned())
+        };
         let hotpot = json!({"_id": "5a", "question": " q? ", "answer": "yes",
             "supporting_facts": [["A", 0], ["B", 1], ["A", 2]], "context": []});
         assert_eq!(form(hotpot), expected("q?", "yes", "A|B"));
@@ -116,7 +116,10 @@ mod tests {
         assert_eq!(form(on_hub), expected("q", "x", "A|B"));
         let r1 = json!({"idx": 1, "question": "q", "answer": "Titan IIIE", "gen_text_store": "", "pred_anses": [""]});
         assert_eq!(form(r1), expected("q", "Titan IIIE", ""));
-        assert_eq!(form(json!({"id": "t", "question": "q", "golden_answers": ["a", " b ", ""]})), expected("q", "a|b", ""));
+        assert_eq!(
+            form(json!({"id": "t", "question": "q", "golden_answers": ["a", " b ", ""]})),
+            expected("q", "a|b", "")
+        );
         assert_eq!(form(json!({"question": "q", "answers": ["a"], "answer": "b"})), expected("q", "a", ""));
         assert_eq!(form(json!({"question": "q", "answer": 1969})), expected("q", "1969", ""));
         assert_eq!(form(json!({"question": "by hand?"})), expected("by hand?", "", ""));
@@ -130,7 +133,10 @@ mod tests {
         assert!(message(json!({"question": "q", "target": "x"})).ends_with("this one has: question, target"));
         assert_eq!(message(json!({"question": "q", "answers": []})), "task 7: `answers` is empty");
         assert!(message(json!({"question": "q", "answer": {}})).contains("`answer` is neither"));
-        assert!(message(json!({"question": "q", "answer": "x", "supporting_facts": [1]})).contains("no list of titles"));
+        assert!(
+            message(json!({"question": "q", "answer": "x", "supporting_facts": [1]}))
+                .contains("no list of titles")
+        );
         assert_eq!(read(&json!("q")).unwrap_err().kind, pl_sdk::ErrorKind::Task);
     }
 }

@@ -45,7 +45,8 @@ pub struct Score;
 
 impl Reward for Score {
     const NAME: &'static str = "score";
-    const DOC: &'static str = "1 for a right answer: the team's and its agent's; and 0.5 for finding the evidence.";
+    const DOC: &'static str =
+        "1 for a right answer: the team's and its agent's; and 0.5 for finding the evidence.";
     type Settings = Settings;
     type Action = Action;
     type Facts = IgnoredAny;
@@ -96,8 +97,12 @@ mod tests {
             Action::Answer(answer) => Some(answer.clone()),
             _ => None,
         });
-        let found: BTreeMap<String, f64> = found.iter().map(|(agent, share)| ((*agent).to_owned(), *share)).collect();
-        let act = |(agent, action): &(&str, Action)| pl_sdk::Action { agent: (*agent).to_owned(), action: action.clone() };
+        let found: BTreeMap<String, f64> =
+            found.iter().map(|(agent, share)| ((*agent).to_owned(), *share)).collect();
+        let act = |(agent, action): &(&str, Action)| pl_sdk::Action {
+            agent: (*agent).to_owned(),
+            action: action.clone(),
+        };
         let transition = Transition {
             task: Task::new("1", &()).unwrap(),
             actions: actions.iter().map(act).collect(),
@@ -128,7 +133,11 @@ mod tests {
             let scores = score(settings, &[("reason", answer(text))], &[]);
             assert!((scores.team - reward).abs() < 1e-12, "{metric:?} {text}");
             let own = &scores.local[0];
-            assert_eq!((scores.success, own.success, own.reward), (success, success, scores.team), "{metric:?} {text}");
+            assert_eq!(
+                (scores.success, own.success, own.reward),
+                (success, success, scores.team),
+                "{metric:?} {text}"
+            );
         }
     }
 
@@ -143,8 +152,11 @@ mod tests {
 
     #[test]
     fn of_answers_side_by_side_the_first_counts() {
-        let scores =
-            score(Settings::default(), &[("a", answer("Arrowhead Stadium")), ("b", answer("Arrowhead Stadium"))], &[]);
+        let scores = score(
+            Settings::default(),
+            &[("a", answer("Arrowhead Stadium")), ("b", answer("Arrowhead Stadium"))],
+            &[],
+        );
         let rewards: Vec<f64> = scores.local.iter().map(|own| own.reward).collect();
         assert_eq!((scores.team, rewards), (1.0, vec![1.0, 0.0]));
     }

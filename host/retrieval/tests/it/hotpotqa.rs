@@ -34,7 +34,11 @@ fn supporting_passages_of_hotpotqa_are_found() {
     let index = CorpusIndex::open("wiki", Language::English, folder.path()).unwrap();
     for count in [1, 2, 5, 10, 20] {
         let (recall, whole) = recall(&index, &questions, count);
-        println!("{} passages, {} questions, k = {count}: {recall:.3}, all {whole:.3}", index.len(), questions.len());
+        println!(
+            "{} passages, {} questions, k = {count}: {recall:.3}, all {whole:.3}",
+            index.len(),
+            questions.len()
+        );
     }
     // The whole question is the query; the second hop needs words of the first passage.
     let (recall, _) = recall(&index, &questions, 5);

@@ -96,8 +96,9 @@ async fn failures_that_may_pass_are_retried() {
 async fn an_error_names_corpus_server_and_reason() {
     let (address, requests) = start(&[(500, "no memory")]).await;
     let error = corpus(address.clone(), None).retrieve("cats", 1).await.unwrap_err().to_string();
-    let expected =
-        format!("corpus `wiki`: server {address}, request for passages: the server failed with status 500: no memory");
+    let expected = format!(
+        "corpus `wiki`: server {address}, request for passages: the server failed with status 500: no memory"
+    );
     assert_eq!((error, requests.lock().unwrap().len()), (expected, 3));
 
     let (address, requests) = start(&[(422, "{\"detail\": \"no field queries\"}")]).await;
@@ -110,7 +111,8 @@ async fn an_error_names_corpus_server_and_reason() {
 fn an_address_without_http_is_refused() {
     let backoff = Backoff::default();
     let (name, address) = ("wiki".to_owned(), "ftp://somewhere".to_owned());
-    let config = RemoteConfig { name, address, key: None, timeout: Duration::from_secs(1), retries: 0, backoff };
+    let config =
+        RemoteConfig { name, address, key: None, timeout: Duration::from_secs(1), retries: 0, backoff };
     let message = RemoteCorpus::new(config).err().unwrap().to_string();
     assert!(message.contains("ftp://somewhere"), "{message}");
 }
