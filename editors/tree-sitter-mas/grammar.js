@@ -101,7 +101,7 @@ module.exports = grammar({
       ),
 
     block_kind: (_) =>
-      choice('plugin', 'model', 'server', 'policy', 'environment', 'agent', 'reward', 'evaluate'),
+      choice('plugin', 'model', 'server', 'corpus', 'policy', 'environment', 'agent', 'reward', 'evaluate'),
 
     // Blocks that stand once, and have no name.
     lone_kind: (_) => choice('sandbox', 'inference', 'train'),

@@ -49,6 +49,7 @@ fn every_example_passes_check() {
             "math-l3 L3",
             "math-mixed Mixed",
             "plan-path L2",
+            "search L2",
             "servers L2",
             "sokoban L0",
             "sudoku L1"

@@ -19,6 +19,7 @@ mod kill;
 mod languages;
 mod plugins;
 mod replay;
+mod search;
 mod serve;
 mod server_process;
 mod servers;

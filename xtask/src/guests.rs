@@ -16,10 +16,11 @@ struct Guest {
     component: &'static str,
 }
 
-const GUESTS: [Guest; 6] = [
+const GUESTS: [Guest; 7] = [
     Guest { package: "maths", component: "math.wasm" },
     Guest { package: "code", component: "code.wasm" },
     Guest { package: "planning", component: "planning.wasm" },
+    Guest { package: "search", component: "search.wasm" },
     Guest { package: "std-chat", component: "std_chat.wasm" },
     Guest { package: "letters", component: "letters.wasm" },
     Guest { package: "visitor", component: "visitor.wasm" },
@@ -65,11 +66,12 @@ pub fn shipped(out_dir: &Path) -> impl Iterator<Item = PathBuf> {
 fn source_hash(root: &Path) -> Result<String> {
     let mut files = vec![root.join("Cargo.toml"), root.join("Cargo.lock")];
     collect(&root.join("wit"), &mut files)?;
-    const SOURCES: [&str; 7] = [
+    const SOURCES: [&str; 8] = [
         "plugins/sdk/rust",
         "plugins/math",
         "plugins/code",
         "plugins/planning",
+        "plugins/search",
         "plugins/chat",
         "tests/guests/letters",
         "tests/guests/visitor",

@@ -174,6 +174,7 @@ impl Finder {
                         "policy" => &[BlockKind::Policy],
                         "model" => &[BlockKind::Model],
                         "server" => &[BlockKind::Server],
+                        "corpus" => &[BlockKind::Corpus],
                         _ => &[BlockKind::Param],
                     };
                     self.value(&setting.value, Context { wanted, ..context });

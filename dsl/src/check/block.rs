@@ -321,7 +321,7 @@ fn defaults(
             DefaultValue::Boolean(truth) => Scalar::Boolean(truth),
             DefaultValue::Bytes(bytes) => Scalar::Bytes(bytes),
             DefaultValue::Duration(duration) => Scalar::Duration(duration),
-            DefaultValue::Word(word) => Scalar::Text(word.to_owned()),
+            DefaultValue::Text(word) | DefaultValue::Word(word) => Scalar::Text(word.to_owned()),
             DefaultValue::Words(words) => {
                 Scalar::List(words.iter().map(|word| Scalar::Text((*word).to_owned())).collect())
             }

@@ -2,6 +2,7 @@
 
 mod block;
 mod condition;
+mod corpora;
 mod logic;
 mod objective;
 mod objective_rules;

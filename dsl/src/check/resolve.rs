@@ -62,6 +62,8 @@ impl Resolver<'_, '_, '_> {
         let sources = self.models(&models);
         let servers = self.named(file, BlockKind::Server);
         let resolved_servers = self.servers(&servers);
+        let corpora = self.named(file, BlockKind::Corpus);
+        let resolved_corpora = self.corpora(&corpora);
         let policies = self.named(file, BlockKind::Policy);
         let mut resolved_policies = self.policies(&policies, &models, &servers);
         let agents = self.named(file, BlockKind::Agent);
@@ -75,7 +77,7 @@ impl Resolver<'_, '_, '_> {
         }
         let environment_block = self.single(file, BlockKind::Environment, true);
         let (environment, facts) = match environment_block {
-            Some(block) => self.environment(block),
+            Some(block) => self.environment(block, &corpora),
             None => (None, None),
         };
         let turns_block = self.single(file, BlockKind::Turns, true);
@@ -106,6 +108,7 @@ impl Resolver<'_, '_, '_> {
         self.server_policies(&policies, &resolved_policies, &resolved_servers, &resolved_agents);
         let evaluations = self.evaluations(file, environment.as_ref(), &agents, &policies);
         self.unused_servers(&servers, &resolved_policies);
+        self.unused_corpora(&corpora, environment_block, environment.as_ref());
         self.unused(file, &models, &policies, &resolved_policies, &resolved_agents, &evaluations);
         let agents: Option<Vec<Agent>> = resolved_agents.into_iter().map(|one| one.agent).collect();
         let policies: Option<Vec<Policy>> = resolved_policies.into_iter().map(|one| one.policy).collect();
@@ -129,6 +132,7 @@ impl Resolver<'_, '_, '_> {
             plugins: self.plugins.iter().map(|loaded| loaded.plugin.clone()).collect::<Option<_>>()?,
             models: sources.into_iter().collect::<Option<_>>()?,
             servers: resolved_servers.into_iter().collect::<Option<_>>()?,
+            corpora: resolved_corpora.into_iter().collect::<Option<_>>()?,
             policies: policies?,
             agents: agents?,
             scenarios: vec![Scenario { environment: environment?, turns: turns?, reward: reward?? }],
@@ -239,10 +243,15 @@ impl Resolver<'_, '_, '_> {
             .collect()
     }
 
-    fn environment(&mut self, block: &Block) -> (Option<Environment>, Option<Vec<pl_types::Fact>>) {
+    fn environment(
+        &mut self,
+        block: &Block,
+        corpora: &NamedBlocks,
+    ) -> (Option<Environment>, Option<Vec<pl_types::Fact>>) {
         let (at, item, own) = self.with_item(block, ItemKind::Environment);
         let level = own.integer("level");
         let tasks = self.tasks(block, &own, "train", level);
+        let corpus = own.text("corpus").map(|_| self.reference(&own, "corpus", corpora, "corpus"));
         let environment = || {
             let (plugin, item) = at?;
             Some(Environment {
@@ -250,6 +259,10 @@ impl Resolver<'_, '_, '_> {
                 plugin,
                 item,
                 tasks: tasks?,
+                corpus: match corpus {
+                    Some(corpus) => Some(corpus?),
+                    None => None,
+                },
                 settings: own.item,
             })
         };

@@ -185,7 +185,7 @@ impl Resolver<'_, '_, '_> {
 }
 
 /// Checks the form of an address: `http://HOST:PORT`, possibly with a path.
-fn check_address(address: &str) -> Result<(), String> {
+pub(super) fn check_address(address: &str) -> Result<(), String> {
     let uri: http::Uri = address.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
     match uri.scheme_str() {
         Some("http" | "https") => {}

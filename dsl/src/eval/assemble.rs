@@ -135,6 +135,7 @@ impl Assembler<'_, '_, '_> {
                     | BlockKind::Plugin
                     | BlockKind::Model
                     | BlockKind::Server
+                    | BlockKind::Corpus
                     | BlockKind::Policy
                     | BlockKind::Agent
                     | BlockKind::Template

@@ -62,7 +62,7 @@ fn evaluate_kind(
             let list = single.map(|one| Value { kind: ValueKind::List(vec![one]), location: value.location });
             texts(key, kind, list.as_ref().unwrap_or(value), scope, reports)
         }
-        SettingKind::Model | SettingKind::Policy | SettingKind::Server => {
+        SettingKind::Model | SettingKind::Policy | SettingKind::Server | SettingKind::CorpusName => {
             if let Some(text) = text {
                 return Some(Scalar::Text(text));
             }
@@ -81,9 +81,14 @@ fn evaluate_kind(
             let found = evaluate(value, scope, reports)?;
             let mut help = format!("write `{key} = NAME`");
             if let Scalar::Text(text) = &found {
-                help = match kind == SettingKind::Server && text.contains("//") {
-                    true => format!("declare it, `server NAME = {text:?}`, and write `{key} = NAME`"),
-                    false => format!("write the name without quotes: `{key} = {text}`"),
+                help = match kind {
+                    SettingKind::Server if text.contains("//") => {
+                        format!("declare it, `server NAME = {text:?}`, and write `{key} = NAME`")
+                    }
+                    SettingKind::CorpusName if text.contains(['/', '.']) => {
+                        format!("declare it, `corpus NAME = {text:?}`, and write `{key} = NAME`")
+                    }
+                    _ => format!("write the name without quotes: `{key} = {text}`"),
                 };
             }
             mismatch(key, kind, &found, value.location, reports).help(help);
@@ -93,7 +98,7 @@ fn evaluate_kind(
             Some(text) => Some(Scalar::Text(text)),
             None => convert(key, kind, evaluate(value, scope, reports)?, value.location, reports),
         },
-        SettingKind::Path | SettingKind::Source => match text {
+        SettingKind::Path | SettingKind::Source | SettingKind::Corpus => match text {
             Some(text) => Some(Scalar::Text(absolute_path(text, kind))),
             None => {
                 let found = convert(key, kind, evaluate(value, scope, reports)?, value.location, reports)?;
@@ -122,7 +127,10 @@ fn absolute_path(text: String, kind: SettingKind) -> String {
 fn is_path(text: &str, kind: SettingKind) -> bool {
     let file = Path::new(text).extension().is_some_and(|extension| extension == "gguf");
     kind == SettingKind::Path
-        || !text.starts_with("hf:") && (file || text.starts_with('.') || text.contains('/'))
+        || kind == SettingKind::Corpus && !text.contains("://")
+        || kind == SettingKind::Source
+            && !text.starts_with("hf:")
+            && (file || text.starts_with('.') || text.contains('/'))
 }
 
 /// Converts a value to a setting's type and checks its range. Whole numbers are valid as numbers, and numbers without a
@@ -181,7 +189,10 @@ pub(crate) fn convert(
             outside(show_duration(duration), range)
         }
         (SettingKind::Boolean, found @ Scalar::Boolean(_)) => Some(found),
-        (SettingKind::Text | SettingKind::Path | SettingKind::Source, found @ Scalar::Text(_)) => Some(found),
+        (
+            SettingKind::Text | SettingKind::Path | SettingKind::Source | SettingKind::Corpus,
+            found @ Scalar::Text(_),
+        ) => Some(found),
         (kind, found) => {
             let help = match (kind, &found) {
                 (SettingKind::Bytes { .. }, Scalar::Integer(whole)) => {

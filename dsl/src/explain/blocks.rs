@@ -27,8 +27,8 @@ impl BlockKind {
                  Use it for blocks that several workflows have in common; `use` takes single parts of a file."
             }
             BlockKind::Use => {
-                "Makes the params, plugins, models, servers, policies, agents and templates of another file available as \
-                 `NAME.THEIRS`. Parts that are not used are neither checked nor loaded, so the other file may be a \
+                "Makes the params, plugins, models, servers, corpora, policies, agents and templates of another file available \
+                 as `NAME.THEIRS`. Parts that are not used are neither checked nor loaded, so the other file may be a \
                  complete workflow."
             }
             BlockKind::Param => {
@@ -47,6 +47,11 @@ impl BlockKind {
             BlockKind::Server => {
                 "Servers that generate the completions of policies in place of this program: one address, or several of \
                  servers with the same models. Policies that name it are still trained here."
+            }
+            BlockKind::Corpus => {
+                "Passages that an environment searches: a file, or a retrieval server of one's own. A file is JSONL, or one \
+                 JSON object of titles and sentences; its index (BM25) is built once and cached. An environment that \
+                 names the corpus may search it; other parts of the team see only what the environment shows."
             }
             BlockKind::Template => {
                 "An agent or a policy with parameters: `agent NAME = TEMPLATE(…)` creates an instance. A parameter \

@@ -121,6 +121,7 @@ impl fmt::Display for DefaultValue {
             DefaultValue::Boolean(truth) => write!(f, "`{truth}`"),
             DefaultValue::Bytes(bytes) => write!(f, "`{}`", show_bytes(*bytes)),
             DefaultValue::Duration(time) => write!(f, "`{}`", show_duration(*time)),
+            DefaultValue::Text(text) => write!(f, "`{text:?}`"),
             DefaultValue::Word(word) => write!(f, "`{word}`"),
             DefaultValue::Words(words) => write!(f, "`[{}]`", words.join(", ")),
             DefaultValue::AllWords => f.write_str("all"),

@@ -54,6 +54,8 @@ pub enum SettingKind {
     Texts,
     /// One text in quotes or a list of them: addresses of servers.
     Addresses,
+    /// The path of a corpus, relative like other paths, or the address of its server.
+    Corpus,
     /// A path in quotes, relative to the workflow file, or to the working folder in `--set`.
     Path,
     /// A model: a known name, `hf:…`, or a path.
@@ -82,6 +84,8 @@ pub enum SettingKind {
     Policy,
     /// The name of a `server` block.
     Server,
+    /// The name of a `corpus` block.
+    CorpusName,
 }
 
 /// A word that a setting accepts.
@@ -110,6 +114,8 @@ pub enum DefaultValue {
     Bytes(u64),
     /// A duration.
     Duration(Duration),
+    /// A text.
+    Text(&'static str),
     /// A word.
     Word(&'static str),
     /// Some words.
@@ -130,6 +136,7 @@ impl fmt::Display for SettingKind {
             SettingKind::Addresses => {
                 f.write_str("an address such as `\"http://10.0.0.1:8000\"`, or a list of them")
             }
+            SettingKind::Corpus => f.write_str("a path or an address in quotes"),
             SettingKind::Path => f.write_str("a path in quotes"),
             SettingKind::Source => f.write_str("a model's name or path in quotes"),
             SettingKind::Bytes { .. } => f.write_str("a size such as `64MiB`"),
@@ -142,6 +149,7 @@ impl fmt::Display for SettingKind {
             SettingKind::Model => f.write_str("the name of a model"),
             SettingKind::Policy => f.write_str("the name of a policy"),
             SettingKind::Server => f.write_str("the name of a server"),
+            SettingKind::CorpusName => f.write_str("the name of a corpus"),
         }
     }
 }

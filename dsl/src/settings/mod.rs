@@ -84,6 +84,7 @@ mod tests {
                 (SettingKind::Duration { min, max }, DefaultValue::Duration(time)) => {
                     (min..=max).contains(&time)
                 }
+                (SettingKind::Text, DefaultValue::Text(text)) => !text.is_empty(),
                 (SettingKind::Choice(choices), DefaultValue::Word(word)) => words(choices).contains(word),
                 (SettingKind::Choices(choices), DefaultValue::AllWords) => !choices.is_empty(),
                 (SettingKind::Choices(choices), DefaultValue::Words(own)) => {

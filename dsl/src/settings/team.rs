@@ -1,4 +1,5 @@
-//! Settings of the blocks that describe a team: plugins, models, servers, policies, environment, agents, turns, reward.
+//! Settings of the blocks that describe a team: plugins, models, servers, corpora, policies, environment, agents, turns,
+//! reward.
 
 use std::time::Duration;
 
@@ -39,6 +40,25 @@ const SERVER_KINDS: &[Choice] = &[
         "vLLM, or another `pl-host serve`: token ids over `/inference/v1/generate`, adapters loaded at run time",
     ),
     word("llamacpp", "llama.cpp's `llama-server`: for policies that are not trained"),
+];
+
+const LANGUAGES: &[Choice] = &[
+    word("none", "words are compared as they are"),
+    word("english", "without the endings of English"),
+    word("danish", "without the endings of Danish"),
+    word("dutch", "without the endings of Dutch"),
+    word("finnish", "without the endings of Finnish"),
+    word("french", "without the endings of French"),
+    word("german", "without the endings of German"),
+    word("hungarian", "without the endings of Hungarian"),
+    word("italian", "without the endings of Italian"),
+    word("norwegian", "without the endings of Norwegian"),
+    word("portuguese", "without the endings of Portuguese"),
+    word("romanian", "without the endings of Romanian"),
+    word("russian", "without the endings of Russian"),
+    word("spanish", "without the endings of Spanish"),
+    word("swedish", "without the endings of Swedish"),
+    word("turkish", "without the endings of Turkish"),
 ];
 
 use BlockKind as B;
@@ -113,6 +133,68 @@ pub(super) const TEAM: &[Setting] = &[
         DefaultValue::Integer(3),
         "Number of times that a request is sent again after a wrong answer, an error or a timeout of a server, before \
          its episode fails. Servers that can't be reached or are busy don't count: requests wait for them.",
+    ),
+    in_head(
+        B::Corpus,
+        "source",
+        SettingKind::Corpus,
+        "Path of the passages, or the address of a retrieval server (`http://…`). A file `*.json` is one object \
+         `{TITLE: [SENTENCE, …]}`; every other file is JSONL with one passage per line. A server gets \
+         `POST /retrieve` as Search-R1's has it, or the path of the address. An episode that uses a server is not \
+         reproducible and is marked so; `replay` gives it the recorded passages.",
+    ),
+    setting(
+        B::Corpus,
+        "id",
+        SettingKind::Text,
+        DefaultValue::Text("id"),
+        "Field with the id of a passage, in JSONL. Passages without it are named by their number, from 0. Repeated \
+         ids are refused.",
+    ),
+    setting(
+        B::Corpus,
+        "title",
+        SettingKind::Text,
+        DefaultValue::Text("title"),
+        "Field with the title, in JSONL. The title is searched like the text, and is the first line of the passage. \
+         Passages may lack it.",
+    ),
+    setting(
+        B::Corpus,
+        "text",
+        SettingKind::Text,
+        DefaultValue::Absent("`text`, or `contents` where that is missing"),
+        "Field with the text, in JSONL.",
+    ),
+    setting(
+        B::Corpus,
+        "language",
+        SettingKind::Choice(LANGUAGES),
+        DefaultValue::Word("english"),
+        "Language whose endings are removed before words are compared: `cats` finds `cat`. Use `none` for a language \
+         that is not listed, and for names or codes. Case and accents never count.",
+    ),
+    setting(
+        B::Corpus,
+        "key_variable",
+        SettingKind::Text,
+        DefaultValue::Absent("no key is sent"),
+        "Environment variable with the key that requests to a server carry. The key itself never stands in a file.",
+    ),
+    setting(
+        B::Corpus,
+        "timeout",
+        SettingKind::Duration { min: seconds(1), max: seconds(3600) },
+        DefaultValue::Duration(seconds(30)),
+        "Maximum time of one request to a server. A search takes well under a second; 30s has room for a queue.",
+    ),
+    setting(
+        B::Corpus,
+        "retries",
+        SettingKind::Integer { min: 0, max: 100 },
+        DefaultValue::Integer(5),
+        "Number of times that a request to a server is sent again after a failure, before its episode fails. With the \
+         waiting times between them, 5 outlast a restart of 15 seconds.",
     ),
     setting(
         B::Plugin,
@@ -237,6 +319,14 @@ pub(super) const TEAM: &[Setting] = &[
         DefaultValue::Integer(1),
         "Difficulty of generated tasks; the environment defines the meaning of each level. 1 by default, the \
          easiest level that a small model can learn from. Excludes `tasks`.",
+    ),
+    setting(
+        B::Environment,
+        "corpus",
+        SettingKind::CorpusName,
+        DefaultValue::Absent("the environment has nothing to search"),
+        "Corpus that the environment may search. Agents see of it only what the environment shows them. The setting is \
+         the program's: the plugin doesn't get it.",
     ),
     setting(
         B::Agent,

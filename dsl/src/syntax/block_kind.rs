@@ -13,6 +13,8 @@ pub enum BlockKind {
     Model,
     /// `server NAME = "http://HOST:PORT" { … }`
     Server,
+    /// `corpus NAME = "FILE" { … }`
+    Corpus,
     /// `policy NAME { … }`
     Policy,
     /// `environment NAME = PLUGIN.ITEM { … }`
@@ -59,6 +61,7 @@ impl BlockKind {
         BlockKind::Plugin,
         BlockKind::Model,
         BlockKind::Server,
+        BlockKind::Corpus,
         BlockKind::Template,
         BlockKind::Policy,
         BlockKind::Environment,
@@ -79,6 +82,7 @@ impl BlockKind {
             BlockKind::Plugin => "plugin",
             BlockKind::Model => "model",
             BlockKind::Server => "server",
+            BlockKind::Corpus => "corpus",
             BlockKind::Policy => "policy",
             BlockKind::Environment => "environment",
             BlockKind::Agent => "agent",
@@ -178,6 +182,7 @@ impl BlockKind {
             BlockKind::Plugin => "plugin NAME = \"FILE.wasm\"",
             BlockKind::Model => "model NAME = \"SOURCE\"",
             BlockKind::Server => "server NAME = \"http://HOST:PORT\"",
+            BlockKind::Corpus => "corpus NAME = \"FILE\"",
             BlockKind::Policy => "policy NAME { … }",
             BlockKind::Environment => "environment NAME = PLUGIN.ITEM { … }",
             BlockKind::Agent => "agent NAME = PLUGIN.ITEM { … }",

@@ -169,6 +169,7 @@ impl<'t> Reader<'t, '_, '_> {
             BlockKind::Plugin
             | BlockKind::Model
             | BlockKind::Server
+            | BlockKind::Corpus
             | BlockKind::Environment
             | BlockKind::Agent
             | BlockKind::Reward => Rule::assignment,

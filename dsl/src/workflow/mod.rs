@@ -27,6 +27,8 @@ pub struct Workflow {
     pub models: Vec<Model>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<Server>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub corpora: Vec<Corpus>,
     pub policies: Vec<Policy>,
     pub agents: Vec<Agent>,
     /// One today; a later `mix` trains several at once.
@@ -131,6 +133,48 @@ pub enum ServerKind {
     LlamaCpp,
 }
 
+/// `corpus wiki = "corpus.jsonl" { language = english }`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Corpus {
+    pub name: String,
+    pub source: CorpusSource,
+}
+
+/// Source of a corpus.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CorpusSource {
+    File(PassageFile),
+    Server(RetrievalServer),
+}
+
+/// File of passages, which this program indexes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PassageFile {
+    /// Path relative to the workflow file (or to the working folder when from `--set`).
+    pub path: String,
+    /// Field of the id.
+    pub id: String,
+    /// Field of the title.
+    pub title: String,
+    /// Field of the text. `None` for `text`, or `contents` where that is missing.
+    pub text: Option<String>,
+    /// Language whose endings don't count, or `none`.
+    pub language: String,
+}
+
+/// Server that finds passages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RetrievalServer {
+    pub address: String,
+    /// Environment variable with the key that requests carry.
+    pub key_variable: Option<String>,
+    /// Longest time of one request.
+    pub timeout: Duration,
+    /// Further attempts at a request after failures.
+    pub retries: u32,
+}
+
 /// `policy coder { model = base; lora { rank = 16; alpha = 32 } }`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Policy {
@@ -198,6 +242,9 @@ pub struct Environment {
     pub plugin: usize,
     pub item: String,
     pub tasks: Tasks,
+    /// Position in the workflow's `corpora`. `None` if the environment has none to search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corpus: Option<usize>,
     pub settings: Map<String, Value>,
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 
 use pl_dsl::workflow::objective::CriticBase;
 use pl_run::Bytes;
-use pl_run::plan::{CheckpointPlan, CriticPlan, PolicyPlan, RunPlan, TaskPlan};
+use pl_run::plan::{CheckpointPlan, CorpusPlan, CriticPlan, PolicyPlan, RunPlan, TaskPlan};
 
 /// A number with separated thousands.
 struct Count(u64);
@@ -123,6 +123,9 @@ fn write_components(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         None => "",
     };
     section(f, "sandbox").line(format_args!("{}{python}", plan.sandbox.limits))?;
+    if let Some(corpus) = &plan.corpus {
+        section(f, "corpus").line(corpus_words(corpus))?;
+    }
     let mut tasks = section(f, "tasks");
     let rows = || std::iter::once(&plan.tasks).chain(plan.evaluations.iter().map(|one| &one.tasks));
     let wide = column(rows().map(|tasks| tasks.name.as_str()));
@@ -198,6 +201,16 @@ fn checkpoint_words(plan: &CheckpointPlan) -> String {
         None => String::new(),
     };
     format!("at most {} checkpoints, of which {} are kept{disk}", Count(plan.count), plan.kept)
+}
+
+fn corpus_words(plan: &CorpusPlan) -> String {
+    let CorpusPlan { name, source, indexed, problem } = plan;
+    match (problem, indexed) {
+        (Some(problem), _) => format!("{name}  MISSING: {problem}"),
+        (None, Some(true)) => format!("{name}  {source}, its index from the cache"),
+        (None, Some(false)) => format!("{name}  {source}, to be indexed (once, then cached)"),
+        (None, None) => format!("{name}  {source}: not reproducible"),
+    }
 }
 
 fn task_words(plan: &TaskPlan) -> String {

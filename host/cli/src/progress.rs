@@ -60,6 +60,9 @@ impl Progress for Terminal {
             Activity::Download { file } => {
                 self.bar(file, "{bytes}/{total_bytes} · {bytes_per_sec} · {eta} left")
             }
+            Activity::IndexingCorpus { corpus } => {
+                self.bar(corpus, "{bytes}/{total_bytes} indexed · {eta} left")
+            }
             Activity::LoadingModels => self.spinner("loading models"),
             Activity::LoadingPythonWorker => {
                 self.spinner("loading the Python worker (compiled once, then cached)")

@@ -54,7 +54,8 @@ fn setup() -> Setup {
         Engine::new(EngineConfig::plugins().cache_dir(env!("CARGO_TARGET_TMPDIR"))).expect("an engine");
     let plugin =
         runtime.block_on(Plugin::load(&engine, PluginSpec::new("letters"), &bytes)).expect("the plugin");
-    let services = Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())) };
+    let services =
+        Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpus: None };
     Setup {
         board: Environment::new(&plugin, "board", Map::new(), services).expect("a board"),
         writer: Agent::new(&plugin, "writer", Map::new()).expect("a writer"),

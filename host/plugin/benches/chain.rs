@@ -36,7 +36,8 @@ fn domain() -> Domain {
         Engine::new(EngineConfig::plugins().cache_dir(env!("CARGO_TARGET_TMPDIR"))).expect("an engine");
     let plugin =
         runtime.block_on(Plugin::load(&engine, PluginSpec::new("maths"), &bytes)).expect("the plugin");
-    let services = Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())) };
+    let services =
+        Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpus: None };
     let environment = Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
     let task = runtime.block_on(environment.tasks("train", 0, 1, 2)).expect("a task").remove(0);
     Domain {

@@ -1,17 +1,17 @@
-//! Recorded side effects of calls into a plugin: log lines, output, sandbox calls and HTTP requests.
+//! Recorded side effects of calls into a plugin: log lines, output, sandbox calls, queries and HTTP requests.
 //!
 //! A caller passes a call log to a handle (`with_call_log` of [`crate::Environment`], [`crate::Agent`],
 //! [`crate::Reward`]) and takes the events out after each call, also after one that trapped. A call log that
-//! [replays](CallLog::replaying) answers with the recorded results: no code runs, and no request is sent.
+//! [replays](CallLog::replaying) answers with the recorded results: no code runs, no corpus is searched, and no request is sent.
 //!
 //! Log lines and output between two takes are limited, so that a plugin that prints without end costs the
-//! host no memory. Verdicts and HTTP answers are always kept, because a replay needs every one.
+//! host no memory. Verdicts, passages and HTTP answers are always kept, because a replay needs every one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-use pl_types::PartHasher;
+use pl_types::{PartHasher, Passage, Retrieve};
 pub use pl_wasm::{HttpFailure, HttpRecorder, HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ const MAX_BYTES: usize = 64 << 10;
 const MAX_EVENTS: usize = 1000;
 
 /// A side effect of a call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     /// A log line.
@@ -45,6 +45,13 @@ pub enum Event {
         jobs: String,
         /// One verdict per job; fewer if the recording that is replayed has fewer.
         verdicts: Vec<RecordedVerdict>,
+    },
+    /// A search in the environment's corpus.
+    Retrieval {
+        query: String,
+        /// Number of passages that were asked for.
+        count: u32,
+        answer: RetrievalAnswer,
     },
     /// A request over HTTP.
     Http {
@@ -144,11 +151,37 @@ impl From<RecordedVerdict> for Verdict {
     }
 }
 
+/// Answer to a query.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RetrievalAnswer {
+    /// The passages, best first, or the reason why there are none.
+    pub passages: Result<Vec<Passage>, String>,
+    /// `false` if the answer depends on a server.
+    pub reproducible: bool,
+}
+
+/// Searches in a corpus.
+pub(crate) async fn search(corpus: Option<&dyn Retrieve>, query: &str, count: u32) -> RetrievalAnswer {
+    match corpus {
+        Some(corpus) => RetrievalAnswer {
+            passages: corpus.retrieve(query, count as usize).await.map_err(|error| error.to_string()),
+            reproducible: corpus.is_reproducible(),
+        },
+        None => {
+            let reason = "the environment has no corpus; declare one, `corpus NAME = \"FILE\"`, and set `corpus = NAME` \
+                          in the environment's block";
+            RetrievalAnswer { passages: Err(reason.to_owned()), reproducible: true }
+        }
+    }
+}
+
 /// Recorded answers for a replay, each kind in its order.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayAnswers {
     /// Verdicts of each call of the sandbox.
     pub verdicts: VecDeque<Vec<RecordedVerdict>>,
+    /// Answer to each query.
+    pub retrievals: VecDeque<RetrievalAnswer>,
     /// Answer to each request over HTTP.
     pub http: VecDeque<Option<Result<HttpResponse, HttpFailure>>>,
 }
@@ -159,6 +192,7 @@ impl ReplayAnswers {
         for event in events {
             match event {
                 Event::Sandbox { verdicts, .. } => self.verdicts.push_back(verdicts.clone()),
+                Event::Retrieval { answer, .. } => self.retrievals.push_back(answer.clone()),
                 Event::Http { answer, .. } => self.http.push_back(answer.clone()),
                 Event::Log { .. } | Event::Output { .. } | Event::Truncated { .. } => {}
             }
@@ -206,8 +240,8 @@ struct Exchange {
 }
 
 impl CallLog {
-    /// Creates a call log that answers calls of the sandbox and requests over HTTP with recorded answers,
-    /// each kind in its order. No code runs, and no request is sent.
+    /// Creates a call log that answers calls of the sandbox, queries and requests over HTTP with recorded answers,
+    /// each kind in its order. No code runs, no corpus is searched, and no request is sent.
     pub fn replaying(answers: ReplayAnswers) -> Self {
         Self(Arc::new(Mutex::new(LogState { answers: Some(answers), ..LogState::default() })))
     }
@@ -247,6 +281,32 @@ impl CallLog {
             Event::Sandbox { jobs: hash, verdicts: verdicts.iter().map(RecordedVerdict::from).collect() };
         self.state().events.push(PendingEvent::Event(event));
         verdicts
+    }
+
+    /// Searches in a corpus, or takes the recorded answer in a replay, and records it. A replay answers a query that
+    /// is not in the recording with an error.
+    pub(crate) async fn retrieve(
+        &self,
+        corpus: Option<&dyn Retrieve>,
+        query: String,
+        count: u32,
+    ) -> RetrievalAnswer {
+        let unrecorded = || RetrievalAnswer {
+            passages: Err("the recording has no answer to this query".to_owned()),
+            reproducible: true,
+        };
+        let recorded = self
+            .state()
+            .answers
+            .as_mut()
+            .map(|answers| answers.retrievals.pop_front().unwrap_or_else(unrecorded));
+        let answer = match recorded {
+            Some(answer) => answer,
+            None => search(corpus, &query, count).await,
+        };
+        let event = Event::Retrieval { query, count, answer: answer.clone() };
+        self.state().events.push(PendingEvent::Event(event));
+        answer
     }
 
     pub(crate) fn record_usage(&self, usage: ResourceUsage) {
@@ -414,6 +474,56 @@ mod tests {
         let [Event::Log { message, .. }, cut] = events.as_slice() else { panic!("{events:?}") };
         assert_eq!(message.len(), MAX_BYTES);
         assert_eq!(cut, &Event::Truncated { events: 2, bytes: MAX_BYTES as u64 + 4 });
+    }
+
+    /// A corpus that counts its queries.
+    #[derive(Default)]
+    struct Counting(std::sync::atomic::AtomicU32);
+
+    #[async_trait::async_trait]
+    impl Retrieve for Counting {
+        async fn retrieve(&self, query: &str, count: usize) -> Result<Vec<Passage>, pl_types::RetrieveError> {
+            let number = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let passage = Passage { id: number.to_string(), text: query.to_owned(), score: 0.1 };
+            Ok(vec![passage; count])
+        }
+
+        fn is_reproducible(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_replay_answers_queries_in_order_and_searches_nothing() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let corpus = Counting::default();
+        let retrieve = |call_log: &CallLog, query: &str| {
+            runtime.block_on(call_log.retrieve(Some(&corpus), query.to_owned(), 2))
+        };
+        let recording = CallLog::default();
+        let answers = [retrieve(&recording, "a"), retrieve(&recording, "b")];
+        let events = recording.take();
+        let written = serde_json::to_string(&events).unwrap();
+        let events: Vec<Event> = serde_json::from_str(&written).unwrap();
+        let mut recorded = ReplayAnswers::default();
+        recorded.extend(&events);
+        let replay = CallLog::replaying(recorded);
+        assert_eq!([retrieve(&replay, "a"), retrieve(&replay, "b")], answers);
+        assert_eq!(replay.take(), events);
+        let unknown = retrieve(&replay, "c").passages.unwrap_err();
+        assert_eq!(
+            (unknown.as_str(), corpus.0.into_inner()),
+            ("the recording has no answer to this query", 2)
+        );
+        assert!(answers.iter().all(|answer| !answer.reproducible));
+    }
+
+    #[test]
+    fn an_environment_without_a_corpus_is_told_what_to_write() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let answer = runtime.block_on(CallLog::default().retrieve(None, "a".to_owned(), 2));
+        let reason = answer.passages.unwrap_err();
+        assert!(answer.reproducible && reason.contains("`corpus = NAME`"), "{reason}");
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Environment {
     }
 
     /// Returns the same environment, whose calls (and those of its episodes) are recorded in `call_log`. A
-    /// call log that [replays](CallLog::replaying) also answers the calls of the sandbox.
+    /// call log that [replays](CallLog::replaying) also answers the calls of the sandbox and of the corpus.
     #[must_use]
     pub fn with_call_log(&self, call_log: &CallLog) -> Self {
         Self { item: self.item.with_call_log(call_log), ..self.clone() }
@@ -165,8 +165,8 @@ impl Environment {
         let opened = async {
             let world = self.world()?;
             let permit = self.inner().stores.engine.permit(Lifetime::Episode).await;
-            let (sandbox, call_log) = (Arc::clone(&self.services.sandbox), self.item.call_log.clone());
-            let mut store = self.inner().stores.granted(&self.item.name, stream, sandbox, call_log);
+            let (services, call_log) = (self.services.clone(), self.item.call_log.clone());
+            let mut store = self.inner().stores.granted(&self.item.name, stream, services, call_log);
             let created = pl_wasm::call(&mut store, async |store| {
                 let bindings = world.ready.instantiate_async(&mut *store).await?;
                 store.data_mut().data.turns = turns;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-use pl_types::seed;
+use pl_types::{Retrieve, seed};
 use pl_wasm::{Captured, Clock, DeniedRequests, Guest, HostError, HttpRecorder, Seed, Store};
 
 use crate::bindings::{log, random, retrieval, sandbox, types};
@@ -27,24 +27,41 @@ const LOG_LINE_FUEL: u64 = 100_000;
 /// for [`MAX_JOBS`] jobs under the default fuel.
 const JOB_FUEL: u64 = 3_000_000;
 
-/// Services of the host for environments. Agents and rewards can't call the sandbox.
+/// Limit of the passages that one call retrieves.
+const MAX_PASSAGES: u32 = 100;
+
+/// Limit of a query, in bytes: longer than any question, and short enough to be searched at once.
+const MAX_QUERY: usize = 16 << 10;
+
+/// Limit of the passages that one call returns, in bytes.
+const MAX_RETRIEVED: usize = 4 << 20;
+
+/// Fuel for a query: enough to end a call that searches in an endless loop, and little enough for hundreds of
+/// queries under the default fuel.
+const QUERY_FUEL: u64 = 3_000_000;
+
+/// Services of the host for environments. Agents and rewards can call neither of them.
 #[derive(Clone)]
 pub struct Services {
     /// Sandbox in which environments run untrusted code.
     pub sandbox: Arc<dyn Sandbox>,
+    /// Corpus of the environment. `None` if the workflow gives it none.
+    pub corpus: Option<Arc<dyn Retrieve>>,
 }
 
 /// Data of a plugin's store.
 pub(crate) struct Context {
     pub plugin: Arc<str>,
     pub item: Arc<str>,
-    pub sandbox: Option<Arc<dyn Sandbox>>,
+    /// `None` outside of an environment's episode.
+    pub services: Option<Services>,
     pub stream: RandomStream,
     /// Current function of the contract.
     pub function: &'static str,
     /// Number of finished turns of the episode.
     pub turns: u32,
-    /// `true` if the plugin has seen a verdict that depends on a wall clock, or used HTTP.
+    /// `true` if the plugin has seen a verdict that depends on a wall clock, a passage that depends on a server, or used
+    /// HTTP.
     pub irreproducible: bool,
     /// Record of the side effects.
     pub call_log: Option<CallLog>,
@@ -52,6 +69,21 @@ pub(crate) struct Context {
     pub last_warning: String,
     /// Log lines of this call.
     pub log: LogVolume,
+}
+
+impl Context {
+    /// Returns the services of an environment's episode. `called` is the one that the plugin calls.
+    ///
+    /// # Errors
+    /// [`HostError`] in all other calls.
+    fn episode_services(&self, called: &str) -> Result<Services, HostError> {
+        let unavailable = || {
+            HostError(format!(
+                "the plugin called {called}, which is only available to an environment's episode"
+            ))
+        };
+        self.services.clone().ok_or_else(unavailable)
+    }
 }
 
 /// Number and size of the log lines of one call.
@@ -180,11 +212,7 @@ impl random::Host for Guest<Context> {
 
 impl sandbox::Host for Guest<Context> {
     async fn execute(&mut self, jobs: Vec<sandbox::Job>) -> wasmtime::Result<Vec<sandbox::Verdict>> {
-        let Some(sandbox) = self.data.sandbox.clone() else {
-            let message =
-                "the plugin called the sandbox, which is only available to an environment's episode";
-            return Err(HostError(message.to_owned()).into());
-        };
+        let sandbox = self.data.episode_services("the sandbox")?.sandbox;
         if jobs.len() > MAX_JOBS {
             let message =
                 format!("the plugin submitted {} jobs in one call; the limit is {MAX_JOBS}", jobs.len());
@@ -209,9 +237,49 @@ impl sandbox::Host for Guest<Context> {
 }
 
 impl retrieval::Host for Guest<Context> {
-    fn retrieve(&mut self, _query: String, _k: u32) -> Result<Vec<retrieval::Passage>, String> {
-        Err("no corpus is configured".to_owned())
+    async fn retrieve(
+        &mut self,
+        query: String,
+        k: u32,
+    ) -> wasmtime::Result<Result<Vec<retrieval::Passage>, String>> {
+        let corpus = self.data.episode_services("`retrieve`")?.corpus;
+        if k > MAX_PASSAGES {
+            let message =
+                format!("the plugin asked for {k} passages in one call; the limit is {MAX_PASSAGES}");
+            return Err(HostError(message).into());
+        }
+        if query.len() > MAX_QUERY {
+            let message =
+                format!("the plugin sent a query of {} bytes; the limit is {MAX_QUERY}", query.len());
+            return Err(HostError(message).into());
+        }
+        self.charge(QUERY_FUEL);
+        // Servers have their own time limit.
+        let _exemption = self.exempt_wait();
+        let call_log = self.data.call_log.clone();
+        let answer = match &call_log {
+            Some(call_log) => call_log.retrieve(corpus.as_deref(), query, k).await,
+            None => call_log::search(corpus.as_deref(), &query, k).await,
+        };
+        self.data.irreproducible |= !answer.reproducible;
+        let passages = match answer.passages {
+            Ok(passages) => passages,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let bytes: usize = passages.iter().map(|passage| passage.id.len() + passage.text.len()).sum();
+        if bytes > MAX_RETRIEVED {
+            let message =
+                format!("{} passages have {bytes} bytes; the limit is {MAX_RETRIEVED}", passages.len());
+            return Err(HostError(message).into());
+        }
+        self.charge(bytes as u64);
+        Ok(Ok(passages.into_iter().map(to_contract_passage).collect()))
     }
+}
+
+fn to_contract_passage(passage: pl_types::Passage) -> retrieval::Passage {
+    let pl_types::Passage { id, text, score } = passage;
+    retrieval::Passage { id, text, score }
 }
 
 fn to_job(job: sandbox::Job) -> Job {

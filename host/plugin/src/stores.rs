@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use pl_sandbox::Sandbox;
 use pl_wasm::{AllowedHost, Engine, Folders, Lifetime, Limits, Store};
 
 use crate::call_log::CallLog;
 use crate::random::RandomStream;
-use crate::services::{Context, LogVolume};
+use crate::services::{Context, LogVolume, Services};
 
 /// Limit of stdout and of stderr of one call, in bytes: enough for a traceback.
 const MAX_CAPTURED_OUTPUT: u64 = 64 << 10;
@@ -31,12 +30,12 @@ impl StoreFactory {
         &self,
         item: &Arc<str>,
         stream: RandomStream,
-        sandbox: Arc<dyn Sandbox>,
+        services: Services,
         call_log: Option<CallLog>,
     ) -> Store<Context> {
         let mut store = self.offline(item, stream);
         let context = &mut store.data_mut().data;
-        (context.sandbox, context.call_log) = (Some(sandbox), call_log);
+        (context.services, context.call_log) = (Some(services), call_log);
         self.allow_hosts(&mut store);
         store
     }
@@ -55,7 +54,7 @@ impl StoreFactory {
         let context = Context {
             plugin: Arc::clone(&self.plugin),
             item: Arc::clone(item),
-            sandbox: None,
+            services: None,
             stream,
             function: "",
             turns: 0,

@@ -180,7 +180,8 @@ impl Maths {
         let engine = Engine::new(config).expect("an engine");
         let plugin = Plugin::load(&engine, PluginSpec::new("maths"), &bytes);
         let plugin = runtime.block_on(plugin).expect("the plugin");
-        let services = Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())) };
+        let services =
+            Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpus: None };
         let environment =
             pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
         let tasks = runtime.block_on(environment.tasks("train", 0, TASKS, 2)).expect("tasks");

@@ -129,7 +129,7 @@ mod tests {
     fn a_prompt_has_the_form_of_the_model_that_answers() {
         let formats = ["a", "b"].map(|text| encoder(text, None).formats[0].clone());
         let encoder = ChatEncoder { formats: formats.into(), thinking: None, date: NaiveDate::default() };
-        let text = |policy| {
+        let text = |policy: usize| {
             encoder.formats[policy].tokenizer.decode(&encoder.encode(policy, &[], &[]).unwrap(), false)
         };
         assert_eq!([text(0), text(1)], ["a", "b"]);

@@ -18,7 +18,7 @@ use crate::sandbox::is_python_cached;
 const EXAMPLE_MODEL: &str = "smollm2-135m";
 
 /// Plugins that the program ships with.
-const SHIPPED: [&str; 3] = ["math.wasm", "code.wasm", "planning.wasm"];
+const SHIPPED: [&str; 4] = ["math.wasm", "code.wasm", "planning.wasm", "search.wasm"];
 
 /// Free disk space below which downloads and checkpoints soon fail.
 const LITTLE_DISK: u64 = 4 << 30;

@@ -27,7 +27,7 @@ pub enum Error {
     Read { path: PathBuf, source: std::io::Error },
     /// There is no cache folder.
     #[error(transparent)]
-    Cache(pl_toolchain::Error),
+    Cache(#[from] pl_toolchain::Error),
     /// WebAssembly can't be run on this machine.
     #[error(transparent)]
     WasmEngine(pl_wasm::Error),
@@ -49,6 +49,12 @@ pub enum Error {
     /// An environment, agent or reward can't be created.
     #[error("{kind} {name}: {source}")]
     Item { kind: &'static str, name: String, source: Box<pl_plugin::Error> },
+    /// A corpus can't be found.
+    #[error("corpus {corpus}: {source}")]
+    LocateCorpus { corpus: String, source: LocateError },
+    /// A corpus can't be indexed or asked.
+    #[error("corpus {corpus}: {source}")]
+    Corpus { corpus: String, source: Box<pl_retrieval::Error> },
     /// A task file can't be found.
     #[error(transparent)]
     LocateTasks(LocateError),

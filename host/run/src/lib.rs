@@ -16,6 +16,7 @@ pub mod audit;
 mod chat;
 mod checkpoints;
 pub mod compare;
+mod corpus;
 mod device;
 mod diagnostics;
 pub mod doctor;

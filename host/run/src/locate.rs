@@ -1,4 +1,4 @@
-//! Files that a workflow names: plugins, models and task files.
+//! Files that a workflow names: plugins, models, corpora and task files.
 
 use std::path::{Path, PathBuf};
 
@@ -36,12 +36,25 @@ pub fn shipped_plugins() -> Option<PathBuf> {
 /// # Errors
 /// [`LocateError::NoTaskFile`] if it is in neither.
 pub fn task_file(folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
+    data_file(folder, path).map_err(LocateError::NoTaskFile)
+}
+
+/// Returns the path of a corpus: next to the workflow, or in the working folder (for `--set`).
+///
+/// # Errors
+/// [`LocateError::NoFile`] if it is in neither.
+pub fn corpus(folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
+    data_file(folder, path).map_err(LocateError::NoFile)
+}
+
+/// Returns the path next to the workflow if the file is in neither place.
+fn data_file(folder: &Path, path: &str) -> Result<PathBuf, PathBuf> {
     let local = folder.join(path);
     let here = PathBuf::from(path);
     if local.is_file() {
         return Ok(local);
     }
-    if here.is_file() { Ok(here) } else { Err(LocateError::NoTaskFile(local)) }
+    if here.is_file() { Ok(here) } else { Err(local) }
 }
 
 /// Checks the form of a model's source. Only the text is examined.

@@ -9,6 +9,7 @@ use pl_record::{Lock, hash_file, hash_folder};
 use tch::Device;
 
 use crate::chat::today;
+use crate::corpus;
 use crate::error::Error;
 use crate::session::{Session, is_start_restored};
 use crate::workflow::CheckedWorkflow;
@@ -16,11 +17,19 @@ use crate::workflow::CheckedWorkflow;
 /// Hashes what a run uses.
 ///
 /// # Errors
-/// If a task file or a `from` can't be read.
+/// If a task file, the corpus or a `from` can't be read.
 pub(crate) fn lock_of(checked: &CheckedWorkflow, session: &Session, device: Device) -> Result<Lock, Error> {
+    // No block has a name with a space.
+    let corpus = checked.corpus().map(|corpus| {
+        Ok::<_, Error>(
+            corpus::path(corpus, &checked.folder)?.map(|path| (format!("corpus {}", corpus.name), path)),
+        )
+    });
+    let corpus: Option<(String, PathBuf)> = corpus.transpose().map(Option::flatten)?;
     let data = checked
         .task_files()
         .into_iter()
+        .chain(corpus)
         .map(|(name, path)| Ok((name, hash_file(&path).map_err(Error::RunFolder)?)))
         .collect::<Result<_, Error>>()?;
     Ok(Lock {

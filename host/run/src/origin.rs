@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use pl_dsl::workflow::Plugin;
+use pl_dsl::workflow::{CorpusSource, Plugin, RetrievalServer};
 use pl_record::RunFolder;
 
 use crate::error::Error;
@@ -60,7 +60,7 @@ pub(crate) fn require_trust(
     if opens.is_empty() { Ok(()) } else { Err(Error::ForeignRun { path: root.to_path_buf(), opens }) }
 }
 
-/// Describes each component, folder, host, server and Docker engine that a run would use. Components that are shipped
+/// Describes each component, folder, host, server, corpus server and Docker engine that a run would use. Components that are shipped
 /// with the program are not listed.
 fn opened_resources(stored: &StoredWorkflow, chosen: &BTreeMap<String, PathBuf>) -> Vec<String> {
     let mut lines = Vec::new();
@@ -84,6 +84,13 @@ fn opened_resources(stored: &StoredWorkflow, chosen: &BTreeMap<String, PathBuf>)
         let key = key.map_or(String::new(), |variable| format!(", with the key in {variable}"));
         let addresses = server.addresses.iter();
         lines.extend(addresses.map(|address| format!("prompts are sent to {address}{key}")));
+    }
+    for corpus in &stored.workflow.corpora {
+        if let CorpusSource::Server(RetrievalServer { address, key_variable, .. }) = &corpus.source {
+            let key = key_variable.as_ref();
+            let key = key.map_or(String::new(), |variable| format!(", with the key in {variable}"));
+            lines.push(format!("queries are sent to {address}{key}"));
+        }
     }
     let engines = stored.workflow.sandbox.docker.iter().flat_map(|docker| &docker.endpoints);
     lines.extend(engines.map(|endpoint| format!("the sandbox uses the Docker engine {endpoint}")));

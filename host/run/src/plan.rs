@@ -8,13 +8,14 @@ use std::path::PathBuf;
 
 use pl_dsl::graph::Graph;
 use pl_dsl::workflow::objective::CriticBase;
-use pl_dsl::workflow::{self, Grant, Lora, Rollout, SandboxBackend, Train, Workflow};
+use pl_dsl::workflow::{self, CorpusSource, Grant, Lora, Rollout, SandboxBackend, Train, Workflow};
 use pl_model::{Config, Projection};
 use pl_trainer::memory as formulas;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tch::Device;
 
+use crate::corpus;
 use crate::dtype::model_dtype;
 use crate::error::Error;
 use crate::host::Host;
@@ -40,6 +41,8 @@ pub struct RunPlan {
     pub memory: Result<MemoryEstimate, Error>,
     pub plugins: Vec<PluginPlan>,
     pub sandbox: SandboxPlan,
+    /// `None` if the environment has none.
+    pub corpus: Option<CorpusPlan>,
     pub tasks: TaskPlan,
     pub episode: EpisodeBounds,
     pub evaluations: Vec<EvaluationPlan>,
@@ -107,6 +110,18 @@ pub struct SandboxPlan {
     pub limits: String,
     /// True if the compile cache has the embedded Python. `None` for the Docker backend.
     pub python_cached: Option<bool>,
+}
+
+/// Corpus of a plan.
+#[derive(Serialize)]
+pub struct CorpusPlan {
+    pub name: String,
+    /// Path of the file, or address of the server.
+    pub source: String,
+    /// True if the cache has the index. `None` for a server, or if the file can't be read.
+    pub indexed: Option<bool>,
+    /// Reason for which the file can't be read.
+    pub problem: Option<String>,
 }
 
 /// Tasks of an environment or an evaluation.
@@ -217,6 +232,7 @@ impl RunPlan {
                     .then(|| is_python_cached(host)),
                 limits: graph.sandbox,
             },
+            corpus: checked.corpus().map(|corpus| CorpusPlan::new(checked, corpus)),
             tasks: TaskPlan::new(checked, &scenario.environment.name, &scenario.environment.tasks),
             models,
             policies,
@@ -319,6 +335,23 @@ impl CriticPlan {
 fn adapter_numbers(config: &Config, lora: &Lora) -> u64 {
     let targets: Vec<Projection> = lora.targets.iter().filter_map(|target| target.parse().ok()).collect();
     formulas::adapter_numbers(config, lora.rank as usize, &targets)
+}
+
+impl CorpusPlan {
+    fn new(checked: &CheckedWorkflow, corpus: &workflow::Corpus) -> CorpusPlan {
+        let (indexed, problem) = match corpus::is_indexed(corpus, &checked.folder) {
+            Ok(indexed) => (indexed, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let source = match &corpus.source {
+            CorpusSource::File(file) => match corpus::path(corpus, &checked.folder) {
+                Ok(Some(path)) => path.display().to_string(),
+                Ok(None) | Err(_) => file.path.clone(),
+            },
+            CorpusSource::Server(server) => server.address.clone(),
+        };
+        CorpusPlan { name: corpus.name.clone(), source, indexed, problem }
+    }
 }
 
 impl TaskPlan {

@@ -47,6 +47,11 @@ pub enum Activity<'a> {
     LoadingModels,
     /// Compilation of the embedded Python worker, or its load from the compile cache. Not counted.
     LoadingPythonWorker,
+    /// Building of a corpus's index. Units: bytes.
+    IndexingCorpus {
+        /// Name in the workflow.
+        corpus: &'a str,
+    },
     /// Start of sandbox containers. Units: containers.
     StartingContainers,
     /// Rollouts of a training step or of an evaluation. Units: episodes.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use pl_dsl::workflow::Evaluation;
+use pl_plugin::Services;
 use pl_record::{TraceFile, Traces};
 use pl_rollout::{
     Agreement, Difference, DisabledGenerator, EpisodeEvent, EpisodeSetup, EventKind, ReplayResult, Trace,
@@ -145,7 +146,8 @@ impl Replayer {
         let (checked, lock) = open_recorded(host, run, plugins, trust)?;
         let formats = chat_formats(&checked)?;
         let denied = DeniedSandbox("a replay runs no code".to_owned());
-        let environment = Arc::new(checked.environment_with(Arc::new(denied))?);
+        let services = Services { sandbox: Arc::new(denied), corpus: None };
+        let environment = Arc::new(checked.environment_with(services)?);
         let setup = episode_setup(
             &checked,
             formats.clone(),

@@ -3,14 +3,14 @@
 //! A setting may change if the finished steps don't depend on it. All others are refused, each with its old
 //! and its new value.
 
-use pl_dsl::workflow::{Server, Workflow};
+use pl_dsl::workflow::{CorpusSource, Server, Workflow};
 use serde_json::{Value, json};
 
 /// Settings that may change, as messages name them.
 const CHANGEABLE: &str = "train.steps, train.checkpoint_every, train.keep_checkpoints, train.episodes, \
                           train.token_budget, train.gradient_checkpointing, inference.*, evaluate.every and .limit, \
                           sandbox.workers, the sandbox's endpoints, certificates and jobs_per_worker, and the addresses, \
-                          key_variable, timeout, connections and retries of servers";
+                          key_variable, timeout, connections and retries of servers, also of those of corpora";
 
 /// Checks that a run that was started as `old` may continue as `new` after `step` steps. Returns the reasons
 /// against it.
@@ -50,6 +50,11 @@ pub(crate) fn copy_changeable_settings(from: &Workflow, to: &mut Workflow) {
     }
     for (from, to) in from.servers.iter().zip(&mut to.servers) {
         *to = Server { name: std::mem::take(&mut to.name), kind: to.kind, ..from.clone() };
+    }
+    for (from, to) in from.corpora.iter().zip(&mut to.corpora) {
+        if let (CorpusSource::Server(from), CorpusSource::Server(to)) = (&from.source, &mut to.source) {
+            to.clone_from(from);
+        }
     }
     to.sandbox.workers = from.sandbox.workers;
     if let (Some(from), Some(to)) = (&from.sandbox.docker, &mut to.sandbox.docker) {

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pl_dsl::workflow::{Tasks, Workflow};
+use pl_dsl::workflow::{Corpus, Tasks, Workflow};
 use pl_dsl::{Override, Source};
 use pl_plugin::Services;
 use pl_rollout::{TaskFile, TaskSource};
-use pl_sandbox::Sandbox;
 
+use crate::corpus;
 use crate::diagnostics::Diagnostics;
 use crate::error::Error;
 use crate::host::Host;
@@ -78,21 +78,24 @@ impl CheckedWorkflow {
             .map_err(|error| Error::Plugin { plugin: block.name.clone(), source: error.into() })
     }
 
-    /// Creates the environment with the sandbox that the workflow configures.
+    /// Creates the environment with the sandbox and the corpus that the workflow configures. The index of the corpus
+    /// is built if the cache has none.
     ///
     /// # Errors
-    /// If the plugin or the sandbox is not usable.
+    /// If the plugin, the sandbox or the corpus is not usable.
     pub fn environment(&self, host: &Host) -> Result<pl_plugin::Environment, Error> {
-        self.environment_with(LazyWorkers::for_workflow(host, &self.workflow.sandbox, &self.folder)?)
+        let sandbox = LazyWorkers::for_workflow(host, &self.workflow.sandbox, &self.folder)?;
+        let corpus = self.corpus().map(|corpus| corpus::open(host, corpus, &self.folder)).transpose()?;
+        self.environment_with(Services { sandbox, corpus })
     }
 
-    /// Creates the environment with another sandbox.
+    /// Creates the environment with other services.
     ///
     /// # Errors
     /// If the plugin is not usable.
-    pub fn environment_with(&self, sandbox: Arc<dyn Sandbox>) -> Result<pl_plugin::Environment, Error> {
+    pub fn environment_with(&self, services: Services) -> Result<pl_plugin::Environment, Error> {
         let block = &self.workflow.scenarios[0].environment;
-        let (plugin, services) = (self.plugin(block.plugin)?, Services { sandbox });
+        let plugin = self.plugin(block.plugin)?;
         pl_plugin::Environment::new(&plugin, &block.item, block.settings.clone(), services).map_err(|error| {
             Error::Item { kind: "environment", name: block.name.clone(), source: error.into() }
         })
@@ -143,6 +146,11 @@ impl CheckedWorkflow {
                 level: *level,
             }),
         }
+    }
+
+    /// Returns the corpus that the environment may search.
+    pub fn corpus(&self) -> Option<&Corpus> {
+        self.workflow.corpora.get(self.workflow.scenarios[0].environment.corpus?)
     }
 
     /// Returns the task files that the workflow names, each with the name of its environment or evaluation.

@@ -23,6 +23,23 @@ pub struct FleetConfig {
     pub backoff: Backoff,
 }
 
+impl FleetConfig {
+    pub(crate) fn http(&self) -> HttpSettings {
+        HttpSettings { key: self.key.clone(), timeout: self.timeout, connections: self.connections }
+    }
+}
+
+/// Settings of the connections to a server.
+#[derive(Clone)]
+pub struct HttpSettings {
+    /// Key that requests carry as `Authorization: Bearer KEY`.
+    pub key: Option<String>,
+    /// Longest time from sending a request to the end of its answer.
+    pub timeout: Duration,
+    /// Number of idle connections that are kept.
+    pub connections: usize,
+}
+
 impl std::fmt::Debug for FleetConfig {
     /// Leaves out the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

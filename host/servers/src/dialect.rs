@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use crate::error::ServerError;
-use crate::http::Http;
+use crate::http::HttpClient;
 use crate::identity::Identity;
 use crate::request::{RemoteAdapter, TokenCompletion, TokenRequest};
 
@@ -11,13 +11,13 @@ use crate::request::{RemoteAdapter, TokenCompletion, TokenRequest};
 #[async_trait]
 pub(crate) trait Dialect: Send + Sync {
     /// Asks the server for its program and its models.
-    async fn identify(&self, http: &Http) -> Result<Identity, ServerError>;
+    async fn identify(&self, http: &HttpClient) -> Result<Identity, ServerError>;
 
     /// Completes the prompt of a request once per seed of `seeds`, which are some of the request's.
     /// Completions are validated.
     async fn complete(
         &self,
-        http: &Http,
+        http: &HttpClient,
         identity: &Identity,
         request: &TokenRequest,
         seeds: &[[u8; 32]],
@@ -26,13 +26,13 @@ pub(crate) trait Dialect: Send + Sync {
     /// Loads an adapter. An adapter that the server has already is not an error: equal names have equal weights.
     async fn load_adapter(
         &self,
-        http: &Http,
+        http: &HttpClient,
         identity: &Identity,
         adapter: &RemoteAdapter,
     ) -> Result<(), ServerError>;
 
     /// Removes an adapter. An adapter that the server doesn't have is not an error.
-    async fn unload_adapter(&self, http: &Http, name: &str) -> Result<(), ServerError>;
+    async fn unload_adapter(&self, http: &HttpClient, name: &str) -> Result<(), ServerError>;
 
     /// Flag of the server that makes it return log-probabilities of the distribution that tokens are drawn from.
     fn logprobs_hint(&self) -> &'static str;

@@ -3,11 +3,12 @@
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
+use backon::{BackoffBuilder, ExponentialBuilder};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde_json::Value;
 
-use crate::config::FleetConfig;
+use crate::config::{Backoff, HttpSettings};
 use crate::error::ServerError;
 
 /// Longest time to open a connection.
@@ -22,25 +23,27 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 /// Number of characters of a server's message that errors show.
 const MESSAGE_LENGTH: usize = 500;
 
-/// Connections to one server.
-pub(crate) struct Http {
+/// Connections to one server. Redirects are not followed, and no proxy is used.
+pub struct HttpClient {
     client: Client,
     /// Address without a slash at its end.
     pub(crate) address: String,
     timeout: Duration,
 }
 
-impl Http {
+impl HttpClient {
+    /// Prepares connections to an address that begins with `http://` or `https://`. None is opened.
+    ///
     /// # Errors
     /// [`ServerError::Setup`] if the address or the key is not usable.
-    pub(crate) fn new(config: &FleetConfig, address: &str) -> Result<Self, ServerError> {
+    pub fn new(settings: &HttpSettings, address: &str) -> Result<Self, ServerError> {
         let setup = |problem: String| ServerError::Setup { server: address.to_owned(), problem };
         let url = Url::parse(address).map_err(|error| setup(format!("not an address: {error}")))?;
         if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
             return Err(setup("an address begins with http:// or https:// and a host".to_owned()));
         }
         let mut headers = HeaderMap::new();
-        if let Some(key) = &config.key {
+        if let Some(key) = &settings.key {
             let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
                 .map_err(|_| setup("the key has characters that a header can't have".to_owned()))?;
             value.set_sensitive(true);
@@ -49,8 +52,8 @@ impl Http {
         let client = Client::builder()
             .default_headers(headers)
             .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(config.timeout)
-            .pool_max_idle_per_host(config.connections)
+            .timeout(settings.timeout)
+            .pool_max_idle_per_host(settings.connections)
             // A redirect could lead the key elsewhere, and a proxy of the environment is not meant for the
             // machines of a cluster.
             .redirect(reqwest::redirect::Policy::none())
@@ -58,7 +61,12 @@ impl Http {
             .build()
             .map_err(|error| setup(reason(&error)))?;
         let address = address.trim_end_matches('/').to_owned();
-        Ok(Self { client, address, timeout: config.timeout })
+        Ok(Self { client, address, timeout: settings.timeout })
+    }
+
+    /// True if the address has a path.
+    pub fn has_path(&self) -> bool {
+        Url::parse(&self.address).is_ok_and(|url| url.path() != "/")
     }
 
     /// Sends a GET request and returns its answer.
@@ -69,6 +77,35 @@ impl Http {
     /// Sends a body and returns the answer. Errors name the request by `label`.
     pub(crate) async fn post(&self, path: &str, body: &Value, label: &str) -> Result<Value, ServerError> {
         self.send(Method::POST, path, Some(body), label).await
+    }
+
+    /// Sends a body until `read` accepts the answer, up to `retries` times again after failures that may pass.
+    /// `read` returns the reason for which an answer is wrong. Errors name the request by `label`.
+    ///
+    /// # Errors
+    /// The last failure.
+    pub async fn post_with_retries<T>(
+        &self,
+        path: &str,
+        body: &Value,
+        label: &str,
+        retries: u32,
+        Backoff { shortest, longest }: Backoff,
+        read: impl Fn(Value) -> Result<T, String>,
+    ) -> Result<T, ServerError> {
+        let waits = ExponentialBuilder::new().with_min_delay(shortest).with_max_delay(longest);
+        let mut waits = waits.with_factor(2.0).with_jitter().with_max_times(retries as usize).build();
+        loop {
+            let sent = self.post(path, body, label).await;
+            let error =
+                match sent.and_then(|answer| read(answer).map_err(|problem| self.wrong(label, problem))) {
+                    Ok(value) => return Ok(value),
+                    Err(error) if error.is_permanent() => return Err(error),
+                    Err(error) => error,
+                };
+            let Some(wait) = waits.next() else { return Err(error) };
+            tokio::time::sleep(error.retry_after().unwrap_or(wait)).await;
+        }
     }
 
     async fn send(

@@ -6,6 +6,7 @@
 //! - [`Fleet`]: several servers of one kind. It spreads requests, limits connections, waits for servers that are
 //!   busy, and moves the requests of a server that fails to the others.
 //! - A probe, before a server gets its first request: the server must return what training needs.
+//! - [`HttpClient`]: JSON over HTTP to one server of any kind, with retries.
 //! - [`RemoteAdapter`]: an adapter under a name of its own, loaded on each server before the requests that use it.
 
 mod balancer;
@@ -25,9 +26,10 @@ mod server;
 mod validate;
 mod vllm;
 
-pub use config::{Backoff, FleetConfig, ServerKind};
+pub use config::{Backoff, FleetConfig, HttpSettings, ServerKind};
 pub use error::ServerError;
 pub use event::FleetEvent;
 pub use fleet::Fleet;
+pub use http::HttpClient;
 pub use probe::Probe;
 pub use request::{RemoteAdapter, RemoteModel, TokenCompletion, TokenRequest};

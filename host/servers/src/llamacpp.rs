@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{Dialect, label, number};
 use crate::error::ServerError;
-use crate::http::Http;
+use crate::http::HttpClient;
 use crate::identity::Identity;
 use crate::request::{RemoteAdapter, RemoteModel, TokenCompletion, TokenRequest};
 use crate::validate::{WrongCompletion, likeliest, validate};
@@ -107,7 +107,7 @@ fn completion(request: &TokenRequest, answer: Answer) -> Result<TokenCompletion,
 impl LlamaCpp {
     async fn call(
         &self,
-        http: &Http,
+        http: &HttpClient,
         request: &TokenRequest,
         seed: &[u8; 32],
     ) -> Result<TokenCompletion, ServerError> {
@@ -121,14 +121,14 @@ impl LlamaCpp {
 
 #[async_trait]
 impl Dialect for LlamaCpp {
-    async fn identify(&self, http: &Http) -> Result<Identity, ServerError> {
+    async fn identify(&self, http: &HttpClient) -> Result<Identity, ServerError> {
         let models = http.get("/v1/models").await?;
         Ok(Identity::parse(&Value::Null, &models))
     }
 
     async fn complete(
         &self,
-        http: &Http,
+        http: &HttpClient,
         _identity: &Identity,
         request: &TokenRequest,
         seeds: &[[u8; 32]],
@@ -145,7 +145,7 @@ impl Dialect for LlamaCpp {
 
     async fn load_adapter(
         &self,
-        http: &Http,
+        http: &HttpClient,
         _identity: &Identity,
         adapter: &RemoteAdapter,
     ) -> Result<(), ServerError> {
@@ -153,7 +153,7 @@ impl Dialect for LlamaCpp {
         Err(http.unfit(problem, "start it with the adapter (`--lora`) and name the model with `served`"))
     }
 
-    async fn unload_adapter(&self, _http: &Http, _name: &str) -> Result<(), ServerError> {
+    async fn unload_adapter(&self, _http: &HttpClient, _name: &str) -> Result<(), ServerError> {
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use pl_types::Sampling;
 
 use crate::dialect::Dialect;
 use crate::error::ServerError;
-use crate::http::Http;
+use crate::http::HttpClient;
 use crate::identity::Identity;
 use crate::request::{RemoteModel, TokenCompletion, TokenRequest};
 
@@ -43,7 +43,7 @@ impl Probe {
     pub(crate) async fn run(
         &self,
         dialect: &dyn Dialect,
-        http: &Http,
+        http: &HttpClient,
         identity: &Identity,
     ) -> Result<(), ServerError> {
         let first = self.sample(dialect, http, identity, &self.prompt, 1.0, 2).await?;
@@ -74,7 +74,7 @@ impl Probe {
     async fn sample(
         &self,
         dialect: &dyn Dialect,
-        http: &Http,
+        http: &HttpClient,
         identity: &Identity,
         prompt: &[u32],
         temperature: f64,

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use crate::config::{FleetConfig, ServerKind};
 use crate::dialect::Dialect;
 use crate::error::ServerError;
-use crate::http::Http;
+use crate::http::HttpClient;
 use crate::identity::Identity;
 use crate::llamacpp::LlamaCpp;
 use crate::probe::Probe;
@@ -18,7 +18,7 @@ use crate::vllm::Vllm;
 
 /// A server of a fleet.
 pub(crate) struct Server {
-    http: Http,
+    http: HttpClient,
     dialect: Box<dyn Dialect>,
     probes: Arc<[Probe]>,
     /// Identity and adapters of the server. Forgotten when it may have been restarted.
@@ -48,7 +48,7 @@ impl Server {
             ServerKind::LlamaCpp => Box::new(LlamaCpp),
         };
         Ok(Self {
-            http: Http::new(config, address)?,
+            http: HttpClient::new(&config.http(), address)?,
             dialect,
             probes,
             known: Mutex::new(Known::default()),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::{Dialect, label, number};
 use crate::error::ServerError;
-use crate::http::Http;
+use crate::http::HttpClient;
 use crate::identity::Identity;
 use crate::request::{RemoteAdapter, RemoteModel, TokenCompletion, TokenRequest};
 use crate::validate::{WrongCompletion, likeliest, validate};
@@ -80,7 +80,7 @@ impl WeightSpan {
 
 /// Returns the name of a request's model, and the number of tokens that fit.
 fn model<'a>(
-    http: &Http,
+    http: &HttpClient,
     identity: &'a Identity,
     model: &'a RemoteModel,
 ) -> Result<(&'a str, Option<usize>), ServerError> {
@@ -184,7 +184,7 @@ impl Vllm {
     /// Sends one HTTP request.
     async fn call(
         &self,
-        http: &Http,
+        http: &HttpClient,
         identity: &Identity,
         request: &TokenRequest,
         seeds: &[[u8; 32]],
@@ -242,7 +242,7 @@ impl Vllm {
 
 #[async_trait]
 impl Dialect for Vllm {
-    async fn identify(&self, http: &Http) -> Result<Identity, ServerError> {
+    async fn identify(&self, http: &HttpClient) -> Result<Identity, ServerError> {
         let version = http.get("/version").await?;
         let models = http.get("/v1/models").await?;
         Ok(Identity::parse(&version, &models))
@@ -250,7 +250,7 @@ impl Dialect for Vllm {
 
     async fn complete(
         &self,
-        http: &Http,
+        http: &HttpClient,
         identity: &Identity,
         request: &TokenRequest,
         seeds: &[[u8; 32]],
@@ -264,7 +264,7 @@ impl Dialect for Vllm {
 
     async fn load_adapter(
         &self,
-        http: &Http,
+        http: &HttpClient,
         identity: &Identity,
         adapter: &RemoteAdapter,
     ) -> Result<(), ServerError> {
@@ -286,7 +286,7 @@ impl Dialect for Vllm {
         }
     }
 
-    async fn unload_adapter(&self, http: &Http, name: &str) -> Result<(), ServerError> {
+    async fn unload_adapter(&self, http: &HttpClient, name: &str) -> Result<(), ServerError> {
         let label = format!("to unload {name}");
         match http.post("/v1/unload_lora_adapter", &json!({ "lora_name": name }), &label).await {
             Ok(_) | Err(ServerError::NotFound { .. } | ServerError::Refused { .. }) => Ok(()),

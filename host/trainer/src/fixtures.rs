@@ -240,6 +240,7 @@ pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
             .map(|i| pl_dsl::workflow::Model { name: format!("m{i}"), source: String::new(), dtype: None })
             .collect(),
         servers: Vec::new(),
+        corpora: Vec::new(),
         policies,
         agents: Vec::new(),
         scenarios: vec![Scenario {
@@ -248,6 +249,7 @@ pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
                 plugin,
                 item: item.clone(),
                 tasks: Tasks::Generated { split: "train".into(), level: 1 },
+                corpus: None,
                 settings: settings.clone(),
             },
             turns: Turns { max: 1, start: Vec::new(), nodes: Vec::new() },

@@ -6,6 +6,7 @@
 //! - [`dtype`]: number formats of a model's matrices.
 //! - [`episode_id`]: names of episodes within a run.
 //! - [`item`]: environments, agents and rewards as a plugin describes them.
+//! - [`retrieval`]: passages of a corpus, and the trait between plugins and what finds them.
 //! - [`transition`]: the training data that a rollout produces and a learner consumes.
 //! - [`value_head`]: the weights by which an engine values the states that it samples in.
 //! - [`hash`] and [`seed`]: the derivation of every random stream.
@@ -15,6 +16,7 @@ pub mod episode_id;
 pub mod hash;
 pub mod item;
 pub mod request;
+pub mod retrieval;
 pub mod sampling;
 pub mod seed;
 pub mod transition;
@@ -25,6 +27,7 @@ pub use episode_id::{EpisodeId, InvalidEpisodeId};
 pub use hash::PartHasher;
 pub use item::{Fact, FactKind, Item, ItemKind};
 pub use request::{Chunk, Completion, Finish, Generate, GenerateError, Request};
+pub use retrieval::{Passage, Retrieve, RetrieveError};
 pub use sampling::{Sampling, SamplingOverrides};
 pub use seed::{Phase, StreamKey};
 pub use transition::{Group, Key, Transition};

@@ -139,6 +139,11 @@ function logEvent(log, event) {
       return h("div", { class: "verdict" }, badge(ok ? "solved" : "failed", `program: ${verdict.ending}${verdict.exit ? `, exit ${verdict.exit}` : ""}`), output ? code(output, "output") : h("span", { class: "dim" }, " no output"));
     });
   }
+  if (kind === "retrieval") {
+    const { Ok: passages, Err: reason } = value.answer?.passages ?? {};
+    const found = (passages ?? []).map((passage) => code(passage.text ?? "", `${passage.id}, score ${number(passage.score ?? 0)}`));
+    return [h("div", { class: "log" }, `${who} searches: ${value.query}${reason ? ` → ${reason}` : ""}`), ...found];
+  }
   if (kind === "log") return h("div", { class: "log dim" }, `[${value.level}] ${who}: ${value.message}`);
   if (kind === "output") return code(value.text ?? "", `${who}, ${value.stream}`);
   if (kind === "http") return h("div", { class: "log dim" }, `${who}: ${value.request} → ${value.answer?.Ok?.status ?? (value.answer ? "failed" : "not awaited")}`);

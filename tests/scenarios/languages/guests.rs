@@ -65,7 +65,7 @@ pub async fn load(language: Language) -> Option<Loaded> {
 }
 
 fn services() -> Services {
-    Services { sandbox: Arc::new(DeniedSandbox("no sandbox here".to_owned())) }
+    Services { sandbox: Arc::new(DeniedSandbox("no sandbox here".to_owned())), corpus: None }
 }
 
 async fn load_plugin(component: &Path, name: &str) -> Plugin {

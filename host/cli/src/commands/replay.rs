@@ -132,6 +132,13 @@ fn write_event(event: &Event, out: &mut impl Write) -> CommandResult {
                 writeln!(out, "[sandbox] {}", verdict.ending.as_str())?;
             }
         }
+        Event::Retrieval { query, answer, .. } => match &answer.passages {
+            Ok(passages) => {
+                let ids: Vec<&str> = passages.iter().map(|passage| passage.id.as_str()).collect();
+                writeln!(out, "[corpus] {query}: {}", ids.join(", "))?;
+            }
+            Err(reason) => writeln!(out, "[corpus] {query}: {reason}")?,
+        },
         Event::Http { request, answer, .. } => {
             let response = match answer {
                 Some(Ok(response)) => format!("{}, {} bytes", response.status, response.body.len()),

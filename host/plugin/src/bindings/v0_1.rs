@@ -18,6 +18,7 @@ pub mod base {
         ",
         world: "pl-host:base/base",
         imports: {
+            "pl-host:plugin/retrieval.retrieve": async | trappable,
             "pl-host:plugin/sandbox.execute": async | trappable,
         },
         exports: { default: async },

@@ -17,7 +17,7 @@ fn python() -> Services {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let engine = Engine::new(EngineConfig::workers().cache_dir(cache)).unwrap();
     let workers = PythonWorkers::new(&engine, &built("python.wasm"), SandboxLimits::default()).unwrap();
-    Services { sandbox: Arc::new(workers) }
+    Services { sandbox: Arc::new(workers), corpus: None }
 }
 
 #[tokio::test]

@@ -11,4 +11,5 @@ mod faults;
 mod grants;
 mod hostile;
 mod isolation;
+mod retrieval;
 mod section;

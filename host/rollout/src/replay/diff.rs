@@ -11,7 +11,7 @@ use crate::trace::{EventKind, EventPosition, Trace, TraceEvent};
 /// The agreement of a replay with its recording.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Agreement {
-    /// Every prompt token, action, outcome, score, job and request equals the recorded one, and so does the
+    /// Every prompt token, action, outcome, score, job, query and request equals the recorded one, and so does the
     /// end.
     Full,
     /// Everything is equal up to a call that a wall clock ended in the recording, which can't be reproduced.
@@ -34,7 +34,7 @@ pub struct Difference {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ComparedEvent {
     Trace(TraceEvent),
-    /// A call from a plugin to the sandbox or to an HTTP host.
+    /// A call from a plugin to the sandbox, to its corpus or to an HTTP host.
     External {
         position: EventPosition,
         function: String,
@@ -47,6 +47,8 @@ pub enum ComparedEvent {
 pub enum ExternalCall {
     /// Jobs for the sandbox, by their hash.
     Jobs(String),
+    /// A query to the corpus, and the number of passages that it asks for.
+    Query(String, u32),
     /// An HTTP request.
     Request {
         /// Method and address.
@@ -103,6 +105,7 @@ impl ExternalCall {
     fn from_event(event: &Event) -> Option<ExternalCall> {
         match event {
             Event::Sandbox { jobs, .. } => Some(ExternalCall::Jobs(jobs.clone())),
+            Event::Retrieval { query, count, .. } => Some(ExternalCall::Query(query.clone(), *count)),
             Event::Http { request, hash, .. } => {
                 Some(ExternalCall::Request { request: request.clone(), hash: hash.clone() })
             }
@@ -123,6 +126,9 @@ impl ExternalCall {
     fn describe(&self) -> String {
         match self {
             ExternalCall::Jobs(_) => "sends jobs to the sandbox".to_owned(),
+            ExternalCall::Query(query, count) => {
+                format!("searches for {count} passages with {}", shorten(query))
+            }
             ExternalCall::Request { request, .. } => format!("requests {}", shorten(request)),
         }
     }
@@ -135,6 +141,13 @@ impl ExternalCall {
                 a,
                 b,
             )),
+            (ExternalCall::Query(a, _), ExternalCall::Query(b, _)) if a != b => {
+                Some(ValuePair::new(format!("the query of `{function}`"), a, b))
+            }
+            (ExternalCall::Query(_, a), ExternalCall::Query(_, b)) => {
+                let name = format!("the number of passages that `{function}` searches for");
+                Some(ValuePair::new(name, &a.to_string(), &b.to_string()))
+            }
             (
                 ExternalCall::Request { request: a, hash: recorded },
                 ExternalCall::Request { request: b, hash: replayed },

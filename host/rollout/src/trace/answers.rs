@@ -1,4 +1,4 @@
-//! The recorded answers to plugins' jobs and HTTP requests. A replay gives them again.
+//! The recorded answers to plugins' jobs, queries and HTTP requests. A replay gives them again.
 
 use std::collections::HashMap;
 

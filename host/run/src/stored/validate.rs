@@ -34,6 +34,8 @@ pub(super) fn validate(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
     for scenario in &workflow.scenarios {
         check_index("plugin", scenario.environment.plugin, plugins)?;
         check_index("plugin", scenario.reward.plugin, plugins)?;
+        let corpus = scenario.environment.corpus;
+        corpus.map_or(Ok(()), |corpus| check_index("corpus", corpus, workflow.corpora.len()))?;
         let nodes = &scenario.turns.nodes;
         for agent in nodes.iter().flat_map(|node| &node.agents) {
             check_index("agent", *agent, workflow.agents.len())?;
@@ -75,6 +77,7 @@ fn check_names(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
     check_unique(plugins.iter().map(|block| &block.name))?;
     check_unique(models.iter().map(|block| &block.name))?;
     check_unique(workflow.servers.iter().map(|block| &block.name))?;
+    check_unique(workflow.corpora.iter().map(|block| &block.name))?;
     check_unique(policies.iter().map(|block| &block.name))?;
     check_unique(agents.iter().map(|block| &block.name))?;
     check_unique(evaluations.iter().map(|block| &block.name))?;

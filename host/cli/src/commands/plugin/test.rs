@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use pl_plugin::conformance::{CheckResult, Report, Samples, check_plugin};
 use pl_plugin::{Plugin, Services, Task};
 use pl_run::sandbox::LazyWorkers;
+use pl_types::{Passage, Retrieve, RetrieveError};
 use pl_wasm::Limits;
 use serde_json::{Map, Value, json};
 
@@ -25,7 +28,8 @@ pub fn run(app: &App, options: &PluginTestArgs) -> CommandResult {
         .map(|file| loader.load(file, &read(file)?))
         .collect::<Result<Vec<Plugin>, CommandError>>()?;
     let samples = samples(options)?;
-    let services = Services { sandbox: LazyWorkers::embedded(&app.host) };
+    let services =
+        Services { sandbox: LazyWorkers::embedded(&app.host), corpus: Some(Arc::new(RepeatedQuery)) };
     let report = app.host.block_on(check_plugin(&plugin, &others, &services, &samples));
     let mut out = visible::stdout();
     if options.json {
@@ -34,6 +38,25 @@ pub fn run(app: &App, options: &PluginTestArgs) -> CommandResult {
         show(&report, &mut out)?;
     }
     if report.passed() { Ok(()) } else { Err(CommandError::failed("the plugin violates the contract")) }
+}
+
+/// Corpus of tests: each passage is the query.
+struct RepeatedQuery;
+
+#[async_trait]
+impl Retrieve for RepeatedQuery {
+    async fn retrieve(&self, query: &str, count: usize) -> Result<Vec<Passage>, RetrieveError> {
+        let passage = |rank: usize| Passage {
+            id: rank.to_string(),
+            text: query.to_owned(),
+            score: 1.0 / (1 + rank) as f64,
+        };
+        Ok((0..count).map(passage).collect())
+    }
+
+    fn is_reproducible(&self) -> bool {
+        true
+    }
 }
 
 fn samples(options: &PluginTestArgs) -> Result<Samples, CommandError> {

@@ -17,7 +17,7 @@ pub fn engine() -> Engine {
 }
 
 pub fn services() -> Services {
-    Services { sandbox: Arc::new(DeniedSandbox("no sandbox here".to_owned())) }
+    Services { sandbox: Arc::new(DeniedSandbox("no sandbox here".to_owned())), corpus: None }
 }
 
 /// A core module in text as a component of one of the contract's worlds.

@@ -1,0 +1,119 @@
+//! The corpus that an environment searches: a cached index of a file, or a retrieval server.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pl_dsl::workflow::{Corpus, CorpusSource, PassageFile, RetrievalServer};
+use pl_retrieval::{CorpusFile, CorpusIndex, Fields, Language, RemoteConfig, RemoteCorpus};
+use pl_servers::{Backoff, ServerError};
+use pl_toolchain::cache;
+use pl_types::Retrieve;
+
+use crate::error::Error;
+use crate::host::Host;
+use crate::locate;
+use crate::progress::Activity;
+
+/// Opens a corpus. Paths are relative to `folder`. The index of a file is built if the cache has none.
+///
+/// # Errors
+/// If the file is missing or has an invalid passage, the cache can't be written, or a server's settings are wrong.
+pub(crate) fn open(host: &Host, corpus: &Corpus, folder: &Path) -> Result<Arc<dyn Retrieve>, Error> {
+    let failed = |source| Error::Corpus { corpus: corpus.name.clone(), source: Box::new(source) };
+    match &corpus.source {
+        CorpusSource::File(file) => {
+            let index = FileIndex::locate(&corpus.name, file, folder)?;
+            cache::folder(&index.folder, |partial| {
+                let mut tracker = host.progress().start(Activity::IndexingCorpus { corpus: &corpus.name });
+                let mut progress = |done, total| tracker.update(done, total);
+                CorpusIndex::build(&index.file, index.language, partial, &mut progress).map_err(failed)
+            })?;
+            let opened = CorpusIndex::open(&corpus.name, index.language, &index.folder).map_err(failed)?;
+            Ok(Arc::new(opened))
+        }
+        CorpusSource::Server(RetrievalServer { address, key_variable, timeout, retries }) => {
+            let config = RemoteConfig {
+                name: corpus.name.clone(),
+                address: address.clone(),
+                key: key_variable.as_deref().map(|variable| key(corpus, variable)).transpose()?,
+                timeout: *timeout,
+                retries: *retries,
+                backoff: Backoff::default(),
+            };
+            Ok(Arc::new(RemoteCorpus::new(config).map_err(failed)?))
+        }
+    }
+}
+
+/// Returns the path of a corpus. Returns `None` for a server.
+///
+/// # Errors
+/// If the file is missing.
+pub(crate) fn path(corpus: &Corpus, folder: &Path) -> Result<Option<PathBuf>, Error> {
+    match &corpus.source {
+        CorpusSource::File(file) => file_path(&corpus.name, file, folder).map(Some),
+        CorpusSource::Server(_) => Ok(None),
+    }
+}
+
+fn file_path(name: &str, file: &PassageFile, folder: &Path) -> Result<PathBuf, Error> {
+    let missing = |source| Error::LocateCorpus { corpus: name.to_owned(), source };
+    locate::corpus(folder, &file.path).map_err(missing)
+}
+
+/// Returns true if the cache has the index of a corpus, and `None` for a server.
+///
+/// # Errors
+/// If the file can't be read.
+pub(crate) fn is_indexed(corpus: &Corpus, folder: &Path) -> Result<Option<bool>, Error> {
+    match &corpus.source {
+        CorpusSource::File(file) => Ok(Some(FileIndex::locate(&corpus.name, file, folder)?.folder.is_dir())),
+        CorpusSource::Server(_) => Ok(None),
+    }
+}
+
+/// A file of passages, and the place of its index.
+struct FileIndex {
+    file: CorpusFile,
+    language: Language,
+    folder: PathBuf,
+}
+
+impl FileIndex {
+    fn locate(name: &str, file: &PassageFile, folder: &Path) -> Result<FileIndex, Error> {
+        let failed = |source| Error::Corpus { corpus: name.to_owned(), source: Box::new(source) };
+        let path = file_path(name, file, folder)?;
+        let fields = Fields { id: file.id.clone(), title: file.title.clone(), text: file.text.clone() };
+        let (file, language) = (CorpusFile { path, fields }, file.language.parse().map_err(failed)?);
+        let key = file.index_key(language).map_err(failed)?;
+        Ok(FileIndex { file, language, folder: cache::root()?.join("corpora").join(key) })
+    }
+}
+
+fn key(corpus: &Corpus, variable: &str) -> Result<String, Error> {
+    let key = std::env::var(variable).ok().filter(|key| !key.is_empty());
+    key.ok_or_else(|| {
+        Error::server(ServerError::Setup {
+            server: corpus.name.clone(),
+            problem: format!("the environment variable {variable}, which has its key, is not set"),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pl_dsl::settings::{self, SettingKind};
+    use pl_dsl::{BlockKind, settings::Choice};
+
+    use super::*;
+
+    #[test]
+    fn every_language_of_the_setting_has_its_stemmer() {
+        let setting = settings::find(BlockKind::Corpus, "language").unwrap();
+        let SettingKind::Choice(choices) = setting.kind else { panic!("{:?}", setting.kind) };
+        assert!(choices.len() > 2);
+        for Choice { word, .. } in choices {
+            word.parse::<Language>().unwrap();
+        }
+    }
+}
