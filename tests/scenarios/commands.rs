@@ -41,6 +41,7 @@ fn every_example_passes_check() {
         [
             "chat L2",
             "code L0",
+            "code-team L2",
             "experts L2",
             "math L2",
             "math-aggregate L2",
