@@ -24,6 +24,11 @@ impl Call {
         Self { function: json!({ "name": name }), args, kwargs: Map::new() }
     }
 
+    /// Returns the arguments without their names.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        self.args.iter().chain(self.kwargs.values())
+    }
+
     /// Returns the calls that make an object of a class without arguments and call its method.
     pub fn method(class: &str, name: &str, args: Vec<Value>) -> Vec<Self> {
         let attribute = json!({ "function": "builtins.getattr" });

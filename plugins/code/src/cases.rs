@@ -27,6 +27,21 @@ pub enum Case {
     Call(CallCase),
 }
 
+impl Case {
+    /// Returns true if both cases give a program the same input, whatever they expect of it: the same words, or equal
+    /// arguments of a function.
+    pub fn same_input(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Input { input: one, .. }, Self::Input { input: other, .. }) => same_words(one, other),
+            (Self::Call(one), Self::Call(other)) => {
+                let values = |case: &CallCase| case.calls.last().into_iter().flat_map(Call::values).cloned().collect();
+                data::equal(&Value::Array(values(one)), &Value::Array(values(other)))
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Calls of a program's functions with the result of the last one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallCase {
@@ -268,6 +283,17 @@ mod tests {
         assert_eq!(results.iter().map(|result| result.held).collect::<Vec<_>>(), [true, false, true]);
         assert_eq!((attempt.tally, attempt.ran, runs), (Tally { held: 2, total: 3 }, true, 2));
         assert_eq!(results[0].printed, "(1, 2)");
+    }
+
+    #[test]
+    fn equal_inputs_are_found() {
+        let f = |args: Vec<Value>| call(vec![Call::function("f", args)], json!(1), false);
+        let input = |input: &str| Case::Input { input: input.to_owned(), output: "1".to_owned() };
+        let float = json!({"float": "0x1.0000000000000p+0"});
+        assert!(f(vec![json!(1), json!("a")]).same_input(&f(vec![float, json!("a")])));
+        assert!(!f(vec![json!(1)]).same_input(&f(vec![json!(1), json!(2)])));
+        assert!(input("1 2\n").same_input(&input(" 1  2")) && !input("12").same_input(&input("1 2")));
+        assert!(!input("1").same_input(&f(vec![json!(1)])));
     }
 
     #[test]

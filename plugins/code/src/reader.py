@@ -38,8 +38,8 @@ def calls(node):
     """Returns a call of a function or method with its arguments."""
     args = [literal(item) for item in node.args]
     kwargs = {item.arg: literal(item.value) for item in node.keywords}
-    if None in kwargs:
-        raise NotPlain("arguments in a dictionary")
+    if None in kwargs or len(kwargs) < len(node.keywords):
+        raise NotPlain("arguments in a dictionary, or twice")
     if isinstance(node.func, ast.Name):
         return [call({"name": node.func.id}, args, kwargs)]
     owner = node.func.value.func.id

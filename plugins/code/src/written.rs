@@ -152,7 +152,7 @@ pub fn read(texts: &[TestText], problem: &Problem, wanted: u32) -> Vec<WrittenTe
     }
     let mut different: Vec<WrittenTest> = Vec::new();
     for test in tests {
-        if !different.iter().any(|other| other.input == test.input) {
+        if !different.iter().any(|other| other.case.same_input(&test.case)) {
             different.push(test);
         }
     }

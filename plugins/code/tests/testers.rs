@@ -123,6 +123,19 @@ fn plain_values_of_all_kinds_are_compared_as_in_python() {
     }
 }
 
+#[test]
+fn one_test_in_several_spellings_counts_once() {
+    let right = mixed(58);
+    let texts = [
+        format!("assert mix(58) == {right}"),
+        format!("assert {right} == mix(x=58)"),
+        format!("assert mix(58.0) == {right}.0, 'again'"),
+        format!("assert mix( (0x3a) ) is {right}"),
+    ];
+    let tried = attempt(&mix(), WRONG, asserts(&texts.each_ref().map(String::as_str)));
+    assert_eq!((tried.right, tried.caught), (1, true), "{tried:?}");
+}
+
 /// Texts that try to earn without a right expectation, or to break the judge.
 #[test]
 fn tests_that_cheat_earn_nothing() {

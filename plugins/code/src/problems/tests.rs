@@ -120,10 +120,11 @@ fn every_turn_has_its_own_random_numbers() {
         fake_verdict(job)
     });
     let mut episode = start();
-    apply(&mut episode, &[act("coder", "wrong")]);
-    apply(&mut episode, &[act("coder", "wrong")]);
+    for program in ["wrong", "also wrong", "also wrong"] {
+        apply(&mut episode, &[act("coder", program)]);
+    }
     let seeds: Vec<Value> = seen.try_iter().flatten().collect();
-    assert_eq!(seeds.len(), 4, "two passes a turn");
+    assert_eq!(seeds.len(), 4, "two passes a turn, none for a program that is repeated");
     assert!(seeds[0] == seeds[1] && seeds[1] != seeds[2] && seeds[2] == seeds[3], "{seeds:?}");
 }
 
