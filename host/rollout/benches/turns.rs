@@ -265,7 +265,8 @@ impl Sandbox for FixedSandbox {
 fn code_team(runtime: &Runtime) -> (Arc<EpisodeSetup>, Vec<Arc<Task>>) {
     let plugin = load(runtime, "code", "code.wasm");
     let services = Services { sandbox: Arc::new(FixedSandbox) };
-    let environment = pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
+    let environment =
+        pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
     let agent = |name: &'static str| -> (&str, Arc<dyn Agent>) {
         (name, Arc::new(pl_plugin::Agent::new(&plugin, name, Map::new()).expect("an agent")))
     };

@@ -56,7 +56,9 @@ mod tests {
     #[test]
     fn mismatches_and_history_are_short_texts() {
         let mismatch = |printed: &str| Mismatch {
-            input: "2\n1 2".to_owned(), expected: "3".to_owned(), printed: printed.to_owned(),
+            input: "2\n1 2".to_owned(),
+            expected: "3".to_owned(),
+            printed: printed.to_owned(),
         };
         let comparison =
             |held, printed: &str| Comparison { held, total: 2, mismatches: vec![mismatch(printed)] };

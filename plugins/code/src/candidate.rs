@@ -32,7 +32,8 @@ impl Call {
     /// Returns the calls that make an object of a class without arguments and call its method.
     pub fn method(class: &str, name: &str, args: Vec<Value>) -> Vec<Self> {
         let attribute = json!({ "function": "builtins.getattr" });
-        let attribute = Self { function: attribute, args: vec![json!({"ref": 0}), json!(name)], kwargs: Map::new() };
+        let attribute =
+            Self { function: attribute, args: vec![json!({"ref": 0}), json!(name)], kwargs: Map::new() };
         let call = Self { function: json!({ "ref": 1 }), args, kwargs: Map::new() };
         vec![Self::function(class, Vec::new()), attribute, call]
     }

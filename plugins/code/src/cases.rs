@@ -34,7 +34,8 @@ impl Case {
         match (self, other) {
             (Self::Input { input: one, .. }, Self::Input { input: other, .. }) => same_words(one, other),
             (Self::Call(one), Self::Call(other)) => {
-                let values = |case: &CallCase| case.calls.last().into_iter().flat_map(Call::values).cloned().collect();
+                let values =
+                    |case: &CallCase| case.calls.last().into_iter().flat_map(Call::values).cloned().collect();
                 data::equal(&Value::Array(values(one)), &Value::Array(values(other)))
             }
             _ => false,
@@ -113,7 +114,8 @@ impl<'a> CaseGrading<'a> {
 
     /// Returns the result of each case. What did not run, because of a limit, has not held.
     pub fn into_results(mut self) -> Vec<CaseResult> {
-        let reason = self.load_error.as_deref().unwrap_or("not run, because an earlier test ran into a limit");
+        let reason =
+            self.load_error.as_deref().unwrap_or("not run, because an earlier test ran into a limit");
         let missing = CaseResult::missing(reason.to_owned());
         self.results.resize(self.cases.len(), missing);
         self.results
@@ -221,7 +223,10 @@ mod tests {
         (0..12).map(case).collect()
     }
 
-    fn grade_cases(cases: &[Case], run: impl Fn(&Job) -> Verdict + 'static) -> (ProgramRun, Vec<CaseResult>, u32) {
+    fn grade_cases(
+        cases: &[Case],
+        run: impl Fn(&Job) -> Verdict + 'static,
+    ) -> (ProgramRun, Vec<CaseResult>, u32) {
         let (sender, runs) = std::sync::mpsc::channel();
         testing::set_sandbox(move |job| {
             sender.send(()).unwrap();
@@ -299,10 +304,14 @@ mod tests {
     #[test]
     fn a_program_that_does_not_load_runs_once() {
         let cases = vec![call(vec![Call::function("f", Vec::new())], json!(1), true); 5];
-        let not_loaded = |_: &Job| testing::printed("{\"loaded\":false,\"error\":\"Traceback\\nSyntaxError: x\"}\n");
+        let not_loaded =
+            |_: &Job| testing::printed("{\"loaded\":false,\"error\":\"Traceback\\nSyntaxError: x\"}\n");
         let (attempt, results, runs) = grade_cases(&cases, not_loaded);
         assert_eq!((attempt.ran, attempt.tally.held, runs), (false, 0, 1));
         assert_eq!(attempt.error.as_deref(), Some("Traceback\nSyntaxError: x"));
-        assert!(results.iter().all(|result| !result.held && result.printed == "SyntaxError: x"), "{results:?}");
+        assert!(
+            results.iter().all(|result| !result.held && result.printed == "SyntaxError: x"),
+            "{results:?}"
+        );
     }
 }

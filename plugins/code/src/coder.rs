@@ -127,7 +127,10 @@ mod tests {
         };
         let problem = "Add two numbers.".to_owned();
         let mut view = View { problem, attempt: Some(program.clone()), ..View::default() };
-        assert!(prompt_of(&Settings::default(), &view).ends_with("Read the problem again, and write it better.\n"));
+        assert!(
+            prompt_of(&Settings::default(), &view)
+                .ends_with("Read the problem again, and write it better.\n")
+        );
         let mismatch = |input: &str, expected: &str, printed: &str| Mismatch {
             input: input.to_owned(),
             expected: expected.to_owned(),

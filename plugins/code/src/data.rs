@@ -113,7 +113,9 @@ fn as_float(number: Number<'_>) -> f64 {
         Number::Large(text) => {
             let (sign, digits) = text.strip_prefix('-').map_or((1.0, text), |digits| (-1.0, digits));
             let digits = digits.strip_prefix("0x").unwrap_or(digits).chars().map(|digit| digit.to_digit(16));
-            let value = digits.map(|digit| digit.map_or(f64::NAN, f64::from)).fold(0.0, |sum, digit| 16.0 * sum + digit);
+            let value = digits
+                .map(|digit| digit.map_or(f64::NAN, f64::from))
+                .fold(0.0, |sum, digit| 16.0 * sum + digit);
             sign * value
         }
         Number::Float(value) => value,
@@ -149,7 +151,14 @@ fn from_hex(text: &str) -> Option<f64> {
 /// Returns a float's text as Python's `float.hex` writes it.
 fn to_hex(value: f64) -> String {
     if !value.is_finite() {
-        return if value.is_nan() { "nan" } else if value > 0.0 { "inf" } else { "-inf" }.to_owned();
+        return if value.is_nan() {
+            "nan"
+        } else if value > 0.0 {
+            "inf"
+        } else {
+            "-inf"
+        }
+        .to_owned();
     }
     let bits = value.to_bits();
     let sign = if value.is_sign_negative() { "-" } else { "" };
@@ -172,7 +181,8 @@ pub fn from_json(value: &Value) -> Value {
         },
         Value::Array(items) => items.iter().map(from_json).collect(),
         Value::Object(fields) => {
-            let pairs: Vec<Value> = fields.iter().map(|(key, value)| json!([key, from_json(value)])).collect();
+            let pairs: Vec<Value> =
+                fields.iter().map(|(key, value)| json!([key, from_json(value)])).collect();
             json!({ "dict": pairs })
         }
         Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
@@ -282,10 +292,7 @@ mod tests {
     #[test]
     fn json_becomes_data_and_data_text() {
         let data = from_json(&json!({"a": [1, 0.5, null, true, "é\n", 18_446_744_073_709_551_615_u64]}));
-        assert_eq!(
-            render(&data),
-            "{\"a\": [1, 0.5, None, True, \"é\\n\", 0xffffffffffffffff]}"
-        );
+        assert_eq!(render(&data), "{\"a\": [1, 0.5, None, True, \"é\\n\", 0xffffffffffffffff]}");
         assert_eq!(render(&json!([{"tuple": [1]}, {"set": [2]}, {"set": []}])), "[(1,), {2}, set()]");
         assert_eq!(without_tuples(&json!({"tuple": [{"tuple": [1]}, 2]})), json!([[1], 2]));
     }

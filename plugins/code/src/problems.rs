@@ -156,7 +156,9 @@ impl Environment for Problems {
         }
         if !(1..=MAX_TESTS).contains(&settings.tests) {
             let tests = settings.tests;
-            return Err(Error::settings(format!("tests = {tests}, but a step may write 1 to {MAX_TESTS} tests")));
+            return Err(Error::settings(format!(
+                "tests = {tests}, but a step may write 1 to {MAX_TESTS} tests"
+            )));
         }
         Ok(Self {
             problem: Problem::read(task, settings.shown)?,
@@ -251,7 +253,10 @@ impl Problems {
         }
         grading::run(&mut running)?;
         let mut attempts = gradings.iter().map(|grading| grading.attempt());
-        Ok(programs.iter().filter_map(|program| known(program).cloned().or_else(|| attempts.next())).collect())
+        Ok(programs
+            .iter()
+            .filter_map(|program| known(program).cloned().or_else(|| attempts.next()))
+            .collect())
     }
 
     /// Takes the tests that an agent wrote, and finds out what they are worth.

@@ -215,7 +215,8 @@ mod tests {
 
     #[test]
     fn contests_have_inputs_and_outputs() {
-        let case = |input: &str, output: &str| Case::Input { input: input.to_owned(), output: output.to_owned() };
+        let case =
+            |input: &str, output: &str| Case::Input { input: input.to_owned(), output: output.to_owned() };
         let columns = json!({"problem": "Double.", "tests": {"inputs": ["1", "2"], "outputs": ["2", "4"]}});
         let problem = read(&columns).unwrap();
         assert_eq!(cases(&problem).cases, [case("1", "2"), case("2", "4")]);
@@ -257,7 +258,8 @@ mod tests {
             "input_output": "{\"inputs\": [\"1\\n\", [\"2\", \"x\"]], \"outputs\": [\"2\\n\", [\"4\"]]}",
         });
         let problem = read(&programs).unwrap();
-        let case = |input: &str, output: &str| Case::Input { input: input.to_owned(), output: output.to_owned() };
+        let case =
+            |input: &str, output: &str| Case::Input { input: input.to_owned(), output: output.to_owned() };
         assert_eq!(cases(&problem).cases, [case("1\n", "2\n"), case("2\nx", "4")]);
         assert_eq!(problem.golden.as_deref(), Some("print(2 * int(input()))"));
         let mut functions = json!({
@@ -305,7 +307,8 @@ mod tests {
             "question_content": "Double.", "starter_code": "", "public_test_cases": public,
             "private_test_cases": private, "metadata": "{}",
         });
-        let case = |input: &str, output: &str| Case::Input { input: input.to_owned(), output: output.to_owned() };
+        let case =
+            |input: &str, output: &str| Case::Input { input: input.to_owned(), output: output.to_owned() };
         let expected = [case("1\n", "2"), case("2\n", "4")];
         assert_eq!(cases(&read(&record).unwrap()).cases, expected);
         // The text of Python's `pickle.dumps(text)`, protocol 4.

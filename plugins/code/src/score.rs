@@ -118,7 +118,12 @@ mod tests {
     }
 
     /// Returns the team's and the agent's reward and success. The last work is the newest.
-    fn score_by(settings: Settings, own: &[Option<Work>], team: (u32, u32), paid: bool) -> (f64, bool, f64, bool) {
+    fn score_by(
+        settings: Settings,
+        own: &[Option<Work>],
+        team: (u32, u32),
+        paid: bool,
+    ) -> (f64, bool, f64, bool) {
         let mut history = WorkHistory::default();
         own.iter().for_each(|work| history.push(*work));
         let transition = Transition {
@@ -150,13 +155,20 @@ mod tests {
         assert_eq!(score(Some(program(4, 4)), (4, 4)), (1.0, true, 1.0, true));
         assert_eq!(score(Some(program(3, 4)), (3, 4)), (0.0, false, 0.75, false));
         assert_eq!(score(Some(program(1, 4)), (4, 4)), (1.0, true, 0.25, false));
-        assert_eq!(score(None, (4, 4)), (1.0, true, 0.0, false), "an agent without work gets no reward for the team's");
+        assert_eq!(
+            score(None, (4, 4)),
+            (1.0, true, 0.0, false),
+            "an agent without work gets no reward for the team's"
+        );
         assert_eq!(score(Some(program(0, 0)), (0, 0)), (0.0, false, 0.0, false));
     }
 
     #[test]
     fn the_teams_success_is_paid_once() {
-        assert_eq!(score_by(Settings::default(), &[Some(program(4, 4))], (4, 4), true), (0.0, true, 1.0, true));
+        assert_eq!(
+            score_by(Settings::default(), &[Some(program(4, 4))], (4, 4), true),
+            (0.0, true, 1.0, true)
+        );
     }
 
     #[test]
@@ -207,7 +219,10 @@ mod tests {
             evidence: Evidence { team: Tally::default(), paid: false, work: BTreeMap::new() },
         };
         let error = Score::score(&settings, &transition).unwrap_err();
-        assert_eq!((error.kind, error.message.as_str()), (pl_sdk::ErrorKind::Settings, "catch = 1.5, but it is a part: set 0 to 1"));
+        assert_eq!(
+            (error.kind, error.message.as_str()),
+            (pl_sdk::ErrorKind::Settings, "catch = 1.5, but it is a part: set 0 to 1")
+        );
     }
 
     proptest::proptest! {

@@ -90,18 +90,19 @@ impl Agent for Tester {
     }
 
     fn parse(_settings: &Settings, view: &View, completion: &Completion) -> Result<Action> {
-        let mut tests = if view.functions.is_empty() {
-            cases(&completion.text)
-        } else {
-            asserts(&completion.text)
-        };
+        let mut tests =
+            if view.functions.is_empty() { cases(&completion.text) } else { asserts(&completion.text) };
         tests.truncate(MAX_TESTS as usize);
         Ok(if tests.is_empty() { Action::None("no tests".to_owned()) } else { Action::Tests(tests) })
     }
 }
 
 fn instruction(view: &View, count: u32) -> String {
-    let again = if view.tests.is_empty() { "" } else { " Repair tests that are wrong, and replace those that are too easy." };
+    let again = if view.tests.is_empty() {
+        ""
+    } else {
+        " Repair tests that are wrong, and replace those that are too easy."
+    };
     let tests = if count == 1 { "1 test".to_owned() } else { format!("{count} different tests") };
     match view.functions.first() {
         None => format!(
@@ -201,14 +202,17 @@ impl Heading {
     /// Returns the heading of a line and what stands after it.
     fn read(line: &str) -> Option<(Self, &str)> {
         let plain = line.trim().trim_start_matches(['*', '#', ' ']);
-        let start = |name: &str| plain.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
-        [(Self::Input, "Test Input"), (Self::Output, "Test Output")].into_iter().find_map(|(heading, name)| {
-            let rest = start(name).then(|| plain.get(name.len()..)).flatten()?;
-            // A number of the test may follow.
-            let (number, rest) = rest.split_once(':')?;
-            let numbered = number.chars().all(|letter| letter.is_ascii_digit() || " #*".contains(letter));
-            numbered.then(|| (heading, rest.trim_matches(['*', ' '])))
-        })
+        let start =
+            |name: &str| plain.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        [(Self::Input, "Test Input"), (Self::Output, "Test Output")].into_iter().find_map(
+            |(heading, name)| {
+                let rest = start(name).then(|| plain.get(name.len()..)).flatten()?;
+                // A number of the test may follow.
+                let (number, rest) = rest.split_once(':')?;
+                let numbered = number.chars().all(|letter| letter.is_ascii_digit() || " #*".contains(letter));
+                numbered.then(|| (heading, rest.trim_matches(['*', ' '])))
+            },
+        )
     }
 }
 
@@ -227,7 +231,8 @@ mod tests {
     use crate::written::{Comparison, Mismatch};
 
     fn function_view() -> View {
-        let problem = "Write a function to add.\nA call of the function:\n```python\nadd(1, 2)\n```".to_owned();
+        let problem =
+            "Write a function to add.\nA call of the function:\n```python\nadd(1, 2)\n```".to_owned();
         View { problem, functions: vec!["add".to_owned()], wanted: 3, ..View::default() }
     }
 
@@ -251,8 +256,9 @@ mod tests {
     }
 
     fn cased(pairs: &[(&str, &str)]) -> Action {
-        let case = |(input, output): &(&str, &str)| {
-            TestText::Case { input: (*input).to_owned(), output: (*output).to_owned() }
+        let case = |(input, output): &(&str, &str)| TestText::Case {
+            input: (*input).to_owned(),
+            output: (*output).to_owned(),
         };
         Action::Tests(pairs.iter().map(case).collect())
     }
@@ -261,8 +267,10 @@ mod tests {
     fn prompts() {
         insta::assert_snapshot!("function_first", prompt(&Settings::default(), &function_view()));
         insta::assert_snapshot!("program_first", prompt(&Settings::default(), &program_view()));
-        let test = |input: &str, output: &str| ShownTest { input: input.to_owned(), output: output.to_owned() };
-        let mismatch = Mismatch { input: "add(2, 2)".to_owned(), expected: "5".to_owned(), printed: "4".to_owned() };
+        let test =
+            |input: &str, output: &str| ShownTest { input: input.to_owned(), output: output.to_owned() };
+        let mismatch =
+            Mismatch { input: "add(2, 2)".to_owned(), expected: "5".to_owned(), printed: "4".to_owned() };
         let program =
             ProgramRun { program: "add = sum".to_owned(), ran: true, tally: Tally::default(), error: None };
         let later = View {
@@ -275,7 +283,10 @@ mod tests {
         insta::assert_snapshot!("function_again", prompt(&Settings::default(), &later));
         let shown = Settings { program: true, example: false, instruction: Some("Test it.".to_owned()) };
         let text = prompt(&shown, &later);
-        assert!(text.contains("add = sum") && text.ends_with("Test it.\n") && !text.contains("last_letter"), "{text}");
+        assert!(
+            text.contains("add = sum") && text.ends_with("Test it.\n") && !text.contains("last_letter"),
+            "{text}"
+        );
         let bare = Settings { instruction: Some(String::new()), example: false, program: false };
         assert_eq!(prompt(&bare, &program_view()), "[Role::User]\nRead two numbers. Print the sum.\n");
     }
@@ -284,7 +295,10 @@ mod tests {
     fn asserts_are_found() {
         let found = |text: &str| parse(&function_view(), text);
         let two = asserted(&["assert add(1, 2) == 3", "assert add(0, 0) == 0, 'zero'"]);
-        assert_eq!(found("Sure:\n```python\nassert add(1, 2) == 3\nassert add(0, 0) == 0, 'zero'\n```\nDone."), two);
+        assert_eq!(
+            found("Sure:\n```python\nassert add(1, 2) == 3\nassert add(0, 0) == 0, 'zero'\n```\nDone."),
+            two
+        );
         assert_eq!(found("assert add(1, 2) == 3\n  assert add(0, 0) == 0, 'zero'"), two);
         assert_eq!(
             found("```\nassert add(\n    1,\n    2,\n) == 3\nprint(1)\n```"),
@@ -304,7 +318,10 @@ mod tests {
         let fenced = "**Test Input:**\n```\n1 2\n```\n**Test Output:**\n```\n3\n```\n\nAnd:\n\n**Test Input:**\n```\n4\n5\n```\n\n\
                       **Test Output:**\n```\n9\n```\nThat's all.";
         assert_eq!(found(fenced), pairs);
-        assert_eq!(found("### Test Input 1:\n1 2\n### Test Output 1:\n3\ntest input 2: 4\n5\nTest output 2: 9"), pairs);
+        assert_eq!(
+            found("### Test Input 1:\n1 2\n### Test Output 1:\n3\ntest input 2: 4\n5\nTest output 2: 9"),
+            pairs
+        );
         // An output without an input, and an input without an output.
         assert_eq!(found("**Test Output:**\n3\n**Test Input:**\n1\n"), Action::None("no tests".to_owned()));
         for nothing in ["", "1 2 3", "assert add(1, 2) == 3", "The test input: 5"] {

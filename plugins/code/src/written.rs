@@ -208,7 +208,13 @@ mod tests {
 
     #[test]
     fn tests_of_programs() {
-        let texts = [case("7 8\n", "15\n"), case("7 8", "16"), case("1 2\n", "3"), case("5", " \n"), case("9 9", "18")];
+        let texts = [
+            case("7 8\n", "15\n"),
+            case("7 8", "16"),
+            case("1 2\n", "3"),
+            case("5", " \n"),
+            case("9 9", "18"),
+        ];
         let found = read(&texts, &contest(), 3);
         let shown: Vec<_> = found.iter().map(|test| (&*test.input, &*test.output, test.copied)).collect();
         // An input counts once; the problem's own example is no test of the tester's; more than three aren't read.
@@ -232,7 +238,8 @@ mod tests {
             let test = json!({"calls": [call], "expected": "ab", "input": "add('a', 'b')", "output": "'ab'"});
             testing::printed(&json!([test, null]).to_string())
         });
-        let texts = ["assert add('a', 'b') == 'ab'", "assert exec('x')"].map(|text| TestText::Assert(text.to_owned()));
+        let texts = ["assert add('a', 'b') == 'ab'", "assert exec('x')"]
+            .map(|text| TestText::Assert(text.to_owned()));
         let found = read(&texts, &problem, 3);
         assert_eq!((found.len(), found[0].copied), (1, true));
         assert_eq!(read(&[case("1", "2")], &problem, 3), []);

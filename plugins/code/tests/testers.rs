@@ -61,7 +61,9 @@ fn attempt(record: &Value, program: &str, tests: Value) -> Tried {
         caught: work["caught"].as_bool().unwrap(),
         unread: view["unread"].as_u64().unwrap(),
         agreed: facts["agreed"].as_bool().unwrap(),
-        mismatches: mismatches.map(|one| ["input", "expected", "printed"].map(|field| text(one, field))).collect(),
+        mismatches: mismatches
+            .map(|one| ["input", "expected", "printed"].map(|field| text(one, field)))
+            .collect(),
     }
 }
 
@@ -81,7 +83,8 @@ fn right_tests_catch_a_wrong_program() {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let tried = attempt(&mix(), WRONG, asserts(&texts));
     let mismatch = |input: &str, expected: u64| [input.to_owned(), expected.to_string(), "7".to_owned()];
-    let mismatches = vec![mismatch("mix(x=58)", mixed(58)), mismatch("mix(1)", 5), mismatch("mix(3)", mixed(3))];
+    let mismatches =
+        vec![mismatch("mix(x=58)", mixed(58)), mismatch("mix(1)", 5), mismatch("mix(3)", mixed(3))];
     assert_eq!(tried, Tried { right: 2, caught: true, unread: 0, agreed: false, mismatches });
     let right = "def mix(x):\n    return (x * 7919 + 104729) % 65537";
     let tried = attempt(&mix(), right, asserts(&texts[..2]));

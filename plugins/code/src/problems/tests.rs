@@ -67,8 +67,7 @@ fn no_view_shows_a_test() {
     apply(&mut episode, &[act("coder", "wrong")]);
     let view = json!(episode.view(&Settings::default(), "coder").unwrap());
     let error = "A hidden test failed.\nAssertionError";
-    let attempt =
-        json!({"program": "wrong", "ran": true, "tally": {"held": 1, "total": 2}, "error": error});
+    let attempt = json!({"program": "wrong", "ran": true, "tally": {"held": 1, "total": 2}, "error": error});
     let problem = "Complete this function:\n```python\ndef add(a, b):\n    \"\"\" Adds. \"\"\"\n```";
     let expected = json!({
         "problem": problem, "round": 1, "attempt": attempt, "functions": ["add"], "wanted": 3, "tests": [], "unread": 0,
@@ -175,7 +174,10 @@ fn double(job: &Job) -> Verdict {
 }
 
 fn tests(agent: &str, pairs: &[(i64, i64)]) -> pl_sdk::Action<Action> {
-    let case = |(input, output): &(i64, i64)| TestText::Case { input: input.to_string(), output: output.to_string() };
+    let case = |(input, output): &(i64, i64)| TestText::Case {
+        input: input.to_string(),
+        output: output.to_string(),
+    };
     pl_sdk::Action { agent: agent.to_owned(), action: Action::Tests(pairs.iter().map(case).collect()) }
 }
 
@@ -301,8 +303,7 @@ fn a_program_without_tests_is_only_loaded() {
 
 /// Lines that a job may print, right or wrong.
 fn lines() -> impl Strategy<Value = String> {
-    let number =
-        prop_oneof![Just("0"), Just("1"), Just("2"), Just("-1"), Just("4294967295"), Just("1e9")];
+    let number = prop_oneof![Just("0"), Just("1"), Just("2"), Just("-1"), Just("4294967295"), Just("1e9")];
     let report = (number.clone(), number)
         .prop_map(|(held, total)| format!("{{\"total\":{total},\"held\":{held},\"failure\":null}}"));
     let call = "{\"function\":{\"name\":\"add\"},\"args\":[],\"kwargs\":{}}";
@@ -318,15 +319,15 @@ fn lines() -> impl Strategy<Value = String> {
 }
 
 fn verdicts() -> impl Strategy<Value = Verdict> {
-    let endings =
-        prop_oneof![4 => Just(Ending::Ok), 1 => Just(Ending::Error), 1 => Just(Ending::Timeout)];
+    let endings = prop_oneof![4 => Just(Ending::Ok), 1 => Just(Ending::Error), 1 => Just(Ending::Timeout)];
     (endings, proptest::collection::vec(lines(), 0..4))
         .prop_map(|(ending, lines)| Verdict { ending, ..testing::printed(&lines.join("\n")) })
 }
 
 /// An action of a small world: a program by its name, tests, or nothing.
 fn actions() -> impl Strategy<Value = pl_sdk::Action<Action>> {
-    let programs = prop_oneof![Just("right"), Just("square"), Just("for hidden"), Just("broken"), Just("other")];
+    let programs =
+        prop_oneof![Just("right"), Just("square"), Just("for hidden"), Just("broken"), Just("other")];
     let pairs = proptest::collection::vec((0_i64..6, 0_i64..12), 0..4);
     prop_oneof![
         programs.prop_map(|program| act("coder", program)),

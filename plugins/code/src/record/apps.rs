@@ -37,13 +37,17 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
     let question = record.question.unwrap_or_default();
     let pairs = inputs.iter().zip(&outputs);
     let Some(name) = fn_name else {
-        let text = |value: &Value| lines(value).ok_or_else(|| bad("its `input_output` has inputs or outputs that are no text"));
+        let text = |value: &Value| {
+            lines(value).ok_or_else(|| bad("its `input_output` has inputs or outputs that are no text"))
+        };
         let case = |(input, output)| Ok(Case::Input { input: text(input)?, output: text(output)? });
         return whole_programs(&question, pairs.map(case).collect::<Result<_>>()?, golden, &bad);
     };
     let function = Function::new(name, record.starter_code.as_deref());
     let case = |(input, output): (&Value, &Value)| {
-        let args = input.as_array().ok_or_else(|| bad("its `input_output` has an input that is no list of arguments"))?;
+        let args = input
+            .as_array()
+            .ok_or_else(|| bad("its `input_output` has an input that is no list of arguments"))?;
         // As in the set's own test program, an output may be wrapped in a list.
         let inner = output.as_array().filter(|list| list.len() == 1).and_then(|list| list.first());
         Ok(function.case(args, [Some(output), inner].into_iter().flatten()))
@@ -56,9 +60,7 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
 fn lines(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
-        Value::Array(lines) => {
-            Some(lines.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?.join("\n"))
-        }
+        Value::Array(lines) => Some(lines.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?.join("\n")),
         _ => None,
     }
 }
@@ -104,6 +106,11 @@ impl Function {
         };
         let tests = Tests::Cases(Cases { prelude: PRELUDE.to_owned(), cases });
         let function = if method { format!("Solution().{name}") } else { name };
-        Ok(Problem { text: format!("{}\n\n{task}", question.trim()), tests, golden, functions: vec![function] })
+        Ok(Problem {
+            text: format!("{}\n\n{task}", question.trim()),
+            tests,
+            golden,
+            functions: vec![function],
+        })
     }
 }

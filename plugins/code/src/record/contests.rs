@@ -39,7 +39,8 @@ pub struct CaseRow {
 
 impl CaseColumns {
     fn cases(self) -> Option<Vec<Case>> {
-        let pairs = (self.inputs.len() == self.outputs.len()).then(|| self.inputs.into_iter().zip(self.outputs));
+        let pairs =
+            (self.inputs.len() == self.outputs.len()).then(|| self.inputs.into_iter().zip(self.outputs));
         pairs.map(|pairs| pairs.map(|(input, output)| Case::Input { input, output }).collect())
     }
 }

@@ -44,7 +44,11 @@ pub fn from_mbpp(record: Record, shown: u32, bad: impl Fn(&str) -> Error) -> Res
     let (text, shown) = describe_mbpp(&text, &tests, &names, shown, bad)?;
     let functions = match names.is_empty() {
         false => names.clone(),
-        true => tests.iter().filter_map(|test| example::call(test, &[])?.split('(').next()).map(str::to_owned).collect(),
+        true => tests
+            .iter()
+            .filter_map(|test| example::call(test, &[])?.split('(').next())
+            .map(str::to_owned)
+            .collect(),
     };
     let asserts = Asserts { prelude: String::new(), names, code: asserts, shown };
     let golden = (!code.trim().is_empty()).then_some(code);

@@ -46,14 +46,21 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
         Value::String(text) => serde_json::from_str(&text).unwrap_or_default(),
         value => serde_json::from_value::<Metadata>(value).unwrap_or_default(),
     };
-    let name = metadata.func_name.ok_or_else(|| bad("its `metadata` has no `func_name` for tests of a function"))?;
+    let name =
+        metadata.func_name.ok_or_else(|| bad("its `metadata` has no `func_name` for tests of a function"))?;
     let function = Function::new(name, record.starter_code.as_deref());
     let case = |row: &Row| {
         let json = |text: &str| serde_json::from_str::<Value>(text);
         // An argument a line.
-        let args = row.input.lines().filter(|line| !line.trim().is_empty()).map(json).collect::<std::result::Result<Vec<_>, _>>();
+        let args = row
+            .input
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(json)
+            .collect::<std::result::Result<Vec<_>, _>>();
         let read = args.and_then(|args| Ok((args, json(&row.output)?)));
-        let (args, output) = read.map_err(|error| bad(&format!("a test of its function is no JSON: {error}")))?;
+        let (args, output) =
+            read.map_err(|error| bad(&format!("a test of its function is no JSON: {error}")))?;
         Ok(function.case(&args, [&output]))
     };
     let cases = rows.iter().map(case).collect::<Result<_>>()?;

@@ -79,7 +79,9 @@ mod tests {
         assert_eq!(pickled_text(b"\x80\x02X\x02\0\0\0[]q\0."), Some(&b"[]"[..]));
         assert_eq!(pickled_text(b"\x80\x04\x95\x06\0\0\0\0\0\0\0\x8c\x02[]\x94."), Some(&b"[]"[..]));
         let code = b"\x80\x04\x8c\x02os\x94\x8c\x06system\x94\x93\x94\x8c\x02ls\x94\x85\x94R\x94.";
-        for other in [&code[..], b"\x80", b"\x80\x04\x8c\xff[]", b"\x80\x04\x8c\x02[]\x94..", b"\x80\x04]\x94."] {
+        for other in
+            [&code[..], b"\x80", b"\x80\x04\x8c\xff[]", b"\x80\x04\x8c\x02[]\x94..", b"\x80\x04]\x94."]
+        {
             assert_eq!(pickled_text(other), None, "{other:?}");
         }
     }
