@@ -41,6 +41,7 @@ fn every_example_passes_check() {
         [
             "chat L2",
             "code L0",
+            "code-team L2",
             "experts L2",
             "math L2",
             "math-aggregate L2",
@@ -460,4 +461,44 @@ fn an_audit_finds_a_loop_that_pays() {
     let (code, defects, _) = audit("reference");
     assert_eq!(code, Some(1));
     assert!(defects.iter().any(|text| text.contains("pay in a loop")), "{defects:?}");
+}
+
+/// Adversaries that neither write programs nor work out results earn nothing as a coder or as a tester.
+#[test]
+fn an_audit_finds_no_free_reward_for_a_coder_and_a_tester() {
+    let folder = tempfile::tempdir().unwrap();
+    let problem = |name: &str, text: &str, body: &str| {
+        let prompt = format!("def {name}(x):\n    \"\"\" {text} \"\"\"\n");
+        let expected: Vec<String> =
+            [4, 14, 159].iter().map(|x| format!("candidate({x}) == right({x})")).collect();
+        let asserts = expected.iter().map(|test| format!("    assert {test}\n")).collect::<String>();
+        let test = format!("def right(x):\n{body}\n\ndef check(candidate):\n{asserts}");
+        serde_json::json!({"prompt": prompt, "entry_point": name, "canonical_solution": body, "test": test})
+            .to_string()
+    };
+    let file = |name: &str, line: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, line + "\n").unwrap();
+        path.display().to_string()
+    };
+    let train = file(
+        "train.jsonl",
+        problem("mix", "Mixes a number. `mix(3)` is 62949.", "    return (x * 7919 + 104729) % 65537"),
+    );
+    let test = file("test.jsonl", problem("cube", "The third power.", "    return x ** 3"));
+    let mut command = pl_host();
+    command.arg("audit").arg(example("code-team.mas")).args(["--tasks", "1", "--json"]);
+    command.args(["--set", "train.returns=episode", "--set", &format!("problems.tasks={train}")]);
+    command.args(["--set", &format!("test.tasks={test}"), "--answer", "assert mix(3) == 62949"]);
+    command.args(["--answer", "```python\ndef mix(x):\n    return 62949\n```\nassert mix(3) == mix(3)"]);
+    let output = command.output().unwrap();
+    let audit: serde_json::Value =
+        serde_json::from_str(&stdout(&output)).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+    assert_eq!(output.status.code(), Some(0), "{audit:#}");
+    let verdicts: Vec<_> =
+        audit["findings"].as_array().unwrap().iter().map(|one| one["verdict"].clone()).collect();
+    assert!(verdicts.iter().all(|verdict| verdict == "ok"), "{:#}", audit["findings"]);
+    for adversary in audit["adversaries"].as_array().unwrap() {
+        assert_eq!((&adversary["reward"], &adversary["faults"]), (&0.0.into(), &0.into()), "{adversary:#}");
+    }
 }

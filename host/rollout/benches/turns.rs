@@ -1,5 +1,6 @@
-//! Turns per second with a model that completes at once: the maths domain under the whole interpreter, and
-//! the interpreter alone with components that do nothing. Chat template and tokenizer are left out.
+//! Turns per second with a model that completes at once: the maths domain, and the code domain with a sandbox that answers
+//! at once, under the whole interpreter; the interpreter alone with components that do nothing. Chat template and tokenizer
+//! are left out.
 
 #![allow(clippy::expect_used, reason = "a benchmark that does not start has nothing to report")]
 
@@ -19,10 +20,10 @@ use pl_rollout::{
     Agent, AgentRuntime, Environment, Episode, EpisodeSetup, Fault, PromptEncoder, Reward, RolloutPlan,
     play_batch,
 };
-use pl_sandbox::DeniedSandbox;
+use pl_sandbox::{DeniedSandbox, Job, Sandbox, Verdict};
 use pl_types::{Completion, Finish, Generate, GenerateError, Phase, Request, Sampling};
 use pl_wasm::{Engine, EngineConfig};
-use serde_json::Map;
+use serde_json::{Map, json};
 use tokio::runtime::Runtime;
 
 /// Turns of one agent in each episode.
@@ -40,7 +41,13 @@ fn runtime() -> Runtime {
 }
 
 /// A model that returns a fixed completion at once.
-struct FixedCompletion;
+struct FixedCompletion(&'static str);
+
+const ANSWER: &str = "Six boxes of two are \\boxed{12}.";
+
+/// A program to a coder, a test to a tester.
+const PROGRAM_AND_TEST: &str = "```python\ndef add():\n    return sum(map(int, input().split()))\nprint(add())\n```\n\
+                                **Test Input:**\n```\n5 6\n```\n**Test Output:**\n```\n11\n```";
 
 #[async_trait]
 impl Generate for FixedCompletion {
@@ -51,7 +58,7 @@ impl Generate for FixedCompletion {
             support: None,
             values: None,
             top: Vec::new(),
-            text: "Six boxes of two are \\boxed{12}.".to_owned(),
+            text: self.0.to_owned(),
             finish: Finish::Stop,
             version: 1,
         };
@@ -136,11 +143,13 @@ impl Reward for Idle {
 
 fn setup(
     environment: Arc<dyn Environment>,
-    agent: Arc<dyn Agent>,
+    agents: Vec<(&str, Arc<dyn Agent>)>,
     reward: Arc<dyn Reward>,
+    completion: &'static str,
 ) -> Arc<EpisodeSetup> {
-    let runtime = AgentRuntime {
-        name: "reason".to_owned(),
+    let count = agents.len();
+    let runtime = |(name, agent): (&str, Arc<dyn Agent>)| AgentRuntime {
+        name: name.to_owned(),
         agent,
         encoder: Arc::new(LengthEncoder),
         policy: 0,
@@ -149,19 +158,30 @@ fn setup(
         stop: Vec::new(),
         bootstraps: false,
     };
-    let again = || vec![Edge { to: Target::Node(0), when: None }];
+    // Each agent's node leads to the next one's.
+    let next = |node: usize| vec![Edge { to: Target::Node(node % count), when: None }];
+    let nodes = (0..count).map(|agent| Node { agents: vec![agent], edges: next(agent + 1) }).collect();
     Arc::new(EpisodeSetup {
         environment,
-        agents: vec![runtime],
+        agents: agents.into_iter().map(runtime).collect(),
         reward,
         team_weight: 1.0,
         local_weight: 1.0,
         scores_end: false,
         fault_penalty: None,
-        turns: Turns { max: TURNS, start: again(), nodes: vec![Node { agents: vec![0], edges: again() }] },
-        generator: Arc::new(FixedCompletion),
+        turns: Turns { max: TURNS, start: next(0), nodes },
+        generator: Arc::new(FixedCompletion(completion)),
         observer: None,
     })
+}
+
+/// Compiles a plugin of this workspace.
+fn load(runtime: &Runtime, name: &str, component: &str) -> Plugin {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins");
+    let bytes = std::fs::read(folder.join(component)).expect("`cargo xtask setup` builds it");
+    let config = EngineConfig::plugins().cache_dir(env!("CARGO_TARGET_TMPDIR"));
+    let engine = Engine::new(config).expect("an engine");
+    runtime.block_on(Plugin::load(&engine, PluginSpec::new(name), &bytes)).expect("the plugin")
 }
 
 /// The maths domain, compiled, with its first tasks.
@@ -174,14 +194,8 @@ struct Maths {
 
 impl Maths {
     fn load(runtime: &Runtime) -> Maths {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/math.wasm");
-        let bytes = std::fs::read(path).expect("`cargo xtask setup` builds it");
-        let config = EngineConfig::plugins().cache_dir(env!("CARGO_TARGET_TMPDIR"));
-        let engine = Engine::new(config).expect("an engine");
-        let plugin = Plugin::load(&engine, PluginSpec::new("maths"), &bytes);
-        let plugin = runtime.block_on(plugin).expect("the plugin");
-        let services =
-            Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpus: None };
+        let plugin = load(runtime, "maths", "math.wasm");
+        let services = Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpus: None };
         let environment =
             pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
         let tasks = runtime.block_on(environment.tasks("train", 0, TASKS, 2)).expect("tasks");
@@ -194,8 +208,9 @@ impl Maths {
     }
 
     fn setup(&self) -> Arc<EpisodeSetup> {
-        let (environment, agent) = (Arc::new(self.environment.clone()), Arc::new(self.agent.clone()));
-        setup(environment, agent, Arc::new(self.reward.clone()))
+        let agent: Arc<dyn Agent> = Arc::new(self.agent.clone());
+        let environment = Arc::new(self.environment.clone());
+        setup(environment, vec![("reason", agent)], Arc::new(self.reward.clone()), ANSWER)
     }
 }
 
@@ -215,7 +230,7 @@ fn plan(mode: Rollout, tasks: Vec<Arc<Task>>) -> RolloutPlan {
 
 /// Measures a batch. Flat and tree have the same number of completions.
 fn bench_batch(bencher: Bencher<'_, '_>, runtime: &Runtime, setup: &Arc<EpisodeSetup>, plan: &RolloutPlan) {
-    let count = plan.tasks.len() * (SAMPLES * TURNS) as usize;
+    let count = plan.tasks.len() * (SAMPLES * TURNS) as usize * setup.agents.len();
     bencher.counter(ItemsCount::new(count)).bench_local(|| {
         let batch = runtime.block_on(play_batch(Arc::clone(setup), plan, |_| {})).expect("a batch");
         assert_eq!((batch.transitions.len(), batch.failures.len()), (count, 0));
@@ -236,11 +251,48 @@ fn maths_tree(bencher: Bencher<'_, '_>) {
     bench_batch(bencher, &runtime, &maths.setup(), &plan(Rollout::Tree, maths.tasks.clone()));
 }
 
+/// A sandbox whose programs all print the same.
+struct FixedSandbox;
+
+#[async_trait]
+impl Sandbox for FixedSandbox {
+    async fn execute(&self, jobs: Vec<Job>) -> Vec<Verdict> {
+        jobs.iter().map(|_| Verdict { stdout: "11\n".to_owned(), ..Verdict::default() }).collect()
+    }
+}
+
+/// A coder and a tester who solve a contest's problems with ten hidden tests each. What Python takes is left out.
+fn code_team(runtime: &Runtime) -> (Arc<EpisodeSetup>, Vec<Arc<Task>>) {
+    let plugin = load(runtime, "code", "code.wasm");
+    let services = Services { sandbox: Arc::new(FixedSandbox) };
+    let environment =
+        pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
+    let agent = |name: &'static str| -> (&str, Arc<dyn Agent>) {
+        (name, Arc::new(pl_plugin::Agent::new(&plugin, name, Map::new()).expect("an agent")))
+    };
+    let reward = pl_plugin::Reward::new(&plugin, "score", Map::new()).expect("score");
+    let agents = vec![agent("coder"), agent("tester")];
+    let setup = setup(Arc::new(environment), agents, Arc::new(reward), PROGRAM_AND_TEST);
+    let record = json!({
+        "problem": "Add two numbers.", "solution": "print(11)",
+        "tests": {"inputs": vec!["4 7"; 10], "outputs": vec!["11"; 10]},
+    });
+    let task = |n| Arc::new(Task { id: format!("task:{n}"), data: record.to_string() });
+    (setup, (0..TASKS).map(task).collect())
+}
+
+#[divan::bench(args = [Rollout::Flat, Rollout::Tree], sample_count = 20)]
+fn code(bencher: Bencher<'_, '_>, mode: Rollout) {
+    let runtime = runtime();
+    let (setup, tasks) = code_team(&runtime);
+    bench_batch(bencher, &runtime, &setup, &plan(mode, tasks));
+}
+
 /// The host's own share: everything except the components.
 #[divan::bench(args = [Rollout::Flat, Rollout::Tree], sample_count = 20)]
 fn host_alone(bencher: Bencher<'_, '_>, mode: Rollout) {
     let task = |n| Arc::new(Task { id: format!("task:{n}"), data: "{}".to_owned() });
-    let setup = setup(Arc::new(Idle), Arc::new(Idle), Arc::new(Idle));
+    let setup = setup(Arc::new(Idle), vec![("reason", Arc::new(Idle))], Arc::new(Idle), ANSWER);
     bench_batch(bencher, &runtime(), &setup, &plan(mode, (0..TASKS).map(task).collect()));
 }
 

@@ -71,6 +71,14 @@ pub fn last_lines(text: &str) -> String {
     end.split_once('\n').map_or(end.as_str(), |(_, lines)| lines).to_owned()
 }
 
+/// Returns the start of a text, with a mark if it is cut.
+pub fn shorten(text: &str, length: usize) -> String {
+    match text.char_indices().nth(length) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +92,13 @@ mod tests {
         assert_eq!(Tally::default().share(), 0.0);
         assert_eq!(Tally { held: 1000, total: 1 }.share(), 1.0);
         assert!(!Tally { held: 1000, total: 1 }.passed());
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_a_character() {
+        assert_eq!(shorten("äöü", 3), "äöü");
+        assert_eq!(shorten("äöü", 2), "äö…");
+        assert_eq!(shorten("", 0), "");
     }
 
     #[test]

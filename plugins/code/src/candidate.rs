@@ -18,6 +18,27 @@ pub struct Call {
     kwargs: Map<String, Value>,
 }
 
+impl Call {
+    /// Returns the call of a global function of the program.
+    pub fn function(name: &str, args: Vec<Value>) -> Self {
+        Self { function: json!({ "name": name }), args, kwargs: Map::new() }
+    }
+
+    /// Returns the arguments without their names.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        self.args.iter().chain(self.kwargs.values())
+    }
+
+    /// Returns the calls that make an object of a class without arguments and call its method.
+    pub fn method(class: &str, name: &str, args: Vec<Value>) -> Vec<Self> {
+        let attribute = json!({ "function": "builtins.getattr" });
+        let attribute =
+            Self { function: attribute, args: vec![json!({"ref": 0}), json!(name)], kwargs: Map::new() };
+        let call = Self { function: json!({ "ref": 1 }), args, kwargs: Map::new() };
+        vec![Self::function(class, Vec::new()), attribute, call]
+    }
+}
+
 /// An answer to a call: what the judge may know of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]

@@ -5,6 +5,7 @@
 
 use pl_sdk::prelude::*;
 
+use crate::blocks::{blocks, history, mismatches};
 use crate::problems::{Action, View};
 
 /// Instruction before the problem.
@@ -36,9 +37,24 @@ impl Agent for Coder {
         };
         if let Some(attempt) = &view.attempt {
             text.push_str(&format!("\n\nYour last program:\n```python\n{}\n```\n", attempt.program));
-            text.push_str(&match &attempt.error {
-                Some(error) => format!("It failed:\n```\n{error}\n```\nRepair it."),
-                None => "It passed the tests. Write it better.".to_owned(),
+            let disagreement = view.comparisons.last().filter(|compared| !compared.mismatches.is_empty());
+            text.push_str(&match (&attempt.error, disagreement) {
+                (Some(error), None) => format!("It failed:\n```\n{error}\n```\nRepair it."),
+                (Some(error), Some(compared)) => format!(
+                    "It failed:\n```\n{error}\n```\nAnother agent wrote tests, which may be wrong themselves. {}\n{}Repair it.",
+                    mismatches(compared),
+                    history(&view.comparisons)
+                ),
+                (None, Some(compared)) => format!(
+                    "Another agent wrote tests, which may be wrong themselves. {}\n{}Compare each with the problem. If the \
+                     program is wrong, repair it. Otherwise repeat it.",
+                    mismatches(compared),
+                    history(&view.comparisons)
+                ),
+                (None, None) if attempt.tally.passed() || !view.comparisons.is_empty() => {
+                    "It passed the tests. Write it better.".to_owned()
+                }
+                (None, None) => "Read the problem again, and write it better.".to_owned(),
             });
         }
         Ok(Some(Request::user(text)))
@@ -65,41 +81,26 @@ fn defines(line: &str) -> bool {
     ["def ", "class ", "async def "].iter().any(|word| line.trim_start().starts_with(word))
 }
 
-/// Returns the fenced blocks of a text, including one that is cut off. A fence starts a line; a block in a
-/// list is indented together with its fence.
-fn blocks(text: &str) -> Vec<String> {
-    let mut blocks = Vec::new();
-    let mut open: Option<(usize, Vec<&str>)> = None;
-    for line in text.lines() {
-        let code = line.trim_start();
-        let indent = line.len() - code.len();
-        match (code.starts_with("```"), &mut open) {
-            (true, Some(_)) => blocks.extend(open.take().map(|(_, lines)| lines.join("\n"))),
-            (true, None) => open = Some((indent, Vec::new())),
-            (false, Some((indent, lines))) => lines.push(line.get(*indent..).unwrap_or("")),
-            (false, None) => {}
-        }
-    }
-    blocks.extend(open.map(|(_, lines)| lines.join("\n")));
-    blocks
-}
-
 #[cfg(test)]
 mod tests {
     use pl_sdk::Finish;
 
     use super::*;
     use crate::attempt::{ProgramRun, Tally};
+    use crate::written::{Comparison, Mismatch};
 
     fn prompt(settings: &Settings, attempt: Option<ProgramRun>) -> String {
-        let view = View { problem: "Add two numbers.".to_owned(), round: 0, attempt };
+        prompt_of(settings, &View { problem: "Add two numbers.".to_owned(), attempt, ..View::default() })
+    }
+
+    fn prompt_of(settings: &Settings, view: &View) -> String {
         let turn = Turn { agent: "coder".to_owned(), visit: 0 };
-        let request = Coder::prompt(settings, &view, &turn).unwrap().unwrap();
+        let request = Coder::prompt(settings, view, &turn).unwrap().unwrap();
         request.messages.iter().map(|message| format!("[{:?}]\n{}\n", message.role, message.text())).collect()
     }
 
     fn parse(text: &str) -> Action {
-        let view = View { problem: String::new(), round: 0, attempt: None };
+        let view = View::default();
         let completion = Completion { text: text.to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
         Coder::parse(&Settings::default(), &view, &completion).unwrap()
     }
@@ -118,6 +119,30 @@ mod tests {
             error: Some("A hidden test failed.\nAssertionError".to_owned()),
         };
         insta::assert_snapshot!("again", prompt(&Settings::default(), Some(failed)));
+        let program = ProgramRun {
+            program: "def add(a, b):\n    return a - b".to_owned(),
+            ran: true,
+            tally: Tally::default(),
+            error: None,
+        };
+        let problem = "Add two numbers.".to_owned();
+        let mut view = View { problem, attempt: Some(program.clone()), ..View::default() };
+        assert!(
+            prompt_of(&Settings::default(), &view)
+                .ends_with("Read the problem again, and write it better.\n")
+        );
+        let mismatch = |input: &str, expected: &str, printed: &str| Mismatch {
+            input: input.to_owned(),
+            expected: expected.to_owned(),
+            printed: printed.to_owned(),
+        };
+        let one = mismatch("add(1, 2)", "3", "-1");
+        let other = mismatch("add(2, 2)", "5", "0");
+        view.comparisons = vec![
+            Comparison { held: 0, total: 1, mismatches: vec![mismatch("add(0, 1)", "1", "NameError")] },
+            Comparison { held: 1, total: 3, mismatches: vec![one, other] },
+        ];
+        insta::assert_snapshot!("disagreement", prompt_of(&Settings::default(), &view));
         let bare = Settings { instruction: Some(String::new()) };
         assert_eq!(prompt(&bare, None), "[Role::User]\nAdd two numbers.\n");
     }

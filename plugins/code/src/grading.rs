@@ -31,7 +31,7 @@ pub trait Grading {
 ///
 /// # Errors
 /// See [`Grading::take`].
-pub fn run(gradings: &mut [Box<dyn Grading + '_>]) -> Result<()> {
+pub fn run(gradings: &mut [&mut dyn Grading]) -> Result<()> {
     loop {
         let batches: Vec<Vec<Job>> = gradings.iter_mut().map(|grading| grading.jobs()).collect();
         if batches.iter().all(Vec::is_empty) {

@@ -1,30 +1,58 @@
-//! The environment: a problem and the programs that attempt it.
+//! The environment: a problem, the programs that attempt it and the tests that agents write for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pl_sdk::prelude::*;
 
 use crate::asserts::AssertGrading;
 use crate::attempt::{ProgramRun, Tally};
-use crate::cases::CaseGrading;
+use crate::cases::{CaseGrading, CaseResult};
 use crate::grading::{self, Grading};
 use crate::record::{Problem, Tests};
+use crate::work::{TestWork, Work, WorkHistory};
+use crate::written::{self, Comparison, MAX_TESTS, ShownTest, TestText, WrittenTest};
 
 /// Number of jobs in which the programs of one turn answer calls. A plugin's default fuel pays for 330 jobs in a call, and
-/// the tests' own passes are among them.
+/// the hidden tests' own passes and the jobs of written tests are among them.
 const JOBS_PER_TURN: usize = 240;
+
+/// Number of comparisons that are kept and shown.
+const KEPT_COMPARISONS: usize = 3;
 
 /// An episode with one problem. It never ends by itself: the turns of the workflow decide
 /// (`coder -> end when env.passed`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Problems {
     problem: Problem,
     /// Number of steps so far.
     round: u32,
     /// The newest program.
     attempt: Option<ProgramRun>,
-    /// Test result of each agent's last action. An action without a program has a zero tally.
-    latest: BTreeMap<String, Tally>,
+    /// A program of this episode that passed the hidden tests. It stands in for the golden one where there is none.
+    proven: Option<String>,
+    /// The newest tests that agents wrote.
+    tests: Vec<WrittenTest>,
+    /// Number of texts beside them that are no tests.
+    unread: u32,
+    /// True if the newest program holds all of the newest tests.
+    agreed: bool,
+    /// The last comparisons of a newest program with newest tests, oldest first.
+    comparisons: Vec<Comparison>,
+    /// Work of each agent.
+    work: BTreeMap<String, WorkHistory>,
+    /// Agents that have acted while the newest program passed.
+    paid: BTreeSet<String>,
+}
+
+/// Results that agents see of their programs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Feedback {
+    /// Those of the hidden tests, without the tests themselves, and those of tests that agents write.
+    #[default]
+    Hidden,
+    /// Those of tests that agents write.
+    Tests,
 }
 
 /// Settings of the environment.
@@ -40,16 +68,23 @@ pub struct Settings {
     /// standard input itself see the inputs of its next calls.
     #[schemars(range(min = 1))]
     pub calls_per_job: u32,
+    /// Number of tests that a tester writes in a step. More aren't read, and missing ones earn nothing.
+    #[schemars(range(min = 1, max = 8))]
+    pub tests: u32,
+    /// Results that prompts quote: `hidden` or `tests`. With `tests` a team is told nothing that it didn't find out by tests
+    /// of its own.
+    pub feedback: Feedback,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { shown: 0, calls_per_job: 1 }
+        Self { shown: 0, calls_per_job: 1, tests: 3, feedback: Feedback::Hidden }
     }
 }
 
 /// View of every agent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct View {
     /// The problem.
     pub problem: String,
@@ -57,6 +92,16 @@ pub struct View {
     pub round: u32,
     /// The newest program and its result.
     pub attempt: Option<ProgramRun>,
+    /// Functions that tests may call. Empty if programs read standard input.
+    pub functions: Vec<String>,
+    /// Number of tests that a tester should write.
+    pub wanted: u32,
+    /// The newest tests that an agent wrote.
+    pub tests: Vec<ShownTest>,
+    /// Number of texts beside them that are no tests.
+    pub unread: u32,
+    /// The last comparisons of programs with such tests, oldest first.
+    pub comparisons: Vec<Comparison>,
 }
 
 /// Action of an agent.
@@ -65,6 +110,8 @@ pub struct View {
 pub enum Action {
     /// Test a Python program.
     Python(String),
+    /// Test programs with these tests.
+    Tests(Vec<TestText>),
     /// No usable action, with the reason.
     None(String),
 }
@@ -72,25 +119,31 @@ pub enum Action {
 /// Facts for the conditions of workflows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
-    /// True if the newest program passed all tests.
+    /// True if the newest program passed all hidden tests.
     pub passed: bool,
     /// True if the newest program ran to its end, with any test result.
     pub ran: bool,
+    /// True if an agent has written tests.
+    pub tested: bool,
+    /// True if the newest program holds all of the newest tests that an agent wrote.
+    pub agreed: bool,
 }
 
 /// Evidence for the reward. Agents never see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Test result of the newest program.
+    /// Result of the newest program in the hidden tests.
     pub team: Tally,
-    /// Test result of each agent's last action.
-    pub latest: BTreeMap<String, Tally>,
+    /// True if all agents of this step have already acted while the newest program passed.
+    pub paid: bool,
+    /// Work of each agent.
+    pub work: BTreeMap<String, WorkHistory>,
 }
 
 impl Environment for Problems {
     const NAME: &'static str = "problems";
-    const DOC: &'static str =
-        "Programs to write, with hidden tests: records of HumanEval, MBPP and contests.";
+    const DOC: &'static str = "Programs to write, with hidden tests: records of HumanEval, MBPP, APPS, LiveCodeBench, \
+                               CodeContests and other contests.";
     type Settings = Settings;
     type View = View;
     type Action = Action;
@@ -101,13 +154,37 @@ impl Environment for Problems {
         if settings.calls_per_job == 0 {
             return Err(Error::settings("calls_per_job = 0, but a process answers a call: set 1 or more"));
         }
-        let problem = Problem::read(task, settings.shown)?;
-        Ok(Self { problem, round: 0, attempt: None, latest: BTreeMap::new() })
+        if !(1..=MAX_TESTS).contains(&settings.tests) {
+            let tests = settings.tests;
+            return Err(Error::settings(format!(
+                "tests = {tests}, but a step may write 1 to {MAX_TESTS} tests"
+            )));
+        }
+        Ok(Self {
+            problem: Problem::read(task, settings.shown)?,
+            round: 0,
+            attempt: None,
+            proven: None,
+            tests: Vec::new(),
+            unread: 0,
+            agreed: false,
+            comparisons: Vec::new(),
+            work: BTreeMap::new(),
+            paid: BTreeSet::new(),
+        })
     }
 
-    fn view(&self, _settings: &Settings, _agent: &str) -> Result<View> {
-        let problem = self.problem.text.clone();
-        Ok(View { problem, round: self.round, attempt: self.attempt.clone() })
+    fn view(&self, settings: &Settings, _agent: &str) -> Result<View> {
+        Ok(View {
+            problem: self.problem.text.clone(),
+            round: self.round,
+            attempt: self.attempt.as_ref().map(|attempt| self.shown_attempt(settings.feedback, attempt)),
+            functions: self.problem.functions.clone(),
+            wanted: settings.tests,
+            tests: self.tests.iter().map(WrittenTest::shown).collect(),
+            unread: self.unread,
+            comparisons: self.comparisons.clone(),
+        })
     }
 
     fn apply(
@@ -115,34 +192,30 @@ impl Environment for Problems {
         settings: &Settings,
         actions: &[pl_sdk::Action<Action>],
     ) -> Result<Outcome<Facts, Evidence>> {
-        // The tests' random numbers. A program can't know them before it is written.
+        // The hidden tests' random numbers. A program can't know them before it is written.
         let seed = random::next();
         let programs: Vec<&str> = actions.iter().filter_map(|action| action.action.program()).collect();
-        let jobs = JOBS_PER_TURN / programs.len().max(1);
-        let mut gradings: Vec<Box<dyn Grading + '_>> = programs
-            .into_iter()
-            .map(|program| -> Box<dyn Grading + '_> {
-                match &self.problem.tests {
-                    Tests::Asserts(asserts) => {
-                        let calls_per_job = settings.calls_per_job as usize;
-                        Box::new(AssertGrading::new(asserts, program, seed, calls_per_job, jobs))
-                    }
-                    Tests::Cases(cases) => Box::new(CaseGrading::new(cases, program)),
-                }
-            })
-            .collect();
-        grading::run(&mut gradings)?;
-        let attempts: Vec<ProgramRun> = gradings.iter().map(|grading| grading.attempt()).collect();
-        drop(gradings);
+        let attempts = self.grade(settings, &programs, seed)?;
         self.round += 1;
+        let passed = attempts.iter().rfind(|attempt| attempt.tally.passed());
+        self.proven = passed.map(|attempt| attempt.program.clone()).or(self.proven.take());
+        let before = self.attempt.take();
+        self.attempt = attempts.last().or(before.as_ref()).cloned();
+        let rewritten = actions.iter().any(|action| matches!(action.action, Action::Tests(_)));
+        if self.attempt != before && !rewritten {
+            self.compare_again()?;
+        }
         let mut attempts = attempts.into_iter();
         for pl_sdk::Action { agent, action } in actions {
-            let attempt = action.program().and_then(|_| attempts.next());
-            let tally = attempt.as_ref().map_or(Tally::default(), |attempt| attempt.tally);
-            self.latest.insert(agent.clone(), tally);
-            self.attempt = attempt.or(self.attempt.take());
+            let work = match action {
+                Action::Python(_) => attempts.next().map(|attempt| Work::Program(attempt.tally)),
+                Action::Tests(texts) => Some(Work::Tests(self.take_tests(settings, texts)?)),
+                Action::None(_) => None,
+            };
+            self.work.entry(agent.clone()).or_default().push(work);
         }
-        Ok(Outcome { done: false, truncated: false, facts: self.facts(), evidence: self.evidence() })
+        let evidence = self.pay(actions);
+        Ok(Outcome { done: false, truncated: false, facts: self.facts(), evidence })
     }
 }
 
@@ -150,228 +223,147 @@ impl Action {
     fn program(&self) -> Option<&str> {
         match self {
             Self::Python(program) => Some(program),
-            Self::None(_) => None,
+            Self::Tests(_) | Self::None(_) => None,
         }
     }
 }
 
 impl Problems {
+    /// Grades programs by the hidden tests. One that repeats the newest program keeps its result, also if the tests draw
+    /// random numbers.
+    fn grade(&self, settings: &Settings, programs: &[&str], seed: u64) -> Result<Vec<ProgramRun>> {
+        let known = |program: &str| self.attempt.as_ref().filter(|attempt| attempt.program == program);
+        let jobs = JOBS_PER_TURN / programs.len().max(1);
+        let mut gradings: Vec<Box<dyn Grading + '_>> = programs
+            .iter()
+            .filter(|program| known(program).is_none())
+            .map(|program| -> Box<dyn Grading + '_> {
+                match &self.problem.tests {
+                    Tests::Asserts(asserts) => {
+                        let calls_per_job = settings.calls_per_job as usize;
+                        Box::new(AssertGrading::new(asserts, program, seed, calls_per_job, jobs))
+                    }
+                    Tests::Cases(cases) => Box::new(CaseGrading::new(&cases.prelude, &cases.cases, program)),
+                }
+            })
+            .collect();
+        let mut running: Vec<&mut dyn Grading> = Vec::new();
+        for grading in &mut gradings {
+            running.push(grading.as_mut());
+        }
+        grading::run(&mut running)?;
+        let mut attempts = gradings.iter().map(|grading| grading.attempt());
+        Ok(programs
+            .iter()
+            .filter_map(|program| known(program).cloned().or_else(|| attempts.next()))
+            .collect())
+    }
+
+    /// Takes the tests that an agent wrote, and finds out what they are worth.
+    fn take_tests(&mut self, settings: &Settings, texts: &[TestText]) -> Result<TestWork> {
+        let tests = written::read(texts, &self.problem, settings.tests);
+        let wrong_program = self.attempt.as_ref().is_some_and(|attempt| !attempt.tally.passed());
+        let mut work = TestWork { right: 0, wanted: settings.tests, wrong_program, caught: false };
+        if tests.is_empty() {
+            return Ok(work);
+        }
+        let [own, reference] = self.run_tests(&tests, [self.newest_program(), self.reference()])?;
+        let right = |(index, test): (usize, &WrittenTest)| {
+            let holds = reference.get(index).is_some_and(|result| result.held);
+            (!test.copied && holds).then_some(index)
+        };
+        let right: Vec<usize> = tests.iter().enumerate().filter_map(right).collect();
+        work.right = u32::try_from(right.len()).unwrap_or(u32::MAX);
+        work.caught =
+            wrong_program && right.iter().any(|index| own.get(*index).is_some_and(|result| !result.held));
+        let texts = u32::try_from(texts.len()).unwrap_or(u32::MAX).min(settings.tests);
+        self.unread = texts.saturating_sub(u32::try_from(tests.len()).unwrap_or(u32::MAX));
+        self.tests = tests;
+        self.compared(&own);
+        Ok(work)
+    }
+
+    /// Compares a new program with the newest tests.
+    fn compare_again(&mut self) -> Result<()> {
+        if !self.tests.is_empty() {
+            let [own] = self.run_tests(&self.tests, [self.newest_program()])?;
+            self.compared(&own);
+        }
+        Ok(())
+    }
+
+    /// Keeps the comparison of the newest program, if there is one, with the newest tests.
+    fn compared(&mut self, results: &[CaseResult]) {
+        self.agreed = false;
+        if !results.is_empty() {
+            let comparison = Comparison::new(&self.tests, results);
+            self.agreed = comparison.agrees();
+            self.comparisons.push(comparison);
+            let old = self.comparisons.len().saturating_sub(KEPT_COMPARISONS);
+            self.comparisons.drain(..old);
+        }
+    }
+
+    /// Runs tests on programs, and returns the results of each program: none without a program.
+    fn run_tests<const N: usize>(
+        &self,
+        tests: &[WrittenTest],
+        programs: [Option<&str>; N],
+    ) -> Result<[Vec<CaseResult>; N]> {
+        let cases = || tests.iter().map(|test| &test.case);
+        let mut gradings =
+            programs.map(|program| Some(CaseGrading::new(self.problem.prelude(), cases(), program?)));
+        let mut running: Vec<&mut dyn Grading> = Vec::new();
+        for grading in gradings.iter_mut().flatten() {
+            running.push(grading);
+        }
+        grading::run(&mut running)?;
+        Ok(gradings.map(|grading| grading.map(CaseGrading::into_results).unwrap_or_default()))
+    }
+
+    fn newest_program(&self) -> Option<&str> {
+        self.attempt.as_ref().map(|attempt| attempt.program.as_str())
+    }
+
+    /// Returns the program that decides whether tests are right.
+    fn reference(&self) -> Option<&str> {
+        self.problem.golden.as_deref().or(self.proven.as_deref())
+    }
+
+    /// Returns a program and what agents may know of its result.
+    fn shown_attempt(&self, feedback: Feedback, attempt: &ProgramRun) -> ProgramRun {
+        // A program with functions that can't be loaded was not tested at all.
+        let loading = !attempt.ran && !self.problem.functions.is_empty();
+        match feedback {
+            Feedback::Hidden => attempt.clone(),
+            Feedback::Tests => ProgramRun {
+                program: attempt.program.clone(),
+                ran: attempt.ran,
+                tally: Tally::default(),
+                error: attempt.error.clone().filter(|_| loading),
+            },
+        }
+    }
+
     fn team(&self) -> Tally {
         self.attempt.as_ref().map_or(Tally::default(), |attempt| attempt.tally)
     }
 
     fn facts(&self) -> Facts {
         let ran = self.attempt.as_ref().is_some_and(|attempt| attempt.ran);
-        Facts { passed: self.team().passed(), ran }
+        Facts { passed: self.team().passed(), ran, tested: !self.tests.is_empty(), agreed: self.agreed }
     }
 
-    fn evidence(&self) -> Evidence {
-        Evidence { team: self.team(), latest: self.latest.clone() }
+    /// Returns the evidence of a step, and notes who is paid for the team's success.
+    fn pay(&mut self, actions: &[pl_sdk::Action<Action>]) -> Evidence {
+        let team = self.team();
+        let paid = actions.iter().all(|action| self.paid.contains(&action.agent));
+        if team.passed() {
+            self.paid.extend(actions.iter().map(|action| action.agent.clone()));
+        }
+        Evidence { team, paid, work: self.work.clone() }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use pl_sdk::sandbox::{Ending, Job, Verdict};
-    use pl_sdk::services::testing;
-    use proptest::prelude::{Just, Strategy, prop_assert, prop_oneof};
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::score::Score;
-
-    fn start() -> Problems {
-        let record = json!({
-            "prompt": "def add(a, b):\n    \"\"\" Adds. \"\"\"\n",
-            "entry_point": "add",
-            "test": "def check(candidate):\n    assert candidate(1, 2) == 3\n    assert candidate(2, 2) == 4\n",
-        });
-        Problems::start(&Settings::default(), &Task::new("1", &record).unwrap(), 0).unwrap()
-    }
-
-    /// A sandbox in which `right` passes, and all other programs fail one assert of two.
-    fn fake_verdict(job: &Job) -> Verdict {
-        let first: Value = serde_json::from_str(job.stdin.lines().next().unwrap()).unwrap();
-        let call = json!({"function": {"name": "add"}, "args": [1, 2], "kwargs": {}});
-        let report = match (first.get("program"), first["sequences"].get(0)) {
-            (Some(program), _) => {
-                let value = if program == "right" { 3 } else { 0 };
-                return testing::printed(&format!(
-                    "{{\"loaded\":true}}\n{}",
-                    json!({"value": value, "changed": {}})
-                ));
-            }
-            (None, None) => json!({"total": 2, "wanted": [[call]]}),
-            (None, Some(sequence)) if sequence["answers"][0]["value"] == 3 => {
-                json!({"total": 2, "held": 2, "failure": null})
-            }
-            (None, Some(_)) => {
-                let failure = json!({"assert": 1, "type": "AssertionError", "cause": null});
-                json!({"total": 2, "held": 1, "failure": failure})
-            }
-        };
-        testing::printed(&report.to_string())
-    }
-
-    fn act(agent: &str, program: &str) -> pl_sdk::Action<Action> {
-        pl_sdk::Action { agent: agent.to_owned(), action: Action::Python(program.to_owned()) }
-    }
-
-    fn apply(episode: &mut Problems, actions: &[pl_sdk::Action<Action>]) -> Outcome<Facts, Evidence> {
-        episode.apply(&Settings::default(), actions).unwrap()
-    }
-
-    #[test]
-    fn a_program_is_repaired() {
-        testing::set_sandbox(fake_verdict);
-        let mut episode = start();
-        let outcome = apply(&mut episode, &[act("coder", "wrong")]);
-        assert_eq!(outcome.facts, Facts { passed: false, ran: true });
-        assert_eq!(outcome.evidence.team, Tally { held: 1, total: 2 });
-        let view = episode.view(&Settings::default(), "coder").unwrap();
-        assert_eq!(view.attempt.unwrap().error.as_deref(), Some("A hidden test failed.\nAssertionError"));
-        let outcome = apply(&mut episode, &[act("coder", "right")]);
-        assert!(outcome.facts.passed && !outcome.done && !outcome.truncated);
-    }
-
-    #[test]
-    fn no_view_shows_a_test() {
-        testing::set_sandbox(fake_verdict);
-        let mut episode = start();
-        apply(&mut episode, &[act("coder", "wrong")]);
-        let view = json!(episode.view(&Settings::default(), "coder").unwrap());
-        let error = "A hidden test failed.\nAssertionError";
-        let attempt =
-            json!({"program": "wrong", "ran": true, "tally": {"held": 1, "total": 2}, "error": error});
-        let problem = "Complete this function:\n```python\ndef add(a, b):\n    \"\"\" Adds. \"\"\"\n```";
-        assert_eq!(view, json!({"problem": problem, "round": 1, "attempt": attempt}));
-    }
-
-    #[test]
-    fn programs_of_one_turn_keep_their_order() {
-        testing::set_sandbox(fake_verdict);
-        let mut episode = start();
-        let silent = pl_sdk::Action { agent: "b".to_owned(), action: Action::None("no program".to_owned()) };
-        let evidence = apply(&mut episode, &[act("a", "right"), silent, act("c", "wrong")]).evidence;
-        let tally = |held, total| Tally { held, total };
-        let expected = [("a", tally(2, 2)), ("b", tally(0, 0)), ("c", tally(1, 2))];
-        assert_eq!(evidence.latest, expected.map(|(agent, tally)| (agent.to_owned(), tally)).into());
-        assert_eq!(evidence.team, tally(1, 2), "the newest program is the team's");
-    }
-
-    #[test]
-    fn a_program_never_meets_its_tests() {
-        let (jobs, seen) = std::sync::mpsc::channel();
-        testing::set_sandbox(move |job| {
-            jobs.send(job.stdin.clone()).unwrap();
-            fake_verdict(job)
-        });
-        apply(&mut start(), &[act("a", "right"), act("b", "wrong")]);
-        let jobs: Vec<String> = seen.try_iter().collect();
-        let has = |job: &String, text: &str| job.contains(text);
-        assert!(jobs.iter().any(|job| has(job, "check(")) && jobs.iter().any(|job| has(job, "right")));
-        for job in &jobs {
-            let program = has(job, "\"right\"") || has(job, "\"wrong\"");
-            assert!(program != has(job, "check("), "{job}");
-        }
-        // Both programs share the first pass of the tests.
-        assert_eq!(jobs.len(), 1 + 2 + 2);
-    }
-
-    #[test]
-    fn every_turn_has_its_own_random_numbers() {
-        let (seeds, seen) = std::sync::mpsc::channel();
-        testing::set_sandbox(move |job| {
-            if let Ok(Value::Object(input)) = serde_json::from_str::<Value>(&job.stdin) {
-                seeds.send(input.get("seed").cloned()).unwrap();
-            }
-            fake_verdict(job)
-        });
-        let mut episode = start();
-        apply(&mut episode, &[act("coder", "wrong")]);
-        apply(&mut episode, &[act("coder", "wrong")]);
-        let seeds: Vec<Value> = seen.try_iter().flatten().collect();
-        assert_eq!(seeds.len(), 4, "two passes a turn");
-        assert!(seeds[0] == seeds[1] && seeds[1] != seeds[2] && seeds[2] == seeds[3], "{seeds:?}");
-    }
-
-    #[test]
-    fn a_snapshot_restores_the_episode() {
-        testing::set_sandbox(fake_verdict);
-        let mut episode = start();
-        apply(&mut episode, &[act("coder", "wrong")]);
-        let mut restored: Problems = serde_json::from_slice(&serde_json::to_vec(&episode).unwrap()).unwrap();
-        assert_eq!(restored, episode);
-        let action = [act("coder", "right")];
-        assert_eq!(apply(&mut restored, &action), apply(&mut episode, &action));
-    }
-
-    #[test]
-    fn settings_without_calls_are_refused() {
-        let task = Task::new("1", &json!({"question": "Write something."})).unwrap();
-        let settings = Settings { calls_per_job: 0, ..Settings::default() };
-        let error = Problems::start(&settings, &task, 0).unwrap_err();
-        assert_eq!(error.kind, pl_sdk::ErrorKind::Settings);
-    }
-
-    #[test]
-    fn a_program_without_tests_is_only_loaded() {
-        testing::set_sandbox(fake_verdict);
-        let task = Task::new("1", &json!({"question": "Write something."})).unwrap();
-        let mut episode = Problems::start(&Settings::default(), &task, 0).unwrap();
-        let outcome = apply(&mut episode, &[act("coder", "right")]);
-        assert_eq!(outcome.facts, Facts { passed: false, ran: true });
-    }
-
-    /// Lines that a job may print, right or wrong.
-    fn lines() -> impl Strategy<Value = String> {
-        let number =
-            prop_oneof![Just("0"), Just("1"), Just("2"), Just("-1"), Just("4294967295"), Just("1e9")];
-        let report = (number.clone(), number)
-            .prop_map(|(held, total)| format!("{{\"total\":{total},\"held\":{held},\"failure\":null}}"));
-        let call = "{\"function\":{\"name\":\"add\"},\"args\":[],\"kwargs\":{}}";
-        prop_oneof![
-            report,
-            Just(format!("{{\"total\":3,\"wanted\":[[{call}]]}}")),
-            Just("{\"total\":3,\"wanted\":[]}".to_owned()),
-            Just("{\"loaded\":true}".to_owned()),
-            Just("{\"value\":3,\"changed\":{}}".to_owned()),
-            Just("{\"raised\":[\"StopIteration\"],\"error\":\"\"}".to_owned()),
-            ".{0,12}",
-        ]
-    }
-
-    fn verdicts() -> impl Strategy<Value = Verdict> {
-        let endings =
-            prop_oneof![4 => Just(Ending::Ok), 1 => Just(Ending::Error), 1 => Just(Ending::Timeout)];
-        (endings, proptest::collection::vec(lines(), 0..4))
-            .prop_map(|(ending, lines)| Verdict { ending, ..testing::printed(&lines.join("\n")) })
-    }
-
-    proptest::proptest! {
-        /// Rewards stay in their range whatever any job prints.
-        #[test]
-        fn rewards_are_shares(verdicts in proptest::collection::vec(verdicts(), 1..6), cases: bool) {
-            let mut next = verdicts.into_iter().cycle();
-            testing::set_sandbox(move |_| next.next().unwrap());
-            let contest = json!({"problem": "p", "tests": [{"input": "1", "output": "3"}]});
-            let mut episode = match cases {
-                true => Problems::start(&Settings::default(), &Task::new("1", &contest).unwrap(), 0).unwrap(),
-                false => start(),
-            };
-            let actions = [act("a", "program"), act("b", "other")];
-            if let Ok(outcome) = episode.apply(&Settings::default(), &actions) {
-                let Outcome { done, truncated, facts, evidence } = outcome;
-                let transition = Transition {
-                    task: Task::new("1", &()).unwrap(), actions: actions.to_vec(), done, truncated, facts, evidence,
-                };
-                let scores = Score::score(&NoSettings {}, &transition).unwrap();
-                prop_assert!(scores.team == 0.0 || scores.team == 1.0);
-                for local in scores.local {
-                    prop_assert!((0.0..=1.0).contains(&local.reward), "{}", local.reward);
-                    prop_assert!(!local.success || local.reward == 1.0);
-                }
-            }
-        }
-    }
-}
+mod tests;

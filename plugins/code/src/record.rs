@@ -1,27 +1,37 @@
 //! Task records: the formats of programming data sets.
 
+mod apps;
+mod contests;
+mod functions;
+mod livecodebench;
+mod packed;
+
 use pl_sdk::prelude::*;
 use serde_json::{Map, Value};
 
-use crate::example;
+use crate::cases::Case;
 
 /// A problem and its tests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
     /// The question, as agents see it.
     pub text: String,
     /// The tests, which agents don't see.
     pub tests: Tests,
+    /// A right program, which agents don't see either.
+    pub golden: Option<String>,
+    /// Functions that tests call: `name` or `Class().method`. Empty if programs read standard input.
+    pub functions: Vec<String>,
 }
 
 /// Tests of a problem.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tests {
     /// Calls of functions.
     Asserts(Asserts),
-    /// Inputs of a whole program.
-    Cases(Vec<Case>),
+    /// Inputs of a whole program, or calls with their results.
+    Cases(Cases),
 }
 
 /// Tests that call functions of a program.
@@ -37,13 +47,13 @@ pub struct Asserts {
     pub shown: Vec<String>,
 }
 
-/// A test of a whole program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Case {
-    /// Standard input.
-    pub input: String,
-    /// Standard output, compared word by word.
-    pub output: String,
+/// Tests that are data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cases {
+    /// Python code before every answer.
+    pub prelude: String,
+    /// The tests.
+    pub cases: Vec<Case>,
 }
 
 /// The fields that are read. Others are ignored.
@@ -53,6 +63,7 @@ struct Record {
     prompt: Option<String>,
     entry_point: Option<String>,
     test: Option<String>,
+    canonical_solution: Option<String>,
     text: Option<String>,
     test_list: Option<Vec<String>>,
     test_imports: Vec<String>,
@@ -60,133 +71,72 @@ struct Record {
     code: String,
     question: Option<String>,
     problem: Option<String>,
-    tests: Option<CaseList>,
-}
-
-/// Inputs and outputs, side by side or in pairs.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum CaseList {
-    Columns { inputs: Vec<String>, outputs: Vec<String> },
-    Rows(Vec<Case>),
+    tests: Option<contests::CaseList>,
+    solution: Option<String>,
+    solutions: Option<Value>,
+    starter_code: Option<String>,
+    input_output: Option<Value>,
+    description: Option<String>,
+    public_tests: Option<contests::CaseColumns>,
+    private_tests: Option<contests::CaseColumns>,
+    generated_tests: Option<contests::CaseColumns>,
+    question_content: Option<String>,
+    public_test_cases: Option<Value>,
+    private_test_cases: Option<Value>,
+    metadata: Option<Value>,
 }
 
 impl Problem {
     /// Reads HumanEval's records (`prompt`, `entry_point`, `test`; Chen et al. 2021, arXiv:2107.03374), MBPP's
     /// (`text` or `prompt`, `test_list`, with or without `code`, `test_setup_code` and `test_imports`; Austin et
-    /// al. 2021, arXiv:2108.07732) and those of programming contests (`problem`, and `tests` as
-    /// `{"inputs": […], "outputs": […]}` or `[{"input": …, "output": …}]`). MBPP's text does not name the function:
-    /// a call without its value does, or the first `shown` tests. A record with only a `question` has no tests.
+    /// al. 2021, arXiv:2108.07732), those of programming contests (`problem`, and `tests` as
+    /// `{"inputs": […], "outputs": […]}` or `[{"input": …, "output": …}]`), CodeContests' (`description`, `public_tests`;
+    /// Li et al. 2022, arXiv:2203.07814), APPS' (`question`, `input_output`; Hendrycks et al. 2021, arXiv:2105.09938) and
+    /// LiveCodeBench's (`question_content`, `public_test_cases`; Jain et al. 2024, arXiv:2403.07974). MBPP's text does not
+    /// name the function: a call without its value does, or the first `shown` tests. A record with only a `question` has
+    /// no tests.
     ///
     /// # Errors
     /// [`Error::task`] that names the missing or invalid field.
     pub fn read(task: &Task, shown: u32) -> Result<Self> {
         let bad = |problem: &str| Error::task(format!("task {}: {problem}", task.id));
         match task.read::<Record>()? {
-            Record { prompt: Some(prompt), entry_point: Some(entry), test: Some(test), .. } => {
-                from_human_eval(&prompt, &entry, &test, bad)
+            record @ Record { prompt: Some(_), entry_point: Some(_), test: Some(_), .. } => {
+                functions::from_human_eval(record, bad)
             }
-            Record {
-                prompt,
-                text,
-                test_list: Some(tests),
-                test_imports: imports,
-                test_setup_code: setup,
-                code,
-                ..
-            } => {
-                let text =
-                    text.or(prompt).ok_or_else(|| bad("it has tests, but neither `text` nor `prompt`"))?;
-                let names = example::names(&code, &tests.join("\n"));
-                let lines = imports.iter().chain([&setup]).chain(&tests);
-                let code = lines.map(|line| format!("{line}\n")).collect();
-                let (text, shown) = describe_mbpp(&text, &tests, &names, shown, bad)?;
-                let asserts = Asserts { prelude: String::new(), names, code, shown };
-                Ok(Self { text, tests: Tests::Asserts(asserts) })
+            record @ Record { test_list: Some(_), .. } => functions::from_mbpp(record, shown, bad),
+            record @ Record { problem: Some(_), tests: Some(_), .. } => contests::from_contest(record, bad),
+            record @ Record { description: Some(_), public_tests: Some(_), .. } => {
+                contests::from_code_contests(record, bad)
             }
-            Record { problem: Some(problem), tests: Some(tests), .. } => from_contest(&problem, tests, bad),
+            record @ Record { question: Some(_), input_output: Some(_), .. } => apps::read(record, bad),
+            record @ Record { question_content: Some(_), public_test_cases: Some(_), .. } => {
+                livecodebench::read(record, bad)
+            }
             Record { question: Some(question), .. } if task.read::<Map<String, Value>>()?.len() == 1 => {
-                let text = question.trim().to_owned();
-                Ok(Self { text, tests: Tests::Asserts(Asserts::default()) })
+                let tests = Tests::Asserts(Asserts::default());
+                Ok(Self { text: question.trim().to_owned(), tests, golden: None, functions: Vec::new() })
             }
             _ => {
                 let fields = task.read::<Map<String, Value>>()?;
                 let fields = fields.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
                 Err(bad(&format!(
                     "a record has `prompt`, `entry_point` and `test` (HumanEval), `text` and `test_list` (MBPP), \
-                     or `problem` and `tests` (contests); this one has: {fields}"
+                     `problem` and `tests` (contests), `description` and `public_tests` (CodeContests), `question` and \
+                     `input_output` (APPS), or `question_content` and `public_test_cases` (LiveCodeBench); this one has: \
+                     {fields}"
                 )))
             }
         }
     }
-}
 
-/// Converts a HumanEval record, in which a function is given by its signature.
-fn from_human_eval(prompt: &str, entry: &str, test: &str, bad: impl Fn(&str) -> Error) -> Result<Problem> {
-    let head = format!("def {entry}(");
-    let mut offset = 0;
-    let prelude = prompt.split_inclusive('\n').find_map(|line| {
-        let before = prompt.get(..offset);
-        offset += line.len();
-        before.filter(|_| line.starts_with(&head))
-    });
-    let prelude = prelude.ok_or_else(|| bad(&format!("its `prompt` does not define `{entry}`")))?;
-    let has_asserts = test.contains("assert");
-    if !(has_asserts && test.contains("def check(")) {
-        return Err(bad("its `test` defines no `check` with assert statements"));
-    }
-    let asserts = Asserts {
-        prelude: prelude.to_owned(),
-        names: vec![entry.to_owned()],
-        code: format!("{test}\n\ncheck({entry})\n"),
-        shown: Vec::new(),
-    };
-    let text = format!("Complete this function:\n```python\n{}\n```", prompt.trim());
-    Ok(Problem { text, tests: Tests::Asserts(asserts) })
-}
-
-/// Returns the text of an MBPP record, in which a function is described in words, and the tests that it shows.
-fn describe_mbpp(
-    text: &str,
-    tests: &[String],
-    names: &[String],
-    shown: u32,
-    bad: impl Fn(&str) -> Error,
-) -> Result<(String, Vec<String>)> {
-    if tests.is_empty() || !tests.iter().all(|test| test.trim_start().starts_with("assert")) {
-        return Err(bad("its `test_list` is not a list of assert statements"));
-    }
-    let shown: Vec<String> = tests.iter().take(shown as usize).map(|test| test.trim().to_owned()).collect();
-    let example = match shown.is_empty() {
-        false => format!("For example:\n```python\n{}\n```", shown.join("\n")),
-        true => {
-            let call = tests.iter().find_map(|test| example::call(test, names));
-            let call = call.ok_or_else(|| bad("its `test_list` calls no function"))?;
-            format!("A call of the function:\n```python\n{call}\n```")
+    /// Returns the Python code before every program with functions.
+    pub fn prelude(&self) -> &str {
+        match &self.tests {
+            Tests::Asserts(asserts) => &asserts.prelude,
+            Tests::Cases(cases) => &cases.prelude,
         }
-    };
-    Ok((format!("{}\n{example}", text.trim()), shown))
-}
-
-/// Converts a record of a contest, whose programs read standard input.
-fn from_contest(problem: &str, tests: CaseList, bad: impl Fn(&str) -> Error) -> Result<Problem> {
-    let cases = match tests {
-        CaseList::Rows(cases) => cases,
-        CaseList::Columns { inputs, outputs } if inputs.len() == outputs.len() => {
-            inputs.into_iter().zip(outputs).map(|(input, output)| Case { input, output }).collect()
-        }
-        CaseList::Columns { .. } => {
-            return Err(bad("its `tests` have different numbers of `inputs` and `outputs`"));
-        }
-    };
-    if cases.is_empty() {
-        return Err(bad("its `tests` are empty"));
     }
-    let text = format!(
-        "{}\n\nAnswer with a whole program that reads standard input and prints to standard output.",
-        problem.trim()
-    );
-    Ok(Problem { text, tests: Tests::Cases(cases) })
 }
 
 #[cfg(test)]
@@ -194,6 +144,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::candidate::Call;
+    use crate::cases::CallCase;
 
     fn read(data: &Value) -> Result<Problem> {
         Problem::read(&Task::new("7", data).unwrap(), 0)
@@ -203,6 +155,13 @@ mod tests {
         match &problem.tests {
             Tests::Asserts(asserts) => asserts,
             Tests::Cases(_) => panic!("cases"),
+        }
+    }
+
+    fn cases(problem: &Problem) -> &Cases {
+        match &problem.tests {
+            Tests::Cases(cases) => cases,
+            Tests::Asserts(_) => panic!("asserts"),
         }
     }
 
@@ -223,7 +182,9 @@ mod tests {
         assert_eq!(asserts.prelude, "import math\n\ndef helper(x):\n    return x\n\n");
         assert!(problem.text.contains("\"\"\" Adds. \"\"\"\n```"), "{}", problem.text);
         assert!(asserts.code.ends_with("== 3\n\n\ncheck(add)\n"), "{}", asserts.code);
-        assert_eq!(asserts.names, ["add"]);
+        assert_eq!((&asserts.names, &problem.functions), (&vec!["add".to_owned()], &asserts.names));
+        let golden = problem.golden.unwrap();
+        assert!(golden.ends_with("\"\"\" Adds. \"\"\"\n    return a + b\n"), "{golden}");
     }
 
     #[test]
@@ -254,15 +215,133 @@ mod tests {
 
     #[test]
     fn contests_have_inputs_and_outputs() {
-        let case = |input: &str, output: &str| Case { input: input.to_owned(), output: output.to_owned() };
+        let case =
+            |input: &str, output: &str| Case::Input { input: input.to_owned(), output: output.to_owned() };
         let columns = json!({"problem": "Double.", "tests": {"inputs": ["1", "2"], "outputs": ["2", "4"]}});
         let problem = read(&columns).unwrap();
-        assert_eq!(problem.tests, Tests::Cases(vec![case("1", "2"), case("2", "4")]));
+        assert_eq!(cases(&problem).cases, [case("1", "2"), case("2", "4")]);
+        assert!(problem.golden.is_none() && problem.functions.is_empty());
         assert!(problem.text.starts_with("Double.\n\nAnswer with a whole program"), "{}", problem.text);
         let rows = json!({"problem": "Double.", "tests": [{"input": "1", "output": "2"}]});
-        assert_eq!(read(&rows).unwrap().tests, Tests::Cases(vec![case("1", "2")]));
+        assert_eq!(cases(&read(&rows).unwrap()).cases, [case("1", "2")]);
+        let solved = json!({"problem": "Double.", "tests": [{"input": "1", "output": "2"}], "solutions": ["print(2)"]});
+        assert_eq!(read(&solved).unwrap().golden.as_deref(), Some("print(2)"));
         let uneven = json!({"problem": "Double.", "tests": {"inputs": ["1"], "outputs": []}});
         assert!(read(&uneven).unwrap_err().message.contains("different numbers"));
+    }
+
+    #[test]
+    fn code_contests_has_three_lists_and_solutions_in_many_languages() {
+        let list = |input: &str, output: &str| json!({"input": [input], "output": [output]});
+        let mut record = json!({
+            "description": "Double.", "public_tests": list("1", "2"), "private_tests": list("2", "4"),
+            "generated_tests": list("3", "6"),
+            "solutions": {"language": [2, 1, 3, 3], "solution": ["c++", "python 2", "python 3", "another"]},
+        });
+        let problem = read(&record).unwrap();
+        assert_eq!((cases(&problem).cases.len(), problem.golden.as_deref()), (3, Some("python 3")));
+        record["generated_tests"] = json!({"input": vec!["4"; 500], "output": vec!["8"; 500]});
+        assert_eq!(cases(&read(&record).unwrap()).cases.len(), contests::MAX_CASES);
+        record["private_tests"] = json!({"input": ["1"], "output": []});
+        assert!(read(&record).unwrap_err().message.contains("different numbers"));
+    }
+
+    /// Returns a case of JSON with one right result.
+    fn call_case(calls: Vec<Call>, accepted: &[Value]) -> Case {
+        Case::Call(CallCase { calls, accepted: accepted.to_vec(), json: true })
+    }
+
+    #[test]
+    fn apps_has_inputs_for_programs_or_functions() {
+        let programs = json!({
+            "question": "Double.", "solutions": "[\"print(2 * int(input()))\", \"no\"]", "starter_code": "",
+            "input_output": "{\"inputs\": [\"1\\n\", [\"2\", \"x\"]], \"outputs\": [\"2\\n\", [\"4\"]]}",
+        });
+        let problem = read(&programs).unwrap();
+        let case =
+            |input: &str, output: &str| Case::Input { input: input.to_owned(), output: output.to_owned() };
+        assert_eq!(cases(&problem).cases, [case("1\n", "2\n"), case("2\nx", "4")]);
+        assert_eq!(problem.golden.as_deref(), Some("print(2 * int(input()))"));
+        let mut functions = json!({
+            "question": "Add.", "solutions": "[]", "starter_code": "def add(a, b):",
+            "input_output": {"fn_name": "add", "inputs": [[1, 0.5], [[1], {"a": 2}]], "outputs": [1.5, [3]]},
+        });
+        let problem = read(&functions).unwrap();
+        let half = json!({"float": "0x1.0000000000000p-1"});
+        let first = Call::function("add", vec![json!(1), half]);
+        let second = Call::function("add", vec![json!([1]), json!({"dict": [["a", 2]]})]);
+        let expected = [
+            call_case(vec![first], &[json!({"float": "0x1.8000000000000p+0"})]),
+            // Some of the set's outputs are wrapped in a list.
+            call_case(vec![second], &[json!([3]), json!(3)]),
+        ];
+        assert_eq!(cases(&problem).cases, expected);
+        assert_eq!((problem.golden.clone(), &problem.functions), (None, &vec!["add".to_owned()]));
+        assert!(problem.text.contains("```python\ndef add(a, b):\n```"), "{}", problem.text);
+        functions["starter_code"] = "class Solution:\n    def add(self, a, b):".into();
+        let problem = read(&functions).unwrap();
+        assert_eq!(problem.functions, ["Solution().add"]);
+        assert!(matches!(&cases(&problem).cases[0], Case::Call(case) if case.calls.len() == 3));
+        functions["input_output"] = "".into();
+        assert!(read(&functions).unwrap_err().message.contains("`input_output`"));
+        functions["input_output"] = json!({"fn_name": "add", "inputs": ["no list"], "outputs": [1]});
+        assert!(read(&functions).unwrap_err().message.contains("no list of arguments"));
+    }
+
+    /// Compresses and encodes bytes as LiveCodeBench does.
+    fn packed(bytes: &[u8]) -> String {
+        use std::io::Write;
+
+        use base64::Engine;
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(bytes).unwrap();
+        base64::engine::general_purpose::STANDARD.encode(encoder.finish().unwrap())
+    }
+
+    #[test]
+    fn livecodebench_has_tests_in_text_and_packed() {
+        let row = |kind: &str, input: &str, output: &str| json!({"input": input, "output": output, "testtype": kind});
+        let public = json!([row("stdin", "1\n", "2")]).to_string();
+        let private = json!([row("stdin", "2\n", "4")]).to_string();
+        let mut record = json!({
+            "question_content": "Double.", "starter_code": "", "public_test_cases": public,
+            "private_test_cases": private, "metadata": "{}",
+        });
+        let case =
+            |input: &str, output: &str| Case::Input { input: input.to_owned(), output: output.to_owned() };
+        let expected = [case("1\n", "2"), case("2\n", "4")];
+        assert_eq!(cases(&read(&record).unwrap()).cases, expected);
+        // The text of Python's `pickle.dumps(text)`, protocol 4.
+        let mut pickled = b"\x80\x04\x95\0\0\0\0\0\0\0\0\x8c".to_vec();
+        pickled.push(u8::try_from(private.len()).unwrap());
+        pickled.extend(private.as_bytes());
+        pickled.extend(b"\x94.");
+        for packed in [packed(private.as_bytes()), packed(&pickled)] {
+            record["private_test_cases"] = packed.into();
+            assert_eq!(cases(&read(&record).unwrap()).cases, expected);
+        }
+        for (bytes, reason) in [
+            (&b"\x80\x04cos\nsystem\n"[..], "a pickle that is more than a text"),
+            (b"nonsense", "tests in JSON"),
+        ] {
+            record["private_test_cases"] = packed(bytes).into();
+            let message = read(&record).unwrap_err().message;
+            assert!(message.contains("`private_test_cases`") && message.contains(reason), "{message}");
+        }
+        record["private_test_cases"] = "&".into();
+        assert!(read(&record).unwrap_err().message.contains("neither JSON nor base64"));
+        record["private_test_cases"] = "".into();
+        record["public_test_cases"] = json!([row("functional", "[1, 2]\n\"a\"", "[2, 1]")]);
+        assert!(read(&record).unwrap_err().message.contains("`func_name`"));
+        record["metadata"] = "{\"func_name\": \"turn\"}".into();
+        record["starter_code"] = "class Solution:\n    def turn(self, x, y):\n        ".into();
+        let problem = read(&record).unwrap();
+        let calls = Call::method("Solution", "turn", vec![json!([1, 2]), json!("a")]);
+        assert_eq!(cases(&problem).cases, [call_case(calls, &[json!([2, 1])])]);
+        assert_eq!(problem.functions, ["Solution().turn"]);
+        assert!(problem.text.contains("class Solution"), "{}", problem.text);
+        record["public_test_cases"] = json!([row("interactive", "1", "2")]);
+        assert!(read(&record).unwrap_err().message.contains("`interactive`"));
     }
 
     #[test]
