@@ -24,6 +24,7 @@ mod generate;
 mod logprobs;
 mod metrics;
 mod models;
+mod response;
 mod router;
 mod sampling;
 mod service;

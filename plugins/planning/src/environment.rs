@@ -8,7 +8,7 @@ use pl_sdk::sandbox::{Job, Verdict};
 use crate::game::{Game, GameKind};
 use crate::program::{self, ProgramRun};
 use crate::rules::{Play, Rules, reference};
-use crate::{splits, text};
+use crate::{tasks, text};
 
 /// Characters shown of a plan.
 const MAX_PLAN: usize = 500;
@@ -163,7 +163,7 @@ impl<G: Game> Environment for Puzzle<G> {
     }
 
     fn tasks(settings: &Settings, request: &TaskRequest) -> Result<Vec<Task>> {
-        splits::tasks::<G>(settings.seed, request)
+        tasks::tasks::<G>(settings.seed, request)
     }
 }
 
