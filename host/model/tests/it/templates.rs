@@ -43,7 +43,7 @@ fn source(name: &str) -> Option<String> {
     let Ok(settings) = std::fs::read(&path) else {
         let script = "python3 tests/conformance/tokenizers_reference.py fetch";
         pl_testing::skip_or_fail(
-            "TEMPLATES",
+            pl_testing::Requirement::Tokenizers,
             &format!("{} is missing ({script} fetches it)", path.display()),
         );
         return None;
