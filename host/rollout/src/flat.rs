@@ -32,7 +32,7 @@ pub(crate) async fn play_flat(
             environment.suspend(recorder).await?;
         }
         let turns = complete_all(setup, context, &prompts, recorder).await?;
-        walk.leave(index);
+        walk.count_visit(index);
         if turns.is_empty() {
             continue;
         }

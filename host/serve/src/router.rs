@@ -20,7 +20,7 @@ use crate::service::Service;
 use crate::{adapters, chat, completions, generate, response, tokenize};
 
 /// Answers requests until `stop` ends. Then no new connection is taken, and requests in progress have
-/// [`Limits::shutdown`](crate::Limits::shutdown) to end.
+/// [`ServerLimits::shutdown`](crate::ServerLimits::shutdown) to end.
 ///
 /// # Errors
 /// If the listener fails.
