@@ -27,7 +27,7 @@ pub(crate) struct IndexedFile {
     pub(crate) file: TraceFile,
 }
 
-/// Returns the path of a trace file that is no link.
+/// Returns the path of a trace file that is not a link.
 pub(crate) fn path(file: &IndexedFile) -> Result<PathBuf, Error> {
     let path = Traces::for_run(&file.run).path(&file.file);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -57,10 +57,10 @@ impl From<Exhausted> for FsError {
 /// Maximum number of files and folders.
 const MAX_NODES: u64 = 10_000;
 
-/// Bytes that the host needs for a file or folder, its content and its name apart.
+/// Bytes that the host needs for a file or folder, not counting its content and its name.
 const NODE_BYTES: u64 = 192;
 
-/// Bytes that the host needs for an entry of a folder, its name apart.
+/// Bytes that the host needs for an entry of a folder, not counting its name.
 const ENTRY_BYTES: u64 = 128;
 
 /// Maximum length of a path in bytes, as on Linux.

@@ -281,7 +281,7 @@ mod tests {
         let played = PlayedPlan { plan: "[\"R\", \"D\", \"L\"]".to_owned(), first_invalid: Some(2) };
         assert_eq!(view.plan, Some(played));
         let (team, own, _, outcome) = apply(&mut episode, answer("R R D and so on"));
-        assert!(team == 0.0 && own == -1.0 && !outcome.done, "a sentence is no plan");
+        assert!(team == 0.0 && own == -1.0 && !outcome.done, "a sentence is not a plan");
         let (team, own, solves, outcome) = apply(&mut episode, answer("[R, R, D, D]"));
         assert!(team == 1.0 && close(own, 3.0 * 0.99) && solves && outcome.done && !outcome.truncated);
         assert_eq!(outcome.facts, Facts { solved: true, valid: true, steps: 6, ..outcome.facts });

@@ -34,7 +34,7 @@ pub fn run(app: &App, options: &AuditArgs) -> CommandResult {
         }
     }
     if audit.has_defect() {
-        return Err(CommandError::failed("training would learn from these defects: mend them first"));
+        return Err(CommandError::failed("training would learn from these defects: fix them first"));
     }
     Ok(())
 }
