@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::event::{Detail, TraceRecord};
 use crate::runs::inside;
 
-/// Bounds of what is read of a trace file. Compression makes a file of 1 MB of 8 GiB of one letter.
+/// Bounds of the content of a trace file. A file of 1 MB may be 8 GiB of one letter, compressed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadLimits {
     /// Decompressed bytes.

@@ -1,4 +1,4 @@
-//! The runs that are viewed, and what is read of them for each request.
+//! The runs that are viewed, and the reads of their files for each request.
 
 use std::path::PathBuf;
 use std::sync::Arc;

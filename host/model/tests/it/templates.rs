@@ -1,4 +1,4 @@
-//! Chat templates write what transformers' `apply_chat_template` writes (data from
+//! Chat templates write the same text as transformers' `apply_chat_template` (data from
 //! tests/conformance/templates_reference.py).
 
 use pl_model::{ChatMessage, ChatTemplate, Error, RenderOptions, ToolCall};

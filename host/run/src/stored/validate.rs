@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 
 use pl_dsl::workflow::{Target, Workflow};
 
-/// Longest name, in bytes. File systems allow 255, with what is added to it.
+/// Longest name, in bytes. File systems allow 255 bytes, of which file names add some.
 const LONGEST_NAME: usize = 128;
 
 /// Checks a workflow. Returns the first problem.

@@ -1,4 +1,4 @@
-//! Loading: what is no component, and the cache on disk.
+//! Loading: files that are not components, and the cache on disk.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};

@@ -99,7 +99,7 @@ impl Game for Blocksworld {
         generate::puzzle(level, draw)
     }
 
-    /// Colour refinement (Weisfeiler and Leman) of the blocks along what they stand on and what stands on them.
+    /// Colour refinement (Weisfeiler and Leman) of the blocks along their neighbours below and above.
     fn symmetry_hash(&self) -> u64 {
         let blocks: Vec<&String> = self.start.iter().flatten().collect();
         let index =
