@@ -7,7 +7,7 @@
 Needs xllamacpp. Greedy, several prompts at a time. Answers are graded by `pl-host grade`, and so are those of the
 file compared with, so that both went the same way. Prints one line of JSON: for each side the share that is right
 with its 95 % interval (Wilson 1927), how many completions are the same text, on how many the sides disagree, and
-llama.cpp's tokens and seconds, of the clock and of the processor: the latter say more where others are at work.
+llama.cpp's tokens and seconds, of the clock and of the CPU: the latter say more where others are at work.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def main():
 
         with concurrent.futures.ThreadPoolExecutor(arguments.parallel) as pool:
             theirs = list(pool.map(answer, ours))
-    seconds, processor = time.perf_counter() - start, time.process_time() - own
+    seconds, cpu = time.perf_counter() - start, time.process_time() - own
 
     texts = [said["text"] for said in theirs]
     right_ours = grade(arguments.pl_host, arguments.workflow, records, [line["text"] for line in ours])
@@ -120,7 +120,7 @@ def main():
         "verdicts_differ": sum(a != b for a, b in zip(right_ours, right_theirs)),
         "tokens": sum(said["tokens"] for said in theirs),
         "seconds": round(seconds, 1),
-        "processor_seconds": round(processor, 1),
+        "cpu_seconds": round(cpu, 1),
         "tokens_per_second": round(sum(said["tokens"] for said in theirs) / seconds, 1),
     }
     print(json.dumps(result))

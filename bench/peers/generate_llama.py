@@ -62,7 +62,7 @@ def main():
     for count in (1, 16):
         running = server(arguments.model, count, arguments.threads)
         prompts = [[1000 + (row * PROMPT + i) * 7 % 20_000 for i in range(PROMPT)] for row in range(count)]
-        best, processor = 0.0, 0.0
+        best, cpu = 0.0, 0.0
         with ThreadPoolExecutor(count) as pool:
             for _ in range(arguments.runs + 1):
                 start, own = time.perf_counter(), time.process_time()
@@ -70,8 +70,8 @@ def main():
                 assert tokens == count * NEW, f"{tokens} tokens instead of {count * NEW}"
                 rate = tokens / (time.perf_counter() - start)
                 if rate > best:
-                    best, processor = rate, time.process_time() - own
-        result = {"name": f"generate/{count}/q4_1", "tokens_per_second": best, "processor_seconds": processor}
+                    best, cpu = rate, time.process_time() - own
+        result = {"name": f"generate/{count}/q4_1", "tokens_per_second": best, "cpu_seconds": cpu}
         print(json.dumps(result), flush=True)
 
 

@@ -4,7 +4,7 @@
 
 Needs torch, transformers, gguf. Prompts of 32 tokens, 128 new tokens each, sampled at temperature 1, f32: one alone,
 then 16 in one batch. Prints a line of JSON for each: tokens per second of the fastest run, over the whole call, and
-the seconds of processor time that it took.
+the seconds of CPU time that it took.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def main():
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
     for count in (1, 16):
         prompts = torch.tensor([[1000 + (row * PROMPT + i) * 7 % 20_000 for i in range(PROMPT)] for row in range(count)])
-        best, processor = float("inf"), 0.0
+        best, cpu = float("inf"), 0.0
         for _ in range(arguments.runs):
             start, own = time.perf_counter(), time.process_time()
             with torch.no_grad():
@@ -49,9 +49,9 @@ def main():
                 )
             seconds = time.perf_counter() - start
             if seconds < best:
-                best, processor = seconds, time.process_time() - own
+                best, cpu = seconds, time.process_time() - own
         assert out.shape == (count, PROMPT + NEW)
-        result = {"name": f"generate/{count}/f32", "tokens_per_second": count * NEW / best, "processor_seconds": processor}
+        result = {"name": f"generate/{count}/f32", "tokens_per_second": count * NEW / best, "cpu_seconds": cpu}
         print(json.dumps(result), flush=True)
 
 

@@ -73,17 +73,17 @@ def main():
         optimizer.step()
         optimizer.zero_grad()
 
-    seconds, processor = [], []
+    seconds, cpu = [], []
     for _ in range(arguments.runs):
         start, started = time.perf_counter(), time.process_time()
         update()
         seconds.append(time.perf_counter() - start)
-        processor.append(time.process_time() - started)
+        cpu.append(time.process_time() - started)
     result = {
         "name": f"train/{arguments.kind}",
         "tokens_per_second": SEQUENCES * length / min(seconds),
         "seconds": seconds,
-        "processor_seconds": min(processor),
+        "cpu_seconds": min(cpu),
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "matrix_gflops": matrix_rate(),
     }

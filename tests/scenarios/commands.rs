@@ -438,7 +438,7 @@ fn completions_and_the_manual_page_know_every_command() {
     assert!(page.contains("checkpoint"), "{page}");
 }
 
-/// The reference's rules of Plan-Path pay for walking to and fro; the mended ones don't.
+/// The reference's rules of Plan-Path pay for walking to and fro; the fixed ones don't.
 #[test]
 fn an_audit_finds_a_loop_that_pays() {
     let audit = |rules: &str| {

@@ -13,8 +13,7 @@ fn driver() -> bool {
 #[test]
 fn cuda_without_a_driver_is_refused_and_auto_takes_the_cpu() {
     if driver() {
-        eprintln!("skipped: this machine has a CUDA driver");
-        return;
+        return pl_testing::skip_or_fail(pl_testing::Requirement::NoCuda, "this machine has a CUDA driver");
     }
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");

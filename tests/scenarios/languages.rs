@@ -236,7 +236,7 @@ fn run_if_present(command: &mut Command) -> bool {
     let missing = matches!(command.output(), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
     if missing {
         let program = command.get_program().display();
-        pl_testing::skip_or_fail("TOOLCHAINS", &format!("{program} is missing"));
+        pl_testing::skip_or_fail(pl_testing::Requirement::Toolchains, &format!("{program} is missing"));
     } else {
         succeed(command);
     }

@@ -46,7 +46,7 @@ fn try_build(project: &Path) -> bool {
     }
     let missing = message.contains("hint: ") && message.contains("--fetch");
     assert!(missing, "{}: {message}", project.display());
-    pl_testing::skip_or_fail("TOOLCHAINS", message.lines().next().unwrap_or_default());
+    pl_testing::skip_or_fail(pl_testing::Requirement::Toolchains, message.lines().next().unwrap_or_default());
     false
 }
 

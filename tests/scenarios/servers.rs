@@ -132,7 +132,10 @@ impl LlamaServer {
             }
             child.wait().unwrap();
         }
-        pl_testing::skip_or_fail("LLAMACPP", "Python has no package xllamacpp (pip install xllamacpp)");
+        pl_testing::skip_or_fail(
+            pl_testing::Requirement::Llamacpp,
+            "Python has no package xllamacpp (pip install xllamacpp)",
+        );
         None
     }
 }

@@ -106,7 +106,7 @@ impl Options {
                 "--set" => options.settings.push(value()?.clone()),
                 "--seeds" => {
                     let seed = |text: &str| {
-                        text.parse().with_context(|| format!("--seeds: {text:?} is no seed; write 1,2,3"))
+                        text.parse().with_context(|| format!("--seeds: {text:?} is not a seed; write 1,2,3"))
                     };
                     options.seeds = value()?.split(',').map(seed).collect::<Result<_>>()?;
                 }

@@ -125,7 +125,7 @@ impl Checker<'_, '_, '_, '_> {
 
     fn any(&mut self, value: &Value) -> Option<(Condition, Type)> {
         if !depends_on_run(value) {
-            return self.known(value);
+            return self.constant_condition(value);
         }
         match &value.kind {
             ValueKind::Path(names) => self.path(names, value.location),
@@ -205,7 +205,7 @@ impl Checker<'_, '_, '_, '_> {
     }
 
     /// Checks a value that is known before the run.
-    fn known(&mut self, value: &Value) -> Option<(Condition, Type)> {
+    fn constant_condition(&mut self, value: &Value) -> Option<(Condition, Type)> {
         if let ValueKind::Path(names) = &value.kind
             && !self.scope.contains_name(names)
         {

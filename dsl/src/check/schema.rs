@@ -34,7 +34,7 @@ impl<'s> Schema<'s> {
         Schema { root, node: root }.resolved()
     }
 
-    fn at(self, node: &'s Json) -> Self {
+    fn with_node(self, node: &'s Json) -> Self {
         Schema { root: self.root, node }.resolved()
     }
 
@@ -64,18 +64,18 @@ impl<'s> Schema<'s> {
     /// `additionalProperties` allows them.
     pub fn property(self, key: &str) -> Property<'s> {
         if let Some(node) = self.node.get("properties").and_then(|known| known.get(key)) {
-            return Property::Known(self.at(node));
+            return Property::Known(self.with_node(node));
         }
         match self.node.get("additionalProperties") {
             Some(Json::Bool(true)) => Property::Open,
-            Some(node @ Json::Object(_)) => Property::Known(self.at(node)),
+            Some(node @ Json::Object(_)) => Property::Known(self.with_node(node)),
             _ => Property::Unknown,
         }
     }
 
     /// Schema of the elements of a list.
     pub fn items(self) -> Option<Schema<'s>> {
-        let own = |schema: Schema<'s>| schema.node.get("items").map(|node| schema.at(node));
+        let own = |schema: Schema<'s>| schema.node.get("items").map(|node| schema.with_node(node));
         own(self).or_else(|| self.variants().into_iter().find_map(own))
     }
 
@@ -84,7 +84,7 @@ impl<'s> Schema<'s> {
             .into_iter()
             .filter_map(|keyword| self.node.get(keyword)?.as_array())
             .flatten()
-            .map(|node| self.at(node))
+            .map(|node| self.with_node(node))
             .collect()
     }
 
@@ -188,7 +188,7 @@ impl<'s> Schema<'s> {
             }
         }
         for part in self.node.get("allOf").and_then(Json::as_array).into_iter().flatten() {
-            self.at(part).check(value, path, depth, out);
+            self.with_node(part).check(value, path, depth, out);
         }
         self.check_variants(value, path, depth, out);
     }

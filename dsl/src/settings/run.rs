@@ -242,8 +242,8 @@ pub(super) const RUN: &[Setting] = &[
         "staleness",
         SettingKind::Integer { min: 0, max: 64 },
         DefaultValue::Absent("1 for `one_step_off`, 2 for `async`"),
-        "Number of updates that the weights of a rollout may lack (`schedule = async`). Each step is played with \
-         the weights of exactly so many updates before, so results don't depend on timing; 0 is the same run as \
+        "Number of updates that the weights of a rollout are behind (`schedule = async`). The number is exact for \
+         every step with that many updates before it, so results don't depend on timing; 0 is the same run as \
          `sync`. Larger numbers even out slow steps, and learn from older samples. Each needs memory for a copy \
          of the trained weights.",
     ),

@@ -1,4 +1,4 @@
-//! Text literals: where one ends, what its escapes mean, and how a multi-line one loses its indentation.
+//! Text literals: their ends, the meaning of escapes, and the indentation that multi-line literals lose.
 
 use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic::reports::Reports;

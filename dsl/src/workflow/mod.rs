@@ -409,7 +409,7 @@ pub struct Train {
     pub fault_penalty: f64,
     pub steps: u32,
     pub schedule: Schedule,
-    /// Updates that the weights of a rollout lack; 0 for `sync`.
+    /// Number of updates that the weights of a rollout are behind; 0 for `sync`.
     #[serde(default)]
     pub staleness: u32,
     /// Passes over a step's transitions.

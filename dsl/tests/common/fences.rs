@@ -1,4 +1,4 @@
-//! Examples within Markdown: what stands between ```` ```mas ```` and ```` ``` ````.
+//! Examples within Markdown: the text between ```` ```mas ```` and ```` ``` ````.
 
 /// One example.
 pub struct Fence<'t> {

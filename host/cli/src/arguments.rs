@@ -66,7 +66,7 @@ pub enum Command {
     /// Grade answers from standard input: on each line a JSON object {"gold", "pred"}, or {"task", "pred"}
     /// with a whole record
     Grade(GradeArgs),
-    /// Show what this machine has, what is missing for which feature, and what mends it
+    /// Show what this machine has, what is missing for which feature, and what fixes it
     Doctor(DoctorArgs),
     /// Print a script that completes commands and options in a shell
     Completions {

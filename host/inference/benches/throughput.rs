@@ -78,7 +78,7 @@ fn main() {
             json!({
                 "name": case.name,
                 "tokens_per_second": rate,
-                "processor_seconds": cpu_seconds,
+                "cpu_seconds": cpu_seconds,
                 "machine_allows": machine.allows(&model.config, case),
             })
         );

@@ -11,11 +11,11 @@ fn device() -> Option<Device> {
     if let Some(library) = find_libtorch_cuda()
         && let Err(error) = load(&library)
     {
-        pl_testing::skip_or_fail("CUDA", &error.to_string());
+        pl_testing::skip_or_fail(pl_testing::Requirement::Cuda, &error.to_string());
         return None;
     }
     if !Cuda::is_available() {
-        pl_testing::skip_or_fail("CUDA", "no CUDA device");
+        pl_testing::skip_or_fail(pl_testing::Requirement::Cuda, "no CUDA device");
         return None;
     }
     Some(Device::Cuda(0))

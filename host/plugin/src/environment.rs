@@ -34,7 +34,7 @@ impl Environment {
     /// Creates a handle of the environment `item` of a plugin.
     ///
     /// # Errors
-    /// [`Error::UnknownItem`]. Invalid settings are no error here: the workflow checker validates them
+    /// [`Error::UnknownItem`]. Invalid settings are not an error here: the workflow checker validates them
     /// against the item's schema, and the item checks them itself when an episode starts.
     pub fn new(
         plugin: &Plugin,

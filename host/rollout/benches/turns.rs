@@ -264,7 +264,7 @@ impl Sandbox for FixedSandbox {
 /// A coder and a tester who solve a contest's problems with ten hidden tests each. What Python takes is left out.
 fn code_team(runtime: &Runtime) -> (Arc<EpisodeSetup>, Vec<Arc<Task>>) {
     let plugin = load(runtime, "code", "code.wasm");
-    let services = Services { sandbox: Arc::new(FixedSandbox) };
+    let services = Services { sandbox: Arc::new(FixedSandbox), corpus: None };
     let environment =
         pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
     let agent = |name: &'static str| -> (&str, Arc<dyn Agent>) {

@@ -32,7 +32,7 @@ pub(crate) async fn play_flat(
             environment.suspend(recorder).await?;
         }
         let turns = complete_all(setup, context, &prompts, recorder).await?;
-        walk.leave(index);
+        walk.count_visit(index);
         if turns.is_empty() {
             continue;
         }
@@ -74,7 +74,7 @@ pub(crate) async fn play_flat(
     Ok(())
 }
 
-/// A completion, and what its agent's plugin made of it.
+/// A completion, and the action that its agent's plugin parsed.
 type CompletedTurn = (Completion, Result<ParsedCompletion, Fault>);
 
 /// Completes and parses all prompts concurrently. Every agent finishes before a fault of another one counts,

@@ -68,7 +68,7 @@ pub(crate) async fn play_tree(
         let mut shared = setup.restore(&state, recorder).await?;
         let prompts = setup.prompt_agents(&mut shared, node, &walk.cursor, recorder).await?;
         drop(shared);
-        walk.leave(index);
+        walk.count_visit(index);
         if prompts.is_empty() {
             continue;
         }

@@ -66,7 +66,7 @@ impl TurnCursor {
     }
 
     /// Counts a visit of `node`, after its agents have acted.
-    pub fn leave(&mut self, node: usize, turns: &Turns) {
+    pub fn count_visit(&mut self, node: usize, turns: &Turns) {
         self.node = Some(node);
         self.node_visits += 1;
         for &agent in turns.nodes.get(node).map_or(&[][..], |n| &n.agents) {
@@ -143,7 +143,7 @@ mod tests {
         let mut cursor = TurnCursor::new(2);
         for expected in [0, 1, 0, 1] {
             assert_eq!(cursor.next(&turns, &facts(false), &reward), NextNode::Node(expected));
-            cursor.leave(expected, &turns);
+            cursor.count_visit(expected, &turns);
         }
         assert_eq!(cursor.next(&turns, &facts(true), &reward), NextNode::End);
         assert_eq!(cursor.next(&turns, &facts(false), &reward), NextNode::Truncated);

@@ -58,8 +58,8 @@ impl<'a> GraphWalk<'a> {
     }
 
     /// Counts the visit of a node.
-    pub fn leave(&mut self, node: usize) {
-        self.cursor.leave(node, &self.setup.turns);
+    pub fn count_visit(&mut self, node: usize) {
+        self.cursor.count_visit(node, &self.setup.turns);
     }
 
     /// Takes over the facts and rewards of the step that the episode continues from. Returns false if the

@@ -103,10 +103,10 @@ pub struct AdversaryResult {
     pub faults: usize,
 }
 
-/// Judgement of a property.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum FindingSeverity {
     /// Training will learn the wrong thing, or its result will mean nothing.
     Defect,
     /// It may be meant to be so.
@@ -117,7 +117,8 @@ pub enum Verdict {
 /// Judgement of a property, in a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    pub verdict: Verdict,
+    #[serde(rename = "verdict")]
+    pub severity: FindingSeverity,
     pub text: String,
 }
 
@@ -134,12 +135,12 @@ impl Audit {
             let shared = splits::shared_tasks(checked, &environment, &source).await?;
             Ok::<_, Error>((source.take(0, options.tasks).await.map_err(Error::Tasks)?, shared))
         })?;
-        let players = Players::new(host, checked, environment, tasks, options.seed)?;
+        let audit = AuditSetup::new(host, checked, environment, tasks, options.seed)?;
         let mut result = Audit { adversaries: Vec::new(), rewards: None, shared_tasks, findings: Vec::new() };
         let mut leaks = None;
         for strategy in strategies(&options.answers) {
-            let batch = players.play(&strategy, 1)?;
-            let [long, longest] = LONGER.map(|factor| players.play(&strategy, factor));
+            let batch = audit.play(&strategy, 1)?;
+            let [long, longest] = LONGER.map(|factor| audit.play(&strategy, factor));
             let longer = [long?, longest?];
             for reward in batch.transitions.iter().map(|transition| transition.reward) {
                 let (low, high) = result.rewards.unwrap_or((reward, reward));
@@ -154,22 +155,26 @@ impl Audit {
 
     /// Returns true if there is a defect.
     pub fn has_defect(&self) -> bool {
-        self.findings.iter().any(|finding| finding.verdict == Verdict::Defect)
+        self.findings.iter().any(|finding| finding.severity == FindingSeverity::Defect)
     }
 
     /// Judges all properties. `leaks` has the share of tasks by the path of the evidence that their first prompt holds;
     /// `adds_up` is true if a policy is trained on the rewards of several turns together.
     fn judge(&self, leaks: &BTreeMap<String, f64>, adds_up: bool) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let mut add = |verdict, text: String| findings.push(Finding { verdict, text });
+        let mut add = |severity, text: String| findings.push(Finding { severity, text });
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         // Of the adversaries of a kind, which are adjacent, findings name the one that goes furthest.
         for kind in self.adversaries.chunk_by(|a, b| discriminant(&a.strategy) == discriminant(&b.strategy)) {
             let own = || kind.iter();
             let best = own().max_by(|a, b| a.success.total_cmp(&b.success));
             if let Some(best) = best.filter(|best| best.success >= NOTED_SUCCESS) {
-                let verdict = if best.success >= DEFECTIVE_SUCCESS { Verdict::Defect } else { Verdict::Look };
-                add(verdict, format!("{} solves {} of the tasks", best.named(), percent(best.success)));
+                let severity = if best.success >= DEFECTIVE_SUCCESS {
+                    FindingSeverity::Defect
+                } else {
+                    FindingSeverity::Look
+                };
+                add(severity, format!("{} solves {} of the tasks", best.named(), percent(best.success)));
             }
             let unsolved = || own().filter_map(|own| Some((own, own.unsolved?)));
             let growth = |[_, long, longest]: [f64; 3]| longest - long.max(0.0);
@@ -184,39 +189,39 @@ impl Audit {
                     own.named()
                 );
                 match adds_up {
-                    true => add(Verdict::Defect, text),
-                    false => add(Verdict::Look, text + "; `returns = step` doesn't add them up"),
+                    true => add(FindingSeverity::Defect, text),
+                    false => add(FindingSeverity::Look, text + "; `returns = step` doesn't add them up"),
                 }
             }
             let paid =
                 unsolved().max_by(|a, b| a.1[0].total_cmp(&b.1[0])).filter(|(_, [short, ..])| *short > 0.0);
             if let Some((own, [short, ..])) = paid {
-                add(Verdict::Look, format!("{} earns {short:.2} without a solution", own.named()));
+                add(FindingSeverity::Look, format!("{} earns {short:.2} without a solution", own.named()));
             }
             let faulty = own().max_by_key(|own| own.faults).filter(|own| own.faults > 0);
             if let Some(own) = faulty {
                 let text = format!("{} makes a plugin fail in {} episodes", own.named(), own.faults);
-                add(Verdict::Look, text);
+                add(FindingSeverity::Look, text);
             }
         }
         if findings.is_empty() {
             findings.push(Finding {
-                verdict: Verdict::Ok,
+                severity: FindingSeverity::Ok,
                 text: "no adversary solves a task or earns a reward".to_owned(),
             });
         }
-        let mut add = |verdict, text: String| findings.push(Finding { verdict, text });
+        let mut add = |severity, text: String| findings.push(Finding { severity, text });
         for shared in &self.shared_tasks {
             let SharedTasks { evaluation, tasks, shared, training } = shared;
             match shared {
                 0 => add(
-                    Verdict::Ok,
+                    FindingSeverity::Ok,
                     format!(
                         "evaluation `{evaluation}` shares no starting state with {training} training tasks"
                     ),
                 ),
                 _ => add(
-                    Verdict::Defect,
+                    FindingSeverity::Defect,
                     format!(
                         "{shared} of the {tasks} tasks of evaluation `{evaluation}` start like one of {training} training \
                          tasks"
@@ -225,14 +230,14 @@ impl Audit {
             }
         }
         match leaks.iter().filter(|(_, share)| **share >= NOTED_LEAK).collect::<Vec<_>>()[..] {
-            [] => add(Verdict::Ok, "first prompts hold no evidence".to_owned()),
+            [] => add(FindingSeverity::Ok, "first prompts hold no evidence".to_owned()),
             ref held => {
                 for (path, share) in held {
                     let text = format!(
                         "the evidence at {path} stands in the first prompt of {} of the tasks",
                         percent(**share)
                     );
-                    add(Verdict::Look, text);
+                    add(FindingSeverity::Look, text);
                 }
             }
         }
@@ -311,24 +316,24 @@ fn strategies(answers: &[String]) -> Vec<Strategy> {
     all
 }
 
-/// Tasks of an audit, with everything that it takes to play them.
-struct Players<'a> {
+/// Tasks of an audit, and the setup of their episodes.
+struct AuditSetup<'a> {
     host: &'a Host,
     tasks: Vec<Arc<Task>>,
     seed: u64,
     agents: Vec<Arc<pl_plugin::Agent>>,
-    /// Setup of all adversaries but for the generator.
+    /// Setup of all adversaries, except the generator.
     setup: EpisodeSetup,
 }
 
-impl<'a> Players<'a> {
+impl<'a> AuditSetup<'a> {
     fn new(
         host: &'a Host,
         checked: &CheckedWorkflow,
         environment: Arc<pl_plugin::Environment>,
         tasks: Vec<Arc<Task>>,
         seed: u64,
-    ) -> Result<Players<'a>, Error> {
+    ) -> Result<AuditSetup<'a>, Error> {
         let Workflow { agents: blocks, scenarios, .. } = &checked.workflow;
         let scenario = &scenarios[0];
         let agents = (0..blocks.len())
@@ -356,7 +361,7 @@ impl<'a> Players<'a> {
             generator: Arc::new(DisabledGenerator),
             observer: None,
         };
-        Ok(Players { host, tasks, seed, agents, setup })
+        Ok(AuditSetup { host, tasks, seed, agents, setup })
     }
 
     /// Plays the tasks with an adversary. The limit on visits is multiplied by `factor`.
@@ -437,14 +442,14 @@ mod tests {
         AdversaryResult { strategy, example, episodes: 10, success, reward: 0.0, unsolved, faults: 0 }
     }
 
-    fn judge(adversaries: Vec<AdversaryResult>) -> Vec<Verdict> {
+    fn judge(adversaries: Vec<AdversaryResult>) -> Vec<FindingSeverity> {
         let audit = Audit { adversaries, rewards: None, shared_tasks: Vec::new(), findings: Vec::new() };
-        audit.judge(&BTreeMap::new(), true).into_iter().map(|finding| finding.verdict).collect()
+        audit.judge(&BTreeMap::new(), true).into_iter().map(|finding| finding.severity).collect()
     }
 
     #[test]
-    fn verdicts_follow_from_success_and_from_what_longer_episodes_earn() {
-        use Verdict::{Defect, Look, Ok};
+    fn severities_follow_from_success_and_from_what_longer_episodes_earn() {
+        use FindingSeverity::{Defect, Look, Ok};
         assert_eq!(judge(vec![result(Strategy::Empty, 0.0, Some([0.0; 3]))]), [Ok, Ok]);
         assert_eq!(judge(vec![result(Strategy::Echo, 0.2, Some([-1.0, -4.0, -8.0]))]), [Look, Ok]);
         assert_eq!(judge(vec![result(Strategy::Echo, 0.9, None)]), [Defect, Ok]);

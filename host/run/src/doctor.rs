@@ -1,4 +1,4 @@
-//! Facts about the machine: what it has, what is missing for which feature, and the command that mends it.
+//! Facts about the machine: what it has, what is missing for which feature, and the command that fixes it.
 
 use std::fs;
 use std::path::Path;

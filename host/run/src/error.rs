@@ -3,6 +3,7 @@
 pub mod cuda;
 pub mod locate;
 pub mod plugin;
+pub mod stored;
 
 use std::path::PathBuf;
 
@@ -12,8 +13,8 @@ use pl_types::GenerateError;
 use self::cuda::CudaUnavailable;
 use self::locate::LocateError;
 use self::plugin::PluginError;
+use self::stored::InvalidWorkflow;
 use crate::diagnostics::Diagnostics;
-use crate::stored::InvalidWorkflow;
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]

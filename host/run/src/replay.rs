@@ -162,7 +162,7 @@ impl Replayer {
         Ok(Replayer { setup: Arc::new(setup), evaluations, formats })
     }
 
-    /// Returns what an attempt was played with.
+    /// Returns the setup that an attempt was played with.
     fn setup_of(&self, key: &StreamKey) -> &Arc<EpisodeSetup> {
         let own = match &key.phase {
             Phase::Evaluate(name) => self.evaluations.get(name),

@@ -27,7 +27,7 @@ pub struct StepSchedule {
 }
 
 impl StepSchedule {
-    /// A schedule of `steps` steps, each played with weights that lack at most `staleness` updates.
+    /// A schedule of `steps` steps, each played with weights that are at most `staleness` updates behind.
     pub fn new(steps: u64, staleness: u64) -> StepSchedule {
         StepSchedule { steps, staleness }
     }
@@ -37,7 +37,7 @@ impl StepSchedule {
         self.steps
     }
 
-    /// Number of updates that the weights of a rollout may lack.
+    /// Largest number of updates that the weights of a rollout are behind.
     pub fn staleness(&self) -> u64 {
         self.staleness
     }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn rollouts_lack_as_many_updates_as_the_staleness_allows() {
+    fn rollouts_are_as_many_updates_behind_as_the_staleness_allows() {
         assert_eq!(versions(StepSchedule::new(4, 0)), [0, 1, 2, 3]);
         assert_eq!(versions(StepSchedule::new(5, 1)), [0, 0, 1, 2, 3]);
         assert_eq!(versions(StepSchedule::new(5, 3)), [0, 0, 0, 0, 1]);

@@ -36,7 +36,7 @@ pub struct SessionOptions {
     pub checkpoint: Option<PathBuf>,
 }
 
-/// A policy of a session, with what it takes to write prompts for it.
+/// A policy of a session, with the tokenizer and the template of its prompts.
 #[derive(Debug, Clone)]
 pub struct SessionPolicy {
     /// Index in the workflow.

@@ -18,8 +18,6 @@ use crate::workflow::CheckedWorkflow;
 
 use self::validate::validate;
 
-pub use self::validate::InvalidWorkflow;
-
 /// Content of `workflow.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredWorkflow {

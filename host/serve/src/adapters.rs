@@ -17,6 +17,7 @@ use crate::adapter_loader::{AdapterError, LoadedAdapters};
 use crate::body;
 use crate::error::ApiError;
 use crate::models::ServedModel;
+use crate::response;
 use crate::service::Service;
 
 #[derive(Deserialize)]
@@ -67,7 +68,7 @@ pub(crate) async fn load(
     });
     let message = format!("the adapter `{name}` was loaded");
     names.insert(name);
-    Ok(body::ok(&json!({ "message": message })))
+    Ok(response::ok(&json!({ "message": message })))
 }
 
 pub(crate) async fn unload(
@@ -88,7 +89,7 @@ pub(crate) async fn unload(
     let failed =
         |error: AdapterError| ApiError::with_status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     adapters.loader.unload(model.policy).await.map_err(failed)?;
-    Ok(body::ok(&json!({ "message": format!("the adapter `{name}` was unloaded") })))
+    Ok(response::ok(&json!({ "message": format!("the adapter `{name}` was unloaded") })))
 }
 
 /// Returns the model on whose base an adapter is loaded. Without a name, all models must have the same base.

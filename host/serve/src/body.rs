@@ -1,9 +1,7 @@
-//! Bodies of requests and responses as JSON.
+//! Bodies of requests as JSON.
 
-use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::Response;
-use serde::Serialize;
+use axum::body::Bytes;
+use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -37,19 +35,4 @@ pub(crate) fn parse<T: DeserializeOwned>(
         }
     }
     serde_json::from_value(Value::Object(fields)).map_err(|e| ApiError::body(format!("invalid request: {e}")))
-}
-
-/// Returns a response with a body of JSON.
-pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
-    // Serialising fails only for maps with keys that aren't strings, which no response has.
-    let body = serde_json::to_vec(value).unwrap_or_default();
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-/// Returns a successful response with a body of JSON.
-pub(crate) fn ok(value: &impl Serialize) -> Response {
-    json(StatusCode::OK, value)
 }

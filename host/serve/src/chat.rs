@@ -17,6 +17,7 @@ use crate::body;
 use crate::error::ApiError;
 use crate::logprobs::{self, Tokens};
 use crate::models::ServedModel;
+use crate::response;
 use crate::sampling::SamplingFields;
 use crate::service::{Asked, Permit, Service, unix_time};
 use crate::stream::{self, Generated, Progress};
@@ -242,7 +243,7 @@ async fn complete(
     if chat.return_token_ids {
         response.insert("prompt_token_ids".to_owned(), json!(&*prompt));
     }
-    Ok(body::ok(&response))
+    Ok(response::ok(&response))
 }
 
 fn choice(model: &ServedModel, index: usize, completion: &Completion, chat: &ChatRequest) -> Value {
@@ -359,7 +360,7 @@ async fn play(service: &Arc<Service>, team: Arc<dyn Team>, chat: ChatRequest) ->
     let mut response = envelope.object("chat.completion", &[choice]);
     response.insert("usage".to_owned(), usage(0, tokens));
     response.insert("turns".to_owned(), json!(turns));
-    Ok(body::ok(&response))
+    Ok(response::ok(&response))
 }
 
 fn team_error(error: crate::team::TeamError) -> ApiError {

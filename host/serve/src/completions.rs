@@ -18,6 +18,7 @@ use crate::chat::{StreamOptions, finish_reason, usage};
 use crate::error::ApiError;
 use crate::logprobs::{self, Tokens};
 use crate::models::ServedModel;
+use crate::response;
 use crate::sampling::SamplingFields;
 use crate::service::{Service, unix_time};
 use crate::stream::{self, Generated};
@@ -133,7 +134,7 @@ pub(crate) async fn completions(
     let generated = completions.iter().flatten().map(|completion| completion.tokens.len()).sum();
     let mut response = format.object(&choices);
     response["usage"] = usage(prompt_tokens, generated);
-    Ok(body::ok(&response))
+    Ok(response::ok(&response))
 }
 
 /// The form of a request's response.

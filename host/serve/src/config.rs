@@ -8,12 +8,12 @@ pub struct ServerConfig {
     /// Key that requests must carry as `Authorization: Bearer KEY`. With `None`, everyone who reaches the
     /// address is served.
     pub key: Option<String>,
-    pub limits: Limits,
+    pub limits: ServerLimits,
 }
 
 /// Limits of a server.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Number of requests in progress; further ones get status 429. The engine batches as many sequences as it
     /// has slots and queues the rest.
     pub requests: usize,
@@ -27,7 +27,7 @@ pub struct Limits {
     pub shutdown: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         // 256 is vLLM's default for sequences in progress; 4 MiB of JSON hold a prompt of 500,000 token ids; 128
         // completions are OpenAI's bound.

@@ -5,6 +5,8 @@ use axum::response::{IntoResponse, Response};
 use pl_types::GenerateError;
 use serde_json::{Value, json};
 
+use crate::response;
+
 /// Error of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -91,7 +93,7 @@ impl From<GenerateError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = crate::body::json(self.status, &self.to_json());
+        let mut response = response::json(self.status, &self.to_json());
         if self.status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

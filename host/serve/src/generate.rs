@@ -14,6 +14,7 @@ use crate::body;
 use crate::chat::{finish_reason, usage};
 use crate::error::ApiError;
 use crate::logprobs::{self, Tokens};
+use crate::response;
 use crate::sampling::SamplingFields;
 use crate::service::Service;
 
@@ -86,7 +87,7 @@ pub(crate) async fn generate(
     if asked.return_token_ids {
         response["prompt_token_ids"] = json!(&*prompt);
     }
-    Ok(body::ok(&response))
+    Ok(response::ok(&response))
 }
 
 fn choice(index: usize, completion: &Completion, with_logprobs: bool) -> Value {

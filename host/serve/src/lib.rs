@@ -24,6 +24,7 @@ mod generate;
 mod logprobs;
 mod metrics;
 mod models;
+mod response;
 mod router;
 mod sampling;
 mod service;
@@ -32,7 +33,7 @@ mod team;
 mod tokenize;
 
 pub use adapter_loader::{AdapterError, AdapterLoader};
-pub use config::{Limits, ServerConfig};
+pub use config::{ServerConfig, ServerLimits};
 pub use models::ServedModel;
 pub use router::serve;
 pub use service::Service;

@@ -3,7 +3,7 @@
 use pl_model::Tokenizer;
 use serde_json::{Map, Value, json};
 
-/// Tokens of a completion with what was recorded of them.
+/// Tokens of a completion with their recorded log-probabilities.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tokens<'a> {
     pub(crate) ids: &'a [u32],

@@ -17,10 +17,10 @@ use tokio::sync::oneshot;
 
 use crate::error::ApiError;
 use crate::service::Service;
-use crate::{adapters, body, chat, completions, generate, tokenize};
+use crate::{adapters, chat, completions, generate, response, tokenize};
 
 /// Answers requests until `stop` ends. Then no new connection is taken, and requests in progress have
-/// [`Limits::shutdown`](crate::Limits::shutdown) to end.
+/// [`ServerLimits::shutdown`](crate::ServerLimits::shutdown) to end.
 ///
 /// # Errors
 /// If the listener fails.
@@ -135,7 +135,7 @@ fn model_card(service: &Service, name: &str) -> Value {
 
 async fn list_models(State(service): State<Arc<Service>>) -> Response {
     let data: Vec<Value> = service.names().iter().map(|name| model_card(&service, name)).collect();
-    body::ok(&json!({ "object": "list", "data": data }))
+    response::ok(&json!({ "object": "list", "data": data }))
 }
 
 async fn show_model(
@@ -143,11 +143,11 @@ async fn show_model(
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
     service.find(Some(&name))?;
-    Ok(body::ok(&model_card(&service, &name)))
+    Ok(response::ok(&model_card(&service, &name)))
 }
 
 async fn version() -> Response {
-    body::ok(&json!({ "version": env!("CARGO_PKG_VERSION"), "server": "pl-host" }))
+    response::ok(&json!({ "version": env!("CARGO_PKG_VERSION"), "server": "pl-host" }))
 }
 
 async fn metrics(State(service): State<Arc<Service>>) -> Response {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::error::ApiError;
 use crate::service::{Permit, Service};
 
-/// A part of what a request generates.
+/// A part of the completions of a request.
 pub(crate) enum Generated {
     /// More of one completion.
     Chunk(Chunk),
@@ -23,7 +23,7 @@ pub(crate) enum Generated {
     Failed(ApiError),
 }
 
-/// Generates and returns what comes of it. Dropping the stream cancels the request.
+/// Generates, and returns the completions part by part. Dropping the stream cancels the request.
 pub(crate) fn generate(
     service: &Arc<Service>,
     mut request: Request,

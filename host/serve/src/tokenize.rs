@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::body;
 use crate::chat::Message;
 use crate::error::ApiError;
+use crate::response;
 use crate::service::Service;
 
 #[derive(Debug, Deserialize)]
@@ -49,7 +50,9 @@ pub(crate) async fn tokenize(
         }
         _ => return Err(ApiError::field("prompt", "give either `prompt` or `messages`")),
     };
-    Ok(body::ok(&json!({ "tokens": tokens, "count": tokens.len(), "max_model_len": model.max_positions })))
+    Ok(response::ok(
+        &json!({ "tokens": tokens, "count": tokens.len(), "max_model_len": model.max_positions }),
+    ))
 }
 
 pub(crate) async fn detokenize(
@@ -59,5 +62,5 @@ pub(crate) async fn detokenize(
 ) -> Result<Response, ApiError> {
     let asked: DetokenizeRequest = body::parse(&headers, &bytes, &[])?;
     let model = service.policy(asked.model.as_deref())?;
-    Ok(body::ok(&json!({ "prompt": model.tokenizer.decode(&asked.tokens, false) })))
+    Ok(response::ok(&json!({ "prompt": model.tokenizer.decode(&asked.tokens, false) })))
 }

@@ -21,9 +21,9 @@ use crate::validate::{WrongCompletion, likeliest, validate};
 /// Dialect of llama.cpp.
 pub(crate) struct LlamaCpp;
 
-/// Answer of `/completion`.
+/// Response of `/completion`.
 #[derive(Deserialize)]
-struct Answer {
+struct CompletionResponse {
     tokens: Vec<u32>,
     #[serde(default)]
     completion_probabilities: Vec<Position>,
@@ -82,8 +82,11 @@ fn body(request: &TokenRequest, seed: &[u8; 32]) -> Value {
     body
 }
 
-fn completion(request: &TokenRequest, answer: Answer) -> Result<TokenCompletion, WrongCompletion> {
-    let Answer { tokens, completion_probabilities: positions, stop_type } = answer;
+fn completion(
+    request: &TokenRequest,
+    answer: CompletionResponse,
+) -> Result<TokenCompletion, WrongCompletion> {
+    let CompletionResponse { tokens, completion_probabilities: positions, stop_type } = answer;
     for (position, token) in positions.iter().zip(&tokens) {
         if position.id != *token {
             return Err(WrongCompletion::OtherToken { of: position.id, token: *token });
@@ -113,7 +116,7 @@ impl LlamaCpp {
     ) -> Result<TokenCompletion, ServerError> {
         let label = label(&[*seed]);
         let answer = http.post("/completion", &body(request, seed), &label).await?;
-        let answer: Answer = serde_json::from_value(answer)
+        let answer: CompletionResponse = serde_json::from_value(answer)
             .map_err(|error| http.wrong(&label, format!("it has another form: {error}")))?;
         completion(request, answer).map_err(|problem| http.wrong(&label, problem.to_string()))
     }

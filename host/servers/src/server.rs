@@ -1,4 +1,4 @@
-//! One server, with what is known of it since it was last reached.
+//! One server, with its identity and the adapters that it has loaded.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -25,9 +25,9 @@ const ADAPTERS_HINT: &str = "vLLM loads adapters with `--enable-lora` and VLLM_A
 /// Dialect of vLLM.
 pub(crate) struct Vllm;
 
-/// Answer of `/inference/v1/generate`.
+/// Response of `/inference/v1/generate`.
 #[derive(Deserialize)]
-struct Answer {
+struct CompletionResponse {
     model: Option<String>,
     choices: Vec<Choice>,
 }
@@ -207,7 +207,7 @@ impl Vllm {
         let max_tokens = request.max_tokens.min(u32::try_from(room).unwrap_or(u32::MAX));
         let body = body(request, name, max_tokens, seeds, identity.is_pl_host);
         let answer = http.post(GENERATE, &body, &label).await?;
-        let answer: Answer = serde_json::from_value(answer)
+        let answer: CompletionResponse = serde_json::from_value(answer)
             .map_err(|error| http.wrong(&label, format!("it has another form: {error}")))?;
         if let Some(other) = answer.model.filter(|model| model != name) {
             return Err(http.wrong(&label, format!("the model `{other}` answered for `{name}`")));

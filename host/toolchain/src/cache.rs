@@ -89,7 +89,7 @@ pub fn folder<E: From<Error>>(
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
     }
-    let lock = beside(path, ".lock");
+    let lock = with_suffix(path, ".lock");
     let lock =
         File::create(&lock).and_then(|file| file.lock().map(|()| file)).map_err(Error::io("lock", &lock))?;
     // Another process may have created it meanwhile.
@@ -105,13 +105,13 @@ fn create_aside<E: From<Error>>(
     path: &Path,
     fill: impl FnOnce(&Path) -> std::result::Result<(), E>,
 ) -> std::result::Result<(), E> {
-    let partial = beside(path, ".partial");
+    let partial = with_suffix(path, ".partial");
     if partial.exists() {
         fs::remove_dir_all(&partial).map_err(Error::io("remove", &partial))?;
     }
     fs::create_dir_all(&partial).map_err(Error::io("create", &partial))?;
     fill(&partial)?;
-    let list = beside(path, FILES);
+    let list = with_suffix(path, FILES);
     let files = serde_json::to_vec(&file_sizes(&partial)?)
         .map_err(|error| Error::failed(format!("cannot list the files of {}: {error}", path.display())))?;
     fs::write(&list, files).map_err(Error::io("write", &list))?;
@@ -127,7 +127,7 @@ fn create_aside<E: From<Error>>(
 /// Returns true if a folder exists with all files that were recorded when it was created. Folders of earlier
 /// versions have no such record.
 fn is_complete(path: &Path) -> bool {
-    let Ok(recorded) = fs::read(beside(path, FILES)) else { return path.is_dir() };
+    let Ok(recorded) = fs::read(with_suffix(path, FILES)) else { return path.is_dir() };
     let Ok(recorded) = serde_json::from_slice::<BTreeMap<PathBuf, u64>>(&recorded) else { return false };
     path.is_dir()
         && recorded
@@ -160,7 +160,7 @@ fn sync_file_system(path: &Path) -> Result<()> {
 }
 
 /// Returns the path with a suffix at its name.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

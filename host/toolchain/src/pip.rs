@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn modules_of_the_working_folder_are_not_run() {
         if crate::process::on_path("python3").is_none() {
-            return pl_testing::skip_or_fail("PYTHON", "python3 is not on the PATH");
+            return pl_testing::skip_or_fail(pl_testing::Requirement::Python, "python3 is not on the PATH");
         }
         let project = tempfile::tempdir().unwrap();
         let ran = project.path().join("ran");

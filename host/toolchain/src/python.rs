@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn modules_of_the_project_are_not_run_by_the_build() {
         let Some(python) = on_path("python3") else {
-            return pl_testing::skip_or_fail("PYTHON", "python3 is not on the PATH");
+            return pl_testing::skip_or_fail(pl_testing::Requirement::Python, "python3 is not on the PATH");
         };
         let (project, modules) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(project.path().join("componentize_py.py"), "def script(): return 'the project ran'\n")

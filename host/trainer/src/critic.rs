@@ -18,15 +18,15 @@ use pl_dsl::workflow::Lora;
 use pl_dsl::workflow::objective::{Advantage, Critic as CriticSettings, CriticBase, PolicyTraining};
 use pl_model::{Adapter, Config, Projection, TensorSet, Weights};
 use pl_types::ValueHeadWeights;
-use tch::{Kind, TchError, Tensor};
+use tch::{TchError, Tensor};
 
 pub use self::model::CriticModel;
 
-pub(crate) use self::head::{ValueHead, ValueRows};
+pub(crate) use self::head::ValueHead;
 pub(crate) use self::values::{PredictedValues, ValueSequences};
 
+use self::head::master_kind;
 use crate::error::Error;
-use crate::learner::NewPolicy;
 use crate::optimizer::{AdamW, Decay, OptimizerStep};
 use crate::seeds::critic_adapter_seed;
 
@@ -64,40 +64,45 @@ pub(crate) struct LearnerBase<'a> {
 }
 
 impl Critic {
-    /// The critic that a policy's settings ask for. Takes the policy's critic model. `None` if its advantages need
-    /// no critic.
+    /// The critic that a policy's settings ask for. `model` is that of a critic with a model of its own. `None` if
+    /// the policy's advantages need no critic.
     ///
     /// # Errors
     /// If advantages need a critic and there are no settings or no model for it; if an adapter's settings do not
     /// fit the model; if memory runs out.
-    pub(crate) fn for_policy(new: &mut NewPolicy, base: LearnerBase<'_>) -> Result<Option<Self>, Error> {
-        if new.training.objective.advantage != Advantage::Gae {
+    pub(crate) fn for_policy(
+        policy: &str,
+        training: &PolicyTraining,
+        model: Option<CriticModel>,
+        base: LearnerBase<'_>,
+    ) -> Result<Option<Self>, Error> {
+        if training.objective.advantage != Advantage::Gae {
             return Ok(None);
         }
-        let Some(settings) = new.training.critic.clone() else {
+        let Some(settings) = training.critic.clone() else {
             let problem = "`advantage = gae` needs a critic: add `critic { }` to the policy";
-            return Err(Error::policy(&new.name, problem));
+            return Err(Error::policy(policy, problem));
         };
-        let network = match (settings.on, new.critic_model.take()) {
+        let network = match (settings.on, model) {
             (CriticBase::Policy | CriticBase::Shared, _) => CriticNetwork::Policy,
             (_, Some(model)) => CriticNetwork::Model(Box::new(model)),
             (CriticBase::Adapter, None) => {
-                let adapter = new_adapter(&new.name, &settings, base)?;
+                let adapter = new_adapter(policy, &settings, base)?;
                 if base.is_trained {
                     // Passes of the policy would train its weights by the value loss too.
                     let model = CriticModel::adapter(base.config.clone(), base.weights.shallow(), adapter)
-                        .map_err(Error::torch(format!("critic of policy `{}`", new.name)))?;
+                        .map_err(Error::torch(format!("critic of policy `{policy}`")))?;
                     CriticNetwork::Model(Box::new(model))
                 } else {
                     CriticNetwork::Adapter(adapter)
                 }
             }
             (CriticBase::Model, None) => {
-                return Err(Error::policy(&new.name, "the model of its critic was not loaded"));
+                return Err(Error::policy(policy, "the model of its critic was not loaded"));
             }
         };
-        let critic = Self::new(settings, network, &new.training, base);
-        critic.map(Some).map_err(Error::torch(format!("critic of policy `{}`", new.name)))
+        let critic = Self::new(settings, network, training, base);
+        critic.map(Some).map_err(Error::torch(format!("critic of policy `{policy}`")))
     }
 
     /// A critic with a new value head.
@@ -223,11 +228,6 @@ pub(crate) fn critic_adapter(
         Adapter::new(config, lora.rank as usize, lora.alpha, &targets, seed).map_err(Error::model(policy))?;
     let kind = master_kind(&weights.norm);
     Ok(adapter.map(|tensor| tensor.to_kind(kind)).to_device(weights.device()))
-}
-
-/// Number format of trained tensors beside a model with this norm: f32, or f64 if the model has it.
-fn master_kind(norm: &Tensor) -> Kind {
-    if norm.kind() == Kind::Double { Kind::Double } else { Kind::Float }
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ impl Learner {
                     true => Reference::Adapter(adapter.copy()),
                     false => Reference::Base,
                 });
-                let critic = Critic::for_policy(&mut new, base)?;
+                let critic = Critic::for_policy(&new.name, &new.training, new.critic_model.take(), base)?;
                 Ok(TrainedPolicy::new(new, Some(adapter), optimizer, reference, critic))
             })
             .collect::<Result<Vec<_>, Error>>()?;
@@ -130,7 +130,7 @@ impl Learner {
             .map_err(Error::torch(format!("gradients of policy `{}`", new.name)))?;
         let weights = base.working();
         let own = LearnerBase { config: &config, weights, is_trained: true, seed: settings.seed };
-        let critic = Critic::for_policy(&mut new, own)?;
+        let critic = Critic::for_policy(&new.name, &new.training, new.critic_model.take(), own)?;
         let policies = vec![TrainedPolicy::new(new, None, optimizer, reference, critic)];
         Ok(Self { config, base, policies, gradients, settings })
     }

@@ -252,7 +252,7 @@ impl BaseModels {
     }
 }
 
-/// Checks that a critic's model can read what a policy writes: it has the same tokens, and as many positions.
+/// Checks that a critic's model can read the tokens of a policy: it has the same tokens, and as many positions.
 fn check_critic_model(policy: &Policy, own: &Model, critic: &Model) -> Result<(), Error> {
     let refuse = |problem: &str| {
         let advice = "give its critic a model of the same family, or set `on = adapter` without `model`";

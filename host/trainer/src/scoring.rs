@@ -1,5 +1,5 @@
-//! Forward passes before the first optimiser step, for what an objective needs to know of each token: its
-//! log-probability under a reference policy or under the policy as it is, or a value of its hidden state.
+//! Forward passes before the first optimiser step. They give each token's log-probability under a reference policy or under
+//! the policy before the update, or the value of its hidden state.
 //!
 //! Sequences are packed as in the update ([`crate::packing`]); nothing is kept for a gradient.
 

@@ -5,7 +5,6 @@ use std::ops::Range;
 use pl_types::Transition;
 use tch::{Device, Kind, TchError, Tensor};
 
-use crate::critic::ValueRows;
 use crate::head::SampledSupport;
 use crate::metrics::MetricSums;
 use crate::plan::{PlannedSequence, Sample, TokenTargets};
@@ -54,6 +53,18 @@ pub(crate) struct TokenTensors {
     pub(crate) returns: Tensor,
     /// `None` if all temperatures are 1.
     pub(crate) temperatures: Option<Tensor>,
+}
+
+/// Columns of the value loss, floats of one element per row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ValueRows<'a> {
+    /// `[N, H]`, hidden states after the final norm.
+    pub hidden: &'a Tensor,
+    /// Values before the update.
+    pub old_values: &'a Tensor,
+    pub returns: &'a Tensor,
+    /// Weights in the mean over tokens.
+    pub loss_weights: &'a Tensor,
 }
 
 /// Columns of the value loss of some tokens.

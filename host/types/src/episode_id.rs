@@ -21,7 +21,7 @@ pub struct EpisodeId {
     pub attempt: Option<u32>,
 }
 
-/// A text that is no episode's name.
+/// A text that is not an episode's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid episode {0:?}: write STEP.TASK.SAMPLE, as in 12.3.0; add #ATTEMPT for one of several attempts, and \

@@ -42,7 +42,7 @@ function code(text, name) {
   return h("div", { class: "code" }, h("div", { class: "codename" }, name), h("pre", {}, text.replace(/\s+$/, "")));
 }
 
-/** The prompt of an agent, its messages closed but for the last. */
+/** The prompt of an agent, its messages closed except the last. */
 export function promptBlock(prompt, previous) {
   if (prompt.text === null) return h("div", { class: "dim" }, `prompt of ${number(prompt.tokens)} tokens`);
   const list = messages(prompt.text);
@@ -124,7 +124,7 @@ function rewardChip(reward) {
   return h("span", { class: `reward ${reward.reward > 0 ? "good" : reward.reward < 0 ? "bad" : ""}` }, `earns ${number(reward.reward)}`, relative);
 }
 
-/** What plugins logged, printed and ran. */
+/** Logs, prints and jobs of plugins. */
 export function logBlocks(logs) {
   return logs.flatMap((log) => (Array.isArray(log.events) ? log.events : []).map((event) => logEvent(log, event)));
 }

@@ -127,7 +127,7 @@ async function settingsOf(state) {
   return found;
 }
 
-/** Groups of runs that have the same settings but for the seed. Without bands, each run is a group. */
+/** Groups of runs that have the same settings except the seed. Without bands, each run is a group. */
 function groups(state) {
   const result = new Map();
   for (const name of state.chosen) {

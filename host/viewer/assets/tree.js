@@ -4,6 +4,7 @@
 import { branchBlocks, lineDifference, promptBlock } from "./conversation.js";
 import { h, number, s } from "./dom.js";
 
+// The layout needs no library: node visits are columns in order, candidates are rows, and all boxes have one size.
 const BOX = { width: 132, height: 46, column: 190, row: 58 };
 const TOP = 34;
 

@@ -25,7 +25,7 @@ const MOST_BRANCHES: usize = 1024;
 
 /// An attempt at an episode with all that is recorded.
 #[derive(Debug, Serialize)]
-pub struct Episode {
+pub struct EpisodeDetails {
     /// Name, as `pl-host replay` takes it.
     pub episode: String,
     /// Run folder.
@@ -196,7 +196,7 @@ pub(crate) fn arrange(
     weights: RewardWeights,
     workflows: &dyn Workflows,
     longest: usize,
-) -> Episode {
+) -> EpisodeDetails {
     let mut prompts = PromptTexts {
         run,
         workflows,
@@ -220,7 +220,7 @@ pub(crate) fn arrange(
         add_rewards(visit, weights, trace.mode);
     }
     let key = trace.key;
-    Episode {
+    EpisodeDetails {
         episode: episode_name(&file, key.task, key.sample, key.attempt),
         folder: run.root.display().to_string(),
         step: file.step,

@@ -9,7 +9,7 @@ use std::path::Path;
 use pl_record::Traces;
 use serde_json::{Value, json};
 
-use crate::episode::{Branch, Episode, NodeVisit, Prompt, ReadTrace, arrange};
+use crate::episode::{Branch, EpisodeDetails, NodeVisit, Prompt, ReadTrace, arrange};
 use crate::error::Error;
 use crate::event::Full;
 use crate::runs::find;
@@ -81,7 +81,12 @@ pub fn export(
 }
 
 /// Writes the lines of an episode and returns their number.
-fn write(episode: &Episode, format: ExportFormat, folder: &Path, out: &mut impl Write) -> Result<u64, Error> {
+fn write(
+    episode: &EpisodeDetails,
+    format: ExportFormat,
+    folder: &Path,
+    out: &mut impl Write,
+) -> Result<u64, Error> {
     let lines = match format {
         ExportFormat::Episodes => vec![json!(episode)],
         _ if episode.failure.is_some() => Vec::new(),
@@ -100,7 +105,7 @@ fn write(episode: &Episode, format: ExportFormat, folder: &Path, out: &mut impl 
     Ok(lines.len() as u64)
 }
 
-fn examples(episode: &Episode) -> Vec<Value> {
+fn examples(episode: &EpisodeDetails) -> Vec<Value> {
     let mut lines = Vec::new();
     for visit in &episode.visits {
         let taken = |branch: &&Branch| {
@@ -119,7 +124,7 @@ fn examples(episode: &Episode) -> Vec<Value> {
     lines
 }
 
-fn preferences(episode: &Episode) -> Vec<Value> {
+fn preferences(episode: &EpisodeDetails) -> Vec<Value> {
     let pair = |visit: &NodeVisit, prompt: &Prompt| {
         let siblings = || visit.branches.iter().filter_map(|branch| scored(branch, &prompt.agent));
         let (chosen, best) = siblings().max_by(|a, b| a.1.total_cmp(&b.1))?;

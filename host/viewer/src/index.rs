@@ -55,14 +55,14 @@ impl Content {
 #[derive(Debug)]
 pub(crate) struct IndexCache {
     limit: usize,
-    kept: Mutex<Kept>,
+    state: Mutex<CacheState>,
     /// Held while a file is read: one at a time bounds the memory.
     reading: Mutex<()>,
     reads: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CacheState {
     contents: HashMap<FileState, (Content, u64)>,
     bytes: usize,
     clock: u64,
@@ -70,7 +70,7 @@ struct Kept {
 
 impl IndexCache {
     pub(crate) fn new(limit: usize) -> IndexCache {
-        IndexCache { limit, kept: Mutex::default(), reading: Mutex::default(), reads: AtomicU64::new(0) }
+        IndexCache { limit, state: Mutex::default(), reading: Mutex::default(), reads: AtomicU64::new(0) }
     }
 
     /// Returns the largest number of bytes of all indexes.
@@ -120,7 +120,7 @@ impl IndexCache {
     }
 
     fn get(&self, state: &FileState) -> Option<Content> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         kept.clock += 1;
         let clock = kept.clock;
         let (content, used) = kept.contents.get_mut(state)?;
@@ -144,7 +144,7 @@ impl IndexCache {
     }
 
     fn keep(&self, state: FileState, content: Content) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         kept.clock += 1;
         let clock = kept.clock;
         kept.bytes += content.bytes();

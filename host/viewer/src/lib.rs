@@ -23,7 +23,7 @@ mod trace_file;
 mod viewer;
 mod workflow;
 
-pub use episode::{AgentTurn, Branch, Episode, NodeVisit};
+pub use episode::{AgentTurn, Branch, EpisodeDetails, NodeVisit};
 pub use error::Error;
 pub use export::{ExportFormat, Exported, export};
 pub use query::{EpisodePage, EpisodeQuery, SortKey};

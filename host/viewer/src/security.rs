@@ -89,7 +89,7 @@ fn is_local_name(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
-/// Adds the headers that keep what a model wrote from acting on the page: only the server's own files run, and
+/// Adds the headers that keep the text of a model from acting on the page: only the server's own files run, and
 /// nothing is sent elsewhere.
 pub(crate) async fn harden(mut response: Response) -> Response {
     const HEADERS: [(&str, &str); 6] = [

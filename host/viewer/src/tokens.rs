@@ -20,7 +20,7 @@ pub(crate) struct CompletionPosition {
     pub(crate) branch: u32,
 }
 
-/// A completion with what is recorded of its tokens.
+/// A completion with the recorded log-probabilities and supports of its tokens.
 #[derive(Debug, Serialize)]
 pub(crate) struct TokenView {
     tokens: Vec<Token>,

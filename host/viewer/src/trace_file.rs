@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::event::{Detail, TraceRecord};
 use crate::runs::inside;
 
-/// Bounds of what is read of a trace file. Compression makes a file of 1 MB of 8 GiB of one letter.
+/// Bounds of the content of a trace file. A file of 1 MB may be 8 GiB of one letter, compressed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadLimits {
     /// Decompressed bytes.
@@ -27,7 +27,7 @@ pub(crate) struct IndexedFile {
     pub(crate) file: TraceFile,
 }
 
-/// Returns the path of a trace file that is no link.
+/// Returns the path of a trace file that is not a link.
 pub(crate) fn path(file: &IndexedFile) -> Result<PathBuf, Error> {
     let path = Traces::for_run(&file.run).path(&file.file);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! The runs that are viewed, and what is read of them for each request.
+//! The runs that are viewed, and the reads of their files for each request.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pl_record::settings_by_path;
 use serde_json::{Value, json};
 
-use crate::episode::{self, Episode, LONGEST_TEXT};
+use crate::episode::{self, EpisodeDetails, LONGEST_TEXT};
 use crate::error::Error;
 use crate::event::RewardWeights;
 use crate::index::IndexCache;
@@ -63,7 +63,7 @@ impl Viewer {
     ///
     /// # Errors
     /// If there is no such run or episode, or its file is damaged.
-    pub fn episode(&self, run: &str, name: &str) -> Result<Episode, Error> {
+    pub fn episode(&self, run: &str, name: &str) -> Result<EpisodeDetails, Error> {
         let run = self.find(run)?;
         let weights = weights(&run);
         let trace = episode::read_trace(&run, name, weights, &self.cache)?;

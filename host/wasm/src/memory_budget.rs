@@ -1,6 +1,6 @@
 //! The memory that a guest may make the host hold, in one budget: linear memory, files, their names, and open handles.
 //!
-//! Everything counts by what the host allocates for it, until it is freed. So a guest holds no more than its limit
+//! Everything counts by the bytes that the host allocates for it, until it is freed. So a guest holds no more than its limit
 //! whatever it does, apart from the fixed size of a store.
 
 use std::sync::Arc;

@@ -34,7 +34,7 @@ pub struct WaitExemption {
 }
 
 impl WaitMonitor {
-    /// Notes that the guest yields, so that its next suspension is no wait.
+    /// Notes that the guest yields, so that its next suspension is not a wait.
     pub(crate) fn note_yield(&self) {
         self.shared.yielded.store(true, Ordering::Relaxed);
     }

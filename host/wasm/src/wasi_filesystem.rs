@@ -50,7 +50,7 @@ const HANDLE_BYTES: u64 = 512;
 /// long as one that only computes (`host/sandbox/tests/it/hoarding.rs` measures both).
 const CALL_FUEL: u64 = 8_000;
 
-/// Fuel of a read or write of an open file, its bytes apart.
+/// Fuel of a read or write of an open file, not counting its bytes.
 const TRANSFER_FUEL: u64 = 2_000;
 
 /// Fuel per byte of a path: a part of one byte and its slash are a lookup.

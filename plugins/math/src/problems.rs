@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(shown, [("8", Some("so 8")), ("7", Some("so 7")), ("7.0", Some("so 7.0"))]);
         let outcome = apply(&mut episode, &[act("sum", Action::Answer("8".to_owned()))]);
         assert_eq!(outcome.evidence.answer.as_deref(), Some("8"), "the aggregator has the last word");
-        assert!(outcome.facts.agreed && !outcome.facts.majority, "two of four are no majority");
+        assert!(outcome.facts.agreed && !outcome.facts.majority, "two of four are not a majority");
         let all = [solution("a", "7"), solution("b", "7"), solution("c", "7"), solution("sum", "7")];
         assert!(apply(&mut episode, &all).facts.unanimous);
         let outcome = apply(&mut episode, &[act("a", Action::None("no answer".to_owned()))]);

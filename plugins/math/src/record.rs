@@ -27,7 +27,7 @@ impl Problem {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
             Some(Value::Number(number)) => Ok(Some(number.to_string())),
-            Some(other) => Err(Error::task(format!("task {}: `{name}` is no text: {other}", task.id))),
+            Some(other) => Err(Error::task(format!("task {}: `{name}` is not a text: {other}", task.id))),
         };
         let gold = match (text("gold")?, text("answer")?, text("solution")?) {
             (Some(gold), _, _) => gold,
@@ -93,7 +93,7 @@ mod tests {
         );
         assert!(message(&json!({"question": "q", "answer": "#### "})).contains("no right answer"));
         assert!(message(&json!({"answer": "5"})).contains("neither `question` nor `problem`"));
-        assert!(message(&json!({"gold": [1]})).contains("`gold` is no text: [1]"));
+        assert!(message(&json!({"gold": [1]})).contains("`gold` is not a text: [1]"));
         assert!(message(&json!("text")).starts_with("task 7: "));
         assert_eq!(read(&json!({})).unwrap_err().kind, pl_sdk::ErrorKind::Task);
     }

@@ -8,7 +8,7 @@ use pl_sdk::sandbox::{Job, Verdict};
 use crate::game::{Game, GameKind};
 use crate::program::{self, ProgramRun};
 use crate::rules::{Play, Rules, reference};
-use crate::{splits, text};
+use crate::{tasks, text};
 
 /// Characters shown of a plan.
 const MAX_PLAN: usize = 500;
@@ -163,7 +163,7 @@ impl<G: Game> Environment for Puzzle<G> {
     }
 
     fn tasks(settings: &Settings, request: &TaskRequest) -> Result<Vec<Task>> {
-        splits::tasks::<G>(settings.seed, request)
+        tasks::tasks::<G>(settings.seed, request)
     }
 }
 
@@ -281,7 +281,7 @@ mod tests {
         let played = PlayedPlan { plan: "[\"R\", \"D\", \"L\"]".to_owned(), first_invalid: Some(2) };
         assert_eq!(view.plan, Some(played));
         let (team, own, _, outcome) = apply(&mut episode, answer("R R D and so on"));
-        assert!(team == 0.0 && own == -1.0 && !outcome.done, "a sentence is no plan");
+        assert!(team == 0.0 && own == -1.0 && !outcome.done, "a sentence is not a plan");
         let (team, own, solves, outcome) = apply(&mut episode, answer("[R, R, D, D]"));
         assert!(team == 1.0 && close(own, 3.0 * 0.99) && solves && outcome.done && !outcome.truncated);
         assert_eq!(outcome.facts, Facts { solved: true, valid: true, steps: 6, ..outcome.facts });

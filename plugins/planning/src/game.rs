@@ -35,7 +35,7 @@ pub trait Game: Clone + PartialEq + Debug + Serialize + DeserializeOwned + 'stat
     /// Sets up the puzzle of a record.
     ///
     /// # Errors
-    /// [`Error::task`] if the record is no puzzle.
+    /// [`Error::task`] if the record is not a puzzle.
     fn start(record: Self::Record) -> Result<Self>;
 
     /// Returns the record of the puzzle at its start.

@@ -56,7 +56,7 @@ impl Direction {
     }
 
     /// Reads a plan: a list of letters or words, such as `["U", "left"]`. A word of several letters is as many moves.
-    /// Returns `None` if an item is neither. Numbers are none, because states name places by them.
+    /// Returns `None` if an item is neither. A number is not a move: states name places by numbers.
     pub fn plan(literal: &Literal) -> Option<Vec<Self>> {
         let mut moves = Vec::new();
         for item in literal.list()? {

@@ -11,7 +11,8 @@ use crate::environment::{Action, Puzzle, Settings};
 use crate::game::Game;
 use crate::random::Draw;
 use crate::rules::{Play, Rules};
-use crate::splits::{Split, tasks};
+use crate::splits::Split;
+use crate::tasks::tasks;
 use crate::text;
 
 /// Knowledge of a game that only tests need.

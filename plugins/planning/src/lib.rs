@@ -18,6 +18,7 @@ mod score;
 mod sokoban;
 mod splits;
 mod sudoku;
+mod tasks;
 mod text;
 
 pub use agents::{Planner, Tool};

@@ -1,4 +1,4 @@
-//! The two sets of rules, and what a plan is worth by each.
+//! The two sets of rules, and the value of a plan by each.
 
 use pl_sdk::prelude::*;
 
@@ -27,7 +27,7 @@ pub enum Rules {
 pub struct Play<G> {
     /// The puzzle and its state.
     pub game: G,
-    /// Number of moves so far. By the reference's rules, what it counts.
+    /// Number of moves so far, as the rules count them.
     pub steps: u32,
     /// Number of invalid moves so far.
     pub invalid: u32,

@@ -1,4 +1,4 @@
-//! The reward: what the environment found an action to be worth.
+//! The reward: the value that the environment computed for an action.
 
 use pl_sdk::prelude::*;
 use serde::de::IgnoredAny;

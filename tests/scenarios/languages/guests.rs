@@ -102,7 +102,10 @@ fn component(language: Language) -> Option<PathBuf> {
             Some(component)
         }
         Err(error @ pl_toolchain::Error::NoTool { .. }) => {
-            pl_testing::skip_or_fail("TOOLCHAINS", &format!("no tools for {language}: {error}"));
+            pl_testing::skip_or_fail(
+                pl_testing::Requirement::Toolchains,
+                &format!("no tools for {language}: {error}"),
+            );
             None
         }
         Err(error) => panic!("{error}"),

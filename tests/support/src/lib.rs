@@ -1,9 +1,8 @@
 //! Helpers of tests that need more than the checkout: visible skips, and the folder of data sets.
 //!
 //! A test that lacks something prints `skipped: REASON` to stderr and passes. With the environment variable
-//! `PL_HOST_NEEDS_X=1` it fails instead. `X` is what the test lacks: `TOOLCHAINS`, `DOCKER`, `DATA`, `MODEL`,
-//! `PYTHON`, `LLAMACPP` or `CUDA`. `cargo xtask test` lists all skipped tests at its end, from the file that [`SKIP_LOG`]
-//! names.
+//! `PL_HOST_NEEDS_X=1` it fails instead, where `X` is the [`Requirement`]. `cargo xtask test` lists all skipped tests at
+//! its end, from the file that [`SKIP_LOG`] names.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,14 +10,61 @@ use std::path::{Path, PathBuf};
 /// Environment variable with the path of a file to which each skipped test appends a line.
 pub const SKIP_LOG: &str = "PL_HOST_SKIP_LOG";
 
+/// Requirement of a test that not every machine meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requirement {
+    /// `TOOLCHAINS`: the tools that build plugins in other languages than Rust (`cargo xtask toolchains` fetches them).
+    Toolchains,
+    /// `DOCKER`: a Docker engine that tests can start, which needs root, and OpenSSL's program (`.ci/engine`).
+    Docker,
+    /// `DATA`: the data sets, in [`data_folder`].
+    Data,
+    /// `MODEL`: SmolLM2 in the cache (`cargo xtask setup` fetches it).
+    Model,
+    /// `TOKENIZERS`: published tokenizers and chat templates in the cache
+    /// (`python3 tests/conformance/tokenizers_reference.py fetch`).
+    Tokenizers,
+    /// `PYTHON`: `python3` on the `PATH`.
+    Python,
+    /// `REFERENCE_PYTHON`: a Python with torch, transformers and peft, which `PL_HOST_REFERENCE_PYTHON` names.
+    ReferencePython,
+    /// `LLAMACPP`: the package xllamacpp in the `python3` on the `PATH`.
+    Llamacpp,
+    /// `CHROMIUM`: Chromium or Chrome on the `PATH`.
+    Chromium,
+    /// `CUDA`: a CUDA device, and libtorch's CUDA libraries (`cargo xtask setup --cuda` fetches them).
+    Cuda,
+    /// `NO_CUDA`: a machine without a CUDA driver, for the messages that say so.
+    NoCuda,
+}
+
+impl Requirement {
+    /// Environment variable that turns a skip into a failure.
+    pub const fn switch(self) -> &'static str {
+        match self {
+            Self::Toolchains => "PL_HOST_NEEDS_TOOLCHAINS",
+            Self::Docker => "PL_HOST_NEEDS_DOCKER",
+            Self::Data => "PL_HOST_NEEDS_DATA",
+            Self::Model => "PL_HOST_NEEDS_MODEL",
+            Self::Tokenizers => "PL_HOST_NEEDS_TOKENIZERS",
+            Self::Python => "PL_HOST_NEEDS_PYTHON",
+            Self::ReferencePython => "PL_HOST_NEEDS_REFERENCE_PYTHON",
+            Self::Llamacpp => "PL_HOST_NEEDS_LLAMACPP",
+            Self::Chromium => "PL_HOST_NEEDS_CHROMIUM",
+            Self::Cuda => "PL_HOST_NEEDS_CUDA",
+            Self::NoCuda => "PL_HOST_NEEDS_NO_CUDA",
+        }
+    }
+}
+
 /// Prints `skipped: REASON` to stderr. The caller returns afterwards.
 ///
 /// # Panics
-/// If `PL_HOST_NEEDS_{requirement}` is `1`.
+/// If the requirement's [`switch`](Requirement::switch) is `1`.
 #[track_caller]
-pub fn skip_or_fail(requirement: &str, reason: &str) {
-    let switch = format!("PL_HOST_NEEDS_{requirement}");
-    assert!(std::env::var_os(&switch).is_none_or(|value| value != "1"), "{switch}=1, but {reason}");
+pub fn skip_or_fail(requirement: Requirement, reason: &str) {
+    let switch = requirement.switch();
+    assert!(std::env::var_os(switch).is_none_or(|value| value != "1"), "{switch}=1, but {reason}");
     eprintln!("skipped: {reason}");
     let Some(log) = std::env::var_os(SKIP_LOG) else { return };
     let thread = std::thread::current();
@@ -46,7 +92,7 @@ pub fn data(name: &str) -> Option<PathBuf> {
         return Some(path);
     }
     let reason = format!("{} is missing (PL_HOST_DATA names the folder of the data sets)", path.display());
-    skip_or_fail("DATA", &reason);
+    skip_or_fail(Requirement::Data, &reason);
     None
 }
 

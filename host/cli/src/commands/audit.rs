@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use comfy_table::Table;
-use pl_run::audit::{Audit, AuditOptions, LONGER, Verdict};
+use pl_run::audit::{Audit, AuditOptions, FindingSeverity, LONGER};
 
 use crate::app::App;
 use crate::arguments::workflow::AuditArgs;
@@ -25,16 +25,16 @@ pub fn run(app: &App, options: &AuditArgs) -> CommandResult {
             writeln!(out, "rewards of a turn from {low:.2} to {high:.2}")?;
         }
         for finding in &audit.findings {
-            let verdict = match finding.verdict {
-                Verdict::Defect => "DEFECT",
-                Verdict::Look => "look",
-                Verdict::Ok => "ok",
+            let severity = match finding.severity {
+                FindingSeverity::Defect => "DEFECT",
+                FindingSeverity::Look => "look",
+                FindingSeverity::Ok => "ok",
             };
-            writeln!(out, "{verdict:<7} {}", finding.text)?;
+            writeln!(out, "{severity:<7} {}", finding.text)?;
         }
     }
     if audit.has_defect() {
-        return Err(CommandError::failed("training would learn from these defects: mend them first"));
+        return Err(CommandError::failed("training would learn from these defects: fix them first"));
     }
     Ok(())
 }

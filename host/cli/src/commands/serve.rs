@@ -11,8 +11,8 @@ use pl_run::{
     CheckedWorkflow, Host, Player, RuntimeAdapters, Session, SessionOptions, open_run, select_device,
 };
 use pl_serve::{
-    AdapterError, AdapterLoader, Limits, ServedModel, ServerConfig, Service, Team, TeamError, TeamResult,
-    TeamTurn,
+    AdapterError, AdapterLoader, ServedModel, ServerConfig, ServerLimits, Service, Team, TeamError,
+    TeamResult, TeamTurn,
 };
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -32,7 +32,7 @@ pub fn run(app: &App, options: &ServeArgs) -> CommandResult {
         return Err(CommandError::input(format!("a policy is named {name} too; give --team another name")));
     }
     let team: Arc<dyn Team> = Arc::new(PlayedTeam(session.player()));
-    let limits = Limits { requests: options.max_requests, ..Limits::default() };
+    let limits = ServerLimits { requests: options.max_requests, ..ServerLimits::default() };
     let config = ServerConfig { key, limits };
     let mut service = Service::new(models, Some((options.team.clone(), team)), session.generator(), config);
     if options.allow_runtime_adapters {

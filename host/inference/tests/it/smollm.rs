@@ -18,7 +18,7 @@ async fn greedy_completions_equal_those_of_transformers() {
     let path = cache.unwrap().join("models/smollm2-135m/model.gguf");
     if !path.exists() {
         let reason = format!("{} is missing (cargo xtask setup fetches it)", path.display());
-        return pl_testing::skip_or_fail("MODEL", &reason);
+        return pl_testing::skip_or_fail(pl_testing::Requirement::Model, &reason);
     }
     let model = Model::load(&path, Device::Cpu, Dtype::F32).unwrap();
     let base = BaseModel {

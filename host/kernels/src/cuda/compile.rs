@@ -173,7 +173,7 @@ mod tests {
         match Compiler::find(&KernelSettings::new(&cache).nvrtc) {
             Ok(compiler) => Some(compiler),
             Err(error @ Error::NoCompiler { .. }) => {
-                pl_testing::skip_or_fail("CUDA", &error.to_string());
+                pl_testing::skip_or_fail(pl_testing::Requirement::Cuda, &error.to_string());
                 None
             }
             Err(error) => panic!("{error}"),

@@ -1,4 +1,4 @@
-//! Files that are not what they should be: an error that names the file, never a panic.
+//! Damaged files: an error that names the file, never a panic.
 
 use std::fs;
 use std::path::Path;

@@ -14,7 +14,7 @@ use crate::hub_server::{COMMIT, Faults, Request, Server, etag};
 
 const REPO: &str = "some-org/Tiny-1.0";
 
-/// A hub with a sharded model, a GGUF file and what else lies about in repositories; and an empty cache.
+/// A hub with a sharded model, a GGUF file and other files of repositories; and an empty cache.
 fn hub() -> (Server, Hub, TempDir) {
     let folder = data("conformance/logits/multi-tied-sharded");
     let mut files: BTreeMap<String, Vec<u8>> = fs::read_dir(folder)

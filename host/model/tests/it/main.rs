@@ -53,7 +53,7 @@ fn smollm() -> Option<PathBuf> {
         return Some(path);
     }
     pl_testing::skip_or_fail(
-        "MODEL",
+        pl_testing::Requirement::Model,
         &format!("{} is missing (cargo xtask setup fetches it)", path.display()),
     );
     None

@@ -1,5 +1,5 @@
-//! Several sequences in one row of tokens are what they are alone: hidden states equal the transformer's, and
-//! gradients equal what autograd makes of it.
+//! Several sequences in one row of tokens don't affect each other: hidden states equal those of the transformer over each
+//! sequence alone, and gradients equal those of autograd.
 
 use pl_model::{
     Adapter, Checkpointing, Config, Error, Family, Gradients, Layer, MIN_SHARED_TOKENS, Model, Packed, Pass,

@@ -16,7 +16,7 @@ use crate::{data, gap, tiny};
 fn python() -> Option<PathBuf> {
     let Some(python) = std::env::var_os("PL_HOST_REFERENCE_PYTHON").map(PathBuf::from) else {
         pl_testing::skip_or_fail(
-            "PYTHON",
+            pl_testing::Requirement::ReferencePython,
             "PL_HOST_REFERENCE_PYTHON names no Python with transformers and peft",
         );
         return None;
@@ -25,7 +25,10 @@ fn python() -> Option<PathBuf> {
     if found.is_ok_and(|out| out.status.success()) {
         return Some(python);
     }
-    pl_testing::skip_or_fail("PEFT", &format!("{} has no transformers and peft", python.display()));
+    pl_testing::skip_or_fail(
+        pl_testing::Requirement::ReferencePython,
+        &format!("{} has no transformers and peft", python.display()),
+    );
     None
 }
 

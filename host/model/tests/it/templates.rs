@@ -1,4 +1,4 @@
-//! Chat templates write what transformers' `apply_chat_template` writes (data from
+//! Chat templates write the same text as transformers' `apply_chat_template` (data from
 //! tests/conformance/templates_reference.py).
 
 use pl_model::{ChatMessage, ChatTemplate, Error, RenderOptions, ToolCall};
@@ -43,7 +43,7 @@ fn source(name: &str) -> Option<String> {
     let Ok(settings) = std::fs::read(&path) else {
         let script = "python3 tests/conformance/tokenizers_reference.py fetch";
         pl_testing::skip_or_fail(
-            "TEMPLATES",
+            pl_testing::Requirement::Tokenizers,
             &format!("{} is missing ({script} fetches it)", path.display()),
         );
         return None;

@@ -77,7 +77,10 @@ fn published(name: &str) -> Option<PathBuf> {
         return Some(folder);
     }
     let script = "python3 tests/conformance/tokenizers_reference.py fetch";
-    pl_testing::skip_or_fail("TOKENIZERS", &format!("{} is missing ({script} fetches it)", folder.display()));
+    pl_testing::skip_or_fail(
+        pl_testing::Requirement::Tokenizers,
+        &format!("{} is missing ({script} fetches it)", folder.display()),
+    );
     None
 }
 

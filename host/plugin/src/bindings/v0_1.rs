@@ -1,6 +1,6 @@
 //! Bindings of version 0.1, generated from `wit/v0.1`.
 //!
-//! One module per world, since a plugin exports one or more of them; what they import is generated once.
+//! One module per world, since a plugin exports one or more of them; the imports that they share are generated once.
 
 #![allow(missing_docs, reason = "generated; documented in the WIT files")]
 

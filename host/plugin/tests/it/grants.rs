@@ -115,7 +115,7 @@ async fn a_granted_folder_can_be_read_and_nothing_else() {
     assert!(!disk.join("new").exists());
 }
 
-/// Reads a request without a body. Gives back what it asks for.
+/// Reads a request without a body. Returns its first line.
 fn first_line(stream: &TcpStream) -> String {
     let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
     let first = lines.next().unwrap();
@@ -123,7 +123,7 @@ fn first_line(stream: &TcpStream) -> String {
     first
 }
 
-/// ReplayAnswers every request with its first line.
+/// Responds to every request with its first line.
 fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -11,7 +11,7 @@ use crate::common::hostile::{Attack, ENTRY_POINTS, EntryPoint, component_of, pla
 /// Small enough to end any loop in milliseconds.
 const FUEL: u64 = 20_000_000;
 
-/// Bytes; the sum of what the guest starts with and a few allocations fits.
+/// Bytes; the guest's initial memory and a few allocations fit.
 const MEMORY: u64 = 4 << 20;
 
 fn spec() -> PluginSpec {

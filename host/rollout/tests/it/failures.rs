@@ -148,14 +148,16 @@ fn an_episode_is_lost_after_three_attempts_and_its_group_is_smaller() {
 fn a_batch_without_any_episode_names_the_first_cause() {
     for mode in [Rollout::Flat, Rollout::Tree] {
         let script = Script {
-            parse: Arc::new(|text: &String| Err(Fault::new("parse", format!("{} is no answer", &text[1..])))),
+            parse: Arc::new(|text: &String| {
+                Err(Fault::new("parse", format!("{} is not an answer", &text[1..])))
+            }),
             ..Script::default()
         };
         let setup = World::new(script).setup(2, line(1, &[&[0], &[1]], Target::End));
         let error = play(&setup, &plan(mode, 2, 2)).unwrap_err();
         let Error::NoEpisode { episodes, step, ref cause, .. } = error else { panic!("{error}") };
         assert_eq!((episodes, step), (if mode == Rollout::Flat { 4 } else { 2 }, 3));
-        assert_eq!(cause, "task task:0, agent agent0, parse:  ζ🦀 is no answer");
+        assert_eq!(cause, "task task:0, agent agent0, parse:  ζ🦀 is not an answer");
         assert!(error.to_string().contains(cause));
     }
 }

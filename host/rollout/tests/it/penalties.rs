@@ -77,7 +77,7 @@ fn a_tree_whose_candidates_all_trap_ends_there() {
     assert_eq!((batch.episodes[0].success, batch.episodes[0].turns), (false, 2));
 }
 
-/// A clock or a lost worker is no fault of the completion.
+/// A clock or a lost worker is not the completion's fault.
 #[test]
 fn faults_that_no_completion_caused_are_drawn_again() {
     let clock = |stage: &'static str| Fault { reproducible: false, ..Fault::new(stage, "out of time") };

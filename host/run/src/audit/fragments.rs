@@ -98,14 +98,14 @@ fn quoted(text: &str) -> Vec<&str> {
 mod tests {
     use super::*;
 
-    fn of(messages: &[(&str, &str)]) -> Vec<String> {
+    fn fragments_of(messages: &[(&str, &str)]) -> Vec<String> {
         let owned = |(role, text): &(&str, &str)| ((*role).to_owned(), (*text).to_owned());
         fragments(&messages.iter().map(owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn examples_come_first_and_their_lists_are_varied() {
-        let found = of(&[
+        let found = fragments_of(&[
             ("system", "Moves are [U, D, L]. Answer like `#### [U]`."),
             ("user", "a maze"),
             ("assistant", "So: #### [U, D]"),
@@ -124,11 +124,11 @@ mod tests {
 
     #[test]
     fn code_is_found_and_strange_text_is_harmless() {
-        let found = of(&[("user", "Write\n```python\nprint(1)\n```\nor `x` or ``")]);
+        let found = fragments_of(&[("user", "Write\n```python\nprint(1)\n```\nor `x` or ``")]);
         assert!(found.contains(&"print(1)".to_owned()) && found.contains(&"x".to_owned()), "{found:?}");
         for text in ["[", "]][[", "[é, ü", "```", "`", "[a, [b]"] {
-            of(&[("assistant", text), ("user", text)]);
+            fragments_of(&[("assistant", text), ("user", text)]);
         }
-        assert!(of(&[]).is_empty());
+        assert!(fragments_of(&[]).is_empty());
     }
 }

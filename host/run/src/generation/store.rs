@@ -22,11 +22,12 @@ const DIGITS: usize = 12;
 /// Folder for the adapters of a session: `adapters` in the run folder, or a temporary one.
 #[derive(Default)]
 pub(crate) struct AdapterStore {
-    place: Mutex<Place>,
+    current: Mutex<StoreFolder>,
 }
 
+/// Folder of a store, once it is known.
 #[derive(Default)]
-struct Place {
+struct StoreFolder {
     folder: Option<PathBuf>,
     /// Removed with the store.
     temporary: Option<TempDir>,
@@ -54,7 +55,7 @@ impl AdapterStore {
                 }
             }
         }
-        self.place.lock().unwrap_or_else(PoisonError::into_inner).folder = Some(folder);
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).folder = Some(folder);
         Ok(())
     }
 
@@ -97,8 +98,8 @@ impl AdapterStore {
     }
 
     fn folder(&self) -> Result<PathBuf, Error> {
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(folder) = &place.folder {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folder) = &current.folder {
             return Ok(folder.clone());
         }
         let temporary = tempfile::Builder::new()
@@ -106,7 +107,7 @@ impl AdapterStore {
             .tempdir()
             .map_err(failed(&std::env::temp_dir()))?;
         let folder = temporary.path().to_path_buf();
-        (place.folder, place.temporary) = (Some(folder.clone()), Some(temporary));
+        (current.folder, current.temporary) = (Some(folder.clone()), Some(temporary));
         Ok(folder)
     }
 }

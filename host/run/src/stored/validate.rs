@@ -6,7 +6,9 @@ use std::path::{Component, Path};
 
 use pl_dsl::workflow::{Target, Workflow};
 
-/// Longest name, in bytes. File systems allow 255, with what is added to it.
+use crate::error::stored::InvalidWorkflow;
+
+/// Longest name, in bytes. File systems allow 255 bytes, of which file names add some.
 const LONGEST_NAME: usize = 128;
 
 /// Checks a workflow. Returns the first problem.
@@ -51,21 +53,6 @@ pub(super) fn validate(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
         }
     }
     Ok(())
-}
-
-/// Problem of a workflow in a run folder.
-#[derive(Debug, thiserror::Error)]
-pub enum InvalidWorkflow {
-    #[error("it has no scenario")]
-    NoScenario,
-    #[error("a node of its turns has no agent")]
-    EmptyNode,
-    #[error("it refers to {kind} {index}, but has {count}")]
-    Index { kind: &'static str, index: usize, count: usize },
-    #[error("{name:?} can't be a name")]
-    Name { name: String },
-    #[error("it has two blocks with the name {name:?}")]
-    Duplicate { name: String },
 }
 
 fn check_index(kind: &'static str, index: usize, count: usize) -> Result<(), InvalidWorkflow> {

@@ -38,7 +38,7 @@ pub(super) struct PlayedStep {
     pub seconds: f64,
 }
 
-/// Task sources of a run, and what its episodes are played with.
+/// Task sources of a run, and the setup of its episodes.
 pub(super) struct Rollouts {
     setup: Arc<EpisodeSetup>,
     router: Arc<PolicyRouter>,

@@ -32,7 +32,7 @@ pub struct Worker {
     id: String,
     input: Pin<Box<dyn AsyncWrite + Send>>,
     output: Pin<Box<dyn Stream<Item = Result<LogOutput, BollardError>> + Send>>,
-    /// Received bytes that are no complete message yet.
+    /// Received bytes that are not a complete message yet.
     received: BytesMut,
     max_message: usize,
     /// Number of jobs so far.

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use pl_sandbox::{DockerSettings, DockerWorkers, Ending, ImageSource};
-use pl_testing::skip_or_fail;
+use pl_testing::{Requirement, skip_or_fail};
 
 use crate::engine::{self, TestEngine, python};
 use crate::registry::Registry;
@@ -14,7 +14,7 @@ use crate::registry::Registry;
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints() {
     if !engine::on_path("openssl") {
-        return skip_or_fail("DOCKER", "openssl is not installed");
+        return skip_or_fail(Requirement::Docker, "openssl is not installed");
     }
     let folder = std::env::temp_dir().join(format!("pl-host-certificates-{}", std::process::id()));
     let port = free_port();

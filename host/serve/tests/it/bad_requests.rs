@@ -1,6 +1,6 @@
 //! Requests that are refused: the status, the kind and the field of the error.
 
-use pl_serve::{Limits, ServerConfig};
+use pl_serve::{ServerConfig, ServerLimits};
 use serde_json::{Value, json};
 
 use crate::engine::{Answered, Server};
@@ -65,7 +65,7 @@ fn every_kind_of_bad_request_gets_an_error_of_openai_s_form() {
 
 #[test]
 fn a_body_that_is_too_large_is_refused() {
-    let limits = Limits { body: 100, ..Limits::default() };
+    let limits = ServerLimits { body: 100, ..ServerLimits::default() };
     let server = Server::with(ServerConfig { key: None, limits }, None);
     // Small enough to arrive with its head: the server does not wait for the rest of a body that it refuses.
     let body = json!({ "model": "letters", "prompt": "x".repeat(200) });

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pl_model::{ChatTemplate, Tokenizer};
-use pl_serve::{AdapterError, AdapterLoader, Limits, ServedModel, ServerConfig, Service, Team};
+use pl_serve::{AdapterError, AdapterLoader, ServedModel, ServerConfig, ServerLimits, Service, Team};
 use pl_types::{Chunk, Completion, Finish, Generate, GenerateError, Request};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -200,7 +200,7 @@ impl Server {
 
     /// A server that takes `requests` at a time.
     pub fn with_requests(requests: usize) -> Server {
-        let limits = Limits { requests, ..Limits::default() };
+        let limits = ServerLimits { requests, ..ServerLimits::default() };
         Self::with(ServerConfig { key: None, limits }, None)
     }
 

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 
-use pl_serve::{Limits, ServerConfig};
+use pl_serve::{ServerConfig, ServerLimits};
 use serde_json::{Value, json};
 
 use crate::engine::{Server, wait_until};
@@ -44,7 +44,7 @@ fn models_are_listed_with_their_length() {
 
 #[test]
 fn a_key_opens_what_it_should() {
-    let config = ServerConfig { key: Some("secret".into()), limits: Limits::default() };
+    let config = ServerConfig { key: Some("secret".into()), limits: ServerLimits::default() };
     let server = Server::with(config, None);
     let json = ("content-type", "application/json");
     let body = hello().to_string();
@@ -88,7 +88,7 @@ fn a_client_that_does_not_read_holds_up_no_other() {
 
 #[test]
 fn a_stopped_server_ends_requests_that_outlast_its_patience() {
-    let limits = Limits { shutdown: std::time::Duration::from_millis(200), ..Limits::default() };
+    let limits = ServerLimits { shutdown: std::time::Duration::from_millis(200), ..ServerLimits::default() };
     let mut server = Server::with(ServerConfig { key: None, limits }, None);
     let mut connection = connect(&server, &endless(&server, false));
     server.wait_for_requests(1);

@@ -1,10 +1,10 @@
 //! The value head, and the gradient of the value loss through it.
 
 use pl_dsl::workflow::objective::{Critic as CriticSettings, CriticBase};
-use tch::{TchError, Tensor, no_grad};
+use tch::{Kind, TchError, Tensor, no_grad};
 
 use super::loss::value_loss;
-use super::master_kind;
+use crate::token_columns::ValueRows;
 
 /// A linear layer from a hidden state to a value.
 #[derive(Debug)]
@@ -19,18 +19,6 @@ pub(crate) struct ValueHead {
     pub clip: f64,
     /// Factor of the gradient with respect to the hidden states. `None` if it stops at them.
     pub hidden_factor: Option<f64>,
-}
-
-/// Columns of the value loss, floats of one element per row.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ValueRows<'a> {
-    /// `[N, H]`, hidden states after the final norm.
-    pub hidden: &'a Tensor,
-    /// Values before the update.
-    pub old_values: &'a Tensor,
-    pub returns: &'a Tensor,
-    /// Weights in the mean over tokens.
-    pub loss_weights: &'a Tensor,
 }
 
 /// Result of a value loss.
@@ -109,4 +97,9 @@ impl ValueHead {
             Ok(ValueLoss { loss: loss.f_detach()?, clipped: result.clipped, hidden_gradient })
         })
     }
+}
+
+/// Number format of trained tensors beside a model with this norm: f32, or f64 if the model has it.
+pub(super) fn master_kind(norm: &Tensor) -> Kind {
+    if norm.kind() == Kind::Double { Kind::Double } else { Kind::Float }
 }

@@ -6,13 +6,14 @@ mod update;
 
 use pl_model::{Adapter, Checkpointing, Gradients, Packed, Pass, Sequence, TensorSet};
 use pl_types::Transition;
-use tch::{Device, no_grad};
+use tch::{Device, Kind, no_grad};
 
 use super::*;
 use crate::fixtures::{adapter, config, critic, plain_hidden, ppo, transition, weights};
 use crate::gae::{Discounts, Estimate, Successor, Turn, estimate};
 use crate::returns::Trajectories;
 use crate::scoring::ScoringModel;
+use crate::token_columns::ValueRows;
 
 const WIDTH: i64 = 16;
 
@@ -226,10 +227,7 @@ fn critics_that_can_not_be_set_up_are_refused() {
     let weights = weights(&config, 27);
     let base = LearnerBase { config: &config, weights: &weights, is_trained: false, seed: 1 };
     let set_up = |training: &PolicyTraining| {
-        let (name, training) = ("coder".to_owned(), training.clone());
-        let mut new =
-            NewPolicy { policy: 0, name, training, max_tokens: 1, has_start: false, critic_model: None };
-        Critic::for_policy(&mut new, base).map(|critic| critic.is_some())
+        Critic::for_policy("coder", training, None, base).map(|critic| critic.is_some())
     };
     assert!(!set_up(&crate::fixtures::training()).unwrap());
     let mut training = ppo(critic(CriticBase::Adapter));

@@ -1,4 +1,4 @@
-//! The viewer over recorded runs: what it shows, whom it answers, and damaged files.
+//! The viewer over recorded runs: its pages, its access control, and damaged files.
 
 #![allow(
     clippy::unwrap_used,

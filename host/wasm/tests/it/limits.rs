@@ -119,7 +119,7 @@ async fn asking_for_memory_costs_fuel_whether_it_is_given_or_not() {
 
 #[tokio::test]
 async fn calls_of_the_host_cost_fuel() {
-    // A hundred would be free of charge but for their price; the clock tells it.
+    // Without their price, a hundred calls would cost no fuel. The clock measures the price.
     let mut guest = start(WORLD, &Limits::default()).await;
     let one = guest.call::<_, u64>("apart", (1_u32,)).await.unwrap();
     let hundred = guest.call::<_, u64>("apart", (101_u32,)).await.unwrap();

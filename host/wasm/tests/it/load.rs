@@ -1,4 +1,4 @@
-//! Loading: what is no component, and the cache on disk.
+//! Loading: files that are not components, and the cache on disk.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -187,7 +187,7 @@ async fn a_full_pool_makes_the_next_wait() {
     let engine = engine(folder.path());
     let (first, _second) = (engine.permit(Lifetime::Episode).await, engine.permit(Lifetime::Episode).await);
     assert_eq!(engine.free_permits(Lifetime::Episode), 0);
-    // Calls have seats of their own.
+    // Calls have permits of their own.
     let _call = engine.permit(Lifetime::Call).await;
     let mut third = tokio::spawn({
         let engine = engine.clone();

@@ -3,10 +3,10 @@
 //! right answer says more.
 
 use super::answer::{Answer, SetOperation, Side};
-use super::eval;
 use super::expr::Expr;
 use super::region::{self, Region};
 use super::token::{Bracket, Relation};
+use super::{equality, eval};
 
 /// Returns true if the answers are equivalent.
 pub fn equivalent(gold: &Answer, pred: &Answer) -> bool {
@@ -18,9 +18,9 @@ pub fn equivalent(gold: &Answer, pred: &Answer) -> bool {
         }
         (gold, Equation { right, .. }) => equivalent(gold, right),
         (Equation { left, right }, pred) => left.assigns && equivalent(right, pred),
-        (Answer::Expr(a), Answer::Expr(b)) => eval::equal(a, b),
+        (Answer::Expr(a), Answer::Expr(b)) => equality::equal(a, b),
         (Words(a), Words(b)) => a == b,
-        (Ratio(a), Ratio(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| eval::equal(a, b)),
+        (Ratio(a), Ratio(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equality::equal(a, b)),
         (List(gold) | Set(gold), List(pred) | Set(pred)) => unordered(gold, pred),
         (List(gold) | Set(gold), pred @ Answer::Expr(_)) => unordered(gold, std::slice::from_ref(pred)),
         (gold @ Answer::Expr(_), List(pred) | Set(pred)) => unordered(std::slice::from_ref(gold), pred),
@@ -107,8 +107,8 @@ fn same_equation((a, gold): (&Side, &Answer), (b, pred): (&Side, &Answer)) -> bo
     let (Some(a), Answer::Expr(gold), Some(b), Answer::Expr(pred)) = (&a.expr, gold, &b.expr, pred) else {
         return false;
     };
-    (eval::equal(a, b) && eval::equal(gold, pred))
-        || eval::proportion(&a.clone().minus(gold.clone()), &b.clone().minus(pred.clone())).is_some()
+    (equality::equal(a, b) && equality::equal(gold, pred))
+        || equality::proportion(&a.clone().minus(gold.clone()), &b.clone().minus(pred.clone())).is_some()
 }
 
 /// Returns true if the differences of the sides are proportional, or if the same unknown has the same values.
@@ -128,7 +128,7 @@ fn same_inequality(a: &Answer, b: &Answer) -> bool {
             .all(|((left, right), (a, b))| same_relation(left, *a, right, *b));
     let same_unknown = matches!(
         (region::unknown(left), region::unknown(right)),
-        (Some(left), Some(right)) if eval::equal(left, right)
+        (Some(left), Some(right)) if equality::equal(left, right)
     );
     same_steps || (same_unknown && same_region(a, b))
 }
@@ -140,8 +140,8 @@ fn same_relation(left: &[Expr], a: Relation, right: &[Expr], b: Relation) -> boo
     };
     let directed = matches!(a, Relation::Less | Relation::LessOrEqual);
     a == b
-        && (eval::equal(&left, &right)
-            || eval::proportion(&left, &right).is_some_and(|factor| !directed || factor > 0.0))
+        && (equality::equal(&left, &right)
+            || equality::proportion(&left, &right).is_some_and(|factor| !directed || factor > 0.0))
 }
 
 /// Returns the relation as `expression relation 0` with one of `=`, `≠`, `<`, `≤`.

@@ -1,15 +1,14 @@
-//! Evaluation and comparison of expressions.
+//! Evaluation of expressions.
 
 use std::collections::BTreeSet;
 
 use super::expr::{Expr, Factor};
 use super::number::{Complex, Number, Rational};
-use super::residue;
 use super::token::Function;
 
 /// Number of points at which expressions with unknowns are compared. By Schwartz (1980) and Zippel (1979) two
 /// different polynomials agree at all of them with negligible probability.
-const POINTS: u64 = 7;
+pub const POINTS: u64 = 7;
 
 /// Largest `n` whose `n!` fits into a float.
 const MAX_FACTORIAL: i128 = 170;
@@ -25,14 +24,14 @@ pub enum Value {
 }
 
 impl Value {
-    fn number(self) -> Option<Number> {
+    pub fn number(self) -> Option<Number> {
         match self {
             Self::Number(number) => Some(number),
             Self::Matrix { .. } => None,
         }
     }
 
-    fn equals(&self, other: &Self) -> bool {
+    pub fn equals(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Number(a), Self::Number(b)) => a.equals(*b),
             (Self::Matrix { columns: a, cells: left }, Self::Matrix { columns: b, cells: right }) => {
@@ -84,12 +83,13 @@ impl Value {
 
 /// Values of the unknowns.
 #[derive(Clone, Copy)]
-struct Context {
-    point: u64,
+pub struct Context {
+    pub point: u64,
 }
 
 impl Context {
-    fn eval(&self, expr: &Expr) -> Option<Value> {
+    /// Returns the value of an expression. Returns `None` if it has none.
+    pub fn eval(&self, expr: &Expr) -> Option<Value> {
         let number = |expr: &Expr| self.eval(expr)?.number();
         Some(Value::Number(match expr {
             Expr::Number(value) => *value,
@@ -318,111 +318,4 @@ pub fn real(expr: &Expr) -> Option<f64> {
 /// Returns the value of an expression without unknowns.
 pub fn constant(expr: &Expr) -> Option<Number> {
     if is_constant(expr) { Context { point: 0 }.eval(expr)?.number() } else { None }
-}
-
-/// Returns true if two expressions have the same value for all unknowns.
-pub fn equal(a: &Expr, b: &Expr) -> bool {
-    match (a, b) {
-        _ if a == b => return true,
-        (Expr::Matrix(left), Expr::Matrix(right)) => return same_cells(left, right),
-        (Expr::InBase(_, a), Expr::InBase(_, b)) if a != b => return false,
-        _ => {}
-    }
-    let literals = (Literal::read(a), Literal::read(b));
-    // A whole number of percent may be written without the sign: `28%` is 28, but 0.28 as well.
-    if let (Some(a), Some(b)) = literals
-        && a.percent != b.percent
-        && let (Some(a), Some(b)) = (a.whole(), b.whole())
-    {
-        return a == b;
-    }
-    if is_constant(a) && is_constant(b) {
-        // Large numbers are not exact as floats.
-        if !matches!((constant(a), constant(b)), (Some(Number::Exact { .. }), Some(Number::Exact { .. })))
-            && let Some(equal) = residue::equal(a, b)
-        {
-            return equal;
-        }
-        let context = Context { point: 0 };
-        let (Some(left), Some(right)) = (context.eval(a), context.eval(b)) else { return false };
-        let rounded = |literal: Option<Literal>| literal.is_some_and(|literal| literal.decimal);
-        return match (left, right) {
-            (Value::Number(a), Value::Number(b)) if rounded(literals.0) || rounded(literals.1) => {
-                a.equals_rounded(b)
-            }
-            (a, b) => a.equals(&b),
-        };
-    }
-    let values_at = |point| {
-        let context = Context { point };
-        (context.eval(a), context.eval(b))
-    };
-    agree((0..POINTS).map(values_at), Value::equals)
-}
-
-fn same_cells(a: &[Vec<Expr>], b: &[Vec<Expr>]) -> bool {
-    a.len() == b.len()
-        && a.iter().zip(b).all(|(a, b)| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)))
-}
-
-/// A number that is written out: digits, with or without sign and percent sign.
-#[derive(Clone, Copy)]
-struct Literal {
-    value: Rational,
-    negative: bool,
-    decimal: bool,
-    percent: bool,
-}
-
-impl Literal {
-    fn read(expr: &Expr) -> Option<Self> {
-        match expr {
-            Expr::Number(Number::Exact { value, decimal }) => {
-                Some(Self { value: *value, negative: false, decimal: *decimal, percent: false })
-            }
-            Expr::Negative(inner) => {
-                Self::read(inner).map(|literal| Self { negative: !literal.negative, ..literal })
-            }
-            Expr::Percent(inner) => Self::read(inner).map(|literal| Self { percent: true, ..literal }),
-            Expr::InBase(inner, _) => Self::read(inner),
-            _ => None,
-        }
-    }
-
-    fn whole(self) -> Option<i128> {
-        let value = self.value.whole().filter(|_| !self.decimal)?;
-        Some(if self.negative { -value } else { value })
-    }
-}
-
-/// Returns true if two functions have equal values at all points, or both none. At least half of the points
-/// must have one.
-fn agree<T>(points: impl Iterator<Item = (Option<T>, Option<T>)>, equals: impl Fn(&T, &T) -> bool) -> bool {
-    let mut compared = 0;
-    for point in points {
-        match point {
-            (Some(a), Some(b)) if equals(&a, &b) => compared += 1,
-            (None, None) => {}
-            _ => return false,
-        }
-    }
-    compared >= POINTS / 2
-}
-
-/// Returns the constant `c` with `a = c b`. If it exists, `a = 0` and `b = 0` are equivalent, and if it is
-/// positive, so are `a < 0` and `b < 0`.
-pub fn proportion(a: &Expr, b: &Expr) -> Option<f64> {
-    let values: Vec<(Option<Number>, Option<Number>)> = (0..POINTS)
-        .map(|point| {
-            let context = Context { point };
-            let number = |expr| context.eval(expr)?.number();
-            (number(a), number(b))
-        })
-        .collect();
-    let factor = values.iter().find_map(|(a, b)| {
-        let (a, b) = ((*a)?, (*b)?);
-        if b.complex().modulus() == 0.0 || a.complex().modulus() == 0.0 { None } else { a.div(b) }
-    })?;
-    let scaled = values.iter().map(|(a, b)| (*a, b.and_then(|b| b.mul(factor))));
-    if agree(scaled, |a, b| a.equals(*b)) { factor.real() } else { None }
 }

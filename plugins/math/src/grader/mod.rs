@@ -7,6 +7,7 @@
 
 mod answer;
 mod compare;
+mod equality;
 mod eval;
 mod expr;
 pub mod extract;

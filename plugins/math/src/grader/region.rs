@@ -102,7 +102,7 @@ impl Region {
     }
 
     /// Returns the numbers that an answer stands for, among them the solutions of an inequality. Returns `None`
-    /// if it has other unknowns or is no set of numbers.
+    /// if it has other unknowns or is not a set of numbers.
     pub fn from_answer(answer: &Answer) -> Option<Self> {
         match answer {
             Answer::Reals => Some(Self::new([REALS])),

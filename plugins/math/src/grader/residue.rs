@@ -2,6 +2,7 @@
 //! two primes. Two different numbers of a size that an answer can write have equal residues with a probability
 //! of about 10⁻³⁶ (Freivalds 1977).
 
+use super::eval::constant;
 use super::expr::{Expr, Factor};
 use super::number::{Number, Rational};
 
@@ -102,7 +103,7 @@ fn whole(expr: &Expr) -> Option<i128> {
 }
 
 fn exact(expr: &Expr) -> Option<Rational> {
-    match super::eval::constant(expr)? {
+    match constant(expr)? {
         Number::Exact { value, decimal: false } => Some(value),
         Number::Exact { .. } | Number::Float(_) => None,
     }

@@ -22,7 +22,7 @@ const TABLE: &str = "table";
 /// Value of a move that is impossible.
 const INVALID: f64 = -0.3;
 
-/// Value of an item that is no move, such as a list without a destination.
+/// Value of an item that is not a move, such as a list without a destination.
 const MALFORMED: f64 = -0.5;
 
 /// Value of all blocks between their neighbours of the goal.
@@ -53,7 +53,7 @@ pub struct Record {
 pub enum Move {
     /// A block and its new place: another block or the table.
     Block { block: String, to: String },
-    /// An item of a plan that is no move.
+    /// An item of a plan that is not a move.
     Malformed,
 }
 
@@ -99,7 +99,7 @@ impl Game for Blocksworld {
         generate::puzzle(level, draw)
     }
 
-    /// Colour refinement (Weisfeiler and Leman) of the blocks along what they stand on and what stands on them.
+    /// Colour refinement (Weisfeiler and Leman) of the blocks along their neighbours below and above.
     fn symmetry_hash(&self) -> u64 {
         let blocks: Vec<&String> = self.start.iter().flatten().collect();
         let index =

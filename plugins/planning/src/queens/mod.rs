@@ -17,7 +17,7 @@ use crate::text;
 /// Maximum side length: completing a larger board takes too long.
 const MAX_SIZE: usize = 16;
 
-/// Value of a list that is no board, or moves a given queen.
+/// Value of a list that is not a board, or moves a given queen.
 const INVALID: f64 = -1.0;
 
 /// Value of two queens that attack each other.

@@ -137,7 +137,7 @@ pub fn symmetry_hash(puzzle: &Sudoku) -> u64 {
     }
 }
 
-/// Rounds of refinement. Each spreads what a cell knows to its units.
+/// Rounds of refinement. Each spreads the hash of a cell to its units.
 const ROUNDS: usize = 4;
 
 /// Colour refinement (Weisfeiler and Leman) of the cells, from clue or empty, along rows, columns, boxes and digits.

@@ -195,7 +195,7 @@ fn digit(symbol: char) -> Result<u8> {
         _ => symbol
             .to_digit(10)
             .map(|digit| digit as u8)
-            .ok_or_else(|| Error::task(format!("`{symbol}` is no digit of a puzzle"))),
+            .ok_or_else(|| Error::task(format!("`{symbol}` is not a digit of a puzzle"))),
     }
 }
 

@@ -25,7 +25,7 @@ const sums = {
   start({ terms }, task) {
     const { number, largest } = task.data ?? {};
     for (const [name, value] of Object.entries({ number, largest })) {
-      if (!Number.isSafeInteger(value)) throw new TaskError(`task ${task.id}: \`${name}\` is no whole number`);
+      if (!Number.isSafeInteger(value)) throw new TaskError(`task ${task.id}: \`${name}\` is not a whole number`);
     }
     if (largest <= 0) throw new TaskError(`task ${task.id}: \`largest\` is ${largest}`);
     const draws = Array.from({ length: terms }, () => 1 + random.below(largest));

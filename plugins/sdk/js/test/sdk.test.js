@@ -65,7 +65,7 @@ test("an exception names its place", () => {
   assert.throws(() => episode.act({ a: "nan" }), /the facts of place has no JSON form: share is NaN/);
 });
 
-test("a record that is no JSON is about the task", () => {
+test("a record that is not JSON is about the task", () => {
   const { Episode } = whole.environments;
   assert.throws(
     () => Episode.start("place", '{"must":null}', { id: "7", data: "{" }, 0n),

@@ -15,7 +15,7 @@ from typing import Any
 
 
 def dump(value: Any) -> str:
-    """Returns `value` as JSON. Raises ValueError if it has no JSON form (e.g. NaN, or an object that is no dataclass)."""
+    """Returns `value` as JSON. Raises ValueError if it has no JSON form (e.g. NaN, or an object other than a dataclass)."""
     try:
         return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, RecursionError) as error:

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pl_sandbox::{DockerSettings, DockerWorkers, ImageSource, Job, SandboxLimits};
-use pl_testing::skip_or_fail;
+use pl_testing::{Requirement, skip_or_fail};
 
 /// Image that every test engine has.
 pub const IMAGE: &str = "pl-host-test:1";
@@ -28,7 +28,7 @@ impl TestEngine {
         match TestEngine::try_start(name, arguments).await {
             Ok(engine) => Some(engine),
             Err(reason) => {
-                skip_or_fail("DOCKER", &format!("no Docker engine starts: {reason}"));
+                skip_or_fail(Requirement::Docker, &format!("no Docker engine starts: {reason}"));
                 None
             }
         }

@@ -25,7 +25,7 @@ test("hints are in the prompt", () => {
   assert.match(messages[0].parts[0].text, /3 is too small\.\n$/);
 });
 
-test("numbers are guesses and the rest is none", () => {
+test("only numbers are guesses", () => {
   assert.deepEqual(parse(plugin, "player", { view, text: " 7." }), { guess: 7 });
   assert.deepEqual(parse(plugin, "player", { view, text: "seven" }), { none: "not a number" });
 });

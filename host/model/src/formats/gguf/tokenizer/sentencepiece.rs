@@ -75,7 +75,7 @@ fn merges<'a>(vocabulary: &Vocabulary<'a>) -> Result<Vec<(&'a str, &'a str)>, Er
     let mut cuts = Vec::new();
     for id in (0..scores.len()).filter(text) {
         let Some(score) = scores[id].float() else {
-            let reason = format!("entry {id} of `tokenizer.ggml.scores` is no number; fetch it again");
+            let reason = format!("entry {id} of `tokenizer.ggml.scores` is not a number; fetch it again");
             return Err(Error::format(vocabulary.path, reason));
         };
         let token = vocabulary.tokens[id];

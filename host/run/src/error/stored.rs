@@ -1,0 +1,16 @@
+//! Reasons for which the workflow in a run folder is refused.
+
+/// Problem of a workflow in a run folder.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidWorkflow {
+    #[error("it has no scenario")]
+    NoScenario,
+    #[error("a node of its turns has no agent")]
+    EmptyNode,
+    #[error("it refers to {kind} {index}, but has {count}")]
+    Index { kind: &'static str, index: usize, count: usize },
+    #[error("{name:?} can't be a name")]
+    Name { name: String },
+    #[error("it has two blocks with the name {name:?}")]
+    Duplicate { name: String },
+}
