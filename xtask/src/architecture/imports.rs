@@ -28,47 +28,48 @@ fn tokens(source: &str) -> Vec<String> {
         (from..chars.len()).find(|index| chars[*index] == wanted).unwrap_or(chars.len())
     };
     let mut tokens: Vec<String> = Vec::new();
-    let mut at = 0;
-    while at < chars.len() {
-        let (c, next) = (chars[at], chars.get(at + 1).copied().unwrap_or(' '));
+    let mut cursor = 0;
+    while cursor < chars.len() {
+        let (c, next) = (chars[cursor], chars.get(cursor + 1).copied().unwrap_or(' '));
         if c == '/' && next == '/' {
-            at = position(at, '\n');
+            cursor = position(cursor, '\n');
         } else if c == '/' && next == '*' {
-            let end = (at + 3..chars.len()).find(|index| chars[*index - 1] == '*' && chars[*index] == '/');
-            at = end.map_or(chars.len(), |end| end + 1);
+            let end =
+                (cursor + 3..chars.len()).find(|index| chars[*index - 1] == '*' && chars[*index] == '/');
+            cursor = end.map_or(chars.len(), |end| end + 1);
         } else if c == '\'' && next == '\\' {
-            at = position(at + 3, '\'') + 1;
-        } else if c == '\'' && chars.get(at + 2) == Some(&'\'') {
-            at += 3;
+            cursor = position(cursor + 3, '\'') + 1;
+        } else if c == '\'' && chars.get(cursor + 2) == Some(&'\'') {
+            cursor += 3;
         } else if c == '"' {
             let hashes = tokens.iter().rev().take_while(|token| token.as_str() == "#").count();
             let prefix = tokens.iter().rev().nth(hashes).map(String::as_str);
-            at = match prefix {
-                Some("r" | "br" | "cr") => end_of_raw_string(&chars, at + 1, hashes),
-                _ => end_of_string(&chars, at + 1),
+            cursor = match prefix {
+                Some("r" | "br" | "cr") => end_of_raw_string(&chars, cursor + 1, hashes),
+                _ => end_of_string(&chars, cursor + 1),
             };
         } else if c == ':' && next == ':' {
             tokens.push("::".to_owned());
-            at += 2;
+            cursor += 2;
         } else if is_word(c) {
-            let word: String = chars[at..].iter().copied().take_while(|c| is_word(*c)).collect();
-            at += word.chars().count();
+            let word: String = chars[cursor..].iter().copied().take_while(|c| is_word(*c)).collect();
+            cursor += word.chars().count();
             tokens.push(word);
         } else {
             if !c.is_whitespace() {
                 tokens.push(c.to_string());
             }
-            at += 1;
+            cursor += 1;
         }
     }
     tokens
 }
 
-fn end_of_string(chars: &[char], mut at: usize) -> usize {
-    while at < chars.len() && chars[at] != '"' {
-        at += if chars[at] == '\\' { 2 } else { 1 };
+fn end_of_string(chars: &[char], mut cursor: usize) -> usize {
+    while cursor < chars.len() && chars[cursor] != '"' {
+        cursor += if chars[cursor] == '\\' { 2 } else { 1 };
     }
-    at + 1
+    cursor + 1
 }
 
 fn end_of_raw_string(chars: &[char], start: usize, hashes: usize) -> usize {
@@ -82,19 +83,19 @@ fn end_of_raw_string(chars: &[char], start: usize, hashes: usize) -> usize {
 /// Removes items with `#[cfg(test)]`. Adds the names of those that are modules to `test_modules`.
 fn without_tests(tokens: &[String], test_modules: &mut Vec<String>) -> Vec<String> {
     let mut kept = Vec::new();
-    let mut at = 0;
-    while at < tokens.len() {
-        let following = tokens[at..].iter().map(String::as_str).take(TEST_ATTRIBUTE.len());
+    let mut cursor = 0;
+    while cursor < tokens.len() {
+        let following = tokens[cursor..].iter().map(String::as_str).take(TEST_ATTRIBUTE.len());
         if !following.eq(TEST_ATTRIBUTE) {
-            kept.push(tokens[at].clone());
-            at += 1;
+            kept.push(tokens[cursor].clone());
+            cursor += 1;
             continue;
         }
-        let end = (at..tokens.len()).find(|index| matches!(tokens[*index].as_str(), ";" | "{"));
+        let end = (cursor..tokens.len()).find(|index| matches!(tokens[*index].as_str(), ";" | "{"));
         let Some(end) = end else { break };
-        let module = tokens[at..end].windows(2).find(|pair| pair[0] == "mod");
+        let module = tokens[cursor..end].windows(2).find(|pair| pair[0] == "mod");
         test_modules.extend(module.map(|pair| pair[1].clone()));
-        at = if tokens[end] == "{" { closing_brace(tokens, end) + 1 } else { end + 1 };
+        cursor = if tokens[end] == "{" { closing_brace(tokens, end) + 1 } else { end + 1 };
     }
     kept
 }
@@ -117,55 +118,55 @@ fn closing_brace(tokens: &[String], open: usize) -> usize {
 /// Returns the paths of all `use` declarations, and the paths elsewhere that start with `crate` or `super`.
 fn imports(tokens: &[String]) -> Vec<Names> {
     let mut found = Vec::new();
-    let mut at = 0;
-    while at < tokens.len() {
-        let next = tokens.get(at + 1).map_or("", String::as_str);
-        match tokens[at].as_str() {
+    let mut cursor = 0;
+    while cursor < tokens.len() {
+        let next = tokens.get(cursor + 1).map_or("", String::as_str);
+        match tokens[cursor].as_str() {
             // Not `impl Trait + use<>`.
             "use" if next != "<" => {
-                at += 1;
-                read_use(tokens, &mut at, &[], &mut found);
+                cursor += 1;
+                read_use(tokens, &mut cursor, &[], &mut found);
             }
             "crate" | "super" if next == "::" => {
-                let mut path = vec![tokens[at].clone()];
-                while at + 2 < tokens.len() && tokens[at + 1] == "::" {
-                    path.push(tokens[at + 2].clone());
-                    at += 2;
+                let mut path = vec![tokens[cursor].clone()];
+                while cursor + 2 < tokens.len() && tokens[cursor + 1] == "::" {
+                    path.push(tokens[cursor + 2].clone());
+                    cursor += 2;
                 }
                 found.push(path);
-                at += 1;
+                cursor += 1;
             }
-            _ => at += 1,
+            _ => cursor += 1,
         }
     }
     found
 }
 
 /// Reads a tree of a `use` declaration up to its `,`, `}` or `;`.
-fn read_use(tokens: &[String], at: &mut usize, prefix: &[String], found: &mut Vec<Names>) {
+fn read_use(tokens: &[String], cursor: &mut usize, prefix: &[String], found: &mut Vec<Names>) {
     let mut path = prefix.to_vec();
-    while *at < tokens.len() {
-        match tokens[*at].as_str() {
-            "::" => *at += 1,
-            "as" => *at += 2,
+    while *cursor < tokens.len() {
+        match tokens[*cursor].as_str() {
+            "::" => *cursor += 1,
+            "as" => *cursor += 2,
             "," | "}" | ";" => break,
             "{" => {
-                *at += 1;
+                *cursor += 1;
                 loop {
-                    match tokens.get(*at).map(String::as_str) {
-                        Some(",") => *at += 1,
+                    match tokens.get(*cursor).map(String::as_str) {
+                        Some(",") => *cursor += 1,
                         Some("}") => {
-                            *at += 1;
+                            *cursor += 1;
                             return;
                         }
                         Some(";") | None => return,
-                        Some(_) => read_use(tokens, at, &path, found),
+                        Some(_) => read_use(tokens, cursor, &path, found),
                     }
                 }
             }
             name => {
                 path.push(name.to_owned());
-                *at += 1;
+                *cursor += 1;
             }
         }
     }
