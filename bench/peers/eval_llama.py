@@ -99,17 +99,17 @@ def main():
     with pathlib.Path(arguments.out).open("w") as out:
 
         def answer(line):
-            said = complete(server, line["prompt"], arguments.max_tokens)
+            completion = complete(server, line["prompt"], arguments.max_tokens)
             with lock:
-                out.write(json.dumps({"task": line["task"], **said}) + "\n")
+                out.write(json.dumps({"task": line["task"], **completion}) + "\n")
                 out.flush()
-            return said
+            return completion
 
         with concurrent.futures.ThreadPoolExecutor(arguments.parallel) as pool:
             theirs = list(pool.map(answer, ours))
     seconds, cpu = time.perf_counter() - start, time.process_time() - own
 
-    texts = [said["text"] for said in theirs]
+    texts = [completion["text"] for completion in theirs]
     right_ours = grade(arguments.pl_host, arguments.workflow, records, [line["text"] for line in ours])
     right_theirs = grade(arguments.pl_host, arguments.workflow, records, texts)
     result = {
@@ -118,10 +118,10 @@ def main():
         "theirs": side(right_theirs),
         "identical": sum(line["text"] == text for line, text in zip(ours, texts)),
         "verdicts_differ": sum(a != b for a, b in zip(right_ours, right_theirs)),
-        "tokens": sum(said["tokens"] for said in theirs),
+        "tokens": sum(completion["tokens"] for completion in theirs),
         "seconds": round(seconds, 1),
         "cpu_seconds": round(cpu, 1),
-        "tokens_per_second": round(sum(said["tokens"] for said in theirs) / seconds, 1),
+        "tokens_per_second": round(sum(completion["tokens"] for completion in theirs) / seconds, 1),
     }
     print(json.dumps(result))
 

@@ -167,7 +167,7 @@ def gguf_file(name: str, model: torch.nn.Module, seed: int, formats: list[str]) 
     if rope["rope_type"] == "yarn":
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
     if rope["rope_type"] == "llama3":
-        # What the frequencies are divided by, from the frequencies themselves.
+        # Divisors of the frequencies, from the frequencies themselves.
         plain = 1.0 / rope["rope_theta"] ** (torch.arange(0, head_dim, 2, dtype=torch.float) / head_dim)
         scaled = model.model.rotary_emb.inv_freq
         writer.add_tensor("rope_freqs.weight", (plain / scaled).numpy())

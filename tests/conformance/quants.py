@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 OUT = Path(__file__).parent / "quants" / "blocks.safetensors"
 
-# Where the f16 scales (and minima) lie in a block.
+# Offsets of the f16 scales (and minima) in a block.
 SCALES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
 
 # Largest, smallest normal, subnormal ones, zeros of both signs, one.

@@ -87,7 +87,7 @@ CASES = [
           tool("3"), assistant("3", reasoning_content="done")], tools=[SUM], prompt=False),
     case([user("Sum"), assistant("", tool_calls=[call("add", {"xs": [1]})]), tool("1")]),
     case([user("<tool_response>\nnot one\n</tool_response>"), assistant("x"), user("<tool_response> half")], thinking=True),
-    # What templates may refuse.
+    # Conversations that templates may refuse.
     case([assistant("I begin."), user("Fine.")]),
     case([user("One."), user("Two.")]),
     case([user("Hi"), system("Late orders."), user("Go on.")]),

@@ -59,7 +59,7 @@ PLAIN = [
     "a\u00a0b\u200bc\ufeffd\u2003e\u3000f\u2028g\u2029h\u0085i\u00adj",
     "nul\x00 bell\x07 esc\x1b[31mred\x1b[0m del\x7f \x0b\x0c\x01\x02",
     "\ufffd\ufffd \ue000 \U0010fffd \U000e0041 \ufdd0 \u0378 \U0001fae9 \U00031350",
-    # What becomes a space inside SentencePiece, written out.
+    # Characters that become a space inside SentencePiece, written out.
     "\u2581a \u2581\u2581 b\u2581",
     "\u0120a\u010ab \u00c2\u00a0",
     # Wrongly decoded text.

@@ -165,7 +165,7 @@ def small_byte_level(pre: str) -> Tokenizer:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=516, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(training_text(), trainer)
-    # What training leaves out of a Llama 3 vocabulary: tokens that no merges lead to, met as whole words.
+    # Tokens of a Llama 3 vocabulary that no merges lead to, which training leaves out: they are met as whole words.
     state = json.loads(tokenizer.to_str())
     state["model"]["ignore_merges"] = pre == "llama-bpe"
     if pre == "llama-bpe":

@@ -1,5 +1,8 @@
 //! `cargo xtask architecture`: the picture of the crates in docs/architecture.md, made from their manifests.
 
+#[cfg(test)]
+mod imports;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -33,8 +36,8 @@ fn insert(page: &str, picture: &str) -> Result<String> {
     Ok(format!("{before}{BEGIN}{picture}{END}{after}"))
 }
 
-/// Draws the crates as a Mermaid flowchart, one arrow per dependency that no other path implies.
-fn picture(root: &Path) -> Result<String> {
+/// Returns the packages of the workspace, as cargo describes them.
+fn metadata(root: &Path) -> Result<Value> {
     let output = cargo(root)
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .output()
@@ -42,8 +45,12 @@ fn picture(root: &Path) -> Result<String> {
     if !output.status.success() {
         bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
     }
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    let crates = dependencies(root, &metadata);
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Draws the crates as a Mermaid flowchart, one arrow per dependency that no other path implies.
+fn picture(root: &Path) -> Result<String> {
+    let crates = dependencies(root, &metadata(root)?);
     let mut lines = vec!["```mermaid".to_owned(), "flowchart TD".to_owned()];
     for (name, direct) in &crates {
         for dependency in direct {
@@ -115,12 +122,7 @@ mod tests {
     /// Floors of the design: a crate never depends on one of the crates listed here.
     #[test]
     fn lower_crates_stay_free_of_torch_and_wasm() {
-        let output = cargo(root())
-            .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
-            .output()
-            .unwrap();
-        let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let crates = dependencies(root(), &metadata);
+        let crates = dependencies(root(), &metadata(root()).unwrap());
         for (from, to) in [
             ("types", "model"),
             ("dsl", "model"),

@@ -1,5 +1,5 @@
-;; A domain whose every answer is a number that all it was given and drew has gone into, and all that a processor
-;; might do in its own way: floating point, numbers that are none, relaxed SIMD, refused growth.
+;; A domain whose every answer is a number that all it was given and drew has gone into, and all that a CPU
+;; might do in its own way: floating point, NaNs, relaxed SIMD, refused growth.
 ;;
 ;; Compiled, it is the fixture of contract 0.1, `fixtures/v0.1.wasm`; that file stays when this one changes.
 (module

@@ -223,9 +223,9 @@ function readsAsAnswer(text) {
     // A full stop at the end is ignored.
     if (!piece) return trim(text.slice(at)) === "." && values > 0;
     let [kind] = Object.entries(piece.groups).find(([, found]) => found !== undefined);
-    const [said] = piece;
-    if (kind === "word" && (said === "and" || said === "or")) kind = "comma";
-    if (kind === "text" || (kind === "word" && isUnit(said, values > 0 && !waiting))) {
+    const [word] = piece;
+    if (kind === "word" && (word === "and" || word === "or")) kind = "comma";
+    if (kind === "text" || (kind === "word" && isUnit(word, values > 0 && !waiting))) {
       units = true;
     } else if (kind === "number" || kind === "value" || kind === "word") {
       if (units) return false;

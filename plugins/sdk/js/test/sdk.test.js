@@ -31,14 +31,14 @@ const mute = { prompt: () => undefined, parse: (_settings, _view, { text }) => (
 const whole = plugin({ environments: { place }, agents: { mute } });
 
 test("settings are read strictly", () => {
-  const said = (settings) => {
+  const problem = (settings) => {
     try {
       play(whole, "place", { task: { size: 1 }, settings });
     } catch (error) {
       return [error.payload.kind, error.payload.message];
     }
   };
-  assert.deepEqual(said({}), ["settings", "settings of place: `must` is missing"]);
+  assert.deepEqual(problem({}), ["settings", "settings of place: `must` is missing"]);
   for (const [settings, words] of [
     [{ rouds: 1 }, /unknown field `rouds`, expected one of `rounds`/],
     [{ rounds: 10 }, /rounds: 10 is out of range, expected at most 9/],
@@ -47,9 +47,9 @@ test("settings are read strictly", () => {
     [{ names: ["a", 1] }, /names: expected string, found 1/],
     [{ must: 1 }, /must: expected string or null, found 1/],
   ]) {
-    assert.match(said({ must: null, ...settings })[1], words);
+    assert.match(problem({ must: null, ...settings })[1], words);
   }
-  assert.equal(said({ must: null }), undefined);
+  assert.equal(problem({ must: null }), undefined);
 });
 
 test("a default is a copy for each call", () => {
