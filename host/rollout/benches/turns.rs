@@ -195,7 +195,8 @@ struct Maths {
 impl Maths {
     fn load(runtime: &Runtime) -> Maths {
         let plugin = load(runtime, "maths", "math.wasm");
-        let services = Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpus: None };
+        let services =
+            Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpus: None };
         let environment =
             pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
         let tasks = runtime.block_on(environment.tasks("train", 0, TASKS, 2)).expect("tasks");
