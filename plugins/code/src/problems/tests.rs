@@ -1,6 +1,6 @@
 use pl_sdk::sandbox::{Ending, Job, Verdict};
 use pl_sdk::services::testing;
-use proptest::prelude::{Just, Strategy, prop_assert, prop_oneof};
+use proptest::prelude::{Just, Strategy, prop_assert, prop_assert_eq, prop_oneof};
 use serde_json::{Value, json};
 
 use super::*;
