@@ -1,7 +1,6 @@
 //! Tests that an agent writes: what of them is a test, and what a program makes of it.
 
 use pl_sdk::prelude::*;
-use pl_sdk::sandbox;
 
 use crate::attempt::shorten;
 use crate::cases::{CallCase, Case, CaseResult};
