@@ -268,7 +268,7 @@ fn code_team(runtime: &Runtime) -> (Arc<EpisodeSetup>, Vec<Arc<Task>>) {
     let services = Services { sandbox: Arc::new(FixedSandbox), corpus: None };
     let environment =
         pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
-    let agent = |name: &'static str| -> (&str, Arc<dyn Agent>) {
+    let agent = |name: &'static str| -> (&'static str, Arc<dyn Agent>) {
         (name, Arc::new(pl_plugin::Agent::new(&plugin, name, Map::new()).expect("an agent")))
     };
     let reward = pl_plugin::Reward::new(&plugin, "score", Map::new()).expect("score");
@@ -293,7 +293,8 @@ fn code(bencher: Bencher<'_, '_>, mode: Rollout) {
 #[divan::bench(args = [Rollout::Flat, Rollout::Tree], sample_count = 20)]
 fn host_alone(bencher: Bencher<'_, '_>, mode: Rollout) {
     let task = |n| Arc::new(Task { id: format!("task:{n}"), data: "{}".to_owned() });
-    let setup = setup(Arc::new(Idle), vec![("reason", Arc::new(Idle))], Arc::new(Idle), ANSWER);
+    let agent: Arc<dyn Agent> = Arc::new(Idle);
+    let setup = setup(Arc::new(Idle), vec![("reason", agent)], Arc::new(Idle), ANSWER);
     bench_batch(bencher, &runtime(), &setup, &plan(mode, (0..TASKS).map(task).collect()));
 }
 

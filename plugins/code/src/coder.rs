@@ -126,7 +126,7 @@ mod tests {
             error: None,
         };
         let problem = "Add two numbers.".to_owned();
-        let mut view = View { problem, attempt: Some(program.clone()), ..View::default() };
+        let mut view = View { problem, attempt: Some(program), ..View::default() };
         assert!(
             prompt_of(&Settings::default(), &view)
                 .ends_with("Read the problem again, and write it better.\n")

@@ -224,11 +224,18 @@ pub fn render(value: &Value) -> String {
             Some(float) => format!("{float:?}"),
             None => value.to_string(),
         },
-        (_, Some(("int", Value::String(text)))) => text.clone(),
+        (_, Some(("int", Value::String(text)))) => decimal(text).unwrap_or_else(|| text.clone()),
         (_, Some((kind, Value::Array(items)))) => format!("{kind}({})", list(items)),
         (_, Some((kind, Value::String(text)))) => format!("{kind}({text})"),
         _ => value.to_string(),
     }
+}
+
+/// Returns a hexadecimal integer in decimal digits. `None` if it is longer than 128 bits.
+fn decimal(text: &str) -> Option<String> {
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
+    let value = u128::from_str_radix(digits.strip_prefix("0x")?, 16).ok()?;
+    Some(format!("{sign}{value}"))
 }
 
 #[cfg(test)]
@@ -292,7 +299,7 @@ mod tests {
     #[test]
     fn json_becomes_data_and_data_text() {
         let data = from_json(&json!({"a": [1, 0.5, null, true, "é\n", 18_446_744_073_709_551_615_u64]}));
-        assert_eq!(render(&data), "{\"a\": [1, 0.5, None, True, \"é\\n\", 0xffffffffffffffff]}");
+        assert_eq!(render(&data), "{\"a\": [1, 0.5, None, True, \"é\\n\", 18446744073709551615]}");
         assert_eq!(render(&json!([{"tuple": [1]}, {"set": [2]}, {"set": []}])), "[(1,), {2}, set()]");
         assert_eq!(without_tuples(&json!({"tuple": [{"tuple": [1]}, 2]})), json!([[1], 2]));
     }

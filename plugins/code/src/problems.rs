@@ -201,8 +201,7 @@ impl Environment for Problems {
         self.proven = passed.map(|attempt| attempt.program.clone()).or(self.proven.take());
         let before = self.attempt.take();
         self.attempt = attempts.last().or(before.as_ref()).cloned();
-        let rewritten = actions.iter().any(|action| matches!(action.action, Action::Tests(_)));
-        if self.attempt != before && !rewritten {
+        if self.attempt != before {
             self.compare_again()?;
         }
         let mut attempts = attempts.into_iter();

@@ -31,7 +31,7 @@ pub fn job(asserts: &[&str], functions: &[String]) -> Job {
 
 /// Returns the statements of a job of [`job`], `None` for those that aren't read.
 pub fn read(verdict: &Verdict, count: usize) -> Vec<Option<ReadAssert>> {
-    let line = verdict.stdout.lines().last().filter(|_| verdict.ending == Ending::Ok);
+    let line = verdict.stdout.lines().next_back().filter(|_| verdict.ending == Ending::Ok);
     let mut found: Vec<Option<ReadAssert>> =
         line.and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
     found.resize(count, None);

@@ -72,7 +72,7 @@ struct Record {
     question: Option<String>,
     problem: Option<String>,
     tests: Option<contests::CaseList>,
-    solution: Option<String>,
+    solution: Option<Value>,
     solutions: Option<Value>,
     starter_code: Option<String>,
     input_output: Option<Value>,
@@ -322,7 +322,7 @@ mod tests {
         }
         for (bytes, reason) in [
             (&b"\x80\x04cos\nsystem\n"[..], "a pickle that is more than a text"),
-            (b"nonsense", "tests in JSON"),
+            (&b"nonsense"[..], "tests in JSON"),
         ] {
             record["private_test_cases"] = packed(bytes).into();
             let message = read(&record).unwrap_err().message;

@@ -111,7 +111,7 @@ fn instruction(view: &View, count: u32) -> String {
         ),
         Some(function) => format!(
             "Don't write it. Write {tests} for it, none of them from the text above, and work out each result with \
-             care.{again} Each is a line `assert {function}(…) == …` with plain values. Answer with one ```python block."
+             care.{again} Each is a line `assert {function}(...) == ...` with plain values. Answer with one ```python block."
         ),
     }
 }

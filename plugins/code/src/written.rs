@@ -1,7 +1,6 @@
 //! Tests that an agent writes: what of them is a test, and what a program makes of it.
 
 use pl_sdk::prelude::*;
-use pl_sdk::sandbox;
 
 use crate::attempt::shorten;
 use crate::cases::{CallCase, Case, CaseResult};
@@ -221,7 +220,7 @@ mod tests {
         assert_eq!(shown, [("7 8", "15", false), ("1 2", "3", true)]);
         let long = case(&"1 ".repeat(MAX_TEXT), "1");
         let function = TestText::Assert("assert add(1) == 2".to_owned());
-        assert_eq!(read(&[long, function, case("5", "")], &contest(), 8), []);
+        assert!(read(&[long, function, case("5", "")], &contest(), 8).is_empty());
     }
 
     #[test]
@@ -242,7 +241,7 @@ mod tests {
             .map(|text| TestText::Assert(text.to_owned()));
         let found = read(&texts, &problem, 3);
         assert_eq!((found.len(), found[0].copied), (1, true));
-        assert_eq!(read(&[case("1", "2")], &problem, 3), []);
+        assert!(read(&[case("1", "2")], &problem, 3).is_empty());
     }
 
     #[test]

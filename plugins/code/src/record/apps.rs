@@ -11,8 +11,8 @@ use crate::data;
 
 /// Names that LeetCode's signatures and solutions use without importing them.
 const PRELUDE: &str = "from typing import *\nfrom collections import *\nfrom itertools import *\nfrom functools import *\n\
-                       from heapq import *\nfrom bisect import *\nfrom math import *\nimport bisect, collections, \
-                       functools, heapq, itertools, math, random, re, string\n";
+                       from heapq import *\nfrom bisect import *\nfrom math import ceil, comb, floor, gcd, inf, isqrt, log, \
+                       sqrt\nimport bisect, collections, functools, heapq, itertools, math, random, re, string\n";
 
 /// The field `input_output`.
 #[derive(Debug, Deserialize)]
@@ -33,18 +33,20 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
     if inputs.len() != outputs.len() {
         return Err(bad("its `input_output` has different numbers of `inputs` and `outputs`"));
     }
-    let golden = golden(record.solution, record.solutions.as_ref());
+    let golden = golden(record.solution.as_ref(), record.solutions.as_ref());
     let question = record.question.unwrap_or_default();
     let pairs = inputs.iter().zip(&outputs);
     let Some(name) = fn_name else {
         let text = |value: &Value| {
             lines(value).ok_or_else(|| bad("its `input_output` has inputs or outputs that are no text"))
         };
-        let case = |(input, output)| Ok(Case::Input { input: text(input)?, output: text(output)? });
-        return whole_programs(&question, pairs.map(case).collect::<Result<_>>()?, golden, &bad);
+        let case = |(input, output): (&Value, &Value)| -> Result<Case> {
+            Ok(Case::Input { input: text(input)?, output: text(output)? })
+        };
+        return whole_programs(&question, pairs.map(case).collect::<Result<Vec<_>>>()?, golden, &bad);
     };
     let function = Function::new(name, record.starter_code.as_deref());
-    let case = |(input, output): (&Value, &Value)| {
+    let case = |(input, output): (&Value, &Value)| -> Result<Case> {
         let args = input
             .as_array()
             .ok_or_else(|| bad("its `input_output` has an input that is no list of arguments"))?;
@@ -52,7 +54,7 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
         let inner = output.as_array().filter(|list| list.len() == 1).and_then(|list| list.first());
         Ok(function.case(args, [Some(output), inner].into_iter().flatten()))
     };
-    let cases = pairs.map(case).collect::<Result<_>>()?;
+    let cases = pairs.map(case).collect::<Result<Vec<_>>>()?;
     function.problem(&question, cases, golden, &bad)
 }
 

@@ -57,7 +57,7 @@ pub fn from_contest(record: Record, bad: impl Fn(&str) -> Error) -> Result<Probl
             .ok_or_else(|| bad("its `tests` have different numbers of `inputs` and `outputs`"))?,
         None => Vec::new(),
     };
-    let golden = golden(record.solution, record.solutions.as_ref());
+    let golden = golden(record.solution.as_ref(), record.solutions.as_ref());
     whole_programs(&record.problem.unwrap_or_default(), cases, golden, bad)
 }
 
@@ -96,11 +96,12 @@ pub fn whole_programs(
 }
 
 /// Returns the one solution, or the first of several: a list, or its JSON text.
-pub fn golden(solution: Option<String>, solutions: Option<&Value>) -> Option<String> {
-    let first = |list: &Value| list.get(0)?.as_str().map(str::to_owned);
-    let listed = solutions.and_then(|solutions| match solutions {
-        Value::String(text) => serde_json::from_str(text).ok().as_ref().and_then(first),
+pub fn golden(solution: Option<&Value>, solutions: Option<&Value>) -> Option<String> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let first = |list: &Value| list.get(0).and_then(text);
+    let listed = || match solutions? {
+        Value::String(list) => first(&serde_json::from_str(list).ok()?),
         list => first(list),
-    });
-    solution.or(listed).filter(|program| !program.trim().is_empty())
+    };
+    solution.and_then(text).or_else(listed).filter(|program| !program.trim().is_empty())
 }

@@ -42,14 +42,12 @@ pub fn from_mbpp(record: Record, shown: u32, bad: impl Fn(&str) -> Error) -> Res
     let lines = imports.iter().chain([&setup]).chain(&tests);
     let asserts = lines.map(|line| format!("{line}\n")).collect();
     let (text, shown) = describe_mbpp(&text, &tests, &names, shown, bad)?;
-    let functions = match names.is_empty() {
-        false => names.clone(),
-        true => tests
-            .iter()
-            .filter_map(|test| example::call(test, &[])?.split('(').next())
-            .map(str::to_owned)
-            .collect(),
-    };
+    let mut functions: Vec<String> = Vec::new();
+    for name in tests.iter().filter_map(|test| example::call(test, &names)?.split('(').next()) {
+        if !functions.iter().any(|known| known == name) {
+            functions.push(name.to_owned());
+        }
+    }
     let asserts = Asserts { prelude: String::new(), names, code: asserts, shown };
     let golden = (!code.trim().is_empty()).then_some(code);
     Ok(Problem { text, tests: Tests::Asserts(asserts), golden, functions })

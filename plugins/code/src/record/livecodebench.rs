@@ -32,7 +32,7 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
         let list = read_rows(list.unwrap_or_default());
         rows.extend(list.map_err(|reason| bad(&format!("its `{name}` can't be read: {reason}")))?);
     }
-    let golden = golden(record.solution, record.solutions.as_ref());
+    let golden = golden(record.solution.as_ref(), record.solutions.as_ref());
     let question = record.question_content.unwrap_or_default();
     let other = rows.iter().find(|row| !["stdin", "functional"].contains(&row.testtype.as_str()));
     if let Some(row) = other {
@@ -49,7 +49,7 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
     let name =
         metadata.func_name.ok_or_else(|| bad("its `metadata` has no `func_name` for tests of a function"))?;
     let function = Function::new(name, record.starter_code.as_deref());
-    let case = |row: &Row| {
+    let case = |row: &Row| -> Result<Case> {
         let json = |text: &str| serde_json::from_str::<Value>(text);
         // An argument a line.
         let args = row
@@ -63,7 +63,7 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
             read.map_err(|error| bad(&format!("a test of its function is no JSON: {error}")))?;
         Ok(function.case(&args, [&output]))
     };
-    let cases = rows.iter().map(case).collect::<Result<_>>()?;
+    let cases = rows.iter().map(case).collect::<Result<Vec<_>>>()?;
     function.problem(&question, cases, golden, bad)
 }
 
