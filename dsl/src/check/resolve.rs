@@ -251,7 +251,11 @@ impl Resolver<'_, '_, '_> {
         let (at, item, own) = self.with_item(block, ItemKind::Environment);
         let level = own.integer("level");
         let tasks = self.tasks(block, &own, "train", level);
-        let corpus = own.text("corpus").map(|_| self.reference(&own, "corpus", corpora, "corpus"));
+        let corpus = own.location("corpus").map(|_| {
+            // An invalid value was already reported.
+            own.text("corpus")?;
+            self.reference(&own, "corpus", corpora, "corpus")
+        });
         let environment = || {
             let (plugin, item) = at?;
             Some(Environment {

@@ -17,7 +17,10 @@ use serde_json::{Map, Value};
 
 use crate::analysis::Language;
 use crate::error::{Error, Place};
-use crate::index::INDEX_VERSION;
+
+/// Version of what an index holds. It is part of the key under which an index is cached, so that another version of
+/// this program, or of tantivy, builds its own.
+const INDEX_VERSION: &str = "1-tantivy-0.27";
 
 /// Longest line of a JSONL file, in bytes. A line without an end would fill the memory.
 const LONGEST_LINE: u64 = 16 << 20;

@@ -20,10 +20,6 @@ use crate::analysis::{Language, analyzer, words};
 use crate::error::Error;
 use crate::file::{CorpusFile, Record};
 
-/// Version of what an index holds. It is part of the key under which an index is cached, so that another version of
-/// this program, or of tantivy, builds its own.
-pub(crate) const INDEX_VERSION: &str = "1-tantivy-0.27";
-
 /// Memory of the words that are not on disk yet.
 const WRITER_MEMORY: usize = 128 << 20;
 

@@ -110,7 +110,11 @@ fn create_aside<E: From<Error>>(
         fs::remove_dir_all(&partial).map_err(Error::io("remove", &partial))?;
     }
     fs::create_dir_all(&partial).map_err(Error::io("create", &partial))?;
-    fill(&partial)?;
+    if let Err(error) = fill(&partial) {
+        // The next process removes it if this one can't.
+        let _ = fs::remove_dir_all(&partial);
+        return Err(error);
+    }
     let list = with_suffix(path, FILES);
     let files = serde_json::to_vec(&file_sizes(&partial)?)
         .map_err(|error| Error::failed(format!("cannot list the files of {}: {error}", path.display())))?;

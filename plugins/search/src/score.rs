@@ -53,6 +53,10 @@ impl Reward for Score {
     type Evidence = Evidence;
 
     fn score(settings: &Settings, transition: &Transition<Action, IgnoredAny, Evidence>) -> Result<Scores> {
+        if !(0.0..=1.0).contains(&settings.passage) {
+            let message = format!("passage = {}, but it is a part: set 0 to 1", settings.passage);
+            return Err(Error::settings(message));
+        }
         let Evidence { answers, answer, found } = &transition.evidence;
         let (team, success) = answer.as_ref().map_or((0.0, false), |answer| settings.grade(answers, answer));
         let mut answered = false;

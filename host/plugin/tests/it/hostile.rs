@@ -36,7 +36,7 @@ fn is_expected(attack: Attack, entry: EntryPoint, cause: &Cause) -> bool {
     let trap = |words: &str| matches!(fault, GuestFault::Trap(found) if found.contains(words));
     match attack {
         _ if entry.forbids_host_calls() && attack.calls_out() => trap("cannot leave component instance"),
-        Attack::Jobs if entry.is_stateless() => {
+        Attack::Jobs | Attack::Retrieve if entry.is_stateless() => {
             matches!(fault, GuestFault::Host(words) if words.contains("only available to an environment"))
         }
         Attack::Loop
