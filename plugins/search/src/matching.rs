@@ -173,7 +173,7 @@ mod tests {
             if lenient(&answers, &answer) && !normalize(&right).is_empty() {
                 prop_assert!(score > 0.0);
             }
-            prop_assert_eq!(score, f1(&[answer.clone()], &right));
+            prop_assert_eq!(score, f1(std::slice::from_ref(&answer), &right));
             prop_assert_eq!(normalize(&normalize(&answer)), normalize(&answer));
         }
     }
