@@ -13,9 +13,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use pl_dsl::settings::AT_GRPO;
-use pl_dsl::workflow::LrSchedule;
 use pl_dsl::workflow::objective::{Advantage, Critic, CriticBase, Objective, Optimizer, PolicyTraining};
+use pl_dsl::workflow::{Lora, LrSchedule};
 use pl_model::{Adapter, Checkpointing, Model, Projection, TensorSet};
+use pl_trainer::critic::CriticModel;
 use pl_trainer::plan::BatchPlan;
 use pl_trainer::preparation::TurnOutcome;
 use pl_trainer::{Learner, LearnerSettings, NewPolicy, Sample};
@@ -32,17 +33,28 @@ const RUNS: usize = 3;
 #[derive(Clone, Copy, PartialEq)]
 enum CriticCase {
     Without,
-    /// The values before the update take forward passes.
-    Computed,
-    /// The values before the update were recorded when the tokens were sampled.
+    /// A critic whose values before the update take forward passes.
+    Computed(CriticBase),
+    /// A value head on the policy's hidden states. The values before the update were recorded when the tokens were
+    /// sampled.
     Recorded,
 }
 
 use CriticCase::{Computed, Recorded, Without};
 
+impl CriticCase {
+    fn base(self) -> Option<CriticBase> {
+        match self {
+            Without => None,
+            Computed(base) => Some(base),
+            Recorded => Some(CriticBase::Policy),
+        }
+    }
+}
+
 /// Name, number of policies (each with an adapter; 0 trains all weights), gradient checkpointing, number of
 /// sequences per prompt, critic.
-const CASES: [(&str, usize, Checkpointing, usize, CriticCase); 8] = [
+const CASES: [(&str, usize, Checkpointing, usize, CriticCase); 10] = [
     ("train/full", 0, Checkpointing::Off, 1, Without),
     ("train/lora", 1, Checkpointing::Off, 1, Without),
     ("train/lora, 2 adapters", 2, Checkpointing::Off, 1, Without),
@@ -53,7 +65,10 @@ const CASES: [(&str, usize, Checkpointing, usize, CriticCase); 8] = [
     ("train/lora, checkpointed", 1, Checkpointing::On, 1, Without),
     // PPO with a value head on the policy's hidden states.
     ("train/lora, critic", 1, Checkpointing::Off, 1, Recorded),
-    ("train/lora, critic, computed values", 1, Checkpointing::Off, 1, Computed),
+    ("train/lora, critic, computed values", 1, Checkpointing::Off, 1, Computed(CriticBase::Policy)),
+    // Critics with weights of their own, which take passes of their own.
+    ("train/lora, critic adapter", 1, Checkpointing::Off, 1, Computed(CriticBase::Adapter)),
+    ("train/lora, critic model", 1, Checkpointing::Off, 1, Computed(CriticBase::Model)),
 ];
 
 fn main() {
@@ -65,7 +80,7 @@ fn main() {
         let learner = if policies == 0 {
             full_learner(checkpointing)
         } else {
-            adapter_learner(policies, checkpointing, critic != Without)
+            adapter_learner(policies, checkpointing, critic.base())
         };
         let Some(learner) = learner else { return };
         let allows = machine_allows(&learner, rate);
@@ -141,11 +156,16 @@ fn settings(checkpointing: Checkpointing) -> LearnerSettings {
 }
 
 /// A policy with the default objective, or with PPO's advantages and a critic.
-fn new_policy(policy: usize, critic: bool) -> NewPolicy {
-    let critic = critic.then_some(Critic {
-        on: CriticBase::Policy,
+fn new_policy(policy: usize, critic: Option<CriticBase>) -> NewPolicy {
+    let lora = Lora {
+        rank: 16,
+        alpha: 32.0,
+        targets: ["q", "k", "v", "o", "gate", "up", "down"].map(str::to_owned).to_vec(),
+    };
+    let critic = critic.map(|on| Critic {
+        on,
         model: None,
-        lora: None,
+        lora: (on == CriticBase::Adapter).then_some(lora),
         learning_rate: 1e-4,
         warmup: 0,
         clip: 0.5,
@@ -176,6 +196,12 @@ fn new_policy(policy: usize, critic: bool) -> NewPolicy {
         has_start: false,
         critic_model: None,
     }
+}
+
+/// The model of a critic that has one of its own.
+fn critic_model(critic: Option<CriticBase>) -> Option<CriticModel> {
+    let model = smollm2().filter(|_| critic == Some(CriticBase::Model))?;
+    Some(CriticModel::trained(model.config, model.weights, Dtype::F32).expect("a model"))
 }
 
 /// A transition; those of one family have the same prompt.
@@ -260,13 +286,17 @@ fn cpu_seconds() -> f64 {
 }
 
 /// A learner of adapters of rank 16 on all projections.
-fn adapter_learner(policies: usize, checkpointing: Checkpointing, critic: bool) -> Option<Learner> {
+fn adapter_learner(
+    policies: usize,
+    checkpointing: Checkpointing,
+    critic: Option<CriticBase>,
+) -> Option<Learner> {
     smollm2().map(|model| {
         let adapters = (0..policies).map(|policy| {
             let seed = [policy as u8; 32];
             let adapter =
                 Adapter::new(&model.config, 16, 32.0, &Projection::ALL, seed).expect("a valid adapter");
-            (new_policy(policy, critic), adapter)
+            (NewPolicy { critic_model: critic_model(critic), ..new_policy(policy, critic) }, adapter)
         });
         Learner::adapters(
             model.config.clone(),
@@ -281,7 +311,7 @@ fn adapter_learner(policies: usize, checkpointing: Checkpointing, critic: bool) 
 /// A learner of all weights.
 fn full_learner(checkpointing: Checkpointing) -> Option<Learner> {
     smollm2().map(|model| {
-        Learner::full(model.config, model.weights, Dtype::F32, new_policy(0, false), settings(checkpointing))
+        Learner::full(model.config, model.weights, Dtype::F32, new_policy(0, None), settings(checkpointing))
             .expect("a learner")
     })
 }

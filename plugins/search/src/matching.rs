@@ -60,7 +60,7 @@ fn f1_of(right: &str, answer: &str) -> f64 {
     if same == 0 { 0.0 } else { 2.0 * f64::from(same) / words as f64 }
 }
 
-/// Returns true if an answer is equal to a right one, or contains it with at most [`EXTRA_WORDS`] other words. `yes` and
+/// Returns true if an answer is equal to a right one, or contains it with at most `EXTRA_WORDS` other words. `yes` and
 /// `no` have to be equal.
 pub fn lenient(answers: &[String], answer: &str) -> bool {
     let answer = normalize(answer);
