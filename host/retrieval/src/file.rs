@@ -174,7 +174,7 @@ impl Fields {
         let title = match found.remove(&self.title) {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(title)) => title,
-            Some(_) => return Err(format!("`{}` is no text", self.title)),
+            Some(_) => return Err(format!("`{}` is not a text", self.title)),
         };
         let names: &[&str] = match &self.text {
             Some(name) => &[name.as_str()],
@@ -183,7 +183,7 @@ impl Fields {
         let named = names.iter().find_map(|name| Some((*name, found.get(*name)?)));
         let text = match named {
             Some((_, Value::String(text))) => text,
-            Some((name, _)) => return Err(format!("`{name}` is no text")),
+            Some((name, _)) => return Err(format!("`{name}` is not a text")),
             None => {
                 let fields = found.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
                 return Err(format!(
@@ -348,8 +348,8 @@ mod tests {
         );
         begins("{\"id\": [], \"text\": \"x\"}", "c.jsonl, line 1: `id` is neither a text nor a whole number");
         begins("{\"id\": \"\", \"text\": \"x\"}", "c.jsonl, line 1: `id` is empty");
-        begins("{\"title\": 1, \"text\": \"x\"}", "c.jsonl, line 1: `title` is no text");
-        begins("{\"text\": [\"x\"]}", "c.jsonl, line 1: `text` is no text");
+        begins("{\"title\": 1, \"text\": \"x\"}", "c.jsonl, line 1: `title` is not a text");
+        begins("{\"text\": [\"x\"]}", "c.jsonl, line 1: `text` is not a text");
         begins("{\"text\": \" \"}", "c.jsonl, line 1: it has neither a title nor a text");
         let long = format!("{{\"text\": \"{}\"}}", "x".repeat(LONGEST_PASSAGE + 1));
         begins(&long, "c.jsonl, line 1: it is longer than 256 KiB; split it into passages");

@@ -89,7 +89,7 @@ fn passages(answer: &Value, count: usize) -> Result<Vec<Passage>, String> {
     let [list] = lists.as_slice() else {
         return Err(format!("`result` has {} lists for one query", lists.len()));
     };
-    let list = list.as_array().ok_or("`result` is no list of lists")?;
+    let list = list.as_array().ok_or("`result` is not a list of lists")?;
     list.iter().take(count).enumerate().map(|(rank, entry)| passage(entry, rank)).collect()
 }
 
@@ -97,7 +97,9 @@ fn passages(answer: &Value, count: usize) -> Result<Vec<Passage>, String> {
 fn passage(entry: &Value, rank: usize) -> Result<Passage, String> {
     let document = entry.get("document").unwrap_or(entry);
     let score = match entry.get("score") {
-        Some(score) => score.as_f64().ok_or_else(|| format!("the score of passage {rank} is no number"))?,
+        Some(score) => {
+            score.as_f64().ok_or_else(|| format!("the score of passage {rank} is not a number"))?
+        }
         None => -(rank as f64),
     };
     let text = |name: &str| document.get(name).and_then(Value::as_str);
@@ -140,12 +142,12 @@ mod tests {
         let problem = |answer: Value| passages(&answer, 3).unwrap_err();
         assert_eq!(problem(json!({})), "it has no list `result`");
         assert_eq!(problem(json!({ "result": [] })), "`result` has 0 lists for one query");
-        assert_eq!(problem(json!({ "result": [1] })), "`result` is no list of lists");
+        assert_eq!(problem(json!({ "result": [1] })), "`result` is not a list of lists");
         assert_eq!(
             problem(json!({ "result": [[{ "document": {} }]] })),
             "passage 0 has neither `contents` nor `text`"
         );
         let text = json!({ "result": [[{ "document": { "text": "x" }, "score": "high" }]] });
-        assert_eq!(problem(text), "the score of passage 0 is no number");
+        assert_eq!(problem(text), "the score of passage 0 is not a number");
     }
 }

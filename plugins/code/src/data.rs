@@ -80,7 +80,7 @@ fn key(value: &Value) -> String {
     }
 }
 
-/// Returns the kind and the body of data that is no JSON value by itself.
+/// Returns the kind and the body of data that is not a JSON value by itself.
 fn kind(value: &Value) -> Option<(&str, &Value)> {
     let object = value.as_object().filter(|object| object.len() == 1)?;
     object.iter().next().map(|(kind, body)| (kind.as_str(), body))
@@ -312,7 +312,7 @@ mod tests {
             proptest::prop_assert!(back == value || (back.is_nan() && value.is_nan()), "{value:e}");
         }
 
-        /// Any text that claims to be a number is no panic, and equals itself unless it isn't a number.
+        /// Any text that claims to be a number causes no panic, and equals itself unless it isn't a number.
         #[test]
         fn any_data_is_compared(text in "[-0-9a-fxp.+]{0,12}", kind in "int|float|set|dict|x") {
             let value = json!({ kind: text });

@@ -32,7 +32,7 @@ pub struct Problems {
     proven: Option<String>,
     /// The newest tests that agents wrote.
     tests: Vec<WrittenTest>,
-    /// Number of texts beside them that are no tests.
+    /// Number of texts beside them that are not tests.
     unread: u32,
     /// True if the newest program holds all of the newest tests.
     agreed: bool,
@@ -98,7 +98,7 @@ pub struct View {
     pub wanted: u32,
     /// The newest tests that an agent wrote.
     pub tests: Vec<ShownTest>,
-    /// Number of texts beside them that are no tests.
+    /// Number of texts beside them that are not tests.
     pub unread: u32,
     /// The last comparisons of programs with such tests, oldest first.
     pub comparisons: Vec<Comparison>,

@@ -285,7 +285,7 @@ mod tests {
         functions["input_output"] = "".into();
         assert!(read(&functions).unwrap_err().message.contains("`input_output`"));
         functions["input_output"] = json!({"fn_name": "add", "inputs": ["no list"], "outputs": [1]});
-        assert!(read(&functions).unwrap_err().message.contains("no list of arguments"));
+        assert!(read(&functions).unwrap_err().message.contains("not a list of arguments"));
     }
 
     /// Compresses and encodes bytes as LiveCodeBench does.

@@ -12,7 +12,7 @@ const EXTRA_WORDS: usize = 5;
 /// Returns a text in lower case, without ASCII punctuation, articles and repeated white space.
 pub fn normalize(text: &str) -> String {
     let kept: String = text.to_lowercase().chars().filter(|c| !c.is_ascii_punctuation()).collect();
-    // Articles are whole words between any characters that are no letters or digits, such as a dash.
+    // Articles are whole words between any characters other than letters and digits, such as a dash.
     let mut words = String::with_capacity(kept.len());
     let mut word = String::new();
     for c in kept.chars().chain([' ']) {
@@ -109,7 +109,7 @@ mod tests {
             ("well-known", "wellknown"),
             ("1,234.5", "12345"),
             ("Côte d'Ivoire", "côte divoire"),
-            // The dash is no ASCII punctuation, so it stays, and ends the article before it.
+            // The dash is not ASCII punctuation, so it stays, and ends the article before it.
             ("the\u{2013}end", "\u{2013}end"),
             ("the_end", "theend"),
         ];

@@ -29,7 +29,7 @@ impl Question {
         let refuse = |problem: String| Error::task(format!("task {}: {problem}", task.id));
         let question = match record.get("question") {
             Some(Value::String(text)) if !text.trim().is_empty() => text.trim().to_owned(),
-            Some(_) => return Err(refuse("`question` is no text".to_owned())),
+            Some(_) => return Err(refuse("`question` is not a text".to_owned())),
             None => return Err(refuse("it has no `question`".to_owned())),
         };
         let named = ANSWERS.iter().find_map(|name| Some((*name, record.get(*name)?)));
@@ -51,7 +51,7 @@ impl Question {
         let supporting = match record.get("supporting_facts") {
             None | Some(Value::Null) => Vec::new(),
             Some(facts) => titles(facts).ok_or_else(|| {
-                refuse("`supporting_facts` is no list of titles with sentence numbers".to_owned())
+                refuse("`supporting_facts` is not a list of titles with sentence numbers".to_owned())
             })?,
         };
         Ok(Self { question, answers, supporting })
@@ -129,7 +129,7 @@ mod tests {
     fn what_is_missing_is_named() {
         let message = |data: Value| read(&data).unwrap_err().message;
         assert_eq!(message(json!({"answer": "x"})), "task 7: it has no `question`");
-        assert_eq!(message(json!({"question": 1, "answer": "x"})), "task 7: `question` is no text");
+        assert_eq!(message(json!({"question": 1, "answer": "x"})), "task 7: `question` is not a text");
         assert!(message(json!({"question": "q", "target": "x"})).ends_with("this one has: question, target"));
         assert_eq!(message(json!({"question": "q", "answers": []})), "task 7: `answers` is empty");
         assert!(message(json!({"question": "q", "answer": {}})).contains("`answer` is neither"));

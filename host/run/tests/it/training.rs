@@ -123,3 +123,28 @@ fn progress_reports_metrics_and_activities() {
     // The rollout thread goes on while the lines of the steps before are written.
     assert_eq!(activities, ["load", "episodes held_out", "episodes step 1", "update", "episodes held_out"]);
 }
+
+/// A plugin declares that its reward scores only the end, and the end counts for every agent's last turn.
+#[test]
+fn the_end_of_an_episode_is_credited_to_every_agent() {
+    let workflow = Workflow::new("flat-l3.mas", "");
+    let text = std::fs::read_to_string(&workflow.file).unwrap();
+    let text = text
+        .replace("letters.vowels { ", "letters.finale { lines = 4; ")
+        .replace("early = 0.1", "early = 0.0");
+    std::fs::write(&workflow.file, text).unwrap();
+    let error = workflow.try_run("refused", &["train.returns=step"]).unwrap_err();
+    assert!(error.to_string().contains("scores only the end of an episode"), "{error}");
+    let run = workflow.run(&["train.returns=discounted", "train.gamma_turn=0.5", "train.steps=1"]);
+    let transitions = pl_record::read_transitions(&run.join("steps/000001.parquet")).unwrap();
+    let mut whole = 0;
+    for episode in transitions.chunk_by(|a, b| (a.key.task, a.key.sample) == (b.key.task, b.key.sample)) {
+        let (last, before): (Vec<_>, Vec<_>) = episode.iter().partition(|transition| transition.turn == 1);
+        assert!(before.iter().all(|transition| transition.team_reward == 0.0));
+        if let [one, other] = last[..] {
+            assert!(one.agent != other.agent && one.team_reward == other.team_reward);
+            whole += u32::from(one.team_reward > 0.0);
+        }
+    }
+    assert!(whole > 0, "no episode has a whole board");
+}

@@ -38,7 +38,7 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
     let pairs = inputs.iter().zip(&outputs);
     let Some(name) = fn_name else {
         let text = |value: &Value| {
-            lines(value).ok_or_else(|| bad("its `input_output` has inputs or outputs that are no text"))
+            lines(value).ok_or_else(|| bad("its `input_output` has inputs or outputs that are not texts"))
         };
         let case = |(input, output): (&Value, &Value)| -> Result<Case> {
             Ok(Case::Input { input: text(input)?, output: text(output)? })
@@ -49,7 +49,7 @@ pub fn read(record: Record, bad: impl Fn(&str) -> Error) -> Result<Problem> {
     let case = |(input, output): (&Value, &Value)| -> Result<Case> {
         let args = input
             .as_array()
-            .ok_or_else(|| bad("its `input_output` has an input that is no list of arguments"))?;
+            .ok_or_else(|| bad("its `input_output` has an input that is not a list of arguments"))?;
         // As in the set's own test program, an output may be wrapped in a list.
         let inner = output.as_array().filter(|list| list.len() == 1).and_then(|list| list.first());
         Ok(function.case(args, [Some(output), inner].into_iter().flatten()))

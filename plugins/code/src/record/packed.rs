@@ -30,7 +30,7 @@ pub enum PackedError {
     /// Objects of a pickle are code that runs when they are read.
     #[error("it is a pickle that is more than a text, which isn't read: store it as JSON")]
     OtherPickle,
-    #[error("it is no text in UTF-8")]
+    #[error("it is not text in UTF-8")]
     NotText,
 }
 

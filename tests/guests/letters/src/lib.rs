@@ -159,4 +159,31 @@ impl Reward for Vowels {
     }
 }
 
-pl_sdk::export! { environments: [Board], agents: [Writer], rewards: [Vowels] }
+/// Reward for the last line of a board.
+pub struct Finale;
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-scores" = "end"))]
+pub struct FinaleSettings {
+    /// Number of lines of a whole board.
+    lines: u32,
+}
+
+impl Reward for Finale {
+    const NAME: &'static str = "finale";
+    const DOC: &'static str = "Share of vowels in the last line of a whole board; 0 before.";
+    type Settings = FinaleSettings;
+    type Action = String;
+    type Facts = Facts;
+    type Evidence = Shares;
+
+    fn score(settings: &FinaleSettings, step: &Transition<String, Facts, Shares>) -> Result<Scores> {
+        let Shares(shares) = &step.evidence;
+        let last = shares.last().copied().filter(|_| step.facts.lines >= settings.lines);
+        let team = last.map_or(0.0, |share| 0.1 + share);
+        Ok(Scores { team, local: Vec::new(), success: last.is_some_and(|share| share > 0.5) })
+    }
+}
+
+pl_sdk::export! { environments: [Board], agents: [Writer], rewards: [Vowels, Finale] }
