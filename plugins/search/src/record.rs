@@ -135,7 +135,7 @@ mod tests {
         assert!(message(json!({"question": "q", "answer": {}})).contains("`answer` is neither"));
         assert!(
             message(json!({"question": "q", "answer": "x", "supporting_facts": [1]}))
-                .contains("no list of titles")
+                .contains("not a list of titles")
         );
         assert_eq!(read(&json!("q")).unwrap_err().kind, pl_sdk::ErrorKind::Task);
     }

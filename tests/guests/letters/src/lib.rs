@@ -182,7 +182,10 @@ impl Reward for Finale {
         let Shares(shares) = &step.evidence;
         let last = shares.last().copied().filter(|_| step.facts.lines >= settings.lines);
         let team = last.map_or(0.0, |share| 0.1 + share);
-        Ok(Scores { team, local: Vec::new(), success: last.is_some_and(|share| share > 0.5) })
+        let success = last.is_some_and(|share| share > 0.5);
+        let score =
+            |action: &Action<String>| AgentScore { agent: action.agent.clone(), reward: team, success };
+        Ok(Scores { team, local: step.actions.iter().map(score).collect(), success })
     }
 }
 
