@@ -148,6 +148,16 @@ pub enum CorpusSource {
     Server(RetrievalServer),
 }
 
+impl CorpusSource {
+    /// Returns the path of the file as written, or the address of the server.
+    pub fn location(&self) -> &str {
+        match self {
+            CorpusSource::File(file) => &file.path,
+            CorpusSource::Server(server) => &server.address,
+        }
+    }
+}
+
 /// File of passages, which this program indexes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PassageFile {

@@ -11,12 +11,7 @@ pub enum Error {
     Read { path: PathBuf, source: std::io::Error },
     /// A record can't be used.
     #[error("{}, {place}: {problem}", path.display())]
-    Record {
-        path: PathBuf,
-        place: Place,
-        /// The problem, and what to do.
-        problem: String,
-    },
+    Record { path: PathBuf, place: Place, problem: RecordProblem },
     /// The corpus has no passage.
     #[error("{} has no passages", path.display())]
     Empty { path: PathBuf },
@@ -29,6 +24,39 @@ pub enum Error {
     /// The address of a retrieval server is not usable, or it can't be set up.
     #[error(transparent)]
     Server(Box<pl_servers::ServerError>),
+}
+
+/// Reason for which a record is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecordProblem {
+    #[error("it is longer than {} MiB", limit >> 20)]
+    LongLine { limit: u64 },
+    #[error(
+        "{error}; each line is one JSON object, such as {{\"id\": \"1\", \"title\": \"…\", \"text\": \"…\"}}"
+    )]
+    NotALine { error: String },
+    #[error(
+        "{error}; a file `*.json` is one object {{\"TITLE\": [\"SENTENCE\", …], …}}, and JSONL needs another name"
+    )]
+    NotAnObject { error: String },
+    #[error("`{field}` is empty")]
+    EmptyId { field: String },
+    #[error("`{field}` is neither a text nor a whole number")]
+    InvalidId { field: String },
+    #[error("`{field}` is not a text")]
+    NotText { field: String },
+    #[error(
+        "it has no `{}`; name the field with `text = \"…\"` in the corpus block (the others are: {})",
+        names.join("` or `"),
+        others.join(", ")
+    )]
+    NoText { names: Vec<String>, others: Vec<String> },
+    #[error("it has neither a title nor a text")]
+    Empty,
+    #[error("it is longer than {} KiB; split it into passages", limit >> 10)]
+    LongPassage { limit: usize },
+    #[error("the id {id:?} is that of {unit} {position} already")]
+    RepeatedId { id: String, unit: &'static str, position: u64 },
 }
 
 /// Place of a record in its file.

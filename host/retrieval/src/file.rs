@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::analysis::Language;
-use crate::error::{Error, Place};
+use crate::error::{Error, Place, RecordProblem};
 
 /// Version of what an index holds. It is part of the key under which an index is cached, so that another version of
 /// this program, or of tantivy, builds its own.
@@ -116,16 +116,16 @@ impl CorpusFile {
                 0 => break,
                 read => read as u64,
             };
-            let refuse = |problem: String| self.refuse(Place::Line(number), problem);
+            let refuse = |problem| self.refuse(Place::Line(number), problem);
             if line.len() as u64 > LONGEST_LINE {
-                return Err(refuse(format!("it is longer than {} MiB", LONGEST_LINE >> 20)));
+                return Err(refuse(RecordProblem::LongLine { limit: LONGEST_LINE }));
             }
             let content = line.trim_ascii();
             if content.is_empty() {
                 continue;
             }
-            let found: Map<String, Value> =
-                serde_json::from_slice(content).map_err(|error| refuse(not_a_record(&error)))?;
+            let found: Map<String, Value> = serde_json::from_slice(content)
+                .map_err(|error| refuse(RecordProblem::NotALine { error: error.to_string() }))?;
             let record = self.fields.record(found, done).map_err(refuse)?;
             ids.pass(record, Place::Line(number), bytes)?;
             done += 1;
@@ -142,39 +142,33 @@ impl CorpusFile {
             (Ok(()), _) => Ok(()),
             (Err(_), Some(failure)) => Err(failure),
             (Err(error), None) => {
-                let problem = format!(
-                    "{error}; a file `*.json` is one object {{\"TITLE\": [\"SENTENCE\", …], …}}, and JSONL needs another \
-                     name"
-                );
+                let problem = RecordProblem::NotAnObject { error: error.to_string() };
                 Err(self.refuse(Place::Line(error.line() as u64), problem))
             }
         }
     }
 
-    fn refuse(&self, place: Place, problem: String) -> Error {
+    fn refuse(&self, place: Place, problem: RecordProblem) -> Error {
         Error::Record { path: self.path.clone(), place, problem }
     }
 }
 
-fn not_a_record(error: &serde_json::Error) -> String {
-    format!(
-        "{error}; each line is one JSON object, such as {{\"id\": \"1\", \"title\": \"…\", \"text\": \"…\"}}"
-    )
-}
-
 impl Fields {
-    fn record(&self, mut found: Map<String, Value>, number: u64) -> Result<Record, String> {
+    fn record(&self, mut found: Map<String, Value>, number: u64) -> Result<Record, RecordProblem> {
+        let not_text = |field: &str| RecordProblem::NotText { field: field.to_owned() };
         let id = match found.remove(&self.id) {
             None | Some(Value::Null) => number.to_string(),
-            Some(Value::String(id)) if id.trim().is_empty() => return Err(format!("`{}` is empty", self.id)),
+            Some(Value::String(id)) if id.trim().is_empty() => {
+                return Err(RecordProblem::EmptyId { field: self.id.clone() });
+            }
             Some(Value::String(id)) => id,
             Some(Value::Number(id)) if !id.is_f64() => id.to_string(),
-            Some(_) => return Err(format!("`{}` is neither a text nor a whole number", self.id)),
+            Some(_) => return Err(RecordProblem::InvalidId { field: self.id.clone() }),
         };
         let title = match found.remove(&self.title) {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(title)) => title,
-            Some(_) => return Err(format!("`{}` is not a text", self.title)),
+            Some(_) => return Err(not_text(&self.title)),
         };
         let names: &[&str] = match &self.text {
             Some(name) => &[name.as_str()],
@@ -183,13 +177,10 @@ impl Fields {
         let named = names.iter().find_map(|name| Some((*name, found.get(*name)?)));
         let text = match named {
             Some((_, Value::String(text))) => text,
-            Some((name, _)) => return Err(format!("`{name}` is not a text")),
+            Some((name, _)) => return Err(not_text(name)),
             None => {
-                let fields = found.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-                return Err(format!(
-                    "it has no `{}`; name the field with `text = \"…\"` in the corpus block (the others are: {fields})",
-                    names.join("` or `")
-                ));
+                let names = names.iter().map(|name| (*name).to_owned()).collect();
+                return Err(RecordProblem::NoText { names, others: found.keys().cloned().collect() });
             }
         };
         Record::new(id, &title, text)
@@ -197,16 +188,16 @@ impl Fields {
 }
 
 impl Record {
-    fn new(id: String, title: &str, text: &str) -> Result<Record, String> {
+    fn new(id: String, title: &str, text: &str) -> Result<Record, RecordProblem> {
         // The title is one line: it ends at the line break.
         let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
         let text = text.trim();
         let text = if title.is_empty() { text.to_owned() } else { format!("{title}\n{text}") };
         if text.trim().is_empty() {
-            return Err("it has neither a title nor a text".to_owned());
+            return Err(RecordProblem::Empty);
         }
         if text.len() > LONGEST_PASSAGE || id.len() > LONGEST_PASSAGE {
-            return Err(format!("it is longer than {} KiB; split it into passages", LONGEST_PASSAGE >> 10));
+            return Err(RecordProblem::LongPassage { limit: LONGEST_PASSAGE });
         }
         Ok(Record { id, text })
     }
@@ -231,7 +222,7 @@ impl Ids<'_, '_> {
             Entry::Vacant(free) => free.insert(position),
             Entry::Occupied(first) => {
                 let unit = if matches!(place, Place::Line(_)) { "line" } else { "passage" };
-                let problem = format!("the id {:?} is that of {unit} {} already", record.id, first.get());
+                let problem = RecordProblem::RepeatedId { id: record.id, unit, position: *first.get() };
                 return Err(Error::Record { path: self.path.to_path_buf(), place, problem });
             }
         };

@@ -14,7 +14,7 @@ mod index;
 mod remote;
 
 pub use analysis::Language;
-pub use error::{Error, Place};
+pub use error::{Error, Place, RecordProblem};
 pub use file::{CorpusFile, Fields};
 pub use index::CorpusIndex;
 pub use remote::{RemoteConfig, RemoteCorpus};

@@ -83,28 +83,38 @@ impl Retrieve for RemoteCorpus {
     }
 }
 
+/// Reason for which an answer to a query is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum WrongAnswer {
+    #[error("it has no list `result`")]
+    NoResult,
+    #[error("`result` has {lists} lists for one query")]
+    Lists { lists: usize },
+    #[error("`result` is not a list of lists")]
+    NotLists,
+    #[error("the score of passage {rank} is not a number")]
+    Score { rank: usize },
+    #[error("passage {rank} has neither `contents` nor `text`")]
+    NoText { rank: usize },
+}
+
 /// Reads an answer to one query. Passages beyond `count` are left out.
-fn passages(answer: &Value, count: usize) -> Result<Vec<Passage>, String> {
-    let lists = answer.get("result").and_then(Value::as_array).ok_or("it has no list `result`")?;
-    let [list] = lists.as_slice() else {
-        return Err(format!("`result` has {} lists for one query", lists.len()));
-    };
-    let list = list.as_array().ok_or("`result` is not a list of lists")?;
+fn passages(answer: &Value, count: usize) -> Result<Vec<Passage>, WrongAnswer> {
+    let lists = answer.get("result").and_then(Value::as_array).ok_or(WrongAnswer::NoResult)?;
+    let [list] = lists.as_slice() else { return Err(WrongAnswer::Lists { lists: lists.len() }) };
+    let list = list.as_array().ok_or(WrongAnswer::NotLists)?;
     list.iter().take(count).enumerate().map(|(rank, entry)| passage(entry, rank)).collect()
 }
 
 /// Reads a passage: `{"document": …, "score": …}`, or the document itself, which then scores by its rank.
-fn passage(entry: &Value, rank: usize) -> Result<Passage, String> {
+fn passage(entry: &Value, rank: usize) -> Result<Passage, WrongAnswer> {
     let document = entry.get("document").unwrap_or(entry);
     let score = match entry.get("score") {
-        Some(score) => {
-            score.as_f64().ok_or_else(|| format!("the score of passage {rank} is not a number"))?
-        }
+        Some(score) => score.as_f64().ok_or(WrongAnswer::Score { rank })?,
         None => -(rank as f64),
     };
     let text = |name: &str| document.get(name).and_then(Value::as_str);
-    let body = text("contents").or_else(|| text("text"));
-    let body = body.ok_or_else(|| format!("passage {rank} has neither `contents` nor `text`"))?;
+    let body = text("contents").or_else(|| text("text")).ok_or(WrongAnswer::NoText { rank })?;
     let text = match text("title") {
         Some(title) if !body.starts_with(title) => format!("{title}\n{body}"),
         _ => body.to_owned(),
@@ -139,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_wrong_answer_is_explained() {
-        let problem = |answer: Value| passages(&answer, 3).unwrap_err();
+        let problem = |answer: Value| passages(&answer, 3).unwrap_err().to_string();
         assert_eq!(problem(json!({})), "it has no list `result`");
         assert_eq!(problem(json!({ "result": [] })), "`result` has 0 lists for one query");
         assert_eq!(problem(json!({ "result": [1] })), "`result` is not a list of lists");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pl_dsl::workflow::{Corpus, CorpusSource, PassageFile, RetrievalServer};
 use pl_retrieval::{CorpusFile, CorpusIndex, Fields, Language, RemoteConfig, RemoteCorpus};
-use pl_servers::{Backoff, ServerError};
+use pl_servers::Backoff;
 use pl_toolchain::cache;
 use pl_types::Retrieve;
 
@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::locate;
 use crate::progress::Activity;
+use crate::server_key::server_key;
 
 /// Opens a corpus. Paths are relative to `folder`. The index of a file is built if the cache has none.
 ///
@@ -35,7 +36,10 @@ pub(crate) fn open(host: &Host, corpus: &Corpus, folder: &Path) -> Result<Arc<dy
             let config = RemoteConfig {
                 name: corpus.name.clone(),
                 address: address.clone(),
-                key: key_variable.as_deref().map(|variable| key(corpus, variable)).transpose()?,
+                key: key_variable
+                    .as_deref()
+                    .map(|variable| server_key(&corpus.name, variable))
+                    .transpose()?,
                 timeout: *timeout,
                 retries: *retries,
                 backoff: Backoff::default(),
@@ -88,16 +92,6 @@ impl FileIndex {
         let key = file.index_key(language).map_err(failed)?;
         Ok(FileIndex { file, language, folder: cache::root()?.join("corpora").join(key) })
     }
-}
-
-fn key(corpus: &Corpus, variable: &str) -> Result<String, Error> {
-    let key = std::env::var(variable).ok().filter(|key| !key.is_empty());
-    key.ok_or_else(|| {
-        Error::server(ServerError::Setup {
-            server: corpus.name.clone(),
-            problem: format!("the environment variable {variable}, which has its key, is not set"),
-        })
-    })
 }
 
 #[cfg(test)]

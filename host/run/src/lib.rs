@@ -43,6 +43,7 @@ mod run_folder;
 mod run_tokenizers;
 pub mod sandbox;
 pub mod schedule;
+mod server_key;
 mod session;
 mod stored;
 pub mod sweep;

@@ -60,8 +60,8 @@ pub(crate) fn require_trust(
     if opens.is_empty() { Ok(()) } else { Err(Error::ForeignRun { path: root.to_path_buf(), opens }) }
 }
 
-/// Describes each component, folder, host, server, corpus server and Docker engine that a run would use. Components that are shipped
-/// with the program are not listed.
+/// Describes each component, folder, host, server, retrieval server and Docker engine that a run would use. Components
+/// that are shipped with the program are not listed.
 fn opened_resources(stored: &StoredWorkflow, chosen: &BTreeMap<String, PathBuf>) -> Vec<String> {
     let mut lines = Vec::new();
     for Plugin { name, path, grant, .. } in &stored.workflow.plugins {
@@ -79,17 +79,17 @@ fn opened_resources(stored: &StoredWorkflow, chosen: &BTreeMap<String, PathBuf>)
             lines.push(format!("plugin {name} sends requests to {host}"));
         }
     }
+    let with_key = |variable: &Option<String>| {
+        variable.as_ref().map_or(String::new(), |variable| format!(", with the key in {variable}"))
+    };
     for server in &stored.workflow.servers {
-        let key = server.key_variable.as_ref();
-        let key = key.map_or(String::new(), |variable| format!(", with the key in {variable}"));
+        let key = with_key(&server.key_variable);
         let addresses = server.addresses.iter();
         lines.extend(addresses.map(|address| format!("prompts are sent to {address}{key}")));
     }
     for corpus in &stored.workflow.corpora {
         if let CorpusSource::Server(RetrievalServer { address, key_variable, .. }) = &corpus.source {
-            let key = key_variable.as_ref();
-            let key = key.map_or(String::new(), |variable| format!(", with the key in {variable}"));
-            lines.push(format!("queries are sent to {address}{key}"));
+            lines.push(format!("queries are sent to {address}{}", with_key(key_variable)));
         }
     }
     let engines = stored.workflow.sandbox.docker.iter().flat_map(|docker| &docker.endpoints);

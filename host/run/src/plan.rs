@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use pl_dsl::graph::Graph;
 use pl_dsl::workflow::objective::CriticBase;
-use pl_dsl::workflow::{self, CorpusSource, Grant, Lora, Rollout, SandboxBackend, Train, Workflow};
+use pl_dsl::workflow::{self, Grant, Lora, Rollout, SandboxBackend, Train, Workflow};
 use pl_model::{Config, Projection};
 use pl_trainer::memory as formulas;
 use serde::Serialize;
@@ -343,12 +343,9 @@ impl CorpusPlan {
             Ok(indexed) => (indexed, None),
             Err(error) => (None, Some(error.to_string())),
         };
-        let source = match &corpus.source {
-            CorpusSource::File(file) => match corpus::path(corpus, &checked.folder) {
-                Ok(Some(path)) => path.display().to_string(),
-                Ok(None) | Err(_) => file.path.clone(),
-            },
-            CorpusSource::Server(server) => server.address.clone(),
+        let source = match corpus::path(corpus, &checked.folder) {
+            Ok(Some(path)) => path.display().to_string(),
+            Ok(None) | Err(_) => corpus.source.location().to_owned(),
         };
         CorpusPlan { name: corpus.name.clone(), source, indexed, problem }
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use backon::ExponentialBuilder;
+
 /// Settings of a fleet.
 #[derive(Clone)]
 pub struct FleetConfig {
@@ -67,6 +69,14 @@ pub struct Backoff {
     pub shortest: Duration,
     /// Upper bound, before jitter.
     pub longest: Duration,
+}
+
+impl Backoff {
+    /// Returns the waiting times, without an end.
+    pub(crate) fn delays(self) -> ExponentialBuilder {
+        let delays = ExponentialBuilder::new().with_min_delay(self.shortest).with_max_delay(self.longest);
+        delays.with_factor(2.0).with_jitter().without_max_times()
+    }
 }
 
 impl Default for Backoff {

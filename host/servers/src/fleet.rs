@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use backon::{BackoffBuilder, ExponentialBuilder};
+use backon::BackoffBuilder;
 use futures::future::{join_all, try_join_all};
 
 use crate::balancer::Balancer;
@@ -52,13 +52,7 @@ impl Fleet {
 
     /// Waits until one server is usable.
     async fn wait_for_first(&self) -> Result<(), ServerError> {
-        let backoff = self.config.backoff;
-        let delays = ExponentialBuilder::new()
-            .with_min_delay(backoff.shortest)
-            .with_max_delay(backoff.longest)
-            .with_jitter()
-            .without_max_times();
-        for delay in delays.build() {
+        for delay in self.config.backoff.delays().build() {
             let results = self.prepare_all(None).await?;
             let Some(last) = results.iter().flatten().last() else { return Ok(()) };
             if results.iter().any(Option::is_none) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use backon::{BackoffBuilder, ExponentialBackoff};
 use tokio::time::Instant;
 
 use crate::config::Backoff;
@@ -93,12 +93,9 @@ impl Health {
         }
         self.epoch += 1;
         self.on_trial = false;
-        let Backoff { shortest, longest } = self.backoff;
-        let delays = self.delays.get_or_insert_with(|| {
-            let delays = ExponentialBuilder::new().with_min_delay(shortest).with_max_delay(longest);
-            delays.with_factor(2.0).with_jitter().without_max_times().build()
-        });
-        let delay = delays.next().unwrap_or(longest);
+        let backoff = self.backoff;
+        let delays = self.delays.get_or_insert_with(|| backoff.delays().build());
+        let delay = delays.next().unwrap_or(backoff.longest);
         self.resume_at = Some(now + wait.unwrap_or(delay));
         true
     }

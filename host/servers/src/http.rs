@@ -1,9 +1,10 @@
 //! JSON over HTTP to one server.
 
 use std::error::Error as _;
+use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
-use backon::{BackoffBuilder, ExponentialBuilder};
+use backon::BackoffBuilder;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde_json::Value;
@@ -80,29 +81,27 @@ impl HttpClient {
     }
 
     /// Sends a body until `read` accepts the answer, up to `retries` times again after failures that may pass.
-    /// `read` returns the reason for which an answer is wrong. Errors name the request by `label`.
+    /// `read` returns an error for an answer that is wrong. Errors name the request by `label`.
     ///
     /// # Errors
     /// The last failure.
-    pub async fn post_with_retries<T>(
+    pub async fn post_with_retries<T, E: Display>(
         &self,
         path: &str,
         body: &Value,
         label: &str,
         retries: u32,
-        Backoff { shortest, longest }: Backoff,
-        read: impl Fn(Value) -> Result<T, String>,
+        backoff: Backoff,
+        read: impl Fn(Value) -> Result<T, E>,
     ) -> Result<T, ServerError> {
-        let waits = ExponentialBuilder::new().with_min_delay(shortest).with_max_delay(longest);
-        let mut waits = waits.with_factor(2.0).with_jitter().with_max_times(retries as usize).build();
+        let mut waits = backoff.delays().with_max_times(retries as usize).build();
+        let accepted = |answer| read(answer).map_err(|problem| self.wrong(label, problem.to_string()));
         loop {
-            let sent = self.post(path, body, label).await;
-            let error =
-                match sent.and_then(|answer| read(answer).map_err(|problem| self.wrong(label, problem))) {
-                    Ok(value) => return Ok(value),
-                    Err(error) if error.is_permanent() => return Err(error),
-                    Err(error) => error,
-                };
+            let error = match self.post(path, body, label).await.and_then(accepted) {
+                Ok(value) => return Ok(value),
+                Err(error) if error.is_permanent() => return Err(error),
+                Err(error) => error,
+            };
             let Some(wait) = waits.next() else { return Err(error) };
             tokio::time::sleep(error.retry_after().unwrap_or(wait)).await;
         }

@@ -59,7 +59,7 @@ pub struct CallCase {
 pub struct CaseResult {
     /// True if the result is right.
     pub held: bool,
-    /// The program's result, or the reason why there is none, cut to [`MAX_RESULT`] characters.
+    /// The program's result, or the reason for which it has none, cut to [`MAX_RESULT`] characters.
     pub printed: String,
     /// Reason why there is no result, as the program printed it.
     error: Option<String>,

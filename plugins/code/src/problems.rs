@@ -28,7 +28,7 @@ pub struct Problems {
     round: u32,
     /// The newest program.
     attempt: Option<ProgramRun>,
-    /// A program of this episode that passed the hidden tests. It stands in for the golden one where there is none.
+    /// A program of this episode that passed the hidden tests. It stands in for a missing golden one.
     proven: Option<String>,
     /// The newest tests that agents wrote.
     tests: Vec<WrittenTest>,

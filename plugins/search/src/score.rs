@@ -11,7 +11,7 @@ use crate::questions::{Action, Evidence};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// 1 if they are equal but for case, articles, punctuation and spaces, as HotpotQA's script compares them.
+    /// 1 if they are equal except for case, articles, punctuation and spaces, as HotpotQA's script compares them.
     #[default]
     Exact,
     /// F1 of their words, as HotpotQA's script has it, from 0 to 1.

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
+
 use super::metadata;
 
 /// Path of a module in its crate; empty for the root.
@@ -17,67 +19,37 @@ type Names = Vec<String>;
 
 const TEST_ATTRIBUTE: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
 
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-/// Splits Rust into words, `::` and other characters, without comments, strings and whitespace.
+/// Splits Rust into words, `::` and other characters, without comments, literals and whitespace.
 fn tokens(source: &str) -> Vec<String> {
-    let chars: Vec<char> = source.chars().collect();
-    let position = |from: usize, wanted: char| {
-        (from..chars.len()).find(|index| chars[*index] == wanted).unwrap_or(chars.len())
-    };
-    let mut tokens: Vec<String> = Vec::new();
-    let mut cursor = 0;
-    while cursor < chars.len() {
-        let (c, next) = (chars[cursor], chars.get(cursor + 1).copied().unwrap_or(' '));
-        if c == '/' && next == '/' {
-            cursor = position(cursor, '\n');
-        } else if c == '/' && next == '*' {
-            let end =
-                (cursor + 3..chars.len()).find(|index| chars[*index - 1] == '*' && chars[*index] == '/');
-            cursor = end.map_or(chars.len(), |end| end + 1);
-        } else if c == '\'' && next == '\\' {
-            cursor = position(cursor + 3, '\'') + 1;
-        } else if c == '\'' && chars.get(cursor + 2) == Some(&'\'') {
-            cursor += 3;
-        } else if c == '"' {
-            let hashes = tokens.iter().rev().take_while(|token| token.as_str() == "#").count();
-            let prefix = tokens.iter().rev().nth(hashes).map(String::as_str);
-            cursor = match prefix {
-                Some("r" | "br" | "cr") => end_of_raw_string(&chars, cursor + 1, hashes),
-                _ => end_of_string(&chars, cursor + 1),
-            };
-        } else if c == ':' && next == ':' {
-            tokens.push("::".to_owned());
-            cursor += 2;
-        } else if is_word(c) {
-            let word: String = chars[cursor..].iter().copied().take_while(|c| is_word(*c)).collect();
-            cursor += word.chars().count();
-            tokens.push(word);
-        } else {
-            if !c.is_whitespace() {
-                tokens.push(c.to_string());
-            }
-            cursor += 1;
-        }
-    }
+    let mut tokens = Vec::new();
+    flatten(source.parse().unwrap(), &mut tokens);
     tokens
 }
 
-fn end_of_string(chars: &[char], mut cursor: usize) -> usize {
-    while cursor < chars.len() && chars[cursor] != '"' {
-        cursor += if chars[cursor] == '\\' { 2 } else { 1 };
+fn flatten(stream: TokenStream, tokens: &mut Vec<String>) {
+    let mut stream = stream.into_iter();
+    while let Some(tree) = stream.next() {
+        match tree {
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::None => ("", ""),
+                };
+                tokens.push(open.to_owned());
+                flatten(group.stream(), tokens);
+                tokens.push(close.to_owned());
+            }
+            TokenTree::Punct(punct) if punct.as_char() == ':' && punct.spacing() == Spacing::Joint => {
+                stream.next();
+                tokens.push("::".to_owned());
+            }
+            // Comments of documentation are attributes with a literal.
+            TokenTree::Literal(_) => {}
+            other => tokens.push(other.to_string()),
+        }
     }
-    cursor + 1
-}
-
-fn end_of_raw_string(chars: &[char], start: usize, hashes: usize) -> usize {
-    let ends = |index: &usize| {
-        let after = chars[*index + 1..].iter().take(hashes);
-        chars[*index] == '"' && after.filter(|c| **c == '#').count() == hashes
-    };
-    (start..chars.len()).find(ends).map_or(chars.len(), |end| end + 1 + hashes)
 }
 
 /// Removes items with `#[cfg(test)]`. Adds the names of those that are modules to `test_modules`.

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use pl_dsl::workflow::CorpusSource;
 use pl_run::{CheckedWorkflow, DevicePreference, Error, MemoryEstimate, select_device};
 
 use crate::app::App;
@@ -40,11 +39,7 @@ pub fn run(app: &App, options: &CheckArgs) -> CommandResult {
     writeln!(out, "  policies  {}", names(&mut workflow.policies.iter().map(|p| &p.name)))?;
     writeln!(out, "  models    {}", names(&mut workflow.models.iter().map(|m| &m.source)))?;
     if let Some(corpus) = checked.corpus() {
-        let source = match &corpus.source {
-            CorpusSource::File(file) => &file.path,
-            CorpusSource::Server(server) => &server.address,
-        };
-        writeln!(out, "  corpus    {}, {source}", corpus.name)?;
+        writeln!(out, "  corpus    {}, {}", corpus.name, corpus.source.location())?;
     }
     if let Some(train) = &workflow.train {
         writeln!(out, "  training  {} steps of {} tasks", train.steps, train.tasks_per_step)?;

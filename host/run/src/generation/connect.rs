@@ -6,12 +6,13 @@ use std::sync::Arc;
 use pl_dsl::workflow::{Policy, Server, ServerKind, Workflow};
 use pl_inference::WeightUpdate;
 use pl_model::Model;
-use pl_servers::{Backoff, Fleet, FleetConfig, Probe, RemoteModel, ServerError};
+use pl_servers::{Backoff, Fleet, FleetConfig, Probe, RemoteModel};
 use pl_trainer::{ServedPolicy, Trainer};
 
 use crate::error::Error;
 use crate::host::Host;
 use crate::progress::Notice;
+use crate::server_key::server_key;
 
 use super::remote::RemoteSettings;
 use super::{AdapterStore, PolicyRouter, RemotePolicy, Route};
@@ -99,7 +100,7 @@ fn fleet(
             ServerKind::Vllm => pl_servers::ServerKind::Vllm,
             ServerKind::LlamaCpp => pl_servers::ServerKind::LlamaCpp,
         },
-        key: server.key_variable.as_deref().map(|variable| key(server, variable)).transpose()?,
+        key: server.key_variable.as_deref().map(|variable| server_key(&server.name, variable)).transpose()?,
         timeout: server.timeout,
         connections: server.connections as usize,
         retries: server.retries,
@@ -108,17 +109,6 @@ fn fleet(
     let progress = Arc::clone(host.progress());
     let observer = Arc::new(move |event| progress.notice(&Notice::Fleet(event)));
     host.block_on(Fleet::connect(config, probes, observer)).map(Arc::new).map_err(Error::server)
-}
-
-/// Reads the key of a fleet.
-fn key(server: &Server, variable: &str) -> Result<String, Error> {
-    let key = std::env::var(variable).ok().filter(|key| !key.is_empty());
-    key.ok_or_else(|| {
-        Error::server(ServerError::Setup {
-            server: server.name.clone(),
-            problem: format!("the environment variable {variable}, which has its key, is not set"),
-        })
-    })
 }
 
 fn vocab(base: &Model) -> u32 {
