@@ -8,7 +8,9 @@ use crate::diagnostic::DiagnosticCode;
 use crate::settings as table;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::File;
-use crate::workflow::{Docker, Environment, Evaluation, Inference, Sandbox, SandboxBackend, Tasks};
+use crate::workflow::{
+    Docker, Environment, Evaluation, Inference, Sandbox, SandboxBackend, Tasks, WorkerProcesses,
+};
 
 impl Resolver<'_, '_, '_> {
     /// Checks a block that has its defaults if it is not written.
@@ -30,6 +32,7 @@ impl Resolver<'_, '_, '_> {
             SandboxBackend::Wasm => None,
             SandboxBackend::Docker => Some(Docker {
                 image: own.text("image").map(str::to_owned),
+                runtime: own.text("runtime").map(str::to_owned),
                 pids: own.integer("pids")?,
                 cpus: own.number("cpus")?,
                 endpoints: own.words("endpoints").unwrap_or_default(),
@@ -39,8 +42,13 @@ impl Resolver<'_, '_, '_> {
                 fallback: own.text("fallback").is_some(),
             }),
         };
+        let processes = match own.text("isolation")? {
+            "process" => Some(WorkerProcesses { jobs_per_worker: own.integer("jobs_per_worker")? }),
+            _ => None,
+        };
         Some(Sandbox {
             backend,
+            processes,
             docker,
             timeout: own.duration("timeout")?,
             memory: own.bytes("memory")?,

@@ -15,6 +15,15 @@ const BACKENDS: &[Choice] = &[
     word("docker", "a pool of running containers, for any language; needs a Docker engine with an image"),
 ];
 
+const ISOLATIONS: &[Choice] = &[
+    word("instance", "a new WebAssembly instance for each job, inside this program"),
+    word(
+        "process",
+        "the same in processes with no files, no network and hardly any system calls, so that a hole in the \
+         WebAssembly engine is not a hole in the run",
+    ),
+];
+
 const FALLBACKS: &[Choice] = &[word("wasm", "the `wasm` backend, which runs only Python")];
 
 const ROLLOUTS: &[Choice] = &[
@@ -54,6 +63,14 @@ pub(super) const RUN: &[Setting] = &[
         DefaultValue::Word("wasm"),
         "Program that runs untrusted code. `wasm` by default: it needs no installation and starts a job in \
          milliseconds. Use `docker` for other languages and for packages that Python in WebAssembly lacks.",
+    ),
+    setting(
+        B::Sandbox,
+        "isolation",
+        SettingKind::Choice(ISOLATIONS),
+        DefaultValue::Word("instance"),
+        "Wall around each job of the `wasm` backend. `instance` by default: the instance alone is a complete sandbox. \
+         `process` adds a second wall, and costs a job less than a millisecond.",
     ),
     setting(
         B::Sandbox,
@@ -110,6 +127,14 @@ pub(super) const RUN: &[Setting] = &[
     ),
     setting(
         B::Sandbox,
+        "runtime",
+        SettingKind::Text,
+        DefaultValue::Absent("the engine's default runtime"),
+        "OCI runtime of the containers (`docker`), under a name that the engine knows: `runsc` for gVisor's, whose kernel \
+         of its own stands between jobs and the machine's.",
+    ),
+    setting(
+        B::Sandbox,
         "endpoints",
         SettingKind::Texts,
         DefaultValue::Absent("`$DOCKER_HOST`, or `unix:///var/run/docker.sock`"),
@@ -128,8 +153,8 @@ pub(super) const RUN: &[Setting] = &[
         "jobs_per_worker",
         SettingKind::Integer { min: 1, max: MAX_U32 },
         DefaultValue::Integer(1000),
-        "Number of jobs after which a container is replaced (`docker`). A new container takes half a second: \
-         spread over a thousand jobs, less than a millisecond each.",
+        "Number of jobs after which a container is replaced (`docker`), or a worker process (`isolation = process`). A \
+         new one takes up to half a second: spread over a thousand jobs, less than a millisecond each.",
     ),
     setting(
         B::Sandbox,

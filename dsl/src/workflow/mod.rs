@@ -358,9 +358,19 @@ pub struct Sandbox {
     pub output: u64,
     /// Jobs at a time.
     pub workers: u32,
+    /// Worker processes of the `wasm` backend. `None` if jobs run inside this program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<WorkerProcesses>,
     /// Settings of the `docker` backend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub docker: Option<Docker>,
+}
+
+/// `sandbox { isolation = process }`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkerProcesses {
+    /// Number of jobs after which a process is replaced.
+    pub jobs_per_worker: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -375,6 +385,9 @@ pub enum SandboxBackend {
 pub struct Docker {
     /// `None` for the default image.
     pub image: Option<String>,
+    /// OCI runtime. `None` for the engine's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
     /// Processes and threads of one job.
     pub pids: u32,
     /// CPUs of one job.

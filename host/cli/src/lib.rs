@@ -66,6 +66,6 @@ fn run(command: &Command, embedded: Embedded) -> CommandResult {
         Command::Man => commands::man::run(),
         Command::Lsp => commands::lsp::run(&app()?),
         Command::Plugin { command } => commands::plugin::run(&app()?, command),
-        Command::Sandbox { command } => commands::sandbox::run(&app()?, command),
+        Command::Sandbox { command } => commands::sandbox::run(embedded, command),
     }
 }

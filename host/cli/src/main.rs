@@ -6,6 +6,7 @@ use std::process::ExitCode;
 const EMBEDDED: pl_run::Embedded = pl_run::Embedded {
     std_chat: include_bytes!(concat!(env!("PL_HOST_PLUGINS"), "/std_chat.wasm")),
     python_worker: include_bytes!(concat!(env!("PL_HOST_PLUGINS"), "/python.wasm")),
+    worker_arguments: Some(&["sandbox", "worker"]),
 };
 
 fn main() -> ExitCode {

@@ -132,6 +132,9 @@ pub enum Error {
         "sandbox: {reason}\nhint: `fallback = wasm` in the sandbox block runs Python without a Docker engine"
     )]
     Docker { reason: String },
+    /// The workflow demands worker processes of a program that has none.
+    #[error("`isolation = process` needs the program pl-host: this one can't start worker processes")]
+    NoWorkerProcesses,
     /// The workers of the sandbox can't be started.
     #[error(transparent)]
     Sandbox(#[from] pl_sandbox::Error),

@@ -19,6 +19,9 @@ pub struct Embedded {
     pub std_chat: &'static [u8],
     /// CPython with the standard library and sympy, for the sandbox's `wasm` backend.
     pub python_worker: &'static [u8],
+    /// Arguments with which this program calls [`pl_sandbox::serve_jobs`]. `None` if it never does: it can't have worker
+    /// processes then.
+    pub worker_arguments: Option<&'static [&'static str]>,
 }
 
 /// Longest time that dropping a host waits for its threads.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Settings that may change, as messages name them.
 const CHANGEABLE: &str = "train.steps, train.checkpoint_every, train.keep_checkpoints, train.episodes, \
                           train.token_budget, train.gradient_checkpointing, inference.*, evaluate.every and .limit, \
-                          sandbox.workers, the sandbox's endpoints, certificates and jobs_per_worker, and the addresses, \
+                          sandbox.workers and .isolation, the sandbox's runtime, endpoints, certificates and jobs_per_worker, and the addresses, \
                           key_variable, timeout, connections and retries of servers, also of those of corpora";
 
 /// Checks that a run that was started as `old` may continue as `new` after `step` steps. Returns the reasons
@@ -57,7 +57,9 @@ pub(crate) fn copy_changeable_settings(from: &Workflow, to: &mut Workflow) {
         }
     }
     to.sandbox.workers = from.sandbox.workers;
+    to.sandbox.processes = from.sandbox.processes;
     if let (Some(from), Some(to)) = (&from.sandbox.docker, &mut to.sandbox.docker) {
+        to.runtime.clone_from(&from.runtime);
         to.endpoints.clone_from(&from.endpoints);
         to.certificates.clone_from(&from.certificates);
         to.jobs_per_worker = from.jobs_per_worker;

@@ -1,13 +1,13 @@
 //! The workers behind a workflow's sandbox: checked before the run, started by the first job.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use pl_dsl::workflow::{Docker, Sandbox as SandboxBlock};
 use pl_sandbox::{
-    DEFAULT_IMAGE, DockerSettings, DockerWorkers, Ending, Job, PythonWorkers, Sandbox, SandboxLimits,
-    Verdict, default_endpoint,
+    DEFAULT_IMAGE, DockerSettings, DockerWorkers, Ending, Job, ProcessSettings, ProcessWorkers,
+    PythonWorkers, Sandbox, SandboxLimits, Verdict, WorkerProgram, default_endpoint,
 };
 use pl_wasm::{Engine, EngineConfig};
 use tokio::sync::OnceCell;
@@ -34,6 +34,7 @@ pub struct LazyWorkers {
 
 enum Backend {
     Python { component: &'static [u8], limits: SandboxLimits },
+    Processes { component: &'static [u8], settings: Box<ProcessSettings> },
     Docker(Box<DockerSettings>),
 }
 
@@ -41,16 +42,18 @@ impl LazyWorkers {
     /// Returns the workers that a workflow configures. Paths are relative to `folder`.
     ///
     /// # Errors
-    /// [`Error::Docker`] if the workflow demands containers and there is no Docker engine or no image.
+    /// [`Error::Docker`] if the workflow demands containers and there is no Docker engine or no image,
+    /// [`Error::NoWorkerProcesses`] if it demands worker processes and this program offers none.
     pub fn for_workflow(host: &Host, block: &SandboxBlock, folder: &Path) -> Result<Arc<dyn Sandbox>, Error> {
-        let python = || Backend::Python { component: host.embedded().python_worker, limits: limits(block) };
-        let Some(docker) = &block.docker else { return Ok(LazyWorkers::with_backend(host, python())) };
+        let Some(docker) = &block.docker else {
+            return Ok(LazyWorkers::with_backend(host, python_backend(host, block)?));
+        };
         let settings = docker_settings(block, docker, folder);
         match check_docker(&settings) {
             Ok(()) => Ok(LazyWorkers::with_backend(host, Backend::Docker(Box::new(settings)))),
             Err(error) if docker.fallback => {
                 host.notify(Notice::SandboxFallback { reason: error.to_string() });
-                Ok(LazyWorkers::with_backend(host, python()))
+                Ok(LazyWorkers::with_backend(host, python_backend(host, block)?))
             }
             Err(error) => Err(Error::Docker { reason: error.to_string() }),
         }
@@ -79,6 +82,17 @@ impl LazyWorkers {
                 drop(tracker);
                 workers
             }
+            Backend::Processes { component, settings } => {
+                let (component, settings) = (*component, ProcessSettings::clone(settings));
+                let tracker = self.progress.start(Activity::LoadingPythonWorker);
+                // The processes find it in the cache.
+                let compile =
+                    move || worker_engine()?.load("the Python worker", component).map_err(Error::WasmEngine);
+                tokio::task::spawn_blocking(compile).await??;
+                let workers = ProcessWorkers::start(settings).await?;
+                drop(tracker);
+                Ok(Box::new(workers))
+            }
             Backend::Docker(settings) => {
                 let total = u64::from(settings.limits.workers);
                 let tracker = std::sync::Mutex::new(self.progress.start(Activity::StartingContainers));
@@ -93,6 +107,19 @@ impl LazyWorkers {
     }
 }
 
+fn python_backend(host: &Host, block: &SandboxBlock) -> Result<Backend, Error> {
+    let (component, limits) = (host.embedded().python_worker, limits(block));
+    let Some(processes) = block.processes else { return Ok(Backend::Python { component, limits }) };
+    let arguments = host.embedded().worker_arguments.ok_or(Error::NoWorkerProcesses)?;
+    // The file that runs, also if another one has taken its name.
+    let path = PathBuf::from("/proc/self/exe");
+    let program =
+        WorkerProgram { path, arguments: arguments.iter().map(|part| (*part).to_owned()).collect() };
+    let jobs_per_worker = processes.jobs_per_worker;
+    let settings = ProcessSettings { program, cache_dir: compile_cache()?, limits, jobs_per_worker };
+    Ok(Backend::Processes { component, settings: Box::new(settings) })
+}
+
 /// Returns the container settings of a workflow.
 pub fn docker_settings(block: &SandboxBlock, docker: &Docker, folder: &Path) -> DockerSettings {
     let endpoints =
@@ -100,6 +127,7 @@ pub fn docker_settings(block: &SandboxBlock, docker: &Docker, folder: &Path) -> 
     DockerSettings {
         limits: limits(block),
         image: docker.image.clone().unwrap_or_else(|| DEFAULT_IMAGE.to_owned()),
+        runtime: docker.runtime.clone(),
         pids: docker.pids,
         cpus: docker.cpus,
         endpoints,

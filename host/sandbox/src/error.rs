@@ -1,6 +1,7 @@
 //! Errors of sandboxes.
 
 use crate::docker::error::DockerError;
+use crate::process::ProcessError;
 
 /// Reason why a sandbox is not available.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,14 @@ pub enum Error {
         language: &'static str,
         /// Message of the WASM engine.
         reason: String,
+    },
+    /// Worker processes can't be started.
+    #[error("the worker process {program}: {problem}")]
+    Process {
+        /// The program.
+        program: String,
+        /// Reason.
+        problem: ProcessError,
     },
     /// Containers are not available.
     #[error(transparent)]

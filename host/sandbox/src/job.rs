@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// One program to run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// `python`. Containers also run `shell`, and any other language if `run` is given.
     pub language: String,
@@ -27,7 +27,7 @@ pub struct Job {
 }
 
 /// A file of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
     /// Relative to the working folder, with `/` as the separator.
     pub path: String,
@@ -72,7 +72,7 @@ impl Ending {
 }
 
 /// Resource usage of a job. It is measured, so it differs from run to run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Wall-clock time from the program's start to its end.
     pub time: Duration,
@@ -82,7 +82,7 @@ pub struct Usage {
 }
 
 /// Result of a job.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Reason why it ended. With cases: the first reason that is not [`Ending::Ok`].
     pub ending: Ending,

@@ -1,4 +1,4 @@
-//! Untrusted code: jobs, verdicts, WASM workers, Docker workers.
+//! Untrusted code: jobs, verdicts, WASM workers in this process or in others, Docker workers.
 //!
 //! A job is a program with its input. A [`Sandbox`] runs it and returns a [`Verdict`], even if the program
 //! loops, grows, prints without end or breaks its interpreter. No function here returns an error because of a
@@ -10,6 +10,7 @@ mod docker;
 mod error;
 mod job;
 mod limits;
+mod process;
 mod python;
 mod sandbox;
 
@@ -21,5 +22,8 @@ pub use docker::{
 pub use error::Error;
 pub use job::{Ending, File, Job, Usage, Verdict};
 pub use limits::SandboxLimits;
+pub use process::{
+    ConfineError, ProcessError, ProcessSettings, ProcessWorkers, WorkerProgram, confine, serve_jobs,
+};
 pub use python::PythonWorkers;
 pub use sandbox::Sandbox;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use pl_wasm::FUEL_PER_SECOND;
+use serde::{Deserialize, Serialize};
 
 /// Limits of one job, and the number of jobs at a time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxLimits {
     /// Time limit of one job. In WebAssembly the job's clock counts fuel: the same job times out at the same
     /// instruction on every machine.

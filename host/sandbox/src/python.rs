@@ -19,7 +19,7 @@ use crate::limits::SandboxLimits;
 use crate::sandbox::Sandbox;
 
 /// Factor between a job's wall-clock limit and `timeout`, for machines that are slow or overloaded.
-const WALL_CLOCK_FACTOR: u32 = 5;
+pub(crate) const WALL_CLOCK_FACTOR: u32 = 5;
 
 /// Python workers in WebAssembly.
 #[derive(Clone)]
@@ -61,18 +61,7 @@ impl PythonWorkers {
 
     /// Runs one job as soon as a worker is free, each of its cases on a separate worker.
     pub async fn run(&self, job: Job) -> Verdict {
-        if let Some(reason) = unsupported_feature(&job) {
-            return Verdict::from_sandbox(Ending::LostWorker, format!("sandbox: {reason}\n"), true);
-        }
-        if job.cases.is_empty() {
-            return self.run_once(job).await;
-        }
-        let mut verdicts = Vec::new();
-        for stdin in &job.cases {
-            let job = Job { stdin: stdin.clone(), cases: Vec::new(), ..job.clone() };
-            verdicts.push(self.run_once(job).await);
-        }
-        Verdict::from_cases(verdicts)
+        run_cases(job, |job| self.run_once(job)).await
     }
 
     async fn run_once(&self, job: Job) -> Verdict {
@@ -95,6 +84,21 @@ impl host::Host for Guest<()> {
     fn leave(&mut self, code: i32) -> wasmtime::Result<()> {
         Err(Exit(code).into())
     }
+}
+
+/// Runs a job by `run`, which takes jobs without cases. A job that needs a feature that Python workers lack is not run.
+pub(crate) async fn run_cases<F: Future<Output = Verdict>>(job: Job, run: impl Fn(Job) -> F) -> Verdict {
+    if let Some(reason) = unsupported_feature(&job) {
+        return Verdict::from_sandbox(Ending::LostWorker, format!("sandbox: {reason}\n"), true);
+    }
+    if job.cases.is_empty() {
+        return run(job).await;
+    }
+    let mut verdicts = Vec::new();
+    for stdin in &job.cases {
+        verdicts.push(run(Job { stdin: stdin.clone(), cases: Vec::new(), ..job.clone() }).await);
+    }
+    Verdict::from_cases(verdicts)
 }
 
 /// Returns an explanation if a job needs a feature that these workers lack.

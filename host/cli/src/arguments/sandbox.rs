@@ -12,6 +12,9 @@ pub enum SandboxCommand {
     Doctor(SandboxDoctorArgs),
     /// Create the image of the docker backend from a registry, or from a root file system
     Image(SandboxImageArgs),
+    /// Serve jobs on a socket: what `isolation = process` starts
+    #[command(hide = true)]
+    Worker,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -22,12 +25,23 @@ pub enum BackendChoice {
     Docker,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IsolationChoice {
+    /// A WebAssembly instance in this process
+    Instance,
+    /// The same in a confined process
+    Process,
+}
+
 /// Docker engines and the image of their containers.
 #[derive(Args)]
 pub struct SandboxEngineArgs {
     /// The image of the containers [default: pl-host-python]
     #[arg(long, value_name = "NAME:TAG")]
     pub image: Option<String>,
+    /// The OCI runtime of the containers, such as runsc [default: the engine's]
+    #[arg(long, value_name = "NAME")]
+    pub runtime: Option<String>,
     /// A Docker engine: unix://PATH, tcp://HOST:PORT or https://HOST:PORT [default: $DOCKER_HOST, or
     /// unix:///var/run/docker.sock]
     #[arg(long = "endpoint", value_name = "ADDRESS")]
@@ -44,6 +58,9 @@ pub struct SandboxRunArgs {
     /// The backend that runs it
     #[arg(long, value_enum, default_value_t = BackendChoice::Wasm)]
     pub backend: BackendChoice,
+    /// Wall around programs of the wasm backend
+    #[arg(long, value_enum, default_value_t = IsolationChoice::Instance)]
+    pub isolation: IsolationChoice,
     #[command(flatten)]
     pub engine: SandboxEngineArgs,
     /// The command line in the container, with {file} for the program's file: --run node,{file}

@@ -4,7 +4,8 @@ use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pl_dsl::workflow::{Docker, Sandbox as Settings, SandboxBackend};
+use pl_dsl::workflow::{Docker, Sandbox as Settings, SandboxBackend, WorkerProcesses};
+use pl_run::Embedded;
 use pl_run::sandbox::{LazyWorkers, docker_settings};
 use pl_sandbox::{
     DEFAULT_IMAGE, DockerSettings, DockerWorkers, Ending, ImageSource, Inspection, Job, Verdict,
@@ -12,7 +13,8 @@ use pl_sandbox::{
 
 use crate::app::App;
 use crate::arguments::sandbox::{
-    BackendChoice, SandboxCommand, SandboxDoctorArgs, SandboxEngineArgs, SandboxImageArgs, SandboxRunArgs,
+    BackendChoice, IsolationChoice, SandboxCommand, SandboxDoctorArgs, SandboxEngineArgs, SandboxImageArgs,
+    SandboxRunArgs,
 };
 use crate::exit::{CommandError, CommandResult};
 use crate::progress::Terminal;
@@ -21,11 +23,14 @@ use crate::visible;
 /// Name under which a registry has the base of the default image.
 const REGISTRY_IMAGE: &str = "python:3.11-slim";
 
-pub fn run(app: &App, command: &SandboxCommand) -> CommandResult {
+pub fn run(embedded: Embedded, command: &SandboxCommand) -> CommandResult {
+    let app = || App::new(embedded);
     match command {
-        SandboxCommand::Run(options) => run_file(app, options),
-        SandboxCommand::Doctor(options) => doctor(app, options),
-        SandboxCommand::Image(options) => image(app, options),
+        SandboxCommand::Run(options) => run_file(&app()?, options),
+        SandboxCommand::Doctor(options) => doctor(&app()?, options),
+        SandboxCommand::Image(options) => image(&app()?, options),
+        // Without the threads of an app.
+        SandboxCommand::Worker => Ok(pl_sandbox::serve_jobs(embedded.python_worker)?),
     }
 }
 
@@ -71,6 +76,8 @@ fn settings(options: &SandboxRunArgs) -> Settings {
         memory: options.memory << 20,
         output: 1 << 20,
         workers: 1,
+        processes: (options.isolation == IsolationChoice::Process)
+            .then_some(WorkerProcesses { jobs_per_worker: 1 }),
         docker: (backend == SandboxBackend::Docker).then(docker),
     }
 }
@@ -79,6 +86,7 @@ fn containers(engine: &SandboxEngineArgs) -> Docker {
     let default = DockerSettings::default();
     Docker {
         image: engine.image.clone(),
+        runtime: engine.runtime.clone(),
         pids: default.pids,
         cpus: default.cpus,
         endpoints: engine.endpoints.clone(),
@@ -112,6 +120,7 @@ fn container_settings(engine: &SandboxEngineArgs) -> DockerSettings {
         memory: 256 << 20,
         output: 64 << 10,
         workers: 1,
+        processes: None,
         docker: None,
     };
     docker_settings(&settings, &containers(engine), Path::new(""))

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// The letters plugin needs none of the embedded components.
-pub const EMBEDDED: Embedded = Embedded { std_chat: &[], python_worker: &[] };
+pub const EMBEDDED: Embedded = Embedded { std_chat: &[], python_worker: &[], worker_arguments: None };
 
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

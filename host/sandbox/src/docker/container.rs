@@ -63,7 +63,7 @@ pub async fn create(engine: &DockerEngine, number: u32) -> Result<String, Docker
 }
 
 fn body(settings: &DockerSettings, image: &str, number: u32) -> ContainerCreateBody {
-    let DockerSettings { limits, pids, cpus, .. } = settings;
+    let DockerSettings { limits, runtime, pids, cpus, .. } = settings;
     let memory = limits.memory + 2 * limits.output + SUPERVISOR_MEMORY;
     let memory = i64::try_from(memory).unwrap_or(i64::MAX);
     // Programs may be compiled and executed in the working folder only.
@@ -72,6 +72,7 @@ fn body(settings: &DockerSettings, image: &str, number: u32) -> ContainerCreateB
     let tmpfs = [("/work", folder("exec")), ("/tmp", folder("noexec"))];
     let user = user_id(number);
     let host = HostConfig {
+        runtime: runtime.clone(),
         memory: Some(memory),
         memory_swap: Some(memory),
         // One more for the supervisor.

@@ -11,6 +11,8 @@ pub struct DockerSettings {
     pub limits: SandboxLimits,
     /// Image of the containers: `name:tag`.
     pub image: String,
+    /// OCI runtime of the containers. `None` for the engine's default.
+    pub runtime: Option<String>,
     /// Maximum number of processes and threads of a job.
     pub pids: u32,
     /// CPUs of a job; fractions are allowed.
@@ -33,6 +35,7 @@ impl Default for DockerSettings {
         Self {
             limits: SandboxLimits::default(),
             image: DEFAULT_IMAGE.to_owned(),
+            runtime: None,
             // Python with its threads needs a dozen; more than 64 are a mistake or a fork bomb.
             pids: 64,
             // With one worker per core, all cores are used.

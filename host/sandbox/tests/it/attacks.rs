@@ -10,10 +10,11 @@ use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pl_sandbox::{DockerSettings, DockerWorkers, Ending, PythonWorkers, Sandbox, SandboxLimits, Verdict};
-use pl_wasm::EngineConfig;
+use pl_sandbox::{DockerSettings, DockerWorkers, Ending, Sandbox, SandboxLimits, Verdict};
 
 use crate::engine::{self, TestEngine, python};
+use crate::process::processes;
+use crate::python::workers as instances;
 
 struct Attack {
     name: String,
@@ -150,13 +151,7 @@ async fn attacks_fail_in_docker() {
     workers.shut_down().await;
 }
 
-#[tokio::test]
-async fn attacks_fail_in_wasm() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm");
-    let component = std::fs::read(path).unwrap_or_else(|e| panic!("{e}; `cargo xtask setup` builds it"));
-    let engine =
-        pl_wasm::Engine::new(EngineConfig::workers().cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();
-    let workers = PythonWorkers::new(&engine, &component, limits()).unwrap();
+async fn assert_attacks_fail(workers: &impl Sandbox) {
     for attack in attacks(start_echo_server()) {
         let mut verdicts = Vec::new();
         for program in &attack.programs {
@@ -164,4 +159,14 @@ async fn attacks_fail_in_wasm() {
         }
         assert_harmless("wasm", &attack, &attack.wasm, &verdicts);
     }
+}
+
+#[tokio::test]
+async fn attacks_fail_in_wasm() {
+    assert_attacks_fail(&instances(limits())).await;
+}
+
+#[tokio::test]
+async fn attacks_fail_in_worker_processes() {
+    assert_attacks_fail(&processes(limits()).await).await;
 }

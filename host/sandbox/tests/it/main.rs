@@ -8,6 +8,7 @@ mod endpoints;
 mod engine;
 mod hoarding;
 mod load;
+mod process;
 mod python;
 mod real_programs;
 mod registry;

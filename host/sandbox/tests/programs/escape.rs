@@ -1,0 +1,57 @@
+//! Makes the system call that its first argument names, after it has confined itself if there is a second argument.
+//! Exits with 0 if the call did what an attacker wants.
+
+#![allow(unsafe_code, reason = "these are the calls of an attacker in machine code")]
+
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let attack = arguments.next().unwrap_or_default();
+    if arguments.next().is_some()
+        && let Err(error) = pl_sandbox::confine(64 << 20)
+    {
+        eprintln!("{error}");
+        return ExitCode::from(2);
+    }
+    match try_to(&attack) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn try_to(attack: &str) -> bool {
+    match attack {
+        "read" => std::fs::read("/etc/passwd").is_ok(),
+        "write" => tempfile::tempfile().is_ok(),
+        "connect" => std::net::UdpSocket::bind("127.0.0.1:0").is_ok(),
+        "run" => Command::new("/bin/true").status().is_ok_and(|status| status.success()),
+        "thread" => std::thread::Builder::new().spawn(|| ()).is_ok_and(|thread| thread.join().is_ok()),
+        // SAFETY: no memory of this program is involved.
+        "signal" => unsafe { libc::kill(libc::getppid(), 0) == 0 },
+        "trace" => std::fs::File::open("/proc/self/mem").is_ok(),
+        "map_code" => map_code(),
+        "make_code" => make_code(),
+        "memory" => {
+            let mut memory: Vec<u8> = Vec::new();
+            memory.try_reserve_exact(1 << 30).is_ok()
+        }
+        _ => false,
+    }
+}
+
+fn map(protection: libc::c_int) -> *mut libc::c_void {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping, at an address that the kernel chooses.
+    unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) }
+}
+
+fn map_code() -> bool {
+    map(libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) != libc::MAP_FAILED
+}
+
+fn make_code() -> bool {
+    let page = map(libc::PROT_READ | libc::PROT_WRITE);
+    // SAFETY: the page was mapped above, and nothing refers to it.
+    unsafe { libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_EXEC) == 0 }
+}
