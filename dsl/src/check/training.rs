@@ -81,6 +81,7 @@ impl Resolver<'_, '_, '_> {
             shuffle_rewards: own.boolean("shuffle_rewards")?,
             token_budget: own.integer("token_budget")?,
             gradient_checkpointing: own.boolean("gradient_checkpointing")?,
+            record_tokens: own.boolean("record_tokens")?,
             checkpoint_every: own.integer("checkpoint_every")?,
             keep_checkpoints: own.integer("keep_checkpoints")?,
             episodes: own.integer("episodes")?,

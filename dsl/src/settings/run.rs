@@ -318,6 +318,16 @@ pub(super) const RUN: &[Setting] = &[
     ),
     setting(
         B::Train,
+        "record_tokens",
+        SettingKind::Boolean,
+        DefaultValue::Boolean(true),
+        "Writes what each update computed of each token to `tokens/` in the run folder: the log-probability in training, \
+         the entropy, the advantage, and whether the token was clipped. `pl-host view` shows them, and the reason for \
+         each token's gradient. On by default, since a run that learns the wrong thing is understood by its tokens. It \
+         has no effect on results. Off, it saves about 6 bytes per token and pass.",
+    ),
+    setting(
+        B::Train,
         "checkpoint_every",
         count(1),
         DefaultValue::Integer(10),

@@ -445,6 +445,9 @@ pub struct Train {
     pub token_budget: u32,
     /// Recompute each block in the backward pass instead of keeping its activations.
     pub gradient_checkpointing: bool,
+    /// Write what each update computed of each token.
+    #[serde(default)]
+    pub record_tokens: bool,
     /// Steps between checkpoints.
     pub checkpoint_every: u32,
     /// Number of newest checkpoints to keep, besides the best one.

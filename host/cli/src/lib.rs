@@ -11,6 +11,7 @@ mod diagnostics;
 mod exit;
 mod interrupt;
 mod plan;
+mod play_worker;
 mod progress;
 mod report;
 mod stored_workflows;

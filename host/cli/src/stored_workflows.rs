@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pl_dsl::graph::Graph;
-use pl_run::{RunTokenizers, StoredWorkflow};
-use pl_viewer::{TokenTexts, Unavailable, Workflows};
+use pl_dsl::settings::{self, Setting};
+use pl_run::{RunTokenizers, StoredWorkflow, token_gradient};
+use pl_types::TrainedCompletion;
+use pl_viewer::{SettingDoc, TokenTexts, Unavailable, Workflows};
 use serde_json::Value;
 
 /// Stored workflows of run folders.
@@ -28,6 +30,25 @@ impl Workflows for StoredWorkflows {
         let tokenizer =
             self.0.tokenizer(run, evaluation, agent).map_err(|error| Unavailable(error.to_string()))?;
         Ok(Arc::new(Tokenizer(tokenizer)))
+    }
+
+    fn gradient(
+        &self,
+        run: &Path,
+        agent: &str,
+        record: &TrainedCompletion,
+        sampled: &[f32],
+        token: usize,
+    ) -> Result<Value, Unavailable> {
+        let unavailable = |error: String| Unavailable(error);
+        let explained =
+            token_gradient(run, agent, record, sampled, token).map_err(|error| unavailable(error.to_string()))?;
+        serde_json::to_value(explained).map_err(|error| unavailable(error.to_string()))
+    }
+
+    fn setting_docs(&self) -> Vec<SettingDoc> {
+        let doc = |one: &'static Setting| SettingDoc { block: one.block.keyword(), key: one.key, doc: one.doc };
+        settings::all().map(doc).collect()
     }
 
     fn graph(&self, run: &Path) -> Result<Value, Unavailable> {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use pl_types::Transition;
+use pl_types::{TrainedCompletion, Transition};
 use serde::{Deserialize, Serialize};
 
 use crate::atomic::{create_folder, sync_folder, write_atomically};
@@ -19,6 +19,7 @@ use crate::lock_holder::LockHolder;
 use crate::own_files::{delete_later, own_files, parse_step};
 use crate::run_lock::{RunLock, find_holder};
 use crate::table::{read_transitions, write_transitions};
+use crate::token_table::write_trained;
 use crate::traces::{TraceFile, Traces};
 
 const WORKFLOW: &str = "workflow.json";
@@ -27,19 +28,22 @@ const TIMINGS: &str = "timings.jsonl";
 const FAILURES: &str = "failures.jsonl";
 const CURVES: &str = "curves.png";
 const STEPS: &str = "steps";
+const TOKENS: &str = "tokens";
 const CHECKPOINTS: &str = "checkpoints";
 const ADAPTERS: &str = "adapters";
 
 /// Entries of a run folder that a run writes, except its lock.
-const ENTRIES: [&str; 11] = [
+const ENTRIES: [&str; 13] = [
     WORKFLOW,
     "workflow.mas",
     "lock.json",
+    "plan.json",
     METRICS,
     TIMINGS,
     FAILURES,
     CURVES,
     STEPS,
+    TOKENS,
     "traces",
     CHECKPOINTS,
     ADAPTERS,
@@ -55,6 +59,15 @@ pub struct LogLengths {
     pub metrics: u64,
     pub timings: u64,
     pub failures: u64,
+}
+
+/// Steps of a run whose files are kept when it resumes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FinishedSteps {
+    /// Last step that was played.
+    pub played: u64,
+    /// Last step that was trained on.
+    pub trained: u64,
 }
 
 /// An open run folder, locked for this process.
@@ -77,7 +90,7 @@ impl RunFolder {
         let run_lock = RunLock::acquire(root)?;
         // Another process may have created a run since.
         RunFolder::check_unused(root)?;
-        for folder in [STEPS, "traces", CHECKPOINTS] {
+        for folder in [STEPS, TOKENS, "traces", CHECKPOINTS] {
             create_folder(&root.join(folder))?;
         }
         write_atomically(&root.join("workflow.mas"), source.as_bytes())?;
@@ -142,15 +155,16 @@ impl RunFolder {
         write_json(&self.root().join(name), value)
     }
 
-    /// Opens the folder in its state after step `step`: later lines, step files and trace files are deleted.
+    /// Opens the folder in its state after some steps: later lines, step files, token files and trace files are deleted.
     ///
     /// # Errors
     /// [`Error::Truncated`] if an append-only file is shorter than `lengths`. Nothing is deleted then.
-    pub fn resume(lock: RunLock, step: u64, lengths: LogLengths) -> Result<Self, Error> {
+    pub fn resume(lock: RunLock, steps: FinishedSteps, lengths: LogLengths) -> Result<Self, Error> {
         let root = lock.root().to_path_buf();
         let folder = Self::open_logs(lock, lengths)?;
-        delete_later(&root.join(STEPS), step, step_of_table)?;
-        delete_later(&Traces::for_run(&root).folder(), step, TraceFile::step_of)?;
+        delete_later(&root.join(STEPS), steps.played, step_of_table)?;
+        delete_later(&root.join(TOKENS), steps.trained, step_of_table)?;
+        delete_later(&Traces::for_run(&root).folder(), steps.played, TraceFile::step_of)?;
         Ok(folder)
     }
 
@@ -205,6 +219,16 @@ impl RunFolder {
         write_transitions(&RunFolder::step_file(self.root(), step), transitions)
     }
 
+    /// Path of the file of a step's tokens within a run folder.
+    pub fn token_file(root: &Path, step: u64) -> PathBuf {
+        root.join(format!("{TOKENS}/{step:06}.parquet"))
+    }
+
+    /// Writes what the update of a step computed of each token to a Parquet file.
+    pub fn write_tokens(&self, step: u64, records: &[TrainedCompletion]) -> Result<(), Error> {
+        write_trained(&RunFolder::token_file(self.root(), step), records)
+    }
+
     /// Reads the transitions of a step.
     pub fn read_step(&self, step: u64) -> Result<Vec<Transition>, Error> {
         read_transitions(&RunFolder::step_file(self.root(), step))
@@ -230,7 +254,7 @@ impl RunFolder {
     }
 }
 
-/// Parses the name of a file in `steps`. Returns `None` for files that are not the run's.
+/// Parses the name of a file in `steps` or `tokens`. Returns `None` for files that are not the run's.
 fn step_of_table(name: &str) -> Option<u64> {
     parse_step(name.strip_suffix(".parquet")?)
 }

@@ -6,16 +6,20 @@
 //!   workflow.mas               as written
 //!   workflow.json              as resolved
 //!   lock.json                  hashes of plugins, models and data; seed; versions
+//!   plan.json                  what the run was expected to use
 //!   metrics.jsonl              a line per step and per evaluation: equal for equal seeds
 //!   timings.jsonl              seconds and rates: different in every run
 //!   failures.jsonl             episodes that failed, with their cause
 //!   steps/000001.parquet       every transition of the step
+//!   tokens/000001.parquet       what the update computed of each of their tokens
 //!   traces/000001.jsonl.zst    every attempt at an episode, for `pl-host replay`
 //!   checkpoints/step-00000010/ everything needed to resume after the step (written by the trainer)
 //!   curves.png
 //! ```
 
 mod atomic;
+mod column_reader;
+mod column_writer;
 mod curves;
 mod error;
 mod folder;
@@ -27,12 +31,14 @@ mod run_lock;
 mod settings;
 mod step_table;
 mod table;
+mod token_table;
+mod trace_index;
 mod traces;
 
 pub use atomic::{sync_folder, write_atomically};
 pub use curves::draw_curves;
 pub use error::Error;
-pub use folder::{LogLengths, RunFolder};
+pub use folder::{FinishedSteps, LogLengths, RunFolder};
 pub use jsonl::{AppendLog, read_jsonl};
 pub use lock::{Lock, hash_file, hash_folder};
 pub use lock_holder::LockHolder;
@@ -40,4 +46,6 @@ pub use run_lock::RunLock;
 pub use settings::settings_by_path;
 pub use step_table::StepTable;
 pub use table::{read_transitions, write_transitions};
+pub use token_table::{TokenTable, TrainedRow};
+pub use trace_index::{AttemptKey, TraceIndex};
 pub use traces::{TRACE_FORMAT, TraceFile, TraceLine, Traces};

@@ -1,39 +1,16 @@
 //! Reading parts of a step's Parquet file: the keys of all rows, and single rows, so that a file of any size can
 //! be paged through.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use parquet::data_type::{
-    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type,
-};
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::data_type::{BoolType, FloatType, Int32Type, Int64Type};
 use pl_types::{Group, Key, Transition};
 
+use crate::column_reader::{KeyedColumns, ids, nested, optional};
 use crate::error::Error;
 
-/// Number of values that are read at a time.
-const BATCH: usize = 8192;
-
 /// An open file of a step.
-pub struct StepTable {
-    path: PathBuf,
-    reader: SerializedFileReader<File>,
-}
-
-/// Values of one column in one row, with their levels in Parquet's (Dremel's) encoding.
-struct Cell<T> {
-    values: Vec<T>,
-    definitions: Vec<i16>,
-    repetitions: Vec<i16>,
-}
-
-/// Position of a row: its row group, and the row within it.
-#[derive(Clone, Copy)]
-struct RowPosition {
-    group: usize,
-    row: usize,
-}
+pub struct StepTable(KeyedColumns);
 
 impl StepTable {
     /// Opens the file and reads its schema.
@@ -41,9 +18,7 @@ impl StepTable {
     /// # Errors
     /// [`Error::Io`] if it is missing, [`Error::Table`] if it is not a Parquet file.
     pub fn open(path: &Path) -> Result<StepTable, Error> {
-        let file = File::open(path).map_err(Error::io("read", path))?;
-        let reader = SerializedFileReader::new(file).map_err(|e| unreadable(path, e))?;
-        Ok(StepTable { path: path.to_path_buf(), reader })
+        KeyedColumns::open(path).map(StepTable)
     }
 
     /// Reads the keys of all rows, in order. No other column is read.
@@ -51,22 +26,7 @@ impl StepTable {
     /// # Errors
     /// [`Error::Table`] if a column is missing, has another type or is damaged.
     pub fn keys(&self) -> Result<Vec<Key>, Error> {
-        let steps = self.column::<Int64Type>("step")?;
-        let [tasks, samples, visits, agents, branches] =
-            ["task", "sample", "node_visit", "agent_index", "branch"]
-                .map(|name| self.column::<Int32Type>(name));
-        let (tasks, samples, visits, agents, branches) = (tasks?, samples?, visits?, agents?, branches?);
-        let rows = steps.into_iter().zip(tasks).zip(samples).zip(visits).zip(agents).zip(branches);
-        Ok(rows
-            .map(|(((((step, task), sample), visit), agent), branch)| Key {
-                step: step.cast_unsigned(),
-                task: task.cast_unsigned(),
-                sample: sample.cast_unsigned(),
-                node_visit: visit.cast_unsigned(),
-                agent: agent.cast_unsigned(),
-                branch: branch.cast_unsigned(),
-            })
-            .collect())
+        self.0.keys()
     }
 
     /// Reads one row, counted from 0 over the whole file. Returns `None` if there are fewer rows.
@@ -74,176 +34,54 @@ impl StepTable {
     /// # Errors
     /// [`Error::Table`] if a column is missing, has another type or is damaged.
     pub fn transition(&self, row: usize) -> Result<Option<Transition>, Error> {
-        let Some(at) = self.position(row) else { return Ok(None) };
-        let key = Key {
-            step: self.u64(at, "step")?,
-            task: self.u32(at, "task")?,
-            sample: self.u32(at, "sample")?,
-            node_visit: self.u32(at, "node_visit")?,
-            agent: self.u32(at, "agent_index")?,
-            branch: self.u32(at, "branch")?,
-        };
-        let turn = self.u32(at, "turn")?;
-        let node_visit = self.cell::<Int32Type>(at, "group_node_visit")?;
+        let columns = &self.0;
+        let Some(at) = columns.position(row) else { return Ok(None) };
+        let key = columns.key(at)?;
+        let turn = columns.u32(at, "turn")?;
+        let node_visit = columns.cell::<Int32Type>(at, "group_node_visit")?;
         let node_visit = node_visit.values.first().map(|value| value.cast_unsigned());
         let group = Group { step: key.step, task: key.task, agent: key.agent, turn, node_visit };
         Ok(Some(Transition {
             key,
             group,
-            task_id: self.text(at, "task_id")?,
-            agent: self.text(at, "agent")?,
-            policy: self.u32(at, "policy")?,
+            task_id: columns.text(at, "task_id")?,
+            agent: columns.text(at, "agent")?,
+            policy: columns.u32(at, "policy")?,
             turn,
-            prompt: ids(self.cell::<Int32Type>(at, "prompt")?.values),
-            completion: ids(self.cell::<Int32Type>(at, "completion")?.values),
-            logprobs: self.cell::<FloatType>(at, "logprobs")?.values,
-            support: nested(self.cell::<Int32Type>(at, "support")?),
-            temperature: self.f64(at, "temperature")?,
-            versions: self
+            prompt: ids(columns.cell::<Int32Type>(at, "prompt")?.values),
+            completion: ids(columns.cell::<Int32Type>(at, "completion")?.values),
+            logprobs: columns.cell::<FloatType>(at, "logprobs")?.values,
+            support: nested(columns.cell::<Int32Type>(at, "support")?),
+            temperature: columns.f64(at, "temperature")?,
+            versions: columns
                 .cell::<Int64Type>(at, "versions")?
                 .values
                 .into_iter()
                 .map(i64::cast_unsigned)
                 .collect(),
-            version: self.u64(at, "version")?,
-            team_reward: self.f64(at, "team_reward")?,
-            local_reward: self.f64(at, "local_reward")?,
-            reward: self.f64(at, "reward")?,
-            success: self.value::<BoolType>(at, "success")?,
-            chosen: self.value::<BoolType>(at, "chosen")?,
-            action: self.text(at, "action")?,
-            state: self.text(at, "state")?,
+            version: columns.u64(at, "version")?,
+            team_reward: columns.f64(at, "team_reward")?,
+            local_reward: columns.f64(at, "local_reward")?,
+            reward: columns.f64(at, "reward")?,
+            success: columns.value::<BoolType>(at, "success")?,
+            chosen: columns.value::<BoolType>(at, "chosen")?,
+            action: columns.text(at, "action")?,
+            state: columns.text(at, "state")?,
             // Not in files written before completions could be masked or penalised by their length.
-            max_tokens: if self.has("max_tokens") { self.u32(at, "max_tokens")? } else { 0 },
-            cut_off: self.has("cut_off") && self.value::<BoolType>(at, "cut_off")?,
+            max_tokens: if columns.has("max_tokens") { columns.u32(at, "max_tokens")? } else { 0 },
+            cut_off: columns.has("cut_off") && columns.value::<BoolType>(at, "cut_off")?,
             // Not in files written before there were critics.
-            next_prompt: match self.has("next_prompt") {
-                true => optional(self.cell::<Int32Type>(at, "next_prompt")?).map(ids),
+            next_prompt: match columns.has("next_prompt") {
+                true => optional(columns.cell::<Int32Type>(at, "next_prompt")?).map(ids),
                 false => None,
             },
             // Not in files written before values were recorded.
-            values: match self.has("values") {
-                true => optional(self.cell::<FloatType>(at, "values")?),
+            values: match columns.has("values") {
+                true => optional(columns.cell::<FloatType>(at, "values")?),
                 false => None,
             },
         }))
     }
-
-    fn position(&self, mut row: usize) -> Option<RowPosition> {
-        for (group, metadata) in self.reader.metadata().row_groups().iter().enumerate() {
-            let rows = usize::try_from(metadata.num_rows()).ok()?;
-            if row < rows {
-                return Some(RowPosition { group, row });
-            }
-            row -= rows;
-        }
-        None
-    }
-
-    fn index(&self, name: &str) -> Option<usize> {
-        let columns = self.reader.metadata().file_metadata().schema_descr().columns();
-        columns.iter().position(|column| column.path().parts().first().is_some_and(|root| root == name))
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.index(name).is_some()
-    }
-
-    fn damaged(&self, name: &str) -> Error {
-        unreadable(&self.path, format!("the column `{name}` is missing, has another type or is damaged"))
-    }
-
-    fn column_reader<T: DataType>(
-        &self,
-        group: usize,
-        name: &str,
-    ) -> Result<parquet::column::reader::ColumnReaderImpl<T>, Error> {
-        let index = self.index(name).ok_or_else(|| self.damaged(name))?;
-        let group = self.reader.get_row_group(group).map_err(|e| unreadable(&self.path, e))?;
-        let reader = group.get_column_reader(index).map_err(|e| unreadable(&self.path, e))?;
-        T::get_column_reader(reader).ok_or_else(|| self.damaged(name))
-    }
-
-    /// Reads a column without levels in all rows.
-    fn column<T: DataType>(&self, name: &str) -> Result<Vec<T::T>, Error> {
-        let mut values = Vec::new();
-        for group in 0..self.reader.num_row_groups() {
-            let mut reader = self.column_reader::<T>(group, name)?;
-            let mut read = usize::MAX;
-            while read > 0 {
-                (read, ..) = reader
-                    .read_records(BATCH, None, None, &mut values)
-                    .map_err(|e| unreadable(&self.path, e))?;
-            }
-        }
-        Ok(values)
-    }
-
-    fn cell<T: DataType>(&self, at: RowPosition, name: &str) -> Result<Cell<T::T>, Error> {
-        let mut reader = self.column_reader::<T>(at.group, name)?;
-        let mut cell = Cell { values: Vec::new(), definitions: Vec::new(), repetitions: Vec::new() };
-        let skipped = reader.skip_records(at.row).map_err(|e| unreadable(&self.path, e))?;
-        let Cell { values, definitions, repetitions } = &mut cell;
-        let (read, ..) = reader
-            .read_records(1, Some(definitions), Some(repetitions), values)
-            .map_err(|e| unreadable(&self.path, e))?;
-        if skipped == at.row && read == 1 { Ok(cell) } else { Err(self.damaged(name)) }
-    }
-
-    fn value<T: DataType>(&self, at: RowPosition, name: &str) -> Result<T::T, Error> {
-        self.cell::<T>(at, name)?.values.pop().ok_or_else(|| self.damaged(name))
-    }
-
-    fn u32(&self, at: RowPosition, name: &str) -> Result<u32, Error> {
-        Ok(self.value::<Int32Type>(at, name)?.cast_unsigned())
-    }
-
-    fn u64(&self, at: RowPosition, name: &str) -> Result<u64, Error> {
-        Ok(self.value::<Int64Type>(at, name)?.cast_unsigned())
-    }
-
-    fn f64(&self, at: RowPosition, name: &str) -> Result<f64, Error> {
-        self.value::<DoubleType>(at, name)
-    }
-
-    fn text(&self, at: RowPosition, name: &str) -> Result<String, Error> {
-        let bytes: ByteArray = self.value::<ByteArrayType>(at, name)?;
-        String::from_utf8(bytes.data().to_vec()).map_err(|_| self.damaged(name))
-    }
-}
-
-fn unreadable(path: &Path, error: impl ToString) -> Error {
-    Error::Table { action: "read", path: path.to_path_buf(), message: error.to_string() }
-}
-
-fn ids(values: Vec<i32>) -> Vec<u32> {
-    values.into_iter().map(i32::cast_unsigned).collect()
-}
-
-/// Returns an optional list. Levels: 0 no list, 1 an empty list, 2 a value.
-fn optional<T>(cell: Cell<T>) -> Option<Vec<T>> {
-    (cell.definitions.first() != Some(&0)).then_some(cell.values)
-}
-
-/// Returns an optional list of lists. Levels: 0 no list, 1 an empty list, 2 an empty inner list, 3 a value.
-fn nested(cell: Cell<i32>) -> Option<Vec<Vec<u32>>> {
-    let Cell { values, definitions, repetitions } = cell;
-    if definitions.first() == Some(&0) {
-        return None;
-    }
-    let mut values = values.into_iter().map(i32::cast_unsigned);
-    let mut lists: Vec<Vec<u32>> = Vec::new();
-    for (definition, repetition) in definitions.into_iter().zip(repetitions) {
-        if definition >= 2 && repetition < 2 {
-            lists.push(Vec::new());
-        }
-        if definition == 3
-            && let (Some(list), Some(value)) = (lists.last_mut(), values.next())
-        {
-            list.push(value);
-        }
-    }
-    Some(lists)
 }
 
 #[cfg(test)]

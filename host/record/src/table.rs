@@ -5,20 +5,14 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::data_type::{
-    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type,
-};
-use parquet::errors::{ParquetError, Result};
-use parquet::file::properties::WriterProperties;
+use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
+use parquet::errors::Result;
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::record::{Field, Row};
-use parquet::schema::parser::parse_message_type;
 use pl_types::{Group, Key, Transition};
 
+use crate::column_writer::{Columns, encode};
 use crate::{Error, write_atomically};
 
 /// Columns in the order in which [`write_columns`] writes them.
@@ -62,21 +56,12 @@ const SCHEMA: &str = "message transitions {
 
 /// Writes the file whole or not at all. Equal transitions give equal bytes.
 pub fn write_transitions(path: &Path, transitions: &[Transition]) -> std::result::Result<(), Error> {
-    let bytes = encode(transitions).map_err(|e| Error::Table {
+    let bytes = encode(SCHEMA, |columns| write_columns(columns, transitions)).map_err(|e| Error::Table {
         action: "write",
         path: path.to_path_buf(),
         message: e.to_string(),
     })?;
     write_atomically(path, &bytes)
-}
-
-fn encode(transitions: &[Transition]) -> Result<Vec<u8>> {
-    let schema = Arc::new(parse_message_type(SCHEMA)?);
-    let properties =
-        WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?)).build();
-    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?;
-    write_columns(Columns(writer.next_row_group()?), transitions)?;
-    writer.into_inner()
 }
 
 fn write_columns(mut columns: Columns<'_>, rows: &[Transition]) -> Result<()> {
@@ -91,139 +76,25 @@ fn write_columns(mut columns: Columns<'_>, rows: &[Transition]) -> Result<()> {
     columns.texts(rows, |t| &t.agent)?;
     columns.u32s(rows, |t| t.policy)?;
     columns.u32s(rows, |t| t.turn)?;
-    columns.lists::<Int32Type, _>(rows, |t| t.prompt.iter().map(|id| *id as i32))?;
-    columns.lists::<Int32Type, _>(rows, |t| t.completion.iter().map(|id| *id as i32))?;
-    columns.lists::<FloatType, _>(rows, |t| t.logprobs.iter().copied())?;
+    columns.lists::<Int32Type, _, _>(rows, |t| t.prompt.iter().map(|id| *id as i32))?;
+    columns.lists::<Int32Type, _, _>(rows, |t| t.completion.iter().map(|id| *id as i32))?;
+    columns.lists::<FloatType, _, _>(rows, |t| t.logprobs.iter().copied())?;
     columns.optional_nested_lists(rows, |t| t.support.as_deref())?;
-    columns.values::<DoubleType>(rows, |t| t.temperature)?;
-    columns.lists::<Int64Type, _>(rows, |t| t.versions.iter().map(|version| *version as i64))?;
+    columns.values::<DoubleType, _>(rows, |t| t.temperature)?;
+    columns.lists::<Int64Type, _, _>(rows, |t| t.versions.iter().map(|version| *version as i64))?;
     columns.u64s(rows, |t| t.version)?;
-    columns.values::<DoubleType>(rows, |t| t.team_reward)?;
-    columns.values::<DoubleType>(rows, |t| t.local_reward)?;
-    columns.values::<DoubleType>(rows, |t| t.reward)?;
-    columns.values::<BoolType>(rows, |t| t.success)?;
-    columns.values::<BoolType>(rows, |t| t.chosen)?;
+    columns.values::<DoubleType, _>(rows, |t| t.team_reward)?;
+    columns.values::<DoubleType, _>(rows, |t| t.local_reward)?;
+    columns.values::<DoubleType, _>(rows, |t| t.reward)?;
+    columns.values::<BoolType, _>(rows, |t| t.success)?;
+    columns.values::<BoolType, _>(rows, |t| t.chosen)?;
     columns.texts(rows, |t| &t.action)?;
     columns.texts(rows, |t| &t.state)?;
     columns.u32s(rows, |t| t.max_tokens)?;
-    columns.values::<BoolType>(rows, |t| t.cut_off)?;
-    columns.optional_lists::<Int32Type, _>(rows, |t| t.next_prompt.as_deref(), |id| *id as i32)?;
-    columns.optional_lists::<FloatType, _>(rows, |t| t.values.as_deref(), |value| *value)?;
-    columns.0.close().map(|_| ())
-}
-
-/// Writes the columns of a row group one after the other. Unsigned numbers are stored as the signed numbers of the
-/// same bits; the schema says that they are unsigned.
-struct Columns<'a>(SerializedRowGroupWriter<'a, Vec<u8>>);
-
-impl Columns<'_> {
-    /// Writes the next column. `definitions` and `repetitions` are the levels of Parquet's (Dremel's) encoding.
-    fn write<T: DataType>(
-        &mut self,
-        values: &[T::T],
-        definitions: Option<&[i16]>,
-        repetitions: Option<&[i16]>,
-    ) -> Result<()> {
-        let missing = || ParquetError::General("the schema has fewer columns".to_owned());
-        let mut column = self.0.next_column()?.ok_or_else(missing)?;
-        column.typed::<T>().write_batch(values, definitions, repetitions)?;
-        column.close()
-    }
-
-    fn values<T: DataType>(&mut self, rows: &[Transition], value: fn(&Transition) -> T::T) -> Result<()> {
-        self.write::<T>(&rows.iter().map(value).collect::<Vec<_>>(), None, None)
-    }
-
-    fn u32s(&mut self, rows: &[Transition], value: fn(&Transition) -> u32) -> Result<()> {
-        let values: Vec<i32> = rows.iter().map(|row| value(row) as i32).collect();
-        self.write::<Int32Type>(&values, None, None)
-    }
-
-    fn u64s(&mut self, rows: &[Transition], value: fn(&Transition) -> u64) -> Result<()> {
-        let values: Vec<i64> = rows.iter().map(|row| value(row) as i64).collect();
-        self.write::<Int64Type>(&values, None, None)
-    }
-
-    fn texts(&mut self, rows: &[Transition], text: fn(&Transition) -> &str) -> Result<()> {
-        let values: Vec<ByteArray> = rows.iter().map(|row| text(row).into()).collect();
-        self.write::<ByteArrayType>(&values, None, None)
-    }
-
-    fn optional_u32s(&mut self, rows: &[Transition], value: fn(&Transition) -> Option<u32>) -> Result<()> {
-        let values: Vec<i32> = rows.iter().filter_map(value).map(|value| value as i32).collect();
-        let definitions: Vec<i16> = rows.iter().map(|row| i16::from(value(row).is_some())).collect();
-        self.write::<Int32Type>(&values, Some(&definitions), None)
-    }
-
-    fn lists<'t, T: DataType, I: Iterator<Item = T::T>>(
-        &mut self,
-        rows: &'t [Transition],
-        list: impl Fn(&'t Transition) -> I,
-    ) -> Result<()> {
-        let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
-        for row in rows {
-            let before = values.len();
-            values.extend(list(row));
-            let count = values.len() - before;
-            // An empty list is one entry without a value.
-            definitions.extend(std::iter::repeat_n(i16::from(count > 0), count.max(1)));
-            repetitions.extend((0..count.max(1)).map(|index| i16::from(index > 0)));
-        }
-        self.write::<T>(&values, Some(&definitions), Some(&repetitions))
-    }
-
-    /// Levels: 0 no list, 1 an empty list, 2 a value.
-    fn optional_lists<T: DataType, E>(
-        &mut self,
-        rows: &[Transition],
-        list: fn(&Transition) -> Option<&[E]>,
-        stored: fn(&E) -> T::T,
-    ) -> Result<()> {
-        let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
-        for row in rows {
-            match list(row) {
-                Some(own) if !own.is_empty() => {
-                    values.extend(own.iter().map(stored));
-                    definitions.extend(std::iter::repeat_n(2, own.len()));
-                    repetitions.extend((0..own.len()).map(|index| i16::from(index > 0)));
-                }
-                other => {
-                    definitions.push(i16::from(other.is_some()));
-                    repetitions.push(0);
-                }
-            }
-        }
-        self.write::<T>(&values, Some(&definitions), Some(&repetitions))
-    }
-
-    /// Levels: 0 no list, 1 an empty list, 2 an empty inner list, 3 a value.
-    fn optional_nested_lists(
-        &mut self,
-        rows: &[Transition],
-        lists: fn(&Transition) -> Option<&[Vec<u32>]>,
-    ) -> Result<()> {
-        let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
-        for row in rows {
-            let Some(outer) = lists(row).filter(|outer| !outer.is_empty()) else {
-                definitions.push(i16::from(lists(row).is_some()));
-                repetitions.push(0);
-                continue;
-            };
-            for (position, inner) in outer.iter().enumerate() {
-                let first = i16::from(position > 0);
-                if inner.is_empty() {
-                    definitions.push(2);
-                    repetitions.push(first);
-                }
-                for (index, id) in inner.iter().enumerate() {
-                    values.push(*id as i32);
-                    definitions.push(3);
-                    repetitions.push(if index == 0 { first } else { 2 });
-                }
-            }
-        }
-        self.write::<Int32Type>(&values, Some(&definitions), Some(&repetitions))
-    }
+    columns.values::<BoolType, _>(rows, |t| t.cut_off)?;
+    columns.optional_lists::<Int32Type, _, _>(rows, |t| t.next_prompt.as_deref(), |id| *id as i32)?;
+    columns.optional_lists::<FloatType, _, _>(rows, |t| t.values.as_deref(), |value| *value)?;
+    columns.close()
 }
 
 /// Reads the file of a step.

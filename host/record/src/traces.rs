@@ -1,21 +1,24 @@
 //! Trace files: every attempt at an episode, one compressed file of JSON lines per step and per evaluation.
 //!
-//! Episodes of one task share long texts (the task, prompts, evidence): the compressor's window spans the
-//! whole file, so that each text is stored about once.
+//! Episodes of one task share long texts (the task, prompts, evidence): the compressor's window spans a frame of
+//! several megabytes, so that each text is stored about once. An index at the end of the file leads to single lines
+//! ([`crate::trace_index`]); files of earlier versions are one frame without an index.
 //!
-//! The first line is `{"format":2}`. The number changes with the serialised names of the traces. Files of
-//! format 1 have no such line.
+//! The first line is `{"format":2}`, with `"indexed":true` if the file has an index. The number changes with the
+//! serialised names of the traces. Files of format 1 have no such line.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use pl_types::StreamKey;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::atomic::write_atomically;
 use crate::error::Error;
 use crate::own_files::parse_step;
+use crate::trace_index::{AttemptKey, TraceIndex, index_length};
 
 /// Format of the trace files that are written and read.
 pub const TRACE_FORMAT: u32 = 2;
@@ -25,6 +28,10 @@ const LEVEL: i32 = 3;
 
 /// Base-two logarithm of the compressor's window: 16 MiB.
 const WINDOW: u32 = 24;
+
+/// Text of a frame, in bytes, after which the next line begins another one. It is what a reader of one line has to
+/// decompress, in some milliseconds.
+const FRAME: usize = 8 << 20;
 
 /// Longest line that is read, in bytes. Compression makes a file of 260 kB of a line of 8 GiB.
 const LONGEST_LINE: u64 = 64 << 20;
@@ -39,6 +46,15 @@ const EXTENSION: &str = ".jsonl.zst";
 #[derive(Serialize, Deserialize)]
 struct Header {
     format: u32,
+    /// True if the file ends with an index. A file without it is truncated then.
+    #[serde(default)]
+    indexed: bool,
+}
+
+/// The part of a trace that the index has.
+#[derive(Deserialize)]
+struct Keyed {
+    key: StreamKey,
 }
 
 /// The trace files of a run.
@@ -98,7 +114,7 @@ impl Traces {
     /// Writes a file atomically. Equal traces give equal bytes.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`]; also if a trace has no `key`.
     pub fn write(&self, file: &TraceFile, traces: &[impl Serialize]) -> Result<(), Error> {
         let path = self.path(file);
         let bytes = encode(traces).map_err(Error::io("write", &path))?;
@@ -141,11 +157,9 @@ impl Traces {
             return Err(Error::io("read", &path)(std::io::Error::other("it is not a file")));
         }
         let opened = fs::File::open(&path).map_err(Error::io("read", &path))?;
-        let mut decoder = zstd::Decoder::new(opened).map_err(Error::io("read", &path))?;
-        decoder.window_log_max(WINDOW).map_err(Error::io("read", &path))?;
-        let mut reader = BufReader::new(decoder);
+        let mut reader = decoder(opened).map_err(Error::io("read", &path))?;
         let header = read_line(&mut reader, LONGEST_HEADER).map_err(Error::io("read", &path))?;
-        check_format(&path, header.as_deref().unwrap_or_default())?;
+        let header = check_format(&path, header.as_deref().unwrap_or_default())?;
         let mut numbers = 2..;
         let mut ended = false;
         Ok(std::iter::from_fn(move || {
@@ -162,10 +176,70 @@ impl Traces {
                 Ok(Some(text)) => Some(Ok(TraceLine { number, text })),
                 end => {
                     ended = true;
+                    let end = end.and_then(|_| if header.indexed { check_whole(&path) } else { Ok(()) });
                     end.err().map(|error| Err(Error::io("read", &path)(error)))
                 }
             }
         }))
+    }
+}
+
+impl Traces {
+    /// Reads the index of a file. Returns `None` for files of earlier versions.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file is missing.
+    pub fn index(&self, file: &TraceFile) -> Result<Option<TraceIndex>, Error> {
+        let path = self.path(file);
+        if !path.is_file() {
+            return Err(Error::io("read", &path)(ErrorKind::NotFound.into()));
+        }
+        let mut opened = fs::File::open(&path).map_err(Error::io("read", &path))?;
+        TraceIndex::read(&mut opened).map_err(Error::io("read", &path))
+    }
+
+    /// Reads a line, counted from 0, by the index of its file.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file is damaged; [`Error::Line`] if the index does not lead to such a line, or it is too
+    /// long.
+    pub fn indexed_line(&self, file: &TraceFile, index: &TraceIndex, line: usize) -> Result<TraceLine, Error> {
+        let path = self.path(file);
+        // After the header, and counted from 1.
+        let number = line + 2;
+        let invalid = |message: &str| Error::Line { path: path.clone(), line: number, message: message.to_owned() };
+        let (offset, skipped) = index.position(line).ok_or_else(|| invalid("the index has no such line"))?;
+        let read = || {
+            let mut opened = fs::File::open(&path)?;
+            opened.seek(SeekFrom::Start(offset))?;
+            let mut reader = decoder(opened)?;
+            // The first frame begins with the header.
+            let skipped = skipped + usize::from(offset == 0);
+            for _ in 0..skipped {
+                read_line(&mut reader, LONGEST_LINE)?;
+            }
+            read_line(&mut reader, LONGEST_LINE)
+        };
+        match read().map_err(Error::io("read", &path))? {
+            Some(text) if text.len() as u64 <= LONGEST_LINE => Ok(TraceLine { number, text }),
+            Some(_) => Err(invalid("the line is too long")),
+            None => Err(invalid("the file ends before the line")),
+        }
+    }
+}
+
+/// Returns a reader of the text of a file from its position on.
+fn decoder(file: fs::File) -> std::io::Result<impl BufRead> {
+    let mut decoder = zstd::Decoder::new(file)?;
+    decoder.window_log_max(WINDOW)?;
+    Ok(BufReader::new(decoder))
+}
+
+/// Checks that a file ends with an index: it was not truncated between two frames.
+fn check_whole(path: &Path) -> std::io::Result<()> {
+    match index_length(&mut fs::File::open(path)?)? {
+        Some(_) => Ok(()),
+        None => Err(std::io::Error::new(ErrorKind::UnexpectedEof, "the file is truncated: its index is missing")),
     }
 }
 
@@ -192,10 +266,10 @@ fn read_line(reader: &mut impl BufRead, longest: u64) -> std::io::Result<Option<
 }
 
 /// Checks the first line of a file. A line without a format is a trace of format 1.
-fn check_format(path: &Path, header: &[u8]) -> Result<(), Error> {
-    let found = serde_json::from_slice::<Header>(header).map_or(1, |header| header.format);
-    match found {
-        TRACE_FORMAT => Ok(()),
+fn check_format(path: &Path, header: &[u8]) -> Result<Header, Error> {
+    let header = serde_json::from_slice::<Header>(header).unwrap_or(Header { format: 1, indexed: false });
+    match header.format {
+        TRACE_FORMAT => Ok(header),
         found => Err(Error::TraceFormat { path: path.to_path_buf(), found, supported: TRACE_FORMAT }),
     }
 }
@@ -218,22 +292,47 @@ impl TraceFile {
 }
 
 fn encode(traces: &[impl Serialize]) -> std::io::Result<Vec<u8>> {
+    let (mut bytes, mut index) = (Vec::new(), TraceIndex::default());
+    let mut text = serde_json::to_vec(&Header { format: TRACE_FORMAT, indexed: true })?;
+    text.push(b'\n');
+    index.begin_frame(0);
+    for trace in traces {
+        if text.len() >= FRAME {
+            bytes.extend(encode_frame(&text)?);
+            text.clear();
+            index.begin_frame(bytes.len() as u64);
+        }
+        let start = text.len();
+        serde_json::to_writer(&mut text, trace)?;
+        let key = serde_json::from_slice::<Keyed>(text.get(start..).unwrap_or_default())?.key;
+        index.attempts.push(AttemptKey { task: key.task, sample: key.sample, attempt: key.attempt });
+        text.push(b'\n');
+    }
+    bytes.extend(encode_frame(&text)?);
+    bytes.extend(index.encode());
+    Ok(bytes)
+}
+
+fn encode_frame(text: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = zstd::Encoder::new(Vec::new(), LEVEL)?;
     encoder.window_log(WINDOW)?;
     encoder.long_distance_matching(true)?;
     encoder.include_checksum(true)?;
-    serde_json::to_writer(&mut encoder, &Header { format: TRACE_FORMAT })?;
-    encoder.write_all(b"\n")?;
-    for trace in traces {
-        serde_json::to_writer(&mut encoder, trace)?;
-        encoder.write_all(b"\n")?;
-    }
+    encoder.write_all(text)?;
     encoder.finish()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    /// A trace as far as the files know it.
+    fn line(task: u32, text: &str) -> Value {
+        let key = json!({ "seed": 0, "phase": "train", "step": 1, "task": task, "sample": 2, "attempt": 0 });
+        json!({ "key": key, "text": text })
+    }
 
     fn folder() -> (tempfile::TempDir, Traces) {
         let run = tempfile::tempdir().unwrap();
@@ -247,13 +346,13 @@ mod tests {
         let (_run, traces) = folder();
         let file =
             |step, evaluation: Option<&str>| TraceFile { step, evaluation: evaluation.map(str::to_owned) };
-        let lines = ["one\ntwo", "🦀"];
+        let lines = [line(0, "one\ntwo"), line(1, "🦀")];
         for file in [file(10, Some("held_out")), file(2, None), file(10, None)] {
             traces.write(&file, &lines).unwrap();
         }
         fs::write(traces.folder().join("notes.txt"), "mine").unwrap();
         assert_eq!(traces.files().unwrap(), [file(2, None), file(10, None), file(10, Some("held_out"))]);
-        let read: Vec<String> =
+        let read: Vec<Value> =
             traces.read(&file(10, Some("held_out"))).unwrap().collect::<Result<_, _>>().unwrap();
         assert_eq!(read, lines);
     }
@@ -266,21 +365,51 @@ mod tests {
         let mut hasher = blake3::Hasher::new();
         let mut noise = vec![0; 1 << 20];
         hasher.update(b"noise").finalize_xof().fill(&mut noise);
-        let line = hex::encode(noise);
-        traces.write(&file, &[&line, &line, &line]).unwrap();
+        let noise = hex::encode(noise);
+        let lines = [0, 1, 2].map(|task| line(task, &noise));
+        traces.write(&file, &lines).unwrap();
         let size = fs::metadata(traces.path(&file)).unwrap().len();
         assert!(size < 3 << 19, "{size} bytes for three copies of 1 MiB");
+    }
+
+    #[test]
+    fn single_lines_are_read_by_the_index_and_files_without_one_as_before() {
+        let (_run, traces) = folder();
+        let file = TraceFile { step: 1, evaluation: None };
+        // Several frames.
+        let lines: Vec<Value> = (0..7).map(|task| line(task, &task.to_string().repeat(FRAME / 2))).collect();
+        traces.write(&file, &lines).unwrap();
+        let index = traces.index(&file).unwrap().unwrap();
+        assert_eq!(index.attempts[3], AttemptKey { task: 3, sample: 2, attempt: 0 });
+        assert!(index.position(6).is_some_and(|(offset, _)| offset > 0));
+        for (number, line) in lines.iter().enumerate() {
+            let read = traces.indexed_line(&file, &index, number).unwrap();
+            assert_eq!(serde_json::from_slice::<Value>(&read.text).unwrap(), *line);
+            assert_eq!(read.number, number + 2);
+        }
+        assert!(traces.indexed_line(&file, &index, 7).is_err());
+        let read = || traces.read(&file).unwrap().collect::<Result<Vec<Value>, _>>();
+        assert_eq!(read().unwrap(), lines);
+        // A file that ends between two frames is truncated.
+        let whole = fs::read(traces.path(&file)).unwrap();
+        let (second, _) = index.position(2).unwrap();
+        fs::write(traces.path(&file), &whole[..second as usize]).unwrap();
+        assert!(read().unwrap_err().to_string().contains("truncated"));
+        let earlier = "{\"format\":2}\n{\"key\":1}\n";
+        fs::write(traces.path(&file), zstd::encode_all(earlier.as_bytes(), 0).unwrap()).unwrap();
+        assert_eq!(traces.index(&file).unwrap(), None);
+        assert_eq!(read().unwrap(), [json!({ "key": 1 })]);
     }
 
     #[test]
     fn a_truncated_or_changed_file_is_an_error_that_names_it() {
         let (_run, traces) = folder();
         let file = TraceFile { step: 1, evaluation: None };
-        let lines = ["a".repeat(1000), "b".repeat(1000)];
+        let lines = [line(0, &"a".repeat(1000)), line(1, &"b".repeat(1000))];
         traces.write(&file, &lines).unwrap();
         let path = traces.path(&file);
         let whole = fs::read(&path).unwrap();
-        let read = || traces.read::<String>(&file).and_then(|lines| lines.collect::<Result<Vec<_>, _>>());
+        let read = || traces.read::<Value>(&file).and_then(|lines| lines.collect::<Result<Vec<_>, _>>());
         for end in 0..whole.len() {
             fs::write(&path, &whole[..end]).unwrap();
             let result = read();
@@ -302,7 +431,7 @@ mod tests {
         let file = TraceFile { step: 3, evaluation: None };
         let read = |text: &str| {
             fs::write(traces.path(&file), zstd::encode_all(text.as_bytes(), 0).unwrap()).unwrap();
-            traces.read::<serde_json::Value>(&file).map(Iterator::count).map_err(|error| error.to_string())
+            traces.read::<Value>(&file).map(Iterator::count).map_err(|error| error.to_string())
         };
         assert_eq!(read("{\"format\":2}\n{}\n{}\n"), Ok(2));
         let first = "{\"place\":{\"seed\":1},\"entries\":[]}\n";

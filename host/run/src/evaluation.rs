@@ -110,6 +110,15 @@ pub(crate) fn with_roles(mut setup: EpisodeSetup, roles: &[RoleAssignment]) -> E
     setup
 }
 
+/// Returns the setup of an evaluation: with its roles and its sampling.
+pub(crate) fn of_evaluation(setup: EpisodeSetup, evaluation: &Evaluation) -> EpisodeSetup {
+    let mut setup = with_roles(setup, &evaluation.roles);
+    for agent in &mut setup.agents {
+        agent.sampling = evaluation.sampling.apply(&agent.sampling);
+    }
+    setup
+}
+
 /// Plays one round of an evaluation. `keep` receives the batch, also if every episode failed.
 pub(crate) async fn play_round(
     setup: &Arc<EpisodeSetup>,
@@ -132,10 +141,7 @@ pub(crate) async fn play_round(
         in_flight: round.in_flight,
         versions: round.versions.into(),
     };
-    let mut setup = with_roles(EpisodeSetup::clone(setup), &evaluation.roles);
-    for agent in &mut setup.agents {
-        agent.sampling = evaluation.sampling.apply(&agent.sampling);
-    }
+    let setup = of_evaluation(EpisodeSetup::clone(setup), evaluation);
     let names: Vec<String> = setup.agents.iter().map(|agent| agent.name.clone()).collect();
     let played = play_batch(Arc::new(setup), &plan, progress).await;
     let batch = keep(played.and_then(|batch| batch.with_episodes(round.step)))?;

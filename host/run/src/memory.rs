@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::locate;
 
 pub use machine::MachineMemory;
+pub(crate) use machine::ProcessMemory;
 
 /// Bytes of the process without its models: the code of libtorch and of plugins, tokenizers, buffers of
 /// generation. Measured: 230 MiB, and 330 MiB with the embedded Python at work. The memory of sandboxed

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pl_dsl::workflow::Rollout;
 use pl_plugin::Task;
-use pl_rollout::{EpisodeEvent, EpisodeFailure, EpisodeSetup, EpisodeSummary, RolloutPlan, play_batch};
+use pl_rollout::{EpisodeEvent, EpisodeFailure, EpisodeSetup, EpisodeSummary, RolloutPlan, Trace, play_batch};
 use pl_types::Phase;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -24,6 +24,8 @@ pub struct PlayedEpisode {
     pub summary: Option<EpisodeSummary>,
     /// Attempts that failed.
     pub failures: Vec<EpisodeFailure>,
+    /// The last attempt.
+    pub trace: Option<Trace>,
 }
 
 impl Player {
@@ -57,9 +59,10 @@ impl Player {
         let setup =
             EpisodeSetup { observer: Some(events), fault_penalty: None, ..EpisodeSetup::clone(&self.setup) };
         let played = play_batch(Arc::new(setup), &plan, |_| {}).await;
-        let batch = played
+        let mut batch = played
             .and_then(|batch| batch.with_episodes(plan.step))
             .map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })?;
-        Ok(PlayedEpisode { summary: batch.episodes.into_iter().next(), failures: batch.failures })
+        let trace = batch.traces.pop();
+        Ok(PlayedEpisode { summary: batch.episodes.into_iter().next(), failures: batch.failures, trace })
     }
 }

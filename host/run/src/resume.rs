@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 /// Settings that may change, as messages name them.
 const CHANGEABLE: &str = "train.steps, train.checkpoint_every, train.keep_checkpoints, train.episodes, \
-                          train.token_budget, train.gradient_checkpointing, inference.*, evaluate.every and .limit, \
-                          sandbox.workers and .isolation, the sandbox's runtime, endpoints, certificates and jobs_per_worker, and the addresses, \
+                          train.token_budget, train.gradient_checkpointing, train.record_tokens, inference.*, \
+                          evaluate.every and .limit, sandbox.workers and .isolation, the sandbox's runtime, endpoints, \
+                          certificates and jobs_per_worker, and the addresses, \
                           key_variable, timeout, connections and retries of servers, also of those of corpora";
 
 /// Checks that a run that was started as `old` may continue as `new` after `step` steps. Returns the reasons
@@ -44,6 +45,7 @@ pub(crate) fn copy_changeable_settings(from: &Workflow, to: &mut Workflow) {
         to.episodes = from.episodes;
         to.token_budget = from.token_budget;
         to.gradient_checkpointing = from.gradient_checkpointing;
+        to.record_tokens = from.record_tokens;
     }
     for (from, to) in from.evaluations.iter().zip(&mut to.evaluations) {
         (to.every, to.limit) = (from.every, from.limit);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pl_dsl::Override;
 use pl_dsl::workflow::{LrSchedule, Train, Workflow};
-use pl_record::{Lock, RunFolder};
+use pl_record::{FinishedSteps, Lock, RunFolder};
 use tch::Device;
 
 use crate::chat::today;
@@ -22,6 +22,7 @@ use crate::host::Host;
 use crate::lock::{allow_missing_starts, lock_of, start_date};
 use crate::memory::MemoryEstimate;
 use crate::origin::require_trust;
+use crate::plan::RunPlan;
 use crate::progress::Notice;
 use crate::resume::{copy_changeable_settings, fixed_settings};
 use crate::run_folder;
@@ -103,6 +104,7 @@ impl<'h> TrainingRun<'h> {
         let mut rollouts = Rollouts::new(host, checked, &session)?;
         let stored = StoredWorkflow::new(checked, &session);
         let folder = run_folder::create(host, options.folder.as_deref(), &checked.text, &stored, &lock)?;
+        folder.write_json("plan.json", &RunPlan::new(host, checked, device).to_json())?;
         rollouts.keep_traces(folder.traces());
         keep_adapters(&session, &folder)?;
         Ok(TrainingRun { host, train, session, rollouts, folder, state: LoopState::default() })
@@ -163,7 +165,8 @@ impl<'h> TrainingRun<'h> {
         }
         let mut rollouts = Rollouts::new(host, &checked, &session)?;
         let played = state.step + state.ahead.len() as u64;
-        let folder = RunFolder::resume(run_lock, played, state.lengths).map_err(Error::RunFolder)?;
+        let steps = FinishedSteps { played, trained: state.step };
+        let folder = RunFolder::resume(run_lock, steps, state.lengths).map_err(Error::RunFolder)?;
         if !overrides.is_empty() {
             folder.write_json("workflow.json", &stored)?;
         }

@@ -152,6 +152,7 @@ fn settings(checkpointing: Checkpointing) -> LearnerSettings {
         steps: 1,
         seed: 1,
         uses_sampled_values: true,
+        record_tokens: false,
     }
 }
 

@@ -44,6 +44,7 @@ pub fn train() -> Train {
         shuffle_rewards: false,
         token_budget: 32,
         gradient_checkpointing: false,
+        record_tokens: true,
         checkpoint_every: 1,
         keep_checkpoints: 2,
         episodes: 4,

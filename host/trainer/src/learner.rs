@@ -11,13 +11,14 @@
 //! [`crate::memory`] estimates the total.
 
 mod batch;
+mod measured;
 mod planning;
 mod policy;
 mod values;
 
 use pl_dsl::workflow::Train;
 use pl_model::{Adapter, Checkpointing, Config, Gradients, TensorSet, Weights};
-use pl_types::Dtype;
+use pl_types::{Dtype, TrainedCompletion};
 use tch::Tensor;
 
 use crate::base_weights::BaseWeights;
@@ -33,6 +34,7 @@ use crate::preparation::Preparation;
 pub use self::planning::PlannedUpdate;
 pub use self::policy::{NewPolicy, TrainedPolicy};
 
+use self::measured::Measured;
 use self::policy::Reference;
 
 /// Settings of an update that all policies share.
@@ -49,6 +51,8 @@ pub struct LearnerSettings {
     /// True if values that were recorded when tokens were sampled are those before the update: the weights are the
     /// same.
     pub uses_sampled_values: bool,
+    /// Keeps what an update computed of each token ([`Learner::take_trained_completions`]).
+    pub record_tokens: bool,
 }
 
 impl LearnerSettings {
@@ -64,6 +68,7 @@ impl LearnerSettings {
             steps: train.steps,
             seed,
             uses_sampled_values: train.staleness == 0,
+            record_tokens: train.record_tokens,
         }
     }
 }
@@ -78,6 +83,8 @@ pub struct Learner {
     /// critics); zero between mini-batches.
     gradients: Gradients,
     settings: LearnerSettings,
+    /// Records of the last update.
+    trained: Vec<TrainedCompletion>,
 }
 
 impl Learner {
@@ -107,7 +114,8 @@ impl Learner {
             .collect::<Result<Vec<_>, Error>>()?;
         let gradients = Gradients::zeros(None, &all_adapters(&policies))
             .map_err(Error::torch("gradients of the adapters"))?;
-        Ok(Self { config, base: BaseWeights::frozen(weights), policies, gradients, settings })
+        let (base, trained) = (BaseWeights::frozen(weights), Vec::new());
+        Ok(Self { config, base, policies, gradients, settings, trained })
     }
 
     /// A learner of one policy's full weights, which are changed in place. `dtype` is their number format.
@@ -132,7 +140,7 @@ impl Learner {
         let own = LearnerBase { config: &config, weights, is_trained: true, seed: settings.seed };
         let critic = Critic::for_policy(&new.name, &new.training, new.critic_model.take(), own)?;
         let policies = vec![TrainedPolicy::new(new, None, optimizer, reference, critic)];
-        Ok(Self { config, base, policies, gradients, settings })
+        Ok(Self { config, base, policies, gradients, settings, trained: Vec::new() })
     }
 
     /// The trained policies, in the given order.
@@ -171,11 +179,14 @@ impl Learner {
         planned: &PlannedUpdate<'_>,
         progress: &mut dyn FnMut(),
     ) -> Result<Vec<UpdateMetrics>, Error> {
-        let mut sums = self.planned_sums(planned);
+        let mut measured = Measured::new(self.planned_sums(planned), self.settings.record_tokens);
         for mini_batch in &planned.mini_batches {
-            self.run_mini_batch(planned, mini_batch, &mut sums, progress)
+            self.run_mini_batch(planned, mini_batch, &mut measured, progress)
                 .map_err(|source| self.update_error(planned.step, source))?;
         }
+        let coefficient = |policy: usize| self.policies[policy].state.kl_coefficient;
+        let (sums, trained) = measured.finish(planned, coefficient);
+        self.trained = trained;
         for (policy, prepared) in self.policies.iter_mut().zip(&planned.prepared) {
             if let Some(prepared) = prepared {
                 policy.state.clone_from(&prepared.state);
@@ -191,6 +202,11 @@ impl Learner {
                 sums.into_metrics(&policy.name, policy.version, rate, critic_rate)
             })
             .collect())
+    }
+
+    /// Takes the records of the last update's completions, by key and epoch. Empty if the settings keep none.
+    pub fn take_trained_completions(&mut self) -> Vec<TrainedCompletion> {
+        std::mem::take(&mut self.trained)
     }
 
     /// Sums over completions and their targets, per policy. They are known before an update runs.
@@ -258,15 +274,15 @@ impl Learner {
         &mut self,
         planned: &PlannedUpdate<'_>,
         mini_batch: &MiniBatch,
-        sums: &mut [MetricSums],
+        measured: &mut Measured,
         progress: &mut dyn FnMut(),
     ) -> Result<(), pl_model::Error> {
         for batch in &mini_batch.batches {
-            self.run_batch(planned, mini_batch, batch, sums)?;
+            self.run_batch(planned, mini_batch, batch, measured)?;
             progress();
         }
         for (policy_index, batch) in &mini_batch.critic_batches {
-            self.run_critic_batch(planned, mini_batch, *policy_index, batch, sums)?;
+            self.run_critic_batch(planned, mini_batch, *policy_index, batch, &mut measured.sums)?;
             progress();
         }
         let rates: Vec<f64> = self.policies.iter().map(|policy| self.rate(policy, planned.step)).collect();
@@ -281,7 +297,7 @@ impl Learner {
                 None => self.gradients.adapters[index].parameters(),
             };
             let gradients: Vec<Tensor> = gradients.into_iter().map(|(_, gradient)| gradient).collect();
-            let sums = &mut sums[index];
+            let sums = &mut measured.sums[index];
             if let Some(critic) = &mut policy.critic {
                 let step = critic.step(slots[index].map(|slot| &self.gradients.adapters[slot]))?;
                 sums.critic.add_step(step.applied.then_some(step.grad_norm));

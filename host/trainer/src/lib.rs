@@ -11,6 +11,7 @@ pub mod aggregation;
 pub mod base_weights;
 pub mod checkpoint;
 pub mod correction;
+mod credit;
 pub mod critic;
 mod error;
 pub mod filter;
@@ -35,6 +36,7 @@ pub mod returns;
 mod scoring;
 mod seeds;
 mod token_columns;
+pub mod token_explanation;
 mod trainer;
 mod validate;
 

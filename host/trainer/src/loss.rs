@@ -30,7 +30,7 @@ use tch::{Kind, TchError, Tensor};
 pub const MAX_LOG_RATIO: f64 = 20.0;
 
 /// Largest ratio that `mask` weights a token with, as in the paper's experiments and verl.
-const LARGEST_MASK_RATIO: f64 = 20.0;
+pub(crate) const LARGEST_MASK_RATIO: f64 = 20.0;
 
 /// Bounds of a trust region.
 #[derive(Debug, Clone, Copy, PartialEq)]

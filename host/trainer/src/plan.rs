@@ -4,7 +4,7 @@
 //! training of one policy does not depend on the others that share its base. Mini-batch `i` of a learner is
 //! the union of its policies' mini-batches `i`, packed together.
 
-use pl_types::Transition;
+use pl_types::{Credit, Transition};
 use rand::seq::SliceRandom;
 
 use crate::aggregation::CompletionCounts;
@@ -39,6 +39,8 @@ pub struct TokenTargets {
     pub correction: Option<Vec<f32>>,
     /// Targets of the critic, if the policy has one.
     pub critic: Option<ValueTargets>,
+    /// Return that the advantages were computed from. `None` if there is none for the whole completion.
+    pub credit: Option<Credit>,
     /// True if none of the tokens is trained on. They count in no mean.
     pub masked: bool,
 }

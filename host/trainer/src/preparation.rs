@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use pl_dsl::workflow::objective::{Advantage, KlPlace, Objective, Returns, Scale};
-use pl_types::Transition;
+use pl_types::{Credit, Transition};
 use serde::{Deserialize, Serialize};
 use tch::{TchError, Tensor};
 
@@ -14,6 +14,7 @@ use crate::advantage::{
     GroupedAdvantages, ema_advantages, group_of, grouped_advantages, shuffled_positions, whiten,
 };
 use crate::correction::{CorrectionBounds, correction_weights};
+use crate::credit;
 use crate::critic::PredictedValues;
 use crate::filter::{LeftOut, compared_by, has_filters, left_out};
 use crate::kl::{kl_of_token, next_coefficient};
@@ -88,6 +89,8 @@ struct TokenAdvantages {
     advantages: Vec<Vec<f64>>,
     /// Value targets, if the policy has a critic.
     returns: Option<Vec<Vec<f64>>>,
+    /// Credits of the completions; without a critic, one per transition.
+    credits: Vec<Credit>,
     /// Groups of completions that were compared, and those without a difference.
     groups: u64,
     flat_groups: u64,
@@ -119,7 +122,7 @@ impl PolicyBatch<'_> {
         let left_out = self.left_out(objective, &trajectories);
         let is_left_out = self.transitions.iter().zip(&left_out.completions);
         let is_masked: Vec<bool> = is_left_out.map(|(t, out)| *out || is_masked(objective, t)).collect();
-        let TokenAdvantages { mut advantages, returns, groups, flat_groups } =
+        let TokenAdvantages { mut advantages, returns, credits, groups, flat_groups } =
             self.advantages(objective, &trajectories, penalties, &left_out, &mut state);
         for (advantages, _) in advantages.iter_mut().zip(&is_masked).filter(|(_, masked)| **masked) {
             advantages.clear();
@@ -127,7 +130,10 @@ impl PolicyBatch<'_> {
         if objective.scale == Scale::Batch {
             whiten(&mut advantages);
         }
-        let targets = self.targets(objective, advantages, returns, &is_masked)?;
+        let mut targets = self.targets(objective, advantages, returns, &is_masked)?;
+        for (targets, credit) in targets.iter_mut().zip(credits) {
+            targets.credit = Some(credit);
+        }
         let reference_kl = reference_kl.map(|kl| (kl, coefficient));
         Ok(Preparation { targets, state, groups, flat_groups, left_out, reference_kl })
     }
@@ -178,6 +184,7 @@ impl PolicyBatch<'_> {
                     reference_logprobs: reference.next(),
                     correction: corrections.next(),
                     critic: critic.next(),
+                    credit: None,
                     masked,
                 }
             })
@@ -243,7 +250,8 @@ impl PolicyBatch<'_> {
             let estimates = values.estimate(objective, trajectories, &rewards, penalties.as_deref());
             let (advantages, returns) =
                 estimates.into_iter().map(|own| (own.advantages, own.returns)).unzip();
-            return TokenAdvantages { advantages, returns: Some(returns), groups: 0, flat_groups: 0 };
+            let (returns, credits) = (Some(returns), Vec::new());
+            return TokenAdvantages { advantages, returns, credits, groups: 0, flat_groups: 0 };
         }
         for (reward, penalties) in rewards.iter_mut().zip(penalties.iter().flatten()) {
             *reward -= penalties.iter().sum::<f64>();
@@ -251,12 +259,15 @@ impl PolicyBatch<'_> {
         let mut returns = returns(trajectories, &rewards, objective.returns, objective.gamma_turn);
         self.shuffle(objective, &mut returns);
         let (mut groups, mut flat_groups) = (0, 0);
+        let mut credits: Vec<Credit> = returns.iter().copied().map(credit::alone).collect();
         let values = match objective.advantage {
             Advantage::Group => {
                 let own = self.transitions.iter().map(|t| group_of(&t.group, objective.group_by));
                 // What is left out has no part in the means of its group.
                 let all = own.zip(returns).zip(&left_out.completions);
-                let kept = all.filter(|(_, is_out)| !**is_out).map(|(member, _)| member);
+                let kept: Vec<_> = all.filter(|(_, is_out)| !**is_out).map(|(member, _)| member).collect();
+                let compared = credits.iter_mut().zip(&left_out.completions).filter(|(_, is_out)| !**is_out);
+                compared.zip(credit::grouped(kept.clone())).for_each(|((own, _), credit)| *own = credit);
                 let grouped = grouped_advantages(kept, objective.baseline, objective.scale);
                 let GroupedAdvantages { values, groups: compared, flat_groups: flat } = grouped;
                 (groups, flat_groups) = (compared as u64, flat as u64);
@@ -273,6 +284,7 @@ impl PolicyBatch<'_> {
                 let mut successes: Vec<f64> =
                     (0..rewards.len()).map(|index| f64::from(u8::from(is_successful(index)))).collect();
                 self.shuffle(objective, &mut successes);
+                credits = successes.iter().copied().map(credit::alone).collect();
                 successes
             }
             // Without a critic, all values are 0.
@@ -295,7 +307,7 @@ impl PolicyBatch<'_> {
                 }
             }
         }
-        TokenAdvantages { advantages, returns: None, groups, flat_groups }
+        TokenAdvantages { advantages, returns: None, credits, groups, flat_groups }
     }
 
     /// Permutes values, one per transition, within groups if the run is a control experiment. The groups are those

@@ -14,6 +14,8 @@ use crate::plan::{PlannedSequence, Sample, TokenTargets};
 pub(crate) struct TokenColumns {
     /// Index of the policy within the learner. A policy's tokens are adjacent.
     pub(crate) policy_indices: Vec<usize>,
+    /// Index of each completion's sequence in the update.
+    pub(crate) sequences: Vec<usize>,
     /// Tokens of each completion, which are adjacent.
     pub(crate) completions: Vec<Range<usize>>,
     /// Row of the packed batch whose hidden state predicts the token.
@@ -25,7 +27,7 @@ pub(crate) struct TokenColumns {
     old_logps: Vec<f32>,
     advantages: Vec<f32>,
     /// Weights in the mean over the policy's tokens.
-    loss_weights: Vec<f32>,
+    pub(crate) loss_weights: Vec<f32>,
     /// Log-probabilities under the reference; 0 for policies without one.
     reference_logps: Vec<f32>,
     /// Importance weights; 1 for policies without them.
@@ -211,6 +213,8 @@ pub(crate) struct TokenMeasurements {
     pub(crate) loss: Vec<Tensor>,
     pub(crate) clipped: Vec<Tensor>,
     pub(crate) dual_clipped: Vec<Tensor>,
+    /// Log-probabilities under the policy in training.
+    pub(crate) logp: Vec<Tensor>,
     /// Estimates of the divergence from the sampler.
     pub(crate) kl: Vec<Tensor>,
     /// Log-ratios to the sampler.

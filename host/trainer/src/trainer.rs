@@ -8,7 +8,7 @@ use std::path::Path;
 
 use pl_dsl::workflow::{PolicyTraining, Workflow};
 use pl_model::{Adapter, Model, TensorSet};
-use pl_types::{Transition, ValueHeadWeights};
+use pl_types::{TrainedCompletion, Transition, ValueHeadWeights};
 use tch::Device;
 
 use crate::critic::Critic;
@@ -171,6 +171,14 @@ impl Trainer {
     /// All learners.
     pub fn learners(&self) -> &[Learner] {
         &self.learners
+    }
+
+    /// Takes the records of the last update's completions, by key and epoch. Empty if `train.record_tokens` is off.
+    pub fn take_trained_completions(&mut self) -> Vec<TrainedCompletion> {
+        let own = self.learners.iter_mut().flat_map(Learner::take_trained_completions);
+        let mut all: Vec<TrainedCompletion> = own.collect();
+        all.sort_by(|a, b| (&a.key, a.epoch).cmp(&(&b.key, b.epoch)));
+        all
     }
 
     pub(crate) fn learners_mut(&mut self) -> &mut [Learner] {

@@ -7,6 +7,7 @@
 //! - [`episode_id`]: names of episodes within a run.
 //! - [`item`]: environments, agents and rewards as a plugin describes them.
 //! - [`retrieval`]: passages of a corpus, and the trait between plugins and what finds them.
+//! - [`trained`]: what an update computed of each token.
 //! - [`transition`]: the training data that a rollout produces and a learner consumes.
 //! - [`value_head`]: the weights by which an engine values the states that it samples in.
 //! - [`hash`] and [`seed`]: the derivation of every random stream.
@@ -19,6 +20,7 @@ pub mod request;
 pub mod retrieval;
 pub mod sampling;
 pub mod seed;
+pub mod trained;
 pub mod transition;
 pub mod value_head;
 
@@ -30,5 +32,6 @@ pub use request::{Chunk, Completion, Finish, Generate, GenerateError, Request};
 pub use retrieval::{Passage, Retrieve, RetrieveError};
 pub use sampling::{Sampling, SamplingOverrides};
 pub use seed::{Phase, StreamKey};
+pub use trained::{Clipping, Credit, TrainedCompletion};
 pub use transition::{Group, Key, Transition};
 pub use value_head::ValueHeadWeights;

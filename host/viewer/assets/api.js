@@ -18,6 +18,20 @@ export async function ask(path, parameters = {}, signal) {
   return body;
 }
 
+/** Asks the server to act. */
+export async function post(path, body, signal) {
+  let response;
+  try {
+    response = await fetch(`/api/${path}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError("The server does not answer. Is `pl-host view` still running?");
+  }
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new ApiError(answer.error ?? `The server answered with status ${response.status}.`);
+  return answer;
+}
+
 /** The lines of a log, of which only what is new is asked for. */
 class FollowedLog {
   constructor(run, log) {

@@ -113,15 +113,17 @@ function turnBlock(turn, branch, tokensLink) {
   return h(
     "div",
     { class: "turn" },
-    h("div", { class: "turnhead" }, h("b", {}, turn.agent), " writes ", h("span", { class: "dim" }, `${number(turn.tokens)} tokens`), turn.finish === "length" && badge("unsolved", "cut off"), h("span", { class: "space" }), reward && rewardChip(reward), h("a", { href: tokensLink, class: "small" }, "tokens")),
+    h("div", { class: "turnhead" }, h("b", {}, turn.agent), " writes ", h("span", { class: "dim" }, `${number(turn.tokens)} tokens`), turn.finish === "length" && badge("unsolved", "cut off"), h("span", { class: "space" }), reward && rewardChip(reward), tokensLink && h("a", { href: tokensLink, class: "small" }, "tokens")),
     prose(turn.text),
     actionBlock(turn.action, turn.text),
   );
 }
 
 function rewardChip(reward) {
-  const relative = reward.relative === null ? null : h("span", { class: "dim", title: "difference from the mean of its siblings" }, ` (${reward.relative >= 0 ? "+" : "−"}${number(Math.abs(reward.relative))})`);
-  return h("span", { class: `reward ${reward.reward > 0 ? "good" : reward.reward < 0 ? "bad" : ""}` }, `earns ${number(reward.reward)}`, relative);
+  const signed = (value) => `${value >= 0 ? "+" : "−"}${number(Math.abs(value))}`;
+  const relative = reward.relative === null ? null : h("span", { class: "dim", title: "difference from the mean of its siblings" }, ` (${signed(reward.relative)})`);
+  const advantage = reward.advantage === null ? null : h("span", { class: "dim", title: "advantage that it was trained with" }, `, advantage ${signed(reward.advantage)}`);
+  return h("span", { class: `reward ${reward.reward > 0 ? "good" : reward.reward < 0 ? "bad" : ""}` }, `earns ${number(reward.reward)}`, relative, advantage);
 }
 
 /** Logs, prints and jobs of plugins. */

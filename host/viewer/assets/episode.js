@@ -1,6 +1,6 @@
 // One episode: as a conversation, and as a tree if it was sampled as one.
 
-import { ask } from "./api.js";
+import { ask, workflow } from "./api.js";
 import { branchBlocks, faultBlock, logBlocks, promptBlock } from "./conversation.js";
 import { ending } from "./episodes.js";
 import { h, notes, number, pretty } from "./dom.js";
@@ -11,10 +11,13 @@ export async function episodePage({ element, parameters, signal }) {
   const run = parameters.get("run") ?? "";
   const episode = await ask("episode", { run, episode: parameters.get("episode") ?? "" }, signal);
   const view = parameters.get("view") ?? "conversation";
+  const { checkpoints } = await workflow(run, signal);
   const context = {
     run,
     episode,
     tokens: (turn, visit, branch) => link("tokens", { run, episode: episode.episode, agent: turn.agent, visit: visit.node_visit, branch: branch.branch }),
+    // Where episodes are played, a turn that a model wrote can be played again.
+    play: (visit) => (checkpoints && visit.prompts.length ? link("play", { run, episode: episode.episode, visit: visit.node_visit }) : null),
   };
   const content = h("div", {});
   const show = (name) => {
@@ -39,6 +42,7 @@ export async function episodePage({ element, parameters, signal }) {
     taskBlock(episode.task),
     content,
     episode.failure ? h("div", { class: "error" }, episode.failure) : "",
+    checkpoints && h("p", {}, h("a", { href: link("play", { run, episode: episode.episode }) }, "Play this task")),
     h("p", { class: "dim" }, "Replay: ", h("code", {}, `pl-host replay ${episode.folder} ${episode.episode}`)),
   );
   show(episode.tree ? view : "conversation");
@@ -56,7 +60,7 @@ function taskBlock(task) {
   return h("section", { class: "card task" }, h("div", { class: "role" }, "task"), h("dl", {}, Object.entries(fields).map(([name, value]) => [h("dt", {}, name), h("dd", {}, text(value))])));
 }
 
-function conversation(context) {
+export function conversation(context) {
   const last = new Map();
   return h("div", { class: "conversation" }, context.episode.visits.map((visit) => {
     const before = new Map(last);
@@ -86,7 +90,7 @@ function visitCard(context, visit, previous = new Map()) {
   return h(
     "section",
     { class: "card", "data-row": String(visit.node_visit), tabindex: "-1" },
-    h("div", { class: "visithead" }, h("span", { class: "turnnumber" }, `turn ${visit.node_visit + 1}`), h("b", {}, agents.join(", ")), h("span", { class: "space" }), tabs),
+    h("div", { class: "visithead" }, h("span", { class: "turnnumber" }, `turn ${visit.node_visit + 1}`), h("b", {}, agents.join(", ")), h("span", { class: "space" }), tabs, context.play(visit) && h("a", { href: context.play(visit), class: "small" }, "play from here")),
     visit.skipped.map((agent) => h("div", { class: "dim" }, `${agent} skips this turn`)),
     visit.prompts.map((prompt) => [visit.prompts.length > 1 && h("b", {}, prompt.agent), promptBlock(prompt, previous.get(prompt.agent))]),
     body,

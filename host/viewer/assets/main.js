@@ -8,8 +8,9 @@ import { episodesPage } from "./episodes.js";
 import { episodePage } from "./episode.js";
 import { tokensPage } from "./tokens.js";
 import { workflowPage } from "./workflow.js";
+import { playPage } from "./play.js";
 
-const PAGES = { runs: runsPage, episodes: episodesPage, episode: episodePage, tokens: tokensPage, workflow: workflowPage };
+const PAGES = { runs: runsPage, episodes: episodesPage, episode: episodePage, tokens: tokensPage, workflow: workflowPage, play: playPage };
 const THEMES = { auto: "◐", light: "☀", dark: "☾" };
 
 let current = null;
@@ -35,7 +36,7 @@ function drawBar() {
   const perRun = run || runs[0]?.name;
   const choose = h(
     "select",
-    { class: "run", title: "Run", "aria-label": "Run", onchange: (e) => go(link(page === "workflow" ? "workflow" : "episodes", { run: e.target.value })) },
+    { class: "run", title: "Run", "aria-label": "Run", onchange: (e) => go(link(["workflow", "play"].includes(page) ? page : "episodes", { run: e.target.value })) },
     runs.map((one) => h("option", { value: one.name, selected: one.name === run }, one.name)),
   );
   document.getElementById("bar").replaceChildren(
@@ -46,6 +47,7 @@ function drawBar() {
       tab("runs", "Runs", "#runs", ["runs"]),
       perRun && tab("episodes", "Episodes", link("episodes", { run: perRun }), ["episodes", "episode", "tokens"]),
       perRun && tab("workflow", "Workflow", link("workflow", { run: perRun }), ["workflow"]),
+      perRun && tab("play", "Play", link("play", { run: perRun }), ["play"]),
     ),
     page === "runs" ? h("span", { class: "space" }) : choose,
     h("button", { class: "icon", title: `Colours: ${theme}`, "aria-label": "Colours", onclick: nextTheme }, THEMES[theme]),
@@ -76,7 +78,7 @@ const KEYS = [
   ["Enter", "open the row"],
   ["[ / ]", "previous or next episode"],
   ["/", "search"],
-  ["1 2 3", "runs, episodes, workflow"],
+  ["1 2 3 4", "runs, episodes, workflow, play"],
   ["u", "back"],
   ["?", "these keys"],
 ];
@@ -127,6 +129,7 @@ document.addEventListener("keydown", (event) => {
     1: () => press("[data-tab=runs]"),
     2: () => press("[data-tab=episodes]"),
     3: () => press("[data-tab=workflow]"),
+    4: () => press("[data-tab=play]"),
     u: () => history.back(),
     "?": showHelp,
   };

@@ -4,7 +4,7 @@ import { ask, follow, workflow } from "./api.js";
 import { Chart } from "./chart.js";
 import { ago, badge, checkbox, h, notes, number, percent, s, select } from "./dom.js";
 import { every, link, setParameters } from "./navigation.js";
-import { band, curves, isShare, order, smooth, title } from "./series.js";
+import { band, curves, isShare, order, section, smooth, title } from "./series.js";
 
 /** Seconds between requests for new lines. */
 const INTERVAL = 3;
@@ -19,6 +19,7 @@ export async function runsPage({ element, parameters, signal }) {
     bands: parameters.get("bands") !== "0",
     search: parameters.get("q") ?? "",
     charts: new Map(),
+    headings: new Map(),
     signal,
   };
   const given = parameters.get("runs")?.split(",").map(decodeURIComponent);
@@ -147,6 +148,7 @@ function drawCharts(state) {
     (chart) => !wanted || title(chart).toLowerCase().includes(wanted) || chart.includes(wanted),
   );
   const shown = [];
+  let last = null;
   for (const name of names) {
     const lines = linesOf(state, name, grouped, byRun);
     if (lines.every((line) => line.points.every((point) => point.y === 0)) && !wanted && name !== "success") continue;
@@ -156,6 +158,12 @@ function drawCharts(state) {
     }
     const chart = state.charts.get(key);
     chart.set(lines, state.log);
+    const heading = section(name);
+    if (heading !== last) {
+      if (!state.headings.has(heading)) state.headings.set(heading, h("h2", {}, heading));
+      shown.push(state.headings.get(heading));
+      last = heading;
+    }
     shown.push(chart.element);
   }
   if (!shown.length) shown.push(h("p", { class: "empty" }, state.chosen.size ? "No numbers yet." : "Choose a run on the left."));

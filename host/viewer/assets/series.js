@@ -1,36 +1,74 @@
 // Curves from the lines of a run's logs.
 
-/** Charts in the order in which they are shown: fields of lines, and their titles. Others follow by name. */
-const TITLES = {
-  success: "Success in evaluations",
-  rollout_success: "Success of rollouts",
-  "agents.success": "Success of agents in evaluations",
-  "agents.rollout_success": "Success of agents in rollouts",
-  "agents.reward": "Reward of agents",
-  pass: "pass@k",
-  turns: "Turns",
-  truncated: "Truncated episodes",
-  "policies.completion_length": "Completion length (tokens)",
-  "policies.cut_off": "Cut-off completions",
-  "policies.entropy": "Entropy (nats per token)",
-  "policies.kl": "KL from the sampling policy",
-  "policies.reference_kl": "KL from the reference",
-  "policies.ratio": "Ratio: 1st, 50th, 99th percentile",
-  "policies.clip_fraction": "Clipped tokens",
-  "policies.loss": "Loss",
-  "policies.grad_norm": "Gradient norm",
-  "policies.advantage_std": "Deviation of advantages",
-  max_logprob_gap: "Gap of log-probs, training − sampling",
-  "policies.lr": "Learning rate",
-  "seconds": "Seconds of a step",
-  sampled_tokens_per_second: "Sampled tokens per second",
-  trained_tokens_per_second: "Trained tokens per second",
+/** Sections of charts in the order in which they are shown: fields of lines, and their titles. Others follow by name. */
+const SECTIONS = {
+  Success: {
+    success: "Success in evaluations",
+    rollout_success: "Success of rollouts",
+    "agents.success": "Success of agents in evaluations",
+    "agents.rollout_success": "Success of agents in rollouts",
+    pass: "pass@k",
+  },
+  Rewards: {
+    "agents.reward": "Reward of agents",
+    "agents.team_reward": "Team part of rewards",
+    "agents.local_reward": "Agents' own part of rewards",
+    "agents.reward_by_turn": "Reward by turn",
+    "policies.advantage_mean": "Mean advantage",
+    "policies.advantage_std": "Deviation of advantages",
+    flat_share: "Groups of equal returns",
+  },
+  "Episodes and lengths": {
+    turns: "Turns",
+    truncated: "Truncated episodes",
+    "agents.length": "Completion length of agents (tokens)",
+    "agents.length_by_turn": "Completion length by turn (tokens)",
+    "agents.cut_off": "Cut-off completions of agents",
+    tokens: "Sampled tokens",
+    failures: "Failures",
+    lost: "Lost episodes",
+    refilled_tasks: "Tasks played in place of others",
+  },
+  Updates: {
+    "policies.entropy": "Entropy (nats per token)",
+    "policies.kl": "KL from the sampling policy",
+    "policies.reference_kl": "KL from the reference",
+    "policies.kl_coefficient": "Coefficient of the KL divergence",
+    "policies.ratio": "Ratio: 1st, 50th, 99th percentile",
+    "policies.clip_fraction": "Clipped tokens",
+    "policies.dual_clip_fraction": "Tokens at the bound of negative advantages",
+    max_logprob_gap: "Largest gap of log-probs, training to sampling",
+    "policies.close_logprobs": "Tokens with equal log-probs",
+    "policies.effective_sample_size": "Effective sample size of importance weights",
+    "policies.loss": "Loss",
+    "policies.grad_norm": "Gradient norm",
+    "policies.skipped_steps": "Skipped optimiser steps",
+    "policies.lr": "Learning rate",
+    "policies.critic.value_loss": "Loss of critics",
+    "policies.critic.explained_variance": "Variance that critics explain",
+    "policies.critic.grad_norm": "Gradient norm of critics",
+  },
+  "Speed and memory": {
+    seconds: "Seconds of a step",
+    sampled_tokens_per_second: "Sampled tokens per second",
+    trained_tokens_per_second: "Trained tokens per second",
+    memory: "Memory of the process (GiB)",
+  },
 };
-const SHARES = new Set(["success", "rollout_success", "agents.success", "agents.rollout_success", "pass", "truncated", "policies.cut_off", "policies.clip_fraction"]);
-const LEFT_OUT = new Set(["step", "policies.version", "policies.optimizer_steps"]);
+const TITLES = Object.assign({}, ...Object.values(SECTIONS));
+const SHARES = new Set(["success", "rollout_success", "agents.success", "agents.rollout_success", "pass", "truncated", "flat_share", "agents.cut_off", "policies.cut_off", "policies.clip_fraction", "policies.dual_clip_fraction", "policies.close_logprobs", "policies.effective_sample_size"]);
+/** Numbers that other charts show, or that say nothing as a curve. */
+const LEFT_OUT = new Set(["step", "policies.version", "policies.optimizer_steps", "policies.cut_off", "policies.completion_length", "policies.completions", "policies.tokens", "agents.completions", "flat_groups", "memory_bytes", "peak_memory_bytes", "tasks"]);
 
 export function title(chart) {
-  return TITLES[chart] ?? chart.replace(/^policies\./, "").replaceAll("_", " ");
+  return TITLES[chart] ?? chart.replace(/^(policies|agents)\./, "").replaceAll(/[._]/g, " ");
+}
+
+const OTHERS = "Others";
+
+/** The section of a chart. */
+export function section(chart) {
+  return Object.keys(SECTIONS).find((name) => chart in SECTIONS[name]) ?? OTHERS;
 }
 
 export const isShare = (chart) => SHARES.has(chart);
@@ -79,12 +117,11 @@ export function curves(metrics, timings, axis) {
     if (x === undefined) continue;
     const evaluation = line.kind === "evaluation" ? line.name : null;
     const own = evaluation ?? "training";
+    if (line.groups) result.add("flat_share", own, x, (line.flat_groups ?? 0) / line.groups);
     for (const [field, value] of Object.entries(line)) {
       if (field === "agents") {
         for (const [agent, scores] of Object.entries(value ?? {})) {
-          for (const [name, score] of Object.entries(scores)) {
-            result.add(`agents.${name}`, evaluation ? `${agent}, ${evaluation}` : agent, x, score);
-          }
+          addAgent(result, evaluation ? `${agent}, ${evaluation}` : agent, scores, x, evaluation && line.tasks);
         }
       } else if (field === "policies") {
         for (const [policy, fields] of Object.entries(value ?? {})) addPolicy(result, policy, fields, x);
@@ -102,8 +139,26 @@ export function curves(metrics, timings, axis) {
     const x = at(line.step);
     for (const [name, seconds] of Object.entries(line.seconds ?? {})) result.add("seconds", name, x, seconds);
     for (const [field, value] of Object.entries(line)) result.add(field, "run", x, value);
+    for (const [name, field] of [["now", "memory_bytes"], ["peak", "peak_memory_bytes"]]) {
+      if (line[field]) result.add("memory", name, x, line[field] / 2 ** 30);
+    }
   }
   return result.charts;
+}
+
+/** Turns of an agent that have curves of their own. */
+const MOST_TURNS = 4;
+
+function addAgent(result, name, scores, x, tasks) {
+  for (const [field, value] of Object.entries(scores)) {
+    // Samples of one task depend on each other: tasks are counted.
+    result.add(`agents.${field}`, name, x, value, field === "success" && tasks ? wilson(value, tasks) : undefined);
+  }
+  const turns = scores.by_turn ?? [];
+  if (turns.length < 2) return;
+  for (const [turn, own] of turns.slice(0, MOST_TURNS).entries()) {
+    for (const field of ["reward", "length"]) result.add(`agents.${field}_by_turn`, `${name}, turn ${turn + 1}`, x, own[field]);
+  }
 }
 
 function addPolicy(result, policy, fields, x, prefix = "") {

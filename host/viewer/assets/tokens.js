@@ -1,48 +1,168 @@
-// A completion token by token, coloured by the probability with which each was sampled.
+// A completion token by token: the numbers of sampling and of the update, and why a token got its gradient.
 
 import { ask } from "./api.js";
-import { h, notes, number, percent } from "./dom.js";
-import { link } from "./navigation.js";
+import { h, notes, number, percent, select } from "./dom.js";
+import { link, setParameters } from "./navigation.js";
+
+/** Colourings: the class of a token, and the legend. */
+const COLOURINGS = {
+  probability: {
+    title: "probability when sampled",
+    of: ({ token }) => (token.logprob === null ? "" : level(Math.exp(token.logprob), [0.01, 0.1, 0.5, 0.9], "p")),
+    legend: [["p0", "< 1 %"], ["p1", "< 10 %"], ["p2", "< 50 %"], ["p3", "< 90 %"], ["p4", "≥ 90 %"]],
+  },
+  ratio: {
+    title: "ratio, training to sampling",
+    of: ({ ratio }) => (ratio === undefined ? "" : level(ratio, [0.8, 0.98, 1.02, 1.25], "r")),
+    legend: [["r0", "< 0.8"], ["r1", "< 0.98"], ["r2", "about 1"], ["r3", "> 1.02"], ["r4", "> 1.25"]],
+  },
+  advantage: {
+    title: "advantage",
+    of: ({ advantage }) => (advantage === undefined ? "" : level(advantage, [-1, -1e-9, 1e-9, 1], "r")),
+    legend: [["r0", "< −1"], ["r1", "negative"], ["r2", "0"], ["r3", "positive"], ["r4", "> 1"]],
+  },
+  entropy: {
+    title: "entropy (nats)",
+    of: ({ entropy }) => (entropy === undefined ? "" : level(-entropy, [-3, -2, -1, -0.2], "p")),
+    legend: [["p0", "> 3"], ["p1", "> 2"], ["p2", "> 1"], ["p3", "> 0.2"], ["p4", "≤ 0.2"]],
+  },
+};
+
+function level(value, bounds, prefix) {
+  const index = bounds.findIndex((bound) => value < bound);
+  return `${prefix}${index < 0 ? bounds.length : index}`;
+}
+
+const CLIPPED = ["no", "yes: outside of the range of ratios", "yes: at the bound for negative advantages"];
 
 export async function tokensPage({ element, parameters, signal }) {
-  const [run, episode, agent] = ["run", "episode", "agent"].map((name) => parameters.get(name) ?? "");
-  const [visit, branch] = [parameters.get("visit") ?? "0", parameters.get("branch") ?? "0"];
-  const view = await ask("tokens", { run, episode, agent, visit, branch }, signal);
-  const detail = h("div", { class: "card tokendetail" }, h("p", { class: "dim" }, "Point at a token, or walk with j and k."));
-  const flow = h("div", { class: "card tokenflow" }, view.tokens.map((token, index) => span(token, index, detail)));
+  const names = ["run", "episode", "agent", "visit", "branch"];
+  const position = Object.fromEntries(names.map((name) => [name, parameters.get(name) ?? (name === "visit" || name === "branch" ? "0" : "")]));
+  const view = await ask("tokens", position, signal);
+  const state = { position, view, signal, pass: Math.min(view.passes.length - 1, Number(parameters.get("pass") ?? 0)), colour: parameters.get("colour") ?? "probability", selected: null };
+  if (!COLOURINGS[state.colour]) state.colour = "probability";
+  state.detail = h("div", { class: "card tokendetail", "aria-live": "polite" }, h("p", { class: "dim" }, "Point at a token, or walk with j and k. Enter explains its gradient."));
+  state.body = h("div", {});
+  const { run, episode, agent, visit, branch } = position;
   element.replaceChildren(
     h("div", { class: "title" }, h("h1", {}, `Tokens of ${agent}`), h("a", { href: link("episode", { run, episode }) }, episode.replace(/#0$/, "")), h("span", { class: "dim" }, `turn ${Number(visit) + 1}, candidate ${Number(branch) + 1}`)),
     notes(view.notes) ?? "",
     summary(view),
-    h("div", { class: "tokenscale dim" }, "probability when sampled: ", [["p0", "< 1 %"], ["p1", "< 10 %"], ["p2", "< 50 %"], ["p3", "< 90 %"], ["p4", "≥ 90 %"]].map(([kind, text]) => h("span", { class: `token ${kind}` }, text))),
-    flow,
-    detail,
+    state.body,
+    state.detail,
+  );
+  draw(state);
+}
+
+/** The numbers of a token in the chosen pass. */
+function numbers(state, index) {
+  const pass = state.view.passes[state.pass];
+  return {
+    token: state.view.tokens[index],
+    pass,
+    trained: pass?.logprobs?.[index],
+    ratio: pass?.ratios?.[index],
+    entropy: pass?.entropies?.[index],
+    advantage: pass?.advantages[index],
+    clipped: pass?.clipped?.[index] ?? 0,
+    reference: pass?.reference_logprobs?.[index],
+    weight: pass?.importance_weights?.[index],
+  };
+}
+
+function draw(state) {
+  const { view } = state;
+  const colouring = COLOURINGS[state.colour];
+  const change = (name, value) => {
+    state[name] = value;
+    setParameters({ [name]: value });
+    draw(state);
+  };
+  const passes = view.passes.map((pass, index) => [String(index), `${pass.epoch + 1}, after ${number(pass.optimizer_steps)} optimiser steps`]);
+  state.body.replaceChildren(
+    h(
+      "div",
+      { class: "controls" },
+      view.passes.length > 0 && select("Colour", Object.entries(COLOURINGS).map(([name, one]) => [name, one.title]), state.colour, (value) => change("colour", value)),
+      passes.length > 1 && select("Pass of the update", passes, String(state.pass), (value) => change("pass", Number(value))),
+      h("div", { class: "tokenscale dim" }, `${colouring.title}: `, colouring.legend.map(([kind, text]) => h("span", { class: `token ${kind}` }, text)), view.passes.length > 0 && h("span", { class: "token clipped" }, "clipped")),
+    ),
+    h("div", { class: "card tokenflow" }, view.tokens.map((token, index) => span(state, index, colouring))),
   );
 }
 
-function kind(logprob) {
-  if (logprob === null) return "";
-  const p = Math.exp(logprob);
-  return p < 0.01 ? "p0" : p < 0.1 ? "p1" : p < 0.5 ? "p2" : p < 0.9 ? "p3" : "p4";
-}
-
-function span(token, index, detail) {
-  const show = () => detail.replaceChildren(details(token, index));
-  const text = token.text === null ? ` ${token.id} ` : token.text || "∅";
+function span(state, index, colouring) {
+  const own = numbers(state, index);
+  const show = () => {
+    if (state.selected === index) return;
+    state.selected = index;
+    state.detail.replaceChildren(details(state, index));
+  };
+  const text = own.token.text === null ? ` ${own.token.id} ` : own.token.text || "∅";
   const visible = text.replace(/\n/g, "↵\n").replace(/\t/g, "⇥");
-  return h("span", { class: `token ${kind(token.logprob)}`, tabindex: "-1", "data-row": String(index), onmouseenter: show, onfocus: show }, visible);
+  const explained = (event) => {
+    if (event.key && event.key !== "Enter") return;
+    event.stopPropagation();
+    show();
+    explain(state, index);
+  };
+  return h("span", { class: `token ${colouring.of(own)} ${own.clipped ? "clipped" : ""}`, tabindex: "-1", "data-row": String(index), onmouseenter: show, onfocus: show, onclick: explained, onkeydown: explained }, visible);
 }
 
-function details(token, index) {
+function details(state, index) {
+  const own = numbers(state, index);
+  const { token } = own;
   const rows = [
-    ["token", `${index + 1}: ${JSON.stringify(token.text ?? "")}`],
-    ["id", String(token.id)],
-    ["log-prob when sampled", number(token.logprob)],
-    ["probability", token.logprob === null ? "–" : percent(Math.exp(token.logprob))],
+    ["token", `${index + 1}: ${JSON.stringify(token.text ?? "")}, id ${token.id}`],
+    ["log-prob when sampled", `${number(token.logprob)}${token.logprob === null ? "" : ` (${percent(Math.exp(token.logprob))})`}`],
     ["drawn from", token.support === null ? "the whole vocabulary" : `${number(token.support)} tokens`],
   ];
+  if (own.pass) {
+    rows.push(["advantage", own.pass.masked ? `${number(own.advantage)}, left out` : number(own.advantage)]);
+    if (own.trained !== undefined) {
+      rows.splice(2, 0, ["log-prob in training", `${number(own.trained)} (${percent(Math.exp(own.trained))})`], ["ratio", number(own.ratio)]);
+      rows.push(["clipped", CLIPPED[own.clipped]], ["entropy", own.entropy === undefined ? "measured in the first pass" : `${number(own.entropy)} nats`]);
+    } else rows.push(["in training", "not computed: no token of the completion has a gradient"]);
+    if (own.reference !== undefined) rows.push(["log-prob of the reference", number(own.reference)]);
+    if (own.weight !== undefined) rows.push(["importance weight", number(own.weight)]);
+  }
   const alternatives = token.alternatives.length ? h("div", { class: "alternatives" }, token.alternatives.map((text) => h("code", {}, JSON.stringify(text)))) : null;
-  return h("div", {}, h("dl", { class: "inline" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])), alternatives);
+  return h(
+    "div",
+    {},
+    h("dl", { class: "inline" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+    alternatives,
+    own.pass && h("div", { class: "why" }, h("button", { onclick: () => explain(state, index) }, "Why this gradient?")),
+  );
+}
+
+/** Shows the formula of the objective with the token's numbers. */
+async function explain(state, index) {
+  const pass = state.view.passes[state.pass];
+  if (!pass) return;
+  let shown;
+  try {
+    const answer = await ask("gradient", { ...state.position, epoch: pass.epoch, token: index }, state.signal);
+    shown = explanation(answer);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    shown = h("p", { class: "error", role: "alert" }, error.message);
+  }
+  if (state.selected !== index) return;
+  const place = state.detail.querySelector(".why");
+  place?.replaceChildren(shown);
+}
+
+function explanation({ terms, derivative, summary, algorithm }) {
+  const row = (term) => h("tr", {}, h("th", { scope: "row" }, term.name), h("td", {}, h("code", {}, term.formula), term.numbers && h("div", { class: "dim" }, h("code", {}, `= ${term.numbers}`))), h("td", { class: "number" }, number(term.value)));
+  return h(
+    "div",
+    { class: "explanation" },
+    h("p", {}, summary),
+    h("table", { class: "grid" }, h("tbody", {}, terms.map(row))),
+    algorithm.formula && h("details", {}, h("summary", {}, `the formula of ${algorithm.word} as published (${algorithm.source})`), h("pre", {}, algorithm.formula)),
+    h("p", { class: "dim small" }, `Gradient descent moves the log-probability against the derivative, ${number(derivative)}.`),
+  );
 }
 
 function summary(view) {
@@ -62,5 +182,7 @@ function summary(view) {
       ["continued from", recorded.chosen ? "yes" : "no"],
     );
   }
+  const clipped = view.passes.reduce((sum, pass) => sum + (pass.clipped?.filter(Boolean).length ?? 0), 0);
+  if (view.passes.some((pass) => pass.clipped)) entries.push(["clipped", `${number(clipped)} tokens${view.passes.length > 1 ? ` in ${number(view.passes.length)} passes` : ""}`]);
   return h("dl", { class: "card facts inline" }, entries.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }

@@ -51,7 +51,9 @@ export function treeView(context) {
     box.classList.add("selected");
     detail.replaceChildren(...details(context, visit, branch));
   };
-  const legend = h("p", { class: "dim" }, "Each box: reward, and its difference from the mean of the siblings, from which group-relative objectives compute the advantage. The line leads through the candidates that the episode continued from.");
+  const recorded = visits.some((visit) => visit.branches.some((branch) => branch.rewards.some((one) => one.advantage !== null)));
+  const second = recorded ? "the advantage that it was trained with" : "its difference from the mean of the siblings, from which group-relative objectives compute the advantage";
+  const legend = h("p", { class: "dim" }, `Each box: reward, and ${second}. The line leads through the candidates that the episode continued from.`);
   const view = h("div", {}, h("div", { class: "scroll card" }, root), legend, detail);
   root.querySelector(".candidate.chosen")?.dispatchEvent(new Event("click"));
   return view;
@@ -59,10 +61,11 @@ export function treeView(context) {
 
 function candidate(branch, { x, y, chosen }) {
   const reward = branch.rewards.reduce((sum, one) => sum + one.reward, 0) / Math.max(1, branch.rewards.length);
-  const relative = branch.rewards[0]?.relative;
+  const advantage = branch.rewards[0]?.advantage ?? null;
+  const relative = advantage ?? branch.rewards[0]?.relative;
   const kind = branch.fault ? "fault" : reward > 0 ? "good" : reward < 0 ? "bad" : "zero";
   const sign = relative > 0 ? "+" : relative < 0 ? "−" : "±";
-  const text = branch.fault ? "failed" : branch.rewards.length ? `${number(reward)}   ${sign}${number(Math.abs(relative ?? 0))}` : "not scored";
+  const text = branch.fault ? "failed" : branch.rewards.length ? `${number(reward)}   ${advantage === null ? "" : "A "}${sign}${number(Math.abs(relative ?? 0))}` : "not scored";
   const tokens = branch.turns.reduce((sum, turn) => sum + turn.tokens, 0);
   return s(
     "g",

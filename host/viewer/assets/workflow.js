@@ -1,16 +1,24 @@
 // The workflow of a run: its graph, its settings, what it was started with, and its text.
 
-import { workflow } from "./api.js";
-import { h, notes, s } from "./dom.js";
+import { ask, follow, workflow } from "./api.js";
+import { h, notes, number, s } from "./dom.js";
+import { every } from "./navigation.js";
+import { timeline } from "./timeline.js";
 
 export async function workflowPage({ element, parameters, signal }) {
   const run = parameters.get("run") ?? "";
   const view = await workflow(run, signal);
   const settings = Object.entries(view.settings);
+  const docs = await ask("settings", {}, signal).catch(() => []);
   const table = h("tbody", {});
+  const clock = h("div", {});
+  const drawClock = async () => {
+    await follow(run, "timings").update(signal);
+    clock.replaceChildren(timeline(follow(run, "timings").lines) ?? "");
+  };
   const draw = (wanted) => {
     const found = settings.filter(([path, value]) => `${path} ${JSON.stringify(value)}`.toLowerCase().includes(wanted.toLowerCase()));
-    table.replaceChildren(...found.map(([path, value]) => row(path, value)));
+    table.replaceChildren(...found.map(([path, value]) => row(path, value, docOf(docs, path))));
   };
   draw("");
   element.replaceChildren(
@@ -18,14 +26,56 @@ export async function workflowPage({ element, parameters, signal }) {
     notes(view.notes) ?? "",
     view.graph ? h("div", { class: "scroll card" }, drawing(view.graph)) : "",
     view.graph ? policies(view.graph) : "",
+    clock,
+    view.plan ? plan(view.plan) : "",
     h("details", { class: "card", open: true }, h("summary", {}, "Text"), h("pre", { class: "source" }, view.text ?? "")),
     h("details", { class: "card" }, h("summary", {}, "Started with"), h("table", { class: "grid" }, h("tbody", {}, lockRows(view.lock ?? {})))),
-    h("section", { class: "card" }, h("h2", {}, "Settings"), h("input", { type: "search", placeholder: "filter, such as train.", "data-search": "", "aria-label": "Filter settings", oninput: (e) => draw(e.target.value) }), h("div", { class: "scroll" }, h("table", { class: "grid" }, table))),
+    h("section", { class: "card" }, h("h2", {}, "Settings"), h("input", { type: "search", placeholder: "filter, such as train.", "data-search": "", "aria-label": "Filter settings", oninput: (e) => draw(e.target.value) }), h("p", { class: "dim small" }, "Open a setting to read what it does."), h("div", { class: "scroll" }, h("table", { class: "grid" }, table))),
   );
+  await drawClock();
+  every(5, signal, drawClock);
 }
 
-function row(name, value) {
-  return h("tr", {}, h("th", {}, name), h("td", {}, typeof value === "string" ? value : JSON.stringify(value)));
+function row(name, value, doc) {
+  const shown = typeof value === "string" ? value : JSON.stringify(value);
+  return h("tr", {}, h("th", { scope: "row" }, doc ? h("details", { class: "setting" }, h("summary", {}, name), h("p", {}, doc)) : name), h("td", {}, shown));
+}
+
+/** Parts of paths in a stored workflow, and the blocks of the language that their settings are from. */
+const BLOCKS = { agents: "agent", policies: "policy", models: "model", evaluations: "evaluate", environment: "environment", turns: "turns", reward: "reward", servers: "server", corpora: "corpus", plugins: "plugin", training: "train", objective: "train", optimizer: "train", train: "train", lora: "lora", critic: "critic", sandbox: "sandbox", docker: "sandbox", inference: "inference", grant: "grant" };
+
+/** The description of a setting: of the innermost block on its path that has such a key. */
+function docOf(docs, path) {
+  const parts = path.split(".");
+  const key = parts.at(-1);
+  const blocks = parts.map((part) => BLOCKS[part]).filter(Boolean).reverse();
+  for (const block of blocks) {
+    const found = docs.find((doc) => doc.block === block && doc.key === key);
+    if (found) return found.doc;
+  }
+  return undefined;
+}
+
+/** What the run was expected to use when it was started. */
+function plan(view) {
+  const bytes = (value) => (value >= 1 << 30 ? `${number(value / 2 ** 30)} GiB` : `${number(value / 2 ** 20)} MiB`);
+  const rows = [];
+  const add = (name, value) => value !== null && value !== undefined && rows.push([name, value]);
+  const { training, memory, episode } = view;
+  add("device", view.device);
+  add("layout", `${view.layout}: ${view.layout_meaning}`);
+  for (const policy of view.policies ?? []) add(`policy ${policy.name}`, policy.trained_parameters === null ? "size unknown" : `${number(policy.trained_parameters)} trained parameters`);
+  if (memory) add("memory", `${bytes(memory.total)}: ${memory.parts.map((part) => `${part.part} ${bytes(part.bytes)}`).join(", ")}`);
+  else add("memory", view.memory_unknown);
+  const bounds = (object) => Object.entries(object ?? {}).filter(([, value]) => typeof value === "number").map(([name, value]) => `${name.replaceAll("_", " ")} ${number(value)}`).join(", ");
+  add("an episode, at most", bounds(episode));
+  if (training) {
+    add("a step, at most", bounds(training.step));
+    add("all steps, at most", `${number(training.steps)} steps, ${number(training.completions)} completions, ${number(training.tokens)} sampled tokens`);
+    add("evaluations, at most", training.evaluation_tokens ? `${number(training.evaluation_tokens)} sampled tokens` : null);
+    add("checkpoints", `${number(training.checkpoints.kept)} kept${training.checkpoints.bytes_each ? `, ${bytes(training.checkpoints.bytes_each)} each` : ""}`);
+  }
+  return h("details", { class: "card" }, h("summary", {}, "Plan"), h("div", { class: "scroll" }, h("table", { class: "grid" }, h("tbody", {}, rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, String(value))))))));
 }
 
 function lockRows(lock) {

@@ -19,7 +19,7 @@ macro_rules! script {
 pub(crate) const PAGE: &str = include_str!("../assets/index.html");
 
 /// Files that the page asks for.
-pub(crate) const ASSETS: [Asset; 15] = [
+pub(crate) const ASSETS: [Asset; 17] = [
     Asset { name: "style.css", kind: "text/css; charset=utf-8", text: include_str!("../assets/style.css") },
     Asset { name: "icon.svg", kind: "image/svg+xml", text: include_str!("../assets/icon.svg") },
     script!("main.js"),
@@ -35,4 +35,6 @@ pub(crate) const ASSETS: [Asset; 15] = [
     script!("tree.js"),
     script!("tokens.js"),
     script!("workflow.js"),
+    script!("play.js"),
+    script!("timeline.js"),
 ];

@@ -1,9 +1,10 @@
 //! One episode: its node visits, and at each of them what the agents saw, wrote, did and earned.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
-use pl_record::{TraceFile, Traces};
+use pl_record::{AttemptKey, TraceFile, TraceIndex, TraceLine, Traces};
 use pl_types::EpisodeId;
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +14,7 @@ use crate::event::{EventRecord, Full, Kind, Mode, RewardWeights, ScoresRecord, T
 use crate::index::IndexCache;
 use crate::query::episode_name;
 use crate::runs::FoundRun;
-use crate::trace_file::IndexedFile;
+use crate::trace_file::{IndexedFile, path};
 use crate::workflow::{TokenTexts, Workflows};
 
 /// Longest text that is sent to a page, in bytes. A model's context is far shorter.
@@ -123,6 +124,8 @@ pub struct Reward {
     pub reward: f64,
     /// Tree: difference from the mean over the siblings that were scored.
     pub relative: Option<f64>,
+    /// Mean advantage of the completion's tokens. `None` if the update has recorded none.
+    pub advantage: Option<f64>,
 }
 
 /// Activity of a plugin in one call.
@@ -158,12 +161,17 @@ pub(crate) fn read_trace(
 ) -> Result<ReadTrace, Error> {
     let unknown = || Error::UnknownEpisode { run: run.name.clone(), episode: name.to_owned() };
     let id: EpisodeId = name.parse().map_err(|_| unknown())?;
-    let file = TraceFile { step: id.step, evaluation: id.evaluation };
+    let file = TraceFile { step: id.step, evaluation: id.evaluation.clone() };
     let traces = Traces::for_run(&run.root);
     if !traces.files()?.contains(&file) {
         return Err(unknown());
     }
     let file = IndexedFile { run: run.root.clone(), file };
+    // Refuses links.
+    let path = path(&file)?;
+    if let Some(index) = traces.index(&file.file)? {
+        return read_indexed(&traces, file.file, &index, &id, unknown);
+    }
     let index = cache.index(&file, weights)?;
     let row = index
         .rows
@@ -181,12 +189,37 @@ pub(crate) fn read_trace(
     let position = index.rows.get(row).ok_or_else(unknown)?.position as usize;
     let mut lines = traces.lines(&file.file)?.skip(position);
     let line = lines.next().ok_or_else(unknown)??;
+    Ok(ReadTrace { trace: parse(&path, &line)?, file: file.file, neighbours })
+}
+
+/// Reads an episode by the index of its file. No other episode is read.
+fn read_indexed(
+    traces: &Traces,
+    file: TraceFile,
+    index: &TraceIndex,
+    id: &EpisodeId,
+    unknown: impl Fn() -> Error,
+) -> Result<ReadTrace, Error> {
+    let is_wanted = |key: &AttemptKey| {
+        (key.task, key.sample) == (id.task, id.sample) && id.attempt.is_none_or(|attempt| attempt == key.attempt)
+    };
+    let row = index.attempts.iter().rposition(is_wanted).ok_or_else(unknown)?;
+    let name_of = |row: usize| {
+        let key = index.attempts.get(row)?;
+        Some(episode_name(&file, key.task, key.sample, key.attempt))
+    };
+    let neighbours = [row.checked_sub(1).and_then(name_of), name_of(row + 1)];
+    let line = traces.indexed_line(&file, index, row)?;
+    Ok(ReadTrace { trace: parse(&traces.path(&file), &line)?, file, neighbours })
+}
+
+fn parse(path: &Path, line: &TraceLine) -> Result<TraceRecord<Full>, Error> {
     let trace = serde_json::from_slice(&line.text).map_err(|error| pl_record::Error::Line {
-        path: traces.path(&file.file),
+        path: path.to_path_buf(),
         line: line.number,
         message: error.to_string(),
     })?;
-    Ok(ReadTrace { trace, file: file.file, neighbours })
+    Ok(trace)
 }
 
 /// Arranges a trace for reading. Texts of more than `longest` bytes are cut.
@@ -360,7 +393,12 @@ fn add_rewards(visit: &mut NodeVisit, weights: RewardWeights, mode: Mode) {
             let (sum, count) = sums.entry(turn.agent.clone()).or_default();
             *sum += reward;
             *count += 1;
-            branch.rewards.push(Reward { agent: turn.agent.clone(), reward, relative: None });
+            branch.rewards.push(Reward {
+                agent: turn.agent.clone(),
+                reward,
+                relative: None,
+                advantage: None,
+            });
         }
     }
     if mode == Mode::Flat {

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::response::json_response;
+use crate::workflow::Unavailable;
 
 /// Errors of the viewer. Each names the run, the file or the parameter.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +45,9 @@ pub enum Error {
     /// A parameter of a request is invalid.
     #[error("the parameter {name:?} is {value:?}; {expected}")]
     Parameter { name: &'static str, value: String, expected: &'static str },
+    /// The body of a request is invalid.
+    #[error("the request can't be read: {0}")]
+    Body(serde_json::Error),
     /// Prompts are needed, but can't be read.
     #[error("{}: {reason}", path.display())]
     NoPrompts { path: PathBuf, reason: String },
@@ -56,6 +60,18 @@ pub enum Error {
     /// A request has no token, or another one.
     #[error("open the address that `pl-host view` has printed: it has the token of this server")]
     NoToken,
+    /// Episodes are not played from the page.
+    #[error("this viewer plays no episodes; start `pl-host view` with --play")]
+    NoPlayer,
+    /// An episode is being played.
+    #[error("an episode of {run} is being played; wait for its end, or cancel it")]
+    Playing { run: String },
+    /// Another episode was started since, or none.
+    #[error("this episode is no longer played; start another one")]
+    UnknownPlay,
+    /// A part of a run can't be shown.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
     /// Work on a request ended unexpectedly.
     #[error("the request failed unexpectedly; a file of the run may be damaged")]
     Panicked,
@@ -72,16 +88,19 @@ impl Error {
             Error::UnknownRun(_)
             | Error::UnknownEpisode { .. }
             | Error::UnknownCompletion { .. }
+            | Error::UnknownPlay
             | Error::NoRuns { .. } => StatusCode::NOT_FOUND,
-            Error::Parameter { .. } => StatusCode::BAD_REQUEST,
-            Error::Refused(_) => StatusCode::FORBIDDEN,
+            Error::Parameter { .. } | Error::Body(_) => StatusCode::BAD_REQUEST,
+            Error::Playing { .. } => StatusCode::CONFLICT,
+            Error::Refused(_) | Error::NoPlayer => StatusCode::FORBIDDEN,
             Error::NoToken => StatusCode::UNAUTHORIZED,
             Error::Record(_)
             | Error::Io { .. }
             | Error::Link { .. }
             | Error::TooLarge { .. }
             | Error::TooMany
-            | Error::NoPrompts { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            | Error::NoPrompts { .. }
+            | Error::Unavailable(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Error::Output(_) | Error::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

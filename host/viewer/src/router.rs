@@ -1,15 +1,15 @@
-//! Routes of the server. All of them only read.
+//! Routes of the server. All of them only read, except for those that play an episode.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::{Path, Query, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -18,14 +18,18 @@ use tokio::sync::Semaphore;
 use crate::assets::{ASSETS, PAGE};
 use crate::error::Error;
 use crate::logs::Log;
+use crate::play::PlayRequest;
 use crate::query::EpisodeQuery;
 use crate::response::{json_response, text_response};
 use crate::security::{AccessToken, check_origin, harden};
-use crate::tokens::CompletionPosition;
+use crate::tokens::{CompletionPosition, TokenPosition};
 use crate::viewer::Viewer;
 
 /// Requests that read files at the same time.
 const READERS: usize = 4;
+
+/// Largest body of a request, in bytes. A prompt of a model's whole context is shorter.
+const LARGEST_BODY: usize = 4 << 20;
 
 /// State of all requests.
 struct Server {
@@ -64,9 +68,14 @@ fn router(server: Arc<Server>) -> Router {
         .route("/api/runs", get(runs))
         .route("/api/log", get(log))
         .route("/api/workflow", get(workflow))
+        .route("/api/settings", get(settings))
         .route("/api/episodes", get(episodes))
         .route("/api/episode", get(episode))
         .route("/api/tokens", get(tokens))
+        .route("/api/gradient", get(gradient))
+        .route("/api/play", get(play_progress).post(play))
+        .route("/api/play/cancel", post(cancel_play))
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .fallback(async || json_response(StatusCode::NOT_FOUND, &json!({ "error": "there is no such path" })))
         .layer(middleware::from_fn_with_state(Arc::clone(&server), require_token))
         .layer(middleware::map_response(harden))
@@ -82,7 +91,8 @@ struct GivenToken {
 /// Refuses requests from other sites and without the token. The token in an address becomes a cookie, and leaves
 /// the address.
 async fn require_token(State(server): Shared, request: Request, next: Next) -> Response {
-    if let Err(refusal) = check_origin(request.headers()) {
+    let acts = request.method() != Method::GET && request.method() != Method::HEAD;
+    if let Err(refusal) = check_origin(request.headers(), acts) {
         return refusal.into_response();
     }
     if request.uri().path() == "/"
@@ -154,6 +164,10 @@ async fn workflow(State(server): Shared, Query(asked): Query<RunRequest>) -> Res
     read(&server, move |viewer| viewer.workflow(&asked.run)).await
 }
 
+async fn settings(State(server): Shared) -> Response {
+    read(&server, |viewer| Ok(viewer.setting_docs())).await
+}
+
 async fn episodes(
     State(server): Shared,
     Query(run): Query<RunRequest>,
@@ -185,4 +199,51 @@ async fn tokens(State(server): Shared, Query(asked): Query<TokensRequest>) -> Re
     let TokensRequest { run, episode, agent, visit, branch } = asked;
     let position = CompletionPosition { agent, visit, branch };
     read(&server, move |viewer| viewer.tokens(&run, &episode, &position)).await
+}
+
+#[derive(Deserialize)]
+struct GradientRequest {
+    epoch: u32,
+    token: usize,
+}
+
+async fn gradient(
+    State(server): Shared,
+    Query(asked): Query<TokensRequest>,
+    Query(token): Query<GradientRequest>,
+) -> Response {
+    let TokensRequest { run, episode, agent, visit, branch } = asked;
+    let position = CompletionPosition { agent, visit, branch };
+    let token = TokenPosition { epoch: token.epoch, token: token.token };
+    read(&server, move |viewer| viewer.gradient(&run, &episode, &position, &token)).await
+}
+
+/// Requires JSON, which no form of another site can send.
+async fn play(State(server): Shared, headers: HeaderMap, body: Bytes) -> Response {
+    let is_json = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if !is_json {
+        return Error::Refused("a request that plays an episode must be JSON").into_response();
+    }
+    match serde_json::from_slice::<PlayRequest>(&body) {
+        Ok(request) => read(&server, move |viewer| Ok(json!({ "id": viewer.play(request)? }))).await,
+        Err(error) => Error::Body(error).into_response(),
+    }
+}
+
+async fn cancel_play(State(server): Shared) -> Response {
+    read(&server, |viewer| viewer.cancel_play().map(|()| json!({}))).await
+}
+
+#[derive(Deserialize)]
+struct ProgressRequest {
+    id: u64,
+    #[serde(default)]
+    after: usize,
+}
+
+async fn play_progress(State(server): Shared, Query(asked): Query<ProgressRequest>) -> Response {
+    match server.viewer.play_progress(asked.id, asked.after).await {
+        Ok(progress) => json_response(StatusCode::OK, &progress),
+        Err(error) => error.into_response(),
+    }
 }

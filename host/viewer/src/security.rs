@@ -56,19 +56,21 @@ fn cookie_name(port: u16) -> String {
     format!("pl-host-view-{port}")
 }
 
-/// Checks the `Host` and the `Origin` of a request.
+/// Checks the `Host` and the `Origin` of a request. A request that `acts` must name its origin, as every browser does.
 ///
 /// # Errors
 /// [`Error::Refused`].
-pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Error> {
+pub(crate) fn check_origin(headers: &HeaderMap, acts: bool) -> Result<(), Error> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(header::HOST).unwrap_or_default();
     if !is_local_name(host) {
         return Err(Error::Refused("open the viewer by its address or as localhost, not by another name"));
     }
-    if let Some(origin) = text(header::ORIGIN)
-        && origin.strip_prefix("http://") != Some(host)
-    {
+    let origin = text(header::ORIGIN);
+    if acts && origin.is_none() {
+        return Err(Error::Refused("a request that plays an episode must have the `Origin` of this server"));
+    }
+    if origin.is_some_and(|origin| origin.strip_prefix("http://") != Some(host)) {
         return Err(Error::Refused(OTHER_SITE));
     }
     let site = headers.get("sec-fetch-site").map(|value| value.to_str().unwrap_or_default());

@@ -3,10 +3,12 @@
 use pl_record::{RunFolder, StepTable};
 use pl_types::{EpisodeId, Transition};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::error::Error;
 use crate::event::{Full, Kind, TraceRecord};
 use crate::runs::{FoundRun, inside};
+use crate::trained::{PassView, records};
 use crate::workflow::{TokenTexts, Workflows};
 
 /// Largest number of ids of a sampled support that are shown.
@@ -20,12 +22,21 @@ pub(crate) struct CompletionPosition {
     pub(crate) branch: u32,
 }
 
+/// A token of a completion in a pass of an update.
+#[derive(Debug, Clone)]
+pub(crate) struct TokenPosition {
+    pub(crate) epoch: u32,
+    pub(crate) token: usize,
+}
+
 /// A completion with the recorded log-probabilities and supports of its tokens.
 #[derive(Debug, Serialize)]
 pub(crate) struct TokenView {
     tokens: Vec<Token>,
     /// Fields of the step file. `None` for episodes that are not trained on.
     recorded: Option<Recorded>,
+    /// Passes of the update over the completion. Empty if none is recorded.
+    passes: Vec<PassView>,
     notes: Vec<String>,
 }
 
@@ -66,25 +77,25 @@ pub(crate) fn read(
     position: &CompletionPosition,
     workflows: &dyn Workflows,
 ) -> Result<TokenView, Error> {
-    let CompletionPosition { agent, visit, branch } = position;
-    let ids = completion(trace, position).ok_or_else(|| Error::UnknownCompletion {
-        episode: name.to_owned(),
-        agent: agent.clone(),
-        visit: *visit,
-        branch: *branch,
-    })?;
+    let agent = &position.agent;
+    let ids = completion(trace, position).ok_or_else(|| unknown(name, position))?;
     let mut notes = Vec::new();
-    let id = name.parse::<EpisodeId>().ok();
-    let evaluation = id.as_ref().and_then(|id| id.evaluation.clone());
-    let id = id.filter(|id| id.evaluation.is_none());
-    let transition = match id {
-        Some(id) => find(run, &id, position, &ids)?,
-        None => None,
-    };
-    if transition.is_none() {
-        notes.push(
+    let evaluation = name.parse::<EpisodeId>().ok().and_then(|id| id.evaluation);
+    let transition = transition(run, name, position, &ids)?;
+    let mut passes = Vec::new();
+    match &transition {
+        None => notes.push(
             "No log-probabilities are recorded: only completions that are trained on have them.".into(),
-        );
+        ),
+        Some(transition) => match records(run, &transition.key) {
+            Ok(found) if found.is_empty() => notes.push(
+                "Nothing of the update is recorded: the step is not finished, its policy was not updated in it, or \
+                 `train.record_tokens` is off."
+                    .into(),
+            ),
+            Ok(found) => passes.extend(found.into_iter().map(|one| PassView::new(one, &transition.logprobs))),
+            Err(error) => notes.push(error.to_string()),
+        },
     }
     let tokenizer = match workflows.tokenizer(&run.root, evaluation.as_deref(), agent) {
         Ok(tokenizer) => Some(tokenizer),
@@ -105,7 +116,42 @@ pub(crate) fn read(
             alternatives: alternatives(support.map(Vec::as_slice).unwrap_or_default(), tokenizer.as_deref()),
         }
     });
-    Ok(TokenView { tokens: tokens.collect(), recorded: transition.map(recorded), notes })
+    Ok(TokenView { tokens: tokens.collect(), recorded: transition.map(recorded), passes, notes })
+}
+
+/// Explains the gradient of a token.
+pub(crate) fn gradient(
+    run: &FoundRun,
+    name: &str,
+    trace: &TraceRecord<Full>,
+    position: &CompletionPosition,
+    token: &TokenPosition,
+    workflows: &dyn Workflows,
+) -> Result<Value, Error> {
+    let ids = completion(trace, position).ok_or_else(|| unknown(name, position))?;
+    let transition = transition(run, name, position, &ids)?.ok_or_else(|| unknown(name, position))?;
+    let records = records(run, &transition.key)?;
+    let record = records.iter().find(|record| record.epoch == token.epoch);
+    let record = record.ok_or_else(|| unknown(name, position))?;
+    Ok(workflows.gradient(&run.root, &position.agent, record, &transition.logprobs, token.token)?)
+}
+
+fn unknown(name: &str, position: &CompletionPosition) -> Error {
+    let CompletionPosition { agent, visit, branch } = position.clone();
+    Error::UnknownCompletion { episode: name.to_owned(), agent, visit, branch }
+}
+
+/// Finds the row of a completion. Evaluations have none.
+fn transition(
+    run: &FoundRun,
+    name: &str,
+    position: &CompletionPosition,
+    ids: &[u32],
+) -> Result<Option<Transition>, Error> {
+    match name.parse::<EpisodeId>().ok().filter(|id| id.evaluation.is_none()) {
+        Some(id) => find(run, &id, position, ids),
+        None => Ok(None),
+    }
 }
 
 fn alternatives(support: &[u32], tokenizer: Option<&dyn TokenTexts>) -> Vec<String> {

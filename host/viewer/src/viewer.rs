@@ -3,18 +3,21 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pl_record::settings_by_path;
+use pl_record::{TraceFile, settings_by_path};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::episode::{self, EpisodeDetails, LONGEST_TEXT};
+use crate::episode::{self, EpisodeDetails, LONGEST_TEXT, ReadTrace};
 use crate::error::Error;
-use crate::event::RewardWeights;
+use crate::event::{Full, RewardWeights, TraceRecord};
 use crate::index::IndexCache;
 use crate::logs::{self, Log, LogPiece};
+use crate::play::{PlayProgress, PlayRequest, Player, Plays};
 use crate::query::{self, EpisodePage, EpisodeQuery};
 use crate::runs::{self, FoundRun, RunSummary, inside};
-use crate::tokens::{self, CompletionPosition, TokenView};
-use crate::workflow::Workflows;
+use crate::tokens::{self, CompletionPosition, TokenPosition, TokenView};
+use crate::trained;
+use crate::workflow::{SettingDoc, Workflows};
 
 /// Memory of all indexes, in bytes. A row of a million episodes of two agents needs about 250 MB.
 const INDEX_BYTES: usize = 256 << 20;
@@ -24,12 +27,18 @@ pub struct Viewer {
     folders: Vec<PathBuf>,
     workflows: Arc<dyn Workflows>,
     cache: IndexCache,
+    plays: Option<Plays>,
 }
 
 impl Viewer {
     /// Creates a viewer of the runs among and below some folders.
     pub fn new(folders: Vec<PathBuf>, workflows: Arc<dyn Workflows>) -> Viewer {
-        Viewer { folders, workflows, cache: IndexCache::new(INDEX_BYTES) }
+        Viewer { folders, workflows, cache: IndexCache::new(INDEX_BYTES), plays: None }
+    }
+
+    /// Lets pages play episodes.
+    pub fn with_player(self, player: Arc<dyn Player>) -> Viewer {
+        Viewer { plays: Some(Plays::new(player)), ..self }
     }
 
     /// Returns a summary of every run, sorted by name.
@@ -67,7 +76,12 @@ impl Viewer {
         let run = self.find(run)?;
         let weights = weights(&run);
         let trace = episode::read_trace(&run, name, weights, &self.cache)?;
-        Ok(episode::arrange(&run, trace, weights, self.workflows.as_ref(), LONGEST_TEXT))
+        let mut episode = episode::arrange(&run, trace, weights, self.workflows.as_ref(), LONGEST_TEXT);
+        // Everything else is shown if the step's file is damaged.
+        if let Err(error) = trained::add_advantages(&run, name, &mut episode) {
+            episode.notes.push(error.to_string());
+        }
+        Ok(episode)
     }
 
     /// Number of times that a trace file was read from its start to its end.
@@ -90,6 +104,19 @@ impl Viewer {
         tokens::read(&run, name, &read.trace, position, self.workflows.as_ref())
     }
 
+    /// Explains the gradient of a token.
+    pub(crate) fn gradient(
+        &self,
+        run: &str,
+        name: &str,
+        position: &CompletionPosition,
+        token: &TokenPosition,
+    ) -> Result<Value, Error> {
+        let run = self.find(run)?;
+        let read = episode::read_trace(&run, name, weights(&run), &self.cache)?;
+        tokens::gradient(&run, name, &read.trace, position, token, self.workflows.as_ref())
+    }
+
     /// Returns the settings of a run, its lock, its text and its graph.
     pub(crate) fn workflow(&self, run: &str) -> Result<Value, Error> {
         let run = self.find(run)?;
@@ -102,6 +129,11 @@ impl Viewer {
             })
         };
         let lock = noted(runs::read_object(&run.root, "lock.json").map(Value::Object));
+        let plan = match run.root.join("plan.json").exists() {
+            true => noted(runs::read_object(&run.root, "plan.json").map(Value::Object)),
+            // Runs of earlier versions have none.
+            false => Value::Null,
+        };
         let text = noted(
             inside(&run.root, &["workflow.mas"])
                 .and_then(|_| Ok(pl_record::RunFolder::read_text(&run.root, "workflow.mas")?.into())),
@@ -115,10 +147,46 @@ impl Viewer {
         let agents: Vec<&Value> = agents.filter_map(|agent| agent.get("name")).collect();
         let agents = json!(agents);
         let settings = settings_by_path(&Value::Object(workflow));
+        // `null` if no episodes are played.
+        let checkpoints = self.plays.as_ref().map(|plays| plays.checkpoints(&run.root).unwrap_or_default());
         Ok(json!({
             "settings": settings, "agents": agents, "lock": lock, "text": text, "graph": graph,
-            "notes": notes,
+            "plan": plan, "notes": notes, "checkpoints": checkpoints,
         }))
+    }
+
+    /// Returns descriptions of all settings.
+    pub(crate) fn setting_docs(&self) -> Vec<SettingDoc> {
+        self.workflows.setting_docs()
+    }
+
+    fn plays(&self) -> Result<&Plays, Error> {
+        self.plays.as_ref().ok_or(Error::NoPlayer)
+    }
+
+    /// Starts an episode and returns its number.
+    pub(crate) fn play(&self, request: PlayRequest) -> Result<u64, Error> {
+        let plays = self.plays()?;
+        plays.start(&self.find(&request.run)?.root, request)
+    }
+
+    /// Ends the episode that is played.
+    pub(crate) fn cancel_play(&self) -> Result<(), Error> {
+        self.plays()?.cancel();
+        Ok(())
+    }
+
+    /// Waits for events of an episode that is played, after the first `after`.
+    pub(crate) async fn play_progress(&self, id: u64, after: usize) -> Result<PlayProgress, Error> {
+        let arrange = |run: &str, trace: &Value| {
+            let run = self.find(run)?;
+            // An episode that was played is no part of the run: it has no file and no neighbours.
+            let file = TraceFile { step: 0, evaluation: None };
+            let trace = TraceRecord::<Full>::deserialize(trace).map_err(|_| Error::Panicked)?;
+            let trace = ReadTrace { trace, file, neighbours: [None, None] };
+            Ok(episode::arrange(&run, trace, weights(&run), self.workflows.as_ref(), LONGEST_TEXT))
+        };
+        self.plays()?.progress(id, after, arrange).await
     }
 
     /// Returns the run of a name among those that were found: a name can't lead to another folder.

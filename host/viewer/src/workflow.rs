@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pl_types::TrainedCompletion;
+use serde::Serialize;
 use serde_json::Value;
 
 /// Texts of token ids.
@@ -16,6 +18,15 @@ pub trait TokenTexts: Send + Sync {
 #[error("{0}")]
 pub struct Unavailable(pub String);
 
+/// Description of a setting of the language.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct SettingDoc {
+    /// Word of its block, such as `train`.
+    pub block: &'static str,
+    pub key: &'static str,
+    pub doc: &'static str,
+}
+
 /// Access to the workflows of run folders, which may come from anywhere.
 pub trait Workflows: Send + Sync {
     /// Returns the tokenizer of an agent's policy, in an evaluation if one is named.
@@ -28,6 +39,24 @@ pub trait Workflows: Send + Sync {
         evaluation: Option<&str>,
         agent: &str,
     ) -> Result<Arc<dyn TokenTexts>, Unavailable>;
+
+    /// Explains the gradient of a token of an agent's completion: an object with `terms` (each with `name`, `formula`,
+    /// `numbers` and `value`), `derivative`, `summary` and `algorithm` (with `word`, `source` and `formula`). `sampled` are
+    /// the completion's log-probabilities of sampling.
+    ///
+    /// # Errors
+    /// If the stored workflow is invalid, or there is no such token.
+    fn gradient(
+        &self,
+        run: &Path,
+        agent: &str,
+        record: &TrainedCompletion,
+        sampled: &[f32],
+        token: usize,
+    ) -> Result<Value, Unavailable>;
+
+    /// Returns descriptions of all settings of the language.
+    fn setting_docs(&self) -> Vec<SettingDoc>;
 
     /// Returns the graph of turns in the JSON format of `pl-host graph`.
     ///

@@ -32,6 +32,8 @@ pub enum Requirement {
     Llamacpp,
     /// `CHROMIUM`: Chromium or Chrome on the `PATH`.
     Chromium,
+    /// `AXE`: axe-core's `axe.min.js` (the npm package `axe-core`), which `PL_HOST_AXE` names.
+    Axe,
     /// `CUDA`: a CUDA device, and libtorch's CUDA libraries (`cargo xtask setup --cuda` fetches them).
     Cuda,
     /// `NO_CUDA`: a machine without a CUDA driver, for the messages that say so.
@@ -51,6 +53,7 @@ impl Requirement {
             Self::ReferencePython => "PL_HOST_NEEDS_REFERENCE_PYTHON",
             Self::Llamacpp => "PL_HOST_NEEDS_LLAMACPP",
             Self::Chromium => "PL_HOST_NEEDS_CHROMIUM",
+            Self::Axe => "PL_HOST_NEEDS_AXE",
             Self::Cuda => "PL_HOST_NEEDS_CUDA",
             Self::NoCuda => "PL_HOST_NEEDS_NO_CUDA",
         }

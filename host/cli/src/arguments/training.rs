@@ -1,5 +1,6 @@
 //! Arguments of the commands that play and train: `run`, `sweep`, `evaluate`, `play` and `grade`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -34,6 +35,9 @@ pub struct RunArgs {
     /// Seed of every random stream [default: 0]
     #[arg(long, conflicts_with = "resume")]
     pub seed: Option<u64>,
+    /// Show the run in a browser while it goes on, at this address and port [default: 127.0.0.1:7575, or any free port]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
+    pub view: Option<Option<SocketAddr>>,
 }
 
 #[derive(Args)]

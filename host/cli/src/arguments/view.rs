@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::common::DeviceChoice;
+
 #[derive(Args)]
 pub struct ViewArgs {
     /// Run folders, or folders of runs
@@ -16,9 +18,16 @@ pub struct ViewArgs {
     /// Open the page in the default browser
     #[arg(long)]
     pub open: bool,
-    /// Allow run folders that somebody else wrote to use the models that they name, to show prompts
+    /// Allow run folders that somebody else wrote to use the models and plugins that they name, to show prompts and to
+    /// play
     #[arg(long)]
     pub trust: bool,
+    /// Play episodes from the page, also beyond this machine (on loopback addresses it is always possible)
+    #[arg(long)]
+    pub play: bool,
+    /// Device of episodes that are played
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub device: DeviceChoice,
 }
 
 #[derive(Args)]

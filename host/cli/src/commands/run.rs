@@ -6,6 +6,7 @@ use pl_run::{CheckedWorkflow, ResumeOptions, RunEnding, RunOptions, TrainingRun,
 
 use crate::app::App;
 use crate::arguments::training::RunArgs;
+use crate::commands::view;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
 
@@ -30,6 +31,9 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
     let folder = run.folder().display().to_string();
     eprintln!("run folder {folder}");
     eprint!("{}", run.memory());
+    if let Some(address) = options.view {
+        view::beside_run(host, run.folder(), address)?;
+    }
     match run.train(&stop) {
         Ok(RunEnding::Done) => Ok(writeln!(std::io::stdout(), "{folder}")?),
         Err(error) => Err(CommandError::Stopped { error: Box::new(error), saved: describe_saved(&run) }),

@@ -1,7 +1,8 @@
 //! `pl-host view`: run folders in a browser.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -14,26 +15,76 @@ use crate::app::App;
 use crate::arguments::view::ViewArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::first_signal;
+use crate::play_worker::play_worker;
 use crate::stored_workflows::StoredWorkflows;
+
+/// Address and port unless the user names others.
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7575);
 
 pub fn run(app: &App, options: &ViewArgs) -> CommandResult {
     let workflows = StoredWorkflows::new(options.trust);
     let viewer = Viewer::new(options.folders.clone(), Arc::new(workflows));
     viewer.check_folders().map_err(CommandError::input)?;
-    app.host.block_on(listen(&app.host, options, viewer))
+    if !options.play && !options.listen.ip().is_loopback() {
+        return app.host.block_on(listen(&app.host, options, viewer));
+    }
+    let (queue, worker) = play_worker(options.device.into(), options.trust);
+    let queue = Arc::new(queue);
+    let viewer = viewer.with_player(queue.clone());
+    std::thread::scope(|scope| {
+        scope.spawn(|| worker.run(&app.host));
+        let ended = app.host.block_on(listen(&app.host, options, viewer));
+        queue.end();
+        ended
+    })
 }
 
-async fn listen(host: &Host, options: &ViewArgs, viewer: Viewer) -> CommandResult {
-    let address = options.listen;
+/// Shows a run that this process trains, until the process ends. Without an address, the default one is used if it is free.
+pub fn beside_run(host: &Host, folder: &Path, address: Option<SocketAddr>) -> CommandResult {
+    let workflows = StoredWorkflows::new(false);
+    let viewer = Viewer::new(vec![folder.to_path_buf()], Arc::new(workflows));
+    let bound = host.block_on(async {
+        match address {
+            Some(address) => bind(address).await,
+            None => match bind(DEFAULT_ADDRESS).await {
+                Err(_) => bind(SocketAddr::from((DEFAULT_ADDRESS.ip(), 0))).await,
+                bound => bound,
+            },
+        }
+    })?;
+    let Bound { listener, token, url } = bound;
+    eprintln!("viewing the run on {url} (until it ends; `pl-host view` shows it later)");
+    host.handle().spawn(async {
+        if let Err(error) = pl_viewer::serve(listener, viewer, token, std::future::pending()).await {
+            eprintln!("the viewer stopped, the run goes on: {error}");
+        }
+    });
+    Ok(())
+}
+
+/// A listener with the token of its page.
+struct Bound {
+    listener: TcpListener,
+    token: AccessToken,
+    /// Address that opens the page.
+    url: String,
+}
+
+/// Listens on an address. Warns if others can reach it.
+async fn bind(address: SocketAddr) -> Result<Bound, CommandError> {
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot listen on {address}: {error}"));
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let token = AccessToken::random();
-    let url = page_url(address, &token);
-    eprintln!("viewing runs on {url} (Ctrl-C stops)");
     if !address.ip().is_loopback() {
         eprintln!("warning: the connection is not encrypted; anyone who sees the address can read the runs");
     }
+    Ok(Bound { url: page_url(address, &token), listener, token })
+}
+
+async fn listen(host: &Host, options: &ViewArgs, viewer: Viewer) -> CommandResult {
+    let Bound { listener, token, url } = bind(options.listen).await?;
+    eprintln!("viewing runs on {url} (Ctrl-C stops)");
     // Deleted when the server ends.
     let _redirection = if options.open { open_browser(&url) } else { None };
     pl_viewer::serve(listener, viewer, token, first_signal(host))

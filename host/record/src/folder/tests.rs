@@ -53,12 +53,15 @@ fn a_resume_deletes_only_the_runs_own_later_files() {
     let own = [
         "steps/000003.parquet",
         "steps/.000002.parquet.a1B2.partial",
+        // The second step was played ahead of its update.
+        "tokens/000002.parquet",
         "traces/000003.jsonl.zst",
         "traces/000003-held_out.jsonl.zst",
         "traces/.000001-held_out.jsonl.zst.a1B2.partial",
     ];
     let kept = [
         "steps/000002.parquet",
+        "tokens/000001.parquet",
         "traces/000002-held_out.jsonl.zst",
         "steps/3.parquet",
         "steps/+000003.parquet",
@@ -70,9 +73,10 @@ fn a_resume_deletes_only_the_runs_own_later_files() {
     for name in own.iter().chain(&kept) {
         fs::write(root.join(name), "x").unwrap();
     }
-    RunFolder::resume(RunFolder::lock(root).unwrap(), 2, LogLengths::default()).unwrap();
-    assert_eq!(own.map(|name| root.join(name).exists()), [false; 5]);
-    assert_eq!(kept.map(|name| root.join(name).exists()), [true; 8]);
+    let steps = FinishedSteps { played: 2, trained: 1 };
+    RunFolder::resume(RunFolder::lock(root).unwrap(), steps, LogLengths::default()).unwrap();
+    assert_eq!(own.map(|name| root.join(name).exists()), [false; 6]);
+    assert_eq!(kept.map(|name| root.join(name).exists()), [true; 9]);
 }
 
 #[test]
@@ -84,7 +88,8 @@ fn a_log_that_is_too_short_stops_a_resume_before_anything_is_deleted() {
         fs::write(root.join(name), "1\n2\n").unwrap();
     }
     let lengths = LogLengths { metrics: 2, timings: 2, failures: 1 };
-    let error = RunFolder::resume(RunFolder::lock(root).unwrap(), 2, lengths).unwrap_err();
+    let steps = FinishedSteps { played: 2, trained: 2 };
+    let error = RunFolder::resume(RunFolder::lock(root).unwrap(), steps, lengths).unwrap_err();
     assert!(matches!(error, Error::Truncated { found: 0, expected: 1, .. }), "{error}");
     for name in ["metrics.jsonl", "timings.jsonl", "steps/000003.parquet"] {
         assert_eq!(fs::read_to_string(root.join(name)).unwrap(), "1\n2\n", "{name}");

@@ -4,6 +4,7 @@
 
 mod bootstrap;
 mod common;
+mod continuation;
 mod data;
 mod failures;
 mod penalties;

@@ -35,6 +35,27 @@ impl MachineMemory {
     }
 }
 
+/// Memory of this process, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProcessMemory {
+    /// In RAM now.
+    pub resident: u64,
+    /// Largest amount in RAM so far.
+    pub peak: u64,
+}
+
+impl ProcessMemory {
+    /// Reads the memory of this process. Returns `None` if the system has no `/proc/self/status`.
+    pub(crate) fn read() -> Option<ProcessMemory> {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+        };
+        Some(ProcessMemory { resident: field("VmRSS")?, peak: field("VmHWM")? })
+    }
+}
+
 /// Files of a control group. Their names depend on the version of cgroups.
 struct ControlGroup {
     folder: PathBuf,

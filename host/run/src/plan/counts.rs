@@ -272,7 +272,7 @@ mod tests {
     fn samples_of_a_tree_are_candidates_and_flat_ones_episodes() {
         let mut train: Train = serde_json::from_value(serde_json::json!({
             "rollout": "tree", "samples": 4, "tasks_per_step": 3, "steps": 25, "schedule": "sync",
-            "epochs": 2, "mini_batches": 3, "shuffle_rewards": false, "token_budget": 1024, "gradient_checkpointing": false, "checkpoint_every": 10,
+            "epochs": 2, "mini_batches": 3, "shuffle_rewards": false, "token_budget": 1024, "gradient_checkpointing": false, "record_tokens": false, "checkpoint_every": 10,
             "keep_checkpoints": 2, "episodes": 8,
         }))
         .unwrap();

@@ -23,6 +23,7 @@ use crate::checkpoints::PolicyVersions;
 use crate::error::Error;
 use crate::evaluation::EvaluationReport;
 use crate::host::Host;
+use crate::memory::ProcessMemory;
 use crate::progress::{Activity, MetricsLine, StepSeconds};
 use crate::run_folder::draw;
 use crate::schedule::StepSchedule;
@@ -73,7 +74,7 @@ impl StepAhead {
     pub(super) fn read(self, folder: &RunFolder) -> Result<PlayedStep, Error> {
         let transitions = folder.read_step(self.step)?;
         let StepAhead { step, metrics, failures, tokens, next_task } = self;
-        Ok(PlayedStep { step, transitions, metrics, failures, tokens, next_task, seconds: 0.0 })
+        Ok(PlayedStep { step, transitions, metrics, failures, tokens, next_task, seconds: 0.0, finished: None })
     }
 }
 
@@ -133,6 +134,7 @@ impl TrainingRun<'_> {
                 checkpoints,
                 handovers,
                 events,
+                started: Instant::now(),
             };
             // The rollout thread ends when the loop is dropped.
             outer_loop.run(stop)
@@ -158,13 +160,25 @@ struct OuterLoop<'r> {
     checkpoints: Checkpoints,
     handovers: Sender<Handover>,
     events: Receiver<Result<RolloutEvent, Error>>,
+    /// Start of the loop.
+    started: Instant,
 }
 
 /// Times and token counts of a step, for `timings.jsonl`.
+#[derive(Default)]
 struct StepTimes {
     seconds: StepSeconds,
     sampled_tokens: u64,
     trained_tokens: u64,
+    timeline: Vec<TimelinePart>,
+}
+
+/// Part of a step on the clock of the loop, in seconds since its start.
+#[derive(Serialize)]
+struct TimelinePart {
+    part: &'static str,
+    start: f64,
+    end: f64,
 }
 
 impl OuterLoop<'_> {
@@ -173,7 +187,7 @@ impl OuterLoop<'_> {
         if self.state.step == 0 {
             // The untrained team is the baseline. A resumed run has evaluated its last step already.
             self.hand_over(true, true)?;
-            self.evaluate(&mut StepSeconds::default())?;
+            self.evaluate(&mut StepTimes::default())?;
         } else {
             self.hand_over(false, true)?;
         }
@@ -190,7 +204,7 @@ impl OuterLoop<'_> {
             let mut times = self.update(played, waiting.elapsed().as_secs_f64())?;
             let (step, interrupted) = (self.state.step, stop.is_requested());
             self.hand_over(true, !interrupted)?;
-            let score = self.evaluate(&mut times.seconds)?;
+            let score = self.evaluate(&mut times)?;
             self.append_times(&times)?;
             let improved = match &score {
                 Some(score) => is_best(&self.checkpoints, score)?,
@@ -270,26 +284,38 @@ impl OuterLoop<'_> {
         let trainer = &mut self.session.trainer;
         let metrics = trainer.update(step, &played.transitions, shuffle, &mut progress)?;
         drop(tracker);
+        let tokens = trainer.take_trained_completions();
+        if !tokens.is_empty() {
+            self.folder.write_tokens(step, &tokens)?;
+        }
         let train = started.elapsed().as_secs_f64();
         let seconds = StepSeconds { play: played.seconds, wait, train, evaluate: 0.0 };
+        let played_until = played.finished.map(|finished| self.timeline_part("play", finished, played.seconds));
+        let trained_until = self.timeline_part("train", Instant::now(), train);
         self.state.step = step;
         self.state.next_task = played.next_task;
         let line = step_line(step, &played, &metrics);
         self.folder.metrics.append(&line)?;
         self.report(None, &line, seconds);
-        Ok(StepTimes { seconds, sampled_tokens: played.tokens, trained_tokens: metrics.fed_tokens })
+        Ok(StepTimes {
+            seconds,
+            sampled_tokens: played.tokens,
+            trained_tokens: metrics.fed_tokens,
+            timeline: played_until.into_iter().chain([trained_until]).collect(),
+        })
     }
 
     /// Waits for the evaluations that are due after the finished steps and writes their lines. Returns the
     /// score if the scoring evaluation is among them.
-    fn evaluate(&mut self, seconds: &mut StepSeconds) -> Result<Option<EvaluationScore>, Error> {
+    fn evaluate(&mut self, times: &mut StepTimes) -> Result<Option<EvaluationScore>, Error> {
         let step = self.state.step;
         if !self.rollouts.evaluates_after(step, step == self.schedule.steps()) {
             return Ok(None);
         }
         let reports = loop {
             if let Some(RolloutEvent::Evaluated { reports, seconds: taken }) = self.next_event()? {
-                seconds.evaluate = taken;
+                times.seconds.evaluate = taken;
+                times.timeline.push(self.timeline_part("evaluate", Instant::now(), taken));
                 break reports;
             }
         };
@@ -297,7 +323,7 @@ impl OuterLoop<'_> {
         for report in reports {
             let line = evaluation_line(step, &report);
             self.folder.metrics.append(&line)?;
-            self.report(Some(&report.name), &line, *seconds);
+            self.report(Some(&report.name), &line, times.seconds);
             if let Some(evaluation) = self.rollouts.scoring_evaluation()
                 && evaluation.name == report.name
             {
@@ -323,14 +349,25 @@ impl OuterLoop<'_> {
     }
 
     fn append_times(&mut self, times: &StepTimes) -> Result<(), Error> {
-        let StepTimes { seconds, sampled_tokens, trained_tokens } = times;
+        let StepTimes { seconds, sampled_tokens, trained_tokens, timeline } = times;
+        let memory = ProcessMemory::read();
         self.folder.timings.append(&json!({
             "step": self.state.step,
             "seconds": seconds,
             "sampled_tokens_per_second": *sampled_tokens as f64 / seconds.play.max(1e-9),
             "trained_tokens_per_second": *trained_tokens as f64 / seconds.train.max(1e-9),
+            "memory_bytes": memory.map(|memory| memory.resident),
+            "peak_memory_bytes": memory.map(|memory| memory.peak),
+            "timeline": timeline,
         }))?;
         Ok(())
+    }
+
+    /// Returns a part of a step that took some seconds up to `end`.
+    fn timeline_part(&self, part: &'static str, end: Instant, seconds: f64) -> TimelinePart {
+        let milliseconds = |seconds: f64| (seconds * 1e3).round() / 1e3;
+        let end = end.saturating_duration_since(self.started).as_secs_f64();
+        TimelinePart { part, start: milliseconds((end - seconds).max(0.0)), end: milliseconds(end) }
     }
 
     fn report(&self, evaluation: Option<&str>, line: &Value, seconds: StepSeconds) {

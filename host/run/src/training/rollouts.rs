@@ -36,6 +36,8 @@ pub(super) struct PlayedStep {
     pub next_task: u64,
     /// Wall-clock seconds that the rollouts took.
     pub seconds: f64,
+    /// End of the rollouts. `None` if another process has played them.
+    pub finished: Option<Instant>,
 }
 
 /// Task sources of a run, and the setup of its episodes.
@@ -105,6 +107,7 @@ impl Rollouts {
             step,
             next_task: next_task + u64::from(tasks),
             seconds: started.elapsed().as_secs_f64(),
+            finished: Some(Instant::now()),
             failures: batch.failures.iter().map(|failure| json!(failure)).collect(),
             tokens: batch.episodes.iter().map(|e| e.tokens).sum(),
             metrics,

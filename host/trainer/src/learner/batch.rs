@@ -7,6 +7,7 @@ use pl_model::{Packed, Pass, Sequence as TokenSequence, Weights};
 use tch::{Kind, TchError, Tensor, no_grad};
 
 use super::Learner;
+use super::measured::Measured;
 use super::planning::PlannedUpdate;
 use super::policy::TrainedPolicy;
 use crate::aggregation::token_weight;
@@ -28,7 +29,7 @@ impl Learner {
         planned: &PlannedUpdate<'_>,
         mini_batch: &MiniBatch,
         batch: &PlannedBatch,
-        sums: &mut [MetricSums],
+        measured: &mut Measured,
     ) -> Result<(), pl_model::Error> {
         let weights = self.base.working();
         let adapters = self.trained_adapters();
@@ -48,11 +49,11 @@ impl Learner {
         let mut gradients = Vec::new();
         if !batch.sequences.is_empty() {
             let columns = self.columns(planned, mini_batch, &batch.sequences, policy_rows);
-            gradients.extend(self.run_policies(planned, mini_batch, &columns, &pass, sums)?);
+            gradients.extend(self.run_policies(planned, mini_batch, &columns, &pass, measured)?);
         }
         if !batch.value_sequences.is_empty() {
             let columns = self.columns(planned, mini_batch, &batch.value_sequences, value_rows);
-            gradients.push(self.run_values(&columns, pass.hidden(), sums)?);
+            gradients.push(self.run_values(&columns, pass.hidden(), &mut measured.sums)?);
         }
         if !gradients.is_empty() {
             let mut gradient = pass.hidden().f_zeros_like()?;
@@ -99,6 +100,7 @@ impl Learner {
             let aggregation = policy.training.objective.aggregation;
             let counts = mini_batch.counts[sequence.policy_index];
             let weight = token_weight(aggregation, policy.divisor, sequence.targets, counts);
+            columns.sequences.push(index);
             columns.push(sequence, &planned.samples[index], rows, weight);
         }
         columns
@@ -112,7 +114,7 @@ impl Learner {
         mini_batch: &MiniBatch,
         columns: &TokenColumns,
         pass: &Pass<'_>,
-        sums: &mut [MetricSums],
+        measured: &mut Measured,
     ) -> Result<Option<(Tensor, Tensor)>, pl_model::Error> {
         let weights = self.base.working();
         let tokens = columns.to_tensors(weights.device())?;
@@ -135,6 +137,7 @@ impl Learner {
         let mut measurements = TokenMeasurements::default();
         let output = head::forward_backward(&input, weights.unembed(), &options, |range, logp| {
             let sampler_logp = tokens.sampler_logps.f_narrow(0, range.start, range.end - range.start)?;
+            measurements.logp.push(logp.shallow_clone());
             measurements.kl.push(k3(logp, &sampler_logp)?);
             measurements.log_ratio.push(logp.f_sub(&sampler_logp)?);
             let mut slopes = Vec::new();
@@ -161,9 +164,9 @@ impl Learner {
             &mut measurements,
         )?;
         measurements.entropy = output.entropy;
-        measurements.add_to(&columns.policy_indices, sums)?;
-        let has_gradient = |&policy: &usize| !self.policies[policy].warms_up_critic(planned.step);
-        let is_trained = columns.policy_indices.iter().any(has_gradient);
+        let has_gradient = |policy: usize| !self.policies[policy].warms_up_critic(planned.step);
+        measured.add(mini_batch.epoch, columns, &measurements, has_gradient)?;
+        let is_trained = columns.policy_indices.iter().any(|&policy| has_gradient(policy));
         Ok(is_trained.then_some((tokens.rows, output.hidden_gradient)))
     }
 

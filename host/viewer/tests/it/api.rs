@@ -80,7 +80,8 @@ fn an_episode_has_what_the_agents_saw_wrote_did_and_earned() {
     assert_eq!(branch["turns"][0]["text"], HOSTILE);
     assert_eq!(branch["turns"][0]["action"], json!({ "answer": HOSTILE }).to_string());
     assert_eq!(branch["outcome"]["facts"], json!({ "agreed": true }));
-    assert_eq!(branch["rewards"], json!([{ "agent": "tool", "reward": 1.5, "relative": null }]));
+    let reward = json!([{ "agent": "tool", "reward": 1.5, "relative": null, "advantage": 0.5 }]);
+    assert_eq!(branch["rewards"], reward);
     assert_eq!(visit["logs"][0]["events"][0]["sandbox"]["verdicts"][0]["stdout"], "printed");
     assert_eq!((&episode["previous"], &episode["next"]), (&json!(null), &json!("1.1.0#0")));
     let failed = server.get("/api/episode?run=math&episode=1.1.0%230").json();
@@ -98,6 +99,8 @@ fn a_tree_has_its_siblings_with_rewards_and_the_chosen_branch() {
     let rewards: Vec<_> = visit["branches"].as_array().unwrap().iter().map(|b| &b["rewards"][0]).collect();
     let pairs: Vec<_> = rewards.iter().map(|r| (r["reward"].as_f64(), r["relative"].as_f64())).collect();
     assert_eq!(pairs, [(Some(0.0), Some(-1.5)), (Some(1.5), Some(0.0)), (Some(3.0), Some(1.5))]);
+    let advantages: Vec<_> = rewards.iter().map(|r| r["advantage"].as_f64()).collect();
+    assert_eq!(advantages, [Some(-1.0), Some(0.0), Some(1.0)], "as the update has recorded them");
 }
 
 #[test]
@@ -111,6 +114,15 @@ fn tokens_have_the_log_probs_of_their_own_row() {
     assert_eq!(tokens.len(), ids(HOSTILE).len());
     assert_eq!((&tokens[1]["text"], &tokens[1]["logprob"]), (&json!("s"), &json!(-0.125)));
     assert_eq!(view["recorded"]["reward"], 1.5);
+    let pass = &view["passes"][0];
+    assert_eq!((&pass["clipped"][0], &pass["clipped"][1], &pass["epoch"]), (&json!(0), &json!(1), &json!(0)));
+    let ratio = pass["ratios"][3].as_f64().unwrap();
+    assert!((ratio - 0.1f64.exp()).abs() < 1e-6, "{ratio}");
+    let asked = path.replace("tokens", "gradient");
+    let gradient = server.get(&format!("{asked}&epoch=0&token=1")).json();
+    assert_eq!((&gradient["terms"][0]["value"], &gradient["derivative"]), (&json!(0.5), &json!(-0.125)));
+    assert_eq!(server.get(&format!("{asked}&epoch=1&token=1")).status, 404);
+    assert_eq!(server.get(&format!("{asked}&epoch=0&token=9999")).status, 422);
     let evaluated = server.get("/api/tokens?run=math&episode=test@0.0.0&agent=tool&visit=0&branch=0").json();
     assert_eq!(evaluated["recorded"], json!(null));
     assert!(evaluated["notes"][0].as_str().unwrap().contains("No log-probabilities"));

@@ -9,9 +9,12 @@
 
 mod api;
 mod browser;
+mod chromium;
 mod damage;
 mod export;
 mod large;
+mod play;
+mod player;
 mod recorded;
 mod security;
 mod server;

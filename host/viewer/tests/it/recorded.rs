@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_record::{Lock, RunFolder, TraceFile, Traces};
-use pl_types::{Group, Key, Transition};
-use pl_viewer::{TokenTexts, Unavailable, Viewer, Workflows};
+use pl_types::{Clipping, Group, Key, TrainedCompletion, Transition};
+use pl_viewer::{SettingDoc, TokenTexts, Unavailable, Viewer, Workflows};
 use serde_json::{Value, json};
 
 /// Text that would run if a page put it in as HTML.
@@ -27,6 +27,26 @@ impl Workflows for Letters {
             "reason" => Err(Unavailable("the model of reason is not on this machine".into())),
             _ => Ok(Arc::new(Letters)),
         }
+    }
+
+    fn gradient(
+        &self,
+        _: &Path,
+        agent: &str,
+        record: &TrainedCompletion,
+        sampled: &[f32],
+        token: usize,
+    ) -> Result<Value, Unavailable> {
+        let advantage = record.advantages.get(token).ok_or_else(|| Unavailable("no such token".into()))?;
+        let term = json!({ "name": "A", "formula": "R", "numbers": HOSTILE, "value": advantage });
+        Ok(json!({
+            "terms": [term], "derivative": sampled[token], "summary": format!("a token of {agent}"),
+            "algorithm": { "word": "at_grpo", "source": "a paper", "formula": "A = R" },
+        }))
+    }
+
+    fn setting_docs(&self) -> Vec<SettingDoc> {
+        vec![SettingDoc { block: "train", key: "steps", doc: "Number of training steps." }]
     }
 
     fn graph(&self, _: &Path) -> Result<Value, Unavailable> {
@@ -86,6 +106,9 @@ pub fn example(runs: &Path, name: &str, seed: u64) -> PathBuf {
     traces.write(&file(1, None), &[flat("train", 1, 0, 0, HOSTILE, 1.0), failed(1, 1), tree(1, 2)]).unwrap();
     traces.write(&file(2, None), &[flat("train", 2, 0, 0, "eight", 1.0)]).unwrap();
     folder.write_step(1, &[transition(HOSTILE), transition("another")]).unwrap();
+    let candidates = (0..3).map(|branch| trained(2, branch, 10, f64::from(branch) - 1.0));
+    let records: Vec<_> = [trained(0, 0, ids(HOSTILE).len(), 0.5)].into_iter().chain(candidates).collect();
+    folder.write_tokens(1, &records).unwrap();
     root
 }
 
@@ -195,5 +218,25 @@ fn transition(text: &str) -> Transition {
         state: String::new(),
         next_prompt: None,
         values: None,
+    }
+}
+
+/// What the update of step 1 computed of a completion of `tool`.
+fn trained(task: u32, branch: u32, tokens: usize, advantage: f64) -> TrainedCompletion {
+    TrainedCompletion {
+        key: Key { step: 1, task, sample: 0, node_visit: 0, agent: 0, branch },
+        epoch: 0,
+        optimizer_steps: 0,
+        loss_weight: 0.25,
+        kl_coefficient: 0.0,
+        masked: false,
+        credit: None,
+        advantages: vec![advantage as f32; tokens],
+        logprobs: Some((0..tokens).map(|token| -(token as f32) / 8.0 + 0.1).collect()),
+        entropies: Some(vec![1.25; tokens]),
+        clipped: Some((0..tokens).map(|token| if token == 1 { Clipping::Range } else { Clipping::None }).collect()),
+        old_logprobs: None,
+        reference_logprobs: None,
+        importance_weights: None,
     }
 }

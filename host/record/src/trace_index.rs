@@ -1,0 +1,159 @@
+//! Index of a trace file, at its end: where each line is, so that one can be read without those before it.
+//!
+//! A file is a sequence of zstd frames of whole lines. The index is in a skippable frame after them, which every reader of
+//! zstd passes over: little-endian numbers of 32 bits (64 for the offsets of frames), then the length of the index and
+//! [`MARK`].
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+
+/// End of a file that has an index.
+const MARK: &[u8; 8] = b"PLTRACE1";
+
+/// First bytes of a skippable frame.
+const SKIPPABLE: u32 = 0x184D_2A50;
+
+/// Bytes after the index: its length and the mark.
+const FOOTER: u64 = 12;
+
+/// Largest index that is read, in bytes: of some million lines.
+const LARGEST: u64 = 64 << 20;
+
+/// Name of an attempt at an episode within its step or evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AttemptKey {
+    pub task: u32,
+    pub sample: u32,
+    pub attempt: u32,
+}
+
+/// Index of a trace file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TraceIndex {
+    /// Attempt of each line, in order.
+    pub attempts: Vec<AttemptKey>,
+    /// Offset of each frame in the file, and the number of lines before it.
+    frames: Vec<(u64, u32)>,
+}
+
+impl TraceIndex {
+    /// Begins a frame at an offset.
+    pub(crate) fn begin_frame(&mut self, offset: u64) {
+        self.frames.push((offset, self.attempts.len() as u32));
+    }
+
+    /// Returns the offset of the frame of a line, and the number of the frame's lines before it.
+    pub(crate) fn position(&self, line: usize) -> Option<(u64, usize)> {
+        let (offset, first) = self.frames.iter().rev().find(|(_, first)| *first as usize <= line)?;
+        (line < self.attempts.len()).then_some((*offset, line - *first as usize))
+    }
+
+    /// Returns the skippable frame with the index.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut index = Vec::new();
+        let mut number = |value: u32| index.extend(value.to_le_bytes());
+        number(self.attempts.len() as u32);
+        for AttemptKey { task, sample, attempt } in &self.attempts {
+            [*task, *sample, *attempt].into_iter().for_each(&mut number);
+        }
+        number(self.frames.len() as u32);
+        for (offset, first) in &self.frames {
+            index.extend(offset.to_le_bytes());
+            index.extend(first.to_le_bytes());
+        }
+        let length = index.len() as u32;
+        index.extend(length.to_le_bytes());
+        index.extend(MARK);
+        let mut frame = SKIPPABLE.to_le_bytes().to_vec();
+        frame.extend((index.len() as u32).to_le_bytes());
+        frame.append(&mut index);
+        frame
+    }
+
+    /// Reads the index of a file. Returns `None` if it has none.
+    pub(crate) fn read(file: &mut File) -> std::io::Result<Option<TraceIndex>> {
+        let Some(length) = index_length(file)? else { return Ok(None) };
+        let end = file.metadata()?.len();
+        file.seek(SeekFrom::Start(end - FOOTER - length))?;
+        let mut bytes = vec![0; length as usize];
+        file.read_exact(&mut bytes)?;
+        Ok(decode(&bytes))
+    }
+}
+
+/// Returns the length of the index at the end of a file. Returns `None` if it has none.
+pub(crate) fn index_length(file: &mut File) -> std::io::Result<Option<u64>> {
+    let end = file.metadata()?.len();
+    if end < FOOTER {
+        return Ok(None);
+    }
+    file.seek(SeekFrom::Start(end - FOOTER))?;
+    let mut footer = [0; FOOTER as usize];
+    file.read_exact(&mut footer)?;
+    let Some((length, mark)) = footer.split_first_chunk::<4>() else { return Ok(None) };
+    let length = u64::from(u32::from_le_bytes(*length));
+    Ok((mark == MARK && length <= LARGEST && length + FOOTER <= end).then_some(length))
+}
+
+/// Returns `None` if the bytes are not an index.
+fn decode(mut bytes: &[u8]) -> Option<TraceIndex> {
+    let mut index = TraceIndex::default();
+    let lines = number(&mut bytes)?;
+    for _ in 0..lines {
+        let [task, sample, attempt] = [number(&mut bytes)?, number(&mut bytes)?, number(&mut bytes)?];
+        index.attempts.push(AttemptKey { task, sample, attempt });
+    }
+    for _ in 0..number(&mut bytes)? {
+        let (offset, rest) = bytes.split_first_chunk::<8>()?;
+        bytes = rest;
+        index.frames.push((u64::from_le_bytes(*offset), number(&mut bytes)?));
+    }
+    bytes.is_empty().then_some(index)
+}
+
+fn number(bytes: &mut &[u8]) -> Option<u32> {
+    let (first, rest) = bytes.split_first_chunk::<4>()?;
+    *bytes = rest;
+    Some(u32::from_le_bytes(*first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write_atomically;
+
+    #[test]
+    fn an_index_is_read_from_the_end_of_a_file_and_finds_lines() {
+        let mut index = TraceIndex::default();
+        index.begin_frame(0);
+        for task in 0..5 {
+            if task == 3 {
+                index.begin_frame(100);
+            }
+            index.attempts.push(AttemptKey { task, sample: task * 2, attempt: 1 });
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let mut bytes = vec![7; 200];
+        bytes.extend(index.encode());
+        write_atomically(&path, &bytes).unwrap();
+        let read = TraceIndex::read(&mut File::open(&path).unwrap()).unwrap().unwrap();
+        assert_eq!(read, index);
+        assert_eq!([0, 2, 3, 4, 5].map(|line| read.position(line)), [
+            Some((0, 0)),
+            Some((0, 2)),
+            Some((100, 0)),
+            Some((100, 1)),
+            None
+        ]);
+        // Whatever byte is wrong, no other index is made of it than one that fits the file.
+        for at in 200..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x81;
+            std::fs::write(&path, &changed).unwrap();
+            drop(TraceIndex::read(&mut File::open(&path).unwrap()));
+        }
+        std::fs::write(&path, [1, 2, 3]).unwrap();
+        assert_eq!(TraceIndex::read(&mut File::open(&path).unwrap()).unwrap(), None);
+    }
+}

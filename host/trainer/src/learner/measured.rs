@@ -1,0 +1,160 @@
+//! Measurements of an update: the sums of its metrics and, if they are recorded, the numbers of each token.
+
+use pl_types::{Clipping, TrainedCompletion};
+use tch::{Kind, TchError, Tensor};
+
+use super::planning::PlannedUpdate;
+use crate::metrics::MetricSums;
+use crate::plan::Sample;
+use crate::token_columns::{TokenColumns, TokenMeasurements};
+
+/// Measurements of an update while it runs.
+pub(super) struct Measured {
+    /// One per policy of the learner.
+    pub sums: Vec<MetricSums>,
+    /// Passes over completions, in the order in which they ran. `None` if they are not recorded.
+    passes: Option<Vec<Pass>>,
+}
+
+/// A pass over a completion. Lists have one element per token.
+struct Pass {
+    /// Index among the sequences of the update.
+    sequence: usize,
+    epoch: u32,
+    optimizer_steps: u32,
+    loss_weight: f32,
+    logprobs: Vec<f32>,
+    entropies: Option<Vec<f32>>,
+    clipped: Vec<Clipping>,
+    importance_weights: Option<Vec<f32>>,
+}
+
+impl Measured {
+    /// Creates the measurements of an update that has not begun. With `record_tokens`, the numbers of each token are
+    /// kept.
+    pub fn new(sums: Vec<MetricSums>, record_tokens: bool) -> Measured {
+        Measured { sums, passes: record_tokens.then(Vec::new) }
+    }
+
+    /// Adds the tokens of a packed batch of an epoch. `is_trained` is false for policies that the pass does not change.
+    pub fn add(
+        &mut self,
+        epoch: u32,
+        columns: &TokenColumns,
+        measurements: &TokenMeasurements,
+        is_trained: impl Fn(usize) -> bool,
+    ) -> Result<(), TchError> {
+        if let Some(passes) = &mut self.passes {
+            let tokens = TokenNumbers::new(epoch, columns, measurements)?;
+            for (&sequence, rows) in columns.sequences.iter().zip(&columns.completions) {
+                let policy = columns.policy_indices[rows.start];
+                let weights: Option<Vec<f32>> = tokens.weights[rows.clone()].iter().copied().collect();
+                passes.push(Pass {
+                    sequence,
+                    epoch,
+                    optimizer_steps: self.sums[policy].mini_batches as u32,
+                    loss_weight: if is_trained(policy) { columns.loss_weights[rows.start] } else { 0.0 },
+                    logprobs: tokens.logprobs[rows.clone()].to_vec(),
+                    entropies: tokens.entropies.as_ref().map(|all| all[rows.clone()].to_vec()),
+                    clipped: tokens.clipped[rows.clone()].to_vec(),
+                    importance_weights: weights,
+                });
+            }
+        }
+        measurements.add_to(&columns.policy_indices, &mut self.sums)
+    }
+
+    /// Returns the sums and the records of all completions of the update, by key and epoch. `kl_coefficient` is that of a
+    /// policy.
+    pub fn finish(
+        self,
+        planned: &PlannedUpdate<'_>,
+        kl_coefficient: impl Fn(usize) -> f64,
+    ) -> (Vec<MetricSums>, Vec<TrainedCompletion>) {
+        let Some(passes) = self.passes else { return (self.sums, Vec::new()) };
+        let mut by_sequence: Vec<Vec<Pass>> = planned.samples.iter().map(|_| Vec::new()).collect();
+        for pass in passes {
+            by_sequence[pass.sequence].push(pass);
+        }
+        let mut records = Vec::new();
+        for ((sample, sequence), passes) in planned.samples.iter().zip(&planned.sequences).zip(by_sequence) {
+            let kl_coefficient = kl_coefficient(sequence.policy_index);
+            if passes.is_empty() {
+                records.push(record(sample, kl_coefficient, None));
+            }
+            records.extend(passes.into_iter().map(|pass| record(sample, kl_coefficient, Some(pass))));
+        }
+        (self.sums, records)
+    }
+}
+
+/// Returns the record of a pass over a sample. Without a pass, the sample was not computed.
+fn record(sample: &Sample<'_>, kl_coefficient: f64, pass: Option<Pass>) -> TrainedCompletion {
+    let targets = &sample.targets;
+    let mut record = TrainedCompletion {
+        key: sample.transition.key.clone(),
+        epoch: 0,
+        optimizer_steps: 0,
+        loss_weight: 0.0,
+        kl_coefficient,
+        masked: targets.masked,
+        credit: targets.credit,
+        advantages: targets.advantages.clone(),
+        logprobs: None,
+        entropies: None,
+        clipped: None,
+        old_logprobs: None,
+        reference_logprobs: None,
+        importance_weights: None,
+    };
+    if let Some(pass) = pass {
+        record.epoch = pass.epoch;
+        record.optimizer_steps = pass.optimizer_steps;
+        record.loss_weight = pass.loss_weight;
+        record.logprobs = Some(pass.logprobs);
+        record.entropies = pass.entropies;
+        record.clipped = Some(pass.clipped);
+        record.old_logprobs.clone_from(&targets.old_logprobs);
+        record.reference_logprobs.clone_from(&targets.reference_logprobs);
+        record.importance_weights = pass.importance_weights;
+    }
+    record
+}
+
+/// Numbers of all tokens of a packed batch.
+struct TokenNumbers {
+    logprobs: Vec<f32>,
+    entropies: Option<Vec<f32>>,
+    clipped: Vec<Clipping>,
+    /// `None` for tokens of policies without a correction.
+    weights: Vec<Option<f32>>,
+}
+
+impl TokenNumbers {
+    fn new(
+        epoch: u32,
+        columns: &TokenColumns,
+        measurements: &TokenMeasurements,
+    ) -> Result<TokenNumbers, TchError> {
+        let floats = |tensor: &Tensor| Vec::<f32>::try_from(tensor.f_to_kind(Kind::Float)?);
+        let all = |chunks: &[Tensor]| floats(&Tensor::f_cat(chunks, 0)?);
+        let (clipped, dual) = (all(&measurements.clipped)?, all(&measurements.dual_clipped)?);
+        let mut weights = vec![None; columns.policy_indices.len()];
+        for (first, own) in &measurements.weights {
+            let rows = weights.iter_mut().skip(*first as usize);
+            rows.zip(floats(own)?).for_each(|(weight, value)| *weight = Some(value));
+        }
+        let bound = |(clipped, dual): (f32, f32)| match (clipped != 0.0, dual != 0.0) {
+            (_, true) => Clipping::Dual,
+            (true, false) => Clipping::Range,
+            (false, false) => Clipping::None,
+        };
+        Ok(TokenNumbers {
+            logprobs: all(&measurements.logp)?,
+            // Only the first pass is asked for them, but some kernels compute them in any case.
+            entropies: measurements.entropy.as_ref().filter(|_| epoch == 0).map(floats).transpose()?,
+            clipped: clipped.into_iter().zip(dual).map(bound).collect(),
+            weights,
+        })
+    }
+}
