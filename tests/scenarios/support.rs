@@ -47,8 +47,16 @@ pub fn succeed(command: &mut Command) -> Output {
 /// Returns the files of a run folder that must be equal for equal runs: all except timings and the picture.
 pub fn content(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
-    let kept =
-        ["workflow.json", "lock.json", "metrics.jsonl", "failures.jsonl", "steps", "traces", "checkpoints"];
+    let kept = [
+        "workflow.json",
+        "lock.json",
+        "metrics.jsonl",
+        "failures.jsonl",
+        "steps",
+        "tokens",
+        "traces",
+        "checkpoints",
+    ];
     for name in kept {
         collect(root, &root.join(name), &mut files);
     }

@@ -324,7 +324,7 @@ pub(super) const RUN: &[Setting] = &[
         "Writes what each update computed of each token to `tokens/` in the run folder: the log-probability in training, \
          the entropy, the advantage, and whether the token was clipped. `pl-host view` shows them, and the reason for \
          each token's gradient. On by default, since a run that learns the wrong thing is understood by its tokens. It \
-         has no effect on results. Off, it saves about 6 bytes per token and pass.",
+         has no effect on results. Off, it saves about 11 bytes per token and pass.",
     ),
     setting(
         B::Train,

@@ -128,9 +128,8 @@ impl PlayWorker {
                 () = episode.cancelled() => Err(PlayError::Cancelled),
             }
         })?;
-        serde_json::to_value(trace).map_err(|source| {
-            PlayError::Run(pl_run::Error::State { path: run.to_path_buf(), source })
-        })
+        serde_json::to_value(trace)
+            .map_err(|source| PlayError::Run(pl_run::Error::State { path: run.to_path_buf(), source }))
     }
 }
 

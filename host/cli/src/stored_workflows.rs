@@ -41,13 +41,14 @@ impl Workflows for StoredWorkflows {
         token: usize,
     ) -> Result<Value, Unavailable> {
         let unavailable = |error: String| Unavailable(error);
-        let explained =
-            token_gradient(run, agent, record, sampled, token).map_err(|error| unavailable(error.to_string()))?;
+        let explained = token_gradient(run, agent, record, sampled, token)
+            .map_err(|error| unavailable(error.to_string()))?;
         serde_json::to_value(explained).map_err(|error| unavailable(error.to_string()))
     }
 
     fn setting_docs(&self) -> Vec<SettingDoc> {
-        let doc = |one: &'static Setting| SettingDoc { block: one.block.keyword(), key: one.key, doc: one.doc };
+        let doc =
+            |one: &'static Setting| SettingDoc { block: one.block.keyword(), key: one.key, doc: one.doc };
         settings::all().map(doc).collect()
     }
 

@@ -139,13 +139,10 @@ mod tests {
         write_atomically(&path, &bytes).unwrap();
         let read = TraceIndex::read(&mut File::open(&path).unwrap()).unwrap().unwrap();
         assert_eq!(read, index);
-        assert_eq!([0, 2, 3, 4, 5].map(|line| read.position(line)), [
-            Some((0, 0)),
-            Some((0, 2)),
-            Some((100, 0)),
-            Some((100, 1)),
-            None
-        ]);
+        assert_eq!(
+            [0, 2, 3, 4, 5].map(|line| read.position(line)),
+            [Some((0, 0)), Some((0, 2)), Some((100, 0)), Some((100, 1)), None]
+        );
         // Whatever byte is wrong, no other index is made of it than one that fits the file.
         for at in 200..bytes.len() {
             let mut changed = bytes.clone();

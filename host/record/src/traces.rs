@@ -203,11 +203,17 @@ impl Traces {
     /// # Errors
     /// [`Error::Io`] if the file is damaged; [`Error::Line`] if the index does not lead to such a line, or it is too
     /// long.
-    pub fn indexed_line(&self, file: &TraceFile, index: &TraceIndex, line: usize) -> Result<TraceLine, Error> {
+    pub fn indexed_line(
+        &self,
+        file: &TraceFile,
+        index: &TraceIndex,
+        line: usize,
+    ) -> Result<TraceLine, Error> {
         let path = self.path(file);
         // After the header, and counted from 1.
         let number = line + 2;
-        let invalid = |message: &str| Error::Line { path: path.clone(), line: number, message: message.to_owned() };
+        let invalid =
+            |message: &str| Error::Line { path: path.clone(), line: number, message: message.to_owned() };
         let (offset, skipped) = index.position(line).ok_or_else(|| invalid("the index has no such line"))?;
         let read = || {
             let mut opened = fs::File::open(&path)?;
@@ -239,7 +245,9 @@ fn decoder(file: fs::File) -> std::io::Result<impl BufRead> {
 fn check_whole(path: &Path) -> std::io::Result<()> {
     match index_length(&mut fs::File::open(path)?)? {
         Some(_) => Ok(()),
-        None => Err(std::io::Error::new(ErrorKind::UnexpectedEof, "the file is truncated: its index is missing")),
+        None => {
+            Err(std::io::Error::new(ErrorKind::UnexpectedEof, "the file is truncated: its index is missing"))
+        }
     }
 }
 

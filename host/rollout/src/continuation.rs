@@ -77,12 +77,7 @@ impl Continued {
         let edited = from.prompts.iter().filter_map(|(agent, prompt)| {
             Some((seed(from.node_visit, index(agent)?), Arc::from(prompt.as_slice())))
         });
-        Continued {
-            recorded,
-            edited: edited.collect(),
-            draw: from.draw,
-            live: Arc::clone(&setup.generator),
-        }
+        Continued { recorded, edited: edited.collect(), draw: from.draw, live: Arc::clone(&setup.generator) }
     }
 }
 

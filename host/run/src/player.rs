@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use pl_dsl::workflow::Rollout;
 use pl_plugin::Task;
-use pl_rollout::{EpisodeEvent, EpisodeFailure, EpisodeSetup, EpisodeSummary, RolloutPlan, Trace, play_batch};
+use pl_rollout::{
+    EpisodeEvent, EpisodeFailure, EpisodeSetup, EpisodeSummary, RolloutPlan, Trace, play_batch,
+};
 use pl_types::Phase;
 use tokio::sync::mpsc::UnboundedSender;
 

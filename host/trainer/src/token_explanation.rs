@@ -72,7 +72,12 @@ pub fn explain_token(
     let policy = PolicyTerm::new(objective, advantage, Logps { logp, old_logp, log_ratio }, &mut terms);
     let mut slope = policy.slope;
     if let Some(weight) = record.importance_weights.as_deref().and_then(number) {
-        terms.push(Term::new("importance weight", "w from the distance to the sampler, a constant", "", weight));
+        terms.push(Term::new(
+            "importance weight",
+            "w from the distance to the sampler, a constant",
+            "",
+            weight,
+        ));
         slope *= weight;
     }
     let kl = record.reference_logprobs.as_deref().filter(|_| has_kl_in_loss(objective)).and_then(number);
@@ -95,7 +100,9 @@ pub fn explain_token(
 
 fn summary(objective: &Objective, policy: &PolicyTerm, loss_weight: f32, derivative: f64) -> String {
     let mut summary = match (policy.bound.as_deref(), derivative) {
-        _ if loss_weight == 0.0 => "Only the critic is trained in this step: there is no gradient.".to_owned(),
+        _ if loss_weight == 0.0 => {
+            "Only the critic is trained in this step: there is no gradient.".to_owned()
+        }
         (Some(bound), 0.0) => format!("The token has no gradient: {bound}."),
         (_, 0.0) => "The advantage is 0: there is no gradient.".to_owned(),
         (_, slope) if slope < 0.0 => {
@@ -137,11 +144,8 @@ impl PolicyTerm {
             return PolicyTerm { slope: -advantage, bound: None };
         }
         let ratio = log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp();
-        let name = if objective.old_logprobs == OldLogprobs::Recompute {
-            "log p_old"
-        } else {
-            "log p_sampled"
-        };
+        let name =
+            if objective.old_logprobs == OldLogprobs::Recompute { "log p_old" } else { "log p_sampled" };
         terms.push(match objective.ratio {
             Ratio::Sequence => Term::new(
                 "ratio",
@@ -190,19 +194,12 @@ impl PolicyTerm {
 }
 
 /// PPO's clipped loss, with the dual clip if there is one.
-fn clip(
-    objective: &Objective,
-    advantage: f64,
-    ratio: f64,
-    moving: f64,
-    terms: &mut Vec<Term>,
-) -> PolicyTerm {
+fn clip(objective: &Objective, advantage: f64, ratio: f64, moving: f64, terms: &mut Vec<Term>) -> PolicyTerm {
     let (low, high) = (1.0 - objective.clip_low, 1.0 + objective.clip_high);
     let (plain, bounded) = (-advantage * ratio, -advantage * ratio.clamp(low, high));
     let mut loss = plain.max(bounded);
-    let mut bound = (bounded > plain).then(|| {
-        format!("its ratio {} is outside of {} to {}", show(ratio), show(low), show(high))
-    });
+    let mut bound = (bounded > plain)
+        .then(|| format!("its ratio {} is outside of {} to {}", show(ratio), show(low), show(high)));
     let mut formula = format!("max(−A r, −A clip(r, {}, {}))", show(low), show(high));
     let ceiling = -advantage * objective.dual_clip;
     if objective.dual_clip > 0.0 {
@@ -260,10 +257,12 @@ fn advantage_term(objective: &Objective, credit: Option<Credit>, advantage: f64)
         (Advantage::Gae, _) => ("generalized advantage estimation with the critic".to_owned(), String::new()),
         (Advantage::Return, credit) => ("R".to_owned(), credit.map_or_else(String::new, |c| show(c.value))),
         (Advantage::Ema, credit) => {
-            let numbers = credit.map_or_else(String::new, |c| {
-                format!("{} − {}", show(c.value), show(c.value - advantage))
-            });
-            ("R − moving average of the agent".to_owned(), if whitened.is_empty() { numbers } else { String::new() })
+            let numbers = credit
+                .map_or_else(String::new, |c| format!("{} − {}", show(c.value), show(c.value - advantage)));
+            (
+                "R − moving average of the agent".to_owned(),
+                if whitened.is_empty() { numbers } else { String::new() },
+            )
         }
         (Advantage::Success, _) => ("1 if the agent succeeded, otherwise 0".to_owned(), String::new()),
     };

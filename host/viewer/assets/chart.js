@@ -45,6 +45,7 @@ function thin(points, pixels) {
  */
 export class Chart {
   constructor({ title, xName, share }) {
+    this.title = title;
     this.share = share;
     this.xName = xName;
     this.plot = h("div", { class: "plot" });
@@ -82,7 +83,7 @@ export class Chart {
     const edges = lines.flatMap((line) => line.points).flatMap((point) => [point.low, point.high]).filter((y) => y !== undefined && (!this.log || y > 0));
     let [left, right] = extent(all.map((point) => point.x));
     let [low, high] = extent([...all.map((point) => point.y), ...edges]);
-    if (left === right) [left, right] = [left - 1, right + 1];
+    if (left === right) [left, right] = [Math.max(0, left - 1), right + 1];
     if (this.share && !this.log) [low, high] = [Math.min(0, low), Math.max(high, Math.min(1, high * 1.1 + 0.05))];
     const scale = this.log ? Math.log10 : (y) => y;
     let [bottom, top] = [scale(low), scale(high)];
@@ -95,7 +96,7 @@ export class Chart {
     const x = (value) => MARGIN.left + ((value - left) / (right - left)) * inner.width;
     const y = (value) => MARGIN.top + (1 - (scale(value) - bottom) / (top - bottom)) * inner.height;
     this.scales = { x, y, lines, left, right };
-    const root = s("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img" });
+    const root = s("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": this.title });
     this.drawAxes(root, { left, right, bottom, top, x, width });
     for (const line of lines) this.drawLine(root, line, x, y, inner.width);
     this.cursor = s("path", { class: "cursor" });

@@ -109,7 +109,7 @@ function show(state, event) {
       "section",
       { class: "card" },
       h("div", { class: "visithead" }, h("b", {}, event.agent), h("span", { class: "dim" }, `visit ${event.visit + 1}`)),
-      h("details", { class: "prompt" }, h("summary", {}, `sees ${number(event.messages.length)} messages`), event.messages.map((message) => h("div", { class: `message ${message.role}` }, h("div", { class: "role" }, message.role), h("div", { class: "text" }, message.text)))),
+      h("details", { class: "prompt" }, h("summary", {}, event.messages.length === 1 ? "sees a message" : `sees ${number(event.messages.length)} messages`), event.messages.map((message) => h("div", { class: `message ${message.role}` }, h("div", { class: "role" }, message.role), h("div", { class: "text" }, message.text)))),
       h("div", { class: "turn" }, text),
     ));
   }

@@ -99,7 +99,7 @@ function policies(graph) {
 function drawing(graph) {
   const { width, height, nodes, links } = graph.drawing;
   const colours = new Map(graph.policies.map((policy, index) => [policy.name, index]));
-  const root = s("svg", { width: width + 24, height: height + 24, viewBox: `-12 -12 ${width + 24} ${height + 24}`, class: "graph", role: "img" });
+  const root = s("svg", { width: width + 24, height: height + 24, viewBox: `-12 -12 ${width + 24} ${height + 24}`, class: "graph", role: "img", "aria-label": "Graph of turns" });
   root.append(s("defs", {}, s("marker", { id: "arrow", viewBox: "0 0 10 10", refX: 8, refY: 5, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { class: "arrowhead", d: "M0 0L10 5L0 10z" }))));
   for (const one of links) {
     root.append(s("path", { class: "edge", d: one.path, "marker-end": "url(#arrow)" }));

@@ -211,9 +211,7 @@ fn metrics(step: u64, steps: u64) -> Value {
 
 /// A compact episode of two turns.
 fn episode(step: u64, task: u32) -> Value {
-    let event = |visit: u32, agent: Option<&str>, kind: Value| {
-        json!({ "position": { "node_visit": visit, "agent": agent }, "kind": kind })
-    };
+    let event = |visit: u32, agent: Option<&str>, kind: Value| json!({ "position": { "node_visit": visit, "agent": agent }, "kind": kind });
     let mut events = Vec::new();
     for (visit, agent) in ["tool", "reason"].into_iter().enumerate() {
         let (visit, agent) = (visit as u32, Some(agent));
@@ -221,13 +219,22 @@ fn episode(step: u64, task: u32) -> Value {
         let tokens: Vec<u32> = (0..24).map(|token| (token * task + step as u32) % 32_000).collect();
         let text = format!("step {step} task {task}: the answer is {}", task * 3);
         events.push(event(visit, agent, json!({ "prompted": { "visit": 0, "prompt": prompt } })));
-        events.push(event(visit, agent, json!({ "completion": { "text": text, "finish": "stop", "tokens": tokens } })));
+        events.push(event(
+            visit,
+            agent,
+            json!({ "completion": { "text": text, "finish": "stop", "tokens": tokens } }),
+        ));
         events.push(event(visit, agent, json!({ "action": "{\"answer\":3}" })));
-        let outcome = json!({ "done": visit == 1, "truncated": false, "facts": { "agreed": true }, "evidence": "{}" });
+        let outcome =
+            json!({ "done": visit == 1, "truncated": false, "facts": { "agreed": true }, "evidence": "{}" });
         events.push(event(visit, None, json!({ "outcome": outcome })));
         let reward = f64::from((task * 7 + step as u32) % 11) / 10.0;
         let local = json!([{ "agent": agent, "reward": reward, "success": reward > 0.5 }]);
-        events.push(event(visit, None, json!({ "scores": { "team": reward, "local": local, "success": reward > 0.5 } })));
+        events.push(event(
+            visit,
+            None,
+            json!({ "scores": { "team": reward, "local": local, "success": reward > 0.5 } }),
+        ));
     }
     json!({
         "key": { "seed": 0, "phase": "train", "step": step, "task": task, "sample": 0, "attempt": 0 },

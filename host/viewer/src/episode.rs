@@ -201,7 +201,8 @@ fn read_indexed(
     unknown: impl Fn() -> Error,
 ) -> Result<ReadTrace, Error> {
     let is_wanted = |key: &AttemptKey| {
-        (key.task, key.sample) == (id.task, id.sample) && id.attempt.is_none_or(|attempt| attempt == key.attempt)
+        (key.task, key.sample) == (id.task, id.sample)
+            && id.attempt.is_none_or(|attempt| attempt == key.attempt)
     };
     let row = index.attempts.iter().rposition(is_wanted).ok_or_else(unknown)?;
     let name_of = |row: usize| {

@@ -84,12 +84,12 @@ pub(crate) fn add_advantages(run: &FoundRun, name: &str, episode: &mut EpisodeDe
         return Ok(());
     }
     let Some(table) = open(run, id.step)? else { return Ok(()) };
-    let rows = table.rows()?.into_iter().filter(|row| {
-        (row.key.task, row.key.sample, row.epoch) == (id.task, id.sample, 0)
-    });
-    let by_place: HashMap<(u32, u32, u32), f64> = rows
-        .map(|row| ((row.key.node_visit, row.key.branch, row.key.agent), row.advantage))
-        .collect();
+    let rows = table
+        .rows()?
+        .into_iter()
+        .filter(|row| (row.key.task, row.key.sample, row.epoch) == (id.task, id.sample, 0));
+    let by_place: HashMap<(u32, u32, u32), f64> =
+        rows.map(|row| ((row.key.node_visit, row.key.branch, row.key.agent), row.advantage)).collect();
     let agents = read_workflow(&run.root)?;
     let agents = agents.get("agents").and_then(Value::as_array).into_iter().flatten();
     let agents: Vec<&str> = agents.filter_map(|agent| agent.get("name")?.as_str()).collect();
@@ -100,7 +100,9 @@ pub(crate) fn add_advantages(run: &FoundRun, name: &str, episode: &mut EpisodeDe
             *retry = branch.retry.max(*retry);
             last
         });
-        for branch in visit.branches.iter_mut().filter(|branch| last.get(&branch.branch) == Some(&branch.retry)) {
+        for branch in
+            visit.branches.iter_mut().filter(|branch| last.get(&branch.branch) == Some(&branch.retry))
+        {
             for reward in &mut branch.rewards {
                 let agent = agents.iter().position(|name| *name == reward.agent);
                 let place = agent.map(|agent| (visit.node_visit, branch.branch, agent as u32));

@@ -74,7 +74,16 @@ impl StepAhead {
     pub(super) fn read(self, folder: &RunFolder) -> Result<PlayedStep, Error> {
         let transitions = folder.read_step(self.step)?;
         let StepAhead { step, metrics, failures, tokens, next_task } = self;
-        Ok(PlayedStep { step, transitions, metrics, failures, tokens, next_task, seconds: 0.0, finished: None })
+        Ok(PlayedStep {
+            step,
+            transitions,
+            metrics,
+            failures,
+            tokens,
+            next_task,
+            seconds: 0.0,
+            finished: None,
+        })
     }
 }
 
@@ -290,7 +299,8 @@ impl OuterLoop<'_> {
         }
         let train = started.elapsed().as_secs_f64();
         let seconds = StepSeconds { play: played.seconds, wait, train, evaluate: 0.0 };
-        let played_until = played.finished.map(|finished| self.timeline_part("play", finished, played.seconds));
+        let played_until =
+            played.finished.map(|finished| self.timeline_part("play", finished, played.seconds));
         let trained_until = self.timeline_part("train", Instant::now(), train);
         self.state.step = step;
         self.state.next_task = played.next_task;

@@ -15,7 +15,8 @@ fn a_prolonged_run_ends_as_one_that_was_started_longer() {
     let run = workflow.run(&[&common[..], &["train.steps=2"]].concat());
     assert_eq!(resume(&run, &["train.steps=4", "train.checkpoint_every=3"]).unwrap(), RunEnding::Done);
     let read = |root: &Path, name: &str| std::fs::read(root.join(name)).unwrap();
-    for name in ["metrics.jsonl", "steps/000003.parquet", "steps/000004.parquet"] {
+    let tokens = ["tokens/000003.parquet", "tokens/000004.parquet"];
+    for name in ["metrics.jsonl", "steps/000003.parquet", "steps/000004.parquet"].iter().chain(&tokens) {
         assert!(read(&long, name) == read(&run, name), "{name} differs");
     }
     let weights = "checkpoints/step-00000004/policies/first/adapter_model.safetensors";

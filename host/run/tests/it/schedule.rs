@@ -75,6 +75,7 @@ fn run_with_delays(
 fn assert_same_results(left: &Path, right: &Path, policies: &str) {
     let mut files = vec!["metrics.jsonl".to_owned(), "failures.jsonl".to_owned()];
     files.extend((1..=6).map(|step| format!("steps/{step:06}.parquet")));
+    files.extend((1..=6).map(|step| format!("tokens/{step:06}.parquet")));
     files.push(format!("checkpoints/step-00000006/policies/{policies}"));
     for file in files {
         let read = |root: &Path| std::fs::read(root.join(&file)).unwrap();

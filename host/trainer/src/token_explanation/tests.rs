@@ -71,7 +71,10 @@ fn the_explained_gradient_is_that_of_the_update() {
             for (token, expected) in expected.into_iter().enumerate() {
                 let explained = explain_token(&objective, &record, &SAMPLED, token).unwrap();
                 let gap = (explained.derivative - expected).abs();
-                assert!(gap <= 1e-9 * (1.0 + expected.abs()), "{objective:?} {token}: {explained:?} {expected}");
+                assert!(
+                    gap <= 1e-9 * (1.0 + expected.abs()),
+                    "{objective:?} {token}: {explained:?} {expected}"
+                );
                 assert_eq!(explained.terms[0].value, f64::from(record.advantages[token]));
             }
         }
@@ -118,7 +121,8 @@ fn completions_that_were_not_computed_say_why() {
     let objective = ALGORITHMS[0].objective;
     let skipped = TrainedCompletion { logprobs: None, ..record([0.0; 5]) };
     let masked = TrainedCompletion { masked: true, ..skipped.clone() };
-    let summary = |record: &TrainedCompletion| explain_token(&objective, record, &SAMPLED, 0).unwrap().summary;
+    let summary =
+        |record: &TrainedCompletion| explain_token(&objective, record, &SAMPLED, 0).unwrap().summary;
     assert!(summary(&skipped).contains("it was not computed"));
     assert!(summary(&masked).contains("left out"));
     assert_eq!(explain_token(&objective, &skipped, &SAMPLED, 5), None);

@@ -10,14 +10,22 @@ use crate::server::Server;
 const PAGES: [(&str, &str, &[&str]); 8] = [
     ("#runs", ".chart path.line", &["Reward of agents", "math and 1 more", "Success"]),
     ("#episodes?run=math", "table.episodes tbody a", &["1.2.0", "not solved", "environment: out of fuel"]),
-    ("#episode?run=math&episode=1.0.0", ".turn", &["earns 1.5", "advantage +0.5", "printed", "<script>", "play from here"]),
+    (
+        "#episode?run=math&episode=1.0.0",
+        ".turn",
+        &["earns 1.5", "advantage +0.5", "printed", "<script>", "play from here"],
+    ),
     ("#episode?run=math&episode=1.2.0&view=tree", ".candidate.chosen", &["A +1", "candidate 2", "turn 1"]),
     (
         "#tokens?run=math&episode=1.0.0&agent=tool&visit=0&branch=0",
         ".token.p4",
         &["mean log-prob", "clipped", "Colour", "probability when sampled"],
     ),
-    ("#workflow?run=math", ".grid details.setting", &["workflow sums", "train.steps", "Number of training steps"]),
+    (
+        "#workflow?run=math",
+        ".grid details.setting",
+        &["workflow sums", "train.steps", "Number of training steps"],
+    ),
     ("#play?run=math", "textarea", &["Weights", "newest checkpoint", "step-00000002"]),
     ("#play?run=math&episode=1.0.0&visit=0", "textarea", &["on from", "Prompt of tool", "Draw"]),
 ];
@@ -51,7 +59,10 @@ fn no_page_has_a_serious_barrier_in_light_and_in_dark_and_none_is_wider_than_its
     let (_runs, server) = server();
     let Some(mut page) = Page::open(&server, 1200, 900) else { return };
     let Some(path) = std::env::var_os("PL_HOST_AXE") else {
-        pl_testing::skip_or_fail(pl_testing::Requirement::Axe, "PL_HOST_AXE does not name axe-core's axe.min.js");
+        pl_testing::skip_or_fail(
+            pl_testing::Requirement::Axe,
+            "PL_HOST_AXE does not name axe-core's axe.min.js",
+        );
         return;
     };
     page.eval(&format!("{}; true", std::fs::read_to_string(path).unwrap()));
@@ -62,7 +73,10 @@ fn no_page_has_a_serious_barrier_in_light_and_in_dark_and_none_is_wider_than_its
             for (width, height) in [(1200, 900), (390, 800)] {
                 page.resize(width, height);
                 page.go(hash, element);
-                let name = format!("{index}-{}-{scheme}-{width}", hash.trim_start_matches('#').split('?').next().unwrap());
+                let name = format!(
+                    "{index}-{}-{scheme}-{width}",
+                    hash.trim_start_matches('#').split('?').next().unwrap()
+                );
                 page.screenshot(&name);
                 let wide = page.eval("document.documentElement.scrollWidth > innerWidth");
                 if wide == json!(true) {

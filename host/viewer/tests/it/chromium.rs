@@ -48,10 +48,14 @@ impl Page {
         let mut page = Page { child, input, output, session: None, calls: 0, _profile: profile };
         let target = page.call("Target.createTarget", &json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
-        page.session = Some(page.call("Target.attachToTarget", &attach)["sessionId"].as_str().unwrap().to_owned());
+        page.session =
+            Some(page.call("Target.attachToTarget", &attach)["sessionId"].as_str().unwrap().to_owned());
         page.resize(width, height);
         page.call("Page.enable", &json!({}));
-        page.call("Page.navigate", &json!({ "url": format!("http://{}/?token={}", server.address, server.token) }));
+        page.call(
+            "Page.navigate",
+            &json!({ "url": format!("http://{}/?token={}", server.address, server.token) }),
+        );
         page.wait_for("document.querySelector('#bar a')");
         Some(page)
     }
@@ -98,7 +102,11 @@ impl Page {
     /// Goes to a page and waits for an element of it.
     pub fn go(&mut self, hash: &str, element: &str) {
         self.eval("document.getElementById('page').replaceChildren()");
-        self.eval(&format!("location.hash = {}", json!(hash)));
+        // The page also draws an address anew that it has already.
+        let hash = json!(hash);
+        self.eval(&format!(
+            "location.hash === {hash} ? dispatchEvent(new HashChangeEvent('hashchange')) : (location.hash = {hash})"
+        ));
         self.wait_for(&format!("document.querySelector({})", json!(element)));
     }
 
@@ -119,7 +127,10 @@ impl Page {
         let text = if key == "Enter" { "\r" } else { key };
         let down = json!({ "type": "keyDown", "key": key, "text": text, "windowsVirtualKeyCode": code });
         self.call("Input.dispatchKeyEvent", &down);
-        self.call("Input.dispatchKeyEvent", &json!({ "type": "keyUp", "key": key, "windowsVirtualKeyCode": code }));
+        self.call(
+            "Input.dispatchKeyEvent",
+            &json!({ "type": "keyUp", "key": key, "windowsVirtualKeyCode": code }),
+        );
     }
 
     /// Saves a picture of the window in the folder that `PL_HOST_SCREENSHOTS` names.
@@ -128,7 +139,8 @@ impl Page {
         let height = self.eval("document.documentElement.scrollHeight").as_u64().unwrap().min(4000);
         let width = self.eval("innerWidth");
         let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
-        let shot = self.call("Page.captureScreenshot", &json!({ "clip": clip, "captureBeyondViewport": true }));
+        let shot =
+            self.call("Page.captureScreenshot", &json!({ "clip": clip, "captureBeyondViewport": true }));
         let bytes = decode_base64(shot["data"].as_str().unwrap());
         std::fs::write(std::path::Path::new(&folder).join(format!("{name}.png")), bytes).unwrap();
     }
@@ -151,7 +163,10 @@ fn decode_base64(text: &str) -> Vec<u8> {
     };
     let mut bytes = Vec::new();
     for four in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let bits = four.iter().enumerate().fold(0u32, |bits, (i, byte)| bits | u32::from(value(*byte)) << (18 - 6 * i));
+        let bits = four
+            .iter()
+            .enumerate()
+            .fold(0u32, |bits, (i, byte)| bits | u32::from(value(*byte)) << (18 - 6 * i));
         bytes.extend(bits.to_be_bytes().iter().skip(1).take(four.len() - 1));
     }
     bytes

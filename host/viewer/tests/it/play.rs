@@ -30,7 +30,8 @@ fn progress(server: &Server, id: &Value, after: u64) -> Value {
 fn an_episode_has_its_events_and_then_the_whole_of_it() {
     let (_runs, server) = server();
     let turn = json!({ "episode": "1.0.0", "node_visit": 2, "prompts": { "tool": "other" }, "draw": 3 });
-    let id = server.post("/api/play", &json!({ "run": "math", "start": { "turn": turn } })).json()["id"].clone();
+    let id =
+        server.post("/api/play", &json!({ "run": "math", "start": { "turn": turn } })).json()["id"].clone();
     let (mut after, mut kinds) = (0, Vec::new());
     while kinds.len() < 3 {
         let progress = progress(&server, &id, after);

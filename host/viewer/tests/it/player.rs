@@ -50,7 +50,13 @@ impl Player for ScriptedPlayer {
             }
             episode.push(PlayEvent::Text { turn: 0, text: " twelve".into() });
             let action = "{}".to_owned();
-            episode.push(PlayEvent::Acted { agent: "tool".into(), action, reward: 1.5, success: true, tokens: 2 });
+            episode.push(PlayEvent::Acted {
+                agent: "tool".into(),
+                action,
+                reward: 1.5,
+                success: true,
+                tokens: 2,
+            });
             episode.played(flat("train", 0, 0, 0, "half of twelve", 1.0));
         });
         Ok(())

@@ -234,7 +234,9 @@ fn trained(task: u32, branch: u32, tokens: usize, advantage: f64) -> TrainedComp
         advantages: vec![advantage as f32; tokens],
         logprobs: Some((0..tokens).map(|token| -(token as f32) / 8.0 + 0.1).collect()),
         entropies: Some(vec![1.25; tokens]),
-        clipped: Some((0..tokens).map(|token| if token == 1 { Clipping::Range } else { Clipping::None }).collect()),
+        clipped: Some(
+            (0..tokens).map(|token| if token == 1 { Clipping::Range } else { Clipping::None }).collect(),
+        ),
         old_logprobs: None,
         reference_logprobs: None,
         importance_weights: None,
