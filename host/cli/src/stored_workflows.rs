@@ -40,10 +40,9 @@ impl Workflows for StoredWorkflows {
         sampled: &[f32],
         token: usize,
     ) -> Result<Value, Unavailable> {
-        let unavailable = |error: String| Unavailable(error);
-        let explained = token_gradient(run, agent, record, sampled, token)
-            .map_err(|error| unavailable(error.to_string()))?;
-        serde_json::to_value(explained).map_err(|error| unavailable(error.to_string()))
+        let explained = token_gradient(run, agent, record, sampled, token);
+        let explained = explained.map_err(|error| Unavailable(error.to_string()))?;
+        serde_json::to_value(explained).map_err(|error| Unavailable(error.to_string()))
     }
 
     fn setting_docs(&self) -> Vec<SettingDoc> {

@@ -183,6 +183,6 @@ function summary(view) {
     );
   }
   const clipped = view.passes.reduce((sum, pass) => sum + (pass.clipped?.filter(Boolean).length ?? 0), 0);
-  if (view.passes.some((pass) => pass.clipped)) entries.push(["clipped", `${number(clipped)} tokens${view.passes.length > 1 ? ` in ${number(view.passes.length)} passes` : ""}`]);
-  return h("dl", { class: "card facts inline" }, entries.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  if (view.passes.some((pass) => pass.clipped)) entries.push(["clipped", `${clipped === 1 ? "a token" : `${number(clipped)} tokens`}${view.passes.length > 1 ? ` in ${number(view.passes.length)} passes` : ""}`]);
+  return h("dl", { class: "card facts inline summary" }, entries.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
