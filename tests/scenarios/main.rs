@@ -17,6 +17,7 @@ mod device;
 mod foresight;
 mod kill;
 mod languages;
+mod mixture;
 mod plugins;
 mod replay;
 mod search;

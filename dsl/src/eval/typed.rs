@@ -12,6 +12,7 @@ use crate::diagnostic::spelling::suggest;
 use crate::settings::{self, Choice, SettingKind, show_bytes, show_duration};
 use crate::source::Location;
 use crate::syntax::tree::{Value, ValueKind};
+use crate::workflow::DataName;
 
 /// Evaluates the value of a setting and checks its type and range. `key` is for messages. Returns `None` if an error was
 /// reported.
@@ -62,7 +63,13 @@ fn evaluate_kind(
             let list = single.map(|one| Value { kind: ValueKind::List(vec![one]), location: value.location });
             texts(key, kind, list.as_ref().unwrap_or(value), scope, reports)
         }
-        SettingKind::Model | SettingKind::Policy | SettingKind::Server | SettingKind::CorpusName => {
+        SettingKind::Model
+        | SettingKind::Policy
+        | SettingKind::Server
+        | SettingKind::CorpusName
+        | SettingKind::Environment
+        | SettingKind::Reward
+        | SettingKind::Scenario => {
             if let Some(text) = text {
                 return Some(Scalar::Text(text));
             }
@@ -98,7 +105,7 @@ fn evaluate_kind(
             Some(text) => Some(Scalar::Text(text)),
             None => convert(key, kind, evaluate(value, scope, reports)?, value.location, reports),
         },
-        SettingKind::Path | SettingKind::Source | SettingKind::Corpus => match text {
+        SettingKind::Path | SettingKind::Tasks | SettingKind::Source | SettingKind::Corpus => match text {
             Some(text) => Some(Scalar::Text(absolute_path(text, kind))),
             None => {
                 let found = convert(key, kind, evaluate(value, scope, reports)?, value.location, reports)?;
@@ -127,6 +134,7 @@ fn absolute_path(text: String, kind: SettingKind) -> String {
 fn is_path(text: &str, kind: SettingKind) -> bool {
     let file = Path::new(text).extension().is_some_and(|extension| extension == "gguf");
     kind == SettingKind::Path
+        || kind == SettingKind::Tasks && DataName::parse(text).is_none()
         || kind == SettingKind::Corpus && !text.contains("://")
         || kind == SettingKind::Source
             && !text.starts_with("hf:")
@@ -190,7 +198,11 @@ pub(crate) fn convert(
         }
         (SettingKind::Boolean, found @ Scalar::Boolean(_)) => Some(found),
         (
-            SettingKind::Text | SettingKind::Path | SettingKind::Source | SettingKind::Corpus,
+            SettingKind::Text
+            | SettingKind::Path
+            | SettingKind::Tasks
+            | SettingKind::Source
+            | SettingKind::Corpus,
             found @ Scalar::Text(_),
         ) => Some(found),
         (kind, found) => {

@@ -1,6 +1,7 @@
 //! The command line.
 
 pub mod common;
+pub mod data;
 pub mod plugin;
 pub mod runs;
 pub mod sandbox;
@@ -12,6 +13,7 @@ pub mod workflow;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use self::data::DataCommand;
 use self::plugin::PluginCommand;
 use self::runs::{CompareArgs, ReplayArgs};
 use self::sandbox::SandboxCommand;
@@ -66,6 +68,11 @@ pub enum Command {
     /// Grade answers from standard input: on each line a JSON object {"gold", "pred"}, or {"task", "pred"}
     /// with a whole record
     Grade(GradeArgs),
+    /// List, show and check the data sets that workflows can name
+    Data {
+        #[command(subcommand)]
+        command: DataCommand,
+    },
     /// Show what this machine has, what is missing for which feature, and what fixes it
     Doctor(DoctorArgs),
     /// Print a script that completes commands and options in a shell

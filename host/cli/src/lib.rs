@@ -62,6 +62,7 @@ fn run(command: &Command, embedded: Embedded) -> CommandResult {
         Command::Export(options) => commands::export::run(options),
         Command::Replay(options) => commands::replay::run(&app()?, options),
         Command::Grade(options) => commands::grade::run(&app()?, options),
+        Command::Data { command } => commands::data::run(command),
         Command::Doctor(options) => commands::doctor::run(&app()?, options),
         Command::Completions { shell } => commands::completions::run(*shell),
         Command::Man => commands::man::run(),

@@ -77,6 +77,9 @@ pub struct AuditOptions {
 /// Result of an audit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Audit {
+    /// Name of the scenario, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<String>,
     pub adversaries: Vec<AdversaryResult>,
     /// Smallest and largest reward of a turn. `None` if there was no turn.
     pub rewards: Option<(f64, f64)>,
@@ -123,20 +126,32 @@ pub struct Finding {
 }
 
 impl Audit {
-    /// Audits the first scenario of a workflow.
+    /// Audits the scenario at a position of a workflow, with the tasks of the first level if it has a curriculum.
     ///
     /// # Errors
     /// If a plugin can't be loaded or the tasks can't be read.
-    pub fn new(host: &Host, checked: &CheckedWorkflow, options: &AuditOptions) -> Result<Audit, Error> {
-        let environment = Arc::new(checked.environment(host)?);
-        let block = &checked.workflow.scenarios[0].environment;
+    pub fn new(
+        host: &Host,
+        checked: &CheckedWorkflow,
+        scenario: usize,
+        options: &AuditOptions,
+    ) -> Result<Audit, Error> {
+        let environment = checked.environments(host)?.swap_remove(scenario);
+        let block = &checked.workflow.scenarios[scenario];
+        let tasks = &block.environment.tasks;
         let (tasks, shared_tasks) = host.block_on(async {
-            let source = checked.tasks(&block.tasks, &environment, Some(options.seed)).await?;
-            let shared = splits::shared_tasks(checked, &environment, &source).await?;
+            let source = checked.tasks(host, scenario, tasks, &environment, Some(options.seed)).await?;
+            let shared = splits::shared_tasks(host, checked, scenario, &environment, &source).await?;
             Ok::<_, Error>((source.take(0, options.tasks).await.map_err(Error::Tasks)?, shared))
         })?;
-        let audit = AuditSetup::new(host, checked, environment, tasks, options.seed)?;
-        let mut result = Audit { adversaries: Vec::new(), rewards: None, shared_tasks, findings: Vec::new() };
+        let audit = AuditSetup::new(host, checked, scenario, environment, tasks, options.seed)?;
+        let mut result = Audit {
+            scenario: block.name.clone(),
+            adversaries: Vec::new(),
+            rewards: None,
+            shared_tasks,
+            findings: Vec::new(),
+        };
         let mut leaks = None;
         for strategy in strategies(&options.answers) {
             let batch = audit.play(&strategy, 1)?;
@@ -330,12 +345,14 @@ impl<'a> AuditSetup<'a> {
     fn new(
         host: &'a Host,
         checked: &CheckedWorkflow,
+        scenario: usize,
         environment: Arc<pl_plugin::Environment>,
         tasks: Vec<Arc<Task>>,
         seed: u64,
     ) -> Result<AuditSetup<'a>, Error> {
         let Workflow { agents: blocks, scenarios, .. } = &checked.workflow;
-        let scenario = &scenarios[0];
+        let reward = checked.reward(scenario)?;
+        let scenario = &scenarios[scenario];
         let agents = (0..blocks.len())
             .map(|index| checked.agent(index).map(Arc::new))
             .collect::<Result<Vec<_>, Error>>()?;
@@ -350,9 +367,10 @@ impl<'a> AuditSetup<'a> {
             bootstraps: false,
         };
         let setup = EpisodeSetup {
+            scenario: scenario.name.as_deref().map(Arc::from),
             environment,
             agents: blocks.iter().enumerate().map(runtime).collect(),
-            reward: Arc::new(checked.reward()?),
+            reward: Arc::new(reward),
             team_weight: scenario.reward.team,
             local_weight: scenario.reward.local,
             scores_end: scenario.reward.scores_end,
@@ -443,7 +461,8 @@ mod tests {
     }
 
     fn judge(adversaries: Vec<AdversaryResult>) -> Vec<FindingSeverity> {
-        let audit = Audit { adversaries, rewards: None, shared_tasks: Vec::new(), findings: Vec::new() };
+        let (shared_tasks, findings) = (Vec::new(), Vec::new());
+        let audit = Audit { scenario: None, adversaries, rewards: None, shared_tasks, findings };
         audit.judge(&BTreeMap::new(), true).into_iter().map(|finding| finding.severity).collect()
     }
 

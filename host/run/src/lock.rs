@@ -11,25 +11,30 @@ use tch::Device;
 use crate::chat::today;
 use crate::corpus;
 use crate::error::Error;
+use crate::host::Host;
 use crate::session::{Session, is_start_restored};
 use crate::workflow::CheckedWorkflow;
 
 /// Hashes what a run uses.
 ///
 /// # Errors
-/// If a task file, the corpus or a `from` can't be read.
-pub(crate) fn lock_of(checked: &CheckedWorkflow, session: &Session, device: Device) -> Result<Lock, Error> {
+/// If a task file, a corpus or a `from` can't be read.
+pub(crate) fn lock_of(
+    host: &Host,
+    checked: &CheckedWorkflow,
+    session: &Session,
+    device: Device,
+) -> Result<Lock, Error> {
     // No block has a name with a space.
-    let corpus = checked.corpus().map(|corpus| {
-        Ok::<_, Error>(
-            corpus::path(corpus, &checked.folder)?.map(|path| (format!("corpus {}", corpus.name), path)),
-        )
-    });
-    let corpus: Option<(String, PathBuf)> = corpus.transpose().map(Option::flatten)?;
+    let mut corpora: Vec<(String, PathBuf)> = Vec::new();
+    for corpus in checked.corpora() {
+        let path = corpus::path(corpus, &checked.folder)?;
+        corpora.extend(path.map(|path| (format!("corpus {}", corpus.name), path)));
+    }
     let data = checked
-        .task_files()
+        .task_files(host)
         .into_iter()
-        .chain(corpus)
+        .chain(corpora)
         .map(|(name, path)| Ok((name, hash_file(&path).map_err(Error::RunFolder)?)))
         .collect::<Result<_, Error>>()?;
     Ok(Lock {

@@ -245,11 +245,14 @@ pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
         policies,
         agents: Vec::new(),
         scenarios: vec![Scenario {
+            name: None,
+            weight: 1.0,
             environment: Environment {
                 name: String::new(),
                 plugin,
                 item: item.clone(),
                 tasks: Tasks::Generated { split: "train".into(), level: 1 },
+                curriculum: None,
                 corpus: None,
                 settings: settings.clone(),
             },

@@ -85,7 +85,10 @@ pub struct PlayArgs {
     pub source: WorkflowArgs,
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// A question, or the record of a task as JSON [default: the first task of the workflow]
+    /// Scenario to play [default: the first of the file]
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<String>,
+    /// A question, or the record of a task as JSON [default: the first task of the scenario]
     #[arg(long)]
     pub task: Option<String>,
     /// A run folder (its newest checkpoint) or one of its checkpoints

@@ -38,8 +38,13 @@ pub fn run(app: &App, options: &CheckArgs) -> CommandResult {
     writeln!(out, "  agents    {}", names(&mut workflow.agents.iter().map(|a| &a.name)))?;
     writeln!(out, "  policies  {}", names(&mut workflow.policies.iter().map(|p| &p.name)))?;
     writeln!(out, "  models    {}", names(&mut workflow.models.iter().map(|m| &m.source)))?;
-    if let Some(corpus) = checked.corpus() {
+    for corpus in checked.corpora() {
         writeln!(out, "  corpus    {}, {}", corpus.name, corpus.source.location())?;
+    }
+    let names = workflow.scenarios.iter().filter_map(|scenario| scenario.name.as_ref());
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    if !names.is_empty() {
+        writeln!(out, "  scenarios {}", names.join(", "))?;
     }
     if let Some(train) = &workflow.train {
         writeln!(out, "  training  {} steps of {} tasks", train.steps, train.tasks_per_step)?;
