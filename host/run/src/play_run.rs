@@ -145,7 +145,8 @@ impl PlayableRun {
             Phase::Train | Phase::Play => None,
         };
         let scenarios = &self.session.scenarios;
-        let named = scenarios.iter().position(|own| own.setup.scenario.as_deref() == trace.scenario.as_deref());
+        let named =
+            scenarios.iter().position(|own| own.setup.scenario.as_deref() == trace.scenario.as_deref());
         let scenario = evaluation.map(|evaluation| evaluation.scenario).or(named).unwrap_or_default();
         let setup = EpisodeSetup::clone(&scenarios[scenario].setup);
         match evaluation {

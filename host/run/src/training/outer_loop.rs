@@ -77,16 +77,7 @@ impl StepAhead {
     pub(super) fn read(self, folder: &RunFolder) -> Result<PlayedStep, Error> {
         let transitions = folder.read_step(self.step)?;
         let StepAhead { step, metrics, failures, tokens, scenarios: cursors } = self;
-        Ok(PlayedStep {
-            step,
-            transitions,
-            metrics,
-            failures,
-            tokens,
-            cursors,
-            seconds: 0.0,
-            finished: None,
-        })
+        Ok(PlayedStep { step, transitions, metrics, failures, tokens, cursors, seconds: 0.0, finished: None })
     }
 }
 
