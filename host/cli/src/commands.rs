@@ -14,6 +14,8 @@ pub mod grade;
 pub mod graph;
 pub mod lsp;
 pub mod man;
+pub mod model;
+pub mod new;
 pub mod plan;
 pub mod play;
 pub mod plugin;

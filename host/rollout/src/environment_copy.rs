@@ -2,11 +2,13 @@
 
 use pl_plugin::call_log::CallLog;
 use pl_plugin::{Outcome, Snapshot};
+use tracing::Instrument;
 
 use crate::components::Episode;
 use crate::context::EpisodeContext;
 use crate::fault::Fault;
 use crate::setup::EpisodeSetup;
+use crate::spans::call_span;
 use crate::trace::recorder::TraceRecorder;
 
 /// A live copy of an environment with the call log of its plugin. Every call is recorded.
@@ -50,7 +52,7 @@ impl EnvironmentCopy {
     }
 
     pub async fn view(&mut self, agent: &str, recorder: &mut TraceRecorder) -> Result<String, Fault> {
-        let view = self.episode.view(agent).await;
+        let view = self.episode.view(agent).instrument(call_span("view", agent)).await;
         self.record(Some(agent), "view", recorder);
         view
     }
@@ -60,7 +62,7 @@ impl EnvironmentCopy {
         actions: &[(String, String)],
         recorder: &mut TraceRecorder,
     ) -> Result<Outcome, Fault> {
-        let outcome = self.episode.apply(actions).await;
+        let outcome = self.episode.apply(actions).instrument(call_span("apply", "")).await;
         self.record(None, "apply", recorder);
         outcome
     }

@@ -30,6 +30,7 @@ mod host;
 mod locate;
 mod lock;
 mod memory;
+mod model_card;
 mod origin;
 pub mod plan;
 pub mod play;

@@ -199,6 +199,11 @@ impl<'h> TrainingRun<'h> {
         newest_step(&RunFolder::checkpoints(self.folder.root()))
     }
 
+    /// Returns the number of planned steps.
+    pub fn planned_steps(&self) -> u64 {
+        u64::from(self.train.steps)
+    }
+
     /// Returns the number of finished steps.
     pub fn finished_steps(&self) -> u64 {
         self.state.step

@@ -273,6 +273,7 @@ pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
             memory: 1,
             output: 1,
             workers: 1,
+            processes: None,
             docker: None,
         },
         inference: Inference { kv_cache: 1, slots: 1, threads: None },

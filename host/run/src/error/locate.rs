@@ -28,7 +28,7 @@ pub enum LocateError {
     NoData(Box<MissingData>),
     /// A name without a path is not the name of a fetched model.
     #[error(
-        "{name:?} is not among the fetched models in {}; `cargo xtask setup` fetches smollm2-135m, a path begins with \
+        "{name:?} is not among the fetched models in {}; `pl-host model smollm2-135m` fetches that of the examples, a path begins with \
          \"./\", a model of a hub with \"hf:\"",
         folder.display()
     )]

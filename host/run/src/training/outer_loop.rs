@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use pl_dsl::workflow::{Evaluation, Train};
 use pl_record::{LogLengths, RunFolder};
+use pl_rollout::SPAN_TARGET;
 use pl_trainer::checkpoint::{Checkpoints, EvaluationScore};
 use pl_trainer::{StepMetrics, UpdateProgress};
 use pl_types::{GenerateError, seed};
@@ -24,6 +25,7 @@ use crate::error::Error;
 use crate::evaluation::{EvaluationReport, mean};
 use crate::host::Host;
 use crate::memory::ProcessMemory;
+use crate::model_card::model_cards;
 use crate::progress::{Activity, MetricsLine, StepSeconds};
 use crate::run_folder::draw;
 use crate::schedule::StepSchedule;
@@ -285,7 +287,9 @@ impl OuterLoop<'_> {
         let mut tracker = self.host.progress().start(Activity::Update);
         let mut progress = |progress: UpdateProgress| tracker.update(progress.done, progress.total);
         let trainer = &mut self.session.trainer;
-        let metrics = trainer.update(step, &played.transitions, shuffle, &mut progress)?;
+        let span =
+            tracing::info_span!(target: SPAN_TARGET, "update", step, transitions = played.transitions.len());
+        let metrics = span.in_scope(|| trainer.update(step, &played.transitions, shuffle, &mut progress))?;
         drop(tracker);
         let tokens = trainer.take_trained_completions();
         if !tokens.is_empty() {
@@ -299,7 +303,7 @@ impl OuterLoop<'_> {
         self.state.step = step;
         self.state.scenarios.clone_from(&played.cursors);
         let line = step_line(step, &played, &metrics);
-        self.folder.metrics.append(&line)?;
+        self.folder.append_metrics(step, &line)?;
         self.report(None, &line, seconds);
         Ok(StepTimes {
             seconds,
@@ -325,7 +329,7 @@ impl OuterLoop<'_> {
         };
         for report in &reports {
             let line = evaluation_line(step, report);
-            self.folder.metrics.append(&line)?;
+            self.folder.append_metrics(step, &line)?;
             self.report(Some(&report.name), &line, times.seconds);
         }
         let scoring = self.rollouts.scoring_evaluations();
@@ -347,7 +351,9 @@ impl OuterLoop<'_> {
         let ahead = self.played.iter().filter(|played| played.step <= last);
         self.state.ahead = ahead.map(StepAhead::from).collect();
         self.state.lengths = self.folder.sync()?;
-        self.checkpoints.save(&self.session.trainer, step, score, &json!(self.state))?;
+        let cards = model_cards(self.folder.root(), step)?;
+        let trainer = &self.session.trainer;
+        self.checkpoints.save_with_cards(trainer, step, score, &json!(self.state), &cards)?;
         draw(self.host, self.folder);
         Ok(())
     }
@@ -355,16 +361,17 @@ impl OuterLoop<'_> {
     fn append_times(&mut self, times: &StepTimes) -> Result<(), Error> {
         let StepTimes { seconds, sampled_tokens, trained_tokens, timeline } = times;
         let memory = ProcessMemory::read();
-        self.folder.timings.append(&json!({
-            "step": self.state.step,
+        let step = self.state.step;
+        let line = json!({
+            "step": step,
             "seconds": seconds,
             "sampled_tokens_per_second": *sampled_tokens as f64 / seconds.play.max(1e-9),
             "trained_tokens_per_second": *trained_tokens as f64 / seconds.train.max(1e-9),
             "memory_bytes": memory.map(|memory| memory.resident),
             "peak_memory_bytes": memory.map(|memory| memory.peak),
             "timeline": timeline,
-        }))?;
-        Ok(())
+        });
+        Ok(self.folder.append_timings(step, &line)?)
     }
 
     /// Returns a part of a step that took some seconds up to `end`.

@@ -8,10 +8,13 @@ use futures::future::join_all;
 use pl_dsl::workflow::objective::PolicyTraining;
 use pl_dsl::workflow::{Curriculum, Evaluation, Train};
 use pl_record::{TraceFile, Traces};
-use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, play_batch};
+use pl_rollout::{
+    EpisodeSetup, RolloutBatch, RolloutPlan, RolloutProgress, SPAN_TARGET, TaskSource, play_batch,
+};
 use pl_trainer::filter::tasks_without_spread;
 use pl_types::{EpisodeId, Phase, Transition};
 use serde_json::{Map, Value, json};
+use tracing::Instrument;
 
 use crate::error::Error;
 use crate::evaluation::{EvaluationReport, Round, mean, play_round};
@@ -144,7 +147,9 @@ impl Rollouts {
             .zip(&cursors)
             .map(|(own, cursor)| Some(cursor.level(own.curriculum.as_ref()?, step)))
             .collect();
-        let played = host.block_on(self.play_tasks(host, step, &mut cursors, &levels, versions))?;
+        let span = tracing::info_span!(target: SPAN_TARGET, "rollouts", step);
+        let playing = self.play_tasks(host, step, &mut cursors, &levels, versions).instrument(span);
+        let played = host.block_on(playing)?;
         let (all, by_scenario) = match played {
             Ok(batches) => {
                 let by_scenario = self.scenario_metrics(&batches, &levels, &mut cursors);
@@ -317,7 +322,8 @@ impl Rollouts {
             let file = TraceFile { step, evaluation: Some(evaluation.name.clone()) };
             let keep = |batch| self.keep(host, &file, batch);
             let setup = &self.scenarios[evaluation.scenario].setup;
-            let playing = play_round(setup, evaluation, source, &round, update, keep);
+            let span = tracing::info_span!(target: SPAN_TARGET, "evaluation", step, evaluation = evaluation.name);
+            let playing = play_round(setup, evaluation, source, &round, update, keep).instrument(span);
             let (report, _) = host.block_on(playing)?;
             reports.push(report);
         }
