@@ -240,6 +240,6 @@ fn episode(step: u64, task: u32) -> Value {
         "key": { "seed": 0, "phase": "train", "step": step, "task": task, "sample": 0, "attempt": 0 },
         "task": { "id": format!("train-{task}"), "data": "{\"question\":\"What is three times the number?\"}" },
         "mode": "flat", "candidates": 1, "events": events,
-        "end": { "success": task % 3 == 0, "truncated": false, "turns": 2, "tokens": 48 },
+        "end": { "success": task.is_multiple_of(3), "truncated": false, "turns": 2, "tokens": 48 },
     })
 }
