@@ -19,6 +19,7 @@ mod kill;
 mod languages;
 mod mixture;
 mod neovim;
+mod openai;
 mod plugins;
 mod replay;
 mod search;

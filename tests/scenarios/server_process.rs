@@ -47,11 +47,14 @@ impl Server {
         serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
     }
 
+    pub fn get(&self, path: &str) -> Value {
+        let text = ureq::get(format!("{}{path}", self.url)).call().unwrap().body_mut().read_to_string();
+        serde_json::from_str(&text.unwrap()).unwrap()
+    }
+
     /// Returns the models that it lists.
     pub fn models(&self) -> Vec<Value> {
-        let text = ureq::get(format!("{}/v1/models", self.url)).call().unwrap().body_mut().read_to_string();
-        let list: Value = serde_json::from_str(&text.unwrap()).unwrap();
-        list["data"].as_array().unwrap().clone()
+        self.get("/v1/models")["data"].as_array().unwrap().clone()
     }
 
     /// Interrupts the server and waits for its end. Returns what it still wrote.

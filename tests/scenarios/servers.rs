@@ -82,6 +82,123 @@ fn a_run_outlives_its_server() {
     assert_equal_runs(&expected, &out, "a server that was killed and started again");
 }
 
+/// Writes the workflow of `letters/flat-l3.mas`, whose policies are whole models, with both on a server.
+fn whole_models_on_server(folder: &Path, url: &str) -> PathBuf {
+    let text = std::fs::read_to_string(scenario("letters/flat-l3.mas")).unwrap();
+    let tiny = std::fs::canonicalize(scenario("letters/../../data/tiny")).unwrap();
+    let text = text
+        .replace("../../data/tiny", &tiny.display().to_string())
+        .replace("model one", &format!("server fleet = \"{url}\"\nmodel one"))
+        .replace("{ model = one }", "{ model = one; server = fleet }")
+        .replace("{ model = two }", "{ model = two; server = fleet }");
+    assert_eq!(text.matches("server = fleet").count(), 2);
+    let file = folder.join("flat-l3.mas");
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn whole_models_on_a_server_are_those_of_the_embedded_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = scenario("letters/flat-l3.mas");
+    let expected = folder.path().join("embedded");
+    succeed(&mut run(&served, &expected, &STEPS));
+    let flag = ["--allow-runtime-weights"];
+    let server = Server::start(&served, &flag);
+    let out = folder.path().join("remote");
+    succeed(&mut run(&whole_models_on_server(folder.path(), &server.url), &out, &STEPS));
+    copy_settings(&expected, &out);
+    assert_equal_runs(&expected, &out, "whole models on a server");
+    // The last versions are there, and came as deltas.
+    for name in ["first", "second"] {
+        let info = server.get(&format!("/weight_info?model={name}"));
+        assert_eq!(info["weight_version"], "3", "{info}");
+        let stored = std::fs::read_dir(out.join("adapters"))
+            .unwrap()
+            .flatten()
+            .find(|entry| entry.file_name().to_string_lossy().starts_with(&format!("{name}@v3-")));
+        let stored = stored.unwrap_or_else(|| panic!("the last weights of {name} are missing"));
+        assert!(stored.path().join("weights.delta").is_file());
+        assert!(stored.file_name().to_string_lossy().ends_with(&info["checksum"].as_str().unwrap()[..12]));
+    }
+    // A second run on the same server begins at the model's own weights again.
+    let again = folder.path().join("again");
+    let file = whole_models_on_server(folder.path(), &server.url);
+    succeed(&mut run(&file, &again, &["--set", "train.steps=1"]));
+    let first = |run: &Path| std::fs::read(run.join("steps/000001.parquet")).unwrap();
+    assert!(first(&again) == first(&expected), "the first steps differ");
+}
+
+#[test]
+fn a_server_that_keeps_its_weights_names_the_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&scenario("letters/flat-l3.mas"), &["--allow-runtime-adapters"]);
+    let file = whole_models_on_server(folder.path(), &server.url);
+    let output = run(&file, &folder.path().join("remote"), &STEPS).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let message = stderr(&output);
+    assert!(message.contains("--allow-runtime-weights") && message.contains(&server.url), "{message}");
+}
+
+#[test]
+fn a_run_continues_on_another_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = scenario("letters/tree-l2.mas");
+    let expected = folder.path().join("embedded");
+    succeed(&mut run(&served, &expected, &[]));
+    let first = Server::start(&served, &["--allow-runtime-adapters"]);
+    let out = folder.path().join("remote");
+    let file = on_server(folder.path(), &first.url);
+    let mut child = run(&file, &out, &[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !out.join("checkpoints/step-00000002").exists() {
+        assert!(Instant::now() < deadline, "no checkpoint was written");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(first);
+    let second = Server::start(&served, &["--allow-runtime-adapters"]);
+    let mut resume = pl_host();
+    resume.arg("run").arg("--resume").arg(&out).args(["--device", "cpu", "--set"]);
+    succeed(resume.arg(format!("fleet.addresses=[\"{}\"]", second.url)));
+    copy_settings(&expected, &out);
+    assert_equal_runs(&expected, &out, "a run that went on on another server");
+}
+
+#[test]
+fn a_partner_is_a_hosted_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Server::start(&scenario("letters/tree-l2.mas"), &[]);
+    let text = std::fs::read_to_string(scenario("letters/tree-l2.mas")).unwrap();
+    let tiny = std::fs::canonicalize(scenario("letters/../../data/tiny")).unwrap();
+    let second = "policy second { model = base; lora { rank = 4; alpha = 8 } }";
+    assert!(text.contains(second));
+    let hosted = |policy: &str| {
+        let blocks = format!("server hosted = \"{}\" {{ kind = openai }}\n{policy}", host.url);
+        let text = text.replace("../../data/tiny", &tiny.display().to_string()).replace(second, &blocks);
+        let file = folder.path().join("hosted.mas");
+        std::fs::write(&file, text).unwrap();
+        file
+    };
+    let partner =
+        hosted("policy second { model = base; train = false; server = hosted; served = \"second\" }");
+    let out = folder.path().join("run");
+    succeed(&mut run(&partner, &out, &["--set", "train.steps=2"]));
+    for line in metrics(&out).iter().filter(|line| line["kind"] == "step") {
+        assert_eq!((line["failures"].as_u64(), line["lost"].as_u64()), (Some(0), Some(0)), "{line}");
+        assert_eq!(line["not_reproducible"].as_u64(), Some(3), "every episode: {line}");
+        assert!(line["policies"]["first"].is_object() && line["policies"].get("second").is_none(), "{line}");
+    }
+    // What the hosted model said is recorded.
+    drop(host);
+    succeed(pl_host().arg("replay").arg(&out));
+    let timings = std::fs::read_to_string(out.join("timings.jsonl")).unwrap();
+    let line: serde_json::Value = serde_json::from_str(timings.lines().next().unwrap()).unwrap();
+    let stats = &line["servers"][0];
+    assert!(stats["requests"].as_u64().unwrap() > 0 && stats["p95_seconds"].is_number(), "{line}");
+}
+
 #[test]
 fn a_server_without_adapters_names_the_flag() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@
 //! rows of one table with each other.
 
 pub mod engine;
+pub mod servers;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -9,11 +9,13 @@
 //! cargo xtask test …          set up, then all tests (arguments go to the test runner)
 //! cargo xtask dist            set up, then pack a tarball and a Python wheel into target/dist
 //! cargo xtask toolchains      fetch the tools that build plugins in Rust, Python, JavaScript and C into the cache folder
+//! cargo xtask servers         fetch vLLM and llama.cpp's server, which tests start, into the cache folder (4 GB)
 //! cargo xtask model NAME      fetch a model that set-up leaves out: qwen2.5-coder-1.5b
 //! cargo xtask architecture    write the picture of the crates into docs/architecture.md
 //! cargo xtask reproduce NAME  set up, then train what a table of docs/learning.md compares, and print the table
 //! cargo xtask bench           set up, then measure the main job as a whole
 //! cargo xtask bench engine    set up, then measure generation and training next to their peers
+//! cargo xtask bench servers   set up, then measure `serve` under load and what its client costs
 //! cargo xtask bench sandbox   set up, then measure both sandbox backends next to python3 and docker
 //! ```
 
@@ -28,6 +30,7 @@ mod fetch;
 mod guests;
 mod model;
 mod reproduce;
+mod servers;
 mod setup;
 
 use std::path::{Path, PathBuf};
@@ -39,7 +42,7 @@ use crate::cargo::cargo;
 use crate::setup::Libtorch;
 
 const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | \
-     dist | toolchains | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--out DIR] [--table] | bench [engine | sandbox]";
+     dist | toolchains | servers | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--out DIR] [--table] | bench [engine | servers | sandbox]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -62,12 +65,17 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("host", rest)) => host(&root, rest),
         Some(("test", rest)) => test(&root, rest),
         Some(("toolchains", [])) => toolchains().map(|()| 0),
+        Some(("servers", [])) => servers::set_up().map(|python| {
+            println!("{}", python.display());
+            0
+        }),
         Some(("model", [name])) => model::fetch(name).map(|()| 0),
         Some(("dist", [])) => dist::run(&root).map(|()| 0),
         Some(("architecture", [])) => architecture::write(&root).map(|()| 0),
         Some(("reproduce", rest)) => reproduce::run(&root, rest).map(|()| 0),
         Some(("bench", [])) => bench::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "engine" => bench::engine::run(&root).map(|()| 0),
+        Some(("bench", [what])) if what == "servers" => bench::servers::run(&root).map(|()| 0),
         Some(("bench", [what])) if what == "sandbox" => bench::sandbox(&root).map(|()| 0),
         _ => bail!(USAGE),
     }

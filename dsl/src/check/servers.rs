@@ -25,6 +25,8 @@ impl Resolver<'_, '_, '_> {
             addresses: addresses?,
             kind: match own.text("kind")? {
                 "llamacpp" => ServerKind::LlamaCpp,
+                "sglang" => ServerKind::SgLang,
+                "openai" => ServerKind::OpenAi,
                 _ => ServerKind::Vllm,
             },
             key_variable: own.text("key_variable").map(str::to_owned),
@@ -72,7 +74,9 @@ impl Resolver<'_, '_, '_> {
                 (Some(server), Some(location)) => {
                     let Some(server) = servers.get(server).and_then(Option::as_ref) else { continue };
                     self.server_policy(name, policy, resolved, server, location);
-                    if server.kind == ServerKind::LlamaCpp && policy.training.is_none() {
+                    if matches!(server.kind, ServerKind::LlamaCpp | ServerKind::OpenAi)
+                        && policy.training.is_none()
+                    {
                         self.penalties(name, server, at, agents);
                     }
                 }
@@ -113,19 +117,19 @@ impl Resolver<'_, '_, '_> {
             );
             let help = "use a server with `kind = vllm`, or set `train = false`";
             refuse(DiagnosticCode::ServerLimits, location, message, help);
-        } else if trained && policy.lora.is_none() {
+        } else if trained && !server.kind.has_token_ids() {
             let message = format!(
-                "policy `{name}` trains a whole model, but the servers of `{}` get only adapters",
+                "policy `{name}` is trained, but the servers of `{}` return text without token ids and log-probabilities",
                 server.name
             );
-            refuse(
-                DiagnosticCode::ServerLimits,
-                location,
-                message,
-                "add `lora { … }`, set `train = false`, or remove `server`",
-            );
+            let help = "use a server with `kind = vllm`, or set `train = false`";
+            refuse(DiagnosticCode::ServerLimits, location, message, help);
         }
-        if let (true, Some(served)) = (trained, resolved.served) {
+        if !trained && !server.kind.has_token_ids() && resolved.served.is_none() {
+            let message = format!("policy `{name}` doesn't say which model of `{}` it is", server.name);
+            refuse(DiagnosticCode::BadSetting, location, message, "name it: `served = \"MODEL\"`");
+        }
+        if let (true, true, Some(served)) = (trained, policy.lora.is_some(), resolved.served) {
             let message = format!(
                 "policy `{name}` is trained, so its adapters get names of their own, and `served` names another model"
             );
@@ -151,13 +155,19 @@ impl Resolver<'_, '_, '_> {
         }
     }
 
-    /// Reports penalties of the agents of a policy on llama.cpp.
+    /// Reports penalties of the agents of a policy on servers that don't have the same ones.
     fn penalties(&mut self, name: &str, server: &Server, policy: usize, agents: &[ResolvedAgent]) {
         let users =
             agents.iter().filter(|one| one.agent.as_ref().is_some_and(|agent| agent.policy == policy));
         for (key, location) in users.flat_map(|one| &one.penalties) {
+            let reason = match server.kind {
+                // Its presence and frequency penalties are OpenAI's own.
+                ServerKind::OpenAi if *key != "repetition_penalty" => continue,
+                ServerKind::OpenAi => "OpenAI's API has no such setting",
+                _ => "they are llama.cpp, whose penalties differ",
+            };
             let message = format!(
-                "`{key}` of an agent with policy `{name}`: the servers of `{}` are llama.cpp, whose penalties differ",
+                "`{key}` of an agent with policy `{name}` has no equal on the servers of `{}`: {reason}",
                 server.name
             );
             self.reports

@@ -39,7 +39,12 @@ const SERVER_KINDS: &[Choice] = &[
         "vllm",
         "vLLM, or another `pl-host serve`: token ids over `/inference/v1/generate`, adapters loaded at run time",
     ),
+    word("sglang", "SGLang: token ids over `/generate`, adapters loaded at run time"),
     word("llamacpp", "llama.cpp's `llama-server`: for policies that are not trained"),
+    word(
+        "openai",
+        "a hosted model over `/v1/chat/completions`: conversations in, text out, for policies that are not trained",
+    ),
 ];
 
 const LANGUAGES: &[Choice] = &[
@@ -100,7 +105,7 @@ pub(super) const TEAM: &[Setting] = &[
         "kind",
         SettingKind::Choice(SERVER_KINDS),
         DefaultValue::Word("vllm"),
-        "API of the servers. `vllm` by default: only its adapters can be replaced during a run.",
+        "API of the servers. `vllm` by default: it takes new adapters during a run.",
     ),
     setting(
         B::Server,
@@ -270,16 +275,18 @@ pub(super) const TEAM: &[Setting] = &[
         SettingKind::Server,
         DefaultValue::Absent("the policy is served by this program"),
         "Server that generates the policy's completions; prompts are still made here, with the model's tokenizer \
-         and template. A policy that is trained must have `lora` and a server of kind `vllm`: each new version of \
-         its adapter is loaded there before it is used.",
+         and template. Each new version of a trained policy is loaded there before it is used: its adapter, or \
+         without `lora` all weights of the model `served`. Kinds that can't do that are refused.",
     ),
     setting(
         B::Policy,
         "served",
         SettingKind::Text,
-        DefaultValue::Absent("the server's base model"),
-        "Name of the model on the server, for a policy with `train = false`, such as a judge. It must have the \
-         tokenizer of the policy's `model`.",
+        DefaultValue::Absent(
+            "the server's base model, or the policy's name for a trained policy without `lora`",
+        ),
+        "Name of the model on the server: of a partner with `train = false`, or of the model whose weights a trained \
+         policy without `lora` replaces. Except on a hosted model it must have the tokenizer of the policy's `model`.",
     ),
     setting(
         B::Lora,

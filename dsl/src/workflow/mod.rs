@@ -131,7 +131,21 @@ pub struct Server {
 #[serde(rename_all = "lowercase")]
 pub enum ServerKind {
     Vllm,
+    SgLang,
     LlamaCpp,
+    OpenAi,
+}
+
+impl ServerKind {
+    /// Returns true if servers of the kind get new adapters while they run.
+    pub fn loads_adapters(self) -> bool {
+        matches!(self, Self::Vllm | Self::SgLang)
+    }
+
+    /// Returns true if servers of the kind take and return token ids, with log-probabilities.
+    pub fn has_token_ids(self) -> bool {
+        self != Self::OpenAi
+    }
 }
 
 /// `corpus wiki = "corpus.jsonl" { language = english }`

@@ -44,7 +44,11 @@ impl App {
     ) -> Result<(CheckedWorkflow, Session), CommandError> {
         let checked = self.open(source)?;
         let device = select_device(&self.host, machine.device.into())?;
-        let options = SessionOptions { seed: machine.seed, checkpoint: checkpoint.map(Path::to_path_buf) };
+        let options = SessionOptions {
+            seed: machine.seed,
+            checkpoint: checkpoint.map(Path::to_path_buf),
+            ..SessionOptions::default()
+        };
         let session = Session::open(&self.host, &checked, device, &options)?;
         Ok((checked, session))
     }

@@ -25,5 +25,6 @@ pub mod runs;
 pub mod sandbox;
 pub mod schema;
 pub mod serve;
+pub(crate) mod serve_control;
 pub mod sweep;
 pub mod view;

@@ -4,6 +4,7 @@ pub mod simulation;
 
 use std::fmt;
 
+use pl_dsl::workflow::ServerKind;
 use pl_dsl::workflow::objective::CriticBase;
 use pl_run::Bytes;
 use pl_run::plan::{CheckpointPlan, CorpusPlan, CriticPlan, PolicyPlan, RunPlan, TaskPlan};
@@ -95,10 +96,35 @@ fn write_weights(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             policies.line(format_args!("{:<wide$}  {words}{}", "", numbers.unwrap_or_default()))?;
         }
     }
+    write_servers(plan, f)?;
     match &plan.memory {
         Ok(memory) => write!(f, "{}", memory),
         Err(why) => section(f, "memory").line(format_args!("unknown: {why}")),
     }
+}
+
+fn write_servers(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let wide = column(plan.servers.iter().map(|server| server.name.as_str()));
+    let mut servers = section(f, "servers");
+    for server in &plan.servers {
+        let key = match &server.key_variable {
+            Some(variable) if server.lacks_key => format!(", key in {variable}: MISSING"),
+            Some(variable) => format!(", key in {variable}"),
+            None => String::new(),
+        };
+        let kind = match server.kind {
+            ServerKind::Vllm => "vllm, reproducible if it is pl-host serve",
+            ServerKind::SgLang => "sglang, not reproducible",
+            ServerKind::LlamaCpp => "llamacpp, not reproducible",
+            ServerKind::OpenAi => "openai, a hosted model, not reproducible",
+        };
+        let addresses = server.addresses.join(", ");
+        servers.line(format_args!(
+            "{:<wide$}  {addresses}, {} requests at a time{key}; {kind}",
+            server.name, server.connections
+        ))?;
+    }
+    Ok(())
 }
 
 fn write_components(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -261,7 +287,12 @@ fn policy_words(policy: &PolicyPlan) -> String {
     };
     let from = policy.from.as_ref().map(|from| format!(", from {from}")).unwrap_or_default();
     let frozen = if policy.trained { "" } else { ", not trained" };
-    format!("{weights}{from}{frozen}")
+    let place = match (&policy.server, &policy.served) {
+        (Some(server), Some(served)) => format!(", as {served} on {server}"),
+        (Some(server), None) => format!(", on {server}"),
+        (None, _) => String::new(),
+    };
+    format!("{weights}{from}{frozen}{place}")
 }
 
 /// Describes the critic of a policy.

@@ -39,6 +39,8 @@ pub enum WeightUpdate {
     Weights(Weights),
     /// A value head on the policy's hidden states. The version of the policy stays.
     ValueHead(ValueHeadWeights),
+    /// Another number for the same weights.
+    Version,
 }
 
 impl From<Adapter> for WeightUpdate {
@@ -51,6 +53,21 @@ impl From<Weights> for WeightUpdate {
     fn from(weights: Weights) -> Self {
         Self::Weights(weights)
     }
+}
+
+/// Command to an engine as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineCommand {
+    /// Stops between two tokens. Requests in progress keep their place, and later ones wait.
+    Pause,
+    /// Goes on after [`EngineCommand::Pause`].
+    Resume,
+    /// Forgets the cached prefixes of prompts.
+    ClearPrefixes,
+    /// Pauses and gives the memory of the KV cache back. No request may be in progress.
+    Sleep,
+    /// Takes the memory of the KV cache again, and resumes.
+    WakeUp,
 }
 
 /// The implementation that runs the models.

@@ -8,7 +8,7 @@ use pl_types::{Completion, Generate, GenerateError, Request, Sampling};
 use tch::Device;
 use tokio::sync::oneshot;
 
-use crate::config::{Backend, BaseModel, LlmEngineConfig, PolicyWeights, WeightUpdate};
+use crate::config::{Backend, BaseModel, EngineCommand, LlmEngineConfig, PolicyWeights, WeightUpdate};
 use crate::executor::Executor;
 use crate::libtorch::Libtorch;
 use crate::message::WorkerMessage;
@@ -130,6 +130,17 @@ impl LlmEngine {
     pub fn remove_policy(&self, policy: usize) -> Result<(), GenerateError> {
         let (reply, response) = mpsc::sync_channel(1);
         self.send(WorkerMessage::Remove { policy, reply })?;
+        response.recv().map_err(|_| GenerateError::Stopped)?
+    }
+
+    /// Carries out a command. Returns when it has taken effect.
+    ///
+    /// # Errors
+    /// [`GenerateError::Setup`] if requests are in progress that must not be, or memory runs out;
+    /// [`GenerateError::Stopped`].
+    pub fn command(&self, command: EngineCommand) -> Result<(), GenerateError> {
+        let (reply, response) = mpsc::sync_channel(1);
+        self.send(WorkerMessage::Command { command, reply })?;
         response.recv().map_err(|_| GenerateError::Stopped)?
     }
 

@@ -66,6 +66,10 @@ pub(crate) trait Executor: Sized {
     fn block_bytes(&self, base: &BaseModel) -> usize;
     /// Creates a cache of at most `blocks` blocks.
     fn new_cache(&self, base: &BaseModel, blocks: usize) -> Result<Self::Cache, ExecutorError>;
+    /// Gives the memory of a cache back. Its contents are lost.
+    fn release_cache(&self, cache: &mut Self::Cache);
+    /// Takes the memory of a cache again. Does nothing if it has it.
+    fn restore_cache(&self, cache: &mut Self::Cache) -> Result<(), ExecutorError>;
     /// Copies the keys and values of one block to another.
     fn copy_block(&self, cache: &mut Self::Cache, from: u32, to: u32) -> Result<(), ExecutorError>;
     /// Runs a batch through the model. Returns the logits of the requested rows, in order.

@@ -25,6 +25,6 @@ mod stats;
 mod validate;
 mod worker;
 
-pub use config::{Backend, BaseModel, LlmEngineConfig, PolicyWeights, WeightUpdate};
+pub use config::{Backend, BaseModel, EngineCommand, LlmEngineConfig, PolicyWeights, WeightUpdate};
 pub use engine::LlmEngine;
 pub use stats::EngineStats;

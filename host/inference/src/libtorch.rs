@@ -36,6 +36,24 @@ pub(crate) struct LoadedModel {
 pub(crate) struct KvCacheTensors {
     /// One tensor `[blocks * BLOCK, 2, kv_heads, D]` per layer: a token's key, then its value.
     layers: Vec<Tensor>,
+    /// Number of blocks that the tensors have when their memory is taken.
+    blocks: usize,
+}
+
+impl KvCacheTensors {
+    /// Replaces the tensors by new ones of a number of blocks.
+    fn resize(&mut self, blocks: usize) -> Result<(), TchError> {
+        for layer in &mut self.layers {
+            let size = layer.size();
+            let rows = (blocks * BLOCK) as i64;
+            let size: Vec<i64> = [rows].into_iter().chain(size.into_iter().skip(1)).collect();
+            let options = (layer.kind(), layer.device());
+            // The old tensor goes first: both may not fit.
+            *layer = Tensor::f_zeros([0], options)?;
+            *layer = Tensor::f_zeros(size, options)?;
+        }
+        Ok(())
+    }
 }
 
 impl Executor for Libtorch {
@@ -75,7 +93,21 @@ impl Executor for Libtorch {
             .map(|_| Tensor::f_zeros(size, (kind, self.device)))
             .collect::<Result<_, _>>()
             .map_err(|source| ExecutorError::CacheAllocation { blocks, source })?;
-        Ok(KvCacheTensors { layers })
+        Ok(KvCacheTensors { layers, blocks })
+    }
+
+    fn release_cache(&self, cache: &mut KvCacheTensors) {
+        if let Err(error) = cache.resize(0) {
+            tracing::warn!(%error, "the memory of a KV cache was not freed");
+        }
+    }
+
+    fn restore_cache(&self, cache: &mut KvCacheTensors) -> Result<(), ExecutorError> {
+        let blocks = cache.blocks;
+        if cache.layers.iter().all(|layer| layer.size().first() == Some(&((blocks * BLOCK) as i64))) {
+            return Ok(());
+        }
+        cache.resize(blocks).map_err(|source| ExecutorError::CacheAllocation { blocks, source })
     }
 
     fn copy_block(&self, cache: &mut KvCacheTensors, from: u32, to: u32) -> Result<(), ExecutorError> {

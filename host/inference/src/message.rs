@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use pl_types::{Completion, GenerateError, Request};
 use tokio::sync::oneshot;
 
-use crate::config::{PolicyWeights, WeightUpdate};
+use crate::config::{EngineCommand, PolicyWeights, WeightUpdate};
 
 pub(crate) enum WorkerMessage {
     Generate {
@@ -23,6 +23,10 @@ pub(crate) enum WorkerMessage {
     },
     Remove {
         policy: usize,
+        reply: mpsc::SyncSender<Result<(), GenerateError>>,
+    },
+    Command {
+        command: EngineCommand,
         reply: mpsc::SyncSender<Result<(), GenerateError>>,
     },
     Publish {

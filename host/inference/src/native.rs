@@ -191,6 +191,15 @@ impl Executor for Native {
         Ok(KvCache::new(heads(&base.config), base.config.layers))
     }
 
+    fn release_cache(&self, cache: &mut KvCache) {
+        cache.clear();
+    }
+
+    fn restore_cache(&self, _cache: &mut KvCache) -> Result<(), ExecutorError> {
+        // Memory is taken block by block, as it is needed.
+        Ok(())
+    }
+
     fn copy_block(&self, cache: &mut KvCache, from: u32, to: u32) -> Result<(), ExecutorError> {
         cache.copy(from, to);
         Ok(())

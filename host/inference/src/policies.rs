@@ -188,6 +188,12 @@ impl<E: Executor> Policies<E> {
                 }
                 return Ok(());
             }
+            WeightUpdate::Version => {
+                if let Some(state) = self.policies.get_mut(policy).and_then(Option::as_mut) {
+                    state.version = version;
+                }
+                return Ok(());
+            }
             WeightUpdate::Weights(weights) => {
                 if shapes(&weights) != base.shapes {
                     return Err(GenerateError::Setup(format!(
@@ -214,6 +220,27 @@ impl<E: Executor> Policies<E> {
         }
         self.drop_old_blocks(index);
         Ok(())
+    }
+
+    /// Forgets the cached prefixes of all prompts.
+    pub(crate) fn clear_prefixes(&mut self) {
+        self.bases.iter_mut().for_each(|base| base.blocks.retain_snapshots(|_| false));
+    }
+
+    /// Gives the memory of all caches back. No sequence may have blocks.
+    pub(crate) fn release_caches(&mut self, executor: &E) {
+        for base in &mut self.bases {
+            base.blocks = BlockPool::new(base.blocks.capacity());
+            executor.release_cache(&mut base.cache);
+        }
+    }
+
+    /// Takes the memory of all caches again.
+    pub(crate) fn restore_caches(&mut self, executor: &E) -> Result<(), GenerateError> {
+        self.bases
+            .iter_mut()
+            .try_for_each(|base| executor.restore_cache(&mut base.cache))
+            .map_err(setup_error)
     }
 
     /// Newest weights of a policy, or `None` if there is no such policy.

@@ -14,6 +14,7 @@ use pl_types::{GenerateError, Request};
 
 use crate::block_pool::{BLOCK, BlockTable};
 use crate::completion::CompletionState;
+use crate::config::EngineCommand;
 use crate::executor::{BatchSegment, Executor, ExecutorError, TokenBatch, panic_message};
 use crate::message::WorkerMessage;
 use crate::policies::Policies;
@@ -31,6 +32,8 @@ pub(crate) struct Worker<E: Executor> {
     receiver: Receiver<WorkerMessage>,
     requests: OpenRequests<E>,
     scheduler: Scheduler<E>,
+    /// True between [`EngineCommand::Pause`] and [`EngineCommand::Resume`].
+    paused: bool,
 }
 
 impl<E: Executor> Worker<E> {
@@ -42,7 +45,15 @@ impl<E: Executor> Worker<E> {
         receiver: Receiver<WorkerMessage>,
     ) -> Self {
         let scheduler = Scheduler::new(slots, Arc::clone(&counters));
-        Self { executor, policies, counters, receiver, requests: OpenRequests::new(), scheduler }
+        Self {
+            executor,
+            policies,
+            counters,
+            receiver,
+            requests: OpenRequests::new(),
+            scheduler,
+            paused: false,
+        }
     }
 
     /// Serves requests until the last handle is dropped.
@@ -51,6 +62,9 @@ impl<E: Executor> Worker<E> {
         while self.receive() {
             self.requests.drop_cancelled();
             self.scheduler.drop_cancelled(&self.requests, &mut self.policies);
+            if self.paused {
+                continue;
+            }
             self.scheduler.admit(&self.requests, &mut self.policies);
             self.step();
         }
@@ -59,7 +73,7 @@ impl<E: Executor> Worker<E> {
     /// Handles all pending messages; blocks while there is no other work. Returns false when all handles are
     /// dropped.
     fn receive(&mut self) -> bool {
-        if self.scheduler.is_idle() {
+        if self.paused || self.scheduler.is_idle() {
             match self.receiver.recv() {
                 Ok(message) => self.handle(message),
                 Err(_) => return false,
@@ -90,6 +104,10 @@ impl<E: Executor> Worker<E> {
                 // Fails only if the one who adds it is gone.
                 let _ = reply.send(result);
             }
+            WorkerMessage::Command { command, reply } => {
+                // Fails only if the one who sent it is gone.
+                let _ = reply.send(self.command(command));
+            }
             WorkerMessage::Remove { policy, reply } => {
                 let _ = reply.send(self.policies.remove(policy));
             }
@@ -105,6 +123,29 @@ impl<E: Executor> Worker<E> {
                 }
             }
         }
+    }
+
+    fn command(&mut self, command: EngineCommand) -> Result<(), GenerateError> {
+        match command {
+            EngineCommand::Pause => self.paused = true,
+            EngineCommand::Resume => self.paused = false,
+            EngineCommand::ClearPrefixes => self.policies.clear_prefixes(),
+            EngineCommand::Sleep => {
+                self.requests.drop_cancelled();
+                self.scheduler.drop_cancelled(&self.requests, &mut self.policies);
+                if !self.scheduler.is_idle() {
+                    let reason = "requests are in progress; pause the engine and wait for them first";
+                    return Err(GenerateError::Setup(reason.into()));
+                }
+                self.paused = true;
+                self.policies.release_caches(&self.executor);
+            }
+            EngineCommand::WakeUp => {
+                self.policies.restore_caches(&self.executor)?;
+                self.paused = false;
+            }
+        }
+        Ok(())
     }
 
     /// Validates and opens a request. Returns `None` if it is invalid, after replying with the error.

@@ -41,6 +41,16 @@ pub enum Error {
         /// Shape in the file.
         got: Vec<i64>,
     },
+    /// A delta begins at other weights than those that it is applied to.
+    #[error("{path}: the delta begins at the weights {expected}, not at {got}", path = .path.display())]
+    OtherVersion {
+        /// Path of the delta.
+        path: PathBuf,
+        /// Checksum of the weights that it begins at.
+        expected: String,
+        /// Checksum of the present weights.
+        got: String,
+    },
     /// The tokenizer is invalid or failed.
     #[error("tokenizer of {model}: {reason}")]
     Tokenizer {

@@ -1,5 +1,6 @@
 //! File formats of models: Hugging Face folders of safetensors, GGUF files, PEFT adapters.
 
+mod delta;
 mod gguf;
 mod hf_folder;
 mod mapped_file;
@@ -36,6 +37,19 @@ impl Model {
         }
     }
 
+    /// Loads a model that other machines run: everything but the weights, which are empty. The hash is that of
+    /// [`Self::load`].
+    ///
+    /// # Errors
+    /// If a file can't be read or is invalid.
+    pub fn load_without_weights(path: &Path, dtype: Dtype) -> Result<Self, Error> {
+        if path.is_dir() {
+            hf_folder::load_without_weights(path, dtype)
+        } else {
+            gguf::model::load_without_weights(path, dtype)
+        }
+    }
+
     /// Loads the tokenizer and the chat template, without the weights.
     ///
     /// # Errors
@@ -61,5 +75,19 @@ impl Config {
         let file = path.join("config.json");
         let text = std::fs::read_to_string(&file).map_err(Error::io(&file))?;
         Self::from_json(&text, &file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_without_weights_has_the_same_hash() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny");
+        let whole = Model::load(&path, Device::Cpu, Dtype::F32).unwrap();
+        let model = Model::load_without_weights(&path, Dtype::F32).unwrap();
+        assert_eq!((&model.hash, model.config.vocab), (&whole.hash, whole.config.vocab));
+        assert!(model.weights.layers.is_empty());
     }
 }

@@ -159,6 +159,9 @@ impl EpisodeSetup {
         let Completion { text, finish, tokens, .. } = completion;
         let kind = EventKind::Completion { text: text.clone(), finish: *finish, tokens: tokens.clone() };
         recorder.record(Some(&self.agents[prompt.agent].name), kind);
+        if !self.generator.is_reproducible(self.agents[prompt.agent].policy) {
+            recorder.mark_irreproducible();
+        }
     }
 
     /// Parses a completion with the agent's plugin.

@@ -1,8 +1,12 @@
 //! Generation of a session: each policy's requests go to the embedded engine or to the servers of the policy.
 
 mod connect;
+mod gate;
+mod hosted;
+mod layout;
 mod remote;
 mod runtime_adapters;
+mod runtime_control;
 mod store;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,15 +14,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pl_inference::{LlmEngine, WeightUpdate};
-use pl_servers::Fleet;
+use pl_servers::{Fleet, ServerStats};
 use pl_types::{Completion, Generate, GenerateError, Request};
 
 use crate::error::Error;
 
-pub(crate) use self::connect::{connect, embedded_bases};
+pub(crate) use self::connect::{connect, is_hosted};
+use self::gate::Gate;
+use self::hosted::HostedPolicy;
+pub(crate) use self::hosted::conversation_template;
+pub(crate) use self::layout::EngineLayout;
 pub(crate) use self::remote::RemotePolicy;
 pub use self::runtime_adapters::RuntimeAdapters;
-pub(crate) use self::store::AdapterStore;
+pub(crate) use self::runtime_control::CurrentWeights;
+pub use self::runtime_control::{ControlError, PauseMode, RuntimeControl, WeightInfo, WeightSource};
+pub(crate) use self::store::WeightStore;
 
 /// Longest time that the end of a run waits for servers to remove its adapters.
 const LONGEST_RELEASE: Duration = Duration::from_secs(10);
@@ -30,7 +40,9 @@ pub(crate) struct PolicyRouter {
     /// In the workflow's order of policies. After those, policies that were added at run time.
     routes: RwLock<Vec<Arc<Route>>>,
     fleets: Vec<Arc<Fleet>>,
-    store: Arc<AdapterStore>,
+    store: Arc<WeightStore>,
+    /// Closed while a server's engine is paused.
+    gate: Gate,
 }
 
 /// Generator of a policy.
@@ -42,6 +54,7 @@ pub(crate) enum Route {
         policy: usize,
     },
     Server(Box<RemotePolicy>),
+    Hosted(Box<HostedPolicy>),
     /// The policy was removed.
     Removed,
 }
@@ -51,14 +64,14 @@ impl PolicyRouter {
         engine: Option<LlmEngine>,
         routes: Vec<Route>,
         fleets: Vec<Arc<Fleet>>,
-        store: Arc<AdapterStore>,
+        store: Arc<WeightStore>,
     ) -> Self {
         let routes = RwLock::new(routes.into_iter().map(Arc::new).collect());
-        Self { engine, routes, fleets, store }
+        Self { engine, routes, fleets, store, gate: Gate::default() }
     }
 
-    /// Returns the folder for adapters that servers load.
-    pub(crate) fn store(&self) -> &AdapterStore {
+    /// Returns the folder for weights that servers load.
+    pub(crate) fn store(&self) -> &WeightStore {
         &self.store
     }
 
@@ -87,10 +100,11 @@ impl PolicyRouter {
             }
             (Some(Route::Server(remote)), _) => match update {
                 WeightUpdate::Adapter(adapter) => remote.publish(&self.store, &adapter, version).await,
+                WeightUpdate::Weights(weights) => {
+                    remote.publish_weights(&self.store, &weights, version).await
+                }
                 // Servers return no hidden states: the trainer computes the values.
-                WeightUpdate::ValueHead(_) => Ok(()),
-                // `check` refuses such a policy.
-                WeightUpdate::Weights(_) => Err(Error::Engine(no_route(policy))),
+                WeightUpdate::ValueHead(_) | WeightUpdate::Version => Ok(()),
             },
             _ => Err(Error::Engine(no_route(policy))),
         }
@@ -111,6 +125,11 @@ impl PolicyRouter {
         }
     }
 
+    /// Returns the counts of each server since the last call.
+    pub(crate) fn take_server_stats(&self) -> Vec<ServerStats> {
+        self.fleets.iter().flat_map(|fleet| fleet.take_stats()).collect()
+    }
+
     /// Returns the number of tokens generated so far.
     pub(crate) fn generated_tokens(&self) -> u64 {
         let embedded = self.engine.as_ref().map_or(0, |engine| engine.stats().generated_tokens);
@@ -128,11 +147,24 @@ impl Generate for PolicyRouter {
         let policy = request.policy;
         match (self.route(policy).as_deref(), &self.engine) {
             (Some(Route::Engine { policy: index, .. }), Some(engine)) => {
-                let result = engine.generate(Request { policy: *index, ..request }).await;
-                result.map_err(|error| with_policy(error, policy))
+                let mut passage = self.gate.pass().await;
+                let generating = engine.generate(Request { policy: *index, ..request });
+                tokio::select! {
+                    result = generating => result.map_err(|error| with_policy(error, policy)),
+                    () = passage.aborted() => Err(GenerateError::Aborted),
+                }
             }
             (Some(Route::Server(remote)), _) => remote.generate(request).await,
+            (Some(Route::Hosted(hosted)), _) => hosted.generate(request).await,
             _ => Err(no_route(policy)),
+        }
+    }
+
+    fn is_reproducible(&self, policy: usize) -> bool {
+        match self.route(policy).as_deref() {
+            Some(Route::Server(remote)) => remote.is_reproducible(),
+            Some(Route::Hosted(_)) => false,
+            _ => true,
         }
     }
 }

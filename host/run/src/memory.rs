@@ -202,7 +202,8 @@ impl Sum {
         // Copies of the weights: one for each policy that trains them or has its own, and one for all others.
         let (mut trained, mut loaded, mut shared) = (0, 0, 0);
         let mut adapted = Vec::new();
-        for policy in policies {
+        // Of a policy that only servers run, the tokenizer is loaded alone.
+        for policy in policies.iter().filter(|policy| policy.server.is_none() || trains(policy)) {
             let from = policy.from.as_ref().map(|from| folder.join(from));
             let is_adapter = |path: &PathBuf| path.join(pl_trainer::ADAPTER_CONFIG).is_file();
             match (from, &policy.lora) {

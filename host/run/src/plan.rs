@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use pl_dsl::graph::Graph;
 use pl_dsl::workflow::objective::CriticBase;
-use pl_dsl::workflow::{self, Grant, Lora, Rollout, SandboxBackend, Train, Workflow};
+use pl_dsl::workflow::{self, Grant, Lora, Rollout, SandboxBackend, ServerKind, Train, Workflow};
 use pl_model::{Config, Projection};
 use pl_trainer::memory as formulas;
 use serde::Serialize;
@@ -37,6 +37,7 @@ pub struct RunPlan {
     pub layout_meaning: &'static str,
     pub models: Vec<ModelPlan>,
     pub policies: Vec<PolicyPlan>,
+    pub servers: Vec<ServerPlan>,
     /// Error if a model is not on this machine.
     #[serde(skip)]
     pub memory: Result<MemoryEstimate, Error>,
@@ -79,6 +80,20 @@ pub struct ModelPlan {
     config: Option<Config>,
 }
 
+/// Servers of a plan.
+#[derive(Serialize)]
+pub struct ServerPlan {
+    pub name: String,
+    pub kind: ServerKind,
+    pub addresses: Vec<String>,
+    /// Requests in progress on all of them at a time.
+    pub connections: u64,
+    /// Environment variable with the key.
+    pub key_variable: Option<String>,
+    /// True if the variable is missing.
+    pub lacks_key: bool,
+}
+
 /// Policy of a plan.
 #[derive(Serialize)]
 pub struct PolicyPlan {
@@ -87,6 +102,10 @@ pub struct PolicyPlan {
     pub trained: bool,
     pub lora: Option<Lora>,
     pub from: Option<String>,
+    /// Servers that generate for it. `None` for this program.
+    pub server: Option<String>,
+    /// Name of the model there. `None` for the base model, or an adapter on it.
+    pub served: Option<String>,
     pub agents: Vec<String>,
     /// `None` if the model is not on this machine.
     pub trained_parameters: Option<u64>,
@@ -254,6 +273,7 @@ impl RunPlan {
             corpora: checked.corpora().into_iter().map(|corpus| CorpusPlan::new(checked, corpus)).collect(),
             scenarios,
             models,
+            servers: workflow.servers.iter().map(ServerPlan::new).collect(),
             policies,
             evaluations,
             training,
@@ -302,6 +322,20 @@ impl ModelPlan {
     }
 }
 
+impl ServerPlan {
+    fn new(server: &workflow::Server) -> ServerPlan {
+        let is_missing = |variable: &String| std::env::var_os(variable).is_none_or(|key| key.is_empty());
+        ServerPlan {
+            name: server.name.clone(),
+            kind: server.kind,
+            addresses: server.addresses.clone(),
+            connections: u64::from(server.connections) * server.addresses.len() as u64,
+            lacks_key: server.key_variable.as_ref().is_some_and(is_missing),
+            key_variable: server.key_variable.clone(),
+        }
+    }
+}
+
 impl PolicyPlan {
     fn new(workflow: &Workflow, index: usize, models: &[ModelPlan]) -> PolicyPlan {
         let policy = &workflow.policies[index];
@@ -318,6 +352,8 @@ impl PolicyPlan {
             trained,
             lora: policy.lora.clone(),
             from: policy.from.clone(),
+            server: policy.server.and_then(|index| Some(workflow.servers.get(index)?.name.clone())),
+            served: policy.served.clone(),
             agents: workflow
                 .agents
                 .iter()

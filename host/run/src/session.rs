@@ -18,7 +18,10 @@ use crate::checkpoints;
 use crate::diagnostics::Diagnostics;
 use crate::dtype::model_dtype;
 use crate::error::Error;
-use crate::generation::{PolicyRouter, RuntimeAdapters, connect, embedded_bases};
+use crate::generation::{
+    CurrentWeights, EngineLayout, PolicyRouter, RuntimeAdapters, RuntimeControl, connect,
+    conversation_template, is_hosted,
+};
 use crate::host::Host;
 use crate::locate::{self, LocatedModel};
 use crate::memory::MemoryEstimate;
@@ -34,6 +37,9 @@ pub struct SessionOptions {
     pub seed: u64,
     /// Checkpoint to load, or a run folder, whose newest checkpoint is loaded.
     pub checkpoint: Option<PathBuf>,
+    /// Gives each policy without an adapter weights of its own in the engine, so that [`RuntimeControl`] can replace
+    /// them.
+    pub own_weights: bool,
 }
 
 /// A policy of a session, with the tokenizer and the template of its prompts.
@@ -72,6 +78,7 @@ pub struct Session {
     pub(crate) model_dtypes: BTreeMap<String, String>,
     /// Name of each policy's model.
     model_names: Vec<String>,
+    layout: EngineLayout,
     /// Source of each of the workflow's models, with the commit that was loaded.
     pub(crate) model_sources: Vec<String>,
     pub(crate) seed: u64,
@@ -96,14 +103,14 @@ impl Session {
         match &options.checkpoint {
             Some(checkpoint) => {
                 drop_restored_starts(&mut workflow.policies);
-                let mut session = Session::load(host, checked, &workflow, models, options.seed, today())?;
+                let mut session = Session::load_with(host, checked, &workflow, models, options, today())?;
                 checkpoints::restore(host, &mut session.trainer, &session.router, checkpoint)?;
                 Ok(session)
             }
             None => {
                 // Nothing is trained or restored: trainable copies of weights would waste memory.
                 workflow.train = None;
-                Session::load(host, checked, &workflow, models, options.seed, today())
+                Session::load_with(host, checked, &workflow, models, options, today())
             }
         }
     }
@@ -118,15 +125,33 @@ impl Session {
         seed: u64,
         date: NaiveDate,
     ) -> Result<Session, Error> {
+        let options = SessionOptions { seed, ..SessionOptions::default() };
+        Session::load_with(host, checked, workflow, located, &options, date)
+    }
+
+    fn load_with(
+        host: &Host,
+        checked: &CheckedWorkflow,
+        workflow: &pl_dsl::workflow::Workflow,
+        located: LocatedModels,
+        options: &SessionOptions,
+        date: NaiveDate,
+    ) -> Result<Session, Error> {
+        let seed = options.seed;
         let LocatedModels { models: located, device, memory } = located;
         let tracker = host.progress().start(Activity::LoadingModels);
         let models = workflow
             .models
             .iter()
             .zip(&located)
-            .map(|(model, file)| {
-                Model::load(&file.path, device, model_dtype(model, device))
-                    .map_err(|error| Error::Model { model: model.name.clone(), source: Box::new(error) })
+            .enumerate()
+            .map(|(index, (model, file))| {
+                let dtype = model_dtype(model, device);
+                let loaded = match needs_weights(workflow, index) {
+                    true => Model::load(&file.path, device, dtype),
+                    false => Model::load_without_weights(&file.path, dtype),
+                };
+                loaded.map_err(|error| Error::Model { model: model.name.clone(), source: Box::new(error) })
             })
             .collect::<Result<Vec<_>, _>>()?;
         let names = || workflow.models.iter().map(|model| model.name.clone());
@@ -134,15 +159,17 @@ impl Session {
         let model_dtypes = names().zip(models.iter().map(|model| model.dtype.to_string())).collect();
         let trainer = Trainer::new(workflow, &checked.folder, models, seed, device).map_err(Error::setup)?;
         let overlaps = workflow.train.as_ref().is_some_and(|train| StepSchedule::from(train).overlaps());
-        let engine = start_engine(&trainer, workflow, overlaps)?;
+        let layout = EngineLayout::new(workflow, &trainer, options.own_weights);
+        let engine = start_engine(&trainer, workflow, &layout, overlaps)?;
         drop(tracker);
-        let router = Arc::new(connect(host, workflow, &trainer, engine)?);
+        let router = Arc::new(connect(host, workflow, &trainer, engine, &layout)?);
         let environments = checked.environments(host)?;
         let format = |served: ServedPolicy| {
             let model = &trainer.bases()[served.base];
             ChatFormat { tokenizer: Arc::clone(&model.tokenizer), template: Arc::clone(&model.template) }
         };
-        let formats: Arc<[ChatFormat]> = trainer.policies().into_iter().map(format).collect();
+        let formats = trainer.policies().into_iter().map(format).collect();
+        let formats = with_hosted_formats(workflow, formats)?;
         let setups = episode_setups(checked, formats, date, &environments, router.clone())?;
         let scenarios = environments.into_iter().zip(setups);
         Ok(Session {
@@ -159,6 +186,7 @@ impl Session {
                 .iter()
                 .filter_map(|policy| Some(workflow.models.get(policy.model)?.name.clone()))
                 .collect(),
+            layout,
             model_sources: located.into_iter().map(|model| model.source).collect(),
             seed,
             date,
@@ -207,6 +235,23 @@ impl Session {
         let bases = self.trainer.bases();
         let configs = self.trainer.policies().into_iter().map(|served| bases[served.base].config.clone());
         RuntimeAdapters::new(Arc::clone(&self.router), configs.collect())
+    }
+
+    /// Returns commands to the session's engine, with which clients of a server pause it and replace weights. The
+    /// weights of a policy can be replaced if it is a model that no other policy is on.
+    pub fn runtime_control(&self) -> RuntimeControl {
+        let current = |served: ServedPolicy| {
+            let base = &self.trainer.bases()[served.base];
+            (served.adapter.is_none() && self.layout.is_alone(served.policy)).then(|| CurrentWeights {
+                config: base.config.clone(),
+                dtype: base.dtype,
+                weights: base.weights.shallow(),
+                version: served.version,
+                checksum: None,
+            })
+        };
+        let weights = self.trainer.policies().into_iter().map(current).collect();
+        RuntimeControl::new(Arc::clone(&self.router), weights)
     }
 
     /// Returns the team, to play episodes of the scenario at a position in the workflow's. Returns `None` if there is no
@@ -286,25 +331,38 @@ impl LocatedModels {
     }
 }
 
+/// Returns true unless a model's policies are only generated for on servers, which takes its tokenizer alone.
+fn needs_weights(workflow: &Workflow, model: usize) -> bool {
+    let is_here = |policy: &Policy| {
+        let training = policy.training.as_ref().filter(|_| workflow.train.is_some());
+        let of_critic = training.and_then(|training| training.critic.as_ref()?.model);
+        (policy.model == model && (policy.server.is_none() || training.is_some())) || of_critic == Some(model)
+    };
+    workflow.policies.iter().any(is_here) || !workflow.policies.iter().any(|policy| policy.model == model)
+}
+
 /// Starts the engine with the current weights of all policies that no server generates for. With `overlaps`,
 /// weights are trained while the engine uses them, so it gets its own. Returns `None` if it has no policies.
-fn start_engine(trainer: &Trainer, workflow: &Workflow, overlaps: bool) -> Result<Option<LlmEngine>, Error> {
+fn start_engine(
+    trainer: &Trainer,
+    workflow: &Workflow,
+    layout: &EngineLayout,
+    overlaps: bool,
+) -> Result<Option<LlmEngine>, Error> {
     let Workflow { inference, policies, .. } = workflow;
-    let used = embedded_bases(workflow, trainer);
-    if used.is_empty() {
+    if layout.bases.is_empty() {
         return Ok(None);
     }
     let whole = |served: &ServedPolicy| served.trained && served.adapter.is_none();
     let trained: Vec<usize> = trainer.policies().iter().filter(|s| whole(s)).map(|s| s.base).collect();
-    let bases = trainer
-        .bases()
+    let bases = layout
+        .bases
         .iter()
-        .enumerate()
-        .filter(|(index, _)| used.contains(index))
+        .filter_map(|index| Some((index, trainer.bases().get(*index)?)))
         .map(|(index, model)| BaseModel {
             config: model.config.clone(),
             // On a CPU, the engine packs the weights into a format of its own in any case.
-            weights: match overlaps && trained.contains(&index) && model.weights.device() != Device::Cpu {
+            weights: match overlaps && trained.contains(index) && model.weights.device() != Device::Cpu {
                 true => model.weights.copy(),
                 false => model.weights.shallow(),
             },
@@ -314,7 +372,7 @@ fn start_engine(trainer: &Trainer, workflow: &Workflow, overlaps: bool) -> Resul
         .collect();
     let own = trainer.policies().into_iter().zip(policies).filter(|(_, policy)| policy.server.is_none());
     let weights = |served: ServedPolicy| PolicyWeights {
-        base: used.iter().position(|base| *base == served.base).unwrap_or_default(),
+        base: layout.policies.get(served.policy).copied().flatten().unwrap_or_default(),
         adapter: served.adapter,
         version: served.version,
     };
@@ -399,7 +457,23 @@ pub(crate) fn chat_formats(checked: &CheckedWorkflow) -> Result<Arc<[ChatFormat]
         Ok(ChatFormat { tokenizer: Arc::new(tokenizer), template: Arc::new(template) })
     };
     let formats = checked.workflow.models.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
-    Ok(checked.workflow.policies.iter().map(|policy| formats[policy.model].clone()).collect())
+    let formats = checked.workflow.policies.iter().map(|policy| formats[policy.model].clone()).collect();
+    with_hosted_formats(&checked.workflow, formats)
+}
+
+/// Gives the policies that are hosted models the template of conversations.
+fn with_hosted_formats(
+    workflow: &Workflow,
+    mut formats: Vec<ChatFormat>,
+) -> Result<Arc<[ChatFormat]>, Error> {
+    for (format, policy) in formats.iter_mut().zip(&workflow.policies) {
+        if is_hosted(workflow, policy) {
+            let template = conversation_template()
+                .map_err(|error| Error::Model { model: policy.name.clone(), source: Box::new(error) })?;
+            format.template = Arc::new(template);
+        }
+    }
+    Ok(formats.into())
 }
 
 /// Returns an absolute path of a folder. An empty path is the working folder.

@@ -7,14 +7,23 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 
+/// An adapter that was loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadedAdapter {
+    /// Index of the new policy.
+    pub policy: usize,
+    /// BLAKE3 of the file of tensors that was read, in hexadecimal.
+    pub checksum: String,
+}
+
 /// An engine that takes adapters while it runs.
 #[async_trait]
 pub trait AdapterLoader: Send + Sync {
-    /// Loads a PEFT folder onto the base model of a policy. Returns the index of the new policy.
+    /// Loads a PEFT folder onto the base model of a policy.
     ///
     /// # Errors
     /// If the folder can't be read, or the adapter does not fit the model.
-    async fn load(&self, base: usize, folder: &Path, version: u64) -> Result<usize, AdapterError>;
+    async fn load(&self, base: usize, folder: &Path, version: u64) -> Result<LoadedAdapter, AdapterError>;
 
     /// Removes a policy that was loaded. Requests in progress finish.
     ///

@@ -1,7 +1,7 @@
 //! `POST /v1/load_lora_adapter` and `POST /v1/unload_lora_adapter`, as vLLM has them.
 //!
 //! Additions to vLLM's fields: `base_model`, the name of a model of this server on whose base model the adapter is,
-//! and `weight_version`, which completions carry.
+//! and `weight_version`, which completions carry. The response has the `checksum` of the file of tensors that was read.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,16 +59,16 @@ pub(crate) async fn load(
     }
     let base = base(&service, asked.base_model.as_deref())?;
     let loading = adapters.loader.load(base.policy, &asked.lora_path, asked.weight_version);
-    let policy = loading.await.map_err(|error| ApiError::field("lora_path", error.to_string()))?;
+    let loaded = loading.await.map_err(|error| ApiError::field("lora_path", error.to_string()))?;
     service.add_model(ServedModel {
         name: name.clone(),
-        policy,
+        policy: loaded.policy,
         is_adapter: true,
         ..ServedModel::clone(&base)
     });
     let message = format!("the adapter `{name}` was loaded");
     names.insert(name);
-    Ok(response::ok(&json!({ "message": message })))
+    Ok(response::ok(&json!({ "message": message, "checksum": loaded.checksum })))
 }
 
 pub(crate) async fn unload(

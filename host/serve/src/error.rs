@@ -80,6 +80,10 @@ impl From<GenerateError> for ApiError {
         match error {
             // The index of a policy means nothing to a client.
             GenerateError::Request { reason, .. } => ApiError::body(reason),
+            GenerateError::Aborted => ApiError::with_status(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the server was paused; try again later",
+            ),
             GenerateError::Stopped => {
                 ApiError::with_status(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")
             }
@@ -94,7 +98,7 @@ impl From<GenerateError> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = response::json(self.status, &self.to_json());
-        if self.status == StatusCode::TOO_MANY_REQUESTS {
+        if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if self.status == StatusCode::UNAUTHORIZED {

@@ -7,7 +7,7 @@
 //! | path | format |
 //! |---|---|
 //! | `POST /v1/chat/completions`, `POST /v1/completions`, `GET /v1/models` | OpenAI's |
-//! | `POST /inference/v1/generate`, `POST /v1/load_lora_adapter`, `POST /v1/unload_lora_adapter`, `POST /tokenize`, `POST /detokenize`, `GET /health`, `GET /version` | vLLM's |
+//! | `POST /inference/v1/generate`, `POST /v1/load_lora_adapter`, `POST /v1/unload_lora_adapter`, `POST /tokenize`, `POST /detokenize`, `GET /health`, `GET /version`, `POST /pause`, `POST /resume`, `POST /sleep`, `POST /wake_up`, `POST /update_weights`, `POST /update_weight_version`, `GET /weight_info` | vLLM's |
 //! | `GET /metrics` | OpenMetrics, as Prometheus reads it |
 //!
 //! An endpoint refuses fields that it can't serve, by name, instead of ignoring them. Fields that no API here
@@ -19,11 +19,13 @@ mod body;
 mod chat;
 mod completions;
 mod config;
+mod control;
 mod error;
 mod generate;
 mod logprobs;
 mod metrics;
 mod models;
+mod pause;
 mod response;
 mod router;
 mod sampling;
@@ -31,9 +33,11 @@ mod service;
 mod stream;
 mod team;
 mod tokenize;
+mod weights;
 
-pub use adapter_loader::{AdapterError, AdapterLoader};
+pub use adapter_loader::{AdapterError, AdapterLoader, LoadedAdapter};
 pub use config::{ServerConfig, ServerLimits};
+pub use control::{ControlError, EngineControl, PauseMode, WeightInfo, WeightSource};
 pub use models::ServedModel;
 pub use router::serve;
 pub use service::Service;

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::error::ApiError;
 use crate::service::Service;
-use crate::{adapters, chat, completions, generate, response, tokenize};
+use crate::{adapters, chat, completions, generate, pause, response, tokenize, weights};
 
 /// Answers requests until `stop` ends. Then no new connection is taken, and requests in progress have
 /// [`ServerLimits::shutdown`](crate::ServerLimits::shutdown) to end.
@@ -62,6 +62,15 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/inference/v1/generate", post(generate::generate))
         .route("/v1/load_lora_adapter", post(adapters::load))
         .route("/v1/unload_lora_adapter", post(adapters::unload))
+        .route("/pause", post(pause::pause))
+        .route("/resume", post(pause::resume))
+        .route("/is_paused", get(pause::is_paused))
+        .route("/sleep", post(pause::sleep))
+        .route("/wake_up", post(pause::wake_up))
+        .route("/is_sleeping", get(pause::is_sleeping))
+        .route("/update_weights", post(weights::update))
+        .route("/update_weight_version", post(weights::update_version))
+        .route("/weight_info", get(weights::info))
         .route("/tokenize", post(tokenize::tokenize))
         .route("/detokenize", post(tokenize::detokenize))
         .route("/metrics", get(metrics))

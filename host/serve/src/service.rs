@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::adapter_loader::{AdapterLoader, LoadedAdapters};
 use crate::config::ServerConfig;
+use crate::control::EngineControl;
 use crate::error::ApiError;
 use crate::metrics::Metrics;
 use crate::models::ServedModel;
@@ -19,6 +20,7 @@ pub struct Service {
     /// Policies, and adapters that clients have loaded.
     models: RwLock<Vec<Arc<ServedModel>>>,
     pub(crate) adapters: Option<LoadedAdapters>,
+    control: Option<Arc<dyn EngineControl>>,
     team: Option<(String, Arc<dyn Team>)>,
     pub(crate) generator: Arc<dyn Generate>,
     pub(crate) config: ServerConfig,
@@ -45,7 +47,17 @@ impl Service {
         let permits = Arc::new(Semaphore::new(config.limits.requests));
         let metrics = Metrics::new();
         let models = RwLock::new(models.into_iter().map(Arc::new).collect());
-        Self { models, adapters: None, team, generator, config, metrics, permits, started: unix_time() }
+        Self {
+            models,
+            adapters: None,
+            control: None,
+            team,
+            generator,
+            config,
+            metrics,
+            permits,
+            started: unix_time(),
+        }
     }
 
     /// Lets clients load adapters while the server runs. A client that may send requests can then make the server
@@ -53,6 +65,22 @@ impl Service {
     #[must_use]
     pub fn with_adapters(self, loader: Arc<dyn AdapterLoader>) -> Self {
         Self { adapters: Some(LoadedAdapters::new(loader)), ..self }
+    }
+
+    /// Lets clients pause the engine and replace the weights of models while the server runs. As with adapters, they can
+    /// then make the server read folders on its machine.
+    #[must_use]
+    pub fn with_control(self, control: Arc<dyn EngineControl>) -> Self {
+        Self { control: Some(control), ..self }
+    }
+
+    /// Returns the commands to the engine.
+    ///
+    /// # Errors
+    /// Status 404 if the server takes none.
+    pub(crate) fn control(&self) -> Result<&dyn EngineControl, ApiError> {
+        let message = "this server takes no commands; start it with --allow-runtime-weights";
+        self.control.as_deref().ok_or_else(|| ApiError::with_status(StatusCode::NOT_FOUND, message))
     }
 
     /// Returns the names of all models, the team's last.
@@ -67,6 +95,14 @@ impl Service {
 
     pub(crate) fn add_model(&self, model: ServedModel) {
         self.models.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(model));
+    }
+
+    /// Replaces the description of a model of the same name.
+    pub(crate) fn replace_model(&self, new: ServedModel) {
+        let mut models = self.models.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = models.iter_mut().find(|model| model.name == new.name) {
+            *model = Arc::new(new);
+        }
     }
 
     pub(crate) fn remove_model(&self, name: &str) {

@@ -58,8 +58,12 @@ impl std::fmt::Debug for FleetConfig {
 pub enum ServerKind {
     /// vLLM, or another program with its `/inference/v1/generate`, such as `pl-host serve`.
     Vllm,
+    /// SGLang.
+    SgLang,
     /// llama.cpp's `llama-server`.
     LlamaCpp,
+    /// A hosted model with OpenAI's API.
+    OpenAi,
 }
 
 /// Waiting times after failures of a server: doubled from failure to failure, with jitter.

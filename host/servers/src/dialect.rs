@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use crate::error::ServerError;
 use crate::http::HttpClient;
 use crate::identity::Identity;
-use crate::request::{RemoteAdapter, TokenCompletion, TokenRequest};
+use crate::request::{RemoteAdapter, RemoteWeights, TokenCompletion, TokenRequest};
 
 /// API of a program that serves models.
 #[async_trait]
@@ -29,6 +29,14 @@ pub(crate) trait Dialect: Send + Sync {
         http: &HttpClient,
         identity: &Identity,
         adapter: &RemoteAdapter,
+    ) -> Result<(), ServerError>;
+
+    /// Replaces the weights of a model of the server, unless it has these already.
+    async fn load_weights(
+        &self,
+        http: &HttpClient,
+        identity: &Identity,
+        weights: &RemoteWeights,
     ) -> Result<(), ServerError>;
 
     /// Removes an adapter. An adapter that the server doesn't have is not an error.

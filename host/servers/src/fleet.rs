@@ -1,5 +1,6 @@
 //! Several servers of one kind as one.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,10 +11,12 @@ use crate::balancer::Balancer;
 use crate::config::FleetConfig;
 use crate::error::{Effect, ServerError};
 use crate::event::FleetEvent;
+use crate::openai::{ChatCompletion, ChatRequest};
 use crate::placement::beginnings;
 use crate::probe::Probe;
-use crate::request::{RemoteAdapter, TokenCompletion, TokenRequest};
+use crate::request::{RemoteModel, TokenCompletion, TokenRequest};
 use crate::server::Server;
+use crate::stats::ServerStats;
 
 /// Largest number of seeds in one HTTP request, for servers that take several. `pl-host serve` takes 128.
 const SEEDS: usize = 64;
@@ -79,10 +82,10 @@ impl Fleet {
     /// If a server that can be reached is not usable.
     async fn prepare_all(
         &self,
-        adapter: Option<&RemoteAdapter>,
+        model: Option<&RemoteModel>,
     ) -> Result<Vec<Option<ServerError>>, ServerError> {
         let servers = self.servers.iter().enumerate();
-        let results = servers.map(|(index, server)| self.prepare(index, server, adapter));
+        let results = servers.map(|(index, server)| self.prepare(index, server, model));
         join_all(results).await.into_iter().collect()
     }
 
@@ -90,10 +93,10 @@ impl Fleet {
         &self,
         index: usize,
         server: &Server,
-        adapter: Option<&RemoteAdapter>,
+        model: Option<&RemoteModel>,
     ) -> Result<Option<ServerError>, ServerError> {
         let lease = self.balancer.force(index);
-        match server.prepare(adapter).await {
+        match server.prepare(model).await {
             Ok(_) => {
                 lease.succeed();
                 Ok(None)
@@ -105,12 +108,13 @@ impl Fleet {
         }
     }
 
-    /// Loads an adapter on every server that can be reached; the others load it before their next request for it.
+    /// Loads an adapter, or the weights of a model, on every server that can be reached; the others load them before
+    /// their next request for them.
     ///
     /// # Errors
-    /// If a server refuses it.
-    pub async fn load_adapter(&self, adapter: &RemoteAdapter) -> Result<(), ServerError> {
-        self.prepare_all(Some(adapter)).await.map(drop)
+    /// If a server refuses them.
+    pub async fn load(&self, model: &RemoteModel) -> Result<(), ServerError> {
+        self.prepare_all(Some(model)).await.map(drop)
     }
 
     /// Removes an adapter from every server that can be reached. A server that keeps it has less memory, and no
@@ -133,11 +137,39 @@ impl Fleet {
     pub async fn generate(&self, request: &TokenRequest) -> Result<Vec<TokenCompletion>, ServerError> {
         let beginnings = beginnings(&request.prompt);
         let size = if self.servers.iter().all(Server::takes_seeds) { SEEDS } else { 1 };
-        let parts = request.seeds.chunks(size).map(|seeds| self.complete(request, seeds, &beginnings));
+        let beginnings = &beginnings;
+        let parts = request
+            .seeds
+            .chunks(size)
+            .map(|seeds| self.attempt(beginnings, move |server| server.complete(request, seeds)));
         let completions: Vec<TokenCompletion> = try_join_all(parts).await?.into_iter().flatten().collect();
         let tokens: usize = completions.iter().map(|completion| completion.tokens.len()).sum();
         self.generated.fetch_add(tokens as u64, Ordering::Relaxed);
         Ok(completions)
+    }
+
+    /// Continues a conversation once per seed, in the order of the seeds. Dropping the future cancels the request.
+    ///
+    /// # Errors
+    /// As for [`Self::generate`].
+    pub async fn chat(&self, request: &ChatRequest) -> Result<Vec<ChatCompletion>, ServerError> {
+        let parts =
+            request.seeds.iter().map(|seed| self.attempt(&[], move |server| server.chat(request, seed)));
+        let completions = try_join_all(parts).await?;
+        let tokens: u64 = completions.iter().map(|completion| completion.tokens).sum();
+        self.generated.fetch_add(tokens, Ordering::Relaxed);
+        Ok(completions)
+    }
+
+    /// Returns true if all servers that have answered so far draw from a request's own seeds, as the embedded engine
+    /// does.
+    pub fn is_reproducible(&self) -> bool {
+        self.servers.iter().all(Server::takes_seeds)
+    }
+
+    /// Returns the counts of each server since the last call.
+    pub fn take_stats(&self) -> Vec<ServerStats> {
+        self.servers.iter().map(Server::take_stats).collect()
     }
 
     /// Returns the number of tokens generated so far.
@@ -145,23 +177,22 @@ impl Fleet {
         self.generated.load(Ordering::Relaxed)
     }
 
-    /// Completes some seeds of a request on one server, and on others if that fails.
-    async fn complete(
-        &self,
-        request: &TokenRequest,
-        seeds: &[[u8; 32]],
+    /// Makes a call on one server, and on others if that fails.
+    async fn attempt<'s, T, F: Future<Output = Result<T, ServerError>>>(
+        &'s self,
         beginnings: &[u64],
-    ) -> Result<Vec<TokenCompletion>, ServerError> {
+        call: impl Fn(&'s Server) -> F,
+    ) -> Result<T, ServerError> {
         let mut tried = Vec::new();
         let mut counted = 0;
         loop {
             let lease = self.balancer.acquire(beginnings, &tried).await;
             let index = lease.server;
             let Some(server) = self.servers.get(index) else { continue };
-            let error = match server.complete(request, seeds).await {
-                Ok(completions) => {
+            let error = match call(server).await {
+                Ok(value) => {
                     lease.succeed();
-                    return Ok(completions);
+                    return Ok(value);
                 }
                 Err(error) => error,
             };

@@ -75,6 +75,18 @@ impl HttpClient {
         self.send(Method::GET, path, None, path).await
     }
 
+    /// Sends a GET request with a parameter and returns its answer. Errors name the request by `label`.
+    pub(crate) async fn get_with(
+        &self,
+        path: &str,
+        (key, value): (&str, &str),
+        label: &str,
+    ) -> Result<Value, ServerError> {
+        let query = Url::parse_with_params("http://server", [(key, value)]);
+        let query = query.ok().and_then(|url| url.query().map(str::to_owned)).unwrap_or_default();
+        self.send(Method::GET, &format!("{path}?{query}"), None, label).await
+    }
+
     /// Sends a body and returns the answer. Errors name the request by `label`.
     pub(crate) async fn post(&self, path: &str, body: &Value, label: &str) -> Result<Value, ServerError> {
         self.send(Method::POST, path, Some(body), label).await

@@ -64,6 +64,11 @@ impl Identity {
         })
     }
 
+    /// Returns true if an adapter has this name.
+    pub(crate) fn is_adapter(&self, name: &str) -> bool {
+        self.named(name).is_some_and(|card| card.is_adapter)
+    }
+
     /// Returns the entry of a name.
     pub(crate) fn named(&self, name: &str) -> Option<&ModelCard> {
         self.models.iter().find(|card| card.id == name)

@@ -15,7 +15,7 @@ use crate::dialect::{Dialect, label, number};
 use crate::error::ServerError;
 use crate::http::HttpClient;
 use crate::identity::Identity;
-use crate::request::{RemoteAdapter, RemoteModel, TokenCompletion, TokenRequest};
+use crate::request::{RemoteAdapter, RemoteModel, RemoteWeights, TokenCompletion, TokenRequest};
 use crate::validate::{WrongCompletion, likeliest, validate};
 
 /// Dialect of llama.cpp.
@@ -154,6 +154,16 @@ impl Dialect for LlamaCpp {
     ) -> Result<(), ServerError> {
         let problem = format!("llama.cpp can't load the adapter {} at run time", adapter.name);
         Err(http.unfit(problem, "start it with the adapter (`--lora`) and name the model with `served`"))
+    }
+
+    async fn load_weights(
+        &self,
+        http: &HttpClient,
+        _identity: &Identity,
+        weights: &RemoteWeights,
+    ) -> Result<(), ServerError> {
+        let problem = format!("llama.cpp can't replace the weights of {}", weights.name);
+        Err(http.unfit(problem, "use `pl-host serve`, or remove `server`"))
     }
 
     async fn unload_adapter(&self, _http: &HttpClient, _name: &str) -> Result<(), ServerError> {

@@ -61,9 +61,9 @@ impl Probe {
             }
         }
         let warm = self.sample(dialect, http, identity, &self.prompt, 2.0, 1).await?;
-        match (spread(&first), spread(&warm)) {
+        match gaps(&first, &warm) {
             // At temperature 2, differences of log-probabilities are half as large.
-            (Some(cold), Some(warm)) if (warm - cold / 2.0).abs() > (warm - cold).abs() => Err(http.unfit(
+            Some((cold, warm)) if (warm - cold / 2.0).abs() > (warm - cold).abs() => Err(http.unfit(
                 "its log-probabilities are those before the temperature, not those that tokens are drawn with",
                 dialect.logprobs_hint(),
             )),
@@ -108,9 +108,18 @@ impl Probe {
     }
 }
 
-/// Returns the range of the log-probabilities of the first position. `None` if it is too small to compare.
-fn spread(completion: &TokenCompletion) -> Option<f32> {
-    let top = completion.top.first()?;
-    let spread = top.first()?.1 - top.last()?.1;
-    (spread > SMALLEST_SPREAD).then_some(spread)
+/// Returns the difference of the log-probabilities of two tokens at the first position, in each of two completions: of the
+/// likeliest and the least likely token that both list. vLLM lists the sampled token too, however unlikely it is. `None`
+/// if the difference is too small to compare.
+fn gaps(cold: &TokenCompletion, warm: &TokenCompletion) -> Option<(f32, f32)> {
+    let (cold, warm) = (cold.top.first()?, warm.top.first()?);
+    let both = |(id, logprob): &(u32, f32)| {
+        let other = warm.iter().find(|(other, _)| other == id)?;
+        Some((*logprob, other.1))
+    };
+    let mut shared = cold.iter().filter_map(both);
+    let first = shared.next()?;
+    let last = shared.next_back()?;
+    let gap = first.0 - last.0;
+    (gap > SMALLEST_SPREAD).then_some((gap, first.1 - last.1))
 }

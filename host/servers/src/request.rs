@@ -39,6 +39,8 @@ pub enum RemoteModel {
     Named(Arc<str>),
     /// An adapter, which is loaded on a server before its first use.
     Adapter(Arc<RemoteAdapter>),
+    /// A model of the server whose weights are replaced before its first use.
+    Weights(Arc<RemoteWeights>),
 }
 
 /// An adapter with the name under which servers load it. The name stands for the weights: equal names have equal
@@ -52,6 +54,23 @@ pub struct RemoteAdapter {
     pub version: u64,
     /// Hash of the base model, as in [`RemoteModel::Base`].
     pub base: Arc<str>,
+    /// BLAKE3 of the folder's file of tensors, which a server that tells its own must have too.
+    pub checksum: String,
+}
+
+/// Weights of a whole model, for a model of the server. Only pl-host's own server takes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteWeights {
+    /// Name of the server's model.
+    pub name: Arc<str>,
+    /// Hugging Face folder, at the same path on the servers' machines.
+    pub folder: PathBuf,
+    /// Checksum of the weights, which the server must have after loading them.
+    pub checksum: String,
+    /// Path of the difference from other weights, with the checksum of those.
+    pub delta: Option<(PathBuf, String)>,
+    /// Version of the weights.
+    pub version: u64,
 }
 
 /// One completion.

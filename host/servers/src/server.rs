@@ -1,6 +1,6 @@
 //! One server, with its identity and the adapters that it has loaded.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,8 +12,11 @@ use crate::error::ServerError;
 use crate::http::HttpClient;
 use crate::identity::Identity;
 use crate::llamacpp::LlamaCpp;
+use crate::openai::{self, ChatCompletion, ChatRequest, OpenAi};
 use crate::probe::Probe;
-use crate::request::{RemoteAdapter, RemoteModel, TokenCompletion, TokenRequest};
+use crate::request::{RemoteModel, TokenCompletion, TokenRequest};
+use crate::sglang::SgLang;
+use crate::stats::{ServerStats, StatsCounters};
 use crate::vllm::Vllm;
 
 /// A server of a fleet.
@@ -25,6 +28,7 @@ pub(crate) struct Server {
     known: Mutex<Known>,
     /// True if a request may have several seeds.
     takes_seeds: AtomicBool,
+    stats: StatsCounters,
 }
 
 #[derive(Default)]
@@ -33,6 +37,8 @@ struct Known {
     identity: Option<Arc<Identity>>,
     /// Names of the adapters that it has loaded.
     adapters: HashSet<String>,
+    /// Checksum and version of the weights that a model was given, by its name.
+    weights: HashMap<Arc<str>, (String, u64)>,
 }
 
 impl Server {
@@ -45,7 +51,9 @@ impl Server {
     ) -> Result<Self, ServerError> {
         let dialect: Box<dyn Dialect> = match config.kind {
             ServerKind::Vllm => Box::new(Vllm),
+            ServerKind::SgLang => Box::new(SgLang),
             ServerKind::LlamaCpp => Box::new(LlamaCpp),
+            ServerKind::OpenAi => Box::new(OpenAi),
         };
         Ok(Self {
             http: HttpClient::new(&config.http(), address)?,
@@ -53,6 +61,7 @@ impl Server {
             probes,
             known: Mutex::new(Known::default()),
             takes_seeds: AtomicBool::new(false),
+            stats: StatsCounters::default(),
         })
     }
 
@@ -61,11 +70,8 @@ impl Server {
         self.takes_seeds.load(Ordering::Relaxed)
     }
 
-    /// Probes the server unless it is known, and loads the adapter of a request unless it has that.
-    pub(crate) async fn prepare(
-        &self,
-        adapter: Option<&RemoteAdapter>,
-    ) -> Result<Arc<Identity>, ServerError> {
+    /// Probes the server unless it is known, and loads the weights of a model unless it has those.
+    pub(crate) async fn prepare(&self, model: Option<&RemoteModel>) -> Result<Arc<Identity>, ServerError> {
         let mut known = self.known.lock().await;
         let identity = match &known.identity {
             Some(identity) => Arc::clone(identity),
@@ -79,9 +85,19 @@ impl Server {
                 identity
             }
         };
-        if let Some(adapter) = adapter.filter(|adapter| !known.adapters.contains(&adapter.name)) {
-            self.dialect.load_adapter(&self.http, &identity, adapter).await?;
-            known.adapters.insert(adapter.name.clone());
+        match model {
+            Some(RemoteModel::Adapter(adapter)) if !known.adapters.contains(&adapter.name) => {
+                self.dialect.load_adapter(&self.http, &identity, adapter).await?;
+                known.adapters.insert(adapter.name.clone());
+            }
+            Some(RemoteModel::Weights(weights)) => {
+                let wanted = (weights.checksum.clone(), weights.version);
+                if known.weights.get(&weights.name) != Some(&wanted) {
+                    self.dialect.load_weights(&self.http, &identity, weights).await?;
+                    known.weights.insert(Arc::clone(&weights.name), wanted);
+                }
+            }
+            _ => {}
         }
         Ok(identity)
     }
@@ -92,21 +108,45 @@ impl Server {
         request: &TokenRequest,
         seeds: &[[u8; 32]],
     ) -> Result<Vec<TokenCompletion>, ServerError> {
-        let adapter = match &request.model {
-            RemoteModel::Adapter(adapter) => Some(&**adapter),
-            RemoteModel::Base(_) | RemoteModel::Named(_) => None,
+        let identity = self.prepare(Some(&request.model)).await?;
+        let completing = self.dialect.complete(&self.http, &identity, request, seeds);
+        let tokens = |completions: &Vec<TokenCompletion>| {
+            completions.iter().map(|completion| completion.tokens.len() as u64).sum()
         };
-        let identity = self.prepare(adapter).await?;
-        let result = self.dialect.complete(&self.http, &identity, request, seeds).await;
-        match (&result, adapter) {
+        let result = self.stats.measure(completing, tokens).await;
+        match (&result, &request.model) {
             (Err(error), _) if error.may_follow_restart() => self.forget().await,
-            (Err(ServerError::NotFound { .. }), Some(adapter)) => {
+            (Err(ServerError::NotFound { .. }), RemoteModel::Adapter(adapter)) => {
                 self.known.lock().await.adapters.remove(&adapter.name);
             }
-            (Err(ServerError::NotFound { .. }), None) => self.forget().await,
+            // Another client may have replaced the weights.
+            (Err(ServerError::Answer { .. }), RemoteModel::Weights(weights)) => {
+                self.known.lock().await.weights.remove(&weights.name);
+            }
+            (Err(ServerError::NotFound { .. }), _) => self.forget().await,
             _ => {}
         }
         result
+    }
+
+    /// Continues a conversation once.
+    pub(crate) async fn chat(
+        &self,
+        request: &ChatRequest,
+        seed: &[u8; 32],
+    ) -> Result<ChatCompletion, ServerError> {
+        self.prepare(None).await?;
+        let completing = openai::complete(&self.http, request, seed);
+        let result = self.stats.measure(completing, |completion| completion.tokens).await;
+        if result.as_ref().is_err_and(ServerError::may_follow_restart) {
+            self.forget().await;
+        }
+        result
+    }
+
+    /// Returns the counts since the last call.
+    pub(crate) fn take_stats(&self) -> ServerStats {
+        self.stats.take(&self.http.address)
     }
 
     /// Removes an adapter if the server has it.

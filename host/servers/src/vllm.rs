@@ -13,7 +13,7 @@ use crate::dialect::{Dialect, label, number};
 use crate::error::ServerError;
 use crate::http::HttpClient;
 use crate::identity::Identity;
-use crate::request::{RemoteAdapter, RemoteModel, TokenCompletion, TokenRequest};
+use crate::request::{RemoteAdapter, RemoteModel, RemoteWeights, TokenCompletion, TokenRequest};
 use crate::validate::{WrongCompletion, likeliest, validate};
 
 const GENERATE: &str = "/inference/v1/generate";
@@ -21,6 +21,12 @@ const GENERATE: &str = "/inference/v1/generate";
 const ADAPTERS_HINT: &str = "vLLM loads adapters with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, \
                              `pl-host serve` with `--allow-runtime-adapters`; the server must reach the adapter's folder \
                              under the same path";
+
+const SAME_FILES_HINT: &str =
+    "the server must see the same files: check the file system that both machines share";
+
+const WEIGHTS_HINT: &str = "start `pl-host serve` with `--allow-runtime-weights`, on a workflow with a policy of this name \
+                            that has no `lora`; vLLM takes whole weights only over NCCL, so give such a policy `lora { … }`";
 
 /// Dialect of vLLM.
 pub(crate) struct Vllm;
@@ -90,15 +96,21 @@ fn model<'a>(
         RemoteModel::Adapter(adapter) => {
             base(&adapter.base).map(|card| (adapter.name.as_str(), card.max_model_len))
         }
-        RemoteModel::Named(name) => match identity.named(name) {
-            Some(card) => Ok((name, card.max_model_len)),
-            None => {
-                let ids: Vec<String> = identity.models.iter().map(|card| format!("`{}`", card.id)).collect();
-                let problem = format!("it has no model `{name}`");
-                Err(http.unfit(problem, format!("correct `served`; the server has {}", ids.join(", "))))
-            }
-        },
+        RemoteModel::Named(name) => named(http, identity, name),
+        RemoteModel::Weights(weights) => named(http, identity, &weights.name),
     }
+}
+
+fn named<'a>(
+    http: &HttpClient,
+    identity: &'a Identity,
+    name: &'a str,
+) -> Result<(&'a str, Option<usize>), ServerError> {
+    identity.named(name).map(|card| (name, card.max_model_len)).ok_or_else(|| {
+        let ids: Vec<String> = identity.models.iter().map(|card| format!("`{}`", card.id)).collect();
+        let problem = format!("it has no model `{name}`");
+        http.unfit(problem, format!("name one with `served`; the server has {}", ids.join(", ")))
+    })
 }
 
 /// Returns the body of a request for the completions of `seeds`.
@@ -125,12 +137,19 @@ fn body(request: &TokenRequest, model: &str, max_tokens: u32, seeds: &[[u8; 32]]
         let seed = seeds.first().map_or(0, number);
         params["seed"] = json!(seed & i64::MAX.unsigned_abs());
     }
-    json!({
+    let mut body = json!({
         "model": model,
         "request_id": label(seeds),
         "token_ids": &*request.prompt,
         "sampling_params": params,
-    })
+    });
+    if let RemoteModel::Adapter(adapter) = &request.model
+        && !adapter.checksum.is_empty()
+    {
+        // Cached prefixes of other weights are never used. vLLM takes no `@` in a salt, so the name can't be it.
+        body["cache_salt"] = json!(adapter.checksum);
+    }
+    body
 }
 
 /// Returns the completion of a choice.
@@ -221,6 +240,7 @@ impl Vllm {
         // Only our own server gives an adapter's version: vLLM's is that of the base model.
         let version = match &request.model {
             RemoteModel::Adapter(adapter) if identity.is_pl_host => Some(adapter.version),
+            RemoteModel::Weights(weights) => Some(weights.version),
             _ => None,
         };
         let completions = choices
@@ -238,6 +258,10 @@ impl Vllm {
         }
         Ok(completions)
     }
+}
+
+fn other_checksum(name: &str, found: &str, expected: &str) -> String {
+    format!("the weights of {name} that it has loaded have the checksum {found}, not {expected}")
 }
 
 #[async_trait]
@@ -276,13 +300,63 @@ impl Dialect for Vllm {
         }
         let label = format!("to load {}", adapter.name);
         match http.post("/v1/load_lora_adapter", &body, &label).await {
-            Ok(_) => Ok(()),
+            Ok(answer) => match answer.get("checksum").and_then(Value::as_str) {
+                Some(other) if !adapter.checksum.is_empty() && other != adapter.checksum => {
+                    Err(http.unfit(other_checksum(&adapter.name, other, &adapter.checksum), SAME_FILES_HINT))
+                }
+                _ => Ok(()),
+            },
             Err(ServerError::Refused { message, .. }) if message.contains("already") => Ok(()),
             Err(ServerError::Refused { message, .. } | ServerError::NotFound { message, .. }) => {
                 Err(http
                     .unfit(format!("it doesn't load the adapter {}: {message}", adapter.name), ADAPTERS_HINT))
             }
             Err(error) => Err(error),
+        }
+    }
+
+    async fn load_weights(
+        &self,
+        http: &HttpClient,
+        identity: &Identity,
+        weights: &RemoteWeights,
+    ) -> Result<(), ServerError> {
+        let RemoteWeights { name, folder, checksum, delta, version } = weights;
+        let refused = |problem: String| http.unfit(problem, WEIGHTS_HINT);
+        if !identity.is_pl_host {
+            return Err(refused(format!("it can't replace the weights of `{name}`")));
+        }
+        let allowed = |error: ServerError| match error {
+            ServerError::NotFound { message, .. } | ServerError::Refused { message, .. } => {
+                refused(format!("it doesn't replace the weights of `{name}`: {message}"))
+            }
+            other => other,
+        };
+        let label = format!("for version {version} of {name}");
+        let present = http.get_with("/weight_info", ("model", name), &label).await.map_err(allowed)?;
+        let field = |answer: &Value, key: &str| answer.get(key).and_then(Value::as_str).map(str::to_owned);
+        let found = field(&present, "checksum");
+        if found.as_ref() == Some(checksum) {
+            let body = json!({ "model": &**name, "new_version": version.to_string() });
+            return http.post("/update_weight_version", &body, &label).await.map_err(allowed).map(drop);
+        }
+        let (format, path) = match delta {
+            Some((path, from)) if found.as_ref() == Some(from) => ("delta", path),
+            _ => ("full", folder),
+        };
+        let body = json!({
+            "model": &**name,
+            "weights_path": path,
+            "format": format,
+            "weight_version": version,
+        });
+        let answer = http.post("/update_weights", &body, &label).await.map_err(allowed)?;
+        match field(&answer, "checksum") {
+            Some(loaded) if loaded == *checksum => Ok(()),
+            other => Err(http.unfit(
+                other_checksum(name, &other.unwrap_or_else(|| "none".to_owned()), checksum),
+                SAME_FILES_HINT,
+            )),
         }
     }
 

@@ -16,6 +16,11 @@ pub trait Generate: Send + Sync {
     /// # Errors
     /// [`GenerateError`]; no completion is returned then. Dropping the future cancels the request.
     async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError>;
+
+    /// Returns false if equal seeds may give other completions of a policy.
+    fn is_reproducible(&self, _policy: usize) -> bool {
+        true
+    }
 }
 
 /// A prompt to complete, once per seed.
@@ -116,6 +121,9 @@ pub enum GenerateError {
         /// The backend's message.
         reason: String,
     },
+    /// The request was in progress when the engine was paused, and whoever paused it wanted no requests left.
+    #[error("the request was aborted because the engine was paused")]
+    Aborted,
     /// The engine has ended.
     #[error("the generation engine has stopped")]
     Stopped,

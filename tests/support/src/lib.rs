@@ -40,6 +40,10 @@ pub enum Requirement {
     Curl,
     /// `NEOVIM`: Neovim on the `PATH`.
     Neovim,
+    /// `VLLM`: vLLM for CPUs in the cache (`cargo xtask servers` fetches it).
+    Vllm,
+    /// `OPENAI`: the package openai in the `python3` on the `PATH`, or in the environment of `cargo xtask servers`.
+    Openai,
     /// `CHROMIUM`: Chromium or Chrome on the `PATH`.
     Chromium,
     /// `AXE`: axe-core's `axe.min.js` (the npm package `axe-core`), which `PL_HOST_AXE` names.
@@ -67,6 +71,8 @@ impl Requirement {
             Self::Atif => "PL_HOST_NEEDS_ATIF",
             Self::Curl => "PL_HOST_NEEDS_CURL",
             Self::Neovim => "PL_HOST_NEEDS_NEOVIM",
+            Self::Vllm => "PL_HOST_NEEDS_VLLM",
+            Self::Openai => "PL_HOST_NEEDS_OPENAI",
             Self::Chromium => "PL_HOST_NEEDS_CHROMIUM",
             Self::Axe => "PL_HOST_NEEDS_AXE",
             Self::Cuda => "PL_HOST_NEEDS_CUDA",

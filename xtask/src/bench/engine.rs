@@ -50,7 +50,7 @@ const ROWS: [Row; 13] = [
     Row { ours: "train/lora, checkpointed", transformers: None, llama: None },
 ];
 
-type Figures = BTreeMap<String, Value>;
+pub(super) type Figures = BTreeMap<String, Value>;
 
 pub fn run(root: &Path) -> Result<()> {
     setup::all(root)?;
@@ -104,7 +104,7 @@ fn succeed(command: &mut Command) -> Result<()> {
 }
 
 /// The lines of JSON that a program prints, by name.
-fn figures(command: &mut Command) -> Result<Figures> {
+pub(super) fn figures(command: &mut Command) -> Result<Figures> {
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {

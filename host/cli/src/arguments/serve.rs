@@ -35,6 +35,10 @@ pub struct ServeArgs {
     /// Let clients load adapters (POST /v1/load_lora_adapter): they may then name any folder of this machine
     #[arg(long)]
     pub allow_runtime_adapters: bool,
+    /// Let clients replace the weights of policies without `lora` (POST /update_weights), pause the engine and let it
+    /// sleep: they may then name any folder of this machine
+    #[arg(long)]
+    pub allow_runtime_weights: bool,
     /// Scenario to serve as the team [default: the first of the file]
     #[arg(long, value_name = "NAME")]
     pub scenario: Option<String>,

@@ -11,17 +11,19 @@ use pl_run::{
     CheckedWorkflow, Host, Player, RuntimeAdapters, Session, SessionOptions, open_run, select_device,
 };
 use pl_serve::{
-    AdapterError, AdapterLoader, ServedModel, ServerConfig, ServerLimits, Service, Team, TeamError,
-    TeamResult, TeamTurn,
+    AdapterError, AdapterLoader, LoadedAdapter, ServedModel, ServerConfig, ServerLimits, Service, Team,
+    TeamError, TeamResult, TeamTurn,
 };
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::app::App;
-use crate::arguments::common::{MachineArgs, WorkflowArgs};
+use crate::arguments::common::WorkflowArgs;
 use crate::arguments::serve::ServeArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::first_signal;
+
+use super::serve_control::SessionControl;
 
 pub fn run(app: &App, options: &ServeArgs) -> CommandResult {
     let key = key(options)?;
@@ -39,6 +41,10 @@ pub fn run(app: &App, options: &ServeArgs) -> CommandResult {
     let mut service = Service::new(models, Some((options.team.clone(), team)), session.generator(), config);
     if options.allow_runtime_adapters {
         service = service.with_adapters(Arc::new(EngineAdapters(session.runtime_adapters())));
+    }
+    if options.allow_runtime_weights {
+        let control = Arc::new(session.runtime_control());
+        service = service.with_control(Arc::new(SessionControl(control)));
     }
     app.host.block_on(listen(&app.host, options.listen, service))
 }
@@ -63,17 +69,23 @@ fn key(options: &ServeArgs) -> Result<Option<String>, CommandError> {
 
 /// Opens a workflow file, or a run folder with its newest checkpoint.
 fn open(app: &App, options: &ServeArgs) -> Result<(CheckedWorkflow, Session), CommandError> {
+    let session = SessionOptions {
+        seed: 0,
+        checkpoint: options.checkpoint.clone(),
+        own_weights: options.allow_runtime_weights,
+    };
     if !options.file.is_dir() {
         let source = WorkflowArgs { file: options.file.clone(), given: options.given.clone() };
-        let machine = MachineArgs { device: options.device, seed: 0 };
-        return app.open_session(&source, &machine, options.checkpoint.as_deref());
+        let checked = app.open(&source)?;
+        let device = select_device(&app.host, options.device.into())?;
+        let session = Session::open(&app.host, &checked, device, &session)?;
+        return Ok((checked, session));
     }
     if !options.given.command_line()?.is_empty() {
         let message = "--set and --params go with a workflow file; a run folder has its own settings";
         return Err(CommandError::input(message));
     }
     let device = select_device(&app.host, options.device.into())?;
-    let session = SessionOptions { seed: 0, checkpoint: options.checkpoint.clone() };
     Ok(open_run(&app.host, &options.file, device, &session, options.trust)?)
 }
 
@@ -112,9 +124,10 @@ struct EngineAdapters(RuntimeAdapters);
 
 #[async_trait]
 impl AdapterLoader for EngineAdapters {
-    async fn load(&self, base: usize, folder: &Path, version: u64) -> Result<usize, AdapterError> {
+    async fn load(&self, base: usize, folder: &Path, version: u64) -> Result<LoadedAdapter, AdapterError> {
         let (adapters, folder) = (self.0.clone(), folder.to_path_buf());
-        blocking(move || adapters.load(base, &folder, version)).await
+        let (policy, checksum) = blocking(move || adapters.load(base, &folder, version)).await?;
+        Ok(LoadedAdapter { policy, checksum })
     }
 
     async fn unload(&self, policy: usize) -> Result<(), AdapterError> {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing helper fails the test")]
 
 mod batching;
+mod commands;
 mod publishing;
 mod refusals;
 mod request_options;

@@ -84,6 +84,11 @@ impl KvCache {
         Self { heads, layers, pages: Vec::new() }
     }
 
+    /// Frees the memory of all blocks.
+    pub fn clear(&mut self) {
+        self.pages = Vec::new();
+    }
+
     /// Returns the size of one block in bytes.
     pub fn block_bytes(&self) -> usize {
         self.layers

@@ -28,11 +28,7 @@ pub(crate) fn load(
     let mut hasher = blake3::Hasher::new();
     let (config, tokenizer, template) = text(folder, &mut hasher)?;
     let shards = Shards::open_folder(folder)?;
-    for file in shards.files() {
-        let name = file.path().file_name().unwrap_or_default().to_string_lossy();
-        hash_header(&mut hasher, &name, file.len());
-        file.hash(&mut hasher)?;
-    }
+    hash_shards(&mut hasher, &shards)?;
     let weights = Weights::build(&config, folder, |tensor| {
         let missing = || Error::MissingTensor { path: folder.to_path_buf(), tensor: tensor.to_owned() };
         shards.take(tensor, &store)?.ok_or_else(missing)
@@ -46,6 +42,31 @@ pub(crate) fn load(
         dtype,
         hash: hasher.finalize().to_hex().to_string(),
     })
+}
+
+/// Loads everything but the weights, of which only the hash is computed.
+pub(crate) fn load_without_weights(folder: &Path, dtype: Dtype) -> Result<Model, Error> {
+    let mut hasher = blake3::Hasher::new();
+    let (config, tokenizer, template) = text(folder, &mut hasher)?;
+    hash_shards(&mut hasher, &Shards::open_folder(folder)?)?;
+    Ok(Model {
+        config,
+        weights: Weights::empty(),
+        tokenizer: Arc::new(tokenizer),
+        template: Arc::new(template),
+        dtype,
+        hash: hasher.finalize().to_hex().to_string(),
+    })
+}
+
+/// Adds the files of the weights to a hash.
+fn hash_shards(hasher: &mut blake3::Hasher, shards: &Shards) -> Result<(), Error> {
+    for file in shards.files() {
+        let name = file.path().file_name().unwrap_or_default().to_string_lossy();
+        hash_header(hasher, &name, file.len());
+        file.hash(hasher)?;
+    }
+    Ok(())
 }
 
 /// Loads the files besides the weights, and adds them to `hasher`.

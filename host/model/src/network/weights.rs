@@ -154,6 +154,12 @@ impl Weights {
         Ok(Self { embed, layers, norm, head })
     }
 
+    /// Returns weights without numbers, for a model that other machines run.
+    pub(crate) fn empty() -> Self {
+        let none = || Tensor::zeros([0], (Kind::Float, Device::Cpu));
+        Self { embed: none(), layers: Vec::new(), norm: none(), head: None }
+    }
+
     /// Returns the output matrix, from hidden states to logits, `[V, H]`.
     pub fn unembed(&self) -> &Tensor {
         self.head.as_ref().unwrap_or(&self.embed)

@@ -1,11 +1,10 @@
 //! Connections to the servers of a workflow.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pl_dsl::workflow::{Policy, Server, ServerKind, Workflow};
 use pl_inference::WeightUpdate;
-use pl_model::Model;
+use pl_model::{Model, TensorSet};
 use pl_servers::{Backoff, Fleet, FleetConfig, Probe, RemoteModel};
 use pl_trainer::{ServedPolicy, Trainer};
 
@@ -14,14 +13,15 @@ use crate::host::Host;
 use crate::progress::Notice;
 use crate::server_key::server_key;
 
+use super::hosted::HostedPolicy;
 use super::remote::RemoteSettings;
-use super::{AdapterStore, PolicyRouter, RemotePolicy, Route};
+use super::{EngineLayout, PolicyRouter, RemotePolicy, Route, WeightStore};
 
 /// Text whose tokens probes send.
 const PROBE_TEXT: &str = "The capital of France is Paris. The capital of Italy is";
 
-/// Connects to the servers that policies name, and loads the adapters of policies that are not trained. `engine`
-/// has the other policies in order, and their base models in order.
+/// Connects to the servers that policies name, and loads the weights that are not published before their first
+/// requests. `engine` has the other policies in order, on the bases of `layout`.
 ///
 /// # Errors
 /// If a server is not usable, or all of a fleet can't be reached.
@@ -30,6 +30,7 @@ pub(crate) fn connect(
     workflow: &Workflow,
     trainer: &Trainer,
     engine: Option<pl_inference::LlmEngine>,
+    layout: &EngineLayout,
 ) -> Result<PolicyRouter, Error> {
     let fleets = workflow
         .servers
@@ -40,37 +41,44 @@ pub(crate) fn connect(
             if used() { fleet(host, workflow, trainer, index, server).map(Some) } else { Ok(None) }
         })
         .collect::<Result<Vec<Option<Arc<Fleet>>>, Error>>()?;
-    let (mut in_engine, bases) = (0, embedded_bases(workflow, trainer));
+    let mut in_engine = 0;
     let mut routes = Vec::new();
-    let mut adapters = Vec::new();
+    let mut updates = Vec::new();
     for (served, policy) in trainer.policies().into_iter().zip(&workflow.policies) {
         let fleet = policy.server.and_then(|server| fleets.get(server)?.clone());
         let Some(fleet) = fleet else {
-            let base = bases.iter().position(|base| *base == served.base).unwrap_or_default();
+            let base = layout.policies.get(served.policy).copied().flatten().unwrap_or_default();
             routes.push(Route::Engine { base, policy: in_engine });
             in_engine += 1;
             continue;
         };
-        routes.push(Route::Server(Box::new(remote(policy, &served, &trainer.bases()[served.base], fleet))));
-        // The adapters of trained policies are published before their first requests.
-        if let (Some(adapter), false, None) = (served.adapter, served.trained, &policy.served) {
-            adapters.push((served.policy, adapter, served.version));
+        let base = &trainer.bases()[served.base];
+        if let (true, Some(name)) = (is_hosted(workflow, policy), &policy.served) {
+            let (served, tokenizer) = (name.clone(), Arc::clone(&base.tokenizer));
+            let hosted = HostedPolicy { policy: routes.len(), served, fleet, tokenizer };
+            routes.push(Route::Hosted(Box::new(hosted)));
+            continue;
+        }
+        routes.push(Route::Server(Box::new(remote(policy, &served, base, fleet))));
+        match (served.adapter, served.trained, &policy.served) {
+            // The adapters of trained policies are published before their first requests.
+            (Some(_), true, _) | (Some(_), false, Some(_)) | (None, false, _) => {}
+            (Some(adapter), false, None) => {
+                updates.push((served.policy, WeightUpdate::Adapter(adapter), served.version));
+            }
+            // A server may have other weights of an earlier run.
+            (None, true, _) => {
+                let weights = WeightUpdate::Weights(base.weights.shallow());
+                updates.push((served.policy, weights, served.version));
+            }
         }
     }
-    let store = Arc::new(AdapterStore::default());
+    let store = Arc::new(WeightStore::default());
     let router = PolicyRouter::new(engine, routes, fleets.into_iter().flatten().collect(), store);
-    for (policy, adapter, version) in adapters {
-        host.block_on(router.publish(policy, WeightUpdate::Adapter(adapter), version))?;
+    for (policy, update, version) in updates {
+        host.block_on(router.publish(policy, update, version))?;
     }
     Ok(router)
-}
-
-/// Returns the indices of the base models that the embedded engine needs.
-pub(crate) fn embedded_bases(workflow: &Workflow, trainer: &Trainer) -> Vec<usize> {
-    let policies = trainer.policies();
-    let served = policies.iter().zip(&workflow.policies).filter(|(_, policy)| policy.server.is_none());
-    let used: BTreeSet<usize> = served.map(|(served, _)| served.base).collect();
-    used.into_iter().collect()
 }
 
 fn fleet(
@@ -83,8 +91,11 @@ fn fleet(
     let mut probes: Vec<Probe> = Vec::new();
     for (served, policy) in trainer.policies().iter().zip(&workflow.policies) {
         let base = &trainer.bases()[served.base];
-        let model = base_or_named(policy, base);
-        if policy.server != Some(index) || probes.iter().any(|probe| probe.model == model) {
+        let model = base_or_named(policy, served, base);
+        if policy.server != Some(index)
+            || is_hosted(workflow, policy)
+            || probes.iter().any(|probe| probe.model == model)
+        {
             continue;
         }
         let prompt = base
@@ -98,7 +109,9 @@ fn fleet(
         addresses: server.addresses.clone(),
         kind: match server.kind {
             ServerKind::Vllm => pl_servers::ServerKind::Vllm,
+            ServerKind::SgLang => pl_servers::ServerKind::SgLang,
             ServerKind::LlamaCpp => pl_servers::ServerKind::LlamaCpp,
+            ServerKind::OpenAi => pl_servers::ServerKind::OpenAi,
         },
         key: server.key_variable.as_deref().map(|variable| server_key(&server.name, variable)).transpose()?,
         timeout: server.timeout,
@@ -111,15 +124,23 @@ fn fleet(
     host.block_on(Fleet::connect(config, probes, observer)).map(Arc::new).map_err(Error::server)
 }
 
+/// Returns true if a policy is a hosted model, which takes no token ids.
+pub(crate) fn is_hosted(workflow: &Workflow, policy: &Policy) -> bool {
+    let server = policy.server.and_then(|server| workflow.servers.get(server));
+    server.is_some_and(|server| !server.kind.has_token_ids())
+}
+
 fn vocab(base: &Model) -> u32 {
     u32::try_from(base.config.vocab).unwrap_or(u32::MAX)
 }
 
-/// Returns the model that a policy without an adapter asks for.
-fn base_or_named(policy: &Policy, base: &Model) -> RemoteModel {
-    match &policy.served {
-        Some(name) => RemoteModel::Named(name.as_str().into()),
-        None => RemoteModel::Base(base.hash.as_str().into()),
+/// Returns the model that a policy without an adapter asks for. A whole model that is trained has the policy's name
+/// there unless the workflow says otherwise.
+fn base_or_named(policy: &Policy, served: &ServedPolicy, base: &Model) -> RemoteModel {
+    match (&policy.served, served.trained && served.adapter.is_none()) {
+        (Some(name), _) => RemoteModel::Named(name.as_str().into()),
+        (None, true) => RemoteModel::Named(policy.name.as_str().into()),
+        (None, false) => RemoteModel::Base(base.hash.as_str().into()),
     }
 }
 
@@ -132,8 +153,10 @@ fn remote(policy: &Policy, served: &ServedPolicy, base: &Model, fleet: Arc<Fleet
         vocab: vocab(base),
         max_positions: base.config.max_positions,
         base: base.hash.as_str().into(),
+        config: base.config.clone(),
+        template: Arc::clone(&base.template),
         trained: served.trained,
-        model: base_or_named(policy, base),
+        model: base_or_named(policy, served, base),
         version: served.version,
     })
 }

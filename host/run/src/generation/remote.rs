@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use pl_model::{Adapter, StopStringMatcher, Tokenizer};
-use pl_servers::{Fleet, RemoteAdapter, RemoteModel, ServerError, TokenCompletion, TokenRequest};
+use pl_model::{Adapter, ChatTemplate, Config, StopStringMatcher, Tokenizer, Weights};
+use pl_servers::{
+    Fleet, RemoteAdapter, RemoteModel, RemoteWeights, ServerError, TokenCompletion, TokenRequest,
+};
 use pl_types::{Chunk, Completion, Finish, GenerateError, Request};
 
 use crate::error::Error;
 
-use super::store::{AdapterStore, StoredAdapter};
+use super::store::{StoredAdapter, StoredWeights, WeightStore, WholeModel};
 
 /// A policy that servers generate for.
 pub(crate) struct RemotePolicy {
@@ -23,6 +25,10 @@ pub(crate) struct RemotePolicy {
     max_positions: usize,
     /// Hash of the base model.
     base: Arc<str>,
+    config: Config,
+    template: Arc<ChatTemplate>,
+    /// Name of a whole model on the servers. `None` for the base model, or an adapter on it.
+    named: Option<Arc<str>>,
     /// True if it is trained: the ids that tokens were drawn from must be returned then.
     trained: bool,
     current: RwLock<Current>,
@@ -44,6 +50,8 @@ pub(crate) struct RemoteSettings {
     pub(crate) vocab: u32,
     pub(crate) max_positions: usize,
     pub(crate) base: Arc<str>,
+    pub(crate) config: Config,
+    pub(crate) template: Arc<ChatTemplate>,
     pub(crate) trained: bool,
     pub(crate) model: RemoteModel,
     pub(crate) version: u64,
@@ -51,46 +59,110 @@ pub(crate) struct RemoteSettings {
 
 impl RemotePolicy {
     pub(crate) fn new(settings: RemoteSettings) -> Self {
-        let RemoteSettings { policy, name, fleet, tokenizer, vocab, max_positions, base, trained, .. } =
-            settings;
-        let current = RwLock::new(Current { model: settings.model, version: settings.version });
-        Self { policy, name, fleet, tokenizer, vocab, max_positions, base, trained, current }
+        let RemoteSettings { policy, name, fleet, tokenizer, vocab, max_positions, .. } = settings;
+        let RemoteSettings { base, config, template, trained, model, version, .. } = settings;
+        let named = match &model {
+            RemoteModel::Named(name) => Some(Arc::clone(name)),
+            _ => None,
+        };
+        let current = RwLock::new(Current { model, version });
+        Self {
+            policy,
+            name,
+            fleet,
+            tokenizer,
+            vocab,
+            max_positions,
+            base,
+            config,
+            template,
+            named,
+            trained,
+            current,
+        }
     }
 
     /// Loads an adapter on all servers, uses it from now on, and removes the one before it. No request may be in
     /// progress.
     pub(crate) async fn publish(
         &self,
-        store: &AdapterStore,
+        store: &WeightStore,
         adapter: &Adapter,
         version: u64,
     ) -> Result<(), Error> {
-        let StoredAdapter { name, folder } = store.write(&self.name, version, adapter)?;
+        let StoredAdapter { name, folder, checksum } = store.write(&self.name, version, adapter)?;
         let folder = std::path::absolute(&folder).unwrap_or(folder);
-        let adapter = Arc::new(RemoteAdapter { name, folder, version, base: Arc::clone(&self.base) });
-        self.fleet.load_adapter(&adapter).await.map_err(Error::server)?;
-        let new = Current { model: RemoteModel::Adapter(Arc::clone(&adapter)), version };
-        let old = {
-            let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *current, new)
-        };
+        let base = Arc::clone(&self.base);
+        let adapter = Arc::new(RemoteAdapter { name, folder, version, base, checksum });
+        let old = self.switch(RemoteModel::Adapter(Arc::clone(&adapter)), version).await?;
         if let RemoteModel::Adapter(old) = old.model
             && old.name != adapter.name
         {
             self.fleet.unload_adapter(&old.name).await;
-            AdapterStore::remove(&old.folder);
+            WeightStore::remove(&old.folder);
         }
         Ok(())
+    }
+
+    /// Replaces the weights of the policy's model on all servers, and uses them from now on. No request may be in
+    /// progress.
+    pub(crate) async fn publish_weights(
+        &self,
+        store: &WeightStore,
+        weights: &Weights,
+        version: u64,
+    ) -> Result<(), Error> {
+        let before = match self.current().model {
+            RemoteModel::Weights(before) => Some(before),
+            _ => None,
+        };
+        let model = WholeModel {
+            weights,
+            config: &self.config,
+            tokenizer: &self.tokenizer,
+            template: &self.template,
+        };
+        let old = before.as_ref().map(|before| (before.folder.as_path(), before.checksum.as_str()));
+        let stored = store.write_weights(&self.name, version, &model, old)?;
+        let StoredWeights { folder, checksum, delta } = stored;
+        let absolute = |path: std::path::PathBuf| std::path::absolute(&path).unwrap_or(path);
+        let weights = Arc::new(RemoteWeights {
+            name: self.named.clone().unwrap_or_else(|| self.name.as_str().into()),
+            folder: absolute(folder),
+            checksum,
+            delta: delta.map(|(path, from)| (absolute(path), from)),
+            version,
+        });
+        self.switch(RemoteModel::Weights(Arc::clone(&weights)), version).await?;
+        if let Some(before) = before.filter(|before| before.folder != weights.folder) {
+            WeightStore::remove(&before.folder);
+        }
+        Ok(())
+    }
+
+    /// Loads a model on all servers and uses it from now on. Returns the one before.
+    async fn switch(&self, model: RemoteModel, version: u64) -> Result<Current, Error> {
+        self.fleet.load(&model).await.map_err(Error::server)?;
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::replace(&mut *current, Current { model, version }))
+    }
+
+    fn current(&self) -> Current {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Removes the adapter of a trained policy from all servers. New weights must be published before the next
     /// request.
     pub(crate) async fn release(&self) {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if let (RemoteModel::Adapter(adapter), true) = (current.model, self.trained) {
+        if let (RemoteModel::Adapter(adapter), true) = (self.current().model, self.trained) {
             self.fleet.unload_adapter(&adapter.name).await;
-            AdapterStore::remove(&adapter.folder);
+            WeightStore::remove(&adapter.folder);
         }
+    }
+
+    /// Returns true if the servers draw from a request's own seeds.
+    pub(crate) fn is_reproducible(&self) -> bool {
+        self.fleet.is_reproducible()
     }
 
     /// Completes a prompt as the embedded engine does.
@@ -111,7 +183,7 @@ impl RemotePolicy {
         if !request.sampling.logit_bias.is_empty() {
             return Err(refuse("`logit_bias` is not sent on to servers; leave it out".to_owned()));
         }
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let current = self.current();
         let stop_ids = request.stop_ids.iter().chain(self.tokenizer.end_of_turn()).copied();
         let sent = TokenRequest {
             model: current.model,

@@ -5,9 +5,11 @@ use std::sync::{Arc, PoisonError};
 
 use pl_inference::PolicyWeights;
 use pl_model::{Adapter, Config};
+use pl_record::hash_file;
 
 use crate::error::Error;
 
+use super::store::TENSORS;
 use super::{PolicyRouter, Route, no_route};
 
 /// Loader of adapters into the engine of a session.
@@ -23,15 +25,17 @@ impl RuntimeAdapters {
         Self { router, configs: configs.into() }
     }
 
-    /// Loads a PEFT folder onto the base model of a policy of the workflow. Returns the index of the new policy.
+    /// Loads a PEFT folder onto the base model of a policy of the workflow. Returns the index of the new
+    /// policy, and the hash of the adapter's file of tensors.
     ///
     /// # Errors
     /// If the folder can't be read, the adapter does not fit the model, or servers generate for the policy.
-    pub fn load(&self, base: usize, folder: &Path, version: u64) -> Result<usize, Error> {
+    pub fn load(&self, base: usize, folder: &Path, version: u64) -> Result<(usize, String), Error> {
         let missing = || Error::Engine(no_route(base));
         let config = self.configs.get(base).ok_or_else(missing)?;
         let unusable = |reason: String| Error::Adapter { path: folder.to_path_buf(), reason };
         let adapter = Adapter::load(folder, config).map_err(|error| unusable(error.to_string()))?;
+        let checksum = hash_file(&folder.join(TENSORS)).map_err(Error::RunFolder)?;
         let route = self.router.route(base);
         let (Some(Route::Engine { base, .. }), Some(engine)) = (route.as_deref(), &self.router.engine) else {
             return Err(unusable("other servers generate for the policy on whose model it is".to_owned()));
@@ -40,7 +44,7 @@ impl RuntimeAdapters {
         let policy = engine.add_policy(weights).map_err(Error::Engine)?;
         let mut routes = self.router.routes.write().unwrap_or_else(PoisonError::into_inner);
         routes.push(Arc::new(Route::Engine { base: *base, policy }));
-        Ok(routes.len() - 1)
+        Ok((routes.len() - 1, checksum))
     }
 
     /// Removes a policy that was loaded. Requests in progress finish.

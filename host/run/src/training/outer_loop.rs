@@ -362,7 +362,7 @@ impl OuterLoop<'_> {
         let StepTimes { seconds, sampled_tokens, trained_tokens, timeline } = times;
         let memory = ProcessMemory::read();
         let step = self.state.step;
-        let line = json!({
+        let mut line = json!({
             "step": step,
             "seconds": seconds,
             "sampled_tokens_per_second": *sampled_tokens as f64 / seconds.play.max(1e-9),
@@ -371,6 +371,10 @@ impl OuterLoop<'_> {
             "peak_memory_bytes": memory.map(|memory| memory.peak),
             "timeline": timeline,
         });
+        if self.session.router.uses_servers() {
+            // Since the step before: the schedule may have played several meanwhile.
+            line["servers"] = json!(self.session.router.take_server_stats());
+        }
         Ok(self.folder.append_timings(step, &line)?)
     }
 

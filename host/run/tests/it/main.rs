@@ -16,3 +16,5 @@ mod schedule;
 mod support;
 mod sweep;
 mod training;
+mod vllm;
+mod vllm_process;

@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pl_model::{ChatTemplate, Tokenizer};
-use pl_serve::{AdapterError, AdapterLoader, ServedModel, ServerConfig, ServerLimits, Service, Team};
+use pl_serve::{
+    AdapterError, AdapterLoader, LoadedAdapter, ServedModel, ServerConfig, ServerLimits, Service, Team,
+};
 use pl_types::{Chunk, Completion, Finish, Generate, GenerateError, Request};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+
+use crate::control::Controlled;
 
 /// Policy that completes a prompt with "abcdef…", shifted by its seed, and waits where the prompt has a `~`.
 pub const LETTERS: usize = 0;
@@ -118,10 +122,10 @@ struct Adapters;
 
 #[async_trait]
 impl AdapterLoader for Adapters {
-    async fn load(&self, base: usize, folder: &Path, _: u64) -> Result<usize, AdapterError> {
+    async fn load(&self, base: usize, folder: &Path, _: u64) -> Result<LoadedAdapter, AdapterError> {
         match folder.to_str() {
             Some("/missing") => Err(AdapterError("/missing: there is no such folder".into())),
-            _ => Ok(base),
+            _ => Ok(LoadedAdapter { policy: base, checksum: "5eed".into() }),
         }
     }
 
@@ -188,7 +192,10 @@ impl Server {
         let models = vec![model("letters", LETTERS), model("broken", BROKEN)];
         let team = team.map(|team| ("team".to_owned(), team));
         let service = Service::new(models, team, Arc::clone(&engine) as Arc<dyn Generate>, config);
-        let service = if adapters { service.with_adapters(Arc::new(Adapters)) } else { service };
+        let service = match adapters {
+            true => service.with_adapters(Arc::new(Adapters)).with_control(Arc::new(Controlled::default())),
+            false => service,
+        };
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();

@@ -6,6 +6,7 @@ mod adapters;
 mod bad_requests;
 mod chat;
 mod completions;
+mod control;
 mod engine;
 mod generate;
 mod server;

@@ -14,6 +14,7 @@ fn adapter(name: &str) -> Arc<RemoteAdapter> {
         folder: PathBuf::from("/runs/team/adapters").join(name),
         version: 1,
         base: "".into(),
+        checksum: String::new(),
     })
 }
 
@@ -24,7 +25,7 @@ async fn adapters_are_loaded_before_their_requests_and_again_after_a_restart() {
     let (fleet, _) = connect(config(&[&first, &second]), probe()).await;
     let fleet = fleet.unwrap();
     let (one, two) = (adapter("coder@v1"), adapter("coder@v2"));
-    fleet.load_adapter(&one).await.unwrap();
+    fleet.load(&RemoteModel::Adapter(Arc::clone(&one))).await.unwrap();
     let loaded = |server: &Server| server.state.adapters.lock().unwrap().clone();
     assert!(loaded(&first).contains("coder@v1") && loaded(&second).contains("coder@v1"));
 
@@ -32,7 +33,7 @@ async fn adapters_are_loaded_before_their_requests_and_again_after_a_restart() {
     let address = first.address.clone();
     first.stop().await;
     let first = Server::restart(&address, script).await;
-    fleet.load_adapter(&two).await.unwrap();
+    fleet.load(&RemoteModel::Adapter(Arc::clone(&two))).await.unwrap();
     let ask = |adapter: &Arc<RemoteAdapter>, number: u32| {
         let mut request = request(number);
         request.model = RemoteModel::Adapter(Arc::clone(adapter));
@@ -53,7 +54,8 @@ async fn adapters_are_loaded_before_their_requests_and_again_after_a_restart() {
 async fn a_server_that_loads_no_adapters_names_the_flags() {
     let server = Server::start(Script::default()).await;
     let (fleet, _) = connect(config(&[&server]), probe()).await;
-    let error = fleet.unwrap().load_adapter(&adapter("coder@v1")).await.unwrap_err().to_string();
+    let error =
+        fleet.unwrap().load(&RemoteModel::Adapter(adapter("coder@v1"))).await.unwrap_err().to_string();
     assert!(error.contains("VLLM_ALLOW_RUNTIME_LORA_UPDATING"), "{error}");
     assert!(error.contains("--allow-runtime-adapters"), "{error}");
 }

@@ -153,3 +153,35 @@ async fn a_refused_request_is_not_sent_again() {
     assert_eq!(server.state.completions.load(std::sync::atomic::Ordering::SeqCst), 1);
     generate_all(&fleet, 0..3).await;
 }
+
+/// Resident set of this process in bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: usize = status.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0);
+    pages * 4096
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_requests_in_flight_lose_nothing_and_memory_stays() {
+    let script = Script { delay: Duration::from_millis(20), ..Script::default() };
+    let faulty = Server::start(Script { fault: Some(Fault::HalfAnswer), every: 3, ..script.clone() }).await;
+    let (second, third) = (Server::start(script.clone()).await, Server::start(script).await);
+    let servers = [&faulty, &second, &third];
+    let mut config = config(&servers);
+    config.connections = 400;
+    let (fleet, _) = connect(config, Vec::new()).await;
+    let fleet = fleet.unwrap();
+    // Two completions each, all begun at once.
+    generate_all(&fleet, 0..500).await;
+    let after_first = resident();
+    for round in 1..5 {
+        generate_all(&fleet, 0..500).await;
+        let answered: usize = servers.iter().map(|server| server.answered()).sum();
+        assert_eq!(answered, 1000 * (round + 1), "each completion is generated once");
+    }
+    let grown = resident().saturating_sub(after_first);
+    assert!(grown < 64 << 20, "{grown} more bytes after four more rounds");
+    let stats = fleet.take_stats();
+    assert_eq!(stats.iter().map(|one| one.requests).sum::<u64>(), 5000, "{stats:?}");
+    assert!(stats[0].failures > 0 && stats[1].failures == 0, "{stats:?}");
+}

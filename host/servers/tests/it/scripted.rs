@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 /// Tokens that the model draws from: token `i` has the logit `-i / 2`.
-const TOKENS: u32 = 20;
+const TOKENS: u32 = 40;
 
 /// Failure of a server on a request for completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,18 +197,26 @@ async fn complete(body: &Value, script: &Script, state: &State) -> Option<Reply>
         return Some((400, None, json!({ "error": { "message": "too long" } }), false));
     }
     let prompt: Vec<u32> = serde_json::from_value(body["token_ids"].clone()).unwrap();
-    let tokens = tokens(&prompt, params["seed"].as_u64().unwrap(), params["max_tokens"].as_u64().unwrap());
+    // Another temperature draws another token.
+    let shift = u64::from(params["temperature"] != 1.0) * 13;
+    let seed = params["seed"].as_u64().unwrap() + shift;
+    let tokens = tokens(&prompt, seed, params["max_tokens"].as_u64().unwrap());
     let temperature = match fault {
         Some(Fault::RawLogprobs) => 1.0,
         _ => params["temperature"].as_f64().unwrap(),
     };
     let shift = if fault == Some(Fault::Unstable) { number as f64 / 10.0 } else { 0.0 };
     let logprob = |token: u32| logprob(token, temperature) - shift;
-    let top: Vec<Value> =
-        (0..TOKENS).map(|id| json!({ "token": format!("token_id:{id}"), "logprob": logprob(id) })).collect();
+    // As vLLM lists them: the sampled token, and the likeliest others.
+    let count = params["logprobs"].as_u64().unwrap() as u32;
+    let top = |token: u32| -> Vec<Value> {
+        let others = (0..TOKENS).filter(|id| *id != token).take(count.saturating_sub(1) as usize);
+        let list = [token].into_iter().chain(others).take(count as usize);
+        list.map(|id| json!({ "token": format!("token_id:{id}"), "logprob": logprob(id) })).collect()
+    };
     let mut content: Vec<Value> = tokens
         .iter()
-        .map(|token| json!({ "token_id": token, "logprob": logprob(*token), "top_logprobs": top }))
+        .map(|token| json!({ "token_id": token, "logprob": logprob(*token), "top_logprobs": top(*token) }))
         .collect();
     let mut ids = tokens;
     let mut model = body["model"].clone();

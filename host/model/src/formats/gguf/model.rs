@@ -59,6 +59,25 @@ pub(crate) fn load(
     })
 }
 
+/// Loads everything but the weights, of which only the hash is computed.
+pub(crate) fn load_without_weights(path: &Path, dtype: Dtype) -> Result<Model, Error> {
+    let bytes = MappedFile::open(path)?;
+    let header = Header::parse(&bytes, path)?;
+    let config = ConfigReader { header: &header, bytes: &bytes, path }.config()?;
+    let (tokenizer, template) =
+        tokenizer::build(&header.metadata, &config, &path.display().to_string(), path)?;
+    let mut hasher = blake3::Hasher::new();
+    bytes.hash(&mut hasher)?;
+    Ok(Model {
+        config,
+        weights: Weights::empty(),
+        tokenizer: Arc::new(tokenizer),
+        template: Arc::new(template),
+        dtype,
+        hash: hasher.finalize().to_hex().to_string(),
+    })
+}
+
 /// Loads only a model's tokenizer and chat template.
 pub(crate) fn text(path: &Path) -> Result<(Tokenizer, ChatTemplate), Error> {
     let bytes = MappedFile::open(path)?;

@@ -1,0 +1,255 @@
+//! The server under load, beside the embedded engine alone: tokens per second with 64 requests in progress, and the time
+//! to the first token, idle and with 64 in progress.
+//!
+//! `cargo bench -p pl-serve --bench load`; needs SmolLM2 in the cache (`cargo xtask setup`). Prints lines of JSON;
+//! `cargo xtask bench servers` makes a table of them.
+
+#![allow(clippy::expect_used, reason = "a benchmark that cannot run stops with the reason")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
+use pl_model::{Model, TensorSet};
+use pl_serve::{ServedModel, ServerConfig, Service};
+use pl_types::{Dtype, Generate, Request, Sampling};
+use serde_json::{Value, json};
+use tch::Device;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+/// Requests in progress.
+const LOAD: u32 = 64;
+/// Tokens of a prompt.
+const PROMPT: u32 = 128;
+/// Tokens of a completion.
+const NEW: u32 = 64;
+/// Runs of each measurement, of which the fastest counts.
+const RUNS: u32 = 3;
+
+fn main() {
+    let cache = std::env::var_os("PL_HOST_CACHE")
+        .map(PathBuf::from)
+        .or_else(|| Some(std::env::home_dir()?.join(".cache/pl-host")));
+    let path = cache.unwrap_or_default().join("models/smollm2-135m/model.gguf");
+    if !path.exists() {
+        eprintln!("skipped: {} is missing (cargo xtask setup fetches it)", path.display());
+        return;
+    }
+    let model = Model::load(&path, Device::Cpu, Dtype::F32).expect("the model");
+    let base = BaseModel {
+        config: model.config.clone(),
+        weights: model.weights.shallow(),
+        tokenizer: Arc::clone(&model.tokenizer),
+        dtype: Dtype::F32,
+    };
+    let policy = PolicyWeights { base: 0, adapter: None, version: 0 };
+    let config = LlmEngineConfig { slots: LOAD as usize, ..LlmEngineConfig::default() };
+    let engine = LlmEngine::start(vec![base], vec![policy], config).expect("an engine");
+    let runtime = Runtime::new().expect("a runtime");
+    let address = serve(&runtime, &model, &engine);
+    // Excludes the tokens that would end a completion.
+    let bias: Vec<u32> = model.tokenizer.end_of_turn().to_vec();
+    let bench = Bench { engine, runtime, address, bias };
+
+    let (mut embedded, mut served) = (0.0_f64, 0.0_f64);
+    for round in 0..RUNS {
+        embedded = embedded.max(bench.embedded(2 * round));
+        served = served.max(bench.served(2 * round + 1));
+    }
+    print(json!({
+        "name": "throughput/64",
+        "embedded_tokens_per_second": embedded,
+        "served_tokens_per_second": served,
+        "ratio": served / embedded,
+    }));
+    bench.first_tokens();
+}
+
+fn print(line: Value) {
+    println!("{line}");
+}
+
+/// Starts a server over an engine.
+fn serve(runtime: &Runtime, model: &Model, engine: &LlmEngine) -> SocketAddr {
+    let served = ServedModel {
+        name: "base".into(),
+        policy: 0,
+        tokenizer: Arc::clone(&model.tokenizer),
+        template: Arc::clone(&model.template),
+        max_positions: model.config.max_positions,
+        date: "2024-02-29".parse().expect("a date"),
+        base: "base".into(),
+        model_hash: String::new(),
+        is_adapter: false,
+    };
+    let service = Service::new(vec![served], None, Arc::new(engine.clone()), ServerConfig::default());
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
+    let address = listener.local_addr().expect("an address");
+    runtime.spawn(pl_serve::serve(listener, service, std::future::pending()));
+    address
+}
+
+struct Bench {
+    engine: LlmEngine,
+    runtime: Runtime,
+    address: SocketAddr,
+    /// Tokens that end a completion.
+    bias: Vec<u32>,
+}
+
+impl Bench {
+    /// A prompt of a round that no other prompt begins like.
+    fn prompt(round: u32, number: u32) -> Vec<u32> {
+        let first = (round * 1000 + number) * PROMPT;
+        (first..first + PROMPT).map(|n| 1000 + n * 7919 % 40_000).collect()
+    }
+
+    fn request(&self, prompt: Vec<u32>, max_tokens: u32) -> Request {
+        let biases = self.bias.iter().map(|id| (*id, -100.0)).collect();
+        Request {
+            policy: 0,
+            prompt: prompt.into(),
+            seeds: vec![[7; 32]],
+            max_tokens,
+            sampling: Sampling { logit_bias: biases, ..Sampling::default() },
+            stop: Arc::new([]),
+            stop_ids: Arc::new([]),
+            top_logprobs: 0,
+            listener: None,
+        }
+    }
+
+    fn body(&self, prompt: &[u32], max_tokens: u32, stream: bool) -> Value {
+        let bias: serde_json::Map<String, Value> =
+            self.bias.iter().map(|id| (id.to_string(), json!(-100))).collect();
+        json!({
+            "model": "base", "prompt": prompt, "max_tokens": max_tokens, "seed": 7, "stream": stream,
+            "logprobs": 0, "return_token_ids": true, "logit_bias": bias,
+        })
+    }
+
+    /// Tokens per second of the engine alone.
+    fn embedded(&self, round: u32) -> f64 {
+        let start = Instant::now();
+        let running: Vec<_> = (0..LOAD)
+            .map(|number| {
+                let (engine, request) = (self.engine.clone(), self.request(Self::prompt(round, number), NEW));
+                self.runtime.spawn(async move { engine.generate(request).await })
+            })
+            .collect();
+        let tokens: usize = running
+            .into_iter()
+            .map(|task| self.runtime.block_on(task).expect("a task").expect("completions")[0].tokens.len())
+            .sum();
+        tokens as f64 / start.elapsed().as_secs_f64()
+    }
+
+    /// Tokens per second over HTTP.
+    fn served(&self, round: u32) -> f64 {
+        let start = Instant::now();
+        let tokens: usize = std::thread::scope(|scope| {
+            let running: Vec<_> =
+                (0..LOAD).map(|number| scope.spawn(move || self.complete(round, number))).collect();
+            running.into_iter().map(|client| client.join().expect("a client")).sum()
+        });
+        tokens as f64 / start.elapsed().as_secs_f64()
+    }
+
+    /// Sends a request and returns the number of tokens of its answer.
+    fn complete(&self, round: u32, number: u32) -> usize {
+        let body = self.body(&Self::prompt(round, number), NEW, false).to_string();
+        let mut connection = self.send(&body);
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).expect("an answer");
+        let json = answer.split_once("\r\n\r\n").expect("a body").1;
+        let json: Value = serde_json::from_str(json).expect("JSON");
+        json["choices"][0]["token_ids"].as_array().expect("tokens").len()
+    }
+
+    fn send(&self, body: &str) -> TcpStream {
+        let mut connection = TcpStream::connect(self.address).expect("a connection");
+        connection.set_nodelay(true).expect("a connection");
+        let head = format!(
+            "POST /v1/completions HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\nconnection: close\r\n\
+             content-length: {}\r\n\r\n",
+            self.address,
+            body.len()
+        );
+        connection.write_all(format!("{head}{body}").as_bytes()).expect("a connection");
+        connection
+    }
+
+    /// Time from sending a request to the event with its first token. Reads the stream to its end.
+    fn first_token(&self, round: u32, number: u32) -> Duration {
+        let body = self.body(&Self::prompt(round, number), 2, true).to_string();
+        let start = Instant::now();
+        let mut reader = BufReader::new(self.send(&body));
+        let mut line = String::new();
+        while !line.starts_with("data: ") {
+            line.clear();
+            assert!(reader.read_line(&mut line).expect("an event") > 0, "the stream has ended");
+        }
+        let elapsed = start.elapsed();
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).expect("the rest");
+        elapsed
+    }
+
+    /// Time to the first token beside that of the engine: a prefill when idle, and a prefill and two steps with other
+    /// requests in progress.
+    fn first_tokens(&self) {
+        let prefill = |round: u32| {
+            let start = Instant::now();
+            let request = self.request(Self::prompt(round, 0), 1);
+            self.runtime.block_on(self.engine.generate(request)).expect("a completion");
+            start.elapsed()
+        };
+        let idle = (0..10).map(|at| self.first_token(100 + at, 0)).min().unwrap_or_default();
+        let alone = (0..10).map(|at| prefill(200 + at)).min().unwrap_or_default();
+        print(json!({
+            "name": "first token/idle",
+            "served_ms": idle.as_secs_f64() * 1e3,
+            "prefill_ms": alone.as_secs_f64() * 1e3,
+            "ratio": idle.as_secs_f64() / alone.as_secs_f64(),
+        }));
+        // One slot is left for the request that is measured.
+        std::thread::scope(|scope| {
+            let busy: Vec<_> = (1..LOAD)
+                .map(|number| {
+                    scope.spawn(move || {
+                        let body = self.body(&Self::prompt(300, number), 400, false).to_string();
+                        let mut answer = Vec::new();
+                        self.send(&body).read_to_end(&mut answer).expect("an answer");
+                    })
+                })
+                .collect();
+            // All prefills are over, and every sequence takes a step at a time.
+            let steps = || self.engine.stats().steps;
+            let wait = |count: u64| {
+                let (begin, start) = (steps(), Instant::now());
+                while steps() < begin + count {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                start.elapsed() / u32::try_from(count).unwrap_or(1)
+            };
+            wait(60);
+            let step = wait(20);
+            let mut served: Vec<Duration> = (0..5).map(|at| self.first_token(400 + at, 0)).collect();
+            served.sort_unstable();
+            let served = served.get(served.len() / 2).copied().unwrap_or_default();
+            let allowed = alone + 2 * step;
+            print(json!({
+                "name": "first token/64",
+                "served_ms": served.as_secs_f64() * 1e3,
+                "step_ms": step.as_secs_f64() * 1e3,
+                "prefill_and_two_steps_ms": allowed.as_secs_f64() * 1e3,
+                "ratio": served.as_secs_f64() / allowed.as_secs_f64(),
+            }));
+            drop(busy);
+        });
+    }
+}
