@@ -322,7 +322,8 @@ impl Rollouts {
             let file = TraceFile { step, evaluation: Some(evaluation.name.clone()) };
             let keep = |batch| self.keep(host, &file, batch);
             let setup = &self.scenarios[evaluation.scenario].setup;
-            let span = tracing::info_span!(target: SPAN_TARGET, "evaluation", step, evaluation = evaluation.name);
+            let span =
+                tracing::info_span!(target: SPAN_TARGET, "evaluation", step, evaluation = evaluation.name);
             let playing = play_round(setup, evaluation, source, &round, update, keep).instrument(span);
             let (report, _) = host.block_on(playing)?;
             reports.push(report);
