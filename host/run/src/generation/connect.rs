@@ -41,15 +41,15 @@ pub(crate) fn connect(
             if used() { fleet(host, workflow, trainer, index, server).map(Some) } else { Ok(None) }
         })
         .collect::<Result<Vec<Option<Arc<Fleet>>>, Error>>()?;
-    let mut in_engine = 0;
     let mut routes = Vec::new();
     let mut updates = Vec::new();
     for (served, policy) in trainer.policies().into_iter().zip(&workflow.policies) {
         let fleet = policy.server.and_then(|server| fleets.get(server)?.clone());
         let Some(fleet) = fleet else {
             let base = layout.policies.get(served.policy).copied().flatten().unwrap_or_default();
-            routes.push(Route::Engine { base, policy: in_engine });
-            in_engine += 1;
+            let earlier = routes.iter().filter(|route| matches!(route, Route::Engine { .. }));
+            let policy = earlier.count();
+            routes.push(Route::Engine { base, policy });
             continue;
         };
         let base = &trainer.bases()[served.base];
