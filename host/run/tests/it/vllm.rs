@@ -84,7 +84,8 @@ fn host() -> Host {
     let read = |name: &str| -> &'static [u8] {
         std::fs::read(repository().join("target/release/plugins").join(name)).unwrap().leak()
     };
-    let embedded = Embedded { std_chat: read("std_chat.wasm"), python_worker: read("python.wasm") };
+    let (std_chat, python_worker) = (read("std_chat.wasm"), read("python.wasm"));
+    let embedded = Embedded { std_chat, python_worker, worker_arguments: None };
     Host::new(embedded, Arc::new(NoProgress)).unwrap()
 }
 
