@@ -2,7 +2,6 @@
 //!
 //! A layer of `tracing-subscriber` turns the spans that it sees into OTLP's when they close. A thread sends them
 //! in batches. If the collector is slower than the run, or not there, spans are dropped and counted; the run never waits.
-//! The `opentelemetry` crates would do the same with a tenth more to compile.
 
 use std::fmt::Debug;
 use std::sync::Arc;
