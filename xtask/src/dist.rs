@@ -29,7 +29,7 @@ use flate2::write::GzEncoder;
 use self::member::{Member, VERSION};
 use crate::{guests, setup};
 
-/// Where a packed program looks for libtorch.
+/// Place at which a packed program looks for libtorch.
 const LIBTORCH: &str = "$ORIGIN/../../torch/lib";
 
 /// Largest size of a package. Half of it is the Python worker, which hardly compresses.

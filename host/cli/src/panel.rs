@@ -21,7 +21,7 @@ const BAR: usize = 24;
 /// Width of the first column.
 const TITLE: usize = 9;
 
-/// What the panel shows.
+/// Content of the panel.
 #[derive(Debug)]
 pub struct PanelState {
     started: Instant,

@@ -76,7 +76,7 @@ impl Split {
     /// Reads the task records of the split from its files.
     ///
     /// # Errors
-    /// If a file can't be read, a record lacks a field, or there is none.
+    /// If a file can't be read, a record lacks a field, or the set has no file.
     pub fn read(&self, data: &DataSet, files: &[PathBuf]) -> Result<Vec<Map<String, Value>>, Error> {
         let mut tasks = Vec::new();
         for path in files {

@@ -1,4 +1,4 @@
-//! What an update computed of each token, as Parquet: one file per step, one row per pass over a completion.
+//! Values that an update computed for each token, as Parquet: one file per step, one row per pass over a completion.
 
 use std::path::Path;
 

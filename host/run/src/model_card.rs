@@ -30,7 +30,7 @@ pub(crate) fn model_cards(root: &Path, step: u64) -> Result<BTreeMap<String, Str
     Ok(trained.map(|(index, policy)| (policy.name.clone(), run.card(index, policy))).collect())
 }
 
-/// What the cards of a run are written from.
+/// Data that the cards of a run are written from.
 struct Run<'a> {
     workflow: &'a Workflow,
     /// Folder that relative paths start from.

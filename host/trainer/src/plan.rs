@@ -39,7 +39,7 @@ pub struct TokenTargets {
     pub correction: Option<Vec<f32>>,
     /// Targets of the critic, if the policy has one.
     pub critic: Option<ValueTargets>,
-    /// Return that the advantages were computed from. `None` if there is none for the whole completion.
+    /// Return that the advantages were computed from. `None` if the completion as a whole has none.
     pub credit: Option<Credit>,
     /// True if none of the tokens is trained on. They count in no mean.
     pub masked: bool,

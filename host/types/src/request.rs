@@ -121,7 +121,7 @@ pub enum GenerateError {
         /// The backend's message.
         reason: String,
     },
-    /// The request was in progress when the engine was paused, and whoever paused it wanted no requests left.
+    /// The request was in progress when the engine was paused, with the demand to end all requests.
     #[error("the request was aborted because the engine was paused")]
     Aborted,
     /// The engine has ended.

@@ -1,4 +1,4 @@
-//! What updates computed of the tokens of completions, from the files of their steps.
+//! Values that updates computed for the tokens of completions, from the files of their steps.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! Policies that are hosted models: conversations go out, text comes back.
 //!
-//! Such a model has a tokenizer and a chat template that nobody outside knows. So the prompt of such a policy is the
+//! Such a model has a tokenizer and a chat template that are not public. So the prompt of such a policy is the
 //! conversation itself, as the JSON that [`conversation_template`] writes, in tokens of the policy's `model`; and the
 //! tokens of a completion are those of its text. They are what traces show. Log-probabilities don't exist.
 

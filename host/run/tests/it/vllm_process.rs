@@ -93,7 +93,7 @@ impl Drop for Vllm {
     }
 }
 
-/// Returns true if a process has ended and nobody has asked for its result yet.
+/// Returns true if a process has ended and its result was not fetched yet.
 fn is_zombie(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))

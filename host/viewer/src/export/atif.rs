@@ -11,7 +11,7 @@ use crate::episode::{AgentTurn, Branch, EpisodeDetails, NodeVisit};
 /// Version of the format.
 const SCHEMA: &str = "ATIF-v1.7";
 
-/// What every trajectory of a run says about its producer.
+/// Description of the producer, which every trajectory of a run has.
 pub(super) struct Producer {
     /// Name of the workflow.
     pub(super) team: String,

@@ -221,7 +221,7 @@ fn transition(text: &str) -> Transition {
     }
 }
 
-/// What the update of step 1 computed of a completion of `tool`.
+/// Values that the update of step 1 computed for a completion of `tool`.
 fn trained(task: u32, branch: u32, tokens: usize, advantage: f64) -> TrainedCompletion {
     TrainedCompletion {
         key: Key { step: 1, task, sample: 0, node_visit: 0, agent: 0, branch },
