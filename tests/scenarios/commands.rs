@@ -49,6 +49,7 @@ fn every_example_passes_check() {
             "math-l1 L1",
             "math-l3 L3",
             "math-mixed Mixed",
+            "mix L1",
             "plan-path L2",
             "search L2",
             "servers L2",

@@ -1,6 +1,6 @@
 //! Data sets by name: `gsm8k:test` in place of the path of a task file.
 //!
-//! The [`catalogue`] says for each split which files hold it, where it is published, and which fields of its records an
+//! The `catalogue` says for each split which files hold it, where it is published, and which fields of its records an
 //! environment needs. [`read_file`] reads JSONL, JSON, Parquet and Boxoban's level files; [`Split::read`] makes task records of
 //! them. Nothing is fetched here: the caller has the network.
 
