@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::server_process::Server;
-use crate::support::{assert_equal_runs, metrics, pl_host, run, scenario, stderr, succeed};
+use crate::support::{assert_equal_runs, content, metrics, pl_host, run, scenario, stderr, succeed};
 
 const STEPS: [&str; 2] = ["--set", "train.steps=3"];
 
@@ -32,9 +32,13 @@ fn embedded(folder: &Path) -> PathBuf {
     out
 }
 
-/// Copies the files that name the servers, which differ from those of the embedded run.
+/// Copies the files that name the servers or the model's path, which differ from those of the embedded run: settings and
+/// model cards.
 fn copy_settings(from: &Path, to: &Path) {
-    for name in ["workflow.json", "lock.json"] {
+    let files = content(from);
+    let cards = files.keys().map(String::as_str).filter(|name| name.ends_with("/README.md"));
+    for name in ["workflow.json", "lock.json"].into_iter().chain(cards) {
+        assert!(to.join(name).exists(), "{name} is missing");
         std::fs::copy(from.join(name), to.join(name)).unwrap();
     }
 }
