@@ -108,7 +108,8 @@ fn check_update(viewer: &Viewer, path: &str, view: &Value, reward: &Value) {
     for (pass, epoch) in passes.iter().zip(0..) {
         for (token, logprob) in pass["logprobs"].as_array().unwrap().iter().enumerate() {
             let gap = logprob.as_f64().unwrap() - sampled[token]["logprob"].as_f64().unwrap();
-            assert!((pass["ratios"][token].as_f64().unwrap() - gap.exp()).abs() < 1e-9);
+            // Log-probs are f32: their decimal form is exact to some seven digits.
+            assert!((pass["ratios"][token].as_f64().unwrap() - gap.exp()).abs() < 1e-6);
             if pass["optimizer_steps"] == 0 {
                 assert!(gap.abs() < 1e-4, "the policy has not changed yet: {gap}");
             }
