@@ -171,7 +171,7 @@ impl Finder {
             match entry {
                 Entry::Setting(setting) => {
                     let wanted: &[BlockKind] = match setting.key.text.as_str() {
-                        "policy" => &[BlockKind::Policy],
+                        "policy" | "policies" => &[BlockKind::Policy],
                         "model" => &[BlockKind::Model],
                         "server" => &[BlockKind::Server],
                         "corpus" => &[BlockKind::Corpus],

@@ -72,7 +72,7 @@ impl Resolver<'_, '_, '_> {
         let Some(environment) = environment.filter(|_| block.is_some_and(|block| block.sound)) else {
             return;
         };
-        let unused = |(at, block): &(usize, &&Block)| block.sound && environment.corpus != Some(*at);
+        let unused = |(at, block): &(usize, &&Block)| block.sound && !environment.corpora.contains(at);
         for (_, block) in corpora.blocks.iter().enumerate().filter(unused) {
             let message = format!("{} is never used", block.title());
             self.reports.warning(DiagnosticCode::Unused, block.location(), message, "").help(format!(

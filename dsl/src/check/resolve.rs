@@ -251,11 +251,7 @@ impl Resolver<'_, '_, '_> {
         let (at, item, own) = self.with_item(block, ItemKind::Environment);
         let level = own.integer("level");
         let tasks = self.tasks(block, &own, "train", level);
-        let corpus = own.location("corpus").map(|_| {
-            // An invalid value was already reported.
-            own.text("corpus")?;
-            self.reference(&own, "corpus", corpora, "corpus")
-        });
+        let searched = self.references(&own, "corpus", corpora, "corpus");
         let environment = || {
             let (plugin, item) = at?;
             Some(Environment {
@@ -263,10 +259,8 @@ impl Resolver<'_, '_, '_> {
                 plugin,
                 item,
                 tasks: tasks?,
-                corpus: match corpus {
-                    Some(corpus) => Some(corpus?),
-                    None => None,
-                },
+                corpora: searched?,
+                drawings: own.boolean("drawings")?,
                 settings: own.item,
             })
         };
@@ -306,10 +300,12 @@ impl Resolver<'_, '_, '_> {
             unused
                 .extend((0..models.blocks.len()).filter(|at| !used.contains(at)).map(|at| models.blocks[at]));
         }
+        let granted = self.granted_policies(policies, resolved);
         let all_agents = !agents.is_empty() && agents.iter().all(|one| one.agent.is_some());
         if all_agents && evaluations.iter().all(Option::is_some) {
-            let used: BTreeSet<usize> =
+            let mut used: BTreeSet<usize> =
                 agents.iter().flat_map(|one| &one.agent).map(|agent| agent.policy).collect();
+            used.extend(granted);
             let in_roles: BTreeSet<usize> =
                 evaluations.iter().flatten().flat_map(|one| &one.roles).map(|role| role.policy).collect();
             for (at, (block, own)) in policies.blocks.iter().zip(resolved).enumerate() {

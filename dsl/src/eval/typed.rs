@@ -38,10 +38,6 @@ fn evaluate_kind(
     scope: &mut Scope,
     reports: &mut Reports,
 ) -> Option<Scalar> {
-    let text = match &value.kind {
-        ValueKind::Raw(raw) => Some(raw_text(raw, value.location)),
-        _ => None,
-    };
     match kind {
         SettingKind::Choice(choices) => {
             let word = word(key, kind, value, choices, scope, reports)?;
@@ -62,43 +58,22 @@ fn evaluate_kind(
             let list = single.map(|one| Value { kind: ValueKind::List(vec![one]), location: value.location });
             texts(key, kind, list.as_ref().unwrap_or(value), scope, reports)
         }
-        SettingKind::Model | SettingKind::Policy | SettingKind::Server | SettingKind::CorpusName => {
-            if let Some(text) = text {
-                return Some(Scalar::Text(text));
-            }
-            if let ValueKind::Path(names) = &value.kind {
-                let local = match names.as_slice() {
-                    [name] => scope.local(name),
-                    _ => None,
-                };
-                // An argument of a template already is a full name.
-                return match local {
-                    Some(Some(Scalar::Text(text))) => Some(Scalar::Text(text.clone())),
-                    Some(None) => None,
-                    Some(Some(_)) | None => Some(Scalar::Text(scope.full_name(names))),
-                };
-            }
-            let found = evaluate(value, scope, reports)?;
-            let mut help = format!("write `{key} = NAME`");
-            if let Scalar::Text(text) = &found {
-                help = match kind {
-                    SettingKind::Server if text.contains("//") => {
-                        format!("declare it, `server NAME = {text:?}`, and write `{key} = NAME`")
-                    }
-                    SettingKind::CorpusName if text.contains(['/', '.']) => {
-                        format!("declare it, `corpus NAME = {text:?}`, and write `{key} = NAME`")
-                    }
-                    _ => format!("write the name without quotes: `{key} = {text}`"),
-                };
-            }
-            mismatch(key, kind, &found, value.location, reports).help(help);
-            None
+        SettingKind::Model | SettingKind::Policy | SettingKind::Server => {
+            name(key, kind, value, scope, reports).map(Scalar::Text)
         }
-        SettingKind::Text => match text {
+        SettingKind::CorpusNames | SettingKind::PolicyNames => {
+            let values = match is_list(value) {
+                true => elements(key, kind, value, scope, reports)?,
+                // One name is a list of one.
+                false => vec![value.clone()],
+            };
+            unique_elements(key, &values, reports, |one, reports| name(key, kind, one, scope, reports))
+        }
+        SettingKind::Text => match text_of_raw(value) {
             Some(text) => Some(Scalar::Text(text)),
             None => convert(key, kind, evaluate(value, scope, reports)?, value.location, reports),
         },
-        SettingKind::Path | SettingKind::Source | SettingKind::Corpus => match text {
+        SettingKind::Path | SettingKind::Source | SettingKind::Corpus => match text_of_raw(value) {
             Some(text) => Some(Scalar::Text(absolute_path(text, kind))),
             None => {
                 let found = convert(key, kind, evaluate(value, scope, reports)?, value.location, reports)?;
@@ -113,6 +88,63 @@ fn evaluate_kind(
         },
         _ => convert(key, kind, evaluate(value, scope, reports)?, value.location, reports),
     }
+}
+
+/// Returns the text of a value given by `--set`.
+fn text_of_raw(value: &Value) -> Option<String> {
+    match &value.kind {
+        ValueKind::Raw(raw) => Some(raw_text(raw, value.location)),
+        _ => None,
+    }
+}
+
+/// True if a value is written as a list.
+fn is_list(value: &Value) -> bool {
+    match &value.kind {
+        ValueKind::List(_) => true,
+        ValueKind::Raw(raw) => raw.trim_start().starts_with('['),
+        _ => false,
+    }
+}
+
+/// Evaluates the name of a block.
+fn name(
+    key: &str,
+    kind: SettingKind,
+    value: &Value,
+    scope: &mut Scope,
+    reports: &mut Reports,
+) -> Option<String> {
+    if let Some(text) = text_of_raw(value) {
+        return Some(text);
+    }
+    if let ValueKind::Path(names) = &value.kind {
+        let local = match names.as_slice() {
+            [name] => scope.local(name),
+            _ => None,
+        };
+        // An argument of a template already is a full name.
+        return match local {
+            Some(Some(Scalar::Text(text))) => Some(text.clone()),
+            Some(None) => None,
+            Some(Some(_)) | None => Some(scope.full_name(names)),
+        };
+    }
+    let found = evaluate(value, scope, reports)?;
+    let mut help = format!("write `{key} = NAME`");
+    if let Scalar::Text(text) = &found {
+        help = match kind {
+            SettingKind::Server if text.contains("//") => {
+                format!("declare it, `server NAME = {text:?}`, and write `{key} = NAME`")
+            }
+            SettingKind::CorpusNames if text.contains(['/', '.']) => {
+                format!("declare it, `corpus NAME = {text:?}`, and write `{key} = NAME`")
+            }
+            _ => format!("write the name without quotes: `{key} = {text}`"),
+        };
+    }
+    mismatch(key, kind, &found, value.location, reports).help(help);
+    None
 }
 
 /// Makes a path given by `--set` absolute: it is relative to the working directory.

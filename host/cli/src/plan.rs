@@ -123,7 +123,7 @@ fn write_components(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         None => "",
     };
     section(f, "sandbox").line(format_args!("{}{python}", plan.sandbox.limits))?;
-    if let Some(corpus) = &plan.corpus {
+    for corpus in &plan.corpora {
         section(f, "corpus").line(corpus_words(corpus))?;
     }
     let mut tasks = section(f, "tasks");

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use divan::Bencher;
 use pl_plugin::{
+    Corpora,
     Agent, Completion, Environment, Episode, Plugin, PluginSpec, RandomStream, Services, Snapshot, Task, Turn,
 };
 use pl_sandbox::DeniedSandbox;
@@ -55,7 +56,7 @@ fn setup() -> Setup {
     let plugin =
         runtime.block_on(Plugin::load(&engine, PluginSpec::new("letters"), &bytes)).expect("the plugin");
     let services =
-        Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpus: None };
+        Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpora: Corpora::default() };
     Setup {
         board: Environment::new(&plugin, "board", Map::new(), services).expect("a board"),
         writer: Agent::new(&plugin, "writer", Map::new()).expect("a writer"),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use divan::Bencher;
 use pl_plugin::{
+    Corpora,
     Agent, Completion, Environment, Episode, Plugin, PluginSpec, RandomStream, Reward, Services, Task, Turn,
 };
 use pl_sandbox::DeniedSandbox;
@@ -37,7 +38,7 @@ fn domain() -> Domain {
     let plugin =
         runtime.block_on(Plugin::load(&engine, PluginSpec::new("maths"), &bytes)).expect("the plugin");
     let services =
-        Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpus: None };
+        Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpora: Corpora::default() };
     let environment = Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
     let task = runtime.block_on(environment.tasks("train", 0, 1, 2)).expect("a task").remove(0);
     Domain {

@@ -17,19 +17,19 @@ use crate::workflow::CheckedWorkflow;
 /// Hashes what a run uses.
 ///
 /// # Errors
-/// If a task file, the corpus or a `from` can't be read.
+/// If a task file, a corpus or a `from` can't be read.
 pub(crate) fn lock_of(checked: &CheckedWorkflow, session: &Session, device: Device) -> Result<Lock, Error> {
     // No block has a name with a space.
-    let corpus = checked.corpus().map(|corpus| {
+    let corpora = checked.corpora().map(|corpus| {
         Ok::<_, Error>(
             corpus::path(corpus, &checked.folder)?.map(|path| (format!("corpus {}", corpus.name), path)),
         )
     });
-    let corpus: Option<(String, PathBuf)> = corpus.transpose().map(Option::flatten)?;
+    let corpora: Vec<Option<(String, PathBuf)>> = corpora.collect::<Result<_, Error>>()?;
     let data = checked
         .task_files()
         .into_iter()
-        .chain(corpus)
+        .chain(corpora.into_iter().flatten())
         .map(|(name, path)| Ok((name, hash_file(&path).map_err(Error::RunFolder)?)))
         .collect::<Result<_, Error>>()?;
     Ok(Lock {

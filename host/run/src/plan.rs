@@ -41,8 +41,8 @@ pub struct RunPlan {
     pub memory: Result<MemoryEstimate, Error>,
     pub plugins: Vec<PluginPlan>,
     pub sandbox: SandboxPlan,
-    /// `None` if the environment has none.
-    pub corpus: Option<CorpusPlan>,
+    /// Corpora of the environment.
+    pub corpora: Vec<CorpusPlan>,
     pub tasks: TaskPlan,
     pub episode: EpisodeBounds,
     pub evaluations: Vec<EvaluationPlan>,
@@ -232,7 +232,7 @@ impl RunPlan {
                     .then(|| is_python_cached(host)),
                 limits: graph.sandbox,
             },
-            corpus: checked.corpus().map(|corpus| CorpusPlan::new(checked, corpus)),
+            corpora: checked.corpora().map(|corpus| CorpusPlan::new(checked, corpus)).collect(),
             tasks: TaskPlan::new(checked, &scenario.environment.name, &scenario.environment.tasks),
             models,
             policies,

@@ -18,6 +18,7 @@ use crate::checkpoints;
 use crate::diagnostics::Diagnostics;
 use crate::dtype::model_dtype;
 use crate::error::Error;
+use crate::granted_policies::GrantedPolicies;
 use crate::generation::{PolicyRouter, RuntimeAdapters, connect, embedded_bases};
 use crate::host::Host;
 use crate::locate::{self, LocatedModel};
@@ -327,6 +328,7 @@ pub(crate) fn episode_setup(
     generator: Arc<dyn Generate>,
 ) -> Result<EpisodeSetup, Error> {
     let scenario = &checked.workflow.scenarios[0];
+    let policies = GrantedPolicies::new(&checked.workflow, Arc::clone(&formats), date, Arc::clone(&generator));
     let mut agents = Vec::new();
     for (index, agent) in checked.workflow.agents.iter().enumerate() {
         let encoder = ChatEncoder { formats: Arc::clone(&formats), thinking: agent.thinking, date };
@@ -344,10 +346,11 @@ pub(crate) fn episode_setup(
     Ok(EpisodeSetup {
         environment,
         agents,
-        reward: Arc::new(checked.reward()?),
+        reward: Arc::new(checked.reward()?.with_policies(Arc::new(policies))),
         team_weight: scenario.reward.team,
         local_weight: scenario.reward.local,
         scores_end: scenario.reward.scores_end,
+        drawings: scenario.environment.drawings,
         fault_penalty: match &checked.workflow.train {
             Some(Train { faults: Faults::Redraw, .. }) => None,
             Some(train) => Some(train.fault_penalty),

@@ -78,15 +78,18 @@ impl CheckedWorkflow {
             .map_err(|error| Error::Plugin { plugin: block.name.clone(), source: error.into() })
     }
 
-    /// Creates the environment with the sandbox and the corpus that the workflow configures. The index of the corpus
-    /// is built if the cache has none.
+    /// Creates the environment with the sandbox and the corpora that the workflow configures. The index of a corpus is
+    /// built if the cache has none.
     ///
     /// # Errors
     /// If the plugin, the sandbox or the corpus is not usable.
     pub fn environment(&self, host: &Host) -> Result<pl_plugin::Environment, Error> {
         let sandbox = LazyWorkers::for_workflow(host, &self.workflow.sandbox, &self.folder)?;
-        let corpus = self.corpus().map(|corpus| corpus::open(host, corpus, &self.folder)).transpose()?;
-        self.environment_with(Services { sandbox, corpus })
+        let open = |corpus: &Corpus| {
+            Ok((corpus.name.clone(), corpus::open(host, corpus, &self.folder)?))
+        };
+        let corpora = self.corpora().map(open).collect::<Result<_, Error>>()?;
+        self.environment_with(Services { sandbox, corpora })
     }
 
     /// Creates the environment with other services.
@@ -148,9 +151,10 @@ impl CheckedWorkflow {
         }
     }
 
-    /// Returns the corpus that the environment may search.
-    pub fn corpus(&self) -> Option<&Corpus> {
-        self.workflow.corpora.get(self.workflow.scenarios[0].environment.corpus?)
+    /// Returns the corpora that the environment may search.
+    pub fn corpora(&self) -> impl Iterator<Item = &Corpus> {
+        let environment = &self.workflow.scenarios[0].environment;
+        environment.corpora.iter().filter_map(|corpus| self.workflow.corpora.get(*corpus))
     }
 
     /// Returns the task files that the workflow names, each with the name of its environment or evaluation.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use comfy_table::Table;
-use pl_run::audit::{Audit, AuditOptions, FindingSeverity, LONGER};
+use pl_run::audit::{Audit, AuditOptions, FindingSeverity, LONGER, OracleResult};
 
 use crate::app::App;
 use crate::arguments::workflow::AuditArgs;
@@ -21,6 +21,11 @@ pub fn run(app: &App, options: &AuditArgs) -> CommandResult {
         writeln!(out, "{}", serde_json::to_string_pretty(&audit).map_err(CommandError::failed)?)?;
     } else {
         writeln!(out, "{}\n", table(&audit).trim_fmt())?;
+        for oracle in &audit.oracle {
+            let OracleResult { episodes, success, reward, .. } = oracle;
+            let (name, percent) = (oracle.named(), 100.0 * success);
+            writeln!(out, "oracle on {episodes} tasks of {name}: success {percent:.0} %, reward {reward:.2}")?;
+        }
         if let Some((low, high)) = audit.rewards {
             writeln!(out, "rewards of a turn from {low:.2} to {high:.2}")?;
         }

@@ -38,7 +38,7 @@ pub fn run(app: &App, options: &CheckArgs) -> CommandResult {
     writeln!(out, "  agents    {}", names(&mut workflow.agents.iter().map(|a| &a.name)))?;
     writeln!(out, "  policies  {}", names(&mut workflow.policies.iter().map(|p| &p.name)))?;
     writeln!(out, "  models    {}", names(&mut workflow.models.iter().map(|m| &m.source)))?;
-    if let Some(corpus) = checked.corpus() {
+    for corpus in checked.corpora() {
         writeln!(out, "  corpus    {}, {}", corpus.name, corpus.source.location())?;
     }
     if let Some(train) = &workflow.train {

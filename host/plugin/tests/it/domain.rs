@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pl_plugin::{
+    Corpora,
     Agent, Completion, Environment, PluginSpec, RandomStream, Reward, Role, Services, Task, Turn,
 };
 use pl_sandbox::{PythonWorkers, SandboxLimits};
@@ -17,7 +18,7 @@ fn python() -> Services {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let engine = Engine::new(EngineConfig::workers().cache_dir(cache)).unwrap();
     let workers = PythonWorkers::new(&engine, &built("python.wasm"), SandboxLimits::default()).unwrap();
-    Services { sandbox: Arc::new(workers), corpus: None }
+    Services { sandbox: Arc::new(workers), corpora: Corpora::default() }
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use pl_dsl::workflow::{Condition, Edge, Node, Rollout, Target, Turns};
 use pl_plugin::call_log::{CallLog, Level};
 use pl_plugin::{
+    DrawingForm,
     AgentScore, Message, Outcome, Part, PromptRequest, RandomStream, Role, Scores, Snapshot, Task, Tool, Turn,
 };
 use pl_rollout::{
@@ -171,6 +172,7 @@ impl World {
             team_weight: 1.0,
             local_weight: 0.5,
             scores_end: false,
+            drawings: false,
             fault_penalty: None,
             turns,
             generator: Arc::clone(self) as Arc<dyn Generate>,
@@ -243,6 +245,14 @@ impl Episode for Running {
             facts: json!({ "odd": odd }).as_object().cloned().unwrap(),
             evidence: serde_json::to_string(&evidence).unwrap(),
         })
+    }
+
+    async fn draw(&mut self, form: DrawingForm) -> Result<Option<String>, Fault> {
+        let steps = self.state.actions.len();
+        Ok(Some(match form {
+            DrawingForm::Svg => format!("<svg>{steps} steps</svg>"),
+            DrawingForm::Text => format!("{steps} steps"),
+        }))
     }
 
     async fn snapshot(&mut self) -> Result<Snapshot, Fault> {

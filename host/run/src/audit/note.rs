@@ -1,0 +1,50 @@
+//! The note in the cache that an environment, its agents and its reward were audited.
+
+use std::fs;
+use std::path::PathBuf;
+
+use pl_toolchain::cache;
+use pl_types::PartHasher;
+
+use crate::error::Error;
+use crate::host::Host;
+use crate::progress::Notice;
+use crate::workflow::CheckedWorkflow;
+
+/// Notes that the workflow was audited.
+///
+/// # Errors
+/// If the cache can't be written.
+pub(super) fn write(checked: &CheckedWorkflow) -> Result<(), Error> {
+    let path = path(checked)?;
+    let failed = |source| Error::AuditNote { path: path.clone(), source };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    fs::write(&path, "").map_err(failed)
+}
+
+/// Notifies a person who trains with a workflow that was never audited. All of its plugins are loaded.
+pub(crate) fn warn_if_missing(host: &Host, checked: &CheckedWorkflow) {
+    // A cache that can't be read says so elsewhere.
+    if path(checked).is_ok_and(|path| !path.is_file()) {
+        host.notify(Notice::NeverAudited);
+    }
+}
+
+/// Returns the path of the note, which depends on the plugins' components, the scenarios and the agents' settings.
+fn path(checked: &CheckedWorkflow) -> Result<PathBuf, Error> {
+    let workflow = &checked.workflow;
+    let mut hasher = PartHasher::content().text("audit 1");
+    for (name, hash) in checked.plugins.hashes() {
+        hasher = hasher.text(&name).text(&hash);
+    }
+    for scenario in &workflow.scenarios {
+        hasher = hasher.text(&serde_json::to_string(scenario).unwrap_or_default());
+    }
+    for agent in &workflow.agents {
+        let settings = serde_json::to_string(&agent.settings).unwrap_or_default();
+        hasher = hasher.text(&agent.name).u64(agent.plugin as u64).text(&agent.item).text(&settings);
+    }
+    Ok(cache::root()?.join("audits").join(hasher.hex()))
+}
