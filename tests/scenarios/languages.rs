@@ -44,7 +44,8 @@ async fn one_plugin_behaves_equally_in_four_languages() {
         }
         assert_eq!(expected.len(), found.len());
     }
-    let call = |name: &str, arguments: Value| ToolCall { name: name.to_owned(), arguments: arguments.to_string() };
+    let call =
+        |name: &str, arguments: Value| ToolCall { name: name.to_owned(), arguments: arguments.to_string() };
     let calls = [call("add", json!({"terms": [3, 39]})), call("½", json!({}))];
     let view = json!({"question": "?", "round": 0, "tool": null, "answers": []}).to_string();
     // The reasoner of the maths domain has no tools.

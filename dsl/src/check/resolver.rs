@@ -203,13 +203,7 @@ impl Resolver<'_, '_, '_> {
     }
 
     /// Returns the index of a block, or reports that there is none with this name.
-    pub fn find(
-        &mut self,
-        name: &str,
-        location: Location,
-        to: &NamedBlocks,
-        what: &str,
-    ) -> Option<usize> {
+    pub fn find(&mut self, name: &str, location: Location, to: &NamedBlocks, what: &str) -> Option<usize> {
         let found = to.index.get(name).copied();
         if found.is_none() && !to.nameless {
             let hint = suggest(name, "the file has", to.names());

@@ -257,7 +257,12 @@ pub struct Environment {
     pub tasks: Tasks,
     /// Positions in the workflow's `corpora`; the first answers queries that name none. Empty if the environment has
     /// nothing to search.
-    #[serde(default, rename = "corpus", deserialize_with = "one_or_more", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        rename = "corpus",
+        deserialize_with = "one_or_more",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub corpora: Vec<usize>,
     /// True if traces record the environment's drawings.
     #[serde(default)]

@@ -576,8 +576,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let search = |corpora: Corpora, name: Option<&str>| {
             let name = name.map(str::to_owned);
-            let answer =
-                runtime.block_on(CallLog::default().retrieve(&corpora, name, "a".to_owned(), 2));
+            let answer = runtime.block_on(CallLog::default().retrieve(&corpora, name, "a".to_owned(), 2));
             assert!(answer.reproducible);
             answer.passages.unwrap_err()
         };

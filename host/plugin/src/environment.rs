@@ -288,9 +288,7 @@ impl Episode {
             .look("draw", async |episode, handle, store| episode.call_draw(store, handle, form).await)
             .await
             .and_then(|drawing| drawing.map_err(refused))
-            .and_then(|drawing| {
-                drawing.map(check::drawing).transpose().map_err(CallFailure::invalid)
-            });
+            .and_then(|drawing| drawing.map(check::drawing).transpose().map_err(CallFailure::invalid));
         self.with_context("draw", drawing)
     }
 

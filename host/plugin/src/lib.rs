@@ -40,5 +40,6 @@ pub use reward::Reward;
 pub use services::{Corpora, Services};
 pub use snapshot::Snapshot;
 pub use values::{
-    AgentScore, Completion, DrawingForm, Message, Outcome, Part, PromptRequest, Role, Scores, Task, Tool, ToolCall, Turn,
+    AgentScore, Completion, DrawingForm, Message, Outcome, Part, PromptRequest, Role, Scores, Task, Tool,
+    ToolCall, Turn,
 };

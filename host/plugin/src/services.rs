@@ -347,7 +347,8 @@ impl policies::Host for Guest<Context> {
         messages: Vec<policies::Message>,
         max_tokens: u32,
     ) -> wasmtime::Result<Result<String, String>> {
-        let refuse = |reason: String| Err(HostError(format!("the plugin asked policy {policy}, {reason}")).into());
+        let refuse =
+            |reason: String| Err(HostError(format!("the plugin asked policy {policy}, {reason}")).into());
         let service = self.data.policies.clone().filter(|policies| policies.has(&policy));
         let Some(service) = service else {
             let plugin = &self.data.plugin;

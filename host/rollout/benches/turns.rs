@@ -13,9 +13,8 @@ use divan::counter::ItemsCount;
 use pl_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
 use pl_plugin::call_log::CallLog;
 use pl_plugin::{
-    Corpora,
-    AgentScore, Message, Outcome, Part, Plugin, PluginSpec, PromptRequest, RandomStream, Role, Scores,
-    Services, Snapshot, Task, Tool, Turn,
+    AgentScore, Corpora, Message, Outcome, Part, Plugin, PluginSpec, PromptRequest, RandomStream, Role,
+    Scores, Services, Snapshot, Task, Tool, Turn,
 };
 use pl_rollout::{
     Agent, AgentRuntime, Environment, Episode, EpisodeSetup, Fault, PromptEncoder, Reward, RolloutPlan,
@@ -197,8 +196,10 @@ struct Maths {
 impl Maths {
     fn load(runtime: &Runtime) -> Maths {
         let plugin = load(runtime, "maths", "math.wasm");
-        let services =
-            Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpora: Corpora::default() };
+        let services = Services {
+            sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())),
+            corpora: Corpora::default(),
+        };
         let environment =
             pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
         let tasks = runtime.block_on(environment.tasks("train", 0, TASKS, 2)).expect("tasks");

@@ -7,7 +7,9 @@
 
 use async_trait::async_trait;
 use pl_plugin::call_log::CallLog;
-use pl_plugin::{Completion, DrawingForm, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Tool, Turn};
+use pl_plugin::{
+    Completion, DrawingForm, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Tool, Turn,
+};
 
 use crate::fault::Fault;
 

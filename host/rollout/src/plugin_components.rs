@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use pl_plugin::call_log::CallLog;
-use pl_plugin::{Completion, DrawingForm, Outcome, PromptRequest, RandomStream, Scores, Snapshot, Task, Turn};
+use pl_plugin::{
+    Completion, DrawingForm, Outcome, PromptRequest, RandomStream, Scores, Snapshot, Task, Turn,
+};
 
 use crate::components::{Agent, Environment, Episode, Reward, TaskGenerator};
 use crate::fault::Fault;

@@ -37,8 +37,8 @@ use crate::workflow::CheckedWorkflow;
 
 pub use self::adversary::Strategy;
 use self::adversary::{Adversary, TaggingAgent, TextEncoder, decode};
-use self::oracle::{AdvisedAgent, AdvisedEnvironment, Silent};
 pub use self::oracle::OracleResult;
+use self::oracle::{AdvisedAgent, AdvisedEnvironment, Silent};
 pub use self::splits::SharedTasks;
 
 /// Episodes in flight.
@@ -544,7 +544,8 @@ mod tests {
     }
 
     fn judge_with(adversaries: Vec<AdversaryResult>, oracle: Vec<OracleResult>) -> Vec<FindingSeverity> {
-        let audit = Audit { adversaries, oracle, rewards: None, shared_tasks: Vec::new(), findings: Vec::new() };
+        let audit =
+            Audit { adversaries, oracle, rewards: None, shared_tasks: Vec::new(), findings: Vec::new() };
         audit.judge(&BTreeMap::new(), true).into_iter().map(|finding| finding.severity).collect()
     }
 

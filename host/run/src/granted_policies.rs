@@ -57,12 +57,11 @@ impl AnswerQuestions for GrantedPolicies {
 
     async fn answer(&self, question: &Question) -> Result<String, QuestionError> {
         let failed = |reason: String| QuestionError { policy: question.policy.clone(), reason };
-        let policy = self.policies.get(&question.policy).ok_or_else(|| failed("it is not granted".to_owned()))?;
+        let policy =
+            self.policies.get(&question.policy).ok_or_else(|| failed("it is not granted".to_owned()))?;
         let messages: Vec<Message> = question.messages.iter().map(to_message).collect();
-        let prompt = self
-            .encoder
-            .encode(policy.index, &messages, &[])
-            .map_err(|fault| failed(fault.cause))?;
+        let prompt =
+            self.encoder.encode(policy.index, &messages, &[]).map_err(|fault| failed(fault.cause))?;
         let request = Request {
             policy: policy.index,
             prompt: prompt.into(),
@@ -77,7 +76,8 @@ impl AnswerQuestions for GrantedPolicies {
         };
         let mut completions =
             self.generator.generate(request).await.map_err(|error| failed(error.to_string()))?;
-        let completion = completions.pop().ok_or_else(|| failed("the engine returned no completion".to_owned()))?;
+        let completion =
+            completions.pop().ok_or_else(|| failed("the engine returned no completion".to_owned()))?;
         Ok(completion.text)
     }
 

@@ -194,7 +194,10 @@ impl fmt::Display for Notice {
             }
             Notice::NotDrawn { reason } => write!(f, "warning: {reason}"),
             Notice::NeverAudited => {
-                write!(f, "never audited: `pl-host audit` finds rewards that can be had without solving a task")
+                write!(
+                    f,
+                    "never audited: `pl-host audit` finds rewards that can be had without solving a task"
+                )
             }
             Notice::SweepRun { number, total, name } => write!(f, "run {number} of {total}: {name}"),
             Notice::Resumed { step } => write!(f, "continuing after step {step}"),

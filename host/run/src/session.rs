@@ -18,8 +18,8 @@ use crate::checkpoints;
 use crate::diagnostics::Diagnostics;
 use crate::dtype::model_dtype;
 use crate::error::Error;
-use crate::granted_policies::GrantedPolicies;
 use crate::generation::{PolicyRouter, RuntimeAdapters, connect, embedded_bases};
+use crate::granted_policies::GrantedPolicies;
 use crate::host::Host;
 use crate::locate::{self, LocatedModel};
 use crate::memory::MemoryEstimate;
@@ -328,7 +328,8 @@ pub(crate) fn episode_setup(
     generator: Arc<dyn Generate>,
 ) -> Result<EpisodeSetup, Error> {
     let scenario = &checked.workflow.scenarios[0];
-    let policies = GrantedPolicies::new(&checked.workflow, Arc::clone(&formats), date, Arc::clone(&generator));
+    let policies =
+        GrantedPolicies::new(&checked.workflow, Arc::clone(&formats), date, Arc::clone(&generator));
     let mut agents = Vec::new();
     for (index, agent) in checked.workflow.agents.iter().enumerate() {
         let encoder = ChatEncoder { formats: Arc::clone(&formats), thinking: agent.thinking, date };

@@ -85,9 +85,7 @@ impl CheckedWorkflow {
     /// If the plugin, the sandbox or the corpus is not usable.
     pub fn environment(&self, host: &Host) -> Result<pl_plugin::Environment, Error> {
         let sandbox = LazyWorkers::for_workflow(host, &self.workflow.sandbox, &self.folder)?;
-        let open = |corpus: &Corpus| {
-            Ok((corpus.name.clone(), corpus::open(host, corpus, &self.folder)?))
-        };
+        let open = |corpus: &Corpus| Ok((corpus.name.clone(), corpus::open(host, corpus, &self.folder)?));
         let corpora = self.corpora().map(open).collect::<Result<_, Error>>()?;
         self.environment_with(Services { sandbox, corpora })
     }

@@ -345,7 +345,8 @@ fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut Prom
         Kind::Drawing(drawing) => {
             // Half of a document can't be shown.
             let drawing = Some(drawing).filter(|drawing| drawing.len() <= LARGEST_DRAWING);
-            let is_start = position.candidate.is_none() && visit.branches.iter().all(|own| own.outcome.is_none());
+            let is_start =
+                position.candidate.is_none() && visit.branches.iter().all(|own| own.outcome.is_none());
             match is_start {
                 true => visit.drawing = drawing,
                 false => branch_of(visit, branch, retry)?.drawing = drawing,

@@ -63,7 +63,9 @@ impl Svg {
         for column in (0..=columns).step_by(width.max(1)) {
             let _ = write!(path, "M{column} 0v{rows}");
         }
-        self.add(format_args!("<path d=\"{path}\" stroke=\"{colour}\" stroke-width=\"{stroke}\" fill=\"none\"/>"));
+        self.add(format_args!(
+            "<path d=\"{path}\" stroke=\"{colour}\" stroke-width=\"{stroke}\" fill=\"none\"/>"
+        ));
     }
 
     /// Fills whole cells.

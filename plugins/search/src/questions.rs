@@ -181,7 +181,11 @@ impl Questions {
         for corpus in &settings.corpora {
             let passages = retrieval::retrieve_from(corpus, &query, settings.passages).map_err(failed)?;
             // Corpora may give equal ids to different passages.
-            found.extend(passages.into_iter().map(|passage| Passage { id: format!("{corpus}/{}", passage.id), ..passage }));
+            found.extend(
+                passages
+                    .into_iter()
+                    .map(|passage| Passage { id: format!("{corpus}/{}", passage.id), ..passage }),
+            );
         }
         self.queries.push(query);
         self.wanted = None;

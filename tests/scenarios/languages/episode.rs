@@ -67,7 +67,11 @@ impl EpisodeLog {
                 actions.push((agent.to_owned(), action));
             }
             let (advice, drawing) = (episode.oracle("links").await, episode.draw(DrawingForm::Text).await);
-            seen.push(json!([advice.unwrap(), drawing.unwrap(), episode.draw(DrawingForm::Svg).await.unwrap()]));
+            seen.push(json!([
+                advice.unwrap(),
+                drawing.unwrap(),
+                episode.draw(DrawingForm::Svg).await.unwrap()
+            ]));
             let outcome = episode.apply(actions.clone()).await.unwrap();
             let scores = guest.score.score(&task(), &actions, &outcome).await.unwrap();
             seen.push(json!([outcome, scores]));

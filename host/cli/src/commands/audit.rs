@@ -24,7 +24,10 @@ pub fn run(app: &App, options: &AuditArgs) -> CommandResult {
         for oracle in &audit.oracle {
             let OracleResult { episodes, success, reward, .. } = oracle;
             let (name, percent) = (oracle.named(), 100.0 * success);
-            writeln!(out, "oracle on {episodes} tasks of {name}: success {percent:.0} %, reward {reward:.2}")?;
+            writeln!(
+                out,
+                "oracle on {episodes} tasks of {name}: success {percent:.0} %, reward {reward:.2}"
+            )?;
         }
         if let Some((low, high)) = audit.rewards {
             writeln!(out, "rewards of a turn from {low:.2} to {high:.2}")?;

@@ -127,7 +127,11 @@ async fn looks(environment: &Environment, played: &[&SampleEpisode]) -> CheckOut
                 }
             }
             let advice = episode.oracle(&step.agent).await?;
-            same(&before, &episode.snapshot().await?, &format!("{when}, a drawing or the oracle was asked for"))?;
+            same(
+                &before,
+                &episode.snapshot().await?,
+                &format!("{when}, a drawing or the oracle was asked for"),
+            )?;
             if let Some(action) = advice {
                 environment.restore(&before).await?.apply(vec![(step.agent.clone(), action)]).await?;
             }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use pl_plugin::{
-    Agent, Completion, ComponentInterface, Contract, DrawingForm, Environment, Error, Plugin, PluginSpec, RandomStream,
-    Reward, Turn,
+    Agent, Completion, ComponentInterface, Contract, DrawingForm, Environment, Error, Plugin, PluginSpec,
+    RandomStream, Reward, Turn,
 };
 use pl_types::Finish;
 use serde_json::Map;

@@ -4,8 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pl_plugin::{
-    Corpora,
-    Agent, Completion, Environment, PluginSpec, RandomStream, Reward, Role, Services, Task, Turn,
+    Agent, Completion, Corpora, Environment, PluginSpec, RandomStream, Reward, Role, Services, Task, Turn,
 };
 use pl_sandbox::{PythonWorkers, SandboxLimits};
 use pl_types::Finish;

@@ -1,8 +1,8 @@
 //! A loop, memory growth, a trap or an invalid value fails one call, with an error that names the plugin.
 
 use pl_plugin::{
-    Agent, Cause, Completion, DrawingForm, Environment, Error, Outcome, Plugin, PluginSpec, RandomStream, RefusalKind,
-    Reward, Task, ToolCall,
+    Agent, Cause, Completion, DrawingForm, Environment, Error, Outcome, Plugin, PluginSpec, RandomStream,
+    RefusalKind, Reward, Task, ToolCall,
 };
 use pl_types::{Finish, ItemKind};
 use pl_wasm::GuestFault;

@@ -79,7 +79,9 @@ async fn searches_are_recorded_and_replayed_without_a_corpus() {
     assert_eq!(evidence["found"]["find"], 1.0);
     assert!(!episode.reproducible(), "the corpus depends on a server");
     let events = call_log.take();
-    let [Event::Retrieval { corpus: None, query, count, answer }] = events.as_slice() else { panic!("{events:?}") };
+    let [Event::Retrieval { corpus: None, query, count, answer }] = events.as_slice() else {
+        panic!("{events:?}")
+    };
     assert_eq!((query.as_str(), *count, answer.passages.as_ref().unwrap().len()), ("Quill", 2, 2));
 
     let mut answers = ReplayAnswers::default();

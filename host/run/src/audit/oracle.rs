@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use pl_plugin::call_log::CallLog;
-use pl_plugin::{
-    Completion, DrawingForm, Message, Outcome, PromptRequest, Snapshot, Task, Tool, Turn,
-};
+use pl_plugin::{Completion, DrawingForm, Message, Outcome, PromptRequest, Snapshot, Task, Tool, Turn};
 use pl_rollout::{Agent, Environment, Episode, Fault, PromptEncoder};
 use pl_types::{Finish, Generate, GenerateError, Request};
 use serde::{Deserialize, Serialize};

@@ -139,7 +139,10 @@ fn drawings_belong_to_the_start_and_to_the_steps_that_led_to_them() {
         server.get(&format!("/api/episode?run=math&episode={episode}")).json()["visits"][0].clone()
     };
     let flat = visit("1.0.0");
-    assert_eq!((&flat["drawing"], &flat["branches"][0]["drawing"]), (&json!("<svg/>"), &json!(HOSTILE_DRAWING)));
+    assert_eq!(
+        (&flat["drawing"], &flat["branches"][0]["drawing"]),
+        (&json!("<svg/>"), &json!(HOSTILE_DRAWING))
+    );
     let tree = visit("1.2.0");
     assert_eq!(tree["drawing"], json!(null));
     // The last one is too large to be shown.

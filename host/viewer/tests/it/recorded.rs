@@ -187,7 +187,12 @@ fn tree(step: u64, task: u32) -> Value {
         vec![event(0, None, Some("tool"), json!({ "prompted": { "visit": 0, "prompt": ids("go") } }))];
     for branch in 0..3 {
         events.push(event(0, Some(branch), Some("tool"), completion(&format!("candidate {branch}"))));
-        events.push(event(0, Some(branch), None, json!({ "outcome": { "done": false, "truncated": false, "facts": {}, "evidence": "{}" } })));
+        events.push(event(
+            0,
+            Some(branch),
+            None,
+            json!({ "outcome": { "done": false, "truncated": false, "facts": {}, "evidence": "{}" } }),
+        ));
         events.push(event(0, Some(branch), None, scores(f64::from(branch))));
         let drawing = format!("<svg>{branch}{}</svg>", " ".repeat(if branch == 2 { 300_000 } else { 0 }));
         events.push(event(0, Some(branch), None, json!({ "drawing": drawing })));

@@ -218,9 +218,10 @@ impl Game for Blocksworld {
         let block = |name: &str, to: &str| Move::Block { block: name.to_owned(), to: to.to_owned() };
         let unstack =
             self.stacks.iter().flat_map(|stack| stack.iter().skip(1).rev().map(|name| block(name, TABLE)));
-        let build = self.goal.iter().flat_map(|stack| {
-            stack.iter().zip(stack.iter().skip(1)).map(|(below, name)| block(name, below))
-        });
+        let build = self
+            .goal
+            .iter()
+            .flat_map(|stack| stack.iter().zip(stack.iter().skip(1)).map(|(below, name)| block(name, below)));
         Some(unstack.chain(build).collect())
     }
 

@@ -156,7 +156,10 @@ impl Game for Queens {
         let queens: Vec<(usize, usize)> = self.queens().collect();
         for queen in &queens {
             let (row, column) = *queen;
-            let colour = match (queens.iter().any(|other| other != queen && attack(*other, *queen)), self.given[row]) {
+            let colour = match (
+                queens.iter().any(|other| other != queen && attack(*other, *queen)),
+                self.given[row],
+            ) {
                 (true, _) => colour::WRONG,
                 (false, Some(_)) => colour::DARK,
                 (false, None) => colour::PLAYER,

@@ -26,7 +26,8 @@ struct Node {
 pub fn solve(puzzle: &Sokoban, limit: usize) -> Option<Vec<Direction>> {
     let (height, width) = (puzzle.room.len(), puzzle.width());
     let inside = |cell: Cell| {
-        (1..height.saturating_sub(1)).contains(&cell.row) && (1..width.saturating_sub(1)).contains(&cell.column)
+        (1..height.saturating_sub(1)).contains(&cell.row)
+            && (1..width.saturating_sub(1)).contains(&cell.column)
     };
     let fits = height * width <= Mask::BITS as usize;
     if !fits || !puzzle.boxes.iter().chain([&puzzle.player]).all(|cell| inside(*cell)) {

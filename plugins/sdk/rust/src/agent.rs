@@ -36,7 +36,11 @@ pub trait Agent: 'static {
     ///
     /// # Errors
     /// If the settings contradict each other. An invalid call is not an error: its result tells the model so.
-    fn call_tools(settings: &Self::Settings, view: &Self::View, calls: &[ToolCall]) -> Result<Option<Vec<String>>> {
+    fn call_tools(
+        settings: &Self::Settings,
+        view: &Self::View,
+        calls: &[ToolCall],
+    ) -> Result<Option<Vec<String>>> {
         let _ = (settings, view, calls);
         Ok(None)
     }

@@ -162,8 +162,8 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        Action, Agent, AgentScore, Completion, DrawingForm, Environment, Error, Finish, Form, Message, NoSettings,
-        Outcome, Request, Result, Reward, Role, Scores, Task, TaskRequest, Transition, Turn, log, policies,
-        random, retrieval, sandbox,
+        Action, Agent, AgentScore, Completion, DrawingForm, Environment, Error, Finish, Form, Message,
+        NoSettings, Outcome, Request, Result, Reward, Role, Scores, Task, TaskRequest, Transition, Turn, log,
+        policies, random, retrieval, sandbox,
     };
 }

@@ -1,9 +1,9 @@
 //! Tests of a plugin through the registry that `export!` makes: all values as JSON, as the host sees them.
 
-use pl_sdk::{ErrorKind, ToolCall};
 use pl_sdk::prelude::*;
 use pl_sdk::registry::{self, AgentEntry, EnvironmentEntry, Registry, RewardEntry};
 use pl_sdk::services::testing;
+use pl_sdk::{ErrorKind, ToolCall};
 use serde_json::{Value, json};
 
 #[derive(Serialize, Deserialize)]

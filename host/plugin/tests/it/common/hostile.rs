@@ -2,8 +2,8 @@
 //! calls every entry point.
 
 use pl_plugin::{
-    Agent, Completion, DrawingForm, Environment, Error, Plugin, PluginSpec, RandomStream, Reward, Scores, Task,
-    ToolCall, Turn,
+    Agent, Completion, DrawingForm, Environment, Error, Plugin, PluginSpec, RandomStream, Reward, Scores,
+    Task, ToolCall, Turn,
 };
 use pl_types::Finish;
 use pl_wasm::Engine;
@@ -91,8 +91,8 @@ impl EntryPoint {
     /// Returns the expected error of an invalid return value. Returns `None` if the attack does not apply.
     pub fn expected_error(self, attack: Attack) -> Option<&'static str> {
         use EntryPoint::{
-            Allocate, Apply, Begin, CallTools, CleanUp, Describe, Draw, Oracle, Parse, Prompt, Restore, Score,
-            Snapshot, Start, Tasks, View,
+            Allocate, Apply, Begin, CallTools, CleanUp, Describe, Draw, Oracle, Parse, Prompt, Restore,
+            Score, Snapshot, Start, Tasks, View,
         };
         match (self, attack) {
             (Begin | CleanUp, _) => None,

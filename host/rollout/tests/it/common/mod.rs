@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use pl_dsl::workflow::{Condition, Edge, Node, Rollout, Target, Turns};
 use pl_plugin::call_log::{CallLog, Level};
 use pl_plugin::{
-    DrawingForm,
-    AgentScore, Message, Outcome, Part, PromptRequest, RandomStream, Role, Scores, Snapshot, Task, Tool, Turn,
+    AgentScore, DrawingForm, Message, Outcome, Part, PromptRequest, RandomStream, Role, Scores, Snapshot,
+    Task, Tool, Turn,
 };
 use pl_rollout::{
     Agent, AgentRuntime, Environment, Episode, EpisodeSetup, Error, Fault, PromptEncoder, Reward,
