@@ -105,7 +105,7 @@ bool exports_pl_host_plugin_environments_method_episode_apply(
 }
 
 bool exports_pl_host_plugin_environments_method_episode_oracle(episode *self, pl_world_string_t *agent,
-                                                               pl_world_option_string_t *ret,
+                                                               exports_pl_host_plugin_environments_option_json_t *ret,
                                                                exports_pl_host_plugin_environments_error_t *err) {
   pl_text action;
   bool advised = pl_call_oracle(in(self->item), in(self->settings), in(self->state), in(*agent), &action, &ret->is_some);
