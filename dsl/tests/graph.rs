@@ -19,7 +19,7 @@ fn graph(text: String) -> Graph {
     let source = Source { name: "x.mas".to_owned(), text };
     let checked = check(&source, &[], &TestCatalog);
     let Some(workflow) = checked.workflow else { panic!("{:?}", checked.diagnostics) };
-    Graph::new(&workflow)
+    Graph::new(&workflow, 0)
 }
 
 fn file(path: &str) -> Graph {

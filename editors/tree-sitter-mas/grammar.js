@@ -101,22 +101,35 @@ module.exports = grammar({
       ),
 
     block_kind: (_) =>
-      choice('plugin', 'model', 'server', 'corpus', 'policy', 'environment', 'agent', 'reward', 'evaluate'),
+      choice(
+        'plugin',
+        'model',
+        'server',
+        'corpus',
+        'policy',
+        'environment',
+        'agent',
+        'reward',
+        'scenario',
+        'evaluate',
+      ),
 
     // Blocks that stand once, and have no name.
-    lone_kind: (_) => choice('sandbox', 'inference', 'train'),
+    lone_kind: (_) => choice('mix', 'sandbox', 'inference', 'train'),
 
     body: ($) =>
       seq(
         '{',
         statements(
           alias($._setting_line, $.setting),
-          choice(alias($._setting_braced, $.setting), $.nested),
+          choice(alias($._setting_braced, $.setting), $.nested, $.turns),
         ),
         '}',
       ),
 
-    _setting_line: ($) => seq(field('key', $.name), '=', field('value', $.expression)),
+    // In a body, `turns` may begin the turns of a scenario or be a key.
+    _setting_line: ($) =>
+      seq(field('key', choice($.name, alias('turns', $.name))), '=', field('value', $.expression)),
 
     _setting_braced: ($) => seq($._setting_line, field('body', $.body)),
 

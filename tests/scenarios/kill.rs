@@ -162,6 +162,13 @@ fn copied_references_and_refills_ahead_of_updates() {
     resumes_after_kills("letters/flat-l3.mas", &settings.map(|own| ["--set", own]).concat(), 1);
 }
 
+/// Cursors, shares and levels of several scenarios, also in steps that are played ahead of updates.
+#[test]
+fn mixtures_and_curricula() {
+    resumes_after_kills("letters/mix.mas", &[], 2);
+    resumes_after_kills("letters/mix.mas", &["--set", "train.schedule=async"], 1);
+}
+
 #[test]
 fn a_sweep_continues_in_the_run_that_was_killed() {
     let folder = tempfile::tempdir().unwrap();

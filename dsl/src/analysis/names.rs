@@ -170,13 +170,21 @@ impl Finder {
         for entry in &body.entries {
             match entry {
                 Entry::Setting(setting) => {
-                    let wanted: &[BlockKind] = match setting.key.text.as_str() {
-                        "policy" | "policies" => &[BlockKind::Policy],
-                        "model" => &[BlockKind::Model],
-                        "server" => &[BlockKind::Server],
-                        "corpus" => &[BlockKind::Corpus],
+                    let wanted: &[BlockKind] = match (kind, setting.key.text.as_str()) {
+                        (BlockKind::Scenario, "environment") => &[BlockKind::Environment],
+                        (BlockKind::Scenario, "reward") => &[BlockKind::Reward],
+                        (BlockKind::Evaluate, "scenario") => &[BlockKind::Scenario],
+                        (_, "policy" | "policies") => &[BlockKind::Policy],
+                        (_, "model") => &[BlockKind::Model],
+                        (_, "server") => &[BlockKind::Server],
+                        (_, "corpus") => &[BlockKind::Corpus],
                         _ => &[BlockKind::Param],
                     };
+                    if kind == BlockKind::Mix {
+                        let key = [setting.key.text.clone()];
+                        let scenarios = Context { wanted: &[BlockKind::Scenario], ..context };
+                        self.path(&key, setting.key.location, scenarios);
+                    }
                     self.value(&setting.value, Context { wanted, ..context });
                 }
                 Entry::Nested { name, body } => match kind.inner_block(&name.text) {

@@ -2,11 +2,12 @@
 
 use super::block::{BlockSettings, ItemOfBlock, check_settings};
 use super::resolver::{NamedBlocks, Resolver};
+use super::scenarios::ResolvedScenarios;
 use super::servers::check_address;
 use crate::diagnostic::DiagnosticCode;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::Block;
-use crate::workflow::{Corpus, CorpusSource, Environment, PassageFile, RetrievalServer};
+use crate::workflow::{Corpus, CorpusSource, PassageFile, RetrievalServer};
 
 /// Settings of a file, which a server has no use for.
 const OF_FILES: [&str; 4] = ["id", "title", "text", "language"];
@@ -62,17 +63,10 @@ impl Resolver<'_, '_, '_> {
         }
     }
 
-    pub(super) fn unused_corpora(
-        &mut self,
-        corpora: &NamedBlocks,
-        block: Option<&Block>,
-        environment: Option<&Environment>,
-    ) {
+    pub(super) fn unused_corpora(&mut self, corpora: &NamedBlocks, scenarios: &ResolvedScenarios) {
         // An invalid environment may use a corpus that seems unused.
-        let Some(environment) = environment.filter(|_| block.is_some_and(|block| block.sound)) else {
-            return;
-        };
-        let unused = |(at, block): &(usize, &&Block)| block.sound && !environment.corpora.contains(at);
+        let Some(used) = scenarios.corpora_used() else { return };
+        let unused = |(at, block): &(usize, &&Block)| block.sound && !used.contains(at);
         for (_, block) in corpora.blocks.iter().enumerate().filter(unused) {
             let message = format!("{} is never used", block.title());
             self.reports.warning(DiagnosticCode::Unused, block.location(), message, "").help(format!(

@@ -12,6 +12,7 @@ pub(crate) mod resolve;
 mod resolver;
 mod roles;
 mod run;
+mod scenarios;
 mod schema;
 mod servers;
 mod training;

@@ -8,10 +8,8 @@ use std::collections::BTreeSet;
 use pl_types::{ItemKind, Sampling};
 
 use super::block::{BlockSettings, ItemOfBlock, check_settings};
-use super::condition::ConditionContext;
 use super::prune::prune;
 use super::resolver::{NamedBlocks, ResolvedAgent, ResolvedPolicy, Resolver};
-use super::turns::turns;
 use crate::catalog::Catalog;
 use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic::reports::Reports;
@@ -26,9 +24,7 @@ use crate::source::Sources;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, File};
 use crate::workflow::layout;
-use crate::workflow::{
-    Agent, Environment, Evaluation, Layout, Lora, Model, Policy, Reward, Scenario, Workflow,
-};
+use crate::workflow::{Agent, Evaluation, Layout, Lora, Model, Policy, Workflow};
 
 /// Checks the whole tree. Returns `None` if an error was reported.
 pub(crate) fn resolve(
@@ -75,40 +71,21 @@ impl Resolver<'_, '_, '_> {
                 self.missing(kind);
             }
         }
-        let environment_block = self.single(file, BlockKind::Environment, true);
-        let (environment, facts) = match environment_block {
-            Some(block) => self.environment(block, &corpora),
-            None => (None, None),
-        };
-        let turns_block = self.single(file, BlockKind::Turns, true);
-        let turns = turns_block.and_then(|block| {
-            let own = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
-            let names: Vec<&str> = agents.names().collect();
-            let locations: Vec<(&str, Location)> =
-                agents.blocks.iter().zip(&names).map(|(block, name)| (*name, block.location())).collect();
-            let environment = environment_block.and_then(|block| block.name.as_ref());
-            let context = ConditionContext {
-                facts: facts.as_deref(),
-                environment: environment.map_or("", |name| &name.text),
-                agents: &names,
-                at_start: false,
-                all_agents: !agents.nameless,
-            };
-            turns(block, own.integer("max"), &locations, &context, &mut self.scope, self.reports)
-        });
-        let reward = self.single(file, BlockKind::Reward, true).map(|block| self.reward(block));
+        let scenarios = self.scenarios(file, &agents, &corpora);
         let sandbox = self.sandbox(file);
         let inference = self.inference(file);
         let train_block = self.single(file, BlockKind::Train, false);
         let train =
             train_block.map(|block| self.train(block, &agents, &resolved_agents, &mut resolved_policies));
-        if let (Some(block), Some(Some(train)), Some(Some(reward))) = (train_block, &train, &reward) {
-            self.returns_of_end(block, train, reward, &resolved_policies);
+        if let (Some(block), Some(Some(train))) = (train_block, &train) {
+            for reward in scenarios.trained_rewards() {
+                self.returns_of_end(block, train, reward, &resolved_policies);
+            }
         }
         self.server_policies(&policies, &resolved_policies, &resolved_servers, &resolved_agents);
-        let evaluations = self.evaluations(file, environment.as_ref(), &agents, &policies);
+        let evaluations = self.evaluations(file, &scenarios, &agents, &policies);
         self.unused_servers(&servers, &resolved_policies);
-        self.unused_corpora(&corpora, environment_block, environment.as_ref());
+        self.unused_corpora(&corpora, &scenarios);
         self.unused(file, &models, &policies, &resolved_policies, &resolved_agents, &evaluations);
         let agents: Option<Vec<Agent>> = resolved_agents.into_iter().map(|one| one.agent).collect();
         let policies: Option<Vec<Policy>> = resolved_policies.into_iter().map(|one| one.policy).collect();
@@ -135,7 +112,7 @@ impl Resolver<'_, '_, '_> {
             corpora: resolved_corpora.into_iter().collect::<Option<_>>()?,
             policies: policies?,
             agents: agents?,
-            scenarios: vec![Scenario { environment: environment?, turns: turns?, reward: reward?? }],
+            scenarios: scenarios.list.into_iter().collect::<Option<_>>()?,
             sandbox: sandbox?,
             inference: inference?,
             train: match train {
@@ -241,44 +218,6 @@ impl Resolver<'_, '_, '_> {
                 ResolvedAgent { agent: agent(), temperature, penalties }
             })
             .collect()
-    }
-
-    fn environment(
-        &mut self,
-        block: &Block,
-        corpora: &NamedBlocks,
-    ) -> (Option<Environment>, Option<Vec<pl_types::Fact>>) {
-        let (at, item, own) = self.with_item(block, ItemKind::Environment);
-        let level = own.integer("level");
-        let tasks = self.tasks(block, &own, "train", level);
-        let searched = self.references(&own, "corpus", corpora, "corpus");
-        let environment = || {
-            let (plugin, item) = at?;
-            Some(Environment {
-                name: block.name.as_ref()?.text.clone(),
-                plugin,
-                item,
-                tasks: tasks?,
-                corpora: searched?,
-                drawings: own.boolean("drawings")?,
-                settings: own.item,
-            })
-        };
-        (environment(), item.map(|item| item.facts.clone()))
-    }
-
-    fn reward(&mut self, block: &Block) -> Option<Reward> {
-        let (at, described, own) = self.with_item(block, ItemKind::Reward);
-        let (plugin, item) = at?;
-        Some(Reward {
-            name: block.name.as_ref()?.text.clone(),
-            plugin,
-            item,
-            team: own.number("team")?,
-            local: own.number("local")?,
-            scores_end: described.is_some_and(|item| item.scores_end()),
-            settings: own.item,
-        })
     }
 
     fn unused(

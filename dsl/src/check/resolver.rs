@@ -17,7 +17,7 @@ use crate::settings as table;
 use crate::source::{Location, Span};
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, Body, File};
-use crate::workflow::{Agent, Plugin, Policy, Tasks};
+use crate::workflow::{Agent, DataName, Plugin, Policy, Tasks};
 
 /// Name of the built-in plugin.
 pub(super) const BUILT_IN: &str = "std";
@@ -104,9 +104,10 @@ impl Resolver<'_, '_, '_> {
         for other in blocks {
             let message = format!("a second `{}` block", kind.keyword());
             let (code, help) = match kind {
-                BlockKind::Environment | BlockKind::Reward => {
-                    (DiagnosticCode::NotSupported, "several scenarios in one file are not supported yet")
-                }
+                BlockKind::Environment | BlockKind::Reward => (
+                    DiagnosticCode::ScenarioForm,
+                    "keep one of them, or write the `scenario` blocks that use them",
+                ),
                 _ => (DiagnosticCode::Duplicate, "keep one of them"),
             };
             let diagnostic = self.reports.error(code, other.keyword, message, "a second one");
@@ -235,7 +236,7 @@ impl Resolver<'_, '_, '_> {
         ))
     }
 
-    /// Returns the source of tasks: a file, or else the generator.
+    /// Returns the source of tasks: a file or a data set, or else the generator.
     pub fn tasks(
         &mut self,
         block: &Block,
@@ -248,7 +249,10 @@ impl Resolver<'_, '_, '_> {
         else {
             // A file given by an override replaces the generator and its level.
             return match (own.location("tasks"), own.text("tasks")) {
-                (Some(_), Some(path)) => Some(Tasks::File(path.to_owned())),
+                (Some(_), Some(text)) => Some(match DataName::parse(text) {
+                    Some(name) => Tasks::Named(name),
+                    None => Tasks::File(text.to_owned()),
+                }),
                 (Some(_), None) => None,
                 (None, _) => Some(Tasks::Generated { split: split.to_owned(), level: level? }),
             };

@@ -1,6 +1,6 @@
 //! Builds the turn graph from the edges of `turns`, and checks its shape.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use pl_types::Fact;
 
@@ -12,7 +12,7 @@ use crate::diagnostic::spelling::suggest;
 use crate::eval::scope::Scope;
 use crate::source::Location;
 use crate::source::Span;
-use crate::syntax::tree::{Block, EdgeLine, Entry, NodeRef};
+use crate::syntax::tree::{Body, EdgeLine, Entry, NodeRef};
 use crate::workflow::{Condition, Edge, Node, Target, Turns};
 
 /// An end of an edge.
@@ -37,15 +37,25 @@ struct Graph {
     lines: Vec<Vec<Span>>,
 }
 
-/// Checks `turns`. `agents` are the names and locations of all agents in order. Returns `None` if an error was reported.
+/// Result of the check of `turns`.
+#[derive(Default)]
+pub(crate) struct CheckedTurns {
+    /// `None` if an error was reported.
+    pub turns: Option<Turns>,
+    /// Positions of the agents that its edges name. `None` if not all edges are known.
+    pub agents: Option<BTreeSet<usize>>,
+}
+
+/// Checks `turns { … }`, whose keyword is at `keyword`. `agents` are the names of all agents in order.
 pub(crate) fn turns(
-    block: &Block,
+    body: &Body,
+    keyword: Location,
     max: Option<u32>,
-    agents: &[(&str, Location)],
+    agents: &[&str],
     context: &ConditionContext,
     scope: &mut Scope,
     reports: &mut Reports,
-) -> Option<Turns> {
+) -> CheckedTurns {
     let mut graph = Graph {
         nodes: Vec::new(),
         spans: Vec::new(),
@@ -54,10 +64,9 @@ pub(crate) fn turns(
         start_lines: Vec::new(),
         lines: Vec::new(),
     };
-    let names: HashMap<&str, usize> = agents.iter().enumerate().map(|(at, (name, _))| (*name, at)).collect();
-    let mut sound = block.body.complete && block.sound;
-    let lines: Vec<&EdgeLine> = block
-        .body
+    let names: HashMap<&str, usize> = agents.iter().enumerate().map(|(at, name)| (*name, at)).collect();
+    let mut sound = body.complete;
+    let lines: Vec<&EdgeLine> = body
         .entries
         .iter()
         .filter_map(|entry| match entry {
@@ -79,24 +88,26 @@ pub(crate) fn turns(
         sound &= graph.line(line, &names, context, scope, reports).is_some();
     }
     if !sound {
-        return None;
+        return CheckedTurns::default();
     }
     if graph.start.is_empty() {
         reports
             .error(
                 DiagnosticCode::NoWayOn,
-                block.keyword,
+                keyword,
                 "no edge leads from `start` to an agent",
                 "no edge from `start`",
             )
             .help("add the first agent, as in `start -> NAME`");
-        return None;
+        return CheckedTurns::default();
     }
+    let named = graph.nodes.iter().flat_map(|node| node.agents.iter().copied()).collect();
     let sound = graph.check_shape(agents, reports);
     if let (true, Some(facts), Some(max)) = (sound, context.facts, max) {
         graph.warn_about_conditions(facts, max, reports);
     }
-    (sound && max.is_some()).then(|| Turns { max: max.unwrap_or(1), start: graph.start, nodes: graph.nodes })
+    let turns = max.filter(|_| sound).map(|max| Turns { max, start: graph.start, nodes: graph.nodes });
+    CheckedTurns { turns, agents: Some(named) }
 }
 
 fn is_word(node_ref: &NodeRef, word: &str) -> bool {
@@ -246,10 +257,10 @@ impl Graph {
     }
 
     /// Checks the whole graph. Returns false if an error was reported.
-    fn check_shape(&self, agents: &[(&str, Location)], reports: &mut Reports) -> bool {
+    fn check_shape(&self, agents: &[&str], reports: &mut Reports) -> bool {
         let mut sound = true;
         let title = |node: usize| {
-            let names: Vec<&str> = self.nodes[node].agents.iter().map(|agent| agents[*agent].0).collect();
+            let names: Vec<&str> = self.nodes[node].agents.iter().map(|agent| agents[*agent]).collect();
             match names.as_slice() {
                 [only] => format!("`{only}`"),
                 several => format!("`[{}]`", several.join(", ")),
@@ -273,24 +284,6 @@ impl Graph {
             sound &= check_exits(&title(node), edges, &self.lines[node], reports);
         }
         sound &= check_exits("`start`", &self.start, &self.start_lines, reports);
-        let mut placed = vec![false; agents.len()];
-        for agent in self.nodes.iter().flat_map(|node| &node.agents) {
-            placed[*agent] = true;
-        }
-        for ((name, location), placed) in agents.iter().zip(placed) {
-            // An agent with a reserved name was already reported.
-            if !placed && !matches!(*name, "start" | "end" | "team" | "success") {
-                reports
-                    .error(
-                        DiagnosticCode::AgentNotReached,
-                        *location,
-                        format!("no edge reaches agent `{name}`"),
-                        "",
-                    )
-                    .help("add it to `turns`, or remove it");
-                sound = false;
-            }
-        }
         sound & self.check_end_reachable(&reached, title, reports)
     }
 

@@ -92,6 +92,9 @@ codes! {
     ServerAddress = "MAS0051", "The address of a server is not valid.";
     ServerLimits = "MAS0052", "A server can't do what its policies need.";
     DoubtfulGradient = "MAS0053", "The gradient of a loss is biased, or only noise.";
+    ScenarioForm = "MAS0054", "Scenarios and parts outside of scenarios don't go together.";
+    BadMix = "MAS0055", "The weights of a mixture are incomplete, or all 0.";
+    BadCurriculum = "MAS0056", "A curriculum has no way to rise.";
 }
 
 impl fmt::Display for DiagnosticCode {

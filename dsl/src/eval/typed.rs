@@ -12,6 +12,7 @@ use crate::diagnostic::spelling::suggest;
 use crate::settings::{self, Choice, SettingKind, show_bytes, show_duration};
 use crate::source::Location;
 use crate::syntax::tree::{Value, ValueKind};
+use crate::workflow::DataName;
 
 /// Evaluates the value of a setting and checks its type and range. `key` is for messages. Returns `None` if an error was
 /// reported.
@@ -58,9 +59,12 @@ fn evaluate_kind(
             let list = single.map(|one| Value { kind: ValueKind::List(vec![one]), location: value.location });
             texts(key, kind, list.as_ref().unwrap_or(value), scope, reports)
         }
-        SettingKind::Model | SettingKind::Policy | SettingKind::Server => {
-            name(key, kind, value, scope, reports).map(Scalar::Text)
-        }
+        SettingKind::Model
+        | SettingKind::Policy
+        | SettingKind::Server
+        | SettingKind::Environment
+        | SettingKind::Reward
+        | SettingKind::Scenario => name(key, kind, value, scope, reports).map(Scalar::Text),
         SettingKind::CorpusNames | SettingKind::PolicyNames => {
             let values = match is_list(value) {
                 true => elements(key, kind, value, scope, reports)?,
@@ -73,19 +77,22 @@ fn evaluate_kind(
             Some(text) => Some(Scalar::Text(text)),
             None => convert(key, kind, evaluate(value, scope, reports)?, value.location, reports),
         },
-        SettingKind::Path | SettingKind::Source | SettingKind::Corpus => match text_of_raw(value) {
-            Some(text) => Some(Scalar::Text(absolute_path(text, kind))),
-            None => {
-                let found = convert(key, kind, evaluate(value, scope, reports)?, value.location, reports)?;
-                Some(match found {
-                    Scalar::Text(text) if is_path(&text, kind) => {
-                        let path = scope.path_from(value.location, &text);
-                        Scalar::Text(path.to_string_lossy().into_owned())
-                    }
-                    other => other,
-                })
+        SettingKind::Path | SettingKind::Tasks | SettingKind::Source | SettingKind::Corpus => {
+            match text_of_raw(value) {
+                Some(text) => Some(Scalar::Text(absolute_path(text, kind))),
+                None => {
+                    let found =
+                        convert(key, kind, evaluate(value, scope, reports)?, value.location, reports)?;
+                    Some(match found {
+                        Scalar::Text(text) if is_path(&text, kind) => {
+                            let path = scope.path_from(value.location, &text);
+                            Scalar::Text(path.to_string_lossy().into_owned())
+                        }
+                        other => other,
+                    })
+                }
             }
-        },
+        }
         _ => convert(key, kind, evaluate(value, scope, reports)?, value.location, reports),
     }
 }
@@ -159,6 +166,7 @@ fn absolute_path(text: String, kind: SettingKind) -> String {
 fn is_path(text: &str, kind: SettingKind) -> bool {
     let file = Path::new(text).extension().is_some_and(|extension| extension == "gguf");
     kind == SettingKind::Path
+        || kind == SettingKind::Tasks && DataName::parse(text).is_none()
         || kind == SettingKind::Corpus && !text.contains("://")
         || kind == SettingKind::Source
             && !text.starts_with("hf:")
@@ -222,7 +230,11 @@ pub(crate) fn convert(
         }
         (SettingKind::Boolean, found @ Scalar::Boolean(_)) => Some(found),
         (
-            SettingKind::Text | SettingKind::Path | SettingKind::Source | SettingKind::Corpus,
+            SettingKind::Text
+            | SettingKind::Path
+            | SettingKind::Tasks
+            | SettingKind::Source
+            | SettingKind::Corpus,
             found @ Scalar::Text(_),
         ) => Some(found),
         (kind, found) => {

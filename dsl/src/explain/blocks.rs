@@ -11,6 +11,8 @@ impl BlockKind {
             BlockKind::Critic => "the critic of `advantage = gae`, if it differs from the defaults",
             BlockKind::Roles => "agents that use other policies in this evaluation",
             BlockKind::Grant => "access to folders and hosts; without it, the plugin has none",
+            BlockKind::Turns => "the order in which agents act; required",
+            BlockKind::Curriculum => "a level of generated tasks that rises during training",
             _ => "",
         }
     }
@@ -64,7 +66,7 @@ impl BlockKind {
             }
             BlockKind::Environment => {
                 "The source of tasks, of the observations of agents, and of the effects of their actions: an item of \
-                 a plugin. Required exactly once. Further settings are declared by the item."
+                 a plugin. Required exactly once in a file without scenarios. Further settings are declared by the item."
             }
             BlockKind::Agent => {
                 "A member of the team: an item of a plugin that builds prompts and parses completions, the policy \
@@ -74,11 +76,21 @@ impl BlockKind {
                 "The order in which agents act: edges from `start` to `end`, tried in the order in which they are \
                  written. `a -> b` leads from one agent to the next, the agents of `[a, b]` act in parallel on the \
                  same observation, and `when` adds a condition on `env.FACT`, `turn`, `reward.PART` and params. \
-                 Required exactly once."
+                 Required exactly once: in the file, or in each scenario."
             }
             BlockKind::Reward => {
                 "The score of an episode: an item of a plugin that scores the team and each agent, and the weights of \
-                 both parts. Required exactly once. Further settings are declared by the item."
+                 both parts. Required exactly once in a file without scenarios. Further settings are declared by the item."
+            }
+            BlockKind::Scenario => {
+                "An environment, the turns that agents play in it, and their reward. A file with `scenario` blocks may have \
+                 several environments and rewards; a file without them has one of each, and its `turns` outside. All \
+                 scenarios of a file are trained together and evaluated apart."
+            }
+            BlockKind::Mix => {
+                "Weights of the scenarios, by their names. Each step's `tasks_per_step` tasks are split among the scenarios \
+                 so that their shares of all tasks so far are as close to the weights as whole numbers allow. Without \
+                 the block, all weights are equal. With it, every scenario has one; 0 leaves a scenario to evaluations."
             }
             BlockKind::Sandbox => {
                 "The backend that runs code written by models, and its limits. Optional; the defaults apply without \
@@ -110,6 +122,11 @@ impl BlockKind {
                 "Written inside a policy with `advantage = gae`: a value head that estimates the return from each token \
                  on. It reads the hidden states of the policy, of an adapter of its own or of a model of its own. \
                  Without the block, the policy has a critic with the defaults."
+            }
+            BlockKind::Curriculum => {
+                "Written inside an environment, in place of `level`: the level of generated tasks begins at `from` and rises \
+                 by one up to `to`, when the success of `window` steps reaches `raise_at`, or after `every` steps. Each \
+                 scenario has a level of its own, which checkpoints keep. Evaluations stay at one level."
             }
             BlockKind::Roles => {
                 "Written inside an evaluation: maps agents to policies other than their own, such as \

@@ -8,7 +8,7 @@ use super::svg::{TINTS, escape};
 impl Graph {
     /// A directed graph in DOT.
     pub fn dot(&self) -> String {
-        let mut out = format!("digraph {} {{\n", quoted(&self.workflow));
+        let mut out = format!("digraph {} {{\n", quoted(&self.full_name()));
         let mut line = |text: String| {
             let _ = writeln!(out, "  {text}");
         };

@@ -3,6 +3,7 @@
 //! ```text
 //! version       1; removing a field or changing its meaning increases it, adding a field does not
 //! workflow      name of the workflow
+//! scenario      name of the scenario, or null in a workflow without `scenario` blocks
 //! layout        "L0", "L1", "L2", "L3" or "mixed"
 //! max_visits    largest number of visits of one agent in an episode
 //! models        [{ name, source }]
@@ -19,14 +20,30 @@
 //!                           path: SVG path data that ends at the target }] }; edges of the same ends are one link
 //! ```
 //!
+//! The graph of a workflow with several scenarios is that of the first, with the list of all as the field `scenarios`.
+//!
 //! `item` is `PLUGIN.ITEM`; `model` and `policy` are names.
 
 use serde_json::{Value, json};
 
 use super::model::{Agent, Graph, Node};
 use super::placement::{PlacementError, Rect};
+use crate::workflow::Workflow;
 
 impl Graph {
+    /// The graphs of all scenarios of a workflow as JSON; the header of this file describes the format.
+    ///
+    /// # Errors
+    /// A graph can't be arranged.
+    pub fn json_of_scenarios(workflow: &Workflow) -> Result<Value, PlacementError> {
+        let all = Graph::of_scenarios(workflow).iter().map(Graph::json).collect::<Result<Vec<_>, _>>()?;
+        let mut graph = all.first().cloned().unwrap_or_default();
+        if all.len() > 1 {
+            graph["scenarios"] = all.into();
+        }
+        Ok(graph)
+    }
+
     /// The graph as JSON; the header of this file describes the format.
     ///
     /// # Errors
@@ -68,6 +85,7 @@ impl Graph {
         Ok(json!({
             "version": 1,
             "workflow": self.workflow,
+            "scenario": self.scenario,
             "layout": self.layout,
             "max_visits": self.max_visits,
             "models": models,

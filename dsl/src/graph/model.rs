@@ -7,10 +7,12 @@ use crate::settings::{show_bytes, show_duration};
 use crate::workflow::layout;
 use crate::workflow::{self, Target, Workflow};
 
-/// Content of a drawing of a workflow.
+/// Content of a drawing of a workflow's scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
     pub workflow: String,
+    /// Name of the scenario. `None` in a file without `scenario` blocks.
+    pub scenario: Option<String>,
     /// `L0` to `L3`, or `mixed`, as in `layout = …`.
     pub layout: &'static str,
     /// Explanation of the layout.
@@ -110,8 +112,13 @@ pub(super) struct Link {
 }
 
 impl Graph {
-    /// Collects the content of a drawing.
-    pub fn new(workflow: &Workflow) -> Graph {
+    /// Collects the content of the drawings of all scenarios, in order of writing.
+    pub fn of_scenarios(workflow: &Workflow) -> Vec<Graph> {
+        (0..workflow.scenarios.len()).map(|scenario| Graph::new(workflow, scenario)).collect()
+    }
+
+    /// Collects the content of a drawing of a scenario. Without such a scenario, it has no nodes but `start` and `end`.
+    pub fn new(workflow: &Workflow, scenario: usize) -> Graph {
         let plugin = |index: usize| workflow.plugins.get(index).map_or("", |plugin| plugin.name.as_str());
         let item = |name: &str, index: usize, item: &str| ItemRef {
             name: name.to_owned(),
@@ -123,13 +130,14 @@ impl Graph {
             .map(|agent| Agent { item: item(&agent.name, agent.plugin, &agent.item), policy: agent.policy })
             .collect();
         let nothing = workflow::Turns { max: 0, start: Vec::new(), nodes: Vec::new() };
-        let scenario = workflow.scenarios.first();
+        let scenario = workflow.scenarios.get(scenario);
         let turns = scenario.map_or(&nothing, |scenario| &scenario.turns);
         let (nodes, edges) = nodes_and_edges(turns, &agents);
         let environment = scenario.map(|scenario| &scenario.environment);
         let reward = scenario.map(|scenario| &scenario.reward);
         Graph {
             workflow: workflow.name.clone(),
+            scenario: scenario.and_then(|scenario| scenario.name.clone()),
             layout: layout::keyword(workflow.layout),
             layout_meaning: layout::describe(workflow.layout),
             max_visits: turns.max,
@@ -149,6 +157,14 @@ impl Graph {
             sandbox: describe_sandbox(&workflow.sandbox),
             nodes,
             edges,
+        }
+    }
+
+    /// Name of the workflow, with that of the scenario if it has one.
+    pub(super) fn full_name(&self) -> String {
+        match &self.scenario {
+            Some(scenario) => format!("{}, scenario {scenario}", self.workflow),
+            None => self.workflow.clone(),
         }
     }
 

@@ -71,7 +71,7 @@ impl Graph {
         canvas.turn_graph(self, &placement, (MARGIN, canvas.bottom));
         canvas.extend(MARGIN + placement.width, canvas.bottom + placement.height);
         self.footer(&mut canvas);
-        Ok(canvas.document(&format!("The turns of workflow {}", self.workflow), self.models.len()))
+        Ok(canvas.document(&format!("The turns of workflow {}", self.full_name()), self.models.len()))
     }
 
     /// Positions of the nodes, and of the edges in the order of [`Graph::links`].
@@ -124,7 +124,7 @@ impl Graph {
     /// Title, and the legend of the models' colours.
     fn header(&self, canvas: &mut Canvas) {
         canvas.bottom = MARGIN;
-        canvas.line("head", MARGIN, &self.workflow, 1.35);
+        canvas.line("head", MARGIN, &self.full_name(), 1.35);
         canvas.bottom += 5.0;
         let visits = if self.max_visits == 1 { "visit" } else { "visits" };
         let layout = format!("layout {}: {}", self.layout, self.layout_meaning);

@@ -58,6 +58,8 @@ pub enum SettingKind {
     Corpus,
     /// A path in quotes, relative to the workflow file, or to the working folder in `--set`.
     Path,
+    /// The path of a task file, relative like other paths, or `NAME:SPLIT` of a data set.
+    Tasks,
     /// A model: a known name, `hf:…`, or a path.
     Source,
     /// A size with a unit: `64MiB`.
@@ -88,6 +90,12 @@ pub enum SettingKind {
     CorpusNames,
     /// The name of a `policy` block, or a list of them.
     PolicyNames,
+    /// The name of an `environment` block.
+    Environment,
+    /// The name of a `reward` block.
+    Reward,
+    /// The name of a `scenario` block.
+    Scenario,
 }
 
 /// A word that a setting accepts.
@@ -140,6 +148,7 @@ impl fmt::Display for SettingKind {
             }
             SettingKind::Corpus => f.write_str("a path or an address in quotes"),
             SettingKind::Path => f.write_str("a path in quotes"),
+            SettingKind::Tasks => f.write_str("a path in quotes, or a data set such as `\"gsm8k:train\"`"),
             SettingKind::Source => f.write_str("a model's name or path in quotes"),
             SettingKind::Bytes { .. } => f.write_str("a size such as `64MiB`"),
             SettingKind::Duration { .. } => f.write_str("a duration such as `20s`"),
@@ -153,6 +162,9 @@ impl fmt::Display for SettingKind {
             SettingKind::Server => f.write_str("the name of a server"),
             SettingKind::CorpusNames => f.write_str("the name of a corpus or a list of them"),
             SettingKind::PolicyNames => f.write_str("the name of a policy or a list of them"),
+            SettingKind::Environment => f.write_str("the name of an environment"),
+            SettingKind::Reward => f.write_str("the name of a reward"),
+            SettingKind::Scenario => f.write_str("the name of a scenario"),
         }
     }
 }

@@ -339,7 +339,7 @@ pub(super) const RUN: &[Setting] = &[
         SettingKind::Integer { min: 1, max: 10_000 },
         DefaultValue::Integer(2),
         "Number of the newest checkpoints to keep, in addition to the best one. The best has the highest \
-         success in the first `evaluate` block with `every`, and `checkpoints/best` links to it. 2, so that one \
+         success in the first `evaluate` block with `every` (the mean over its scenarios), and `checkpoints/best` links to it. 2, so that one \
          complete checkpoint exists while the next is written.",
     ),
     setting(
@@ -352,6 +352,14 @@ pub(super) const RUN: &[Setting] = &[
     ),
     setting(
         B::Evaluate,
+        "scenario",
+        SettingKind::Scenario,
+        DefaultValue::Absent("every scenario, each with a result of its own"),
+        "Scenario that is evaluated. Without it, the block evaluates every scenario of the file, and the results are \
+         named `BLOCK.SCENARIO`; with `tasks`, it is required unless all scenarios have one environment.",
+    ),
+    setting(
+        B::Evaluate,
         "every",
         count(0),
         DefaultValue::Integer(0),
@@ -361,17 +369,17 @@ pub(super) const RUN: &[Setting] = &[
     setting(
         B::Evaluate,
         "tasks",
-        SettingKind::Path,
+        SettingKind::Tasks,
         DefaultValue::Absent(
             "tasks from the environment's generator, from a split that training doesn't use",
         ),
-        "JSONL file with one task per line. Use a file that training doesn't read.",
+        "JSONL file with one task per line, or `NAME:SPLIT` of a data set. Use tasks that training doesn't.",
     ),
     setting(
         B::Evaluate,
         "level",
         SettingKind::Integer { min: 0, max: 100 },
-        DefaultValue::Absent("the environment's level"),
+        DefaultValue::Absent("the environment's level, or the highest of its curriculum"),
         "Difficulty of generated tasks, for instance to measure on harder tasks than those of training. \
          Excludes `tasks`.",
     ),

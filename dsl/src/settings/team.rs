@@ -316,10 +316,10 @@ pub(super) const TEAM: &[Setting] = &[
     setting(
         B::Environment,
         "tasks",
-        SettingKind::Path,
+        SettingKind::Tasks,
         DefaultValue::Absent("tasks from the environment's generator"),
-        "JSONL file with one task per line. The whole file is read and checked before the run starts. \
-         Excludes `level`.",
+        "JSONL file with one task per line, or `NAME:SPLIT` of a data set (`pl-host data list` shows them). All tasks \
+         are read and checked before the run starts. Excludes `level` and `curriculum`.",
     ),
     setting(
         B::Environment,
@@ -327,7 +327,46 @@ pub(super) const TEAM: &[Setting] = &[
         SettingKind::Integer { min: 0, max: 100 },
         DefaultValue::Integer(1),
         "Difficulty of generated tasks; the environment defines the meaning of each level. 1 by default, the \
-         easiest level that a small model can learn from. Excludes `tasks`.",
+         easiest level that a small model can learn from. Excludes `tasks` and `curriculum`.",
+    ),
+    setting(
+        B::Curriculum,
+        "from",
+        SettingKind::Integer { min: 0, max: 100 },
+        DefaultValue::Integer(1),
+        "Level of the tasks of the first step. 1 by default, like `level`.",
+    ),
+    setting(
+        B::Curriculum,
+        "to",
+        SettingKind::Integer { min: 0, max: 100 },
+        DefaultValue::Required,
+        "Highest level, at which training stays. Evaluations without a `level` have this one throughout, so that their \
+         results can be compared.",
+    ),
+    setting(
+        B::Curriculum,
+        "raise_at",
+        SettingKind::Number { min: 0.0, max: 1.0, above: true },
+        DefaultValue::Number(0.8),
+        "Success at which the level rises by one: the mean of `rollout_success` over the last `window` steps, all with \
+         tasks of the current level. 0.8 by default: a level that is nearly always solved has little left to teach. \
+         Excludes `every`.",
+    ),
+    setting(
+        B::Curriculum,
+        "window",
+        SettingKind::Integer { min: 1, max: 1000 },
+        DefaultValue::Integer(4),
+        "Number of steps whose success is averaged. 4 by default, so that one lucky step doesn't raise the level. Counts \
+         steps in which the scenario had a task. Excludes `every`.",
+    ),
+    setting(
+        B::Curriculum,
+        "every",
+        SettingKind::Integer { min: 1, max: 1_000_000 },
+        DefaultValue::Absent("the level rises by success"),
+        "Number of steps after which the level rises by one, whatever the success. Excludes `raise_at` and `window`.",
     ),
     setting(
         B::Environment,
@@ -460,5 +499,20 @@ pub(super) const TEAM: &[Setting] = &[
         DefaultValue::Number(1.0),
         "Weight of each agent's own part of the reward. 1 by default, like `team`, so that both count \
          equally. 0 disables it. On its own, it doesn't reward the success of the team.",
+    ),
+    setting(
+        B::Scenario,
+        "environment",
+        SettingKind::Environment,
+        DefaultValue::Required,
+        "Environment that its turns are played in. Several scenarios may share one; each has its own position in the \
+         tasks.",
+    ),
+    setting(
+        B::Scenario,
+        "reward",
+        SettingKind::Reward,
+        DefaultValue::Required,
+        "Reward of its episodes. Several scenarios may share one.",
     ),
 ];

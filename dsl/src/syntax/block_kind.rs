@@ -25,6 +25,10 @@ pub enum BlockKind {
     Turns,
     /// `reward NAME = PLUGIN.ITEM { … }`
     Reward,
+    /// `scenario NAME { … }`
+    Scenario,
+    /// `mix { SCENARIO = WEIGHT }`
+    Mix,
     /// `sandbox { … }`
     Sandbox,
     /// `inference { … }`
@@ -39,6 +43,8 @@ pub enum BlockKind {
     PolicyTrain,
     /// `critic { … }`, inside a policy.
     Critic,
+    /// `curriculum { … }`, inside an environment.
+    Curriculum,
     /// `roles { … }`, inside an evaluation.
     Roles,
     /// `grant { … }`, inside a plugin.
@@ -68,6 +74,8 @@ impl BlockKind {
         BlockKind::Agent,
         BlockKind::Turns,
         BlockKind::Reward,
+        BlockKind::Scenario,
+        BlockKind::Mix,
         BlockKind::Sandbox,
         BlockKind::Inference,
         BlockKind::Train,
@@ -88,12 +96,15 @@ impl BlockKind {
             BlockKind::Agent => "agent",
             BlockKind::Turns => "turns",
             BlockKind::Reward => "reward",
+            BlockKind::Scenario => "scenario",
+            BlockKind::Mix => "mix",
             BlockKind::Sandbox => "sandbox",
             BlockKind::Inference => "inference",
             BlockKind::Train | BlockKind::PolicyTrain => "train",
             BlockKind::Evaluate => "evaluate",
             BlockKind::Lora => "lora",
             BlockKind::Critic => "critic",
+            BlockKind::Curriculum => "curriculum",
             BlockKind::Roles => "roles",
             BlockKind::Grant => "grant",
             BlockKind::Include => "include",
@@ -111,14 +122,22 @@ impl BlockKind {
     }
 
     /// Blocks inside other blocks.
-    pub const INNER: &'static [BlockKind] =
-        &[BlockKind::Lora, BlockKind::PolicyTrain, BlockKind::Critic, BlockKind::Grant, BlockKind::Roles];
+    pub const INNER: &'static [BlockKind] = &[
+        BlockKind::Lora,
+        BlockKind::PolicyTrain,
+        BlockKind::Critic,
+        BlockKind::Grant,
+        BlockKind::Curriculum,
+        BlockKind::Roles,
+    ];
 
     /// Returns the kinds of blocks that may be nested in this one.
     pub fn inner(self) -> &'static [BlockKind] {
         match self {
             BlockKind::Policy => &[BlockKind::Lora, BlockKind::PolicyTrain, BlockKind::Critic],
             BlockKind::Plugin => &[BlockKind::Grant],
+            BlockKind::Environment => &[BlockKind::Curriculum],
+            BlockKind::Scenario => &[BlockKind::Turns],
             BlockKind::Evaluate => &[BlockKind::Roles],
             _ => &[],
         }
@@ -142,6 +161,7 @@ impl BlockKind {
         !matches!(
             self,
             BlockKind::Turns
+                | BlockKind::Mix
                 | BlockKind::Sandbox
                 | BlockKind::Inference
                 | BlockKind::Train
@@ -149,6 +169,7 @@ impl BlockKind {
                 | BlockKind::PolicyTrain
                 | BlockKind::Critic
                 | BlockKind::Grant
+                | BlockKind::Curriculum
                 | BlockKind::Roles
                 | BlockKind::Include
         )
@@ -188,12 +209,15 @@ impl BlockKind {
             BlockKind::Agent => "agent NAME = PLUGIN.ITEM { … }",
             BlockKind::Turns => "turns { … }",
             BlockKind::Reward => "reward NAME = PLUGIN.ITEM { … }",
+            BlockKind::Scenario => "scenario NAME { environment = NAME; reward = NAME; turns { … } }",
+            BlockKind::Mix => "mix { SCENARIO = WEIGHT }",
             BlockKind::Sandbox => "sandbox { … }",
             BlockKind::Inference => "inference { … }",
             BlockKind::Train | BlockKind::PolicyTrain => "train { … }",
             BlockKind::Evaluate => "evaluate NAME { … }",
             BlockKind::Lora => "lora { … }",
             BlockKind::Critic => "critic { … }",
+            BlockKind::Curriculum => "curriculum { from = 1; to = 5 }",
             BlockKind::Roles => "roles { AGENT = POLICY }",
             BlockKind::Grant => "grant { … }",
             BlockKind::Include => "include \"FILE.mas\"",

@@ -19,6 +19,9 @@ use crate::diagnostic::spelling::{nearest, suggest};
 use crate::source::Location;
 use crate::source::Span;
 
+/// Blocks that later versions of the language will have.
+const RESERVED: [&str; 3] = ["designer", "devices", "cluster"];
+
 /// Parses one file. A statement with a syntax error is reported and left out; a block with an error in its head is kept
 /// without `sound`, so that its name is still known. `text` may hold other files besides.
 pub(crate) fn parse(text: &str, file: Range<usize>, namespace: NamespaceId, reports: &mut Reports) -> File {
@@ -61,7 +64,7 @@ impl<'t> Reader<'t, '_, '_> {
         let mut block = self.head(statement, kind, keyword);
         if let Some(body) = &statement.body {
             if kind.has_body() {
-                block.body = self.body(body, kind == BlockKind::Turns);
+                block.body = self.body(body, Some(kind));
                 // A setting that seems to be missing may be in the part of the head that could not be parsed.
                 block.body.complete &= block.sound;
             } else {
@@ -128,6 +131,12 @@ impl<'t> Reader<'t, '_, '_> {
                 .help(format!("write it between the braces of a {outer}: `{word} {{ … }}`"));
             return None;
         }
+        if RESERVED.contains(&word) {
+            self.reports
+                .error(DiagnosticCode::NotSupported, keyword, format!("`{word}` is not supported yet"), "")
+                .help("remove the block");
+            return None;
+        }
         let words = || BlockKind::TOP.iter().map(|kind| kind.keyword());
         self.reports
             .error(DiagnosticCode::UnknownBlock, keyword, format!("there is no block `{word}`"), "")
@@ -152,6 +161,7 @@ impl<'t> Reader<'t, '_, '_> {
         };
         let rule = match kind {
             BlockKind::Turns
+            | BlockKind::Mix
             | BlockKind::Sandbox
             | BlockKind::Inference
             | BlockKind::Train
@@ -159,8 +169,9 @@ impl<'t> Reader<'t, '_, '_> {
             | BlockKind::PolicyTrain
             | BlockKind::Critic
             | BlockKind::Grant
+            | BlockKind::Curriculum
             | BlockKind::Roles => Rule::bare_head,
-            BlockKind::Workflow | BlockKind::Evaluate => Rule::named_head,
+            BlockKind::Workflow | BlockKind::Scenario | BlockKind::Evaluate => Rule::named_head,
             BlockKind::Policy => Rule::either_head,
             BlockKind::Param => Rule::param_head,
             BlockKind::Include => Rule::include_head,
@@ -272,10 +283,11 @@ impl<'t> Reader<'t, '_, '_> {
         Some(Value { kind: ValueKind::Path(names), location: self.location(pair) })
     }
 
-    fn body(&mut self, body: &StatementBody, edges: bool) -> Body {
+    /// Parses the statements of a block. `kind` is `None` within the settings of an item.
+    fn body(&mut self, body: &StatementBody, kind: Option<BlockKind>) -> Body {
         let mut out = Body { entries: Vec::new(), complete: body.closed };
         for statement in &body.statements {
-            match self.entry(statement, edges) {
+            match self.entry(statement, kind) {
                 Some(entry) => out.entries.push(entry),
                 None => out.complete = false,
             }
@@ -283,14 +295,15 @@ impl<'t> Reader<'t, '_, '_> {
         out
     }
 
-    fn entry(&mut self, statement: &Statement, edges: bool) -> Option<Entry> {
+    fn entry(&mut self, statement: &Statement, kind: Option<BlockKind>) -> Option<Entry> {
         let head = statement.head.slice(self.text);
         let (word, rest) = split_word(head);
         let rest = rest.trim_start();
         let is_setting = rest.starts_with('=') && !rest.starts_with("==");
         if let Some(body) = &statement.body {
             // The body is parsed even if the head has errors, to report the errors in it too.
-            let inside = (!is_setting).then(|| self.body(body, false));
+            let inner = kind.and_then(|kind| kind.inner_block(word));
+            let inside = (!is_setting).then(|| self.body(body, inner));
             if !statement.sound {
                 return None;
             }
@@ -310,7 +323,7 @@ impl<'t> Reader<'t, '_, '_> {
         if !statement.sound {
             return None;
         }
-        if edges && !is_setting {
+        if kind == Some(BlockKind::Turns) && !is_setting {
             return Some(Entry::Edge(self.edge(statement.head)?));
         }
         if !word.is_empty() && rest.starts_with("->") {

@@ -7,7 +7,8 @@ pub mod objective;
 
 pub use objective::PolicyTraining;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ pub struct Workflow {
     pub corpora: Vec<Corpus>,
     pub policies: Vec<Policy>,
     pub agents: Vec<Agent>,
-    /// One today; a later `mix` trains several at once.
+    /// One or more, in order of writing.
     pub scenarios: Vec<Scenario>,
     pub sandbox: Sandbox,
     pub inference: Inference,
@@ -240,12 +241,35 @@ pub struct Agent {
     pub settings: Map<String, Value>,
 }
 
-/// An environment, the turns played in it, and its reward.
+/// `scenario sums { environment = problems; reward = score; turns { … } }`: an environment, the turns played in it, and their
+/// reward.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Scenario {
+    /// `None` in a file without `scenario` blocks, whose environment, turns and reward are its only scenario.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Share of the tasks of training in `mix`, relative to that of the other scenarios. 0 if it is not trained.
+    #[serde(default = "equal_weight", skip_serializing_if = "is_equal_weight")]
+    pub weight: f64,
     pub environment: Environment,
     pub turns: Turns,
     pub reward: Reward,
+}
+
+/// Weight of a scenario in a file without `mix`.
+const fn equal_weight() -> f64 {
+    1.0
+}
+
+fn is_equal_weight(weight: &f64) -> bool {
+    *weight == equal_weight()
+}
+
+impl Scenario {
+    /// Returns the positions of the agents that act in it, without repetitions.
+    pub fn agents(&self) -> BTreeSet<usize> {
+        self.turns.nodes.iter().flat_map(|node| node.agents.iter().copied()).collect()
+    }
 }
 
 /// `environment problems = maths.problems { tasks = "gsm8k.jsonl" }`
@@ -254,7 +278,10 @@ pub struct Environment {
     pub name: String,
     pub plugin: usize,
     pub item: String,
+    /// Tasks of training. With a curriculum, those of its first level.
     pub tasks: Tasks,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curriculum: Option<Curriculum>,
     /// Positions in the workflow's `corpora`; the first answers queries that name none. Empty if the environment has
     /// nothing to search.
     #[serde(
@@ -290,8 +317,54 @@ fn one_or_more<'de, D: Deserializer<'de>>(reader: D) -> Result<Vec<usize>, D::Er
 pub enum Tasks {
     /// A JSONL file, path relative to the workflow file (or to the working folder when from `--set`).
     File(String),
+    /// A split of a data set of the program's catalogue: `gsm8k:train`.
+    Named(DataName),
     /// The environment's own generator.
     Generated { split: String, level: u32 },
+}
+
+/// `gsm8k:train`: a data set and one of its splits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DataName {
+    pub data: String,
+    pub split: String,
+}
+
+impl DataName {
+    /// Parses `NAME:SPLIT`. Returns `None` for a path: both parts consist of letters, digits, `_` and `-`.
+    pub fn parse(text: &str) -> Option<DataName> {
+        let is_word = |part: &str| {
+            !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+        };
+        let (data, split) = text.split_once(':').filter(|(data, split)| is_word(data) && is_word(split))?;
+        Some(DataName { data: data.to_owned(), split: split.to_owned() })
+    }
+}
+
+impl fmt::Display for DataName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.data, self.split)
+    }
+}
+
+/// `curriculum { from = 1; to = 5 }`: the level of generated tasks rises during training.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Curriculum {
+    /// Level of the first step.
+    pub from: u32,
+    /// Level at which it stays.
+    pub to: u32,
+    pub rise: Rise,
+}
+
+/// Occasion on which the level of a curriculum rises by one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Rise {
+    /// Each time that this number of steps is finished.
+    Steps(u32),
+    /// When the mean success of a number of steps with tasks of the level reaches a bound.
+    Success { at: f64, window: u32 },
 }
 
 /// The turn graph. Node 0 is always the first that `start` leads to or a branch over `start`'s edges.
@@ -519,6 +592,10 @@ pub enum LrSchedule {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evaluation {
     pub name: String,
+    /// Position in the workflow's `scenarios`. A block without `scenario` in a file of several stands for one evaluation of
+    /// each, named `BLOCK.SCENARIO`.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub scenario: usize,
     /// Training steps between evaluations. 0: only by `pl-host evaluate`.
     pub every: u32,
     pub tasks: Tasks,
@@ -531,6 +608,17 @@ pub struct Evaluation {
     /// Agents that use another policy than their own, in order of agents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleAssignment>,
+}
+
+fn is_first(position: &usize) -> bool {
+    *position == 0
+}
+
+impl Evaluation {
+    /// Returns the name of the block in the file.
+    pub fn block(&self) -> &str {
+        self.name.split_once('.').map_or(&self.name, |(block, _)| block)
+    }
 }
 
 /// `tool = reasoner` in `roles { … }`: the policy of an agent in an evaluation.

@@ -18,8 +18,7 @@ pub struct App {
 
 impl App {
     /// Starts the host.
-    pub fn new(embedded: Embedded) -> Result<App, CommandError> {
-        let terminal = Arc::new(Terminal::default());
+    pub fn new(embedded: Embedded, terminal: Arc<Terminal>) -> Result<App, CommandError> {
         let host = Host::new(embedded, terminal.clone())?;
         Ok(App { host, terminal })
     }

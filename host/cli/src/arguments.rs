@@ -1,6 +1,7 @@
 //! The command line.
 
 pub mod common;
+pub mod data;
 pub mod plugin;
 pub mod runs;
 pub mod sandbox;
@@ -9,9 +10,12 @@ pub mod training;
 pub mod view;
 pub mod workflow;
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use self::data::DataCommand;
 use self::plugin::PluginCommand;
 use self::runs::{CompareArgs, ReplayArgs};
 use self::sandbox::SandboxCommand;
@@ -29,6 +33,8 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 pub enum Command {
+    /// Create a project: a workflow, and the prompt of an agent of its own
+    New(NewArgs),
     /// Check a workflow and summarise it
     Check(CheckArgs),
     /// Format workflow files: indentation, alignment, line breaks
@@ -59,15 +65,22 @@ pub enum Command {
     View(ViewArgs),
     /// List runs with their state and results
     Runs(RunsArgs),
-    /// Write the episodes of a run as JSON lines: conversations, examples or preferences
+    /// Write the episodes of a run for other programs: conversations, tables, examples, preferences, trajectories
     Export(ExportArgs),
     /// Replay recorded episodes through their plugins and compare
     Replay(ReplayArgs),
     /// Grade answers from standard input: on each line a JSON object {"gold", "pred"}, or {"task", "pred"}
     /// with a whole record
     Grade(GradeArgs),
+    /// List, show and check the data sets that workflows can name
+    Data {
+        #[command(subcommand)]
+        command: DataCommand,
+    },
     /// Show what this machine has, what is missing for which feature, and what fixes it
     Doctor(DoctorArgs),
+    /// Fetch the model of the examples and print its path
+    Model(ModelArgs),
     /// Print a script that completes commands and options in a shell
     Completions {
         /// Shell
@@ -87,6 +100,22 @@ pub enum Command {
         #[command(subcommand)]
         command: SandboxCommand,
     },
+}
+
+#[derive(Args)]
+pub struct NewArgs {
+    /// The project's name: lower-case letters, digits, `_`
+    pub name: String,
+    /// The parent folder of the project's new folder
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub into: PathBuf,
+}
+
+#[derive(Args)]
+pub struct ModelArgs {
+    /// The model
+    #[arg(value_parser = [pl_toolchain::EXAMPLE_MODEL])]
+    pub name: String,
 }
 
 #[derive(Args)]

@@ -1,20 +1,28 @@
 //! Ctrl-C and SIGTERM: the first one lets work in progress come to its end, the second one ends the program at
 //! once.
 
+use std::sync::Arc;
+
 use pl_run::{Host, StopRequest};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
+use crate::app::App;
+
 /// Returns a request that Ctrl-C or SIGTERM makes.
-pub fn stop_on_signals(host: &Host) -> StopRequest {
+pub fn stop_on_signals(app: &App) -> StopRequest {
     let stop = StopRequest::default();
-    let request = stop.clone();
-    on_signals(host, "Ctrl-C will end the run without a checkpoint", move || {
-        if request.request() {
-            eprintln!("stopped at once; the last checkpoint remains");
-            std::process::exit(130);
+    let (request, terminal) = (stop.clone(), Arc::clone(&app.terminal));
+    on_signals(&app.host, "Ctrl-C will end the run without a checkpoint", move |by| {
+        if by == SignalKind::interrupt() {
+            terminal.undo_echo();
         }
-        eprintln!("stopping after this step (press Ctrl-C again to stop at once)");
+        if request.request() {
+            terminal.clear();
+            eprintln!("stopped at once; the last checkpoint remains");
+            end_at_once();
+        }
+        terminal.show_stop();
     });
     stop
 }
@@ -23,10 +31,10 @@ pub fn stop_on_signals(host: &Host) -> StopRequest {
 pub fn first_signal(host: &Host) -> impl Future<Output = ()> + Send + 'static {
     let (sender, receiver) = oneshot::channel();
     let mut sender = Some(sender);
-    on_signals(host, "Ctrl-C will cut off requests in progress", move || {
+    on_signals(host, "Ctrl-C will cut off requests in progress", move |_| {
         match sender.take() {
             Some(sender) => drop(sender.send(())),
-            None => std::process::exit(130),
+            None => end_at_once(),
         }
         eprintln!("finishing the requests in progress (press Ctrl-C again to stop at once)");
     });
@@ -37,7 +45,11 @@ pub fn first_signal(host: &Host) -> impl Future<Output = ()> + Send + 'static {
 
 /// Calls `signalled` at each Ctrl-C or SIGTERM. If the system refuses, warns of the `consequence` and never calls
 /// it.
-fn on_signals(host: &Host, consequence: &'static str, mut signalled: impl FnMut() + Send + 'static) {
+fn on_signals(
+    host: &Host,
+    consequence: &'static str,
+    mut signalled: impl FnMut(SignalKind) + Send + 'static,
+) {
     host.handle().spawn(async move {
         let (Ok(mut int), Ok(mut term)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
         else {
@@ -46,8 +58,17 @@ fn on_signals(host: &Host, consequence: &'static str, mut signalled: impl FnMut(
             return std::future::pending().await;
         };
         loop {
-            tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
-            signalled();
+            let by = tokio::select! {
+                _ = int.recv() => SignalKind::interrupt(),
+                _ = term.recv() => SignalKind::terminate(),
+            };
+            signalled(by);
         }
     });
+}
+
+/// Ends the program without the destructors of libtorch, which must not run while other threads compute.
+fn end_at_once() -> ! {
+    // SAFETY: the call ends the process and touches no memory of it.
+    unsafe { libc::_exit(130) }
 }

@@ -10,6 +10,8 @@ mod conversation;
 mod diagnostics;
 mod exit;
 mod interrupt;
+mod logging;
+mod panel;
 mod plan;
 mod play_worker;
 mod progress;
@@ -20,30 +22,35 @@ mod threads;
 mod visible;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 use pl_run::Embedded;
-use tracing_subscriber::EnvFilter;
 
 use crate::app::App;
 use crate::arguments::{Arguments, Command};
 use crate::exit::CommandResult;
+use crate::progress::Terminal;
 
 /// Runs the command that the process's arguments name, and returns its exit code.
 pub fn main(embedded: Embedded) -> ExitCode {
     threads::set_omp_wait_policy_passive();
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_from_env("PL_HOST_LOG").unwrap_or_else(|_| EnvFilter::new("warn")))
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .init();
-    exit::report(&run(&arguments.command, embedded))
+    let terminal = Arc::new(Terminal::default());
+    let result = logging::start(&arguments.command, &terminal).and_then(|exporter| {
+        let result = run(&arguments.command, embedded, &terminal);
+        if let Some(exporter) = exporter {
+            logging::finish(exporter);
+        }
+        result
+    });
+    exit::report(&result)
 }
 
-fn run(command: &Command, embedded: Embedded) -> CommandResult {
-    let app = || App::new(embedded);
+fn run(command: &Command, embedded: Embedded, terminal: &Arc<Terminal>) -> CommandResult {
+    let app = || App::new(embedded, Arc::clone(terminal));
     match command {
+        Command::New(options) => commands::new::run(options),
         Command::Check(options) => commands::check::run(&app()?, options),
         Command::Fmt(options) => commands::fmt::run(options),
         Command::Explain(options) => commands::explain::run(options),
@@ -62,11 +69,13 @@ fn run(command: &Command, embedded: Embedded) -> CommandResult {
         Command::Export(options) => commands::export::run(options),
         Command::Replay(options) => commands::replay::run(&app()?, options),
         Command::Grade(options) => commands::grade::run(&app()?, options),
+        Command::Data { command } => commands::data::run(command),
         Command::Doctor(options) => commands::doctor::run(&app()?, options),
+        Command::Model(_) => commands::model::run(),
         Command::Completions { shell } => commands::completions::run(*shell),
         Command::Man => commands::man::run(),
         Command::Lsp => commands::lsp::run(&app()?),
         Command::Plugin { command } => commands::plugin::run(&app()?, command),
-        Command::Sandbox { command } => commands::sandbox::run(embedded, command),
+        Command::Sandbox { command } => commands::sandbox::run(embedded, terminal, command),
     }
 }

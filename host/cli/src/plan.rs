@@ -123,26 +123,56 @@ fn write_components(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         None => "",
     };
     section(f, "sandbox").line(format_args!("{}{python}", plan.sandbox.limits))?;
+    let mut corpora = section(f, "corpus");
     for corpus in &plan.corpora {
-        section(f, "corpus").line(corpus_words(corpus))?;
+        corpora.line(corpus_words(corpus))?;
     }
+    write_scenarios(plan, f)?;
     let mut tasks = section(f, "tasks");
-    let rows = || std::iter::once(&plan.tasks).chain(plan.evaluations.iter().map(|one| &one.tasks));
-    let wide = column(rows().map(|tasks| tasks.name.as_str()));
-    for one in rows() {
-        tasks.line(format_args!("{:<wide$}  {}", one.name, task_words(one)))?;
+    let environments = plan.scenarios.iter().map(|scenario| (&scenario.tasks, &scenario.curriculum));
+    let evaluations = plan.evaluations.iter().map(|one| (&one.tasks, &None));
+    let mut rows: Vec<(&TaskPlan, &Option<String>)> = Vec::new();
+    for (tasks, curriculum) in environments.chain(evaluations) {
+        // Scenarios may share an environment.
+        if rows.iter().all(|(known, _)| known.name != tasks.name) {
+            rows.push((tasks, curriculum));
+        }
+    }
+    let wide = column(rows.iter().map(|(tasks, _)| tasks.name.as_str()));
+    for (one, curriculum) in rows {
+        let words = curriculum.clone().unwrap_or_else(|| task_words(one));
+        tasks.line(format_args!("{:<wide$}  {words}", one.name))?;
+    }
+    Ok(())
+}
+
+/// Writes the scenarios of a workflow that names them.
+fn write_scenarios(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let names = || plan.scenarios.iter().filter_map(|scenario| scenario.name.as_deref());
+    let wide = column(names());
+    let mut lines = section(f, "scenarios");
+    for (name, scenario) in names().zip(&plan.scenarios) {
+        let share = match scenario.share {
+            0.0 => "evaluated only".to_owned(),
+            share => format!("{:.0} % of the tasks", 100.0 * share),
+        };
+        lines.line(format_args!("{name:<wide$}  {share}, in {}", scenario.tasks.name))?;
     }
     Ok(())
 }
 
 fn write_counts(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let most = "at most";
-    let episode = &plan.episode;
-    section(f, "episode").line(format_args!(
-        "{most} {} completions, {} sampled tokens",
-        Count(episode.completions),
-        Count(episode.tokens)
-    ))?;
+    let wide = column(plan.scenarios.iter().filter_map(|scenario| scenario.name.as_deref()));
+    let mut episodes = section(f, "episode");
+    for scenario in &plan.scenarios {
+        let name = scenario.name.as_ref().map(|name| format!("{name:<wide$}  ")).unwrap_or_default();
+        episodes.line(format_args!(
+            "{name}{most} {} completions, {} sampled tokens",
+            Count(scenario.episode.completions),
+            Count(scenario.episode.tokens)
+        ))?;
+    }
     if let Some(training) = &plan.training {
         let step = &training.step;
         let mut lines = section(f, "step");

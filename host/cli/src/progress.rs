@@ -1,27 +1,78 @@
-//! Progress on stderr: a bar on a terminal, nothing elsewhere. A line for each step is shown in both.
+//! Progress on stderr: a panel and bars on a terminal, nothing elsewhere. A line for each step is shown in both.
 
 use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use console::Term;
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use pl_run::Progress;
 use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
+use pl_telemetry::RunGauges;
 use serde_json::Value;
 
 use crate::diagnostics;
 use crate::diagnostics::DiagnosticFormat;
+use crate::panel::PanelState;
 use crate::visible::visible;
 
 /// Interval of updates between the steps of the work.
 const TICK: Duration = Duration::from_millis(200);
 
+/// Interval of updates of the panel, which shows whole seconds.
+const PANEL_TICK: Duration = Duration::from_secs(1);
+
 /// Progress bars and messages on stderr.
 #[derive(Default)]
 pub struct Terminal {
     bars: MultiProgress,
+    panel: Mutex<Option<Arc<Mutex<PanelState>>>>,
+    gauges: OnceLock<Arc<RunGauges>>,
 }
 
 impl Terminal {
+    /// Shows a panel of the run, above the bars, until the returned value is dropped.
+    pub fn show_panel(&self, state: PanelState) -> Panel<'_> {
+        let state = Arc::new(Mutex::new(state));
+        *locked(&self.panel) = Some(Arc::clone(&state));
+        let bar = self.bars.insert(0, ProgressBar::new_spinner());
+        let draw = move |_: &ProgressState, out: &mut dyn Write| locked(&state).draw(out);
+        if let Ok(style) = ProgressStyle::with_template("{panel}") {
+            bar.set_style(style.with_key("panel", draw));
+        }
+        bar.enable_steady_tick(PANEL_TICK);
+        Panel { terminal: self, bar }
+    }
+
+    /// Keeps the run's metrics in gauges, too.
+    pub fn record_metrics(&self, gauges: Arc<RunGauges>) {
+        // A program trains one run with gauges.
+        let _ = self.gauges.set(gauges);
+    }
+
+    /// Shows that the run ends after the present step, and what a second request does.
+    pub fn show_stop(&self) {
+        if let Some(panel) = &*locked(&self.panel) {
+            locked(panel).stop();
+        }
+        self.suspend(|| eprintln!("stopping after this step (press Ctrl-C again to stop at once)"));
+    }
+
+    /// Takes back what a terminal has shown of Ctrl-C: bars end at the right edge, so `^C` has begun a line below them.
+    pub fn undo_echo(&self) {
+        let stderr = Term::stderr();
+        if stderr.is_term() && locked(&self.panel).is_some() {
+            // A terminal that can't be written to shows nothing.
+            let _ = stderr.clear_line().and_then(|()| stderr.move_cursor_up(1));
+        }
+    }
+
+    /// Removes all bars, before the program ends at once.
+    pub fn clear(&self) {
+        // A terminal that can't be written to shows nothing.
+        let _ = self.bars.clear();
+    }
+
     /// Writes something while all bars are hidden.
     pub fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bars.suspend(write)
@@ -48,6 +99,23 @@ impl Terminal {
         bar.enable_steady_tick(TICK);
         bar
     }
+}
+
+/// Panel on the terminal. It disappears when it is dropped.
+pub struct Panel<'t> {
+    terminal: &'t Terminal,
+    bar: ProgressBar,
+}
+
+impl Drop for Panel<'_> {
+    fn drop(&mut self) {
+        *locked(&self.terminal.panel) = None;
+        self.bar.finish_and_clear();
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn template(columns: &str) -> String {
@@ -94,6 +162,12 @@ impl Progress for Terminal {
     }
 
     fn metrics(&self, line: &MetricsLine<'_>) {
+        if let Some(panel) = &*locked(&self.panel) {
+            locked(panel).add(line);
+        }
+        if let Some(gauges) = self.gauges.get() {
+            record(gauges, line);
+        }
         self.suspend(|| eprintln!("{}", visible(&summary(line))));
     }
 }
@@ -111,6 +185,16 @@ impl Tracker for Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// Takes over a line of metrics, and on that of a step the time that its parts took.
+fn record(gauges: &RunGauges, report: &MetricsLine<'_>) {
+    gauges.record(report.step, report.steps, report.line);
+    if report.evaluation.is_none() {
+        gauges.add_seconds("rollouts", report.seconds.play);
+        gauges.add_seconds("wait", report.seconds.wait);
+        gauges.add_seconds("training", report.seconds.train);
     }
 }
 

@@ -53,7 +53,7 @@ impl Workflows for StoredWorkflows {
 
     fn graph(&self, run: &Path) -> Result<Value, Unavailable> {
         let stored = StoredWorkflow::read(run).map_err(|error| Unavailable(error.to_string()))?;
-        Graph::new(&stored.workflow).json().map_err(|error| Unavailable(error.to_string()))
+        Graph::json_of_scenarios(&stored.workflow).map_err(|error| Unavailable(error.to_string()))
     }
 }
 

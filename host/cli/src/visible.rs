@@ -5,7 +5,7 @@
 //! as it is.
 
 use std::borrow::Cow;
-use std::io::{self, IsTerminal, StdoutLock, Write};
+use std::io::{self, IsTerminal, Stdout, Write};
 
 /// Returns a text with a symbol for each control character except line breaks and tabs.
 pub fn visible(text: &str) -> Cow<'_, str> {
@@ -41,8 +41,8 @@ pub struct VisibleWriter<W> {
 }
 
 /// Returns stdout, where control characters are shown if it is a terminal.
-pub fn stdout() -> VisibleWriter<StdoutLock<'static>> {
-    let out = io::stdout().lock();
+pub fn stdout() -> VisibleWriter<Stdout> {
+    let out = io::stdout();
     VisibleWriter { escapes: out.is_terminal(), out }
 }
 

@@ -132,6 +132,9 @@ impl<'d> Collector<'d> {
         if block.kind == Some(BlockKind::Roles) {
             self.declarations("agent", CompletionItemKind::CLASS);
         }
+        if block.kind == Some(BlockKind::Mix) {
+            self.declarations("scenario", CompletionItemKind::CLASS);
+        }
     }
 
     fn turn_nodes(&mut self) {
@@ -156,6 +159,11 @@ impl<'d> Collector<'d> {
             }
             Some(SettingKind::Server) => return self.declarations("server", CompletionItemKind::VALUE),
             Some(SettingKind::CorpusNames) => return self.declarations("corpus", CompletionItemKind::VALUE),
+            Some(SettingKind::Environment) => {
+                return self.declarations("environment", CompletionItemKind::VALUE);
+            }
+            Some(SettingKind::Reward) => return self.declarations("reward", CompletionItemKind::VALUE),
+            Some(SettingKind::Scenario) => return self.declarations("scenario", CompletionItemKind::VALUE),
             Some(SettingKind::Boolean) => self.booleans(),
             _ => {}
         }

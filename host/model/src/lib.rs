@@ -17,7 +17,7 @@ mod text;
 pub use chrono::NaiveDate;
 pub use dtype::TorchDtype;
 pub use error::Error;
-pub use hub::{FetchProgress, Fetched, Hub, HubModel};
+pub use hub::{FetchProgress, Fetched, FetchedData, Hub, HubData, HubModel};
 pub use model::Model;
 pub use network::adapter::{Adapter, LowRank, Projection};
 pub use network::config::{Config, Family};

@@ -9,15 +9,18 @@ use std::path::{Path, PathBuf};
 
 use pl_types::{TrainedCompletion, Transition};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::atomic::{create_folder, sync_folder, write_atomically};
 use crate::curves::draw_curves;
 use crate::error::Error;
+use crate::event_file::EventFile;
 use crate::jsonl::AppendLog;
 use crate::lock::Lock;
 use crate::lock_holder::LockHolder;
 use crate::own_files::{delete_later, own_files, parse_step};
 use crate::run_lock::{RunLock, find_holder};
+use crate::scalars::scalars;
 use crate::table::{read_transitions, write_transitions};
 use crate::token_table::write_trained;
 use crate::traces::{TraceFile, Traces};
@@ -26,6 +29,8 @@ const WORKFLOW: &str = "workflow.json";
 const METRICS: &str = "metrics.jsonl";
 const TIMINGS: &str = "timings.jsonl";
 const FAILURES: &str = "failures.jsonl";
+/// TensorBoard finds its files by `tfevents`, and sorts them by the number.
+const EVENTS: &str = "events.out.tfevents.0.pl-host";
 const CURVES: &str = "curves.png";
 const STEPS: &str = "steps";
 const TOKENS: &str = "tokens";
@@ -33,7 +38,7 @@ const CHECKPOINTS: &str = "checkpoints";
 const ADAPTERS: &str = "adapters";
 
 /// Entries of a run folder that a run writes, except its lock.
-const ENTRIES: [&str; 13] = [
+const ENTRIES: [&str; 14] = [
     WORKFLOW,
     "workflow.mas",
     "lock.json",
@@ -41,6 +46,7 @@ const ENTRIES: [&str; 13] = [
     METRICS,
     TIMINGS,
     FAILURES,
+    EVENTS,
     CURVES,
     STEPS,
     TOKENS,
@@ -59,6 +65,9 @@ pub struct LogLengths {
     pub metrics: u64,
     pub timings: u64,
     pub failures: u64,
+    /// 0 in checkpoints of earlier versions: the file then begins at the resumed step.
+    #[serde(default)]
+    pub events: u64,
 }
 
 /// Steps of a run whose files are kept when it resumes.
@@ -74,9 +83,10 @@ pub struct FinishedSteps {
 #[derive(Debug)]
 pub struct RunFolder {
     lock: RunLock,
-    pub metrics: AppendLog,
-    pub timings: AppendLog,
+    metrics: AppendLog,
+    timings: AppendLog,
     pub failures: AppendLog,
+    events: EventFile,
 }
 
 impl RunFolder {
@@ -172,18 +182,37 @@ impl RunFolder {
     fn open_logs(lock: RunLock, lengths: LogLengths) -> Result<Self, Error> {
         let root = lock.root();
         let logs = [(METRICS, lengths.metrics), (TIMINGS, lengths.timings), (FAILURES, lengths.failures)];
-        for (name, length) in logs {
+        for (name, length) in logs.into_iter().chain([(EVENTS, lengths.events)]) {
             AppendLog::check_length(&root.join(name), length)?;
         }
         let open = |(name, length): (&str, u64)| AppendLog::open(&root.join(name), length);
         let [metrics, timings, failures] = logs.map(open);
         let (metrics, timings, failures) = (metrics?, timings?, failures?);
+        let events = EventFile::open(&root.join(EVENTS), lengths.events)?;
         sync_folder(root)?;
-        Ok(RunFolder { lock, metrics, timings, failures })
+        Ok(RunFolder { lock, metrics, timings, failures, events })
     }
 
     pub fn root(&self) -> &Path {
         self.lock.root()
+    }
+
+    /// Writes a line of `metrics.jsonl`, and its numbers for TensorBoard.
+    ///
+    /// # Errors
+    /// If a file can't be written.
+    pub fn append_metrics(&mut self, step: u64, line: &Value) -> Result<(), Error> {
+        self.metrics.append(line)?;
+        self.events.append(step, &scalars(line))
+    }
+
+    /// Writes a line of `timings.jsonl`, and its numbers for TensorBoard.
+    ///
+    /// # Errors
+    /// If a file can't be written.
+    pub fn append_timings(&mut self, step: u64, line: &Value) -> Result<(), Error> {
+        self.timings.append(line)?;
+        self.events.append(step, &scalars(line))
     }
 
     /// Returns the folder of the adapters that servers load, which exists if the run has such servers.
@@ -245,6 +274,7 @@ impl RunFolder {
             metrics: self.metrics.sync()?,
             timings: self.timings.sync()?,
             failures: self.failures.sync()?,
+            events: self.events.sync()?,
         })
     }
 

@@ -10,6 +10,7 @@
 //!   metrics.jsonl              a line per step and per evaluation: equal for equal seeds
 //!   timings.jsonl              seconds and rates: different in every run
 //!   failures.jsonl             episodes that failed, with their cause
+//!   events.out.tfevents.…      the numbers of metrics and timings, for TensorBoard
 //!   steps/000001.parquet       every transition of the step
 //!   tokens/000001.parquet       what the update computed of each of their tokens
 //!   traces/000001.jsonl.zst    every attempt at an episode, for `pl-host replay`
@@ -22,12 +23,14 @@ mod column_reader;
 mod column_writer;
 mod curves;
 mod error;
+mod event_file;
 mod folder;
 mod jsonl;
 mod lock;
 mod lock_holder;
 mod own_files;
 mod run_lock;
+mod scalars;
 mod settings;
 mod step_table;
 mod table;
@@ -38,11 +41,13 @@ mod traces;
 pub use atomic::{sync_folder, write_atomically};
 pub use curves::draw_curves;
 pub use error::Error;
+pub use event_file::EventFile;
 pub use folder::{FinishedSteps, LogLengths, RunFolder};
 pub use jsonl::{AppendLog, read_jsonl};
 pub use lock::{Lock, hash_file, hash_folder};
 pub use lock_holder::LockHolder;
 pub use run_lock::RunLock;
+pub use scalars::scalars;
 pub use settings::settings_by_path;
 pub use step_table::StepTable;
 pub use table::{read_transitions, write_transitions};

@@ -162,6 +162,7 @@ fn setup(
     let next = |node: usize| vec![Edge { to: Target::Node(node % count), when: None }];
     let nodes = (0..count).map(|agent| Node { agents: vec![agent], edges: next(agent + 1) }).collect();
     Arc::new(EpisodeSetup {
+        scenario: None,
         environment,
         agents: agents.into_iter().map(runtime).collect(),
         reward,

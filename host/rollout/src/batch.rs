@@ -7,12 +7,14 @@ use futures::stream;
 use pl_dsl::workflow::Rollout;
 use pl_plugin::Task;
 use pl_types::{Phase, StreamKey, Transition};
+use tracing::Instrument;
 
 use crate::attempt::{Attempt, play_episode};
 use crate::context::EpisodeContext;
 use crate::error::{EpisodeFailure, Error};
 use crate::result::EpisodeSummary;
 use crate::setup::EpisodeSetup;
+use crate::spans::SPAN_TARGET;
 use crate::trace::Trace;
 
 /// Attempts at one episode before the batch continues without it.
@@ -111,7 +113,10 @@ pub async fn play_batch(
     let shared = Arc::new(plan.clone());
     let mut running = stream::iter(episodes.into_iter().map(|(task, sample)| {
         let (setup, plan) = (Arc::clone(&setup), Arc::clone(&shared));
-        tokio::spawn(async move { run_with_retries(&setup, &plan, task, sample).await })
+        let number = plan.first_task + task;
+        let span =
+            tracing::info_span!(target: SPAN_TARGET, "episode", step = plan.step, task = number, sample);
+        tokio::spawn(async move { run_with_retries(&setup, &plan, task, sample).await }.instrument(span))
     }))
     .buffer_unordered(plan.in_flight.max(1));
     let mut attempts: Vec<Attempt> = Vec::new();

@@ -2,12 +2,14 @@
 
 use pl_plugin::call_log::CallLog;
 use pl_plugin::{DrawingForm, Outcome, Snapshot};
+use tracing::Instrument;
 
 use crate::components::Episode;
 use crate::context::EpisodeContext;
 use crate::events::EpisodeEvent;
 use crate::fault::Fault;
 use crate::setup::EpisodeSetup;
+use crate::spans::call_span;
 use crate::trace::EventKind;
 use crate::trace::recorder::TraceRecorder;
 
@@ -80,7 +82,7 @@ impl EnvironmentCopy {
     }
 
     pub async fn view(&mut self, agent: &str, recorder: &mut TraceRecorder) -> Result<String, Fault> {
-        let view = self.episode.view(agent).await;
+        let view = self.episode.view(agent).instrument(call_span("view", agent)).await;
         self.record(Some(agent), "view", recorder);
         view
     }
@@ -90,7 +92,7 @@ impl EnvironmentCopy {
         actions: &[(String, String)],
         recorder: &mut TraceRecorder,
     ) -> Result<Outcome, Fault> {
-        let outcome = self.episode.apply(actions).await;
+        let outcome = self.episode.apply(actions).instrument(call_span("apply", "")).await;
         self.record(None, "apply", recorder);
         outcome
     }

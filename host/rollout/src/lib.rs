@@ -21,6 +21,7 @@ mod plugin_components;
 mod replay;
 mod result;
 mod setup;
+mod spans;
 mod tasks;
 mod trace;
 mod tree;
@@ -40,6 +41,7 @@ pub use replay::{
 };
 pub use result::{EpisodeResult, EpisodeSummary};
 pub use setup::{AgentRuntime, EpisodeSetup};
+pub use spans::SPAN_TARGET;
 pub use tasks::{TaskFile, TaskSource};
 pub use trace::answers::RecordedAnswers;
 pub use trace::{CandidateAttempt, EpisodeEnd, EventKind, EventPosition, Trace, TraceEvent};

@@ -10,11 +10,13 @@ use pl_plugin::{Message, Outcome, Scores, Task, Turn};
 use pl_types::{Completion, Request};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::unbounded_channel;
+use tracing::Instrument;
 
 use crate::environment_copy::EnvironmentCopy;
 use crate::events::EpisodeEvent;
 use crate::fault::Fault;
 use crate::setup::EpisodeSetup;
+use crate::spans::{SPAN_TARGET, call_span};
 use crate::trace::EventKind;
 use crate::trace::recorder::TraceRecorder;
 use crate::turns::{LastReward, TurnCursor};
@@ -84,7 +86,8 @@ impl EpisodeSetup {
             let view = environment.view(&runtime.name, recorder).await.map_err(attribute)?;
             let turn = Turn { agent: runtime.name.clone(), visit: cursor.visits(index) };
             let call_log = recorder.call_log(name, "prompt");
-            let request = runtime.agent.prompt(&view, &turn, &call_log).await;
+            let span = call_span("prompt", &runtime.name);
+            let request = runtime.agent.prompt(&view, &turn, &call_log).instrument(span).await;
             recorder.record_calls(name, "prompt", &call_log);
             let Some(request) = request.map_err(attribute)? else {
                 recorder.record(name, EventKind::Skipped);
@@ -134,7 +137,13 @@ impl EpisodeSetup {
             listener,
         };
         let fault = |cause: String| Fault::for_agent(&runtime.name, "generation", cause);
-        let completions = self.generator.generate(request).await.map_err(|error| fault(error.to_string()))?;
+        let span = tracing::info_span!(
+            target: SPAN_TARGET, "generate", agent = runtime.name, policy = runtime.policy, completions = wanted,
+            prompt_tokens = prompt.tokens.len(), completion_tokens = tracing::field::Empty
+        );
+        let completions = self.generator.generate(request).instrument(span.clone()).await;
+        let completions = completions.map_err(|error| fault(error.to_string()))?;
+        span.record("completion_tokens", completions.iter().map(|c| c.tokens.len()).sum::<usize>());
         if completions.len() != wanted {
             return Err(fault(format!("the engine returned {} of {wanted} completions", completions.len())));
         }
@@ -163,7 +172,8 @@ impl EpisodeSetup {
         let name = Some(runtime.name.as_str());
         let text = pl_plugin::Completion::new(completion.text.clone(), completion.finish);
         let call_log = recorder.call_log(name, "parse");
-        let action = runtime.agent.parse(&prompt.view, &text, &call_log).await;
+        let span = call_span("parse", &runtime.name);
+        let action = runtime.agent.parse(&prompt.view, &text, &call_log).instrument(span).await;
         recorder.record_calls(name, "parse", &call_log);
         let action = action.map_err(|fault| fault.with_agent(&runtime.name))?;
         recorder.record(name, EventKind::Action(action.clone()));
@@ -185,7 +195,8 @@ impl EpisodeSetup {
         let outcome = environment.apply(&actions, recorder).await?;
         recorder.record(None, EventKind::Outcome(outcome.clone()));
         let call_log = recorder.call_log(None, "score");
-        let scores = self.reward.score(task, &actions, &outcome, &call_log).await;
+        let scoring = self.reward.score(task, &actions, &outcome, &call_log);
+        let scores = scoring.instrument(call_span("score", "")).await;
         recorder.record_calls(None, "score", &call_log);
         let scores = scores?;
         recorder.record(None, EventKind::Scores(scores.clone()));

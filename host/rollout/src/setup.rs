@@ -29,6 +29,8 @@ pub struct AgentRuntime {
 /// The parts of a workflow that play episodes.
 #[derive(Clone)]
 pub struct EpisodeSetup {
+    /// Name of the scenario, which traces have. `None` if it has none.
+    pub scenario: Option<Arc<str>>,
     pub environment: Arc<dyn Environment>,
     /// Agents, by index.
     pub agents: Vec<AgentRuntime>,

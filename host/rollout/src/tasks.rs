@@ -49,6 +49,16 @@ impl TaskSource {
         }
     }
 
+    /// The same tasks at another level. Tasks of a file have no levels.
+    pub fn at_level(&self, level: u32) -> TaskSource {
+        match self.clone() {
+            TaskSource::Generated { environment, generator, split, .. } => {
+                TaskSource::Generated { environment, generator, split, level }
+            }
+            file => file,
+        }
+    }
+
     /// Number of different tasks. `None` if it is unlimited.
     pub fn size(&self) -> Option<usize> {
         match self {

@@ -83,6 +83,9 @@ pub struct AuditOptions {
 /// Result of an audit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Audit {
+    /// Name of the scenario, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<String>,
     pub adversaries: Vec<AdversaryResult>,
     /// Results of the oracle on the training tasks and on those of each evaluation. Empty if the environment has none.
     pub oracle: Vec<OracleResult>,
@@ -131,32 +134,45 @@ pub struct Finding {
 }
 
 impl Audit {
-    /// Audits the first scenario of a workflow.
+    /// Audits the scenario at a position of a workflow, with the tasks of the first level if it has a curriculum.
     ///
     /// # Errors
     /// If a plugin can't be loaded, the tasks can't be read, or the cache can't be written.
-    pub fn new(host: &Host, checked: &CheckedWorkflow, options: &AuditOptions) -> Result<Audit, Error> {
-        let environment = Arc::new(checked.environment(host)?);
-        let block = &checked.workflow.scenarios[0].environment;
-        let evaluations = &checked.workflow.evaluations;
-        let (tasks, evaluated, shared_tasks) = host.block_on(async {
-            let source = checked.tasks(&block.tasks, &environment, Some(options.seed)).await?;
-            let shared = splits::shared_tasks(checked, &environment, &source).await?;
+    pub fn new(
+        host: &Host,
+        checked: &CheckedWorkflow,
+        scenario: usize,
+        options: &AuditOptions,
+    ) -> Result<Audit, Error> {
+        let environment = checked.environments(host)?.swap_remove(scenario);
+        let block = &checked.workflow.scenarios[scenario];
+        let tasks = &block.environment.tasks;
+        let evaluations =
+            || checked.workflow.evaluations.iter().filter(|evaluation| evaluation.scenario == scenario);
+        let (training, evaluated, shared_tasks) = host.block_on(async {
+            let source = checked.tasks(host, scenario, tasks, &environment, Some(options.seed)).await?;
+            let shared = splits::shared_tasks(host, checked, scenario, &environment, &source).await?;
             let mut evaluated = Vec::new();
-            for evaluation in evaluations {
-                let source = checked.tasks(&evaluation.tasks, &environment, None).await?;
+            for evaluation in evaluations() {
+                let source = checked.tasks(host, scenario, &evaluation.tasks, &environment, None).await?;
                 evaluated.push(source.take(0, options.tasks).await.map_err(Error::Tasks)?);
             }
             Ok::<_, Error>((source.take(0, options.tasks).await.map_err(Error::Tasks)?, evaluated, shared))
         })?;
-        let audit = AuditSetup::new(host, checked, environment, tasks, options.seed)?;
+        let audit = AuditSetup::new(host, checked, scenario, environment, training, options.seed)?;
         let mut oracle = Vec::new();
-        oracle.extend(audit.oracle(&block.name, &block.tasks, &audit.tasks)?);
-        for (evaluation, tasks) in evaluations.iter().zip(&evaluated) {
+        oracle.extend(audit.oracle(&block.environment.name, tasks, &audit.tasks)?);
+        for (evaluation, tasks) in evaluations().zip(&evaluated) {
             oracle.extend(audit.oracle(&evaluation.name, &evaluation.tasks, tasks)?);
         }
-        let mut result =
-            Audit { adversaries: Vec::new(), oracle, rewards: None, shared_tasks, findings: Vec::new() };
+        let mut result = Audit {
+            scenario: block.name.clone(),
+            adversaries: Vec::new(),
+            oracle,
+            rewards: None,
+            shared_tasks,
+            findings: Vec::new(),
+        };
         let mut leaks = None;
         for strategy in strategies(&options.answers) {
             let batch = audit.play(&strategy, 1)?;
@@ -170,7 +186,7 @@ impl Audit {
             result.adversaries.push(AdversaryResult::new(strategy, &batch, &longer));
         }
         result.findings = result.judge(&leaks.unwrap_or_default(), adds_up(&checked.workflow));
-        note::write(checked)?;
+        note::write(checked, block)?;
         Ok(result)
     }
 
@@ -385,12 +401,14 @@ impl<'a> AuditSetup<'a> {
     fn new(
         host: &'a Host,
         checked: &CheckedWorkflow,
+        scenario: usize,
         environment: Arc<pl_plugin::Environment>,
         tasks: Vec<Arc<Task>>,
         seed: u64,
     ) -> Result<AuditSetup<'a>, Error> {
         let Workflow { agents: blocks, scenarios, .. } = &checked.workflow;
-        let scenario = &scenarios[0];
+        let reward = checked.reward(scenario)?;
+        let scenario = &scenarios[scenario];
         let agents = (0..blocks.len())
             .map(|index| checked.agent(index).map(Arc::new))
             .collect::<Result<Vec<_>, Error>>()?;
@@ -405,9 +423,10 @@ impl<'a> AuditSetup<'a> {
             bootstraps: false,
         };
         let setup = EpisodeSetup {
+            scenario: scenario.name.as_deref().map(Arc::from),
             environment,
             agents: blocks.iter().enumerate().map(runtime).collect(),
-            reward: Arc::new(checked.reward()?),
+            reward: Arc::new(reward),
             team_weight: scenario.reward.team,
             local_weight: scenario.reward.local,
             scores_end: scenario.reward.scores_end,
@@ -442,7 +461,7 @@ impl<'a> AuditSetup<'a> {
             tasks: name.to_owned(),
             level: match source {
                 Tasks::Generated { level, .. } => Some(*level),
-                Tasks::File(_) => None,
+                Tasks::File(_) | Tasks::Named(_) => None,
             },
             episodes: batch.episodes.len(),
             success: solved(&batch),
@@ -544,8 +563,8 @@ mod tests {
     }
 
     fn judge_with(adversaries: Vec<AdversaryResult>, oracle: Vec<OracleResult>) -> Vec<FindingSeverity> {
-        let audit =
-            Audit { adversaries, oracle, rewards: None, shared_tasks: Vec::new(), findings: Vec::new() };
+        let (shared_tasks, findings) = (Vec::new(), Vec::new());
+        let audit = Audit { scenario: None, adversaries, oracle, rewards: None, shared_tasks, findings };
         audit.judge(&BTreeMap::new(), true).into_iter().map(|finding| finding.severity).collect()
     }
 

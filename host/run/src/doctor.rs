@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pl_kernels::cpu::SimdLevel;
 use pl_sandbox::{DockerSettings, DockerWorkers};
-use pl_toolchain::Language;
+use pl_toolchain::{EXAMPLE_MODEL, Language};
 use serde::Serialize;
 
 use crate::device::{DevicePreference, select_device};
@@ -13,9 +13,6 @@ use crate::host::Host;
 use crate::locate;
 use crate::memory::{Bytes, MachineMemory};
 use crate::sandbox::is_python_cached;
-
-/// Model of the examples.
-const EXAMPLE_MODEL: &str = "smollm2-135m";
 
 /// Plugins that the program ships with.
 const SHIPPED: [&str; 4] = ["math.wasm", "code.wasm", "planning.wasm", "search.wasm"];
@@ -141,7 +138,7 @@ fn model() -> Check {
     match locate::model_on_disk(Path::new(""), EXAMPLE_MODEL) {
         Ok(path) => Check::ready("model", needed_for, path.display().to_string()),
         Err(error) => Check::ready("model", needed_for, error.to_string())
-            .lacking(Status::Missing, "`cargo xtask setup` fetches it (93 MB)"),
+            .lacking(Status::Missing, "`pl-host model smollm2-135m` fetches it (93 MB)"),
     }
 }
 

@@ -141,6 +141,9 @@ pub enum Error {
     /// The workers of the sandbox can't be started.
     #[error(transparent)]
     Sandbox(#[from] pl_sandbox::Error),
+    /// The workflow has no such scenario.
+    #[error("--scenario {scenario}: {}", named_scenarios(scenarios))]
+    NoScenario { scenario: String, scenarios: Vec<String> },
     /// The workflow has no such agent.
     #[error("--agent {agent}: the workflow's agents are {}", agents.join(", "))]
     NoAgent { agent: String, agents: Vec<String> },
@@ -227,5 +230,12 @@ fn see(run: &Option<PathBuf>, episode: &Option<EpisodeId>) -> String {
     match (run, episode) {
         (Some(run), Some(episode)) => format!("\n  see: pl-host replay {} {episode}", run.display()),
         _ => String::new(),
+    }
+}
+
+fn named_scenarios(scenarios: &[String]) -> String {
+    match scenarios {
+        [] => "the workflow has one scenario, without a name".to_owned(),
+        names => format!("the workflow's scenarios are {}", names.join(", ")),
     }
 }

@@ -2,11 +2,12 @@
 
 mod statistics;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pl_dsl::workflow::{Evaluation, RoleAssignment, Rollout, Tasks};
+use pl_dsl::workflow::{Evaluation, RoleAssignment, Rollout, Scenario, Tasks};
 use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutPlan, RolloutProgress, TaskSource, play_batch};
 use pl_types::{Phase, SamplingOverrides};
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ pub struct EvaluationResult {
 }
 
 /// Runs each evaluation of a workflow and hands its result to `finished`. A workflow without any is evaluated
-/// on the tasks of its environment.
+/// on the tasks of each scenario.
 ///
 /// # Errors
 /// If tasks can't be read, every episode of an evaluation fails, or `finished` fails.
@@ -64,12 +65,15 @@ pub fn evaluate<E: From<Error>>(
         let mut tracker = host.progress().start(Activity::Episodes { title, generated_tokens });
         let started = Instant::now();
         let (report, batch) = host.block_on(async {
-            let source = checked.tasks(&evaluation.tasks, &session.environment, None).await?;
+            let scenario = &session.scenarios[evaluation.scenario];
+            let source = checked
+                .tasks(host, evaluation.scenario, &evaluation.tasks, &scenario.environment, None)
+                .await?;
             let update = |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
             let keep = |batch: Result<RolloutBatch, pl_rollout::Error>| {
                 batch.map_err(|error| Error::Rollout { source: error.into(), run: None, episode: None })
             };
-            play_round(&session.setup, &evaluation, &source, &round, update, keep).await
+            play_round(&scenario.setup, &evaluation, &source, &round, update, keep).await
         })?;
         drop(tracker);
         let seconds = started.elapsed().as_secs_f64();
@@ -79,25 +83,32 @@ pub fn evaluate<E: From<Error>>(
     Ok(())
 }
 
-/// Returns the evaluations of a workflow, or one on the tasks of its environment.
+/// Returns the evaluations of a workflow, or one on the tasks of each scenario.
 fn evaluations(checked: &CheckedWorkflow) -> Vec<Evaluation> {
     if !checked.workflow.evaluations.is_empty() {
         return checked.workflow.evaluations.clone();
     }
-    let environment = &checked.workflow.scenarios[0].environment;
-    let tasks = match &environment.tasks {
-        Tasks::Generated { level, .. } => Tasks::Generated { split: "test".to_owned(), level: *level },
-        file => file.clone(),
+    let evaluation = |(index, scenario): (usize, &Scenario)| {
+        let environment = &scenario.environment;
+        let tasks = match &environment.tasks {
+            Tasks::Generated { level, .. } => {
+                let level = environment.curriculum.as_ref().map_or(*level, |curriculum| curriculum.to);
+                Tasks::Generated { split: "test".to_owned(), level }
+            }
+            file => file.clone(),
+        };
+        Evaluation {
+            name: scenario.name.as_ref().unwrap_or(&environment.name).clone(),
+            scenario: index,
+            every: 0,
+            tasks,
+            limit: 100,
+            samples: 1,
+            sampling: SamplingOverrides::default(),
+            roles: Vec::new(),
+        }
     };
-    vec![Evaluation {
-        name: environment.name.clone(),
-        every: 0,
-        tasks,
-        limit: 100,
-        samples: 1,
-        sampling: SamplingOverrides::default(),
-        roles: Vec::new(),
-    }]
+    checked.workflow.scenarios.iter().enumerate().map(evaluation).collect()
 }
 
 /// Returns a setup whose agents use the policies that an evaluation maps them to.
@@ -142,7 +153,14 @@ pub(crate) async fn play_round(
         versions: round.versions.into(),
     };
     let setup = of_evaluation(EpisodeSetup::clone(setup), evaluation);
-    let names: Vec<String> = setup.agents.iter().map(|agent| agent.name.clone()).collect();
+    let acting: BTreeSet<usize> = setup.turns.nodes.iter().flat_map(|node| node.agents.clone()).collect();
+    let agents: Vec<(usize, String)> = setup
+        .agents
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| acting.contains(index))
+        .map(|(index, agent)| (index, agent.name.clone()))
+        .collect();
     let played = play_batch(Arc::new(setup), &plan, progress).await;
     let batch = keep(played.and_then(|batch| batch.with_episodes(round.step)))?;
     let tasks = plan.tasks.len();
@@ -150,7 +168,7 @@ pub(crate) async fn play_round(
         &evaluation.name,
         tasks,
         evaluation.samples,
-        &names,
+        &agents,
         &batch.episodes,
         batch.lost,
     );

@@ -60,14 +60,14 @@ impl GradedAnswer {
 
 /// The environment, the agent and the reward of a workflow.
 struct Grader {
-    environment: pl_plugin::Environment,
+    environment: Arc<pl_plugin::Environment>,
     agent: pl_plugin::Agent,
     agent_name: String,
     reward: pl_plugin::Reward,
 }
 
-/// Grades answers of an agent, by default of the last one in the turns. Hands each verdict to `graded`, in
-/// order.
+/// Grades answers of an agent, by default of the last one in the turns, in the first scenario in which it acts. Hands each
+/// verdict to `graded`, in order.
 ///
 /// # Errors
 /// If the workflow has no such agent, a plugin can't grade an answer, or `graded` fails.
@@ -79,11 +79,14 @@ pub fn grade<E: From<Error>>(
     mut graded: impl FnMut(bool) -> Result<(), E>,
 ) -> Result<(), E> {
     let index = agent_index(checked, agent)?;
+    let scenarios = &checked.workflow.scenarios;
+    let scenario = scenarios.iter().position(|one| one.agents().contains(&index)).unwrap_or_default();
+    let mut environments = checked.environments(host)?;
     let grader = Arc::new(Grader {
-        environment: checked.environment(host)?,
+        environment: environments.swap_remove(scenario),
         agent: checked.agent(index)?,
         agent_name: checked.workflow.agents[index].name.clone(),
-        reward: checked.reward()?,
+        reward: checked.reward(scenario)?,
     });
     host.block_on(async {
         let mut verdicts = stream::iter((1..).zip(answers).map(|(line, answer)| {

@@ -17,6 +17,7 @@ mod chat;
 mod checkpoints;
 pub mod compare;
 mod corpus;
+pub mod data;
 mod device;
 mod diagnostics;
 pub mod doctor;
@@ -30,6 +31,7 @@ mod host;
 mod locate;
 mod lock;
 mod memory;
+mod model_card;
 mod origin;
 pub mod plan;
 pub mod play;
@@ -58,7 +60,7 @@ pub use diagnostics::Diagnostics;
 pub use dtype::model_dtype;
 pub use error::Error;
 pub use error::cuda::CudaUnavailable;
-pub use error::locate::LocateError;
+pub use error::locate::{LocateError, MissingData};
 pub use error::plugin::PluginError;
 pub use error::stored::InvalidWorkflow;
 pub use generation::RuntimeAdapters;
@@ -73,5 +75,8 @@ pub use run_tokenizers::RunTokenizers;
 pub use session::{Session, SessionOptions, SessionPolicy};
 pub use stored::StoredWorkflow;
 pub use token_gradient::{TokenGradient, token_gradient};
-pub use training::{LoopState, ResumeOptions, RunEnding, RunOptions, StepAhead, StopRequest, TrainingRun};
+pub use training::{
+    LevelState, LoopState, ResumeOptions, RunEnding, RunOptions, ScenarioCursor, StepAhead, StopRequest,
+    TrainingRun,
+};
 pub use workflow::CheckedWorkflow;

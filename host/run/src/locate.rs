@@ -87,7 +87,7 @@ pub fn model(host: &Host, folder: &Path, source: &str) -> Result<LocatedModel, L
         return Ok(LocatedModel { path: local_model(folder, source)?, source: source.to_owned() });
     }
     let mut model: HubModel = source.parse()?;
-    let mut downloads = Downloads { progress: host.progress().as_ref(), current: None };
+    let mut downloads = Downloads::new(host);
     let fetched = Hub::from_env()?.fetch(&model, &mut |progress| downloads.update(progress))?;
     drop(downloads);
     if let Some(reason) = fetched.cache_reason {
@@ -126,13 +126,17 @@ fn local_model(folder: &Path, source: &str) -> Result<PathBuf, LocateError> {
 }
 
 /// Reports downloads file by file.
-struct Downloads<'a> {
+pub(crate) struct Downloads<'a> {
     progress: &'a dyn Progress,
     current: Option<(String, Box<dyn Tracker>)>,
 }
 
-impl Downloads<'_> {
-    fn update(&mut self, fetched: FetchProgress<'_>) {
+impl<'a> Downloads<'a> {
+    pub(crate) fn new(host: &'a Host) -> Downloads<'a> {
+        Downloads { progress: host.progress().as_ref(), current: None }
+    }
+
+    pub(crate) fn update(&mut self, fetched: FetchProgress<'_>) {
         if self.current.as_ref().is_none_or(|(file, _)| file != fetched.file) {
             // The finished file's tracker ends before the next one starts.
             self.current = None;

@@ -11,6 +11,7 @@ use tch::Device;
 use crate::chat::today;
 use crate::corpus;
 use crate::error::Error;
+use crate::host::Host;
 use crate::session::{Session, is_start_restored};
 use crate::workflow::CheckedWorkflow;
 
@@ -18,18 +19,22 @@ use crate::workflow::CheckedWorkflow;
 ///
 /// # Errors
 /// If a task file, a corpus or a `from` can't be read.
-pub(crate) fn lock_of(checked: &CheckedWorkflow, session: &Session, device: Device) -> Result<Lock, Error> {
+pub(crate) fn lock_of(
+    host: &Host,
+    checked: &CheckedWorkflow,
+    session: &Session,
+    device: Device,
+) -> Result<Lock, Error> {
     // No block has a name with a space.
-    let corpora = checked.corpora().map(|corpus| {
-        Ok::<_, Error>(
-            corpus::path(corpus, &checked.folder)?.map(|path| (format!("corpus {}", corpus.name), path)),
-        )
-    });
-    let corpora: Vec<Option<(String, PathBuf)>> = corpora.collect::<Result<_, Error>>()?;
+    let mut corpora: Vec<(String, PathBuf)> = Vec::new();
+    for corpus in checked.corpora() {
+        let path = corpus::path(corpus, &checked.folder)?;
+        corpora.extend(path.map(|path| (format!("corpus {}", corpus.name), path)));
+    }
     let data = checked
-        .task_files()
+        .task_files(host)
         .into_iter()
-        .chain(corpora.into_iter().flatten())
+        .chain(corpora)
         .map(|(name, path)| Ok((name, hash_file(&path).map_err(Error::RunFolder)?)))
         .collect::<Result<_, Error>>()?;
     Ok(Lock {

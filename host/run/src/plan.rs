@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tch::Device;
 
 use crate::corpus;
+use crate::data;
 use crate::dtype::model_dtype;
 use crate::error::Error;
 use crate::host::Host;
@@ -41,13 +42,25 @@ pub struct RunPlan {
     pub memory: Result<MemoryEstimate, Error>,
     pub plugins: Vec<PluginPlan>,
     pub sandbox: SandboxPlan,
-    /// Corpora of the environment.
+    /// Corpora that environments search.
     pub corpora: Vec<CorpusPlan>,
-    pub tasks: TaskPlan,
-    pub episode: EpisodeBounds,
+    pub scenarios: Vec<ScenarioPlan>,
     pub evaluations: Vec<EvaluationPlan>,
     /// `None` if the workflow has no `train` block.
     pub training: Option<TrainingPlan>,
+}
+
+/// Scenario of a plan.
+#[derive(Serialize)]
+pub struct ScenarioPlan {
+    /// `None` in a workflow without `scenario` blocks.
+    pub name: Option<String>,
+    /// Share of the tasks of training, at most 1.
+    pub share: f64,
+    pub tasks: TaskPlan,
+    /// Curriculum in words, if there is one.
+    pub curriculum: Option<String>,
+    pub episode: EpisodeBounds,
 }
 
 /// Model of a plan.
@@ -179,13 +192,12 @@ impl RunPlan {
     /// Plans a run of a checked workflow.
     pub fn new(host: &Host, checked: &CheckedWorkflow, device: Device) -> RunPlan {
         let workflow = &checked.workflow;
-        let scenario = &workflow.scenarios[0];
-        let graph = Graph::new(workflow);
+        let graph = Graph::new(workflow, 0);
         let models: Vec<ModelPlan> =
             workflow.models.iter().map(|model| ModelPlan::new(checked, model, device)).collect();
         let policies: Vec<PolicyPlan> =
             (0..workflow.policies.len()).map(|index| PolicyPlan::new(workflow, index, &models)).collect();
-        let episode = EpisodeBounds::new(&scenario.turns, &workflow.agents);
+        let scenarios = ScenarioPlan::all(checked);
         let steps = workflow.train.as_ref().map_or(0, |train| train.steps);
         let evaluations: Vec<EvaluationPlan> = workflow
             .evaluations
@@ -199,7 +211,12 @@ impl RunPlan {
                     } else {
                         0
                     },
-                    round: EvaluationBounds::new(one.limit, tasks.records, one.samples, &episode),
+                    round: EvaluationBounds::new(
+                        one.limit,
+                        tasks.records,
+                        one.samples,
+                        &scenarios[one.scenario].episode,
+                    ),
                     tasks,
                 }
             })
@@ -209,7 +226,9 @@ impl RunPlan {
             let critics = critics.map(|critic| critic.trained_parameters);
             let own = policies.iter().map(|policy| policy.trained_parameters);
             let numbers = own.chain(critics).sum::<Option<u64>>();
-            TrainingPlan::new(workflow, train, &episode, &evaluations, numbers)
+            let trained = scenarios.iter().filter(|scenario| scenario.share > 0.0);
+            let longest = trained.map(|scenario| scenario.episode).reduce(EpisodeBounds::max);
+            TrainingPlan::new(workflow, train, &longest.unwrap_or_default(), &evaluations, numbers)
         });
         RunPlan {
             workflow: workflow.name.clone(),
@@ -232,11 +251,10 @@ impl RunPlan {
                     .then(|| is_python_cached(host)),
                 limits: graph.sandbox,
             },
-            corpora: checked.corpora().map(|corpus| CorpusPlan::new(checked, corpus)).collect(),
-            tasks: TaskPlan::new(checked, &scenario.environment.name, &scenario.environment.tasks),
+            corpora: checked.corpora().into_iter().map(|corpus| CorpusPlan::new(checked, corpus)).collect(),
+            scenarios,
             models,
             policies,
-            episode,
             evaluations,
             training,
         }
@@ -351,6 +369,35 @@ impl CorpusPlan {
     }
 }
 
+impl ScenarioPlan {
+    fn all(checked: &CheckedWorkflow) -> Vec<ScenarioPlan> {
+        let workflow = &checked.workflow;
+        let sum: f64 = workflow.scenarios.iter().map(|scenario| scenario.weight).sum();
+        let plan = |scenario: &workflow::Scenario| {
+            let environment = &scenario.environment;
+            ScenarioPlan {
+                name: scenario.name.clone(),
+                share: scenario.weight / sum,
+                tasks: TaskPlan::new(checked, &environment.name, &environment.tasks),
+                curriculum: environment.curriculum.as_ref().map(curriculum_words),
+                episode: EpisodeBounds::new(&scenario.turns, &workflow.agents),
+            }
+        };
+        workflow.scenarios.iter().map(plan).collect()
+    }
+}
+
+fn curriculum_words(curriculum: &workflow::Curriculum) -> String {
+    let workflow::Curriculum { from, to, rise } = curriculum;
+    let when = match rise {
+        workflow::Rise::Steps(every) => format!("every {every} steps"),
+        workflow::Rise::Success { at, window } => {
+            format!("when {:.0} % of {window} steps are solved", 100.0 * at)
+        }
+    };
+    format!("level {from} to {to}, rising {when}")
+}
+
 impl TaskPlan {
     fn new(checked: &CheckedWorkflow, name: &str, tasks: &workflow::Tasks) -> TaskPlan {
         let empty =
@@ -359,6 +406,10 @@ impl TaskPlan {
             workflow::Tasks::Generated { split, level } => {
                 TaskPlan { generator: Some(format!("split {split}, level {level}")), ..empty }
             }
+            workflow::Tasks::Named(data) => match data::count(data) {
+                Ok((file, records)) => TaskPlan { file: Some(file), records: Some(records), ..empty },
+                Err(problem) => TaskPlan { problem: Some(problem.to_string()), ..empty },
+            },
             workflow::Tasks::File(path) => match records(checked, path) {
                 Ok((file, records)) => TaskPlan { file: Some(file), records: Some(records), ..empty },
                 Err(problem) => {
@@ -372,6 +423,10 @@ impl TaskPlan {
 /// Returns a task file and its number of records. As in a run, these are the lines that are not blank.
 fn records(checked: &CheckedWorkflow, path: &str) -> Result<(PathBuf, u64), Error> {
     let path = locate::task_file(&checked.folder, path).map_err(Error::LocateTasks)?;
+    if data::is_converted(&path) {
+        let records = pl_data::read_file(&path).map_err(|error| Error::LocateTasks(error.into()))?;
+        return Ok((path, records.len() as u64));
+    }
     match std::fs::read_to_string(&path) {
         Ok(text) => Ok((path, text.lines().filter(|line| !line.trim().is_empty()).count() as u64)),
         Err(source) => Err(Error::Read { path, source }),

@@ -9,6 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::error::Error;
 use crate::host::Host;
+use crate::player::Player;
 use crate::progress::Notice;
 use crate::session::Session;
 use crate::workflow::CheckedWorkflow;
@@ -22,28 +23,35 @@ pub fn task_from_text(text: &str) -> Task {
     Task { id: "given".to_owned(), data }
 }
 
-/// Returns the first task of the workflow's environment.
+/// Returns the first task of a scenario.
 ///
 /// # Errors
 /// If the tasks can't be read, or there are no tasks.
-pub fn first_task(host: &Host, checked: &CheckedWorkflow, session: &Session) -> Result<Task, Error> {
-    let block = &checked.workflow.scenarios[0].environment;
+pub fn first_task(
+    host: &Host,
+    checked: &CheckedWorkflow,
+    session: &Session,
+    scenario: usize,
+) -> Result<Task, Error> {
+    let block = &checked.workflow.scenarios[scenario].environment;
+    let environment = &session.scenarios[scenario].environment;
     let tasks = host.block_on(async {
-        let source = checked.tasks(&block.tasks, &session.environment, None).await?;
+        let source = checked.tasks(host, scenario, &block.tasks, environment, None).await?;
         source.take(0, 1).await.map_err(Error::Tasks)
     })?;
     let first = tasks.into_iter().next().map(Arc::unwrap_or_clone);
     first.ok_or_else(|| Error::NoTasks { environment: block.name.clone() })
 }
 
-/// Plays one episode. Its events go to `watch`, which ends when the episode does. Returns the episode's
+/// Plays one episode of a player. Its events go to `watch`, which ends when the episode does. Returns the episode's
 /// summary, or `None` if it failed in every attempt.
 ///
 /// # Errors
 /// If the episode can't be played, or `watch` fails.
 pub fn play<E, W>(
     host: &Host,
-    session: &Session,
+    player: &Player,
+    seed: u64,
     task: Task,
     watch: impl FnOnce(UnboundedReceiver<EpisodeEvent>) -> W,
 ) -> Result<Option<EpisodeSummary>, E>
@@ -51,10 +59,9 @@ where
     E: From<Error>,
     W: Future<Output = Result<(), E>>,
 {
-    let player = session.player();
     let (sender, events) = unbounded_channel();
     let episode = host.block_on(async {
-        let playing = async { player.play(session.seed, task, sender).await.map_err(E::from) };
+        let playing = async { player.play(seed, task, sender).await.map_err(E::from) };
         let (episode, ()) = tokio::try_join!(playing, watch(events))?;
         Ok::<_, E>(episode)
     })?;

@@ -24,7 +24,7 @@ use crate::workflow::CheckedWorkflow;
 /// Start of an episode that is played.
 #[derive(Debug, Clone)]
 pub enum PlayStart {
-    /// A task: a record as JSON, or a question in words. `None` for the first task of the environment.
+    /// A task of the first scenario: a record as JSON, or a question in words. `None` for its first task.
     Task(Option<String>),
     /// A turn of a recorded episode.
     Turn {
@@ -110,9 +110,10 @@ impl PlayableRun {
             PlayStart::Task(text) => {
                 let task = match text {
                     Some(text) => task_from_text(&text),
-                    None => first_task(host, &self.checked, &self.session)?,
+                    None => first_task(host, &self.checked, &self.session, 0)?,
                 };
-                let player = self.session.player();
+                let missing = || Error::NoScenario { scenario: String::new(), scenarios: Vec::new() };
+                let player = self.session.player(0).ok_or_else(missing)?;
                 let playing = async {
                     let played = player.play(self.session.seed, task, sender).await.map_err(E::from)?;
                     played.trace.ok_or_else(|| E::from(Error::NoTraces { run: self.run.clone() }))
@@ -122,7 +123,7 @@ impl PlayableRun {
             }
             PlayStart::Turn { episode, node_visit, prompts, draw } => {
                 let trace = RecordedRun::open(&self.run)?.find(&episode)?;
-                let setup = self.setup_of(&trace.key.phase);
+                let setup = self.setup_of(&trace);
                 let prompts = self.encode(&setup, prompts)?;
                 let versions = self.session.trainer.versions().into();
                 let from = Continuation { node_visit, prompts, draw, versions };
@@ -136,14 +137,18 @@ impl PlayableRun {
         }
     }
 
-    /// Returns the setup of a phase of the run: that of its evaluation, or of training.
-    fn setup_of(&self, phase: &Phase) -> EpisodeSetup {
+    /// Returns the setup that an episode was played with: that of its evaluation, or of training in its scenario.
+    fn setup_of(&self, trace: &Trace) -> EpisodeSetup {
         let Workflow { evaluations, .. } = &self.checked.workflow;
-        let evaluation = match phase {
+        let evaluation = match &trace.key.phase {
             Phase::Evaluate(name) => evaluations.iter().find(|evaluation| evaluation.name == *name),
             Phase::Train | Phase::Play => None,
         };
-        let setup = EpisodeSetup::clone(&self.session.setup);
+        let scenarios = &self.session.scenarios;
+        let named =
+            scenarios.iter().position(|own| own.setup.scenario.as_deref() == trace.scenario.as_deref());
+        let scenario = evaluation.map(|evaluation| evaluation.scenario).or(named).unwrap_or_default();
+        let setup = EpisodeSetup::clone(&scenarios[scenario].setup);
         match evaluation {
             Some(evaluation) => of_evaluation(setup, evaluation),
             None => setup,

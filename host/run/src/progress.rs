@@ -105,6 +105,13 @@ pub enum Notice {
     RunningOnCpu(CudaUnavailable),
     /// The CUDA kernels of this project can't be loaded. libtorch's own are used.
     KernelsUnavailable(pl_kernels::cuda::Error),
+    /// The hub can't be reached. The cached copy of a data set is used.
+    DataFromCache {
+        /// Name of the data set.
+        data: String,
+        /// Reason.
+        reason: String,
+    },
     /// The hub can't be reached. The cached copy of the model is used.
     HubUnreachable {
         /// Model as the workflow names it.
@@ -184,6 +191,9 @@ impl fmt::Display for Notice {
             }
             Notice::HubUnreachable { model, reason, commit } => {
                 write!(f, "warning: {model}: {reason}; using the cached copy (commit {commit})")
+            }
+            Notice::DataFromCache { data, reason } => {
+                write!(f, "warning: data set {data}: {reason}; using the cached copy")
             }
             Notice::SandboxFallback { reason } => {
                 write!(f, "warning: programs run in the wasm backend: {reason}")

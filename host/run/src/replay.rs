@@ -23,7 +23,7 @@ use crate::host::Host;
 use crate::lock::start_date;
 use crate::progress::Activity;
 use crate::recorded::open_recorded;
-use crate::session::{chat_formats, episode_setup};
+use crate::session::{chat_formats, episode_setups};
 use crate::stored::StoredWorkflow;
 
 /// Episodes that are replayed at a time.
@@ -122,7 +122,8 @@ pub fn has_fault(trace: &Trace) -> bool {
 
 /// Plugins of a run, ready to replay its episodes.
 pub struct Replayer {
-    setup: Arc<EpisodeSetup>,
+    /// Setup of each scenario.
+    scenarios: Vec<Arc<EpisodeSetup>>,
     /// Setup of each evaluation, by name.
     evaluations: BTreeMap<String, Arc<EpisodeSetup>>,
     /// Chat format of each policy.
@@ -147,33 +148,31 @@ impl Replayer {
         let formats = chat_formats(&checked)?;
         let denied = DeniedSandbox("a replay runs no code".to_owned());
         let services = Services { sandbox: Arc::new(denied), corpora: Corpora::default() };
-        let environment = Arc::new(checked.environment_with(services)?);
-        let setup = episode_setup(
-            &checked,
-            formats.clone(),
-            start_date(&lock),
-            environment,
-            Arc::new(DisabledGenerator),
-        )?;
+        let environments = checked.environments_with(|_| Ok(services.clone()))?;
+        let generator = Arc::new(DisabledGenerator);
+        let setups = episode_setups(&checked, formats.clone(), start_date(&lock), &environments, generator)?;
         let of_evaluation = |evaluation: &Evaluation| {
-            (evaluation.name.clone(), Arc::new(with_roles(setup.clone(), &evaluation.roles)))
+            let setup = setups.get(evaluation.scenario)?.clone();
+            Some((evaluation.name.clone(), Arc::new(with_roles(setup, &evaluation.roles))))
         };
-        let evaluations = checked.workflow.evaluations.iter().map(of_evaluation).collect();
-        Ok(Replayer { setup: Arc::new(setup), evaluations, formats })
+        let evaluations = checked.workflow.evaluations.iter().filter_map(of_evaluation).collect();
+        Ok(Replayer { scenarios: setups.into_iter().map(Arc::new).collect(), evaluations, formats })
     }
 
     /// Returns the setup that an attempt was played with.
-    fn setup_of(&self, key: &StreamKey) -> &Arc<EpisodeSetup> {
+    fn setup_of(&self, key: &StreamKey, scenario: Option<&str>) -> &Arc<EpisodeSetup> {
         let own = match &key.phase {
             Phase::Evaluate(name) => self.evaluations.get(name),
             Phase::Train | Phase::Play => None,
         };
-        own.unwrap_or(&self.setup)
+        let of_scenario = || self.scenarios.iter().find(|setup| setup.scenario.as_deref() == scenario);
+        // A stored workflow has at least one scenario.
+        own.or_else(of_scenario).unwrap_or(&self.scenarios[0])
     }
 
     /// Replays one attempt.
     pub fn replay(&self, host: &Host, trace: &Trace) -> ReplayResult {
-        host.block_on(pl_rollout::replay(self.setup_of(&trace.key), trace))
+        host.block_on(pl_rollout::replay(self.setup_of(&trace.key, trace.scenario.as_deref()), trace))
     }
 
     /// Replays one attempt whose events go to `watch`, which ends when the episode does.
@@ -190,7 +189,8 @@ impl Replayer {
         W: Future<Output = Result<(), E>>,
     {
         let (sender, events) = unbounded_channel();
-        let setup = EpisodeSetup { observer: Some(sender), ..EpisodeSetup::clone(self.setup_of(&trace.key)) };
+        let setup = self.setup_of(&trace.key, trace.scenario.as_deref());
+        let setup = EpisodeSetup { observer: Some(sender), ..EpisodeSetup::clone(setup) };
         // The events end when the setup is dropped.
         let playing = async move { Ok(pl_rollout::replay(&setup, trace).await) };
         let (replay, ()) = host.block_on(async { tokio::try_join!(playing, watch(events)) })?;
@@ -218,7 +218,7 @@ impl Replayer {
             host.block_on(async {
                 let mut replays = stream::iter(run.read(file).filter(wanted).map(|trace| async move {
                     let trace = trace?;
-                    let setup = Arc::clone(self.setup_of(&trace.key));
+                    let setup = Arc::clone(self.setup_of(&trace.key, trace.scenario.as_deref()));
                     let replay = async move { pl_rollout::replay(&setup, &trace).await.agreement };
                     tokio::spawn(replay).await.map_err(Error::from)
                 }))
@@ -237,7 +237,8 @@ impl Replayer {
 
     /// Returns a text that shows a difference. Tokens are decoded.
     pub fn describe(&self, difference: &Difference) -> String {
-        let setup = self.setup_of(&difference.key);
+        // All scenarios have the same agents.
+        let setup = self.setup_of(&difference.key, None);
         difference.show(|agent, tokens| {
             let runtime = setup.agents.iter().find(|known| known.name == agent);
             let format = runtime.and_then(|runtime| self.formats.get(runtime.policy));

@@ -54,12 +54,18 @@ pub struct SessionPolicy {
     pub has_adapter: bool,
 }
 
+/// A scenario of a session, ready to be played.
+pub(crate) struct SessionScenario {
+    pub environment: Arc<pl_plugin::Environment>,
+    pub setup: Arc<EpisodeSetup>,
+}
+
 /// Loaded workflow whose policies are served.
 pub struct Session {
     pub(crate) trainer: Trainer,
     pub(crate) router: Arc<PolicyRouter>,
-    pub(crate) environment: Arc<pl_plugin::Environment>,
-    pub(crate) setup: Arc<EpisodeSetup>,
+    /// In the order of the workflow's scenarios.
+    pub(crate) scenarios: Vec<SessionScenario>,
     pub(crate) memory: MemoryEstimate,
     /// Hash of each model by its name in the workflow.
     pub(crate) model_hashes: BTreeMap<String, String>,
@@ -132,18 +138,20 @@ impl Session {
         let engine = start_engine(&trainer, workflow, overlaps)?;
         drop(tracker);
         let router = Arc::new(connect(host, workflow, &trainer, engine)?);
-        let environment = Arc::new(checked.environment(host)?);
+        let environments = checked.environments(host)?;
         let format = |served: ServedPolicy| {
             let model = &trainer.bases()[served.base];
             ChatFormat { tokenizer: Arc::clone(&model.tokenizer), template: Arc::clone(&model.template) }
         };
         let formats: Arc<[ChatFormat]> = trainer.policies().into_iter().map(format).collect();
-        let setup = episode_setup(checked, formats, date, environment.clone(), router.clone())?;
+        let setups = episode_setups(checked, formats, date, &environments, router.clone())?;
+        let scenarios = environments.into_iter().zip(setups);
         Ok(Session {
             trainer,
             router,
-            environment,
-            setup: Arc::new(setup),
+            scenarios: scenarios
+                .map(|(environment, setup)| SessionScenario { environment, setup: Arc::new(setup) })
+                .collect(),
             memory,
             model_hashes,
             model_dtypes,
@@ -202,9 +210,16 @@ impl Session {
         RuntimeAdapters::new(Arc::clone(&self.router), configs.collect())
     }
 
-    /// Returns the team, to play episodes.
-    pub fn player(&self) -> Player {
-        Player::new(Arc::clone(&self.setup), self.trainer.versions().into())
+    /// Returns the team, to play episodes of the scenario at a position in the workflow's. Returns `None` if there is no
+    /// such scenario.
+    pub fn player(&self, scenario: usize) -> Option<Player> {
+        let setup = Arc::clone(&self.scenarios.get(scenario)?.setup);
+        Some(Player::new(setup, self.trainer.versions().into()))
+    }
+
+    /// Returns the seed of every random stream.
+    pub fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Returns the date that chat templates see as today.
@@ -315,21 +330,21 @@ fn start_engine(trainer: &Trainer, workflow: &Workflow, overlaps: bool) -> Resul
     LlmEngine::start(bases, policies, config).map(Some).map_err(Error::Engine)
 }
 
-/// Connects the agents of a workflow with their policies. `formats` has the chat format of each policy;
-/// completions come from `generator`.
+/// Connects the agents of a workflow with their policies, for each scenario. `formats` has the chat format of each policy,
+/// `environments` the environment of each scenario; completions come from `generator`.
 ///
 /// # Errors
-/// If an agent or the reward can't be created.
-pub(crate) fn episode_setup(
+/// If an agent or a reward can't be created.
+pub(crate) fn episode_setups(
     checked: &CheckedWorkflow,
     formats: Arc<[ChatFormat]>,
     date: NaiveDate,
-    environment: Arc<pl_plugin::Environment>,
+    environments: &[Arc<pl_plugin::Environment>],
     generator: Arc<dyn Generate>,
-) -> Result<EpisodeSetup, Error> {
-    let scenario = &checked.workflow.scenarios[0];
+) -> Result<Vec<EpisodeSetup>, Error> {
     let policies =
         GrantedPolicies::new(&checked.workflow, Arc::clone(&formats), date, Arc::clone(&generator));
+    let policies = Arc::new(policies);
     let mut agents = Vec::new();
     for (index, agent) in checked.workflow.agents.iter().enumerate() {
         let encoder = ChatEncoder { formats: Arc::clone(&formats), thinking: agent.thinking, date };
@@ -344,24 +359,29 @@ pub(crate) fn episode_setup(
             bootstraps: has_critic(&checked.workflow, agent.policy),
         });
     }
-    Ok(EpisodeSetup {
-        environment,
-        agents,
-        reward: Arc::new(checked.reward()?.with_policies(Arc::new(policies))),
-        team_weight: scenario.reward.team,
-        local_weight: scenario.reward.local,
-        scores_end: scenario.reward.scores_end,
-        drawings: scenario.environment.drawings,
-        fault_penalty: match &checked.workflow.train {
-            Some(Train { faults: Faults::Redraw, .. }) => None,
-            Some(train) => Some(train.fault_penalty),
-            // Nothing is trained, and a team whose plugin fails has not succeeded.
-            None => Some(0.0),
-        },
-        turns: scenario.turns.clone(),
-        generator,
-        observer: None,
-    })
+    let mut setups = Vec::new();
+    for (index, (scenario, environment)) in checked.workflow.scenarios.iter().zip(environments).enumerate() {
+        setups.push(EpisodeSetup {
+            scenario: scenario.name.as_deref().map(Arc::from),
+            environment: environment.clone(),
+            agents: agents.clone(),
+            reward: Arc::new(checked.reward(index)?.with_policies(policies.clone())),
+            team_weight: scenario.reward.team,
+            local_weight: scenario.reward.local,
+            scores_end: scenario.reward.scores_end,
+            drawings: scenario.environment.drawings,
+            fault_penalty: match &checked.workflow.train {
+                Some(Train { faults: Faults::Redraw, .. }) => None,
+                Some(train) => Some(train.fault_penalty),
+                // Nothing is trained, and a team whose plugin fails has not succeeded.
+                None => Some(0.0),
+            },
+            turns: scenario.turns.clone(),
+            generator: generator.clone(),
+            observer: None,
+        });
+    }
+    Ok(setups)
 }
 
 /// Returns true if a critic is trained beside a policy.

@@ -1,5 +1,7 @@
 //! Training runs: started in a new run folder, or resumed from the last checkpoint of one.
 
+mod cursor;
+mod mixture;
 mod outer_loop;
 mod rollout_thread;
 mod rollouts;
@@ -33,6 +35,7 @@ use crate::workflow::CheckedWorkflow;
 
 use self::rollouts::Rollouts;
 
+pub use self::cursor::{LevelState, ScenarioCursor};
 pub use self::outer_loop::{LoopState, RunEnding, StepAhead};
 
 /// Request to stop a run after its current step. Clones share the request.
@@ -102,7 +105,7 @@ impl<'h> TrainingRun<'h> {
         let models = LocatedModels::find(host, checked, device)?;
         let session = Session::load(host, checked, &checked.workflow, models, options.seed, today())?;
         note::warn_if_missing(host, checked);
-        let lock = lock_of(checked, &session, device)?;
+        let lock = lock_of(host, checked, &session, device)?;
         let mut rollouts = Rollouts::new(host, checked, &session)?;
         let stored = StoredWorkflow::new(checked, &session);
         let folder = run_folder::create(host, options.folder.as_deref(), &checked.text, &stored, &lock)?;
@@ -151,7 +154,7 @@ impl<'h> TrainingRun<'h> {
         }
         let models = LocatedModels::find(host, &checked, device)?;
         let mut session = Session::load(host, &checked, &workflow, models, lock.seed, start_date(&lock))?;
-        let mut now = lock_of(&checked, &session, device)?;
+        let mut now = lock_of(host, &checked, &session, device)?;
         if checkpoint.is_some() {
             allow_missing_starts(&lock, &mut now, &checked.workflow.policies);
         }
@@ -196,6 +199,11 @@ impl<'h> TrainingRun<'h> {
     /// If the folder of checkpoints can't be read.
     pub fn last_checkpoint(&self) -> Result<Option<u64>, Error> {
         newest_step(&RunFolder::checkpoints(self.folder.root()))
+    }
+
+    /// Returns the number of planned steps.
+    pub fn planned_steps(&self) -> u64 {
+        u64::from(self.train.steps)
     }
 
     /// Returns the number of finished steps.

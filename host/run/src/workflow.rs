@@ -1,5 +1,6 @@
 //! Checked workflows: a file, its diagnostics, and the plugins that it names.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use pl_plugin::Services;
 use pl_rollout::{TaskFile, TaskSource};
 
 use crate::corpus;
+use crate::data;
 use crate::diagnostics::Diagnostics;
 use crate::error::Error;
 use crate::host::Host;
@@ -63,6 +65,12 @@ impl CheckedWorkflow {
                 .map_err(|error| Error::LocateModel { model: model.name.clone(), source: Box::new(error) })?;
         }
         let overrides = overrides.to_vec();
+        let environments = workflow.scenarios.iter().map(|scenario| &scenario.environment.tasks);
+        for tasks in environments.chain(workflow.evaluations.iter().map(|evaluation| &evaluation.tasks)) {
+            if let Tasks::Named(name) = tasks {
+                data::check_name(name).map_err(Error::LocateTasks)?;
+            }
+        }
         Ok(CheckedWorkflow { workflow, text: source.text, folder, overrides, warnings, plugins })
     }
 
@@ -78,24 +86,57 @@ impl CheckedWorkflow {
             .map_err(|error| Error::Plugin { plugin: block.name.clone(), source: error.into() })
     }
 
-    /// Creates the environment with the sandbox and the corpora that the workflow configures. The index of a corpus is
-    /// built if the cache has none.
+    /// Returns the position of a scenario. Without a name, it is the first.
     ///
     /// # Errors
-    /// If the plugin, the sandbox or the corpus is not usable.
-    pub fn environment(&self, host: &Host) -> Result<pl_plugin::Environment, Error> {
-        let sandbox = LazyWorkers::for_workflow(host, &self.workflow.sandbox, &self.folder)?;
-        let open = |corpus: &Corpus| Ok((corpus.name.clone(), corpus::open(host, corpus, &self.folder)?));
-        let corpora = self.corpora().map(open).collect::<Result<_, Error>>()?;
-        self.environment_with(Services { sandbox, corpora })
+    /// [`Error::NoScenario`] if there is no scenario of that name.
+    pub fn scenario(&self, name: Option<&str>) -> Result<usize, Error> {
+        let Some(name) = name else { return Ok(0) };
+        let scenarios = &self.workflow.scenarios;
+        scenarios.iter().position(|one| one.name.as_deref() == Some(name)).ok_or_else(|| Error::NoScenario {
+            scenario: name.to_owned(),
+            scenarios: scenarios.iter().filter_map(|one| one.name.clone()).collect(),
+        })
     }
 
-    /// Creates the environment with other services.
+    /// Creates the environment of each scenario with the sandbox and the corpora that the workflow configures. Scenarios
+    /// that name the same environment share it. The index of a corpus is built if the cache has none.
     ///
     /// # Errors
-    /// If the plugin is not usable.
-    pub fn environment_with(&self, services: Services) -> Result<pl_plugin::Environment, Error> {
-        let block = &self.workflow.scenarios[0].environment;
+    /// If a plugin, the sandbox or a corpus is not usable.
+    pub fn environments(&self, host: &Host) -> Result<Vec<Arc<pl_plugin::Environment>>, Error> {
+        let sandbox = LazyWorkers::for_workflow(host, &self.workflow.sandbox, &self.folder)?;
+        let open = |corpus: &Corpus| Ok((corpus.name.clone(), corpus::open(host, corpus, &self.folder)?));
+        self.environments_with(|scenario| {
+            let corpora = self.corpora_of(scenario).map(open).collect::<Result<_, Error>>()?;
+            Ok(Services { sandbox: Arc::clone(&sandbox), corpora })
+        })
+    }
+
+    /// Creates the environment of each scenario with other services.
+    ///
+    /// # Errors
+    /// If a plugin is not usable.
+    pub fn environments_with(
+        &self,
+        services: impl Fn(usize) -> Result<Services, Error>,
+    ) -> Result<Vec<Arc<pl_plugin::Environment>>, Error> {
+        let scenarios = &self.workflow.scenarios;
+        let mut environments: Vec<Arc<pl_plugin::Environment>> = Vec::new();
+        for (index, scenario) in scenarios.iter().enumerate() {
+            let name = &scenario.environment.name;
+            let same = scenarios.iter().take(index).position(|earlier| earlier.environment.name == *name);
+            let environment = match same.and_then(|same| environments.get(same)) {
+                Some(shared) => Arc::clone(shared),
+                None => Arc::new(self.environment(index, services(index)?)?),
+            };
+            environments.push(environment);
+        }
+        Ok(environments)
+    }
+
+    fn environment(&self, scenario: usize, services: Services) -> Result<pl_plugin::Environment, Error> {
+        let block = &self.workflow.scenarios[scenario].environment;
         let plugin = self.plugin(block.plugin)?;
         pl_plugin::Environment::new(&plugin, &block.item, block.settings.clone(), services).map_err(|error| {
             Error::Item { kind: "environment", name: block.name.clone(), source: error.into() }
@@ -112,58 +153,77 @@ impl CheckedWorkflow {
             .map_err(|error| Error::Item { kind: "agent", name: block.name.clone(), source: error.into() })
     }
 
-    /// Creates the reward.
+    /// Creates the reward of a scenario.
     ///
     /// # Errors
     /// If the plugin is not usable.
-    pub fn reward(&self) -> Result<pl_plugin::Reward, Error> {
-        let block = &self.workflow.scenarios[0].reward;
+    pub fn reward(&self, scenario: usize) -> Result<pl_plugin::Reward, Error> {
+        let block = &self.workflow.scenarios[scenario].reward;
         pl_plugin::Reward::new(&self.plugin(block.plugin)?, &block.item, block.settings.clone())
             .map_err(|error| Error::Item { kind: "reward", name: block.name.clone(), source: error.into() })
     }
 
-    /// Opens a source of tasks. A task file is read and checked as a whole. `shuffle` is the seed of its
-    /// order.
+    /// Opens a source of tasks for a scenario. A task file is read and checked as a whole; a data set is fetched if it is not
+    /// on this machine. `shuffle` is the seed of the order.
     ///
     /// # Errors
-    /// If the file is missing or has an invalid record.
+    /// If the file or the data set is missing, or has an invalid record.
     pub async fn tasks(
         &self,
+        host: &Host,
+        scenario: usize,
         tasks: &Tasks,
         environment: &Arc<pl_plugin::Environment>,
         shuffle: Option<u64>,
     ) -> Result<TaskSource, Error> {
-        match tasks {
-            Tasks::File(path) => {
-                let path = locate::task_file(&self.folder, path).map_err(Error::LocateTasks)?;
-                let file =
-                    TaskFile::read(&path, environment.as_ref(), shuffle).await.map_err(Error::Tasks)?;
-                Ok(TaskSource::File(Arc::new(file)))
+        let file = match tasks {
+            Tasks::File(path) => self.file_of(path),
+            Tasks::Named(name) => data::task_file(host, name).map_err(Error::LocateTasks),
+            Tasks::Generated { split, level } => {
+                return Ok(TaskSource::Generated {
+                    environment: self.workflow.scenarios[scenario].environment.name.clone(),
+                    generator: environment.clone(),
+                    split: split.clone(),
+                    level: *level,
+                });
             }
-            Tasks::Generated { split, level } => Ok(TaskSource::Generated {
-                environment: self.workflow.scenarios[0].environment.name.clone(),
-                generator: environment.clone(),
-                split: split.clone(),
-                level: *level,
-            }),
-        }
+        };
+        let file = TaskFile::read(&file?, environment.as_ref(), shuffle).await.map_err(Error::Tasks)?;
+        Ok(TaskSource::File(Arc::new(file)))
     }
 
-    /// Returns the corpora that the environment may search.
-    pub fn corpora(&self) -> impl Iterator<Item = &Corpus> {
-        let environment = &self.workflow.scenarios[0].environment;
+    /// Returns a task file as JSONL.
+    fn file_of(&self, path: &str) -> Result<PathBuf, Error> {
+        locate::task_file(&self.folder, path).and_then(data::as_jsonl).map_err(Error::LocateTasks)
+    }
+
+    /// Returns the corpora that the environment of a scenario may search.
+    fn corpora_of(&self, scenario: usize) -> impl Iterator<Item = &Corpus> {
+        let environment = &self.workflow.scenarios[scenario].environment;
         environment.corpora.iter().filter_map(|corpus| self.workflow.corpora.get(*corpus))
     }
 
-    /// Returns the task files that the workflow names, each with the name of its environment or evaluation.
-    pub fn task_files(&self) -> Vec<(String, PathBuf)> {
-        let environment = &self.workflow.scenarios[0].environment;
+    /// Returns the corpora that environments may search.
+    pub fn corpora(&self) -> Vec<&Corpus> {
+        let used: BTreeSet<usize> =
+            self.workflow.scenarios.iter().flat_map(|one| one.environment.corpora.iter().copied()).collect();
+        used.into_iter().filter_map(|index| self.workflow.corpora.get(index)).collect()
+    }
+
+    /// Returns the task files of the workflow that are there, each with the name of its environment or evaluation.
+    pub fn task_files(&self, host: &Host) -> Vec<(String, PathBuf)> {
+        let environments = self.workflow.scenarios.iter().map(|scenario| &scenario.environment);
         let evaluations = self.workflow.evaluations.iter().map(|block| (&block.name, &block.tasks));
-        std::iter::once((&environment.name, &environment.tasks))
+        environments
+            .map(|block| (&block.name, &block.tasks))
             .chain(evaluations)
-            .filter_map(|(name, tasks)| match tasks {
-                Tasks::File(path) => Some((name.clone(), locate::task_file(&self.folder, path).ok()?)),
-                Tasks::Generated { .. } => None,
+            .filter_map(|(name, tasks)| {
+                let file = match tasks {
+                    Tasks::File(path) => self.file_of(path).ok()?,
+                    Tasks::Named(data) => data::task_file(host, data).ok()?,
+                    Tasks::Generated { .. } => return None,
+                };
+                Some((name.clone(), file))
             })
             .collect()
     }

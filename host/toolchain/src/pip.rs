@@ -32,11 +32,16 @@ impl Wheel<'_> {
         let folder = self.folder()?;
         cache::folder(&folder, |partial| {
             progress(&format!("fetching {} {} ({size}) to {}", self.name, self.version, folder.display()));
-            let mut pip = pip("install", &self.requirement(), partial)?;
-            pip.args(["--quiet", "--no-compile", "--only-binary", ":all:", "--target"]).arg(partial);
-            run(&mut pip, &failure(self.name))
+            self.unpack(partial)
         })?;
         Ok(folder)
+    }
+
+    /// Installs the wheel into a folder.
+    pub(crate) fn unpack(&self, folder: &Path) -> Result<()> {
+        let mut pip = pip("install", &self.requirement(), folder)?;
+        pip.args(["--quiet", "--no-compile", "--only-binary", ":all:", "--target"]).arg(folder);
+        run(&mut pip, &failure(self.name))
     }
 }
 

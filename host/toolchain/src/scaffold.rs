@@ -15,11 +15,35 @@ const NAME: &str = "my_plugin";
 /// Reference to its component in a workflow.
 const COMPONENT: &str = "\"my_plugin.wasm\"";
 
-/// Creates the project `name` in a folder of that name below `parent`. A failure leaves no folder.
+/// Name of the team in the templates.
+const TEAM: &str = "my_team";
+
+/// Creates the plugin project `name` in a folder of that name below `parent`. A failure leaves no folder.
 ///
 /// # Errors
 /// [`Error::Input`] if the name is not allowed for a plugin or the folder exists.
 pub fn create(name: &str, language: Language, world: World, parent: &Path) -> Result<Project> {
+    let folder = create_folder(name, parent, |folder| fill(folder, name, language, world))?;
+    Project::open(&folder)
+}
+
+/// Creates a project of a workflow without a plugin in a folder of its name below `parent`, and returns the folder. A
+/// failure leaves no folder.
+///
+/// # Errors
+/// [`Error::Input`] if the name is not allowed for a workflow or the folder exists.
+pub fn create_team(name: &str, parent: &Path) -> Result<PathBuf> {
+    create_folder(name, parent, |folder| {
+        for (path, text) in embedded::files_below("templates/team") {
+            let text = text.replace(TEAM, name);
+            embedded::write(&folder.join(target_path(path, TEAM, name)), &text)?;
+        }
+        Ok(())
+    })
+}
+
+/// Creates a folder and fills it. A failure leaves no folder.
+fn create_folder(name: &str, parent: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     check_name(name).map_err(|e| Error::Input(e.to_string()))?;
     let folder = parent.join(name);
     if folder.exists() {
@@ -29,18 +53,18 @@ pub fn create(name: &str, language: Language, world: World, parent: &Path) -> Re
         )));
     }
     std::fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
-    if let Err(error) = fill(&folder, name, language, world) {
+    if let Err(error) = fill(&folder) {
         // The error of the project is the one that matters.
         let _ = std::fs::remove_dir_all(&folder);
         return Err(error);
     }
-    Project::open(&folder)
+    Ok(folder)
 }
 
 fn fill(folder: &Path, name: &str, language: Language, world: World) -> Result<()> {
     for part in ["common", world.name()] {
         for (path, text) in embedded::files_below(&format!("templates/{language}/{part}")) {
-            embedded::write(&folder.join(target_path(path, name)), &fill_in(text, name, world))?;
+            embedded::write(&folder.join(target_path(path, NAME, name)), &fill_in(text, name, world))?;
         }
     }
     for (path, text) in embedded::files_below("templates/workflow") {
@@ -63,10 +87,10 @@ fn settings(language: Language) -> &'static str {
 
 /// Returns the path of a template's file in the project. Templates have no names with a leading dot, because
 /// tools would apply such files to the templates' own folder.
-fn target_path(path: &str, name: &str) -> PathBuf {
+fn target_path(path: &str, placeholder: &str, name: &str) -> PathBuf {
     match path {
         "gitignore" => ".gitignore".into(),
-        path => path.replace(NAME, name).into(),
+        path => path.replace(placeholder, name).into(),
     }
 }
 
@@ -100,6 +124,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_team_has_a_workflow_and_a_prompt() {
+        let folder = tempfile::tempdir().unwrap();
+        let team = create_team("team", folder.path()).unwrap();
+        assert_eq!(team, folder.path().join("team"));
+        for file in ["team.mas", "prompts/solve.txt", "README.md", ".gitignore"] {
+            let text = std::fs::read_to_string(team.join(file)).unwrap();
+            assert!(!text.is_empty() && !text.contains(TEAM), "{file}: {text}");
+        }
+        assert!(create_team("team", folder.path()).unwrap_err().to_string().contains("team exists already"));
     }
 
     #[test]

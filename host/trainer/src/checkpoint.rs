@@ -3,6 +3,7 @@
 //! ```text
 //! checkpoints/step-00000020/
 //!   policies/NAME/             the adapter in PEFT form, or the model as a Hugging Face folder, for use by other programs
+//!   policies/NAME/README.md    its model card, if the run has given one
 //!   policies/NAME/value_head.safetensors      weight [1, H] and bias [1] of its critic, if it has one
 //!   policies/NAME/critic/      the critic's adapter or model, if it has one of its own, in the same forms
 //!   optimizers/NAME.safetensors, optimizers/NAME.critic.safetensors
@@ -19,6 +20,7 @@ mod files;
 mod manifest;
 mod state;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -110,11 +112,27 @@ impl Checkpoints {
         score: Option<EvaluationScore>,
         state: &Value,
     ) -> Result<PathBuf, Error> {
+        self.save_with_cards(trainer, step, score, state, &BTreeMap::new())
+    }
+
+    /// Saves as [`Checkpoints::save`] does, with a `README.md` in the folder of each policy that has a model card in
+    /// `cards`, by its name.
+    ///
+    /// # Errors
+    /// If a file operation fails.
+    pub fn save_with_cards(
+        &self,
+        trainer: &Trainer,
+        step: u64,
+        score: Option<EvaluationScore>,
+        state: &Value,
+        cards: &BTreeMap<String, String>,
+    ) -> Result<PathBuf, Error> {
         fs::create_dir_all(&self.folder).map_err(io_error(&self.folder, "create the folder"))?;
         self.remove_partial()?;
         let path = self.folder.join(format!("{PREFIX}{step:08}"));
         let partial = with_suffix(&path, PARTIAL);
-        trainer.write_checkpoint(&partial, step, score, state)?;
+        trainer.write_checkpoint(&partial, step, score, state, cards)?;
         if path.exists() {
             retire(&path, ".old")?;
         }

@@ -245,11 +245,14 @@ pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
         policies,
         agents: Vec::new(),
         scenarios: vec![Scenario {
+            name: None,
+            weight: 1.0,
             environment: Environment {
                 name: String::new(),
                 plugin,
                 item: item.clone(),
                 tasks: Tasks::Generated { split: "train".into(), level: 1 },
+                curriculum: None,
                 corpora: Vec::new(),
                 drawings: false,
                 settings: settings.clone(),
@@ -271,6 +274,7 @@ pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
             memory: 1,
             output: 1,
             workers: 1,
+            processes: None,
             docker: None,
         },
         inference: Inference { kv_cache: 1, slots: 1, threads: None },

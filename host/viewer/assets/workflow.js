@@ -24,7 +24,10 @@ export async function workflowPage({ element, parameters, signal }) {
   element.replaceChildren(
     h("h1", {}, view.graph?.workflow ?? run),
     notes(view.notes) ?? "",
-    view.graph ? h("div", { class: "scroll card" }, drawing(view.graph)) : "",
+    ...graphs(view.graph).flatMap((graph) => [
+      graph.scenario ? h("h2", {}, `Scenario ${graph.scenario}`) : "",
+      h("div", { class: "scroll card" }, drawing(graph)),
+    ]),
     view.graph ? policies(view.graph) : "",
     clock,
     view.plan ? plan(view.plan) : "",
@@ -82,6 +85,11 @@ function lockRows(lock) {
   return Object.entries(lock).flatMap(([name, value]) => (value && typeof value === "object" ? Object.entries(value).map(([key, inner]) => row(`${name}: ${key}`, inner)) : [row(name, value)]));
 }
 
+/** The graphs of all scenarios: one in a workflow without `scenario` blocks. */
+function graphs(graph) {
+  return graph ? (graph.scenarios ?? [graph]) : [];
+}
+
 function policies(graph) {
   const lora = (policy) => (policy.lora ? `LoRA, rank ${policy.lora.rank}` : "all weights");
   return h("div", { class: "scroll" }, h(
@@ -89,7 +97,7 @@ function policies(graph) {
     { class: "grid" },
     h("thead", {}, h("tr", {}, ["policy", "model", "adapter", "trained", "agents"].map((name) => h("th", {}, name)))),
     h("tbody", {}, graph.policies.map((policy) => {
-      const agents = [...new Set(graph.nodes.flatMap((node) => node.agents ?? []).filter((agent) => agent.policy === policy.name).map((agent) => agent.name))];
+      const agents = [...new Set(graphs(graph).flatMap((one) => one.nodes).flatMap((node) => node.agents ?? []).filter((agent) => agent.policy === policy.name).map((agent) => agent.name))];
       return h("tr", {}, [policy.name, policy.model, lora(policy), policy.trained ? "yes" : "no", agents.join(", ")].map((text) => h("td", {}, text ?? "")));
     })),
   ));

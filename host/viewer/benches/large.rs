@@ -177,9 +177,9 @@ fn generate(root: &Path, steps: u64) {
     for step in 1..=steps {
         let episodes: Vec<Value> = (0..EPISODES).map(|task| episode(step, task)).collect();
         traces.write(&TraceFile { step, evaluation: None }, &episodes).unwrap();
-        folder.metrics.append(&metrics(step, steps)).unwrap();
+        folder.append_metrics(step, &metrics(step, steps)).unwrap();
         let seconds = json!({ "play": 1.0, "wait": 1.0, "train": 2.0, "evaluate": 0.0 });
-        folder.timings.append(&json!({ "step": step, "seconds": seconds })).unwrap();
+        folder.append_timings(step, &json!({ "step": step, "seconds": seconds })).unwrap();
     }
     folder.sync().unwrap();
 }
@@ -240,6 +240,6 @@ fn episode(step: u64, task: u32) -> Value {
         "key": { "seed": 0, "phase": "train", "step": step, "task": task, "sample": 0, "attempt": 0 },
         "task": { "id": format!("train-{task}"), "data": "{\"question\":\"What is three times the number?\"}" },
         "mode": "flat", "candidates": 1, "events": events,
-        "end": { "success": task % 3 == 0, "truncated": false, "turns": 2, "tokens": 48 },
+        "end": { "success": task.is_multiple_of(3), "truncated": false, "turns": 2, "tokens": 48 },
     })
 }

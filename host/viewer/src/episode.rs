@@ -73,6 +73,18 @@ pub struct NodeVisit {
     pub fault: Option<Fault>,
 }
 
+impl NodeVisit {
+    /// Returns true if the episode went on from a branch.
+    pub(crate) fn is_taken(&self, branch: &Branch) -> bool {
+        branch.fault.is_none() && self.chosen.is_none_or(|chosen| branch.branch == chosen)
+    }
+
+    /// Returns the branch that the episode went on from. Returns `None` if it ended with a fault in all of them.
+    pub(crate) fn taken(&self) -> Option<&Branch> {
+        self.branches.iter().find(|branch| self.is_taken(branch))
+    }
+}
+
 /// Prompt of an agent.
 #[derive(Debug, Serialize)]
 pub struct Prompt {

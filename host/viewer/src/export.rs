@@ -1,23 +1,30 @@
-//! Exporting a run's episodes as JSON lines, one trace at a time.
+//! Exporting a run's episodes for other programs, one trace at a time.
 //!
 //! Examples and preferences have the columns of TRL's standard formats, `prompt` and `completion`, or `prompt`,
 //! `chosen` and `rejected`. Prompts are texts as the model was given them, with the markers of its chat template.
 
+mod atif;
+mod table;
+
 use std::io::Write;
 use std::path::Path;
 
-use pl_record::Traces;
+use parquet::errors::ParquetError;
+use pl_record::{Lock, RunFolder, Traces};
 use serde_json::{Value, json};
 
 use crate::episode::{Branch, EpisodeDetails, NodeVisit, Prompt, ReadTrace, arrange};
 use crate::error::Error;
 use crate::event::Full;
-use crate::runs::find;
+use crate::runs::{FoundRun, find, read_workflow};
 use crate::trace_file::{IndexedFile, READ_LIMITS, read_all};
 use crate::viewer::weights;
 use crate::workflow::Workflows;
 
-/// Form of the lines.
+use self::atif::{Producer, trajectory};
+use self::table::TableWriter;
+
+/// Form of an export. All but one are lines of JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
     /// An episode per line, with all that is recorded.
@@ -28,11 +35,16 @@ pub enum ExportFormat {
     /// A pair of siblings per line, of trees: `prompt`, `chosen` and `rejected` with the highest and the lowest
     /// reward of the node, `episode`, `agent`, `chosen_reward`, `rejected_reward`. Nodes with equal rewards have none.
     Preferences,
+    /// A trajectory of ATIF per line: an attempt at an episode. In a tree, the path that it took.
+    Trajectories,
+    /// A Parquet file with a row per completion, candidates that the episode did not go on from included.
+    Table,
 }
 
 /// Result of an export.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Exported {
+    /// Lines, or rows of a table.
     pub lines: u64,
     /// Files and lines that can't be read.
     pub problems: Vec<String>,
@@ -48,12 +60,13 @@ pub fn export(
     folder: &Path,
     format: ExportFormat,
     workflows: &dyn Workflows,
-    out: &mut impl Write,
+    out: &mut (impl Write + Send),
 ) -> Result<Exported, Error> {
     let run = find(&[folder.to_path_buf()]).into_iter().find(|run| run.root == folder);
     let run = run.ok_or_else(|| Error::NoRuns { path: folder.to_path_buf() })?;
     let weights = weights(&run);
     let mut exported = Exported { lines: 0, problems: Vec::new() };
+    let mut writer = Writer::new(format, &run, out)?;
     for file in Traces::for_run(&run.root).files()? {
         let indexed = IndexedFile { run: run.root.clone(), file };
         let mut failure = None;
@@ -63,7 +76,7 @@ pub fn export(
             }
             let trace = ReadTrace { trace, file: indexed.file.clone(), neighbours: [None, None] };
             let episode = arrange(&run, trace, weights, workflows, usize::MAX);
-            match write(&episode, format, folder, out) {
+            match writer.add(&episode) {
                 Ok(lines) => exported.lines += lines,
                 Err(error) => failure = Some(error),
             }
@@ -76,28 +89,69 @@ pub fn export(
             Err(error) => exported.problems.push(error.to_string()),
         }
     }
-    out.flush().map_err(Error::Output)?;
+    writer.finish()?;
     Ok(exported)
+}
+
+/// Writer of one form.
+enum Writer<'w, W: Write + Send> {
+    Lines { format: ExportFormat, run: &'w FoundRun, producer: Producer, out: &'w mut W },
+    Table(Box<TableWriter<&'w mut W>>),
+}
+
+impl<'w, W: Write + Send> Writer<'w, W> {
+    fn new(format: ExportFormat, run: &'w FoundRun, out: &'w mut W) -> Result<Self, Error> {
+        if format == ExportFormat::Table {
+            return Ok(Writer::Table(Box::new(TableWriter::new(out).map_err(table_error)?)));
+        }
+        let workflow = read_workflow(&run.root)?;
+        let team = workflow.get("name").and_then(Value::as_str).unwrap_or(&run.name).to_owned();
+        let version = RunFolder::read_json::<Lock>(&run.root, "lock.json")?.version;
+        Ok(Writer::Lines { format, run, producer: Producer { team, version }, out })
+    }
+
+    /// Writes an episode. Returns the number of its lines or rows.
+    fn add(&mut self, episode: &EpisodeDetails) -> Result<u64, Error> {
+        match self {
+            Writer::Table(table) => table.add(episode).map_err(table_error),
+            Writer::Lines { format, run, producer, out } => write(episode, *format, run, producer, *out),
+        }
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        match self {
+            Writer::Table(table) => table.finish().map_err(table_error),
+            Writer::Lines { out, .. } => out.flush().map_err(Error::Output),
+        }
+    }
+}
+
+fn table_error(error: ParquetError) -> Error {
+    Error::Output(std::io::Error::other(error))
 }
 
 /// Writes the lines of an episode and returns their number.
 fn write(
     episode: &EpisodeDetails,
     format: ExportFormat,
-    folder: &Path,
+    run: &FoundRun,
+    producer: &Producer,
     out: &mut impl Write,
 ) -> Result<u64, Error> {
     let lines = match format {
         ExportFormat::Episodes => vec![json!(episode)],
+        ExportFormat::Trajectories => return write_trajectory(episode, run, producer, out),
         _ if episode.failure.is_some() => Vec::new(),
         ExportFormat::Examples if !episode.success => Vec::new(),
         ExportFormat::Examples => examples(episode),
         ExportFormat::Preferences => preferences(episode),
+        // A table has a writer of its own.
+        ExportFormat::Table => Vec::new(),
     };
     if let (false, ExportFormat::Examples | ExportFormat::Preferences, Some(note)) =
         (lines.is_empty(), format, episode.notes.first())
     {
-        return Err(Error::NoPrompts { path: folder.to_path_buf(), reason: note.clone() });
+        return Err(no_prompts(run, note));
     }
     for line in &lines {
         writeln!(out, "{line}").map_err(Error::Output)?;
@@ -105,13 +159,27 @@ fn write(
     Ok(lines.len() as u64)
 }
 
+fn no_prompts(run: &FoundRun, note: &str) -> Error {
+    Error::NoPrompts { path: run.root.clone(), reason: note.to_owned() }
+}
+
+fn write_trajectory(
+    episode: &EpisodeDetails,
+    run: &FoundRun,
+    producer: &Producer,
+    out: &mut impl Write,
+) -> Result<u64, Error> {
+    match trajectory(episode, producer) {
+        Some(line) => writeln!(out, "{line}").map(|()| 1).map_err(Error::Output),
+        // An episode that failed before its first prompt has none.
+        None => episode.notes.first().map_or(Ok(0), |note| Err(no_prompts(run, note))),
+    }
+}
+
 fn examples(episode: &EpisodeDetails) -> Vec<Value> {
     let mut lines = Vec::new();
     for visit in &episode.visits {
-        let taken = |branch: &&Branch| {
-            branch.fault.is_none() && visit.chosen.is_none_or(|chosen| branch.branch == chosen)
-        };
-        let Some(branch) = visit.branches.iter().find(taken) else { continue };
+        let Some(branch) = visit.taken() else { continue };
         for prompt in &visit.prompts {
             if let Some((text, reward)) = scored(branch, &prompt.agent) {
                 lines.push(json!({

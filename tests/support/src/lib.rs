@@ -30,6 +30,16 @@ pub enum Requirement {
     ReferencePython,
     /// `LLAMACPP`: the package xllamacpp in the `python3` on the `PATH`.
     Llamacpp,
+    /// `VENV`: a `python3` on the `PATH` that makes virtual environments with pip.
+    Venv,
+    /// `TENSORBOARD`: the package tensorboard in the `python3` on the `PATH`.
+    Tensorboard,
+    /// `ATIF`: the package atif in the `python3` on the `PATH`.
+    Atif,
+    /// `CURL`: curl on the `PATH`.
+    Curl,
+    /// `NEOVIM`: Neovim on the `PATH`.
+    Neovim,
     /// `CHROMIUM`: Chromium or Chrome on the `PATH`.
     Chromium,
     /// `AXE`: axe-core's `axe.min.js` (the npm package `axe-core`), which `PL_HOST_AXE` names.
@@ -52,6 +62,11 @@ impl Requirement {
             Self::Python => "PL_HOST_NEEDS_PYTHON",
             Self::ReferencePython => "PL_HOST_NEEDS_REFERENCE_PYTHON",
             Self::Llamacpp => "PL_HOST_NEEDS_LLAMACPP",
+            Self::Venv => "PL_HOST_NEEDS_VENV",
+            Self::Tensorboard => "PL_HOST_NEEDS_TENSORBOARD",
+            Self::Atif => "PL_HOST_NEEDS_ATIF",
+            Self::Curl => "PL_HOST_NEEDS_CURL",
+            Self::Neovim => "PL_HOST_NEEDS_NEOVIM",
             Self::Chromium => "PL_HOST_NEEDS_CHROMIUM",
             Self::Axe => "PL_HOST_NEEDS_AXE",
             Self::Cuda => "PL_HOST_NEEDS_CUDA",

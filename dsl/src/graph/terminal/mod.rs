@@ -45,7 +45,7 @@ impl Graph {
 
     fn terminal_header(&self, width: usize) -> String {
         let visits = if self.max_visits == 1 { "visit" } else { "visits" };
-        let title = format!("{} · layout {}: {}", self.workflow, self.layout, self.layout_meaning);
+        let title = format!("{} · layout {}: {}", self.full_name(), self.layout, self.layout_meaning);
         let limit = format!("at most {} {visits} of one agent", self.max_visits);
         if title.width() + limit.width() + 3 <= width {
             format!("{title} · {limit}\n\n")

@@ -35,6 +35,9 @@ pub struct ServeArgs {
     /// Let clients load adapters (POST /v1/load_lora_adapter): they may then name any folder of this machine
     #[arg(long)]
     pub allow_runtime_adapters: bool,
+    /// Scenario to serve as the team [default: the first of the file]
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<String>,
     /// Name of the team as a model
     #[arg(long, value_name = "NAME", default_value = "team")]
     pub team: String,

@@ -38,6 +38,13 @@ pub struct RunArgs {
     /// Show the run in a browser while it goes on, at this address and port [default: 127.0.0.1:7575, or any free port]
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
     pub view: Option<Option<SocketAddr>>,
+    /// Address and port on which Prometheus reads the run's metrics, at /metrics; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics_listen: Option<SocketAddr>,
+    /// Collector of OpenTelemetry that gets a span of each step, episode, call and update (OTLP over HTTP), such
+    /// as http://127.0.0.1:4318
+    #[arg(long, value_name = "ENDPOINT")]
+    pub otlp: Option<String>,
 }
 
 #[derive(Args)]
@@ -85,7 +92,10 @@ pub struct PlayArgs {
     pub source: WorkflowArgs,
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// A question, or the record of a task as JSON [default: the first task of the workflow]
+    /// Scenario to play [default: the first of the file]
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<String>,
+    /// A question, or the record of a task as JSON [default: the first task of the scenario]
     #[arg(long)]
     pub task: Option<String>,
     /// A run folder (its newest checkpoint) or one of its checkpoints

@@ -44,9 +44,12 @@ pub struct RunsArgs {
 pub struct ExportArgs {
     /// The run folder
     pub run: PathBuf,
-    /// Form of the lines
+    /// Form of the export
     #[arg(long, value_enum, default_value_t = ExportChoice::Jsonl)]
     pub format: ExportChoice,
+    /// File to write [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
     /// Allow a run folder that somebody else wrote to use the models that it names
     #[arg(long)]
     pub trust: bool,
@@ -56,8 +59,12 @@ pub struct ExportArgs {
 pub enum ExportChoice {
     /// An episode per line, with all that is recorded
     Jsonl,
+    /// A Parquet file with a row per completion; needs --out
+    Parquet,
     /// Completions of solved episodes: {"prompt", "completion", …}
     Sft,
     /// Best and worst siblings of trees: {"prompt", "chosen", "rejected", …}
     Dpo,
+    /// A trajectory of ATIF, the Agent Trajectory Interchange Format, per line
+    Atif,
 }

@@ -56,6 +56,9 @@ pub struct PlanArgs {
 pub struct AuditArgs {
     #[command(flatten)]
     pub source: WorkflowArgs,
+    /// Scenario to audit [default: all of the file]
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<String>,
     /// Number of training tasks that each adversary plays
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub tasks: u32,
@@ -74,6 +77,9 @@ pub struct AuditArgs {
 pub struct GraphArgs {
     #[command(flatten)]
     pub source: WorkflowArgs,
+    /// Scenario to draw [default: all of the file]
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<String>,
     /// Form of the drawing
     #[arg(long, value_enum, default_value_t = GraphFormat::Terminal)]
     pub format: GraphFormat,

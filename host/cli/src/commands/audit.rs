@@ -4,6 +4,7 @@ use std::io::Write;
 
 use comfy_table::Table;
 use pl_run::audit::{Audit, AuditOptions, FindingSeverity, LONGER, OracleResult};
+use serde_json::json;
 
 use crate::app::App;
 use crate::arguments::workflow::AuditArgs;
@@ -15,34 +16,49 @@ pub fn run(app: &App, options: &AuditArgs) -> CommandResult {
     let checked = app.open(&options.source)?;
     let wanted =
         AuditOptions { tasks: options.tasks.max(1), seed: options.seed, answers: options.answers.clone() };
-    let audit = Audit::new(&app.host, &checked, &wanted)?;
+    let scenarios = match options.scenario.as_deref() {
+        Some(name) => vec![checked.scenario(Some(name))?],
+        None => (0..checked.workflow.scenarios.len()).collect(),
+    };
+    let audits = scenarios
+        .into_iter()
+        .map(|scenario| Audit::new(&app.host, &checked, scenario, &wanted))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut out = visible::stdout();
-    if options.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&audit).map_err(CommandError::failed)?)?;
-    } else {
-        writeln!(out, "{}\n", table(&audit).trim_fmt())?;
-        for oracle in &audit.oracle {
-            let OracleResult { episodes, success, reward, .. } = oracle;
-            let (name, percent) = (oracle.named(), 100.0 * success);
-            writeln!(
-                out,
-                "oracle on {episodes} tasks of {name}: success {percent:.0} %, reward {reward:.2}"
-            )?;
-        }
-        if let Some((low, high)) = audit.rewards {
-            writeln!(out, "rewards of a turn from {low:.2} to {high:.2}")?;
-        }
-        for finding in &audit.findings {
-            let severity = match finding.severity {
-                FindingSeverity::Defect => "DEFECT",
-                FindingSeverity::Look => "look",
-                FindingSeverity::Ok => "ok",
-            };
-            writeln!(out, "{severity:<7} {}", finding.text)?;
-        }
+    match (options.json, audits.as_slice()) {
+        (true, [audit]) => writeln!(out, "{:#}", json!(audit))?,
+        (true, audits) => writeln!(out, "{:#}", json!(audits))?,
+        (false, audits) => audits.iter().try_for_each(|audit| write(audit, &mut out))?,
     }
-    if audit.has_defect() {
+    if audits.iter().any(Audit::has_defect) {
         return Err(CommandError::failed("training would learn from these defects: fix them first"));
+    }
+    Ok(())
+}
+
+fn write(audit: &Audit, out: &mut impl Write) -> std::io::Result<()> {
+    if let Some(scenario) = &audit.scenario {
+        writeln!(out, "scenario {scenario}\n")?;
+    }
+    writeln!(out, "{}\n", table(audit).trim_fmt())?;
+    for oracle in &audit.oracle {
+        let OracleResult { episodes, success, reward, .. } = oracle;
+        let (name, percent) = (oracle.named(), 100.0 * success);
+        writeln!(out, "oracle on {episodes} tasks of {name}: success {percent:.0} %, reward {reward:.2}")?;
+    }
+    if let Some((low, high)) = audit.rewards {
+        writeln!(out, "rewards of a turn from {low:.2} to {high:.2}")?;
+    }
+    for finding in &audit.findings {
+        let severity = match finding.severity {
+            FindingSeverity::Defect => "DEFECT",
+            FindingSeverity::Look => "look",
+            FindingSeverity::Ok => "ok",
+        };
+        writeln!(out, "{severity:<7} {}", finding.text)?;
+    }
+    if audit.scenario.is_some() {
+        writeln!(out)?;
     }
     Ok(())
 }

@@ -41,6 +41,11 @@ pub fn run(app: &App, options: &CheckArgs) -> CommandResult {
     for corpus in checked.corpora() {
         writeln!(out, "  corpus    {}, {}", corpus.name, corpus.source.location())?;
     }
+    let names = workflow.scenarios.iter().filter_map(|scenario| scenario.name.as_ref());
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    if !names.is_empty() {
+        writeln!(out, "  scenarios {}", names.join(", "))?;
+    }
     if let Some(train) = &workflow.train {
         writeln!(out, "  training  {} steps of {} tasks", train.steps, train.tasks_per_step)?;
     }

@@ -1,4 +1,7 @@
-//! `pl-host export`: the episodes of a run as JSON lines.
+//! `pl-host export`: the episodes of a run for other programs.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
 
 use pl_viewer::{Error, ExportFormat, export};
 
@@ -10,11 +13,13 @@ use crate::visible::{self, visible};
 pub fn run(options: &ExportArgs) -> CommandResult {
     let format = match options.format {
         ExportChoice::Jsonl => ExportFormat::Episodes,
+        ExportChoice::Parquet => ExportFormat::Table,
         ExportChoice::Sft => ExportFormat::Examples,
         ExportChoice::Dpo => ExportFormat::Preferences,
+        ExportChoice::Atif => ExportFormat::Trajectories,
     };
     let workflows = StoredWorkflows::new(options.trust);
-    let mut out = visible::stdout();
+    let mut out = output(options)?;
     let exported = export(&options.run, format, &workflows, &mut out).map_err(|error| match error {
         Error::Output(error) => CommandError::from(error),
         error => CommandError::input(error),
@@ -22,6 +27,21 @@ pub fn run(options: &ExportArgs) -> CommandResult {
     for problem in &exported.problems {
         eprintln!("warning: {}", visible(problem));
     }
-    eprintln!("{} lines", exported.lines);
+    let unit = if format == ExportFormat::Table { "rows" } else { "lines" };
+    eprintln!("{} {unit}", exported.lines);
     Ok(())
+}
+
+/// Opens the file that is written to, or standard output.
+fn output(options: &ExportArgs) -> Result<Box<dyn Write + Send>, CommandError> {
+    match &options.out {
+        Some(path) => {
+            let failed = |error| CommandError::failed(format!("cannot write {}: {error}", path.display()));
+            Ok(Box::new(BufWriter::new(File::create(path).map_err(failed)?)))
+        }
+        None if options.format == ExportChoice::Parquet => {
+            Err(CommandError::input("a Parquet file is not text; name it with --out FILE"))
+        }
+        None => Ok(Box::new(visible::stdout())),
+    }
 }

@@ -15,13 +15,28 @@ const DEFAULT_WIDTH: usize = 100;
 
 pub fn run(app: &App, options: &GraphArgs) -> CommandResult {
     let checked = app.open(&options.source)?;
-    let graph = Graph::new(&checked.workflow);
-    let drawing = match options.format {
-        GraphFormat::Terminal => terminal_drawing(&graph, options)?,
-        GraphFormat::Mermaid => graph.mermaid(),
-        GraphFormat::Dot => graph.dot(),
-        GraphFormat::Json => format!("{:#}\n", graph.json().map_err(CommandError::failed)?),
-        GraphFormat::Svg => graph.svg().map_err(CommandError::failed)?,
+    let workflow = &checked.workflow;
+    let wanted = options.scenario.as_deref().map(|name| checked.scenario(Some(name))).transpose()?;
+    let graphs = match wanted {
+        Some(scenario) => vec![Graph::new(workflow, scenario)],
+        None => Graph::of_scenarios(workflow),
+    };
+    let drawing = match (options.format, graphs.as_slice()) {
+        (GraphFormat::Terminal, graphs) => {
+            let drawings = graphs.iter().map(|graph| terminal_drawing(graph, options));
+            drawings.collect::<Result<Vec<_>, _>>()?.join("\n")
+        }
+        (GraphFormat::Json, [graph]) => format!("{:#}\n", graph.json().map_err(CommandError::failed)?),
+        (GraphFormat::Json, _) => {
+            format!("{:#}\n", Graph::json_of_scenarios(workflow).map_err(CommandError::failed)?)
+        }
+        (GraphFormat::Mermaid, [graph]) => graph.mermaid(),
+        (GraphFormat::Dot, [graph]) => graph.dot(),
+        (GraphFormat::Svg, [graph]) => graph.svg().map_err(CommandError::failed)?,
+        (GraphFormat::Mermaid | GraphFormat::Dot | GraphFormat::Svg, _) => {
+            let message = "a drawing in this format shows one scenario: name it with --scenario";
+            return Err(CommandError::input(message));
+        }
     };
     match &options.out {
         Some(out) => std::fs::write(out, drawing)

@@ -1,18 +1,24 @@
 //! `pl-host run`: trains the policies of a workflow.
 
 use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use pl_run::{CheckedWorkflow, ResumeOptions, RunEnding, RunOptions, TrainingRun, select_device};
+use pl_telemetry::RunGauges;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 use crate::app::App;
 use crate::arguments::training::RunArgs;
 use crate::commands::view;
 use crate::exit::{CommandError, CommandResult};
 use crate::interrupt::stop_on_signals;
+use crate::panel::PanelState;
 
 pub fn run(app: &App, options: &RunArgs) -> CommandResult {
     let host = &app.host;
-    let stop = stop_on_signals(host);
+    let stop = stop_on_signals(app);
     let device = select_device(host, options.device.into())?;
     let mut run = match (&options.resume, &options.file) {
         (Some(folder), _) => {
@@ -34,12 +40,35 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
     if let Some(address) = options.view {
         view::beside_run(host, run.folder(), address)?;
     }
-    match run.train(&stop) {
+    let _metrics = options.metrics_listen.map(|address| serve_metrics(app, address)).transpose()?;
+    let panel = app.terminal.show_panel(PanelState::new(run.finished_steps(), run.planned_steps()));
+    let ended = run.train(&stop);
+    drop(panel);
+    match ended {
         Ok(RunEnding::Done) => Ok(writeln!(std::io::stdout(), "{folder}")?),
         Err(error) => Err(CommandError::Stopped { error: Box::new(error), saved: describe_saved(&run) }),
         Ok(RunEnding::Interrupted) => Err(CommandError::Interrupted(format!(
             "stopped after a checkpoint; continue with: pl-host run --resume {folder}"
         ))),
+    }
+}
+
+/// Lets Prometheus read the run's metrics until the returned value is dropped.
+fn serve_metrics(app: &App, address: SocketAddr) -> Result<MetricsServer, CommandError> {
+    let failed = |error: std::io::Error| CommandError::failed(format!("cannot listen on {address}: {error}"));
+    let listener = app.host.block_on(TcpListener::bind(address)).map_err(failed)?;
+    eprintln!("metrics on http://{}/metrics", listener.local_addr().map_err(failed)?);
+    let gauges = Arc::new(RunGauges::default());
+    app.terminal.record_metrics(Arc::clone(&gauges));
+    Ok(MetricsServer(app.host.handle().spawn(pl_telemetry::serve_metrics(listener, gauges))))
+}
+
+/// Server of metrics, which ends when it is dropped.
+struct MetricsServer(JoinHandle<std::io::Result<()>>);
+
+impl Drop for MetricsServer {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pl_dsl::workflow::{Docker, Sandbox as Settings, SandboxBackend, WorkerProcesses};
@@ -23,8 +24,8 @@ use crate::visible;
 /// Name under which a registry has the base of the default image.
 const REGISTRY_IMAGE: &str = "python:3.11-slim";
 
-pub fn run(embedded: Embedded, command: &SandboxCommand) -> CommandResult {
-    let app = || App::new(embedded);
+pub fn run(embedded: Embedded, terminal: &Arc<Terminal>, command: &SandboxCommand) -> CommandResult {
+    let app = || App::new(embedded, Arc::clone(terminal));
     match command {
         SandboxCommand::Run(options) => run_file(&app()?, options),
         SandboxCommand::Doctor(options) => doctor(&app()?, options),

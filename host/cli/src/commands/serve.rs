@@ -31,7 +31,9 @@ pub fn run(app: &App, options: &ServeArgs) -> CommandResult {
         let name = &policy.name;
         return Err(CommandError::input(format!("a policy is named {name} too; give --team another name")));
     }
-    let team: Arc<dyn Team> = Arc::new(PlayedTeam(session.player()));
+    let scenario = checked.scenario(options.scenario.as_deref())?;
+    let player = session.player(scenario).ok_or_else(|| CommandError::failed("the scenario is missing"))?;
+    let team: Arc<dyn Team> = Arc::new(PlayedTeam(player));
     let limits = ServerLimits { requests: options.max_requests, ..ServerLimits::default() };
     let config = ServerConfig { key, limits };
     let mut service = Service::new(models, Some((options.team.clone(), team)), session.generator(), config);

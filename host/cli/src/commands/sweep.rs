@@ -16,7 +16,7 @@ use crate::table::plain_table;
 use crate::visible;
 
 pub fn run(app: &App, options: &SweepArgs) -> CommandResult {
-    let stop = stop_on_signals(&app.host);
+    let stop = stop_on_signals(app);
     let device = select_device(&app.host, options.device.into())?;
     let file = options.source.file.clone();
     let sweep = Sweep {

@@ -6,24 +6,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::listing::{INDEX, MODEL_FILES, SINGLE_FILE, read_index};
-use super::source::{HubModel, is_path_segment};
+use super::source::{HubRepository, is_path_segment};
 
-/// Folder of a model in the cache.
+/// Folder of a repository in the cache.
 pub(super) struct CachedRepo<'a> {
-    pub(super) model: &'a HubModel,
+    pub(super) repository: &'a HubRepository,
     folder: PathBuf,
     locks: PathBuf,
 }
 
 impl<'a> CachedRepo<'a> {
-    pub(super) fn new(cache: &Path, model: &'a HubModel) -> Self {
-        let name = format!("models--{}", model.repo.replace('/', "--"));
-        Self { model, folder: cache.join(&name), locks: cache.join(".locks").join(name) }
+    pub(super) fn new(cache: &Path, repository: &'a HubRepository) -> Self {
+        let name = format!("{}--{}", repository.collection(), repository.name.replace('/', "--"));
+        Self { repository, folder: cache.join(&name), locks: cache.join(".locks").join(name) }
     }
 
     /// Returns the commit of the requested revision, if the cache knows it.
     pub(super) fn commit(&self) -> Option<String> {
-        let revision = self.model.revision();
+        let revision = self.repository.revision.as_str();
         if is_commit(revision) {
             return Some(revision.to_owned());
         }
@@ -36,11 +36,11 @@ impl<'a> CachedRepo<'a> {
         self.folder.join("snapshots").join(commit)
     }
 
-    /// Returns the requested folder or file of a commit, if all required files are in the cache.
-    pub(super) fn complete(&self, commit: &str) -> Option<PathBuf> {
+    /// Returns the model's folder of a commit, or one file of it, if all required files are in the cache.
+    pub(super) fn complete(&self, commit: &str, file: Option<&str>) -> Option<PathBuf> {
         let snapshot = self.snapshot(commit);
         let has = |name: &str| snapshot.join(name).is_file();
-        if let Some(file) = &self.model.file {
+        if let Some(file) = file {
             return has(file).then(|| snapshot.join(file));
         }
         let weights = match has(INDEX) {
@@ -48,6 +48,31 @@ impl<'a> CachedRepo<'a> {
             false => has(SINGLE_FILE),
         };
         (weights && MODEL_FILES[..2].iter().all(|part| has(part))).then_some(snapshot)
+    }
+
+    /// Returns the files of a commit whose paths begin with a prefix and that `is_wanted` accepts, sorted. Returns `None` if
+    /// the cache has none, or not all of their parts (`…-00000-of-00002…`).
+    pub(super) fn files(
+        &self,
+        commit: &str,
+        prefix: &str,
+        is_wanted: &dyn Fn(&str) -> bool,
+    ) -> Option<Vec<PathBuf>> {
+        let snapshot = self.snapshot(commit);
+        let (inside, _) = prefix.rsplit_once('/').unwrap_or(("", prefix));
+        let mut files = Vec::new();
+        for entry in fs::read_dir(snapshot.join(inside)).ok()? {
+            let path = entry.ok()?.path();
+            let name = path.strip_prefix(&snapshot).ok()?.to_str()?.to_owned();
+            if name.starts_with(prefix) && is_wanted(&name) && path.is_file() {
+                files.push(path);
+            }
+        }
+        files.sort();
+        let first = files.first()?.file_name()?.to_str()?;
+        let parts = first.split("-of-").nth(1).map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+        let parts: Option<usize> = parts.flatten().and_then(|digits| digits.parse().ok());
+        parts.is_none_or(|parts| parts == files.len()).then_some(files)
     }
 
     /// Returns the paths of the content with a checksum, complete and during the download.
@@ -85,10 +110,10 @@ impl<'a> CachedRepo<'a> {
 
     /// Writes the commit of the revision's name.
     pub(super) fn write_ref(&self, commit: &str) -> io::Result<()> {
-        if commit == self.model.revision() {
+        if commit == self.repository.revision {
             return Ok(());
         }
-        let path = self.folder.join("refs").join(self.model.revision());
+        let path = self.folder.join("refs").join(&self.repository.revision);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }

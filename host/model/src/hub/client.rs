@@ -1,7 +1,7 @@
 //! Requests to the hub.
 //!
 //! The routes: `/api/models/REPO/revision/REVISION` lists the files of a revision,
-//! `/REPO/resolve/COMMIT/FILE` is a file. For large files the hub redirects to other servers; only the hub
+//! `/REPO/resolve/COMMIT/FILE` is a file; `/api/datasets/…` and `/datasets/REPO/…` are those of data sets. For large files the hub redirects to other servers; only the hub
 //! gets the token. An interrupted download is resumed.
 
 use std::fs::{self, File, OpenOptions};
@@ -20,7 +20,7 @@ use super::cache::{CachedRepo, is_commit, is_etag};
 use super::error::FetchError;
 use super::listing::RevisionFiles;
 use super::settings::Hub;
-use super::source::HubModel;
+use super::source::HubRepository;
 
 /// Time without data after which a connection fails. Slow links still send something every few seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -52,9 +52,10 @@ impl<'a> Client<'a> {
     }
 
     /// Requests the files of the requested revision.
-    pub(super) fn listing(&self, model: &HubModel) -> Result<RevisionFiles, FetchError> {
-        let revision = model.revision().replace('/', "%2F");
-        let url = format!("{}/api/models/{}/revision/{revision}", self.hub.endpoint, model.repo);
+    pub(super) fn listing(&self, repository: &HubRepository) -> Result<RevisionFiles, FetchError> {
+        let revision = repository.revision.replace('/', "%2F");
+        let (collection, name) = (repository.collection(), &repository.name);
+        let url = format!("{}/api/{collection}/{name}/revision/{revision}", self.hub.endpoint);
         let mut response = check_status(self.get(&url, 0)?)?;
         let text = response.body_mut().read_to_string().map_err(unreachable)?;
         let json: Value =
@@ -80,7 +81,7 @@ impl<'a> Client<'a> {
         if path.is_file() {
             return Ok(path);
         }
-        let url = format!("{}/{}/resolve/{commit}/{name}", self.hub.endpoint, repo.model.repo);
+        let url = format!("{}/{}/resolve/{commit}/{name}", self.hub.endpoint, repo.repository.path());
         let FileMetadata { etag, size } = self.metadata(&url)?;
         let (blob, partial) = repo.blob_paths(&etag).map_err(FetchError::Cache)?;
         let _lock = repo.lock(&etag).map_err(FetchError::Cache)?;

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::settings::Hub;
-use super::source::HubModel;
+use super::source::HubRepository;
 
 /// Error of a download.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(super) enum FetchError {
     Damaged { file: String, problem: String },
     /// The revision lacks a file.
     MissingFile { file: String, ggufs: Vec<String> },
+    /// The repository has no such files of a data set.
+    NoData { prefix: String },
     /// The repository is not a model in safetensors.
     NotAModel { missing: String, ggufs: Vec<String> },
     /// The cache can't be written or read.
@@ -49,24 +51,24 @@ impl FetchError {
     }
 
     /// Returns the problem and the remedy.
-    pub(super) fn explain(&self, hub: &Hub, model: &HubModel) -> String {
-        let cache = hub.cache.display();
+    pub(super) fn explain(&self, hub: &Hub, repository: &HubRepository) -> String {
+        let (cache, noun) = (hub.cache.display(), repository.noun());
         let list = |names: &[String]| match names {
             [] => String::new(),
             some => format!("; the GGUF files are {}", some.join(", ")),
         };
         match self {
             Self::Offline => format!(
-                "the model is not (completely) in {cache}, and HF_HUB_OFFLINE is set; unset it, or download the model on a \
+                "the {noun} is not (completely) in {cache}, and HF_HUB_OFFLINE is set; unset it, or download the {noun} on a \
                  machine with a network and copy the cache"
             ),
             Self::Unreachable(reason) => format!("{} can't be reached ({reason})", hub.endpoint),
             Self::Unavailable(reason) => format!(
-                "{} can't be reached ({reason}), and the model is not (completely) in {cache}; check the network, or \
+                "{} can't be reached ({reason}), and the {noun} is not (completely) in {cache}; check the network, or \
                  set HF_ENDPOINT to a hub that can be reached",
                 hub.endpoint
             ),
-            Self::Status { status, code, message } => explain_status(hub, model, *status, code, message),
+            Self::Status { status, code, message } => explain_status(hub, repository, *status, code, message),
             Self::InvalidResponse(problem) => format!("{} sent an invalid answer: {problem}", hub.endpoint),
             Self::Interrupted { file, reason } => {
                 format!("the download of {file} was interrupted ({reason}); start again to resume it")
@@ -75,11 +77,14 @@ impl FetchError {
                 format!("{file} {problem}; the downloaded part is deleted: start again to download the file")
             }
             Self::MissingFile { file, ggufs } => {
-                format!("revision {} has no file {file}{}", model.revision(), list(ggufs))
+                format!("revision {} has no file {file}{}", repository.revision, list(ggufs))
+            }
+            Self::NoData { prefix } => {
+                format!("the repository has no file {prefix}… that can be read; download its files by hand")
             }
             Self::NotAModel { missing, ggufs } => {
                 let next = match ggufs.first() {
-                    Some(file) => format!("name one, as in hf:{}/{file}", model.repo),
+                    Some(file) => format!("name one, as in hf:{}/{file}", repository.name),
                     None => "choose a model that is published in safetensors".to_owned(),
                 };
                 format!("the repository has no {missing}{}; {next}", list(ggufs))
@@ -96,24 +101,25 @@ impl FetchError {
 }
 
 /// Returns the problem and the remedy for an error status.
-fn explain_status(hub: &Hub, model: &HubModel, status: u16, code: &str, message: &str) -> String {
-    let (repo, endpoint) = (&model.repo, &hub.endpoint);
+fn explain_status(hub: &Hub, repository: &HubRepository, status: u16, code: &str, message: &str) -> String {
+    let (repo, noun, path, endpoint) =
+        (&repository.name, repository.noun(), repository.path(), &hub.endpoint);
     let spelling = format!("check the spelling of {repo}, upper and lower case too");
     match (status, code) {
         (401 | 403, "GatedRepo") => match hub.token {
             None => format!(
-                "the model is gated: accept the licence of {repo} at {endpoint}/{repo}, then set HF_TOKEN to a \
+                "the {noun} is gated: accept the licence of {repo} at {endpoint}/{path}, then set HF_TOKEN to a \
                  token of that account"
             ),
             Some(_) => format!(
-                "the model is gated, and the account of HF_TOKEN has no access: accept the licence of {repo} \
-                 at {endpoint}/{repo}"
+                "the {noun} is gated, and the account of HF_TOKEN has no access: accept the licence of {repo} \
+                 at {endpoint}/{path}"
             ),
         },
         (_, "RevisionNotFound") => {
             format!(
-                "the repository has no revision {}; {endpoint}/{repo}/tree/main lists them",
-                model.revision()
+                "the repository has no revision {}; {endpoint}/{path}/tree/main lists them",
+                repository.revision
             )
         }
         (_, "EntryNotFound") => "a file of the hub's list no longer exists; start again".to_owned(),
@@ -122,11 +128,11 @@ fn explain_status(hub: &Hub, model: &HubModel, status: u16, code: &str, message:
             format!("the hub does not know the token in HF_TOKEN ({message}); set another, or unset it")
         }
         (401 | 403 | 404, _) if hub.token.is_none() => {
-            format!("the model does not exist or is private; {spelling}, or set HF_TOKEN if it is private")
+            format!("the {noun} does not exist or is private; {spelling}, or set HF_TOKEN if it is private")
         }
         (401 | 403 | 404, _) => {
             format!(
-                "the model does not exist or is private; {spelling}, and that the account of HF_TOKEN has access"
+                "the {noun} does not exist or is private; {spelling}, and that the account of HF_TOKEN has access"
             )
         }
         (429, _) => "the hub received too many requests; wait a minute, or set HF_TOKEN".to_owned(),

@@ -27,6 +27,69 @@ impl HubModel {
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or("main")
     }
+
+    pub(super) fn repository(&self) -> HubRepository {
+        let (name, revision) = (self.repo.clone(), self.revision().to_owned());
+        HubRepository { kind: RepositoryKind::Model, name, revision }
+    }
+}
+
+/// Files of a data set on a hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubData {
+    /// `owner/name`.
+    pub repo: String,
+    /// Beginning of the paths of the files.
+    pub prefix: String,
+}
+
+impl HubData {
+    pub(super) fn repository(&self) -> HubRepository {
+        let (name, revision) = (self.repo.clone(), "main".to_owned());
+        HubRepository { kind: RepositoryKind::Data, name, revision }
+    }
+}
+
+/// Kind of a repository of a hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RepositoryKind {
+    Model,
+    Data,
+}
+
+/// Repository of a hub at a revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct HubRepository {
+    pub(super) kind: RepositoryKind,
+    /// `owner/name`.
+    pub(super) name: String,
+    pub(super) revision: String,
+}
+
+impl HubRepository {
+    /// Returns the word for it in messages.
+    pub(super) fn noun(&self) -> &'static str {
+        match self.kind {
+            RepositoryKind::Model => "model",
+            RepositoryKind::Data => "data set",
+        }
+    }
+
+    /// Returns the word for its kind in the hub's API and in the cache.
+    pub(super) fn collection(&self) -> &'static str {
+        match self.kind {
+            RepositoryKind::Model => "models",
+            RepositoryKind::Data => "datasets",
+        }
+    }
+
+    /// Returns its path on the hub.
+    pub(super) fn path(&self) -> String {
+        match self.kind {
+            RepositoryKind::Model => self.name.clone(),
+            RepositoryKind::Data => format!("datasets/{}", self.name),
+        }
+    }
 }
 
 impl FromStr for HubModel {

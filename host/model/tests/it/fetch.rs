@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use pl_model::{Fetched, Hub, HubModel, Model};
+use pl_model::{Fetched, Hub, HubData, HubModel, Model};
 use pl_types::Dtype;
 use tch::Device;
 use tempfile::TempDir;
@@ -53,6 +53,41 @@ fn fetch(hub: &Hub, model: &str) -> Result<Fetched, String> {
 fn refusal(hub: &Hub, model: &str, parts: &[&str]) {
     let message = fetch(hub, model).unwrap_err();
     assert!(parts.iter().chain(&[model]).all(|part| message.contains(part)), "{message}");
+}
+
+/// Files of a data set are fetched once, and used from the cache without a hub only if all of their parts are there.
+#[test]
+fn files_of_a_data_set() {
+    let part = |byte: u8| vec![byte; 5000];
+    let files = BTreeMap::from([
+        ("main/train-00000-of-00002.parquet".to_owned(), part(1)),
+        ("main/train-00001-of-00002.parquet".to_owned(), part(2)),
+        ("main/test-00000-of-00001.parquet".to_owned(), part(3)),
+        ("main/train-notes.md".to_owned(), b"no".to_vec()),
+    ]);
+    let (server, mut hub, _cache) = serve(files);
+    let data = |prefix: &str| HubData { repo: REPO.to_owned(), prefix: prefix.to_owned() };
+    let fetch = |hub: &Hub, prefix: &str| {
+        hub.fetch_data(&data(prefix), &|name| name.ends_with(".parquet"), &mut |_| ())
+    };
+    let train = fetch(&hub, "main/train-").unwrap();
+    let contents: Vec<Vec<u8>> = train.files.iter().map(|path| fs::read(path).unwrap()).collect();
+    assert_eq!(contents, [part(1), part(2)]);
+    let folder = format!("datasets--{}", REPO.replace('/', "--"));
+    assert!(train.files.iter().all(|path| path.starts_with(hub.cache.join(&folder))));
+    let requests = server.requests();
+    assert!(requests[0].line.starts_with(&format!("GET /api/datasets/{REPO}/revision/main")));
+    assert_eq!(requested_files(&requests).len(), 2);
+    // The listing is requested again, the files are not.
+    assert_eq!(fetch(&hub, "main/train-").unwrap(), train);
+    assert!(requested_files(&server.requests()).is_empty());
+    let message = fetch(&hub, "main/dev-").unwrap_err().to_string();
+    assert!(message.contains("no file main/dev-…"), "{message}");
+    hub.offline = true;
+    assert_eq!(fetch(&hub, "main/train-").unwrap().files, train.files);
+    fs::remove_file(&train.files[0]).unwrap();
+    let message = fetch(&hub, "main/train-").unwrap_err().to_string();
+    assert!(message.contains("the data set is not (completely) in"), "{message}");
 }
 
 fn requested_files(requests: &[Request]) -> Vec<&str> {

@@ -156,12 +156,15 @@ impl State {
             let status = if from > 0 { 206 } else { 200 };
             return send(status, &[("Content-Range", part)], &content[from..], sent);
         }
-        if path.starts_with(&format!("/api/models/{}/revision/", self.repo)) {
+        let lists =
+            |collection: &str| path.starts_with(&format!("/api/{collection}/{}/revision/", self.repo));
+        if lists("models") || lists("datasets") {
             let files: Vec<_> =
                 self.files.keys().map(|name| serde_json::json!({ "rfilename": name })).collect();
             let listing = serde_json::json!({ "sha": COMMIT, "siblings": files });
             return send(200, &[], listing.to_string().as_bytes(), usize::MAX);
         }
+        let path = path.strip_prefix("/datasets").unwrap_or(path);
         let file = path.strip_prefix(&format!("/{}/resolve/{COMMIT}/", self.repo));
         let Some((name, content)) = file.and_then(|name| Some((name, self.files.get(name)?))) else {
             return send(404, &[("X-Error-Code", "EntryNotFound".into())], b"", 0);

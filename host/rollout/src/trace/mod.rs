@@ -20,6 +20,9 @@ use crate::fault::Fault;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
     pub key: StreamKey,
+    /// Name of the scenario. `None` in a workflow without `scenario` blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<String>,
     pub task: Task,
     pub mode: Rollout,
     /// Tree: candidates per node visit.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct OracleResult {
     /// Name of the environment or of the evaluation whose tasks it played.
     pub tasks: String,
-    /// Level of generated tasks. `None` for those of a file.
+    /// Level of generated tasks. `None` for those of a file or a data set.
     pub level: Option<u32>,
     pub episodes: usize,
     /// Share of the episodes that succeeded within the workflow's limit on visits.

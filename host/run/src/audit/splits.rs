@@ -4,11 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
+use pl_dsl::workflow::Evaluation;
 use pl_plugin::{RandomStream, Task};
 use pl_rollout::TaskSource;
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::host::Host;
 use crate::workflow::CheckedWorkflow;
 
 /// Largest number of training tasks that are looked at.
@@ -32,22 +34,26 @@ pub struct SharedTasks {
 
 /// Compares the tasks of all evaluations with the first training tasks, by what agents see at the start.
 pub(super) async fn shared_tasks(
+    host: &Host,
     checked: &CheckedWorkflow,
+    scenario: usize,
     environment: &Arc<pl_plugin::Environment>,
     training: &TaskSource,
 ) -> Result<Vec<SharedTasks>, Error> {
-    let evaluations = &checked.workflow.evaluations;
+    let all = checked.workflow.evaluations.iter();
+    let evaluations: Vec<&Evaluation> = all.filter(|one| one.scenario == scenario).collect();
     if evaluations.is_empty() {
         return Ok(Vec::new());
     }
+    let names = Names::new(checked, scenario);
     let count = training.size().map_or(TRAINING_TASKS, |size| TRAINING_TASKS.min(size as u32));
-    let own = states(checked, environment, training, count).await?;
+    let own = states(&names, environment, training, count).await?;
     let training: HashSet<&String> = own.iter().collect();
     let mut shared = Vec::new();
     for evaluation in evaluations {
-        let source = checked.tasks(&evaluation.tasks, environment, None).await?;
+        let source = checked.tasks(host, scenario, &evaluation.tasks, environment, None).await?;
         let count = source.size().map_or(evaluation.limit, |size| evaluation.limit.min(size as u32));
-        let tasks = states(checked, environment, &source, count).await?;
+        let tasks = states(&names, environment, &source, count).await?;
         shared.push(SharedTasks {
             evaluation: evaluation.name.clone(),
             tasks: tasks.len(),
@@ -58,33 +64,46 @@ pub(super) async fn shared_tasks(
     Ok(shared)
 }
 
+/// Names that the views of a scenario depend on.
+struct Names {
+    environment: String,
+    agents: Vec<String>,
+}
+
+impl Names {
+    fn new(checked: &CheckedWorkflow, scenario: usize) -> Names {
+        let scenario = &checked.workflow.scenarios[scenario];
+        let agents = scenario.agents().into_iter().map(|agent| checked.workflow.agents[agent].name.clone());
+        Names { environment: scenario.environment.name.clone(), agents: agents.collect() }
+    }
+}
+
 /// Returns what all agents see at the start of each task.
 async fn states(
-    checked: &CheckedWorkflow,
+    names: &Names,
     environment: &Arc<pl_plugin::Environment>,
     source: &TaskSource,
     count: u32,
 ) -> Result<Vec<String>, Error> {
     let tasks = source.take(0, count).await.map_err(Error::Tasks)?;
-    let started = tasks.into_iter().map(|task| state(checked, environment, task));
+    let started = tasks.into_iter().map(|task| state(names, environment, task));
     stream::iter(started).buffered(IN_FLIGHT).try_collect().await
 }
 
 async fn state(
-    checked: &CheckedWorkflow,
+    names: &Names,
     environment: &Arc<pl_plugin::Environment>,
     task: Arc<Task>,
 ) -> Result<String, Error> {
-    let name = &checked.workflow.scenarios[0].environment.name;
     let failed = |error: pl_plugin::Error| Error::Item {
         kind: "environment",
-        name: name.clone(),
+        name: names.environment.clone(),
         source: Box::new(error),
     };
     let mut episode = environment.start(&task, 0, RandomStream::new([0; 32])).await.map_err(failed)?;
     let mut views = String::new();
-    for agent in &checked.workflow.agents {
-        views += &episode.view(&agent.name).await.map_err(failed)?;
+    for agent in &names.agents {
+        views += &episode.view(agent).await.map_err(failed)?;
         views.push('\n');
     }
     Ok(views)

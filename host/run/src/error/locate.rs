@@ -20,9 +20,15 @@ pub enum LocateError {
     /// A task file is missing.
     #[error("there is no task file {}", .0.display())]
     NoTaskFile(PathBuf),
+    /// A data set has no such split, or its files can't be read.
+    #[error(transparent)]
+    Data(Box<pl_data::Error>),
+    /// A data set is not on this machine.
+    #[error(transparent)]
+    NoData(Box<MissingData>),
     /// A name without a path is not the name of a fetched model.
     #[error(
-        "{name:?} is not among the fetched models in {}; `cargo xtask setup` fetches smollm2-135m, a path begins with \
+        "{name:?} is not among the fetched models in {}; `pl-host model smollm2-135m` fetches that of the examples, a path begins with \
          \"./\", a model of a hub with \"hf:\"",
         folder.display()
     )]
@@ -41,4 +47,30 @@ pub enum LocateError {
     /// There is no cache folder.
     #[error(transparent)]
     Cache(#[from] pl_toolchain::Error),
+}
+
+impl From<pl_data::Error> for LocateError {
+    fn from(error: pl_data::Error) -> LocateError {
+        LocateError::Data(Box::new(error))
+    }
+}
+
+/// A split of a data set that is not on this machine, and the place where it belongs.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "data set {name} is not on this machine: put it as {file} (or .json, .parquet, .jsonl.gz) into {}, or set PL_HOST_DATA \
+     to the folder that has it; it is published at {published} ({licence}){reason}",
+    folder.display()
+)]
+pub struct MissingData {
+    /// `NAME:SPLIT`.
+    pub name: String,
+    /// Path within the folder.
+    pub file: String,
+    /// Data folder of the cache.
+    pub folder: PathBuf,
+    pub published: &'static str,
+    pub licence: &'static str,
+    /// Reason for which it was not fetched, on a line of its own. Empty if no hub has it.
+    pub reason: String,
 }

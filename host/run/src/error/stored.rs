@@ -5,6 +5,10 @@
 pub enum InvalidWorkflow {
     #[error("it has no scenario")]
     NoScenario,
+    #[error("it has several scenarios, one of them without a name")]
+    UnnamedScenario,
+    #[error("the weights of its scenarios are not shares of training")]
+    Weights,
     #[error("a node of its turns has no agent")]
     EmptyNode,
     #[error("it refers to {kind} {index}, but has {count}")]

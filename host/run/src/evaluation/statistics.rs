@@ -38,12 +38,13 @@ pub struct AgentReport {
 }
 
 impl EvaluationReport {
-    /// Computes the report of `samples` episodes for each of `tasks` tasks, of which `lost` have no summary.
+    /// Computes the report of `samples` episodes for each of `tasks` tasks, of which `lost` have no summary. `agents` are the
+    /// positions and names of those that act.
     pub(crate) fn new(
         name: &str,
         tasks: usize,
         samples: u32,
-        agents: &[String],
+        agents: &[(usize, String)],
         episodes: &[EpisodeSummary],
         lost: usize,
     ) -> EvaluationReport {
@@ -85,15 +86,14 @@ impl EvaluationReport {
 }
 
 /// Returns success and reward of each agent over the episodes in which it acted.
-fn agent_reports(agents: &[String], episodes: &[EpisodeSummary]) -> Vec<AgentReport> {
+fn agent_reports(agents: &[(usize, String)], episodes: &[EpisodeSummary]) -> Vec<AgentReport> {
     let scores = |index: usize| episodes.iter().filter_map(move |e| e.agents.get(index).copied().flatten());
     agents
         .iter()
-        .enumerate()
         .map(|(index, name)| AgentReport {
             name: name.clone(),
-            success: mean(scores(index).map(|(_, success)| f64::from(success))),
-            reward: mean(scores(index).map(|(reward, _)| reward)),
+            success: mean(scores(*index).map(|(_, success)| f64::from(success))),
+            reward: mean(scores(*index).map(|(reward, _)| reward)),
         })
         .collect()
 }
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn lost_episodes_count_as_not_solved() {
         // Two tasks of two samples each. One episode of the first and both of the second task are lost.
-        let agents = ["a".to_owned(), "b".to_owned()];
+        let agents = [(0, "a".to_owned()), (1, "b".to_owned())];
         let report = EvaluationReport::new("e", 2, 2, &agents, &[episode(0, true)], 3);
         assert_eq!((report.episodes, report.lost, report.success), (1, 3, 0.25));
         assert_eq!(report.pass_at, [(1, 0.25), (2, 0.5)]);

@@ -8,7 +8,7 @@ use pl_dsl::workflow::{Agent, Rollout, Target, Train, Turns};
 use serde::Serialize;
 
 /// Bounds of one episode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct EpisodeBounds {
     /// Completions of one sample, one for each visit of an agent.
     pub completions: u64,
@@ -27,6 +27,15 @@ impl EpisodeBounds {
             completions: paths.heaviest(|_| 1),
             tokens: paths.heaviest(max_tokens),
             turns: paths.visits.iter().sum(),
+        }
+    }
+
+    /// Returns the bounds of an episode of either of two scenarios.
+    pub fn max(self, other: EpisodeBounds) -> EpisodeBounds {
+        EpisodeBounds {
+            completions: self.completions.max(other.completions),
+            tokens: self.tokens.max(other.tokens),
+            turns: self.turns.max(other.turns),
         }
     }
 }

@@ -33,6 +33,13 @@ pub(super) fn validate(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
     if workflow.scenarios.is_empty() {
         return Err(InvalidWorkflow::NoScenario);
     }
+    let weights = || workflow.scenarios.iter().map(|scenario| scenario.weight);
+    if weights().any(|weight| !(0.0..=1e9).contains(&weight)) || weights().sum::<f64>() <= 0.0 {
+        return Err(InvalidWorkflow::Weights);
+    }
+    for evaluation in &workflow.evaluations {
+        check_index("scenario", evaluation.scenario, workflow.scenarios.len())?;
+    }
     for scenario in &workflow.scenarios {
         check_index("plugin", scenario.environment.plugin, plugins)?;
         check_index("plugin", scenario.reward.plugin, plugins)?;
@@ -69,6 +76,10 @@ fn check_names(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
     check_unique(policies.iter().map(|block| &block.name))?;
     check_unique(agents.iter().map(|block| &block.name))?;
     check_unique(evaluations.iter().map(|block| &block.name))?;
+    check_unique(scenarios.iter().filter_map(|block| block.name.as_ref()))?;
+    if scenarios.len() > 1 && scenarios.iter().any(|scenario| scenario.name.is_none()) {
+        return Err(InvalidWorkflow::UnnamedScenario);
+    }
     let blocks = scenarios.iter().flat_map(|scenario| [&scenario.environment.name, &scenario.reward.name]);
     blocks.chain([&workflow.name]).try_for_each(|name| check_name(name))
 }

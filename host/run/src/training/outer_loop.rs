@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use pl_dsl::workflow::{Evaluation, Train};
 use pl_record::{LogLengths, RunFolder};
+use pl_rollout::SPAN_TARGET;
 use pl_trainer::checkpoint::{Checkpoints, EvaluationScore};
 use pl_trainer::{StepMetrics, UpdateProgress};
 use pl_types::{GenerateError, seed};
@@ -21,14 +22,16 @@ use serde_json::{Map, Value, json};
 
 use crate::checkpoints::PolicyVersions;
 use crate::error::Error;
-use crate::evaluation::EvaluationReport;
+use crate::evaluation::{EvaluationReport, mean};
 use crate::host::Host;
 use crate::memory::ProcessMemory;
+use crate::model_card::model_cards;
 use crate::progress::{Activity, MetricsLine, StepSeconds};
 use crate::run_folder::draw;
 use crate::schedule::StepSchedule;
 use crate::session::Session;
 
+use super::cursor::{ScenarioCursor, cursors};
 use super::rollout_thread::{Handover, RolloutEvent, RolloutThread};
 use super::rollouts::{PlayedStep, Rollouts};
 use super::{StopRequest, TrainingRun};
@@ -38,8 +41,9 @@ use super::{StopRequest, TrainingRun};
 pub struct LoopState {
     /// Number of finished steps.
     pub step: u64,
-    /// Position in the stream of tasks after those of the finished steps.
-    pub next_task: u64,
+    /// Positions in the tasks of the scenarios after the finished steps. Empty before the first step.
+    #[serde(alias = "next_task", deserialize_with = "cursors")]
+    pub scenarios: Vec<ScenarioCursor>,
     /// Lengths of the run folder's append-only files.
     pub lengths: LogLengths,
     /// Steps that were played and not trained on yet, in order.
@@ -54,7 +58,8 @@ pub struct StepAhead {
     metrics: Map<String, Value>,
     failures: Vec<Value>,
     tokens: u64,
-    next_task: u64,
+    #[serde(alias = "next_task", deserialize_with = "cursors")]
+    scenarios: Vec<ScenarioCursor>,
 }
 
 impl From<&PlayedStep> for StepAhead {
@@ -64,7 +69,7 @@ impl From<&PlayedStep> for StepAhead {
             metrics: played.metrics.clone(),
             failures: played.failures.clone(),
             tokens: played.tokens,
-            next_task: played.next_task,
+            scenarios: played.cursors.clone(),
         }
     }
 }
@@ -73,17 +78,8 @@ impl StepAhead {
     /// Reads the step's transitions from the run folder.
     pub(super) fn read(self, folder: &RunFolder) -> Result<PlayedStep, Error> {
         let transitions = folder.read_step(self.step)?;
-        let StepAhead { step, metrics, failures, tokens, next_task } = self;
-        Ok(PlayedStep {
-            step,
-            transitions,
-            metrics,
-            failures,
-            tokens,
-            next_task,
-            seconds: 0.0,
-            finished: None,
-        })
+        let StepAhead { step, metrics, failures, tokens, scenarios: cursors } = self;
+        Ok(PlayedStep { step, transitions, metrics, failures, tokens, cursors, seconds: 0.0, finished: None })
     }
 }
 
@@ -120,7 +116,7 @@ impl TrainingRun<'_> {
             host,
             rollouts,
             router: Arc::clone(&session.router),
-            next_task: played.back().map_or(state.next_task, |last| last.next_task),
+            cursors: played.back().map_or(&state.scenarios, |last| &last.cursors).clone(),
             steps: schedule.steps(),
             stop: (!schedule.overlaps()).then(|| stop.clone()),
         };
@@ -291,7 +287,9 @@ impl OuterLoop<'_> {
         let mut tracker = self.host.progress().start(Activity::Update);
         let mut progress = |progress: UpdateProgress| tracker.update(progress.done, progress.total);
         let trainer = &mut self.session.trainer;
-        let metrics = trainer.update(step, &played.transitions, shuffle, &mut progress)?;
+        let span =
+            tracing::info_span!(target: SPAN_TARGET, "update", step, transitions = played.transitions.len());
+        let metrics = span.in_scope(|| trainer.update(step, &played.transitions, shuffle, &mut progress))?;
         drop(tracker);
         let tokens = trainer.take_trained_completions();
         if !tokens.is_empty() {
@@ -303,9 +301,9 @@ impl OuterLoop<'_> {
             played.finished.map(|finished| self.timeline_part("play", finished, played.seconds));
         let trained_until = self.timeline_part("train", Instant::now(), train);
         self.state.step = step;
-        self.state.next_task = played.next_task;
+        self.state.scenarios.clone_from(&played.cursors);
         let line = step_line(step, &played, &metrics);
-        self.folder.metrics.append(&line)?;
+        self.folder.append_metrics(step, &line)?;
         self.report(None, &line, seconds);
         Ok(StepTimes {
             seconds,
@@ -329,18 +327,18 @@ impl OuterLoop<'_> {
                 break reports;
             }
         };
-        let mut score = None;
-        for report in reports {
-            let line = evaluation_line(step, &report);
-            self.folder.metrics.append(&line)?;
+        for report in &reports {
+            let line = evaluation_line(step, report);
+            self.folder.append_metrics(step, &line)?;
             self.report(Some(&report.name), &line, times.seconds);
-            if let Some(evaluation) = self.rollouts.scoring_evaluation()
-                && evaluation.name == report.name
-            {
-                score = Some(EvaluationScore { evaluation: identity(evaluation), value: report.success });
-            }
         }
-        Ok(score)
+        let scoring = self.rollouts.scoring_evaluations();
+        let scores = || {
+            let own = reports.iter().filter(|report| scoring.iter().any(|one| one.name == report.name));
+            own.map(|report| report.success)
+        };
+        let is_scored = scores().next().is_some();
+        Ok(is_scored.then(|| EvaluationScore { evaluation: identity(&scoring), value: mean(scores()) }))
     }
 
     /// Saves a checkpoint after the finished steps, with the steps that must have been played ahead of it.
@@ -353,7 +351,9 @@ impl OuterLoop<'_> {
         let ahead = self.played.iter().filter(|played| played.step <= last);
         self.state.ahead = ahead.map(StepAhead::from).collect();
         self.state.lengths = self.folder.sync()?;
-        self.checkpoints.save(&self.session.trainer, step, score, &json!(self.state))?;
+        let cards = model_cards(self.folder.root(), step)?;
+        let trainer = &self.session.trainer;
+        self.checkpoints.save_with_cards(trainer, step, score, &json!(self.state), &cards)?;
         draw(self.host, self.folder);
         Ok(())
     }
@@ -361,16 +361,17 @@ impl OuterLoop<'_> {
     fn append_times(&mut self, times: &StepTimes) -> Result<(), Error> {
         let StepTimes { seconds, sampled_tokens, trained_tokens, timeline } = times;
         let memory = ProcessMemory::read();
-        self.folder.timings.append(&json!({
-            "step": self.state.step,
+        let step = self.state.step;
+        let line = json!({
+            "step": step,
             "seconds": seconds,
             "sampled_tokens_per_second": *sampled_tokens as f64 / seconds.play.max(1e-9),
             "trained_tokens_per_second": *trained_tokens as f64 / seconds.train.max(1e-9),
             "memory_bytes": memory.map(|memory| memory.resident),
             "peak_memory_bytes": memory.map(|memory| memory.peak),
             "timeline": timeline,
-        }))?;
-        Ok(())
+        });
+        Ok(self.folder.append_timings(step, &line)?)
     }
 
     /// Returns a part of a step that took some seconds up to `end`.
@@ -403,11 +404,14 @@ fn is_best(checkpoints: &Checkpoints, score: &EvaluationScore) -> Result<bool, E
     Ok(best.is_none_or(|best| best.evaluation != score.evaluation || score.value > best.value))
 }
 
-/// Returns a text that is equal for evaluations whose results can be compared: the name of the block, and a
+/// Returns a text that is equal for evaluations whose results can be compared: the name of their block, and a
 /// hash of all of its settings except the interval.
-fn identity(evaluation: &Evaluation) -> String {
-    let settings = json!(Evaluation { every: 0, ..evaluation.clone() }).to_string();
-    format!("{} {}", evaluation.name, &blake3::hash(settings.as_bytes()).to_hex()[..16])
+fn identity(evaluations: &[&Evaluation]) -> String {
+    let settings =
+        |evaluation: &&Evaluation| json!(Evaluation { every: 0, ..(*evaluation).clone() }).to_string();
+    let all = evaluations.iter().map(settings).collect::<Vec<_>>().join("\n");
+    let block = evaluations.first().map_or("", |evaluation| evaluation.block());
+    format!("{block} {}", &blake3::hash(all.as_bytes()).to_hex()[..16])
 }
 
 /// Returns the line of metrics of a training step.

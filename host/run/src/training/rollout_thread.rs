@@ -15,6 +15,7 @@ use crate::generation::PolicyRouter;
 use crate::host::Host;
 
 use super::StopRequest;
+use super::cursor::ScenarioCursor;
 use super::rollouts::{PlayedStep, Rollouts};
 
 /// Weights after an update, with the work that they are for.
@@ -45,8 +46,8 @@ pub(super) struct RolloutThread<'r> {
     pub host: &'r Host,
     pub rollouts: &'r Rollouts,
     pub router: Arc<PolicyRouter>,
-    /// Position of the next task in the stream of tasks.
-    pub next_task: u64,
+    /// Positions in the tasks of the scenarios. Empty before the first step.
+    pub cursors: Vec<ScenarioCursor>,
     /// Total number of steps of the run.
     pub steps: u64,
     /// Request that ends the thread before it plays the next step. `None` if steps that the schedule has begun
@@ -82,8 +83,8 @@ impl RolloutThread<'_> {
                 send(RolloutEvent::Stopped);
                 return Ok(());
             }
-            let played = self.rollouts.play_step(self.host, step, self.next_task, &versions)?;
-            self.next_task = played.next_task;
+            let played = self.rollouts.play_step(self.host, step, &self.cursors, &versions)?;
+            self.cursors.clone_from(&played.cursors);
             send(RolloutEvent::Played(Box::new(played)));
         }
         Ok(())

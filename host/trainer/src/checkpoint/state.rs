@@ -20,6 +20,8 @@ const POLICIES: &str = "policies";
 const OPTIMIZERS: &str = "optimizers";
 /// Weight and bias of a critic, in the folder of its policy.
 const VALUE_HEAD: &str = "value_head.safetensors";
+/// Model card, in the folder of its policy.
+const CARD: &str = "README.md";
 /// Folder of a critic's own adapter or model, in the folder of its policy.
 const CRITIC: &str = "critic";
 
@@ -171,12 +173,17 @@ impl Trainer {
         step: u64,
         score: Option<EvaluationScore>,
         state: &Value,
+        cards: &BTreeMap<String, String>,
     ) -> Result<(), Error> {
         self.export(&folder.join(POLICIES))?;
         let optimizers = folder.join(OPTIMIZERS);
         fs::create_dir_all(&optimizers).map_err(io_error(&optimizers, "create the folder"))?;
         let mut policies = Vec::new();
         for policy in self.learners().iter().flat_map(|learner| learner.policies()) {
+            if let Some(card) = cards.get(&policy.name) {
+                let path = folder.join(POLICIES).join(&policy.name).join(CARD);
+                fs::write(&path, card).map_err(io_error(&path, "write the file"))?;
+            }
             write_tensors(&optimizer_path(folder, policy), policy.optimizer.state())?;
             if let Some(critic) = &policy.critic {
                 write_tensors(&critic_optimizer_path(folder, policy), critic.optimizer.state())?;

@@ -1,5 +1,11 @@
 //! Exports of a recorded run.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, Row};
+use pl_testing::{Requirement, skip_or_fail};
 use pl_viewer::{Error, ExportFormat, export};
 use serde_json::{Value, json};
 
@@ -33,6 +39,69 @@ fn episodes_examples_and_preferences_have_their_columns() {
             "agent": "tool", "chosen_reward": 3.0, "rejected_reward": 0.0,
         })]
     );
+}
+
+#[test]
+fn a_trajectory_has_the_path_of_the_episode_in_steps() {
+    let runs = tempfile::tempdir().unwrap();
+    let run = example(runs.path(), "math", 0);
+    let trajectories = lines(&run, ExportFormat::Trajectories);
+    let tree = trajectories.iter().find(|line| line["session_id"] == "1.2.0#0").unwrap();
+    let steps = tree["steps"].as_array().unwrap();
+    assert_eq!((&steps[0]["source"], &steps[0]["message"]), (&"user".into(), &"go".into()));
+    assert_eq!((&steps[1]["source"], &steps[1]["message"]), (&"agent".into(), &"candidate 2".into()));
+    assert_eq!(steps[1]["extra"]["reward"], 3.0);
+    assert_eq!(tree["final_metrics"]["total_steps"], steps.len());
+    assert_eq!(tree["final_metrics"]["extra"]["success"], true);
+}
+
+#[test]
+fn trajectories_are_valid_to_the_formats_own_models() {
+    let probe = Command::new("python3").args(["-c", "import atif"]).output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        skip_or_fail(Requirement::Atif, "python3 has no package atif");
+        return;
+    }
+    let runs = tempfile::tempdir().unwrap();
+    let run = example(runs.path(), "math", 0);
+    let mut text = Vec::new();
+    let exported = export(&run, ExportFormat::Trajectories, &Letters, &mut text).unwrap();
+    let check = "import sys\nfrom atif import Trajectory\nprint(sum(Trajectory.model_validate_json(line) is not None for line in sys.stdin))";
+    let mut python = Command::new("python3");
+    let mut python = python.args(["-c", check]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    python.stdin.take().unwrap().write_all(&text).unwrap();
+    let checked = String::from_utf8(python.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(checked.trim(), exported.lines.to_string());
+}
+
+/// Returns the columns of a row that the test looks at.
+fn fields(row: &Row) -> Value {
+    let value = |field: &Field| match field {
+        Field::Str(text) => json!(text),
+        Field::Bool(flag) => json!(flag),
+        Field::Double(number) => json!(number),
+        _ => Value::Null,
+    };
+    row.get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect()
+}
+
+#[test]
+fn a_table_has_a_row_per_completion() {
+    let runs = tempfile::tempdir().unwrap();
+    let run = example(runs.path(), "math", 0);
+    let mut file = tempfile::tempfile().unwrap();
+    let exported = export(&run, ExportFormat::Table, &Letters, &mut file).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    let rows: Vec<Row> = reader.get_row_iter(None).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(rows.len() as u64, exported.lines);
+    let rows: Vec<Value> = rows.iter().map(fields).collect();
+    let tree: Vec<&Value> = rows.iter().filter(|row| row["episode"] == "1.2.0#0").collect();
+    let candidates: Vec<(&Value, &Value)> =
+        tree.iter().map(|row| (&row["completion"], &row["taken"])).collect();
+    assert!(candidates.contains(&(&"candidate 2".into(), &true.into())), "{candidates:?}");
+    assert!(candidates.contains(&(&"candidate 0".into(), &false.into())), "{candidates:?}");
+    assert_eq!((&tree[0]["prompt"], &tree[0]["reward"]), (&"go".into(), &0.0.into()));
+    assert_eq!(tree[0]["failure"], Value::Null);
 }
 
 #[test]

@@ -102,8 +102,8 @@ pub fn example(runs: &Path, name: &str, seed: u64) -> PathBuf {
         json!({ "kind": "step", "step": 1, "rollout_success": 0.5, "agents": { "tool": { "reward": 0.5 + seed as f64 } } }),
         json!({ "kind": "step", "step": 2, "rollout_success": 0.75, "agents": { "tool": { "reward": 0.75 } } }),
     ];
-    metrics.iter().for_each(|line| folder.metrics.append(line).unwrap());
-    folder.timings.append(&json!({ "step": 1, "seconds": { "play": 1.0, "train": 2.0 } })).unwrap();
+    metrics.iter().for_each(|line| folder.append_metrics(1, line).unwrap());
+    folder.append_timings(1, &json!({ "step": 1, "seconds": { "play": 1.0, "train": 2.0 } })).unwrap();
     let traces = Traces::for_run(&root);
     let file = |step, evaluation: Option<&str>| TraceFile { step, evaluation: evaluation.map(str::to_owned) };
     traces.write(&file(0, Some("test")), &[flat("test", 0, 0, 0, "six", 0.0)]).unwrap();

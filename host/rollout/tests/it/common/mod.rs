@@ -166,6 +166,7 @@ impl World {
             bootstraps: false,
         };
         Arc::new(EpisodeSetup {
+            scenario: None,
             environment: Arc::new(Shared(Arc::clone(self))),
             agents: (0..agents).map(runtime).collect(),
             reward: Arc::clone(self) as Arc<dyn Reward>,

@@ -1,0 +1,145 @@
+//! `pl-host data`: the data sets that workflows can name.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use pl_run::LocateError;
+use pl_run::data::{LocatedSplit, folders, splits};
+use serde_json::{Value, json};
+
+use crate::arguments::data::{DataCheckArgs, DataCommand, DataListArgs, DataShowArgs};
+use crate::exit::{CommandError, CommandResult};
+use crate::table::plain_table;
+use crate::visible;
+
+/// Longest part of a task that `show` prints, in characters.
+const SHOWN_TASK: usize = 400;
+
+pub fn run(command: &DataCommand) -> CommandResult {
+    match command {
+        DataCommand::List(options) => list(options),
+        DataCommand::Show(options) => show(options),
+        DataCommand::Check(options) => check(options),
+    }
+}
+
+fn invalid(error: LocateError) -> CommandError {
+    CommandError::input(error.to_string())
+}
+
+fn list(options: &DataListArgs) -> CommandResult {
+    let splits = splits(None).map_err(invalid)?;
+    let mut out = visible::stdout();
+    if options.json {
+        let shown: Vec<Value> = splits.iter().map(as_json).collect();
+        writeln!(out, "{:#}", Value::Array(shown))?;
+        return Ok(());
+    }
+    let mut table = plain_table(["tasks", "environment", "on this machine", "content"]);
+    for own in &splits {
+        let place = match (&own.files, &own.split.hub) {
+            (Some(_), _) => "yes",
+            (None, Some(_)) => "fetched when it is used",
+            (None, None) => "no",
+        };
+        table.add_row([
+            own.name(),
+            own.data.environment.to_owned(),
+            place.to_owned(),
+            own.data.title.to_owned(),
+        ]);
+    }
+    writeln!(out, "{}\n", table.trim_fmt())?;
+    let folders: Vec<String> =
+        folders().map_err(invalid)?.iter().map(|one| one.display().to_string()).collect();
+    writeln!(
+        out,
+        "looked for in {}; `pl-host data show NAME` says under which names",
+        folders.join(" and ")
+    )?;
+    Ok(())
+}
+
+fn as_json(own: &LocatedSplit) -> Value {
+    json!({
+        "name": own.name(),
+        "environment": own.data.environment,
+        "title": own.data.title,
+        "licence": own.data.licence,
+        "published": own.data.published,
+        "files": own.files,
+        "hub": own.split.hub.as_ref().map(|hub| hub.repo),
+    })
+}
+
+fn show(options: &DataShowArgs) -> CommandResult {
+    let splits = splits(Some(&options.name)).map_err(invalid)?;
+    let mut out = visible::stdout();
+    if let Some(LocatedSplit { data, .. }) = splits.first() {
+        writeln!(out, "{}: {}", data.name, data.title)?;
+        writeln!(out, "  environment  {}", data.environment)?;
+        writeln!(out, "  published    {} ({})", data.published, data.licence)?;
+    }
+    for own in &splits {
+        writeln!(out, "\n{}", own.name())?;
+        let begins: Vec<String> = own.split.files.iter().map(|prefix| format!("{prefix}*")).collect();
+        match (&own.files, &own.split.hub) {
+            (Some(files), _) => writeln!(out, "  files  {}", paths(files))?,
+            (None, Some(hub)) => {
+                writeln!(out, "  fetched from {}, or put here as {}", hub.repo, begins.join(" or "))?;
+            }
+            (None, None) => writeln!(out, "  missing: put it here as {}", begins.join(" or "))?,
+        }
+        match own.tasks() {
+            Some(Ok(tasks)) => {
+                writeln!(out, "  tasks  {}", tasks.len())?;
+                let first =
+                    tasks.into_iter().next().map(|task| Value::Object(task).to_string()).unwrap_or_default();
+                let shown: String = first.chars().take(SHOWN_TASK).collect();
+                let more = if shown.len() < first.len() { "…" } else { "" };
+                writeln!(out, "  first  {shown}{more}")?;
+            }
+            Some(Err(problem)) => writeln!(out, "  problem  {problem}")?,
+            None => {}
+        }
+    }
+    let folders: Vec<String> =
+        folders().map_err(invalid)?.iter().map(|one| one.display().to_string()).collect();
+    writeln!(out, "\nlooked for in {}; forms: .jsonl, .jsonl.gz, .json, .parquet", folders.join(" and "))?;
+    Ok(())
+}
+
+fn check(options: &DataCheckArgs) -> CommandResult {
+    let splits = splits(options.name.as_deref()).map_err(invalid)?;
+    let mut out = visible::stdout();
+    let (mut found, mut problems) = (0, 0);
+    for own in &splits {
+        match own.tasks() {
+            Some(Ok(tasks)) => {
+                found += 1;
+                writeln!(out, "ok       {}: {} tasks", own.name(), tasks.len())?;
+            }
+            Some(Err(problem)) => {
+                problems += 1;
+                writeln!(out, "PROBLEM  {}: {problem}", own.name())?;
+            }
+            None if options.name.is_some() => writeln!(out, "missing  {}", own.name())?,
+            None => {}
+        }
+    }
+    if problems > 0 {
+        return Err(CommandError::failed(format!("{problems} splits can't be read")));
+    }
+    if found == 0 {
+        return Err(CommandError::failed("none of these data sets is on this machine"));
+    }
+    Ok(())
+}
+
+fn paths(files: &[PathBuf]) -> String {
+    match files {
+        [one] => one.display().to_string(),
+        [first, .., last] => format!("{} to {}, {} files", first.display(), last.display(), files.len()),
+        [] => String::new(),
+    }
+}

@@ -1,0 +1,69 @@
+//! Log messages on stderr, and spans for a collector.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use pl_rollout::SPAN_TARGET;
+use pl_telemetry::OtlpExporter;
+use tracing::Metadata;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt};
+
+use crate::arguments::Command;
+use crate::exit::CommandError;
+use crate::progress::Terminal;
+
+/// Name of the program in a collector.
+const SERVICE: &str = "pl-host";
+
+/// Starts to write log messages, and to send spans if the command names a collector.
+///
+/// # Errors
+/// If the collector's address is not one.
+pub fn start(command: &Command, terminal: &Arc<Terminal>) -> Result<Option<OtlpExporter>, CommandError> {
+    let endpoint = match command {
+        Command::Run(options) => options.otlp.as_deref(),
+        _ => None,
+    };
+    let exporter = endpoint.map(|endpoint| OtlpExporter::start(endpoint, SERVICE)).transpose();
+    let exporter = exporter.map_err(CommandError::input)?;
+    let filter = EnvFilter::try_from_env("PL_HOST_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let written = fmt::layer().with_writer(messages_on(terminal)).with_target(false).with_filter(filter);
+    let spans = exporter.as_ref().map(|exporter| exporter.layer().with_filter(filter_fn(is_of_run)));
+    tracing_subscriber::registry().with(written).with(spans).init();
+    Ok(exporter)
+}
+
+/// Returns a writer of messages that hides the bars of the terminal meanwhile.
+fn messages_on(terminal: &Arc<Terminal>) -> impl Fn() -> Messages + Send + Sync + use<> {
+    let terminal = Arc::clone(terminal);
+    move || Messages(Arc::clone(&terminal))
+}
+
+struct Messages(Arc<Terminal>);
+
+impl Write for Messages {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.suspend(|| io::stderr().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// Returns true for the spans of a run, and false for those of libraries and for messages.
+fn is_of_run(metadata: &Metadata<'_>) -> bool {
+    metadata.is_span() && metadata.target() == SPAN_TARGET
+}
+
+/// Sends the last spans and reports how many there were.
+pub fn finish(exporter: OtlpExporter) {
+    let (sent, lost) = exporter.finish();
+    match lost {
+        0 => eprintln!("{sent} spans sent"),
+        lost => eprintln!("{sent} spans sent, {lost} lost"),
+    }
+}

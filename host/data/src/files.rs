@@ -1,0 +1,257 @@
+//! Readers: a file of records in one of several forms, and the files of a split in a folder.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use flate2::read::GzDecoder;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+
+/// Suffixes of the forms that can be read. Of a split in several forms, the first is used.
+const SUFFIXES: [&str; 5] = [".jsonl", ".jsonl.gz", ".json", ".parquet", ".txt"];
+
+/// Returns true if a file's name has the suffix of a form that can be read.
+pub fn is_readable(path: &Path) -> bool {
+    suffix(path).is_some()
+}
+
+fn suffix(path: &Path) -> Option<usize> {
+    let name = path.file_name()?.to_str()?;
+    SUFFIXES.iter().position(|suffix| name.ends_with(suffix))
+}
+
+/// Returns the files of a folder whose paths begin with a prefix, all of one form, in order of their names. Empty if there is
+/// none.
+pub(crate) fn find_files(folder: &Path, prefix: &str) -> Result<Vec<PathBuf>, Error> {
+    let (inside, beginning) = prefix.rsplit_once('/').unwrap_or(("", prefix));
+    let folder = folder.join(inside);
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let failed = |source| Error::Read { path: folder.clone(), source };
+    let mut found: Vec<(usize, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let begins =
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(beginning));
+        if let (true, true, Some(form)) = (begins, path.is_file(), suffix(&path)) {
+            found.push((form, path));
+        }
+    }
+    let form = found.iter().map(|(form, _)| *form).min();
+    let mut files: Vec<PathBuf> =
+        found.into_iter().filter(|(own, _)| Some(*own) == form).map(|(_, path)| path).collect();
+    files.sort();
+    Ok(files)
+}
+
+/// Reads the records of a file.
+///
+/// # Errors
+/// If the file can't be read, or is not of the form that its name says.
+pub fn read_file(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
+    let form = suffix(path).and_then(|index| SUFFIXES.get(index).copied());
+    match form {
+        Some(".jsonl") => lines(path, &text(path)?),
+        Some(".jsonl.gz") => lines(path, &unpacked(path)?),
+        Some(".json") => list(path, &text(path)?),
+        Some(".parquet") => rows(path),
+        Some(".txt") => Ok(rooms(&text(path)?)),
+        _ => Err(Error::Form { path: path.to_path_buf() }),
+    }
+}
+
+fn text(path: &Path) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_path_buf(), source })
+}
+
+fn unpacked(path: &Path) -> Result<String, Error> {
+    let failed = |source| Error::Read { path: path.to_path_buf(), source };
+    let mut text = String::new();
+    GzDecoder::new(File::open(path).map_err(failed)?).read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}
+
+/// Reads one record per line. Blank lines are skipped.
+fn lines(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(index, line)| {
+            let value = serde_json::from_str(line).map_err(|source| Error::Json {
+                path: path.to_path_buf(),
+                record: index + 1,
+                source,
+            })?;
+            object(value, path, index + 1)
+        })
+        .collect()
+}
+
+/// Reads a list of records, also as the only field of an object such as `{"data": […]}`.
+fn list(path: &Path, text: &str) -> Result<Vec<Map<String, Value>>, Error> {
+    let value: Value = serde_json::from_str(text).map_err(|source| Error::Json {
+        path: path.to_path_buf(),
+        record: 1,
+        source,
+    })?;
+    let values = match value {
+        Value::Array(values) => values,
+        Value::Object(fields) => match fields.into_iter().find(|(_, value)| value.is_array()) {
+            Some((_, Value::Array(values))) => values,
+            _ => return Err(Error::NotAnObject { path: path.to_path_buf(), record: 1 }),
+        },
+        _ => return Err(Error::NotAnObject { path: path.to_path_buf(), record: 1 }),
+    };
+    values.into_iter().enumerate().map(|(index, value)| object(value, path, index + 1)).collect()
+}
+
+fn rows(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
+    let failed = |source| Error::Parquet { path: path.to_path_buf(), source };
+    let file = File::open(path).map_err(|source| Error::Read { path: path.to_path_buf(), source })?;
+    let reader = SerializedFileReader::new(file).map_err(failed)?;
+    let rows = reader.get_row_iter(None).map_err(failed)?;
+    rows.enumerate()
+        .map(|(index, row)| object(row.map_err(failed)?.to_json_value(), path, index + 1))
+        .collect()
+}
+
+/// Reads Boxoban's levels: `; NUMBER`, then the rows of a room.
+fn rooms(text: &str) -> Vec<Map<String, Value>> {
+    let room = |level: &str| {
+        let (_, rows) = level.split_once('\n')?;
+        let room = rows.trim_end();
+        let Value::Object(record) = json!({ "room": room }) else { return None };
+        (!room.is_empty()).then_some(record)
+    };
+    text.split(';').skip(1).filter_map(room).collect()
+}
+
+fn object(value: Value, path: &Path, record: usize) -> Result<Map<String, Value>, Error> {
+    match value {
+        Value::Object(fields) => Ok(fields),
+        _ => Err(Error::NotAnObject { path: path.to_path_buf(), record }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use parquet::basic::Compression as ParquetCompression;
+    use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    use super::*;
+
+    fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        folder
+    }
+
+    /// A file with a text, a number and a list of texts per row, as Hugging Face's are compressed.
+    fn parquet() -> Vec<u8> {
+        let schema = "message m { required binary question (UTF8); required int64 answer; \
+                      optional group tags (LIST) { repeated group list { optional binary element (UTF8); } } }";
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let properties = WriterProperties::builder().set_compression(ParquetCompression::SNAPPY).build();
+        let mut out = Vec::new();
+        let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::new(properties)).unwrap();
+        let mut rows = writer.next_row_group().unwrap();
+        let mut column = rows.next_column().unwrap().unwrap();
+        let texts = [ByteArray::from("one?"), ByteArray::from("two?")];
+        column.typed::<ByteArrayType>().write_batch(&texts, None, None).unwrap();
+        column.close().unwrap();
+        let mut column = rows.next_column().unwrap().unwrap();
+        column.typed::<Int64Type>().write_batch(&[1, 2], None, None).unwrap();
+        column.close().unwrap();
+        let mut column = rows.next_column().unwrap().unwrap();
+        let texts = [ByteArray::from("a"), ByteArray::from("b")];
+        column.typed::<ByteArrayType>().write_batch(&texts, Some(&[3, 3, 0]), Some(&[0, 1, 0])).unwrap();
+        column.close().unwrap();
+        rows.close().unwrap();
+        writer.close().unwrap();
+        out
+    }
+
+    #[test]
+    fn every_form_gives_the_same_records() {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(b"{\"a\": 1}\n\n{\"a\": 2}\n").unwrap();
+        let folder = folder(&[
+            ("x.jsonl", b"{\"a\": 1}\n\n{\"a\": 2}\n"),
+            ("x.jsonl.gz", &packed.finish().unwrap()),
+            ("x.json", b"[{\"a\": 1}, {\"a\": 2}]"),
+            ("y.json", b"{\"version\": 1, \"data\": [{\"a\": 1}, {\"a\": 2}]}"),
+        ]);
+        for name in ["x.jsonl", "x.jsonl.gz", "x.json", "y.json"] {
+            let records = read_file(&folder.path().join(name)).unwrap();
+            assert_eq!(json!(records), json!([{ "a": 1 }, { "a": 2 }]), "{name}");
+        }
+    }
+
+    #[test]
+    fn parquet_with_lists_is_read() {
+        let folder = folder(&[("x.parquet", &parquet())]);
+        let records = read_file(&folder.path().join("x.parquet")).unwrap();
+        assert_eq!(
+            json!(records),
+            json!([{ "question": "one?", "answer": 1, "tags": ["a", "b"] },
+                   { "question": "two?", "answer": 2, "tags": null }])
+        );
+    }
+
+    #[test]
+    fn levels_are_rooms() {
+        let folder = folder(&[("x.txt", b"; 0\n####\n#@$#\n####\n\n; 1\n###\n#.#\n###\n")]);
+        let records = read_file(&folder.path().join("x.txt")).unwrap();
+        assert_eq!(json!(records), json!([{ "room": "####\n#@$#\n####" }, { "room": "###\n#.#\n###" }]));
+    }
+
+    #[test]
+    fn broken_files_are_named_with_the_record() {
+        let folder = folder(&[
+            ("x.jsonl", b"{}\n{\n"),
+            ("y.json", b"3"),
+            ("z.parquet", b"PAR"),
+            ("a.jsonl", b"[1]"),
+            ("b.csv", b""),
+        ]);
+        let message = |name: &str| read_file(&folder.path().join(name)).unwrap_err().to_string();
+        assert!(message("x.jsonl").contains("x.jsonl, record 2: EOF"), "{}", message("x.jsonl"));
+        assert!(message("y.json").ends_with("record 1 is not an object"));
+        assert!(message("z.parquet").contains("can't be read as Parquet"));
+        assert!(message("a.jsonl").ends_with("record 1 is not an object"));
+        assert!(message("b.csv").contains("none of the forms"));
+    }
+
+    #[test]
+    fn files_of_a_split_are_of_one_form_and_in_order() {
+        let folder = folder(&[
+            ("set/train-1.parquet", b""),
+            ("set/train-0.parquet", b""),
+            ("set/train.readme", b""),
+            ("set/test.json", b""),
+            ("set/test.jsonl", b""),
+        ]);
+        let names = |prefix: &str| -> Vec<String> {
+            let files = find_files(folder.path(), prefix).unwrap();
+            files.iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(names("set/train"), ["train-0.parquet", "train-1.parquet"]);
+        assert_eq!(names("set/test"), ["test.jsonl"]);
+        assert!(names("set/other").is_empty() && names("none/test").is_empty());
+    }
+}

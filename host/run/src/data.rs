@@ -1,0 +1,182 @@
+//! Data sets that workflows name: found on this machine or fetched, and made into task files.
+//!
+//! Data is looked for in the folder `$PL_HOST_DATA` and in `data` of the cache. A split's task file is kept in `tasks` of the
+//! cache, under a hash of the files that it is made of.
+
+use std::path::{Path, PathBuf};
+
+use pl_data::{DataSet, Split};
+use pl_dsl::workflow::DataName;
+use pl_model::{Hub, HubData};
+use pl_toolchain::cache;
+use serde_json::{Map, Value};
+
+use crate::error::locate::{LocateError, MissingData};
+use crate::host::Host;
+use crate::locate::Downloads;
+use crate::progress::Notice;
+
+/// Number of digits of a hash in the names of folders.
+const DIGITS: usize = 16;
+
+/// A split of the catalogue, and its files on this machine.
+#[derive(Debug)]
+pub struct LocatedSplit {
+    pub data: &'static DataSet,
+    pub split: &'static Split,
+    /// `None` if they are not on this machine.
+    pub files: Option<Vec<PathBuf>>,
+}
+
+impl LocatedSplit {
+    fn new(data: &'static DataSet, split: &'static Split) -> Result<LocatedSplit, LocateError> {
+        let files = split.find(data, &folders()?)?;
+        Ok(LocatedSplit { data, split, files })
+    }
+
+    /// Returns `NAME:SPLIT`.
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.data.name, self.split.name)
+    }
+
+    /// Reads the task records. Returns `None` if the files are not on this machine.
+    ///
+    /// # Errors
+    /// If a file or a record can't be read.
+    pub fn tasks(&self) -> Option<Result<Vec<Map<String, Value>>, pl_data::Error>> {
+        let files = self.files.as_ref()?;
+        Some(self.split.read(self.data, files))
+    }
+}
+
+/// Returns the folders in which data sets are looked for, the first one first.
+///
+/// # Errors
+/// If there is no cache folder.
+pub fn folders() -> Result<Vec<PathBuf>, LocateError> {
+    let named = std::env::var_os("PL_HOST_DATA").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    Ok(named.into_iter().chain([cache::root()?.join("data")]).collect())
+}
+
+/// Returns the splits of a data set, or of all.
+///
+/// # Errors
+/// If there is no such data set, or a folder can't be listed.
+pub fn splits(name: Option<&str>) -> Result<Vec<LocatedSplit>, LocateError> {
+    let sets = match name {
+        Some(name) => vec![pl_data::find_set(name)?],
+        None => pl_data::CATALOGUE.iter().collect(),
+    };
+    let all = sets.into_iter().flat_map(|data| data.splits.iter().map(move |split| (data, split)));
+    all.map(|(data, split)| LocatedSplit::new(data, split)).collect()
+}
+
+/// Checks that the catalogue has a split.
+///
+/// # Errors
+/// [`LocateError::Data`].
+pub(crate) fn check_name(name: &DataName) -> Result<(), LocateError> {
+    pl_data::find(&name.data, &name.split)?;
+    Ok(())
+}
+
+/// Returns a split's task file, which is made if the cache has none. Files that are not on this machine are fetched.
+///
+/// # Errors
+/// If the files can't be found, fetched or read.
+pub(crate) fn task_file(host: &Host, name: &DataName) -> Result<PathBuf, LocateError> {
+    let (data, split) = pl_data::find(&name.data, &name.split)?;
+    let files = match LocatedSplit::new(data, split)?.files {
+        Some(files) => files,
+        None => fetch(host, data, split)?,
+    };
+    let stem = format!("{}-{}", data.name, split.name);
+    converted(&stem, &files, || Ok(split.read(data, &files)?))
+}
+
+/// Returns the number of tasks of a split. Nothing is fetched or written.
+///
+/// # Errors
+/// If the files are not on this machine or can't be read.
+pub(crate) fn count(name: &DataName) -> Result<(PathBuf, u64), LocateError> {
+    let (data, split) = pl_data::find(&name.data, &name.split)?;
+    let located = LocatedSplit::new(data, split)?;
+    let (Some(tasks), Some(first)) =
+        (located.tasks(), located.files.as_ref().and_then(|files| files.first()))
+    else {
+        return Err(missing(data, split, None)?);
+    };
+    Ok((first.clone(), tasks?.len() as u64))
+}
+
+/// Returns a JSONL file with the records of a task file in another form. A JSONL file is returned as it is.
+///
+/// # Errors
+/// If the file can't be read.
+pub(crate) fn as_jsonl(path: PathBuf) -> Result<PathBuf, LocateError> {
+    if !is_converted(&path) {
+        return Ok(path);
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.split('.').next().unwrap_or_default().to_owned();
+    converted(&stem, std::slice::from_ref(&path), || Ok(pl_data::read_file(&path)?))
+}
+
+/// Returns true if a task file has another form than JSONL.
+pub(crate) fn is_converted(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    [".json", ".parquet", ".jsonl.gz"].iter().any(|suffix| name.ends_with(suffix))
+}
+
+fn converted(
+    stem: &str,
+    files: &[PathBuf],
+    read: impl FnOnce() -> Result<Vec<Map<String, Value>>, LocateError>,
+) -> Result<PathBuf, LocateError> {
+    let hash = pl_data::hash_files(files)?;
+    let digits: String = hash.chars().take(DIGITS).collect();
+    let folder = cache::root()?.join("tasks").join(format!("{stem}-{digits}"));
+    let name = format!("{stem}.jsonl");
+    cache::folder(&folder, |partial| {
+        pl_data::write_jsonl(&partial.join(&name), &read()?)?;
+        Ok::<_, LocateError>(())
+    })?;
+    Ok(folder.join(name))
+}
+
+fn fetch(host: &Host, data: &DataSet, split: &Split) -> Result<Vec<PathBuf>, LocateError> {
+    let Some(hub) = &split.hub else { return Err(missing(data, split, None)?) };
+    let wanted = HubData { repo: hub.repo.to_owned(), prefix: hub.prefix.to_owned() };
+    let is_wanted = |name: &str| pl_data::is_readable(Path::new(name));
+    let mut downloads = Downloads::new(host);
+    let fetched =
+        Hub::from_env()?.fetch_data(&wanted, &is_wanted, &mut |progress| downloads.update(progress));
+    drop(downloads);
+    match fetched {
+        Ok(fetched) => {
+            if let Some(reason) = fetched.cache_reason {
+                host.notify(Notice::DataFromCache { data: data.name.to_owned(), reason });
+            }
+            Ok(fetched.files)
+        }
+        Err(error) => Err(missing(data, split, Some(error.to_string()))?),
+    }
+}
+
+/// Returns the error for a split that is not on this machine, with the reason for which it was not fetched.
+fn missing(data: &DataSet, split: &Split, reason: Option<String>) -> Result<LocateError, LocateError> {
+    let folder = cache::root()?.join("data");
+    // Beginnings of names are completed by the form.
+    let file = split
+        .files
+        .first()
+        .map_or_else(String::new, |first| format!("{}.jsonl", first.trim_end_matches('.')));
+    Ok(LocateError::NoData(Box::new(MissingData {
+        name: format!("{}:{}", data.name, split.name),
+        file,
+        folder,
+        published: data.published,
+        licence: data.licence,
+        reason: reason.map(|reason| format!("\nit was not fetched: {reason}")).unwrap_or_default(),
+    })))
+}

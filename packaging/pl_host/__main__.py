@@ -1,0 +1,3 @@
+from pl_host import main
+
+main()
