@@ -1,5 +1,6 @@
 //! Writing Parquet files by column. Equal rows give equal bytes.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, ZstdLevel};
@@ -9,8 +10,25 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
+use crate::atomic::write_atomically;
+use crate::error::Error;
+
+/// Writes a file of one row group, whole or not at all. `write` writes the columns in the order of `schema`.
+pub(crate) fn write_file(
+    path: &Path,
+    schema: &str,
+    write: impl FnOnce(Columns<'_>) -> Result<()>,
+) -> std::result::Result<(), Error> {
+    let bytes = encode(schema, write).map_err(|e| Error::Table {
+        action: "write",
+        path: path.to_path_buf(),
+        message: e.to_string(),
+    })?;
+    write_atomically(path, &bytes)
+}
+
 /// Returns the bytes of a file of one row group. `write` writes the columns in the order of `schema`.
-pub(crate) fn encode(schema: &str, write: impl FnOnce(Columns<'_>) -> Result<()>) -> Result<Vec<u8>> {
+fn encode(schema: &str, write: impl FnOnce(Columns<'_>) -> Result<()>) -> Result<Vec<u8>> {
     let schema = Arc::new(parse_message_type(schema)?);
     let properties =
         WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?)).build();

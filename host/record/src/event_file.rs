@@ -9,13 +9,13 @@
 //! Summary  1: repeated Value { 1: string tag, 2: float simple_value }
 //! ```
 
-use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
-use crate::jsonl::AppendLog;
+use crate::jsonl::open_truncated;
 
 /// Version of the format, the content of the first event.
 const VERSION: &[u8] = b"brain.Event:2";
@@ -40,15 +40,7 @@ impl EventFile {
     /// # Errors
     /// [`Error::Truncated`] if the file is shorter than `length`.
     pub fn open(path: &Path, length: u64) -> Result<EventFile, Error> {
-        AppendLog::check_length(path, length)?;
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)
-            .map_err(Error::io("open", path))?;
-        file.set_len(length).map_err(Error::io("truncate", path))?;
-        file.seek(SeekFrom::End(0)).map_err(Error::io("read", path))?;
+        let file = open_truncated(path, length)?;
         let mut events = EventFile { path: path.to_path_buf(), file, length };
         if length == 0 {
             let mut event = Vec::new();

@@ -35,16 +35,7 @@ impl AppendLog {
     /// # Errors
     /// [`Error::Truncated`] if the file is shorter than `length`.
     pub fn open(path: &Path, length: u64) -> Result<AppendLog, Error> {
-        AppendLog::check_length(path, length)?;
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)
-            .map_err(Error::io("open", path))?;
-        file.set_len(length).map_err(Error::io("truncate", path))?;
-        file.seek(SeekFrom::End(0)).map_err(Error::io("read", path))?;
-        Ok(AppendLog { path: path.to_path_buf(), file, length })
+        Ok(AppendLog { path: path.to_path_buf(), file: open_truncated(path, length)?, length })
     }
 
     /// Writes one line.
@@ -61,6 +52,23 @@ impl AppendLog {
         self.file.sync_data().map_err(Error::io("sync", &self.path))?;
         Ok(self.length)
     }
+}
+
+/// Opens a file for appending and truncates it to `length` bytes. Creates it if it is missing.
+///
+/// # Errors
+/// [`Error::Truncated`] if the file is shorter than `length`.
+pub(crate) fn open_truncated(path: &Path, length: u64) -> Result<File, Error> {
+    AppendLog::check_length(path, length)?;
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .map_err(Error::io("open", path))?;
+    file.set_len(length).map_err(Error::io("truncate", path))?;
+    file.seek(SeekFrom::End(0)).map_err(Error::io("read", path))?;
+    Ok(file)
 }
 
 /// Reads every line of a JSONL file.

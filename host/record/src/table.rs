@@ -12,8 +12,8 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use pl_types::{Group, Key, Transition};
 
-use crate::column_writer::{Columns, encode};
-use crate::{Error, write_atomically};
+use crate::Error;
+use crate::column_writer::{Columns, write_file};
 
 /// Columns in the order in which [`write_columns`] writes them.
 const SCHEMA: &str = "message transitions {
@@ -56,12 +56,7 @@ const SCHEMA: &str = "message transitions {
 
 /// Writes the file whole or not at all. Equal transitions give equal bytes.
 pub fn write_transitions(path: &Path, transitions: &[Transition]) -> std::result::Result<(), Error> {
-    let bytes = encode(SCHEMA, |columns| write_columns(columns, transitions)).map_err(|e| Error::Table {
-        action: "write",
-        path: path.to_path_buf(),
-        message: e.to_string(),
-    })?;
-    write_atomically(path, &bytes)
+    write_file(path, SCHEMA, |columns| write_columns(columns, transitions))
 }
 
 fn write_columns(mut columns: Columns<'_>, rows: &[Transition]) -> Result<()> {

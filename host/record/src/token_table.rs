@@ -6,9 +6,8 @@ use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type};
 use parquet::errors::Result as ParquetResult;
 use pl_types::{Clipping, Credit, Key, TrainedCompletion};
 
-use crate::atomic::write_atomically;
 use crate::column_reader::{KeyedColumns, optional};
-use crate::column_writer::{Columns, encode};
+use crate::column_writer::{Columns, write_file};
 use crate::error::Error;
 
 /// Columns in the order in which [`write_columns`] writes them. `advantage` is the mean of `advantages`; `clipped` is 1
@@ -41,12 +40,7 @@ const SCHEMA: &str = "message tokens {
 
 /// Writes the file whole or not at all. Equal records give equal bytes.
 pub(crate) fn write_trained(path: &Path, records: &[TrainedCompletion]) -> Result<(), Error> {
-    let bytes = encode(SCHEMA, |columns| write_columns(columns, records)).map_err(|e| Error::Table {
-        action: "write",
-        path: path.to_path_buf(),
-        message: e.to_string(),
-    })?;
-    write_atomically(path, &bytes)
+    write_file(path, SCHEMA, |columns| write_columns(columns, records))
 }
 
 fn write_columns(mut columns: Columns<'_>, rows: &[TrainedCompletion]) -> ParquetResult<()> {

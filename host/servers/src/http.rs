@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use backon::BackoffBuilder;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, Response, StatusCode, Url};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::config::{Backoff, HttpSettings};
@@ -156,6 +157,15 @@ impl HttpClient {
             bytes.extend_from_slice(&chunk);
         }
         Ok(bytes)
+    }
+
+    /// Reads an answer of the server. Errors name the request by `label`.
+    ///
+    /// # Errors
+    /// [`ServerError::Answer`] if it has another form.
+    pub(crate) fn parse<T: DeserializeOwned>(&self, answer: Value, label: &str) -> Result<T, ServerError> {
+        serde_json::from_value(answer)
+            .map_err(|error| self.wrong(label, format!("it has another form: {error}")))
     }
 
     /// Error of an answer that can't be right.

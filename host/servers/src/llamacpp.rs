@@ -116,8 +116,7 @@ impl LlamaCpp {
     ) -> Result<TokenCompletion, ServerError> {
         let label = label(&[*seed]);
         let answer = http.post("/completion", &body(request, seed), &label).await?;
-        let answer: CompletionResponse = serde_json::from_value(answer)
-            .map_err(|error| http.wrong(&label, format!("it has another form: {error}")))?;
+        let answer: CompletionResponse = http.parse(answer, &label)?;
         completion(request, answer).map_err(|problem| http.wrong(&label, problem.to_string()))
     }
 }

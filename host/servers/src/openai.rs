@@ -108,8 +108,7 @@ pub(crate) async fn complete(
     // Some addresses end where others of this API begin.
     let path = if http.address.ends_with("/v1") { "/chat/completions" } else { "/v1/chat/completions" };
     let answer = http.post(path, &body(request, seed), &label).await?;
-    let answer: CompletionResponse = serde_json::from_value(answer)
-        .map_err(|error| http.wrong(&label, format!("it has another form: {error}")))?;
+    let answer: CompletionResponse = http.parse(answer, &label)?;
     let tokens = answer.usage.completion_tokens;
     let [choice] = <[Choice; 1]>::try_from(answer.choices)
         .map_err(|choices| http.wrong(&label, format!("it has {} completions, not one", choices.len())))?;

@@ -145,8 +145,7 @@ impl SgLang {
         let label = label(&[*seed]);
         let body = body(request, adapter(identity, &request.model), seed);
         let answer = http.post("/generate", &body, &label).await?;
-        let answer: CompletionResponse = serde_json::from_value(answer)
-            .map_err(|error| http.wrong(&label, format!("it has another form: {error}")))?;
+        let answer: CompletionResponse = http.parse(answer, &label)?;
         completion(request, answer).map_err(|problem| http.wrong(&label, problem.to_string()))
     }
 
@@ -160,8 +159,7 @@ impl SgLang {
     ) -> Result<Option<String>, ServerError> {
         match http.post(path, body, label).await {
             Ok(answer) => {
-                let answer: CommandResponse = serde_json::from_value(answer)
-                    .map_err(|error| http.wrong(label, format!("it has another form: {error}")))?;
+                let answer: CommandResponse = http.parse(answer, label)?;
                 Ok((!answer.success).then(|| answer.message.unwrap_or_default()))
             }
             Err(ServerError::Refused { message, .. } | ServerError::NotFound { message, .. }) => {

@@ -226,8 +226,7 @@ impl Vllm {
         let max_tokens = request.max_tokens.min(u32::try_from(room).unwrap_or(u32::MAX));
         let body = body(request, name, max_tokens, seeds, identity.is_pl_host);
         let answer = http.post(GENERATE, &body, &label).await?;
-        let answer: CompletionResponse = serde_json::from_value(answer)
-            .map_err(|error| http.wrong(&label, format!("it has another form: {error}")))?;
+        let answer: CompletionResponse = http.parse(answer, &label)?;
         if let Some(other) = answer.model.filter(|model| model != name) {
             return Err(http.wrong(&label, format!("the model `{other}` answered for `{name}`")));
         }
