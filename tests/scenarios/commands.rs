@@ -449,6 +449,10 @@ fn an_audit_finds_a_loop_that_pays() {
         let output = command.output().unwrap();
         let audit: serde_json::Value = serde_json::from_str(&stdout(&output))
             .unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+        for oracle in audit["oracle"].as_array().unwrap() {
+            assert_eq!((&oracle["success"], &oracle["unsolvable"]), (&1.0.into(), &0.0.into()), "{oracle}");
+        }
+        assert_eq!(audit["oracle"][0]["tasks"], "maze");
         let findings = audit["findings"].as_array().unwrap().clone();
         let of = |verdict: &str| {
             let own = findings.iter().filter(|finding| finding["verdict"] == verdict);

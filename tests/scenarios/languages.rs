@@ -10,7 +10,7 @@ mod guests;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pl_plugin::{Completion, RandomStream, Snapshot, Turn};
+use pl_plugin::{Completion, RandomStream, Snapshot, ToolCall, Turn};
 use pl_toolchain::Language;
 use pl_types::Finish;
 use serde_json::{Value, json};
@@ -43,6 +43,17 @@ async fn one_plugin_behaves_equally_in_four_languages() {
             assert_eq!(expected, found, "{} differs from {}", guest.language, reference.language);
         }
         assert_eq!(expected.len(), found.len());
+    }
+    let call =
+        |name: &str, arguments: Value| ToolCall { name: name.to_owned(), arguments: arguments.to_string() };
+    let calls = [call("add", json!({"terms": [3, 39]})), call("½", json!({}))];
+    let view = json!({"question": "?", "round": 0, "tool": null, "answers": []}).to_string();
+    // The reasoner of the maths domain has no tools.
+    assert_eq!(reference.reasoner.call_tools(&view, &calls).await.unwrap(), None);
+    for guest in others {
+        let results = guest.reasoner.call_tools(&view, &calls).await.unwrap();
+        let expected = vec!["42".to_owned(), "there is no tool ½".to_owned()];
+        assert_eq!(results, Some(expected), "{}", guest.language);
     }
     for seed in SEEDS {
         let expected = EpisodeLog::play(reference, seed).await;

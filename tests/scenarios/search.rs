@@ -173,8 +173,14 @@ fn a_team_trains_over_a_corpus_and_is_replayed_without_it() {
     let out = folder.path().join("run");
     let few = ["--set", "train.steps=2", "--set", "train.tasks_per_step=2", "--set", "samples=2"];
     let cache = folder.path().join("cache");
-    succeed(run(&file, &out, &few).env("PL_HOST_CACHE", &cache));
+    let first = succeed(run(&file, &out, &few).env("PL_HOST_CACHE", &cache));
     assert!(!metrics(&out).is_empty());
+    assert!(stderr(&first).contains("never audited"), "{}", stderr(&first));
+    let mut audit = pl_host();
+    // Whatever it finds.
+    audit.arg("audit").arg(&file).args(["--tasks", "1"]).env("PL_HOST_CACHE", &cache).output().unwrap();
+    let second = succeed(run(&file, &folder.path().join("second"), &few).env("PL_HOST_CACHE", &cache));
+    assert!(!stderr(&second).contains("never audited"), "{}", stderr(&second));
     let lock: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(out.join("lock.json")).unwrap()).unwrap();
     assert_eq!(lock["data"]["corpus wiki"].as_str().map(str::len), Some(64), "{lock}");

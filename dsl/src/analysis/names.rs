@@ -174,7 +174,7 @@ impl Finder {
                         (BlockKind::Scenario, "environment") => &[BlockKind::Environment],
                         (BlockKind::Scenario, "reward") => &[BlockKind::Reward],
                         (BlockKind::Evaluate, "scenario") => &[BlockKind::Scenario],
-                        (_, "policy") => &[BlockKind::Policy],
+                        (_, "policy" | "policies") => &[BlockKind::Policy],
                         (_, "model") => &[BlockKind::Model],
                         (_, "server") => &[BlockKind::Server],
                         (_, "corpus") => &[BlockKind::Corpus],

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use pl_types::{Item, ItemKind};
 
 use super::block::{BlockSettings, ItemOfBlock, check_body, check_settings};
-use super::resolver::{BUILT_IN, LoadedPlugin, Resolver};
+use super::resolver::{BUILT_IN, LoadedPlugin, NamedBlocks, ResolvedPolicy, Resolver};
 use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic::spelling::{list, suggest};
 use crate::source::Location;
@@ -22,23 +22,24 @@ impl Resolver<'_, '_, '_> {
             let name = plugins.name(at).to_owned();
             let own = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
             let path = self.in_head(block);
-            let grant = self.grant(block);
+            let (grant, policies) = self.grant(block);
             let plugin = path.and_then(|path| plugin(&name, Some(path), &own, grant?));
             let mut items = None;
             if let Some(plugin) = plugin.as_ref().filter(|_| name != BUILT_IN) {
                 items =
                     self.items(plugin, block.value.as_ref().map_or(block.location(), |value| value.location));
             }
-            self.plugins.push(LoadedPlugin { plugin, name, items, used: false });
+            self.plugins.push(LoadedPlugin { plugin, name, items, used: false, policies });
         }
     }
 
-    /// Returns the grants of a plugin block. Returns `None` if an error was reported.
-    fn grant(&mut self, block: &Block) -> Option<Grant> {
-        let Some(own) = self.inner(block, BlockKind::Grant) else { return Some(Grant::default()) };
+    /// Returns the grants of a plugin block, `None` if an error was reported, and the location of the granted policies.
+    fn grant(&mut self, block: &Block) -> (Option<Grant>, Option<Location>) {
+        let Some(own) = self.inner(block, BlockKind::Grant) else { return (Some(Grant::default()), None) };
         let grant = Grant {
             read: own.words("read").unwrap_or_default(),
             http: own.words("http").unwrap_or_default(),
+            policies: own.words("policies").unwrap_or_default(),
         };
         let mut valid = true;
         let mut refuse = |key: &str, message: String, help: &str| {
@@ -66,7 +67,41 @@ impl Resolver<'_, '_, '_> {
                 Some(_) => {}
             }
         }
-        valid.then_some(grant)
+        (valid.then_some(grant), own.location("policies"))
+    }
+
+    /// Checks the policies that plugins may ask, and returns their indices. They are checked after the blocks of
+    /// all policies.
+    pub(super) fn granted_policies(
+        &mut self,
+        policies: &NamedBlocks,
+        resolved: &[ResolvedPolicy],
+    ) -> BTreeSet<usize> {
+        let granted: Vec<(Vec<String>, Option<Location>)> = self
+            .plugins
+            .iter()
+            .map(|loaded| {
+                let names = loaded.plugin.iter().flat_map(|plugin| plugin.grant.policies.clone());
+                (names.collect(), loaded.policies)
+            })
+            .collect();
+        let mut indices = BTreeSet::new();
+        for (names, location) in granted {
+            for name in names {
+                let Some(location) = location else { continue };
+                let Some(index) = self.find(&name, location, policies, "policy") else { continue };
+                let trained = |one: &ResolvedPolicy| one.policy.as_ref().is_some_and(|policy| policy.train);
+                if resolved.get(index).is_some_and(trained) {
+                    let message = format!("the policy `{name}` is trained, so a reward may not ask it");
+                    self.reports.error(DiagnosticCode::BadGrant, location, message, "").help(
+                        "a judge that changes pays for what it likes to read: set `train = false`, or declare another \
+                         policy on the same model",
+                    );
+                }
+                indices.insert(index);
+            }
+        }
+        indices
     }
 
     fn items(&mut self, plugin: &Plugin, location: Location) -> Option<Vec<Rc<Item>>> {
@@ -94,7 +129,7 @@ impl Resolver<'_, '_, '_> {
             check_body(kind, name, location, &nothing, &ItemOfBlock::None, &mut self.scope, self.reports);
         let plugin = plugin(name, None, &own, Grant::default());
         let items = plugin.as_ref().and_then(|plugin| self.items(plugin, location));
-        self.plugins.push(LoadedPlugin { plugin, name: name.to_owned(), items, used: true });
+        self.plugins.push(LoadedPlugin { plugin, name: name.to_owned(), items, used: true, policies: None });
         Some(self.plugins.len() - 1)
     }
 

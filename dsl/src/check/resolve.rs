@@ -239,10 +239,12 @@ impl Resolver<'_, '_, '_> {
             unused
                 .extend((0..models.blocks.len()).filter(|at| !used.contains(at)).map(|at| models.blocks[at]));
         }
+        let granted = self.granted_policies(policies, resolved);
         let all_agents = !agents.is_empty() && agents.iter().all(|one| one.agent.is_some());
         if all_agents && evaluations.iter().all(Option::is_some) {
-            let used: BTreeSet<usize> =
+            let mut used: BTreeSet<usize> =
                 agents.iter().flat_map(|one| &one.agent).map(|agent| agent.policy).collect();
+            used.extend(granted);
             let in_roles: BTreeSet<usize> =
                 evaluations.iter().flatten().flat_map(|one| &one.roles).map(|role| role.policy).collect();
             for (at, (block, own)) in policies.blocks.iter().zip(resolved).enumerate() {

@@ -28,6 +28,8 @@ pub(super) struct LoadedPlugin {
     /// `None` if it can't be loaded; the error was already reported.
     pub items: Option<Vec<Rc<Item>>>,
     pub used: bool,
+    /// Location of the granted policies, if there are some.
+    pub policies: Option<Location>,
 }
 
 /// Blocks of one kind with distinct names, in order.
@@ -181,16 +183,35 @@ impl Resolver<'_, '_, '_> {
         to: &NamedBlocks,
         what: &str,
     ) -> Option<usize> {
-        let name = own.text(key)?;
-        if let Some(at) = to.index.get(name) {
-            return Some(*at);
-        }
-        if let (Some(location), false) = (own.location(key), to.nameless) {
+        self.find(own.text(key)?, own.location(key)?, to, what)
+    }
+
+    /// Returns the indices of the blocks that a setting names; none if it is not written. Returns `None` if an error was
+    /// reported.
+    pub fn references(
+        &mut self,
+        own: &BlockSettings,
+        key: &str,
+        to: &NamedBlocks,
+        what: &str,
+    ) -> Option<Vec<usize>> {
+        let Some(location) = own.location(key) else { return Some(Vec::new()) };
+        // An invalid value was already reported.
+        let names = own.words(key)?;
+        let found: Vec<Option<usize>> =
+            names.iter().map(|name| self.find(name, location, to, what)).collect();
+        found.into_iter().collect()
+    }
+
+    /// Returns the index of a block, or reports that there is none with this name.
+    pub fn find(&mut self, name: &str, location: Location, to: &NamedBlocks, what: &str) -> Option<usize> {
+        let found = to.index.get(name).copied();
+        if found.is_none() && !to.nameless {
             let hint = suggest(name, "the file has", to.names());
             let message = format!("there is no {what} `{name}`");
             self.reports.error(DiagnosticCode::UnknownName, location, message, "").maybe_help(hint);
         }
-        None
+        found
     }
 
     /// Returns the settings of a block that is not written.

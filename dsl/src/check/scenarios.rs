@@ -57,8 +57,9 @@ impl ResolvedScenarios<'_> {
 
     /// Positions of the corpora that environments name. Returns `None` if an environment is invalid.
     pub fn corpora_used(&self) -> Option<BTreeSet<usize>> {
-        let of =
-            |one: &ResolvedEnvironment| Some(one.environment.as_ref().filter(|_| one.block.sound)?.corpus);
+        let of = |one: &ResolvedEnvironment| {
+            Some(one.environment.as_ref().filter(|_| one.block.sound)?.corpora.clone())
+        };
         let used = self.environments.iter().map(of).collect::<Option<Vec<_>>>()?;
         (!self.environments.is_empty()).then(|| used.into_iter().flatten().collect())
     }
@@ -352,11 +353,7 @@ impl Resolver<'_, '_, '_> {
             None => own.integer("level"),
         };
         let tasks = self.tasks(block, &own, "train", level);
-        let corpus = own.location("corpus").map(|_| {
-            // An invalid value was already reported.
-            own.text("corpus")?;
-            self.reference(&own, "corpus", corpora, "corpus")
-        });
+        let searched = self.references(&own, "corpus", corpora, "corpus");
         let environment = || {
             let (plugin, item) = at?;
             Some(Environment {
@@ -368,10 +365,8 @@ impl Resolver<'_, '_, '_> {
                     Some(curriculum) => Some(curriculum?),
                     None => None,
                 },
-                corpus: match corpus {
-                    Some(corpus) => Some(corpus?),
-                    None => None,
-                },
+                corpora: searched?,
+                drawings: own.boolean("drawings")?,
                 settings: own.item,
             })
         };

@@ -39,10 +39,6 @@ fn evaluate_kind(
     scope: &mut Scope,
     reports: &mut Reports,
 ) -> Option<Scalar> {
-    let text = match &value.kind {
-        ValueKind::Raw(raw) => Some(raw_text(raw, value.location)),
-        _ => None,
-    };
     match kind {
         SettingKind::Choice(choices) => {
             let word = word(key, kind, value, choices, scope, reports)?;
@@ -66,60 +62,96 @@ fn evaluate_kind(
         SettingKind::Model
         | SettingKind::Policy
         | SettingKind::Server
-        | SettingKind::CorpusName
         | SettingKind::Environment
         | SettingKind::Reward
-        | SettingKind::Scenario => {
-            if let Some(text) = text {
-                return Some(Scalar::Text(text));
-            }
-            if let ValueKind::Path(names) = &value.kind {
-                let local = match names.as_slice() {
-                    [name] => scope.local(name),
-                    _ => None,
-                };
-                // An argument of a template already is a full name.
-                return match local {
-                    Some(Some(Scalar::Text(text))) => Some(Scalar::Text(text.clone())),
-                    Some(None) => None,
-                    Some(Some(_)) | None => Some(Scalar::Text(scope.full_name(names))),
-                };
-            }
-            let found = evaluate(value, scope, reports)?;
-            let mut help = format!("write `{key} = NAME`");
-            if let Scalar::Text(text) = &found {
-                help = match kind {
-                    SettingKind::Server if text.contains("//") => {
-                        format!("declare it, `server NAME = {text:?}`, and write `{key} = NAME`")
-                    }
-                    SettingKind::CorpusName if text.contains(['/', '.']) => {
-                        format!("declare it, `corpus NAME = {text:?}`, and write `{key} = NAME`")
-                    }
-                    _ => format!("write the name without quotes: `{key} = {text}`"),
-                };
-            }
-            mismatch(key, kind, &found, value.location, reports).help(help);
-            None
+        | SettingKind::Scenario => name(key, kind, value, scope, reports).map(Scalar::Text),
+        SettingKind::CorpusNames | SettingKind::PolicyNames => {
+            let values = match is_list(value) {
+                true => elements(key, kind, value, scope, reports)?,
+                // One name is a list of one.
+                false => vec![value.clone()],
+            };
+            unique_elements(key, &values, reports, |one, reports| name(key, kind, one, scope, reports))
         }
-        SettingKind::Text => match text {
+        SettingKind::Text => match text_of_raw(value) {
             Some(text) => Some(Scalar::Text(text)),
             None => convert(key, kind, evaluate(value, scope, reports)?, value.location, reports),
         },
-        SettingKind::Path | SettingKind::Tasks | SettingKind::Source | SettingKind::Corpus => match text {
-            Some(text) => Some(Scalar::Text(absolute_path(text, kind))),
-            None => {
-                let found = convert(key, kind, evaluate(value, scope, reports)?, value.location, reports)?;
-                Some(match found {
-                    Scalar::Text(text) if is_path(&text, kind) => {
-                        let path = scope.path_from(value.location, &text);
-                        Scalar::Text(path.to_string_lossy().into_owned())
-                    }
-                    other => other,
-                })
+        SettingKind::Path | SettingKind::Tasks | SettingKind::Source | SettingKind::Corpus => {
+            match text_of_raw(value) {
+                Some(text) => Some(Scalar::Text(absolute_path(text, kind))),
+                None => {
+                    let found =
+                        convert(key, kind, evaluate(value, scope, reports)?, value.location, reports)?;
+                    Some(match found {
+                        Scalar::Text(text) if is_path(&text, kind) => {
+                            let path = scope.path_from(value.location, &text);
+                            Scalar::Text(path.to_string_lossy().into_owned())
+                        }
+                        other => other,
+                    })
+                }
             }
-        },
+        }
         _ => convert(key, kind, evaluate(value, scope, reports)?, value.location, reports),
     }
+}
+
+/// Returns the text of a value given by `--set`.
+fn text_of_raw(value: &Value) -> Option<String> {
+    match &value.kind {
+        ValueKind::Raw(raw) => Some(raw_text(raw, value.location)),
+        _ => None,
+    }
+}
+
+/// True if a value is written as a list.
+fn is_list(value: &Value) -> bool {
+    match &value.kind {
+        ValueKind::List(_) => true,
+        ValueKind::Raw(raw) => raw.trim_start().starts_with('['),
+        _ => false,
+    }
+}
+
+/// Evaluates the name of a block.
+fn name(
+    key: &str,
+    kind: SettingKind,
+    value: &Value,
+    scope: &mut Scope,
+    reports: &mut Reports,
+) -> Option<String> {
+    if let Some(text) = text_of_raw(value) {
+        return Some(text);
+    }
+    if let ValueKind::Path(names) = &value.kind {
+        let local = match names.as_slice() {
+            [name] => scope.local(name),
+            _ => None,
+        };
+        // An argument of a template already is a full name.
+        return match local {
+            Some(Some(Scalar::Text(text))) => Some(text.clone()),
+            Some(None) => None,
+            Some(Some(_)) | None => Some(scope.full_name(names)),
+        };
+    }
+    let found = evaluate(value, scope, reports)?;
+    let mut help = format!("write `{key} = NAME`");
+    if let Scalar::Text(text) = &found {
+        help = match kind {
+            SettingKind::Server if text.contains("//") => {
+                format!("declare it, `server NAME = {text:?}`, and write `{key} = NAME`")
+            }
+            SettingKind::CorpusNames if text.contains(['/', '.']) => {
+                format!("declare it, `corpus NAME = {text:?}`, and write `{key} = NAME`")
+            }
+            _ => format!("write the name without quotes: `{key} = {text}`"),
+        };
+    }
+    mismatch(key, kind, &found, value.location, reports).help(help);
+    None
 }
 
 /// Makes a path given by `--set` absolute: it is relative to the working directory.

@@ -86,8 +86,10 @@ pub enum SettingKind {
     Policy,
     /// The name of a `server` block.
     Server,
-    /// The name of a `corpus` block.
-    CorpusName,
+    /// The name of a `corpus` block, or a list of them.
+    CorpusNames,
+    /// The name of a `policy` block, or a list of them.
+    PolicyNames,
     /// The name of an `environment` block.
     Environment,
     /// The name of a `reward` block.
@@ -158,7 +160,8 @@ impl fmt::Display for SettingKind {
             SettingKind::Model => f.write_str("the name of a model"),
             SettingKind::Policy => f.write_str("the name of a policy"),
             SettingKind::Server => f.write_str("the name of a server"),
-            SettingKind::CorpusName => f.write_str("the name of a corpus"),
+            SettingKind::CorpusNames => f.write_str("the name of a corpus or a list of them"),
+            SettingKind::PolicyNames => f.write_str("the name of a policy or a list of them"),
             SettingKind::Environment => f.write_str("the name of an environment"),
             SettingKind::Reward => f.write_str("the name of a reward"),
             SettingKind::Scenario => f.write_str("the name of a scenario"),

@@ -246,6 +246,15 @@ pub(super) const TEAM: &[Setting] = &[
          reproducible and is marked so; `replay` gives it the recorded responses.",
     ),
     setting(
+        B::Grant,
+        "policies",
+        SettingKind::PolicyNames,
+        DefaultValue::Absent("no policy"),
+        "Policies that the plugin's rewards may ask, for example as a judge of answers; they must have `train = false`. A \
+         policy answers with the most likely tokens, so that equal questions have equal answers. Every question costs the \
+         time of a generation. Questions and answers are recorded, and `replay` gives the recorded answers.",
+    ),
+    setting(
         B::Policy,
         "model",
         SettingKind::Model,
@@ -369,10 +378,19 @@ pub(super) const TEAM: &[Setting] = &[
     setting(
         B::Environment,
         "corpus",
-        SettingKind::CorpusName,
+        SettingKind::CorpusNames,
         DefaultValue::Absent("the environment has nothing to search"),
-        "Corpus that the environment may search. Agents see of it only what the environment shows them. The setting is \
-         the program's: the plugin doesn't get it.",
+        "Corpus that the environment may search, or a list such as `[wiki, papers]`: a search names one of them, or \
+         means the first. Agents see of it only what the environment shows them. The setting is the program's: the plugin \
+         doesn't get it.",
+    ),
+    setting(
+        B::Environment,
+        "drawings",
+        SettingKind::Boolean,
+        DefaultValue::Boolean(true),
+        "Records the environment's drawings of its states in the traces, where `pl-host view` shows them. No effect on \
+         environments that draw nothing. `false` saves disk space and a call for each step.",
     ),
     setting(
         B::Agent,

@@ -15,7 +15,7 @@ use std::time::Duration;
 use pl_types::{Dtype, Sampling, SamplingOverrides};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 /// A checked workflow file.
@@ -79,19 +79,22 @@ pub struct Plugin {
     pub grant: Grant,
 }
 
-/// `plugin maths = "math.wasm" { grant { read = ["tables"]; http = ["api.example.org"] } }`
+/// `plugin maths = "math.wasm" { grant { read = ["tables"]; http = ["api.example.org"]; policies = [referee] } }`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Grant {
     /// Folders, as written. The plugin reads each under `/` and the folder's name.
     pub read: Vec<String>,
     /// `HOST` for HTTPS, or `HOST:PORT`.
     pub http: Vec<String>,
+    /// Policies that the plugin's rewards may ask, by name.
+    #[serde(default)]
+    pub policies: Vec<String>,
 }
 
 impl Grant {
     /// True if nothing is granted.
     pub fn is_empty(&self) -> bool {
-        self.read.is_empty() && self.http.is_empty()
+        self.read.is_empty() && self.http.is_empty() && self.policies.is_empty()
     }
 
     /// Returns the name under which a plugin sees a folder. Returns `None` if the path does not end with a name.
@@ -293,10 +296,33 @@ pub struct Environment {
     pub tasks: Tasks,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub curriculum: Option<Curriculum>,
-    /// Position in the workflow's `corpora`. `None` if the environment has none to search.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub corpus: Option<usize>,
+    /// Positions in the workflow's `corpora`; the first answers queries that name none. Empty if the environment has
+    /// nothing to search.
+    #[serde(
+        default,
+        rename = "corpus",
+        deserialize_with = "one_or_more",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub corpora: Vec<usize>,
+    /// True if traces record the environment's drawings.
+    #[serde(default)]
+    pub drawings: bool,
     pub settings: Map<String, Value>,
+}
+
+/// Reads a list of positions, or one as earlier versions wrote it.
+fn one_or_more<'de, D: Deserializer<'de>>(reader: D) -> Result<Vec<usize>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Positions {
+        One(usize),
+        More(Vec<usize>),
+    }
+    Ok(match Positions::deserialize(reader)? {
+        Positions::One(position) => vec![position],
+        Positions::More(positions) => positions,
+    })
 }
 
 /// Source of tasks.

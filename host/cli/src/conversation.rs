@@ -30,6 +30,12 @@ pub async fn show(out: &mut impl Write, mut events: UnboundedReceiver<EpisodeEve
                 lines.end()?;
             }
             EpisodeEvent::Acted(step) => show_step(out, &step)?,
+            EpisodeEvent::Drawn(drawing) => {
+                writeln!(out)?;
+                let mut lines = Indented::new(out);
+                lines.write(&drawing)?;
+                lines.end()?;
+            }
         }
     }
     Ok(())

@@ -154,9 +154,11 @@ impl<'d> Collector<'d> {
         }
         match kind.and_then(|kind| settings::find(kind, key)).map(|setting| setting.kind) {
             Some(SettingKind::Model) => return self.declarations("model", CompletionItemKind::VALUE),
-            Some(SettingKind::Policy) => return self.declarations("policy", CompletionItemKind::VALUE),
+            Some(SettingKind::Policy | SettingKind::PolicyNames) => {
+                return self.declarations("policy", CompletionItemKind::VALUE);
+            }
             Some(SettingKind::Server) => return self.declarations("server", CompletionItemKind::VALUE),
-            Some(SettingKind::CorpusName) => return self.declarations("corpus", CompletionItemKind::VALUE),
+            Some(SettingKind::CorpusNames) => return self.declarations("corpus", CompletionItemKind::VALUE),
             Some(SettingKind::Environment) => {
                 return self.declarations("environment", CompletionItemKind::VALUE);
             }

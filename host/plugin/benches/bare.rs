@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use divan::Bencher;
 use pl_plugin::{
-    Agent, Completion, Environment, Episode, Plugin, PluginSpec, RandomStream, Services, Snapshot, Task, Turn,
+    Agent, Completion, Corpora, Environment, Episode, Plugin, PluginSpec, RandomStream, Services, Snapshot,
+    Task, Turn,
 };
 use pl_sandbox::DeniedSandbox;
 use pl_types::Finish;
@@ -54,8 +55,10 @@ fn setup() -> Setup {
         Engine::new(EngineConfig::plugins().cache_dir(env!("CARGO_TARGET_TMPDIR"))).expect("an engine");
     let plugin =
         runtime.block_on(Plugin::load(&engine, PluginSpec::new("letters"), &bytes)).expect("the plugin");
-    let services =
-        Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpus: None };
+    let services = Services {
+        sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())),
+        corpora: Corpora::default(),
+    };
     Setup {
         board: Environment::new(&plugin, "board", Map::new(), services).expect("a board"),
         writer: Agent::new(&plugin, "writer", Map::new()).expect("a writer"),

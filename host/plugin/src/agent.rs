@@ -11,13 +11,18 @@ use crate::environment::require_world;
 use crate::error::{CallFailure, Error};
 use crate::item_handle::ItemHandle;
 use crate::plugin::{Plugin, refused};
+use crate::pool::StatelessCall;
 use crate::random::RandomStream;
-use crate::services::Context;
-use crate::values::{Completion, Message, Part, PromptRequest, Role, Tool, Turn};
+use crate::services::{Context, Services};
+use crate::values::{Completion, Message, Part, PromptRequest, Role, Tool, ToolCall, Turn};
 
 /// An agent with its settings. Keeps no state between calls; cheap to clone.
 #[derive(Clone)]
-pub struct Agent(ItemHandle);
+pub struct Agent {
+    item: ItemHandle,
+    /// Services of its tools.
+    services: Option<Services>,
+}
 
 impl Agent {
     /// Creates a handle of the agent `item` of a plugin.
@@ -25,13 +30,20 @@ impl Agent {
     /// # Errors
     /// [`Error::UnknownItem`].
     pub fn new(plugin: &Plugin, item: &str, settings: Map<String, Value>) -> Result<Self, Error> {
-        Ok(Self(ItemHandle::new(plugin, ItemKind::Agent, item, settings)?.0))
+        let (item, _) = ItemHandle::new(plugin, ItemKind::Agent, item, settings)?;
+        Ok(Self { item, services: None })
+    }
+
+    /// Returns the same agent, whose tools may use `services`.
+    #[must_use]
+    pub fn with_services(self, services: Services) -> Self {
+        Self { services: Some(services), ..self }
     }
 
     /// Returns the same agent, whose calls are recorded in `call_log`.
     #[must_use]
     pub fn with_call_log(&self, call_log: &CallLog) -> Self {
-        Self(self.0.with_call_log(call_log))
+        Self { item: self.item.with_call_log(call_log), services: self.services.clone() }
     }
 
     /// Returns the prompt for the model on a view (JSON). Returns `None` if the agent skips the turn.
@@ -43,13 +55,13 @@ impl Agent {
         let seen = view.to_owned();
         let turn = agents::Turn { agent: turn.agent.clone(), visit: turn.visit };
         let request = self
-            .call("prompt", stream, async |agents, store| {
-                agents.call_prompt(store, &self.0.name, &self.0.settings, &seen, &turn).await
+            .call(self.item.stateless_call("prompt", stream), async |agents, store| {
+                agents.call_prompt(store, &self.item.name, &self.item.settings, &seen, &turn).await
             })
             .await
             .and_then(|request| request.map_err(refused))
             .and_then(|request| request.map(to_prompt_request).transpose().map_err(CallFailure::invalid));
-        request.map_err(|failure| self.0.error("prompt", failure))
+        request.map_err(|failure| self.item.error("prompt", failure))
     }
 
     /// Parses a completion into an action (JSON).
@@ -61,8 +73,8 @@ impl Agent {
         let seen = view.to_owned();
         let completion = to_completion(completion);
         let action = self
-            .call("parse", stream, async |agents, store| {
-                agents.call_parse(store, &self.0.name, &self.0.settings, &seen, &completion).await
+            .call(self.item.stateless_call("parse", stream), async |agents, store| {
+                agents.call_parse(store, &self.item.name, &self.item.settings, &seen, &completion).await
             })
             .await
             .and_then(|action| action.map_err(refused))
@@ -70,19 +82,50 @@ impl Agent {
                 check::json("the action", &action).map_err(CallFailure::invalid)?;
                 Ok(action)
             });
-        action.map_err(|failure| self.0.error("parse", failure))
+        action.map_err(|failure| self.item.error("parse", failure))
+    }
+
+    /// Answers the tool calls of a completion, one result for each. Returns `None` if the agent takes the completion
+    /// as it is.
+    ///
+    /// # Errors
+    /// [`Error::Call`].
+    pub async fn call_tools(&self, view: &str, calls: &[ToolCall]) -> Result<Option<Vec<String>>, Error> {
+        let parts: Vec<&[u8]> =
+            calls.iter().flat_map(|call| [call.name.as_bytes(), call.arguments.as_bytes()]).collect();
+        let stream = self.stream(b"call_tools", view, &parts);
+        let (seen, wire) = (view.to_owned(), calls.iter().map(to_tool_call).collect::<Vec<_>>());
+        let call = StatelessCall {
+            services: self.services.clone(),
+            ..self.item.stateless_call("call_tools", stream)
+        };
+        let results = self
+            .call(call, async |agents, store| {
+                agents.call_call_tools(store, &self.item.name, &self.item.settings, &seen, &wire).await
+            })
+            .await
+            .and_then(|results| results.map_err(refused))
+            .and_then(|results| match results {
+                Some(results) if results.len() != calls.len() => {
+                    Err(CallFailure::invalid(InvalidValue::ToolResultCount {
+                        expected: calls.len(),
+                        found: results.len(),
+                    }))
+                }
+                results => Ok(results),
+            });
+        results.map_err(|failure| self.item.error("call_tools", failure))
     }
 
     async fn call<R>(
         &self,
-        function: &'static str,
-        stream: RandomStream,
+        call: StatelessCall<'_>,
         work: impl AsyncFnOnce(&agents::Guest, &mut Store<Context>) -> wasmtime::Result<R>,
     ) -> Result<R, CallFailure> {
-        let world = require_world(&self.0.plugin().agents)?;
+        let world = require_world(&self.item.plugin().agents)?;
         let returned = world.pool.call(
-            &self.0.plugin().stores,
-            self.0.stateless_call(function, stream),
+            &self.item.plugin().stores,
+            call,
             async |store| world.ready.instantiate_async(&mut *store).await,
             async |bindings, store| work(bindings.pl_host_plugin_agents(), store).await,
         );
@@ -91,7 +134,7 @@ impl Agent {
 
     /// Random stream of a stateless call, which depends on its arguments only.
     fn stream(&self, function: &[u8], view: &str, rest: &[&[u8]]) -> RandomStream {
-        let mut parts = vec![function, self.0.settings.as_bytes(), view.as_bytes()];
+        let mut parts = vec![function, self.item.settings.as_bytes(), view.as_bytes()];
         parts.extend(rest);
         RandomStream::from_parts(&parts)
     }
@@ -135,17 +178,17 @@ fn to_part(part: agents::Part) -> Part {
 }
 
 fn to_completion(completion: &Completion) -> agents::Completion {
-    let tool_calls = completion
-        .tool_calls
-        .iter()
-        .map(|call| agents::ToolCall { name: call.name.clone(), arguments: call.arguments.clone() });
     agents::Completion {
         text: completion.text.clone(),
-        tool_calls: tool_calls.collect(),
+        tool_calls: completion.tool_calls.iter().map(to_tool_call).collect(),
         finish: match completion.finish {
             Finish::Stop => agents::Finish::Stop,
             Finish::Length => agents::Finish::Length,
             Finish::ToolCalls => agents::Finish::ToolCalls,
         },
     }
+}
+
+fn to_tool_call(call: &ToolCall) -> agents::ToolCall {
+    agents::ToolCall { name: call.name.clone(), arguments: call.arguments.clone() }
 }

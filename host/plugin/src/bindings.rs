@@ -5,4 +5,4 @@
 
 mod v0_1;
 
-pub use v0_1::{agent, base, environment, log, random, retrieval, reward, sandbox, types};
+pub use v0_1::{agent, base, environment, log, policies, random, retrieval, reward, sandbox, types};

@@ -1,4 +1,5 @@
-//! Recorded side effects of calls into a plugin: log lines, output, sandbox calls, queries and HTTP requests.
+//! Recorded side effects of calls into a plugin: log lines, output, sandbox calls, queries, questions to policies and
+//! HTTP requests.
 //!
 //! A caller passes a call log to a handle (`with_call_log` of [`crate::Environment`], [`crate::Agent`],
 //! [`crate::Reward`]) and takes the events out after each call, also after one that trapped. A call log that
@@ -11,9 +12,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-use pl_types::{PartHasher, Passage, Retrieve};
+use pl_types::{AnswerQuestions, PartHasher, Passage, Question};
 pub use pl_wasm::{HttpFailure, HttpRecorder, HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
+
+use crate::services::Corpora;
 
 /// Limit of the bytes of lines and output that are kept between two takes.
 const MAX_BYTES: usize = 64 << 10;
@@ -46,13 +49,18 @@ pub enum Event {
         /// One verdict per job; fewer if the recording that is replayed has fewer.
         verdicts: Vec<RecordedVerdict>,
     },
-    /// A search in the environment's corpus.
+    /// A search in a corpus of the environment.
     Retrieval {
+        /// Name of the corpus. `None` for the environment's first.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        corpus: Option<String>,
         query: String,
         /// Number of passages that were asked for.
         count: u32,
         answer: RetrievalAnswer,
     },
+    /// A question to a policy.
+    Question { question: Question, answer: PolicyAnswer },
     /// A request over HTTP.
     Http {
         /// Method and address.
@@ -160,18 +168,36 @@ pub struct RetrievalAnswer {
     pub reproducible: bool,
 }
 
-/// Searches in a corpus.
-pub(crate) async fn search(corpus: Option<&dyn Retrieve>, query: &str, count: u32) -> RetrievalAnswer {
-    match corpus {
-        Some(corpus) => RetrievalAnswer {
+/// Searches in the corpus with this name, or in the first.
+pub(crate) async fn search(
+    corpora: &Corpora,
+    corpus: Option<&str>,
+    query: &str,
+    count: u32,
+) -> RetrievalAnswer {
+    match corpora.find(corpus) {
+        Ok(corpus) => RetrievalAnswer {
             passages: corpus.retrieve(query, count as usize).await.map_err(|error| error.to_string()),
             reproducible: corpus.is_reproducible(),
         },
-        None => {
-            let reason = "the environment has no corpus; declare one, `corpus NAME = \"FILE\"`, and set `corpus = NAME` \
-                          in the environment's block";
-            RetrievalAnswer { passages: Err(reason.to_owned()), reproducible: true }
-        }
+        Err(missing) => RetrievalAnswer { passages: Err(missing.to_string()), reproducible: true },
+    }
+}
+
+/// Answer of a policy to a question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyAnswer {
+    /// The text, or the reason why there is none.
+    pub text: Result<String, String>,
+    /// `false` if the answer depends on a server.
+    pub reproducible: bool,
+}
+
+/// Asks a policy.
+pub(crate) async fn ask(policies: &dyn AnswerQuestions, question: &Question) -> PolicyAnswer {
+    PolicyAnswer {
+        text: policies.answer(question).await.map_err(|error| error.to_string()),
+        reproducible: policies.is_reproducible(&question.policy),
     }
 }
 
@@ -182,6 +208,8 @@ pub struct ReplayAnswers {
     pub verdicts: VecDeque<Vec<RecordedVerdict>>,
     /// Answer to each query.
     pub retrievals: VecDeque<RetrievalAnswer>,
+    /// Answer to each question.
+    pub questions: VecDeque<PolicyAnswer>,
     /// Answer to each request over HTTP.
     pub http: VecDeque<Option<Result<HttpResponse, HttpFailure>>>,
 }
@@ -193,6 +221,7 @@ impl ReplayAnswers {
             match event {
                 Event::Sandbox { verdicts, .. } => self.verdicts.push_back(verdicts.clone()),
                 Event::Retrieval { answer, .. } => self.retrievals.push_back(answer.clone()),
+                Event::Question { answer, .. } => self.questions.push_back(answer.clone()),
                 Event::Http { answer, .. } => self.http.push_back(answer.clone()),
                 Event::Log { .. } | Event::Output { .. } | Event::Truncated { .. } => {}
             }
@@ -287,7 +316,8 @@ impl CallLog {
     /// is not in the recording with an error.
     pub(crate) async fn retrieve(
         &self,
-        corpus: Option<&dyn Retrieve>,
+        corpora: &Corpora,
+        corpus: Option<String>,
         query: String,
         count: u32,
     ) -> RetrievalAnswer {
@@ -302,9 +332,30 @@ impl CallLog {
             .map(|answers| answers.retrievals.pop_front().unwrap_or_else(unrecorded));
         let answer = match recorded {
             Some(answer) => answer,
-            None => search(corpus, &query, count).await,
+            None => search(corpora, corpus.as_deref(), &query, count).await,
         };
-        let event = Event::Retrieval { query, count, answer: answer.clone() };
+        let event = Event::Retrieval { corpus, query, count, answer: answer.clone() };
+        self.state().events.push(PendingEvent::Event(event));
+        answer
+    }
+
+    /// Asks a policy, or takes the recorded answer in a replay, and records it. A replay answers a question that is
+    /// not in the recording with an error.
+    pub(crate) async fn ask(&self, policies: &dyn AnswerQuestions, question: &Question) -> PolicyAnswer {
+        let unrecorded = || PolicyAnswer {
+            text: Err("the recording has no answer to this question".to_owned()),
+            reproducible: true,
+        };
+        let recorded = self
+            .state()
+            .answers
+            .as_mut()
+            .map(|answers| answers.questions.pop_front().unwrap_or_else(unrecorded));
+        let answer = match recorded {
+            Some(answer) => answer,
+            None => ask(policies, question).await,
+        };
+        let event = Event::Question { question: question.clone(), answer: answer.clone() };
         self.state().events.push(PendingEvent::Event(event));
         answer
     }
@@ -438,6 +489,7 @@ fn hash_request(request: &HttpRequest) -> String {
 #[cfg(test)]
 mod tests {
     use pl_sandbox::DeniedSandbox;
+    use pl_types::Retrieve;
 
     use super::*;
 
@@ -496,9 +548,10 @@ mod tests {
     #[test]
     fn a_replay_answers_queries_in_order_and_searches_nothing() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let corpus = Counting::default();
+        let corpus = Arc::new(Counting::default());
+        let corpora = Corpora::from_iter([("wiki".to_owned(), corpus.clone() as Arc<dyn Retrieve>)]);
         let retrieve = |call_log: &CallLog, query: &str| {
-            runtime.block_on(call_log.retrieve(Some(&corpus), query.to_owned(), 2))
+            runtime.block_on(call_log.retrieve(&corpora, None, query.to_owned(), 2))
         };
         let recording = CallLog::default();
         let answers = [retrieve(&recording, "a"), retrieve(&recording, "b")];
@@ -512,7 +565,7 @@ mod tests {
         assert_eq!(replay.take(), events);
         let unknown = retrieve(&replay, "c").passages.unwrap_err();
         assert_eq!(
-            (unknown.as_str(), corpus.0.into_inner()),
+            (unknown.as_str(), corpus.0.load(std::sync::atomic::Ordering::Relaxed)),
             ("the recording has no answer to this query", 2)
         );
         assert!(answers.iter().all(|answer| !answer.reproducible));
@@ -521,9 +574,19 @@ mod tests {
     #[test]
     fn an_environment_without_a_corpus_is_told_what_to_write() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let answer = runtime.block_on(CallLog::default().retrieve(None, "a".to_owned(), 2));
-        let reason = answer.passages.unwrap_err();
-        assert!(answer.reproducible && reason.contains("`corpus = NAME`"), "{reason}");
+        let search = |corpora: Corpora, name: Option<&str>| {
+            let name = name.map(str::to_owned);
+            let answer = runtime.block_on(CallLog::default().retrieve(&corpora, name, "a".to_owned(), 2));
+            assert!(answer.reproducible);
+            answer.passages.unwrap_err()
+        };
+        let reason = search(Corpora::default(), None);
+        assert!(reason.contains("`corpus = NAME`"), "{reason}");
+        let named = search(Corpora::default(), Some("wiki"));
+        assert!(named.contains("`corpus = NAME`"), "{named}");
+        let wiki = ("wiki".to_owned(), Arc::new(Counting::default()) as Arc<dyn Retrieve>);
+        let other = search(Corpora::from_iter([wiki]), Some("papers"));
+        assert_eq!(other, "the environment has no corpus named papers; it has wiki");
     }
 
     #[test]

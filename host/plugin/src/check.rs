@@ -33,8 +33,23 @@ pub(crate) enum InvalidValue {
     NoMessages,
     #[error("a stop string is empty, which would end every completion at once")]
     EmptyStopString,
+    #[error("a drawing has {0} bytes, more than {MAX_DRAWING}")]
+    DrawingSize(usize),
+    #[error("{expected} results of tool calls were expected and {found} were returned")]
+    ToolResultCount { expected: usize, found: usize },
     #[error("{expected} tasks were requested and {found} were returned")]
     TaskCount { expected: u32, found: usize },
+}
+
+/// Largest drawing, in bytes: a board of 100 x 100 cells, and small enough for a page with many.
+pub const MAX_DRAWING: usize = 256 << 10;
+
+/// Checks a drawing.
+pub(crate) fn drawing(text: String) -> Result<String, InvalidValue> {
+    match text.len() {
+        ..=MAX_DRAWING => Ok(text),
+        bytes => Err(InvalidValue::DrawingSize(bytes)),
+    }
 }
 
 /// Checks a JSON document, including its nesting and the range of its numbers, so that later readers accept

@@ -13,7 +13,10 @@ mod report;
 mod rewards;
 mod settings;
 
-use pl_types::ItemKind;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pl_types::{AnswerQuestions, ItemKind, Question, QuestionError};
 
 pub use self::report::{COMPLETIONS, Check, CheckResult, Report, Samples};
 use crate::agent::Agent;
@@ -21,6 +24,24 @@ use crate::environment::Environment;
 use crate::plugin::Plugin;
 use crate::reward::Reward;
 use crate::services::Services;
+
+/// Policies of the checks: there is one of every name, and its answer is the last message.
+struct EchoPolicies;
+
+#[async_trait]
+impl AnswerQuestions for EchoPolicies {
+    fn has(&self, _: &str) -> bool {
+        true
+    }
+
+    async fn answer(&self, question: &Question) -> Result<String, QuestionError> {
+        Ok(question.messages.last().map(|message| message.text.clone()).unwrap_or_default())
+    }
+
+    fn is_reproducible(&self, _: &str) -> bool {
+        true
+    }
+}
 
 /// Checks all items of a plugin. The plugins in `others` provide missing counterparts: an environment for its
 /// agents, or agents for its environment.
@@ -55,6 +76,7 @@ pub async fn check_plugin(
             }
             ItemKind::Reward => {
                 if let Ok(reward) = Reward::new(plugin, &item.name, settings) {
+                    let reward = reward.with_policies(Arc::new(EchoPolicies));
                     rewards::check_reward(item, &reward, &episodes, &mut report).await;
                 }
             }

@@ -8,7 +8,9 @@ use serde_json::{Map, Value};
 use wasmtime::component::ResourceAny;
 
 use crate::bindings::environment::EnvironmentPre;
-use crate::bindings::environment::exports::pl_host::plugin::environments::GuestEpisode;
+use crate::bindings::environment::exports::pl_host::plugin::environments::{
+    DrawingForm as WireForm, GuestEpisode,
+};
 use crate::bindings::{environment, types};
 use crate::call_log::CallLog;
 use crate::check::{self, InvalidValue};
@@ -18,7 +20,7 @@ use crate::plugin::{Inner, Plugin, World, refused};
 use crate::random::RandomStream;
 use crate::services::{Context, Services, begin_call, end_call};
 use crate::snapshot::Snapshot;
-use crate::values::{Outcome, Task};
+use crate::values::{DrawingForm, Outcome, Task};
 
 type Bindings = environment::Environment;
 
@@ -258,6 +260,38 @@ impl Episode {
         self.with_context("apply", outcome)
     }
 
+    /// Returns an action (JSON) of `agent` that leads to success. Returns `None` if the environment knows none.
+    ///
+    /// # Errors
+    /// [`Error::Call`].
+    pub async fn oracle(&mut self, agent: &str) -> Result<Option<String>, Error> {
+        self.resume().await?;
+        let action = self
+            .look("oracle", async |episode, handle, store| episode.call_oracle(store, handle, agent).await)
+            .await
+            .and_then(|action| action.map_err(refused))
+            .and_then(|action| action.map(|action| checked_json("the oracle's action", action)).transpose());
+        self.with_context("oracle", action)
+    }
+
+    /// Returns a drawing of the state. Returns `None` if the environment has none in this form.
+    ///
+    /// # Errors
+    /// [`Error::Call`]; also if the drawing has more than [`crate::MAX_DRAWING`] bytes.
+    pub async fn draw(&mut self, form: DrawingForm) -> Result<Option<String>, Error> {
+        self.resume().await?;
+        let form = match form {
+            DrawingForm::Svg => WireForm::Svg,
+            DrawingForm::Text => WireForm::Text,
+        };
+        let drawing = self
+            .look("draw", async |episode, handle, store| episode.call_draw(store, handle, form).await)
+            .await
+            .and_then(|drawing| drawing.map_err(refused))
+            .and_then(|drawing| drawing.map(check::drawing).transpose().map_err(CallFailure::invalid));
+        self.with_context("draw", drawing)
+    }
+
     /// Returns the episode's current state, from which [`Environment::restore`] makes copies.
     ///
     /// # Errors
@@ -331,6 +365,25 @@ impl Episode {
             self.live = None;
         }
         ended
+    }
+
+    /// Makes a call that leaves the episode as it is: it gets no services, and whatever it draws from the random stream
+    /// is drawn again.
+    async fn look<R>(
+        &mut self,
+        function: &'static str,
+        work: impl AsyncFnOnce(&GuestEpisode<'_>, ResourceAny, &mut Store<Context>) -> wasmtime::Result<R>,
+    ) -> Result<R, CallFailure> {
+        let saved = self.live.as_mut().map(|live| {
+            let context = &mut live.store.data_mut().data;
+            (context.stream.clone(), context.services.take())
+        });
+        let returned = self.call(function, work).await;
+        if let (Some(live), Some((stream, services))) = (&mut self.live, saved) {
+            let context = &mut live.store.data_mut().data;
+            (context.stream, context.services) = (stream, services);
+        }
+        returned
     }
 
     fn finish_turn(&mut self) {

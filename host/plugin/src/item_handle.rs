@@ -52,7 +52,14 @@ impl ItemHandle {
 
     /// Describes a stateless call for [`crate::pool::InstancePool::call`].
     pub(crate) fn stateless_call(&self, function: &'static str, stream: RandomStream) -> StatelessCall<'_> {
-        StatelessCall { item: &self.name, function, stream, call_log: self.call_log.as_ref() }
+        StatelessCall {
+            item: &self.name,
+            function,
+            stream,
+            call_log: self.call_log.as_ref(),
+            services: None,
+            policies: None,
+        }
     }
 
     /// Adds the names of plugin, item and function to a failure.

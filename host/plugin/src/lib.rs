@@ -30,14 +30,16 @@ mod stores;
 mod values;
 
 pub use agent::Agent;
+pub use check::MAX_DRAWING;
 pub use contract::{ComponentInterface, Contract, ContractError, DebugInfo};
 pub use environment::{Environment, Episode};
 pub use error::{CallError, Cause, Error, RefusalKind};
 pub use plugin::{Plugin, PluginSpec, known_items};
 pub use random::{RandomStream, StreamPosition};
 pub use reward::Reward;
-pub use services::Services;
+pub use services::{Corpora, Services};
 pub use snapshot::Snapshot;
 pub use values::{
-    AgentScore, Completion, Message, Outcome, Part, PromptRequest, Role, Scores, Task, Tool, ToolCall, Turn,
+    AgentScore, Completion, DrawingForm, Message, Outcome, Part, PromptRequest, Role, Scores, Task, Tool,
+    ToolCall, Turn,
 };

@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pl_types::AnswerQuestions;
 use pl_wasm::{InstancePermit, Lifetime, Store};
 
 use crate::call_log::CallLog;
 use crate::error::CallFailure;
 use crate::random::RandomStream;
-use crate::services::{Context, begin_call, end_call};
+use crate::services::{Context, Services, begin_call, end_call};
 use crate::stores::StoreFactory;
 
 /// Number of calls after which an instance is replaced, so that a slow leak never becomes an error.
@@ -30,6 +31,10 @@ pub(crate) struct StatelessCall<'c> {
     pub function: &'static str,
     pub stream: RandomStream,
     pub call_log: Option<&'c CallLog>,
+    /// Services that the call may use besides the random stream and the log.
+    pub services: Option<Services>,
+    /// Policies that the call may ask.
+    pub policies: Option<Arc<dyn AnswerQuestions>>,
 }
 
 /// Idle instances of one plugin and world.
@@ -51,7 +56,7 @@ impl<B> InstancePool<B> {
     pub(crate) async fn call<R>(
         &self,
         stores: &StoreFactory,
-        StatelessCall { item, function, stream, call_log }: StatelessCall<'_>,
+        StatelessCall { item, function, stream, call_log, services, policies }: StatelessCall<'_>,
         make: impl AsyncFnOnce(&mut Store<Context>) -> wasmtime::Result<B>,
         work: impl AsyncFnOnce(&B, &mut Store<Context>) -> wasmtime::Result<R>,
     ) -> Result<R, CallFailure> {
@@ -72,6 +77,7 @@ impl<B> InstancePool<B> {
         guest.data.item = Arc::clone(item);
         guest.data.stream = stream;
         guest.data.call_log = call_log.cloned();
+        (guest.data.services, guest.data.policies) = (services, policies);
         begin_call(&mut instance.store, function);
         let bindings = &instance.bindings;
         let returned = pl_wasm::call(&mut instance.store, async |store| work(bindings, store).await).await;

@@ -1,6 +1,8 @@
 //! Rewards: the scores of a step.
 
-use pl_types::ItemKind;
+use std::sync::Arc;
+
+use pl_types::{AnswerQuestions, ItemKind};
 use serde_json::{Map, Value};
 
 use crate::bindings::reward::exports::pl_host::plugin::rewards;
@@ -11,12 +13,16 @@ use crate::environment::require_world;
 use crate::error::{CallFailure, Error};
 use crate::item_handle::ItemHandle;
 use crate::plugin::{Plugin, refused};
+use crate::pool::StatelessCall;
 use crate::random::RandomStream;
 use crate::values::{AgentScore, Outcome, Scores, Task};
 
 /// A reward with its settings. Keeps no state between calls; cheap to clone.
 #[derive(Clone)]
-pub struct Reward(ItemHandle);
+pub struct Reward {
+    item: ItemHandle,
+    policies: Option<Arc<dyn AnswerQuestions>>,
+}
 
 impl Reward {
     /// Creates a handle of the reward `item` of a plugin.
@@ -24,13 +30,20 @@ impl Reward {
     /// # Errors
     /// [`Error::UnknownItem`].
     pub fn new(plugin: &Plugin, item: &str, settings: Map<String, Value>) -> Result<Self, Error> {
-        Ok(Self(ItemHandle::new(plugin, ItemKind::Reward, item, settings)?.0))
+        let (item, _) = ItemHandle::new(plugin, ItemKind::Reward, item, settings)?;
+        Ok(Self { item, policies: None })
     }
 
     /// Returns the same reward, whose calls are recorded in `call_log`.
     #[must_use]
     pub fn with_call_log(&self, call_log: &CallLog) -> Self {
-        Self(self.0.with_call_log(call_log))
+        Self { item: self.item.with_call_log(call_log), policies: self.policies.clone() }
+    }
+
+    /// Returns the same reward, which may ask those of `policies` that its plugin is granted.
+    #[must_use]
+    pub fn with_policies(self, policies: Arc<dyn AnswerQuestions>) -> Self {
+        Self { policies: Some(policies), ..self }
     }
 
     /// Scores a step: the actions (pairs of agent and JSON action) and their outcome.
@@ -43,7 +56,7 @@ impl Reward {
         actions: &[(String, String)],
         outcome: &Outcome,
     ) -> Result<Scores, Error> {
-        self.try_score(task, actions, outcome).await.map_err(|failure| self.0.error("score", failure))
+        self.try_score(task, actions, outcome).await.map_err(|failure| self.item.error("score", failure))
     }
 
     async fn try_score(
@@ -52,19 +65,19 @@ impl Reward {
         actions: &[(String, String)],
         outcome: &Outcome,
     ) -> Result<Scores, CallFailure> {
-        let world = require_world(&self.0.plugin().rewards)?;
+        let world = require_world(&self.item.plugin().rewards)?;
         let transition = transition(task, actions, outcome);
         let mut parts =
-            vec![self.0.settings.as_bytes(), task.id.as_bytes(), transition.outcome.facts.as_bytes()];
+            vec![self.item.settings.as_bytes(), task.id.as_bytes(), transition.outcome.facts.as_bytes()];
         parts.extend(actions.iter().flat_map(|(agent, action)| [agent.as_bytes(), action.as_bytes()]));
         let stream = RandomStream::from_parts(&parts);
         let returned = world.pool.call(
-            &self.0.plugin().stores,
-            self.0.stateless_call("score", stream),
+            &self.item.plugin().stores,
+            StatelessCall { policies: self.policies.clone(), ..self.item.stateless_call("score", stream) },
             async |store| world.ready.instantiate_async(&mut *store).await,
             async |bindings, store| {
                 let rewards = bindings.pl_host_plugin_rewards();
-                rewards.call_score(store, &self.0.name, &self.0.settings, &transition).await
+                rewards.call_score(store, &self.item.name, &self.item.settings, &transition).await
             },
         );
         let scores = returned.await?.map_err(refused)?;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use pl_sandbox::{Ending, Job, Sandbox, Verdict};
-use pl_types::{Retrieve, seed};
+use pl_types::{AnswerQuestions, Question, QuestionMessage, QuestionRole, Retrieve, seed};
 use pl_wasm::{Captured, Clock, DeniedRequests, Guest, HostError, HttpRecorder, Seed, Store};
 
-use crate::bindings::{log, random, retrieval, sandbox, types};
+use crate::bindings::{log, policies, random, retrieval, sandbox, types};
 use crate::call_log::{self, CallLog, Channel, ResourceUsage};
 use crate::random::RandomStream;
 
@@ -40,21 +40,82 @@ const MAX_RETRIEVED: usize = 4 << 20;
 /// queries under the default fuel.
 const QUERY_FUEL: u64 = 3_000_000;
 
-/// Services of the host for environments. Agents and rewards can call neither of them.
+/// Limit of the messages of one question to a policy, and of their bytes.
+const MAX_QUESTION: (usize, usize) = (64, 256 << 10);
+
+/// Limit of the tokens of an answer to a question.
+const MAX_ANSWER_TOKENS: u32 = 8192;
+
+/// Fuel for a question to a policy: enough to end a call that asks in an endless loop, and little enough for a
+/// hundred questions under the default fuel.
+const QUESTION_FUEL: u64 = 10_000_000;
+
+/// Services of the host for environments and the tools of agents. No other call may use them.
 #[derive(Clone)]
 pub struct Services {
-    /// Sandbox in which environments run untrusted code.
+    /// Sandbox that runs untrusted code.
     pub sandbox: Arc<dyn Sandbox>,
-    /// Corpus of the environment. `None` if the workflow gives it none.
-    pub corpus: Option<Arc<dyn Retrieve>>,
+    /// Corpora that may be searched.
+    pub corpora: Corpora,
+}
+
+/// The corpora of an environment with their names in the workflow. Cheap to clone.
+#[derive(Clone)]
+pub struct Corpora(Arc<[(String, Arc<dyn Retrieve>)]>);
+
+impl Default for Corpora {
+    fn default() -> Self {
+        Self(Arc::new([]))
+    }
+}
+
+impl FromIterator<(String, Arc<dyn Retrieve>)> for Corpora {
+    fn from_iter<I: IntoIterator<Item = (String, Arc<dyn Retrieve>)>>(corpora: I) -> Self {
+        Self(corpora.into_iter().collect())
+    }
+}
+
+/// Error of a query for a corpus that the environment does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MissingCorpus {
+    #[error(
+        "the environment has no corpus; declare one, `corpus NAME = \"FILE\"`, and set `corpus = NAME` in the \
+         environment's block"
+    )]
+    None,
+    #[error("the environment has no corpus named {name}; it has {known}")]
+    Unknown { name: String, known: String },
+}
+
+impl Corpora {
+    /// Returns the corpus with this name, or the first.
+    ///
+    /// # Errors
+    /// [`MissingCorpus`].
+    pub(crate) fn find(&self, name: Option<&str>) -> Result<&dyn Retrieve, MissingCorpus> {
+        let found = match name {
+            Some(name) => self.0.iter().find(|(own, _)| own == name),
+            None => self.0.first(),
+        };
+        match (found, name) {
+            (Some((_, corpus)), _) => Ok(corpus.as_ref()),
+            (None, Some(name)) if !self.0.is_empty() => Err(MissingCorpus::Unknown {
+                name: name.to_owned(),
+                known: self.0.iter().map(|(own, _)| own.as_str()).collect::<Vec<_>>().join(", "),
+            }),
+            (None, _) => Err(MissingCorpus::None),
+        }
+    }
 }
 
 /// Data of a plugin's store.
 pub(crate) struct Context {
     pub plugin: Arc<str>,
     pub item: Arc<str>,
-    /// `None` outside of an environment's episode.
+    /// `None` outside of an environment's episode and of an agent's tools.
     pub services: Option<Services>,
+    /// Policies that a reward may ask. `None` for all other items, and without a grant.
+    pub policies: Option<Arc<dyn AnswerQuestions>>,
     pub stream: RandomStream,
     /// Current function of the contract.
     pub function: &'static str,
@@ -72,14 +133,15 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Returns the services of an environment's episode. `called` is the one that the plugin calls.
+    /// Returns the services of an environment's episode or of an agent's tools. `called` is the one that the plugin
+    /// calls.
     ///
     /// # Errors
     /// [`HostError`] in all other calls.
     fn episode_services(&self, called: &str) -> Result<Services, HostError> {
         let unavailable = || {
             HostError(format!(
-                "the plugin called {called}, which is only available to an environment's episode"
+                "the plugin called {called}, which is only available to an environment's episode and to an agent's tools"
             ))
         };
         self.services.clone().ok_or_else(unavailable)
@@ -239,10 +301,11 @@ impl sandbox::Host for Guest<Context> {
 impl retrieval::Host for Guest<Context> {
     async fn retrieve(
         &mut self,
+        corpus: Option<String>,
         query: String,
         k: u32,
     ) -> wasmtime::Result<Result<Vec<retrieval::Passage>, String>> {
-        let corpus = self.data.episode_services("`retrieve`")?.corpus;
+        let corpora = self.data.episode_services("`retrieve`")?.corpora;
         if k > MAX_PASSAGES {
             let message =
                 format!("the plugin asked for {k} passages in one call; the limit is {MAX_PASSAGES}");
@@ -258,8 +321,8 @@ impl retrieval::Host for Guest<Context> {
         let _exemption = self.exempt_wait();
         let call_log = self.data.call_log.clone();
         let answer = match &call_log {
-            Some(call_log) => call_log.retrieve(corpus.as_deref(), query, k).await,
-            None => call_log::search(corpus.as_deref(), &query, k).await,
+            Some(call_log) => call_log.retrieve(&corpora, corpus, query, k).await,
+            None => call_log::search(&corpora, corpus.as_deref(), &query, k).await,
         };
         self.data.irreproducible |= !answer.reproducible;
         let passages = match answer.passages {
@@ -275,6 +338,55 @@ impl retrieval::Host for Guest<Context> {
         self.charge(bytes as u64);
         Ok(Ok(passages.into_iter().map(to_contract_passage).collect()))
     }
+}
+
+impl policies::Host for Guest<Context> {
+    async fn ask(
+        &mut self,
+        policy: String,
+        messages: Vec<policies::Message>,
+        max_tokens: u32,
+    ) -> wasmtime::Result<Result<String, String>> {
+        let refuse =
+            |reason: String| Err(HostError(format!("the plugin asked policy {policy}, {reason}")).into());
+        let service = self.data.policies.clone().filter(|policies| policies.has(&policy));
+        let Some(service) = service else {
+            let plugin = &self.data.plugin;
+            return refuse(format!(
+                "which its rewards may do after `grant {{ policies = [{policy}] }}` in the block of plugin {plugin}, and no \
+                 other item"
+            ));
+        };
+        let bytes: usize = messages.iter().map(|message| message.text.len()).sum();
+        let (most, largest) = MAX_QUESTION;
+        if messages.len() > most || bytes > largest {
+            return refuse(format!(
+                "with {} messages of {bytes} bytes; the limits are {most} and {largest}",
+                messages.len()
+            ));
+        }
+        self.charge(QUESTION_FUEL + bytes as u64);
+        let messages = messages.into_iter().map(to_question_message).collect();
+        let question = Question { policy, messages, max_tokens: max_tokens.min(MAX_ANSWER_TOKENS) };
+        // Models take their time, and answer in the order of a queue.
+        let _exemption = self.exempt_wait();
+        let call_log = self.data.call_log.clone();
+        let answer = match &call_log {
+            Some(call_log) => call_log.ask(service.as_ref(), &question).await,
+            None => call_log::ask(service.as_ref(), &question).await,
+        };
+        self.data.irreproducible |= !answer.reproducible;
+        Ok(answer.text)
+    }
+}
+
+fn to_question_message(message: policies::Message) -> QuestionMessage {
+    let role = match message.role {
+        policies::Role::System => QuestionRole::System,
+        policies::Role::User => QuestionRole::User,
+        policies::Role::Assistant => QuestionRole::Assistant,
+    };
+    QuestionMessage { role, text: message.text }
 }
 
 fn to_contract_passage(passage: pl_types::Passage) -> retrieval::Passage {

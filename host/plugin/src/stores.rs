@@ -55,6 +55,7 @@ impl StoreFactory {
             plugin: Arc::clone(&self.plugin),
             item: Arc::clone(item),
             services: None,
+            policies: None,
             stream,
             function: "",
             turns: 0,

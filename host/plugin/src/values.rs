@@ -27,6 +27,16 @@ pub struct Outcome {
     pub evidence: String,
 }
 
+/// Form of a drawing of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DrawingForm {
+    /// An SVG document. Untrusted: it may have scripts and references.
+    Svg,
+    /// Lines of text in a monospaced font.
+    Text,
+}
+
 /// A turn of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Turn {

@@ -13,8 +13,8 @@ use divan::counter::ItemsCount;
 use pl_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
 use pl_plugin::call_log::CallLog;
 use pl_plugin::{
-    AgentScore, Message, Outcome, Part, Plugin, PluginSpec, PromptRequest, RandomStream, Role, Scores,
-    Services, Snapshot, Task, Tool, Turn,
+    AgentScore, Corpora, Message, Outcome, Part, Plugin, PluginSpec, PromptRequest, RandomStream, Role,
+    Scores, Services, Snapshot, Task, Tool, Turn,
 };
 use pl_rollout::{
     Agent, AgentRuntime, Environment, Episode, EpisodeSetup, Fault, PromptEncoder, Reward, RolloutPlan,
@@ -169,6 +169,7 @@ fn setup(
         team_weight: 1.0,
         local_weight: 1.0,
         scores_end: false,
+        drawings: false,
         fault_penalty: None,
         turns: Turns { max: TURNS, start: next(0), nodes },
         generator: Arc::new(FixedCompletion(completion)),
@@ -196,8 +197,10 @@ struct Maths {
 impl Maths {
     fn load(runtime: &Runtime) -> Maths {
         let plugin = load(runtime, "maths", "math.wasm");
-        let services =
-            Services { sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())), corpus: None };
+        let services = Services {
+            sandbox: Arc::new(DeniedSandbox("benchmarks run no code".to_owned())),
+            corpora: Corpora::default(),
+        };
         let environment =
             pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
         let tasks = runtime.block_on(environment.tasks("train", 0, TASKS, 2)).expect("tasks");
@@ -266,7 +269,7 @@ impl Sandbox for FixedSandbox {
 /// A coder and a tester who solve a contest's problems with ten hidden tests each. What Python takes is left out.
 fn code_team(runtime: &Runtime) -> (Arc<EpisodeSetup>, Vec<Arc<Task>>) {
     let plugin = load(runtime, "code", "code.wasm");
-    let services = Services { sandbox: Arc::new(FixedSandbox), corpus: None };
+    let services = Services { sandbox: Arc::new(FixedSandbox), corpora: Corpora::default() };
     let environment =
         pl_plugin::Environment::new(&plugin, "problems", Map::new(), services).expect("problems");
     let agent = |name: &'static str| -> (&'static str, Arc<dyn Agent>) {

@@ -7,7 +7,9 @@
 
 use async_trait::async_trait;
 use pl_plugin::call_log::CallLog;
-use pl_plugin::{Completion, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Tool, Turn};
+use pl_plugin::{
+    Completion, DrawingForm, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Tool, Turn,
+};
 
 use crate::fault::Fault;
 
@@ -38,6 +40,16 @@ pub trait Episode: Send {
     async fn view(&mut self, agent: &str) -> Result<String, Fault>;
     /// Applies pairs of agent and action, all at once.
     async fn apply(&mut self, actions: &[(String, String)]) -> Result<Outcome, Fault>;
+    /// An action of `agent`, as JSON, that leads to success. `None` if the environment knows none.
+    async fn oracle(&mut self, agent: &str) -> Result<Option<String>, Fault> {
+        let _ = agent;
+        Ok(None)
+    }
+    /// A drawing of the state for people. `None` if the environment has none in this form.
+    async fn draw(&mut self, form: DrawingForm) -> Result<Option<String>, Fault> {
+        let _ = form;
+        Ok(None)
+    }
     /// Serialises the state.
     async fn snapshot(&mut self) -> Result<Snapshot, Fault>;
     /// Frees the copy's slot until the next call. Has no effect on results.

@@ -1,14 +1,16 @@
 //! Copies of an environment whose calls are recorded.
 
 use pl_plugin::call_log::CallLog;
-use pl_plugin::{Outcome, Snapshot};
+use pl_plugin::{DrawingForm, Outcome, Snapshot};
 use tracing::Instrument;
 
 use crate::components::Episode;
 use crate::context::EpisodeContext;
+use crate::events::EpisodeEvent;
 use crate::fault::Fault;
 use crate::setup::EpisodeSetup;
 use crate::spans::call_span;
+use crate::trace::EventKind;
 use crate::trace::recorder::TraceRecorder;
 
 /// A live copy of an environment with the call log of its plugin. Every call is recorded.
@@ -28,7 +30,35 @@ impl EpisodeSetup {
         let started =
             self.environment.start(&context.task, key.start_seed(), key.environment(), &call_log).await;
         recorder.record_calls(None, "start", &call_log);
-        Ok(EnvironmentCopy::new(started?, call_log, recorder))
+        let mut copy = EnvironmentCopy::new(started?, call_log, recorder);
+        self.record_drawing(&mut copy, recorder).await?;
+        self.show_drawing(&mut copy).await?;
+        Ok(copy)
+    }
+
+    /// Records a drawing of the state if the setup asks for it and the environment has one.
+    pub(crate) async fn record_drawing(
+        &self,
+        environment: &mut EnvironmentCopy,
+        recorder: &mut TraceRecorder,
+    ) -> Result<(), Fault> {
+        if self.drawings
+            && let Some(svg) = environment.draw(DrawingForm::Svg).await?
+        {
+            recorder.record(None, EventKind::Drawing(svg));
+        }
+        Ok(())
+    }
+
+    /// Sends a drawing of the state as text to the observer.
+    pub(crate) async fn show_drawing(&self, environment: &mut EnvironmentCopy) -> Result<(), Fault> {
+        if let Some(observer) = &self.observer
+            && let Some(drawing) = environment.draw(DrawingForm::Text).await?
+        {
+            // The observer may have closed the channel.
+            let _ = observer.send(EpisodeEvent::Drawn(drawing));
+        }
+        Ok(())
     }
 
     /// Restores a copy from a snapshot, for the recorder's node visit or candidate.
@@ -65,6 +95,13 @@ impl EnvironmentCopy {
         let outcome = self.episode.apply(actions).instrument(call_span("apply", "")).await;
         self.record(None, "apply", recorder);
         outcome
+    }
+
+    /// A drawing of the state. What the plugin does besides is not recorded: a replay draws nothing.
+    pub async fn draw(&mut self, form: DrawingForm) -> Result<Option<String>, Fault> {
+        let drawing = self.episode.draw(form).await;
+        self.call_log.take();
+        drawing
     }
 
     pub async fn snapshot(&mut self, recorder: &mut TraceRecorder) -> Result<Snapshot, Fault> {

@@ -18,6 +18,8 @@ pub enum EpisodeEvent {
     },
     /// An agent acted, and the episode continues from there.
     Acted(AgentStep),
+    /// The environment's drawing of the state as lines of text: at the start, and after each step.
+    Drawn(String),
 }
 
 /// An agent's action with its reward.

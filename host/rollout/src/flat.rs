@@ -61,6 +61,7 @@ pub(crate) async fn play_flat(
             result.push_transition(setup, context, *turn, &step, &position);
         }
         result.record_step(setup, &joint, &step);
+        setup.show_drawing(&mut environment).await?;
         let continues = walk.continue_from(&step, &prompts);
         last = Some((prompts, step));
         if !continues {

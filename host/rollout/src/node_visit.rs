@@ -203,6 +203,7 @@ impl EpisodeSetup {
         recorder.record_calls(None, "score", &call_log);
         let scores = scores?;
         recorder.record(None, EventKind::Scores(scores.clone()));
+        self.record_drawing(environment, recorder).await?;
         Ok(ScoredStep { outcome, scores })
     }
 }

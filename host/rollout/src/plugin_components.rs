@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use pl_plugin::call_log::CallLog;
-use pl_plugin::{Completion, Outcome, PromptRequest, RandomStream, Scores, Snapshot, Task, Turn};
+use pl_plugin::{
+    Completion, DrawingForm, Outcome, PromptRequest, RandomStream, Scores, Snapshot, Task, Turn,
+};
 
 use crate::components::{Agent, Environment, Episode, Reward, TaskGenerator};
 use crate::fault::Fault;
@@ -57,6 +59,14 @@ impl Episode for pl_plugin::Episode {
 
     async fn apply(&mut self, actions: &[(String, String)]) -> Result<Outcome, Fault> {
         self.apply(actions.to_vec()).await.map_err(fault("apply"))
+    }
+
+    async fn oracle(&mut self, agent: &str) -> Result<Option<String>, Fault> {
+        self.oracle(agent).await.map_err(fault("oracle"))
+    }
+
+    async fn draw(&mut self, form: DrawingForm) -> Result<Option<String>, Fault> {
+        self.draw(form).await.map_err(fault("draw"))
     }
 
     async fn snapshot(&mut self) -> Result<Snapshot, Fault> {

@@ -41,6 +41,8 @@ pub struct EpisodeSetup {
     pub scores_end: bool,
     /// Amount by which completions that cause a fault are penalised. `None` to draw them again.
     pub fault_penalty: Option<f64>,
+    /// True if traces record the environment's drawings.
+    pub drawings: bool,
     pub turns: Turns,
     pub generator: Arc<dyn Generate>,
     /// Observer of episode events.

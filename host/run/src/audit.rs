@@ -2,20 +2,24 @@
 //!
 //! Adversaries that know nothing of the task ([`Strategy`]) play the training tasks. A reward that they earn is one that
 //! training will find too: answers that are right by themselves, actions that pay without end, prompts that hold the
-//! solution. Splits that share tasks are found by their starting states.
+//! solution. Splits that share tasks are found by their starting states. The environment's oracle, if it has one, tells
+//! which tasks can be solved, and what that earns.
 //!
 //! No model is needed: prompts are passed on as text.
 
 mod adversary;
 mod fragments;
+pub(crate) mod note;
+mod oracle;
 mod splits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::discriminant;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pl_dsl::workflow::objective::{Advantage, Returns};
-use pl_dsl::workflow::{Agent, Rollout, Workflow};
+use pl_dsl::workflow::{Agent, Rollout, Tasks, Workflow};
 use pl_plugin::Task;
 use pl_rollout::{
     AgentRuntime, DisabledGenerator, EpisodeSetup, EventKind, RolloutBatch, RolloutPlan, RolloutProgress,
@@ -33,6 +37,8 @@ use crate::workflow::CheckedWorkflow;
 
 pub use self::adversary::Strategy;
 use self::adversary::{Adversary, TaggingAgent, TextEncoder, decode};
+pub use self::oracle::OracleResult;
+use self::oracle::{AdvisedAgent, AdvisedEnvironment, Silent};
 pub use self::splits::SharedTasks;
 
 /// Episodes in flight.
@@ -81,6 +87,8 @@ pub struct Audit {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scenario: Option<String>,
     pub adversaries: Vec<AdversaryResult>,
+    /// Results of the oracle on the training tasks and on those of each evaluation. Empty if the environment has none.
+    pub oracle: Vec<OracleResult>,
     /// Smallest and largest reward of a turn. `None` if there was no turn.
     pub rewards: Option<(f64, f64)>,
     pub shared_tasks: Vec<SharedTasks>,
@@ -129,7 +137,7 @@ impl Audit {
     /// Audits the scenario at a position of a workflow, with the tasks of the first level if it has a curriculum.
     ///
     /// # Errors
-    /// If a plugin can't be loaded or the tasks can't be read.
+    /// If a plugin can't be loaded, the tasks can't be read, or the cache can't be written.
     pub fn new(
         host: &Host,
         checked: &CheckedWorkflow,
@@ -139,15 +147,28 @@ impl Audit {
         let environment = checked.environments(host)?.swap_remove(scenario);
         let block = &checked.workflow.scenarios[scenario];
         let tasks = &block.environment.tasks;
-        let (tasks, shared_tasks) = host.block_on(async {
+        let evaluations =
+            || checked.workflow.evaluations.iter().filter(|evaluation| evaluation.scenario == scenario);
+        let (training, evaluated, shared_tasks) = host.block_on(async {
             let source = checked.tasks(host, scenario, tasks, &environment, Some(options.seed)).await?;
             let shared = splits::shared_tasks(host, checked, scenario, &environment, &source).await?;
-            Ok::<_, Error>((source.take(0, options.tasks).await.map_err(Error::Tasks)?, shared))
+            let mut evaluated = Vec::new();
+            for evaluation in evaluations() {
+                let source = checked.tasks(host, scenario, &evaluation.tasks, &environment, None).await?;
+                evaluated.push(source.take(0, options.tasks).await.map_err(Error::Tasks)?);
+            }
+            Ok::<_, Error>((source.take(0, options.tasks).await.map_err(Error::Tasks)?, evaluated, shared))
         })?;
-        let audit = AuditSetup::new(host, checked, scenario, environment, tasks, options.seed)?;
+        let audit = AuditSetup::new(host, checked, scenario, environment, training, options.seed)?;
+        let mut oracle = Vec::new();
+        oracle.extend(audit.oracle(&block.environment.name, tasks, &audit.tasks)?);
+        for (evaluation, tasks) in evaluations().zip(&evaluated) {
+            oracle.extend(audit.oracle(&evaluation.name, &evaluation.tasks, tasks)?);
+        }
         let mut result = Audit {
             scenario: block.name.clone(),
             adversaries: Vec::new(),
+            oracle,
             rewards: None,
             shared_tasks,
             findings: Vec::new(),
@@ -165,6 +186,7 @@ impl Audit {
             result.adversaries.push(AdversaryResult::new(strategy, &batch, &longer));
         }
         result.findings = result.judge(&leaks.unwrap_or_default(), adds_up(&checked.workflow));
+        note::write(checked, block)?;
         Ok(result)
     }
 
@@ -225,6 +247,8 @@ impl Audit {
                 text: "no adversary solves a task or earns a reward".to_owned(),
             });
         }
+        findings.extend(self.oracle.iter().map(judge_oracle));
+        findings.extend(self.outearned());
         let mut add = |severity, text: String| findings.push(Finding { severity, text });
         for shared in &self.shared_tasks {
             let SharedTasks { evaluation, tasks, shared, training } = shared;
@@ -259,6 +283,38 @@ impl Audit {
         findings.sort();
         findings
     }
+}
+
+impl Audit {
+    /// Returns the finding that an adversary earns as much as the oracle, which solves tasks.
+    fn outearned(&self) -> Option<Finding> {
+        let oracle = self.oracle.first().filter(|oracle| oracle.success >= DEFECTIVE_SUCCESS)?;
+        let best = self.adversaries.iter().max_by(|a, b| a.reward.total_cmp(&b.reward))?;
+        (best.reward >= oracle.reward).then(|| Finding {
+            severity: FindingSeverity::Defect,
+            text: format!(
+                "{} earns {:.2}, and the oracle's solutions earn {:.2}",
+                best.named(),
+                best.reward,
+                oracle.reward
+            ),
+        })
+    }
+}
+
+/// Judges the share of tasks that the oracle can't solve.
+fn judge_oracle(result: &OracleResult) -> Finding {
+    let (name, percent) = (result.named(), |share: f64| format!("{:.0} %", 100.0 * share));
+    let severity = match result.unsolvable {
+        share if share >= DEFECTIVE_SUCCESS => FindingSeverity::Defect,
+        share if share > 0.0 => FindingSeverity::Look,
+        _ => FindingSeverity::Ok,
+    };
+    let text = match severity {
+        FindingSeverity::Ok => format!("the oracle solves all tasks of {name}"),
+        _ => format!("the oracle can't solve {} of the tasks of {name}", percent(result.unsolvable)),
+    };
+    Finding { severity, text }
 }
 
 impl AdversaryResult {
@@ -374,6 +430,7 @@ impl<'a> AuditSetup<'a> {
             team_weight: scenario.reward.team,
             local_weight: scenario.reward.local,
             scores_end: scenario.reward.scores_end,
+            drawings: false,
             fault_penalty: Some(0.0),
             turns: scenario.turns.clone(),
             generator: Arc::new(DisabledGenerator),
@@ -382,23 +439,64 @@ impl<'a> AuditSetup<'a> {
         Ok(AuditSetup { host, tasks, seed, agents, setup })
     }
 
-    /// Plays the tasks with an adversary. The limit on visits is multiplied by `factor`.
+    /// Plays tasks with the environment's oracle. Returns `None` if it gives no action.
+    fn oracle(&self, name: &str, source: &Tasks, tasks: &[Arc<Task>]) -> Result<Option<OracleResult>, Error> {
+        let advice = Arc::new(AtomicU64::new(0));
+        let mut setup = self.setup.clone();
+        let environment = Arc::clone(&setup.environment);
+        setup.environment = Arc::new(AdvisedEnvironment { environment, advice: Arc::clone(&advice) });
+        setup.generator = Arc::new(Silent);
+        for (runtime, agent) in setup.agents.iter_mut().zip(&self.agents) {
+            runtime.agent = Arc::new(AdvisedAgent(Arc::clone(agent)));
+            runtime.encoder = Arc::new(Silent);
+        }
+        let batch = self.play_setup(setup.clone(), tasks, "oracle")?;
+        if advice.load(Ordering::Relaxed) == 0 {
+            return Ok(None);
+        }
+        setup.turns.max = setup.turns.max.saturating_mul(LONGER[0]);
+        let longer = self.play_setup(setup, tasks, "oracle")?;
+        let solved = |batch: &RolloutBatch| mean(batch.episodes.iter().map(|one| f64::from(one.success)));
+        Ok(Some(OracleResult {
+            tasks: name.to_owned(),
+            level: match source {
+                Tasks::Generated { level, .. } => Some(*level),
+                Tasks::File(_) | Tasks::Named(_) => None,
+            },
+            episodes: batch.episodes.len(),
+            success: solved(&batch),
+            unsolvable: 1.0 - solved(&longer).max(solved(&batch)),
+            reward: mean_return(&batch, |_| true),
+            faults: batch.failures.len(),
+        }))
+    }
+
+    /// Plays the training tasks with an adversary. The limit on visits is multiplied by `factor`.
     fn play(&self, strategy: &Strategy, factor: u32) -> Result<RolloutBatch, Error> {
         let mut setup = self.setup.clone();
         setup.turns.max = setup.turns.max.saturating_mul(factor);
         setup.generator = Arc::new(Adversary { agents: self.agents.clone(), strategy: strategy.clone() });
+        self.play_setup(setup, &self.tasks, &strategy.to_string())
+    }
+
+    fn play_setup(
+        &self,
+        setup: EpisodeSetup,
+        tasks: &[Arc<Task>],
+        player: &str,
+    ) -> Result<RolloutBatch, Error> {
         let plan = RolloutPlan {
             seed: self.seed,
             phase: Phase::Play,
             step: 0,
-            tasks: self.tasks.clone(),
+            tasks: tasks.to_vec(),
             first_task: 0,
             mode: Rollout::Flat,
             samples: 1,
             in_flight: IN_FLIGHT,
             versions: Arc::new([]),
         };
-        let title = format!("audit: {strategy}");
+        let title = format!("audit: {player}");
         let activity = Activity::Episodes { title: &title, generated_tokens: Arc::new(|| 0) };
         let mut tracker = self.host.progress().start(activity);
         let update = |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
@@ -461,8 +559,12 @@ mod tests {
     }
 
     fn judge(adversaries: Vec<AdversaryResult>) -> Vec<FindingSeverity> {
+        judge_with(adversaries, Vec::new())
+    }
+
+    fn judge_with(adversaries: Vec<AdversaryResult>, oracle: Vec<OracleResult>) -> Vec<FindingSeverity> {
         let (shared_tasks, findings) = (Vec::new(), Vec::new());
-        let audit = Audit { scenario: None, adversaries, rewards: None, shared_tasks, findings };
+        let audit = Audit { scenario: None, adversaries, oracle, rewards: None, shared_tasks, findings };
         audit.judge(&BTreeMap::new(), true).into_iter().map(|finding| finding.severity).collect()
     }
 
@@ -476,6 +578,28 @@ mod tests {
         assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([0.3, 0.5, 0.51]))]), [Look, Ok]);
         assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([0.3, 1.2, 2.4]))]), [Defect, Look, Ok]);
         assert_eq!(judge(vec![result(Strategy::Random, 0.0, Some([-0.5, -0.3, -0.2]))]), [Ok, Ok]);
+    }
+
+    #[test]
+    fn the_oracle_tells_what_can_be_solved_and_what_that_should_earn() {
+        use FindingSeverity::{Defect, Look, Ok};
+        let oracle = |success: f64, reward: f64| OracleResult {
+            tasks: "train".to_owned(),
+            level: Some(3),
+            episodes: 10,
+            success,
+            unsolvable: 1.0 - success,
+            reward,
+            faults: 0,
+        };
+        let adversary = |reward: f64| vec![AdversaryResult { reward, ..result(Strategy::Echo, 0.0, None) }];
+        assert_eq!(judge_with(adversary(-1.0), vec![oracle(1.0, 1.5)]), [Ok, Ok, Ok]);
+        assert_eq!(judge_with(adversary(-1.0), vec![oracle(0.9, 1.5)]), [Look, Ok, Ok]);
+        assert_eq!(judge_with(adversary(-1.0), vec![oracle(0.3, 1.5)]), [Defect, Ok, Ok]);
+        assert_eq!(judge_with(adversary(2.0), vec![oracle(1.0, 1.5)]), [Defect, Ok, Ok, Ok]);
+        // An oracle that solves little says little about rewards.
+        assert_eq!(judge_with(adversary(2.0), vec![oracle(0.3, 1.5)]), [Defect, Ok, Ok]);
+        assert_eq!(oracle(1.0, 1.0).named(), "train (level 3)");
     }
 
     #[test]

@@ -50,6 +50,9 @@ pub enum Error {
     /// An environment, agent or reward can't be created.
     #[error("{kind} {name}: {source}")]
     Item { kind: &'static str, name: String, source: Box<pl_plugin::Error> },
+    /// The note that a workflow was audited can't be written.
+    #[error("cannot write {}: {source}", path.display())]
+    AuditNote { path: PathBuf, source: std::io::Error },
     /// A corpus can't be found.
     #[error("corpus {corpus}: {source}")]
     LocateCorpus { corpus: String, source: LocateError },

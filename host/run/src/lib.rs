@@ -26,6 +26,7 @@ mod error;
 pub mod evaluation;
 mod generation;
 pub mod grade;
+mod granted_policies;
 mod host;
 mod locate;
 mod lock;

@@ -107,7 +107,7 @@ impl PluginCatalog {
     }
 
     /// Returns what the loaded plugins are granted: `PLUGIN read /NAME` with the hash of the folder's
-    /// content, and `PLUGIN http HOST`.
+    /// content, `PLUGIN http HOST`, and `PLUGIN policy NAME`.
     pub fn grants(&self, blocks: &[PluginBlock]) -> BTreeMap<String, String> {
         let loaded = self.loaded.borrow();
         let mut grants = BTreeMap::new();
@@ -118,6 +118,9 @@ impl PluginCatalog {
             }
             for host in &block.grant.http {
                 grants.insert(format!("{name} http {host}"), "open".to_owned());
+            }
+            for policy in &block.grant.policies {
+                grants.insert(format!("{name} policy {policy}"), "open".to_owned());
             }
         }
         grants

@@ -138,6 +138,8 @@ pub enum Notice {
         /// Reason, with the file.
         reason: String,
     },
+    /// The workflow's environment and reward were never audited on this machine.
+    NeverAudited,
     /// A run of a sweep begins or continues.
     SweepRun {
         /// Number of the run, from 1 on.
@@ -201,6 +203,12 @@ impl fmt::Display for Notice {
                 write!(f, "warning: {run} can't be marked as yours ({reason}); resuming it will need --trust")
             }
             Notice::NotDrawn { reason } => write!(f, "warning: {reason}"),
+            Notice::NeverAudited => {
+                write!(
+                    f,
+                    "never audited: `pl-host audit` finds rewards that can be had without solving a task"
+                )
+            }
             Notice::SweepRun { number, total, name } => write!(f, "run {number} of {total}: {name}"),
             Notice::Resumed { step } => write!(f, "continuing after step {step}"),
             Notice::ScheduleStretched { before, now } => write!(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use pl_dsl::workflow::Evaluation;
-use pl_plugin::Services;
+use pl_plugin::{Corpora, Services};
 use pl_record::{TraceFile, Traces};
 use pl_rollout::{
     Agreement, Difference, DisabledGenerator, EpisodeEvent, EpisodeSetup, EventKind, ReplayResult, Trace,
@@ -147,7 +147,7 @@ impl Replayer {
         let (checked, lock) = open_recorded(host, run, plugins, trust)?;
         let formats = chat_formats(&checked)?;
         let denied = DeniedSandbox("a replay runs no code".to_owned());
-        let services = Services { sandbox: Arc::new(denied), corpus: None };
+        let services = Services { sandbox: Arc::new(denied), corpora: Corpora::default() };
         let environments = checked.environments_with(|_| Ok(services.clone()))?;
         let generator = Arc::new(DisabledGenerator);
         let setups = episode_setups(&checked, formats.clone(), start_date(&lock), &environments, generator)?;

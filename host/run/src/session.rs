@@ -22,6 +22,7 @@ use crate::generation::{
     CurrentWeights, EngineLayout, PolicyRouter, RuntimeAdapters, RuntimeControl, connect,
     conversation_template, is_hosted,
 };
+use crate::granted_policies::GrantedPolicies;
 use crate::host::Host;
 use crate::locate::{self, LocatedModel};
 use crate::memory::MemoryEstimate;
@@ -415,14 +416,23 @@ pub(crate) fn episode_setups(
     }
     let mut setups = Vec::new();
     for (index, (scenario, environment)) in checked.workflow.scenarios.iter().zip(environments).enumerate() {
+        let plugin = checked.workflow.plugins.get(scenario.reward.plugin);
+        let granted = GrantedPolicies::new(
+            &checked.workflow,
+            plugin.map_or(&[], |plugin| &plugin.grant.policies),
+            Arc::clone(&formats),
+            date,
+            Arc::clone(&generator),
+        );
         setups.push(EpisodeSetup {
             scenario: scenario.name.as_deref().map(Arc::from),
             environment: environment.clone(),
             agents: agents.clone(),
-            reward: Arc::new(checked.reward(index)?),
+            reward: Arc::new(checked.reward(index)?.with_policies(Arc::new(granted))),
             team_weight: scenario.reward.team,
             local_weight: scenario.reward.local,
             scores_end: scenario.reward.scores_end,
+            drawings: scenario.environment.drawings,
             fault_penalty: match &checked.workflow.train {
                 Some(Train { faults: Faults::Redraw, .. }) => None,
                 Some(train) => Some(train.fault_penalty),

@@ -17,6 +17,7 @@ use pl_dsl::workflow::{LrSchedule, Train, Workflow};
 use pl_record::{FinishedSteps, Lock, RunFolder};
 use tch::Device;
 
+use crate::audit::note;
 use crate::chat::today;
 use crate::checkpoints::{newest, newest_step};
 use crate::error::Error;
@@ -103,6 +104,7 @@ impl<'h> TrainingRun<'h> {
         }
         let models = LocatedModels::find(host, checked, device)?;
         let session = Session::load(host, checked, &checked.workflow, models, options.seed, today())?;
+        note::warn_if_missing(host, checked);
         let lock = lock_of(host, checked, &session, device)?;
         let mut rollouts = Rollouts::new(host, checked, &session)?;
         let stored = StoredWorkflow::new(checked, &session);

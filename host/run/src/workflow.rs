@@ -99,16 +99,17 @@ impl CheckedWorkflow {
         })
     }
 
-    /// Creates the environment of each scenario with the sandbox and the corpus that the workflow configures. Scenarios
+    /// Creates the environment of each scenario with the sandbox and the corpora that the workflow configures. Scenarios
     /// that name the same environment share it. The index of a corpus is built if the cache has none.
     ///
     /// # Errors
     /// If a plugin, the sandbox or a corpus is not usable.
     pub fn environments(&self, host: &Host) -> Result<Vec<Arc<pl_plugin::Environment>>, Error> {
         let sandbox = LazyWorkers::for_workflow(host, &self.workflow.sandbox, &self.folder)?;
+        let open = |corpus: &Corpus| Ok((corpus.name.clone(), corpus::open(host, corpus, &self.folder)?));
         self.environments_with(|scenario| {
-            let corpus = self.corpus(scenario).map(|corpus| corpus::open(host, corpus, &self.folder));
-            Ok(Services { sandbox: Arc::clone(&sandbox), corpus: corpus.transpose()? })
+            let corpora = self.corpora_of(scenario).map(open).collect::<Result<_, Error>>()?;
+            Ok(Services { sandbox: Arc::clone(&sandbox), corpora })
         })
     }
 
@@ -196,15 +197,16 @@ impl CheckedWorkflow {
         locate::task_file(&self.folder, path).and_then(data::as_jsonl).map_err(Error::LocateTasks)
     }
 
-    /// Returns the corpus that the environment of a scenario may search.
-    pub fn corpus(&self, scenario: usize) -> Option<&Corpus> {
-        self.workflow.corpora.get(self.workflow.scenarios[scenario].environment.corpus?)
+    /// Returns the corpora that the environment of a scenario may search.
+    fn corpora_of(&self, scenario: usize) -> impl Iterator<Item = &Corpus> {
+        let environment = &self.workflow.scenarios[scenario].environment;
+        environment.corpora.iter().filter_map(|corpus| self.workflow.corpora.get(*corpus))
     }
 
     /// Returns the corpora that environments may search.
     pub fn corpora(&self) -> Vec<&Corpus> {
         let used: BTreeSet<usize> =
-            self.workflow.scenarios.iter().filter_map(|scenario| scenario.environment.corpus).collect();
+            self.workflow.scenarios.iter().flat_map(|one| one.environment.corpora.iter().copied()).collect();
         used.into_iter().filter_map(|index| self.workflow.corpora.get(index)).collect()
     }
 

@@ -6,6 +6,7 @@
 //! - [`dtype`]: number formats of a model's matrices.
 //! - [`episode_id`]: names of episodes within a run.
 //! - [`item`]: environments, agents and rewards as a plugin describes them.
+//! - [`question`]: questions of plugins to policies, and the trait between plugins and what generates the answers.
 //! - [`retrieval`]: passages of a corpus, and the trait between plugins and what finds them.
 //! - [`trained`]: what an update computed of each token.
 //! - [`transition`]: the training data that a rollout produces and a learner consumes.
@@ -16,6 +17,7 @@ pub mod dtype;
 pub mod episode_id;
 pub mod hash;
 pub mod item;
+pub mod question;
 pub mod request;
 pub mod retrieval;
 pub mod sampling;
@@ -28,6 +30,7 @@ pub use dtype::Dtype;
 pub use episode_id::{EpisodeId, InvalidEpisodeId};
 pub use hash::PartHasher;
 pub use item::{Fact, FactKind, Item, ItemKind};
+pub use question::{AnswerQuestions, Question, QuestionError, QuestionMessage, QuestionRole};
 pub use request::{Chunk, Completion, Finish, Generate, GenerateError, Request};
 pub use retrieval::{Passage, Retrieve, RetrieveError};
 pub use sampling::{Sampling, SamplingOverrides};

@@ -158,9 +158,15 @@ function outcomeBlock(branch) {
   const facts = Object.entries(outcome?.facts ?? {}).filter(([, value]) => value !== false && value !== null);
   return [
     outcome && h("div", { class: "facts" }, facts.map(([name, value]) => h("span", { class: "fact" }, value === true ? name : `${name} = ${JSON.stringify(value)}`)), outcome.done && badge("neutral", outcome.truncated ? "ends, truncated" : "ends")),
+    drawingBlock(branch.drawing, "the state after this step"),
     outcome && outcome.evidence && outcome.evidence !== "{}" && outcome.evidence !== "null" && h("details", { class: "evidence" }, h("summary", {}, "what the reward sees"), h("pre", {}, pretty(outcome.evidence))),
     faultBlock(fault),
   ];
+}
+
+/** A drawing of the state. As an image, an SVG document runs no scripts and loads nothing. */
+export function drawingBlock(drawing, title) {
+  return drawing && h("img", { class: "drawing", alt: title, title, src: `data:image/svg+xml,${encodeURIComponent(drawing)}` });
 }
 
 export function faultBlock(fault) {

@@ -1,7 +1,7 @@
 // One episode: as a conversation, and as a tree if it was sampled as one.
 
 import { ask, workflow } from "./api.js";
-import { branchBlocks, faultBlock, logBlocks, promptBlock } from "./conversation.js";
+import { branchBlocks, drawingBlock, faultBlock, logBlocks, promptBlock } from "./conversation.js";
 import { ending } from "./episodes.js";
 import { h, notes, number, pretty } from "./dom.js";
 import { link, setParameters } from "./navigation.js";
@@ -91,6 +91,7 @@ function visitCard(context, visit, previous = new Map()) {
     "section",
     { class: "card", "data-row": String(visit.node_visit), tabindex: "-1" },
     h("div", { class: "visithead" }, h("span", { class: "turnnumber" }, `turn ${visit.node_visit + 1}`), h("b", {}, agents.join(", ")), h("span", { class: "space" }), tabs, context.play(visit) && h("a", { href: context.play(visit), class: "small" }, "play from here")),
+    drawingBlock(visit.drawing, "the state at the start"),
     visit.skipped.map((agent) => h("div", { class: "dim" }, `${agent} skips this turn`)),
     visit.prompts.map((prompt) => [visit.prompts.length > 1 && h("b", {}, prompt.agent), promptBlock(prompt, previous.get(prompt.agent))]),
     body,

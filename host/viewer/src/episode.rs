@@ -20,6 +20,9 @@ use crate::workflow::{TokenTexts, Workflows};
 /// Longest text that is sent to a page, in bytes. A model's context is far shorter.
 pub(crate) const LONGEST_TEXT: usize = 256 << 10;
 
+/// Largest drawing that is shown, in bytes. Plugins may return no larger ones.
+const LARGEST_DRAWING: usize = 256 << 10;
+
 /// Largest numbers of node visits and of candidates that are shown. A file from elsewhere may have millions.
 const MOST_VISITS: usize = 4096;
 const MOST_BRANCHES: usize = 1024;
@@ -60,6 +63,8 @@ pub struct NodeVisit {
     pub skipped: Vec<String>,
     /// Candidates of a tree. One in flat sampling.
     pub branches: Vec<Branch>,
+    /// Drawing of the state before the first visit, an SVG document. Untrusted: only for the source of an image.
+    pub drawing: Option<String>,
     /// Tree: the branch that the episode continued from.
     pub chosen: Option<u32>,
     /// Activity of plugins that all branches share.
@@ -100,6 +105,8 @@ pub struct Branch {
     pub retry: u32,
     pub turns: Vec<AgentTurn>,
     pub outcome: Option<Outcome>,
+    /// Drawing of the state after the step, an SVG document. Untrusted: only for the source of an image.
+    pub drawing: Option<String>,
     scores: Option<ScoresRecord>,
     pub rewards: Vec<Reward>,
     pub logs: Vec<PluginLog>,
@@ -346,6 +353,16 @@ fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut Prom
             let (done, truncated, facts) = (outcome.done, outcome.truncated, outcome.facts);
             let outcome = Outcome { done, truncated, facts, evidence: cut(outcome.evidence, longest) };
             branch_of(visit, branch, retry)?.outcome = Some(outcome);
+        }
+        Kind::Drawing(drawing) => {
+            // Half of a document can't be shown.
+            let drawing = Some(drawing).filter(|drawing| drawing.len() <= LARGEST_DRAWING);
+            let is_start =
+                position.candidate.is_none() && visit.branches.iter().all(|own| own.outcome.is_none());
+            match is_start {
+                true => visit.drawing = drawing,
+                false => branch_of(visit, branch, retry)?.drawing = drawing,
+            }
         }
         Kind::Scores(scores) => branch_of(visit, branch, retry)?.scores = Some(scores),
         Kind::Chosen(branch) => visit.chosen = Some(branch),

@@ -113,6 +113,8 @@ pub(crate) enum Kind<D: Detail> {
     Completion(CompletionRecord<D>),
     Action(D::Text),
     Outcome(OutcomeRecord<D>),
+    /// An SVG document of a plugin: untrusted.
+    Drawing(D::Text),
     Scores(ScoresRecord),
     Chosen(u32),
     CallLog(CallLogRecord<D>),
@@ -203,6 +205,7 @@ impl<'de, D: Detail> Visitor<'de> for KindVisitor<D> {
                 "completion" => Kind::Completion(map.next_value()?),
                 "action" => Kind::Action(map.next_value()?),
                 "outcome" => Kind::Outcome(map.next_value()?),
+                "drawing" => Kind::Drawing(map.next_value()?),
                 "scores" => Kind::Scores(map.next_value()?),
                 "chosen" => Kind::Chosen(map.next_value()?),
                 "call_log" => Kind::CallLog(map.next_value()?),

@@ -97,7 +97,7 @@ pub(crate) async fn harden(mut response: Response) -> Response {
     const HEADERS: [(&str, &str); 6] = [
         (
             "content-security-policy",
-            "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
+            "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
         ),
         ("x-content-type-options", "nosniff"),
         ("referrer-policy", "no-referrer"),

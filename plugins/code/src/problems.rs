@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pl_sdk::Value;
 use pl_sdk::prelude::*;
 
 use crate::asserts::AssertGrading;
@@ -185,6 +186,12 @@ impl Environment for Problems {
             unread: self.unread,
             comparisons: self.comparisons.clone(),
         })
+    }
+
+    /// The record's own solution, if it has one.
+    fn oracle(&self, _settings: &Settings, _agent: &str) -> Result<Option<Value>> {
+        let golden = self.problem.golden.clone();
+        Ok(golden.and_then(|program| serde_json::to_value(Action::Python(program)).ok()))
     }
 
     fn apply(

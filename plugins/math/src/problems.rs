@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pl_sdk::Value;
 use pl_sdk::prelude::*;
 use pl_sdk::sandbox::{Ending, Job, Verdict};
 
@@ -170,6 +171,11 @@ impl Environment for Problems {
         Ok(Outcome { done: false, truncated: false, facts: self.facts(), evidence: self.evidence() })
     }
 
+    /// The right answer, which the record has.
+    fn oracle(&self, _settings: &Settings, _agent: &str) -> Result<Option<Value>> {
+        Ok(serde_json::to_value(Action::Answer(self.problem.gold.clone())).ok())
+    }
+
     fn tasks(settings: &Settings, request: &TaskRequest) -> Result<Vec<Task>> {
         generator::tasks(settings.seed, request)
     }
@@ -323,6 +329,16 @@ mod tests {
         let outcome = apply(&mut episode, &[act("reason", Action::Answer("8".to_owned()))]);
         assert!(!outcome.facts.agreed);
         assert_eq!(outcome.evidence.latest["reason"].as_deref(), Some("8"));
+    }
+
+    #[test]
+    fn the_oracle_knows_the_answer() {
+        let mut episode = start();
+        let advice = episode.oracle(&Settings::default(), "any").unwrap().unwrap();
+        assert_eq!(advice, json!({"answer": "7"}));
+        let action = serde_json::from_value(advice).unwrap();
+        let evidence = apply(&mut episode, &[act("reason", action)]).evidence;
+        assert_eq!(evidence.answer, Some(evidence.gold));
     }
 
     #[test]

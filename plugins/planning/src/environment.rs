@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use pl_sdk::Value;
 use pl_sdk::prelude::*;
 use pl_sdk::sandbox::{Job, Verdict};
+use serde_json::json;
 
 use crate::game::{Game, GameKind};
 use crate::program::{self, ProgramRun};
@@ -162,6 +164,21 @@ impl<G: Game> Environment for Puzzle<G> {
         Ok(Outcome { done: self.play.solved || truncated, truncated, facts: self.facts(), evidence })
     }
 
+    fn oracle(&self, _settings: &Settings, _agent: &str) -> Result<Option<Value>> {
+        if self.play.solved {
+            return Ok(None);
+        }
+        let answer = |plan: Vec<G::Move>| json!(Action::Answer(format!("#### {}", G::write(&plan))));
+        Ok(self.play.game.solution().map(answer))
+    }
+
+    fn draw(&self, _settings: &Settings, form: DrawingForm) -> Result<Option<String>> {
+        Ok(Some(match form {
+            DrawingForm::Svg => self.play.game.draw().finish(),
+            DrawingForm::Text => self.play.game.show(),
+        }))
+    }
+
     fn tasks(settings: &Settings, request: &TaskRequest) -> Result<Vec<Task>> {
         tasks::tasks::<G>(settings.seed, request)
     }
@@ -225,7 +242,6 @@ impl<G: Game> Puzzle<G> {
 #[cfg(test)]
 mod tests {
     use pl_sdk::services::testing;
-    use serde_json::json;
 
     use super::*;
     use crate::laws::close;

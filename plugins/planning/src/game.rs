@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use pl_sdk::prelude::*;
 use serde::de::DeserializeOwned;
 
+use crate::drawing::Svg;
 use crate::literal::Literal;
 use crate::random::Draw;
 use crate::splits::Split;
@@ -80,6 +81,15 @@ pub trait Game: Clone + PartialEq + Debug + Serialize + DeserializeOwned + 'stat
 
     /// Returns the current state as agents see it.
     fn show(&self) -> String;
+
+    /// Returns a drawing of the current state for people.
+    fn draw(&self) -> Svg;
+
+    /// Returns a plan that solves the puzzle from its current state. Returns `None` if none was found.
+    fn solution(&self) -> Option<Vec<Self::Move>>;
+
+    /// Writes a plan as an agent would.
+    fn write(plan: &[Self::Move]) -> String;
 }
 
 /// Values of moves and endings. Costs are below 0.

@@ -44,6 +44,16 @@ impl Direction {
     /// All directions.
     pub const ALL: [Self; 4] = [Self::Up, Self::Down, Self::Left, Self::Right];
 
+    /// Returns its letter.
+    pub fn letter(self) -> char {
+        match self {
+            Self::Up => 'U',
+            Self::Down => 'D',
+            Self::Left => 'L',
+            Self::Right => 'R',
+        }
+    }
+
     /// Reads the letter of a direction.
     fn from_letter(letter: char) -> Option<Self> {
         match letter {

@@ -2,6 +2,7 @@
 
 mod agents;
 mod blocksworld;
+mod drawing;
 mod environment;
 mod game;
 mod grid;

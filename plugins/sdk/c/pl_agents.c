@@ -72,18 +72,43 @@ bool exports_pl_host_plugin_agents_prompt(pl_world_string_t *item, exports_pl_ho
   return asked;
 }
 
+static pl_tool_call *in_calls(const exports_pl_host_plugin_agents_list_tool_call_t *calls) {
+  pl_tool_call *given = pl_alloc(calls->len * sizeof(pl_tool_call));
+  for (size_t at = 0; at < calls->len; at++) {
+    given[at] = (pl_tool_call){in(calls->ptr[at].name), in(calls->ptr[at].arguments)};
+  }
+  return given;
+}
+
+bool exports_pl_host_plugin_agents_call_tools(pl_world_string_t *item, exports_pl_host_plugin_agents_json_t *settings,
+                                              exports_pl_host_plugin_agents_json_t *view,
+                                              exports_pl_host_plugin_agents_list_tool_call_t *calls,
+                                              pl_world_option_list_string_t *ret,
+                                              exports_pl_host_plugin_agents_error_t *err) {
+  pl_list results = {0};
+  bool called = pl_call_tools(in(*item), in(*settings), in(*view), in_calls(calls), calls->len, &results, &ret->is_some);
+  if (!called) {
+    out_error(err);
+  } else if (ret->is_some) {
+    ret->val.len = results.count;
+    ret->val.ptr = out_room(results.count, sizeof(*ret->val.ptr));
+    for (size_t at = 0; at < results.count; at++) ret->val.ptr[at] = out(PL_AT(pl_text, results, at));
+  }
+  pl_world_string_free(item);
+  pl_world_string_free(settings);
+  pl_world_string_free(view);
+  exports_pl_host_plugin_agents_list_tool_call_free(calls);
+  pl_release();
+  return called;
+}
+
 bool exports_pl_host_plugin_agents_parse(pl_world_string_t *item, exports_pl_host_plugin_agents_json_t *settings,
                                          exports_pl_host_plugin_agents_json_t *view,
                                          exports_pl_host_plugin_agents_completion_t *completion,
                                          exports_pl_host_plugin_agents_json_t *ret,
                                          exports_pl_host_plugin_agents_error_t *err) {
-  size_t count = completion->tool_calls.len;
-  pl_tool_call *calls = pl_alloc(count * sizeof(pl_tool_call));
-  for (size_t at = 0; at < count; at++) {
-    exports_pl_host_plugin_agents_tool_call_t *call = &completion->tool_calls.ptr[at];
-    calls[at] = (pl_tool_call){in(call->name), in(call->arguments)};
-  }
-  pl_completion given = {in(completion->text), calls, count, (pl_finish)completion->finish};
+  pl_tool_call *calls = in_calls(&completion->tool_calls);
+  pl_completion given = {in(completion->text), calls, completion->tool_calls.len, (pl_finish)completion->finish};
   pl_text action;
   bool parsed = pl_call_parse(in(*item), in(*settings), in(*view), &given, &action);
   if (parsed) {

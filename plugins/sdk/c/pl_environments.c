@@ -104,6 +104,37 @@ bool exports_pl_host_plugin_environments_method_episode_apply(
   return applied;
 }
 
+bool exports_pl_host_plugin_environments_method_episode_oracle(episode *self, pl_world_string_t *agent,
+                                                               exports_pl_host_plugin_environments_option_json_t *ret,
+                                                               exports_pl_host_plugin_environments_error_t *err) {
+  pl_text action;
+  bool advised = pl_call_oracle(in(self->item), in(self->settings), in(self->state), in(*agent), &action, &ret->is_some);
+  if (!advised) {
+    out_error(err);
+  } else if (ret->is_some) {
+    ret->val = out(action);
+  }
+  pl_world_string_free(agent);
+  pl_release();
+  return advised;
+}
+
+bool exports_pl_host_plugin_environments_method_episode_draw(episode *self,
+                                                             exports_pl_host_plugin_environments_drawing_form_t form,
+                                                             pl_world_option_string_t *ret,
+                                                             exports_pl_host_plugin_environments_error_t *err) {
+  pl_text drawing;
+  bool drawn = pl_call_draw(in(self->item), in(self->settings), in(self->state), (pl_drawing_form)form, &drawing,
+                            &ret->is_some);
+  if (!drawn) {
+    out_error(err);
+  } else if (ret->is_some) {
+    ret->val = out(drawing);
+  }
+  pl_release();
+  return drawn;
+}
+
 bool exports_pl_host_plugin_environments_tasks(pl_world_string_t *item,
                                                exports_pl_host_plugin_environments_json_t *settings,
                                                pl_world_string_t *split, uint64_t start, uint32_t count, uint32_t level,

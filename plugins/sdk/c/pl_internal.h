@@ -47,6 +47,11 @@ bool pl_call_restore(pl_text item, pl_text settings, pl_text snapshot, pl_text *
 bool pl_call_view(pl_text item, pl_text settings, pl_text state, pl_text agent, pl_text *view);
 bool pl_call_apply(pl_text item, pl_text settings, pl_text *state, const pl_json_action *actions, size_t count,
                    pl_json_outcome *outcome);
+/* Set `known` to false if the item has no oracle, no drawing or no result. */
+bool pl_call_oracle(pl_text item, pl_text settings, pl_text state, pl_text agent, pl_text *action, bool *known);
+bool pl_call_draw(pl_text item, pl_text settings, pl_text state, pl_drawing_form form, pl_text *drawing, bool *known);
+bool pl_call_tools(pl_text item, pl_text settings, pl_text view, const pl_tool_call *calls, size_t count,
+                   pl_list *results, bool *known);
 bool pl_call_tasks(pl_text item, pl_text settings, const pl_task_request *request, pl_task **tasks);
 bool pl_call_prompt(pl_text item, pl_text settings, pl_text view, const pl_turn *turn, pl_request *request);
 bool pl_call_parse(pl_text item, pl_text settings, pl_text view, const pl_completion *completion, pl_text *action);

@@ -26,6 +26,11 @@ bool pl_read_task(const pl_task *task, const pl_type *type, void *value) {
   return pl_refuse_task("task %.*s: %.*s", PL_ARG(task->id), PL_ARG(why));
 }
 
+bool pl_read(pl_text json, const pl_type *type, void *value) {
+  pl_text why;
+  return pl_read_json(json, type, value, false, &why);
+}
+
 /* ---- Finding items ---- */
 
 static bool unknown(const char *kind, pl_text name) {
@@ -140,6 +145,30 @@ bool pl_call_apply(pl_text item, pl_text settings, pl_text *state, const pl_json
   return write_plain(environment->name, "state", environment->state, made, state);
 }
 
+bool pl_call_oracle(pl_text item, pl_text settings, pl_text state, pl_text agent, pl_text *action, bool *known) {
+  const pl_environment *environment;
+  void *read, *made;
+  *known = false;
+  if (!resume(item, settings, state, &environment, &read, &made)) return false;
+  if (!environment->oracle) return true;
+  void *advised = pl_new(environment->action);
+  *known = true;
+  if (!environment->oracle(read, made, agent, advised, known)) return false;
+  return !*known || write_plain(environment->name, "oracle's action", environment->action, advised, action);
+}
+
+bool pl_call_draw(pl_text item, pl_text settings, pl_text state, pl_drawing_form form, pl_text *drawing, bool *known) {
+  const pl_environment *environment;
+  void *read, *made;
+  *known = false;
+  if (!resume(item, settings, state, &environment, &read, &made)) return false;
+  if (!environment->draw) return true;
+  *drawing = pl_str("");
+  if (!environment->draw(read, made, form, drawing)) return false;
+  *known = drawing->len > 0;
+  return true;
+}
+
 bool pl_call_tasks(pl_text item, pl_text settings, const pl_task_request *request, pl_task **tasks) {
   const pl_environment *environment;
   void *read;
@@ -172,6 +201,20 @@ bool pl_call_parse(pl_text item, pl_text settings, pl_text view, const pl_comple
   void *meant = pl_new(agent->action);
   if (!agent->parse(read, seen, completion, meant)) return false;
   return write_plain(agent->name, "action", agent->action, meant, action);
+}
+
+bool pl_call_tools(pl_text item, pl_text settings, pl_text view, const pl_tool_call *calls, size_t count,
+                   pl_list *results, bool *known) {
+  const pl_agent *agent;
+  void *read, *seen;
+  *known = false;
+  if (!find_agent(item, &agent)) return false;
+  if (!agent->call_tools) return true;
+  if (!read_settings(agent->name, agent->settings, settings, &read)) return false;
+  if (!read_plain(agent->name, FOREIGN_VIEW, agent->view, view, &seen)) return false;
+  if (!agent->call_tools(read, seen, calls, count, results)) return false;
+  *known = results->count > 0;
+  return true;
 }
 
 static pl_message *add_message(pl_request *request, pl_role role) {

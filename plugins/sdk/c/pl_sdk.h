@@ -138,6 +138,8 @@ typedef struct {
 
 /* Reads the record into `value`, a struct of `type`; on failure calls `pl_refuse_task`. */
 bool pl_read_task(const pl_task *task, const pl_type *type, void *value);
+/* Reads JSON into `value`, a zeroed struct of `type`. False if it has another form. */
+bool pl_read(pl_text json, const pl_type *type, void *value);
 /* Writes a value as JSON. Traps if it has none (a number that is not finite, text that is not UTF-8). */
 pl_text pl_write(const pl_type *type, const void *value);
 
@@ -163,6 +165,9 @@ typedef struct {
   uint32_t level;
 } pl_task_request;
 
+/* Form of a drawing: an SVG document without scripts, or lines of text. */
+typedef enum { PL_SVG, PL_TEXT } pl_drawing_form;
+
 /* A type may be null if the item has no such value (no settings, no evidence). */
 typedef struct {
   const char *name;
@@ -181,6 +186,11 @@ typedef struct {
   bool (*apply)(const void *settings, void *state, const pl_action *actions, size_t count, pl_outcome *outcome);
   /* Fills `count` tasks. Null if the environment generates none. */
   bool (*tasks)(const void *settings, const pl_task_request *request, pl_task *tasks);
+  /* Fills `action`, which is zeroed, with an action of `agent` that leads to success, or sets `known` to false. Audits and
+   * tests play it; no agent sees it. Null if there is no solver. */
+  bool (*oracle)(const void *settings, const void *state, pl_text agent, void *action, bool *known);
+  /* Sets `drawing` to a drawing of the state for people. An empty one stands for none. Null if there are no drawings. */
+  bool (*draw)(const void *settings, const void *state, pl_drawing_form form, pl_text *drawing);
 } pl_environment;
 
 /* ---- Agents ---- */
@@ -234,6 +244,9 @@ typedef struct {
   bool (*prompt)(const void *settings, const void *view, const pl_turn *turn, pl_request *request);
   /* Fills `action`, which is zeroed. Invalid text is an action too, never an error. */
   bool (*parse)(const void *settings, const void *view, const pl_completion *completion, void *action);
+  /* Fills `results` with a pl_text for each call; the model is then asked again, in the same turn. Leaves it empty if the
+   * completion is the turn's last. Null if the agent has no tools. `pl_execute` and `pl_retrieve` are available here. */
+  bool (*call_tools)(const void *settings, const void *view, const pl_tool_call *calls, size_t count, pl_list *results);
 } pl_agent;
 
 /* ---- Rewards ---- */
@@ -330,8 +343,8 @@ typedef struct {
   pl_text stderr_;
 } pl_verdict;
 
-/* Runs untrusted code, each job on a fresh worker; `verdicts` has room for `count`. Only environments may call it:
- * in agents and rewards the call traps. */
+/* Runs untrusted code, each job on a fresh worker; `verdicts` has room for `count`. Only environments and the tools of
+ * agents may call it: elsewhere the call traps. */
 void pl_execute(const pl_job *jobs, size_t count, pl_verdict *verdicts);
 
 typedef struct {
@@ -340,8 +353,20 @@ typedef struct {
   double score;
 } pl_passage;
 
-/* Fills `passages` with the `k` best pl_passage for `query`, best first. Refuses if the workflow has no corpus. */
+/* Fills `passages` with the `k` best pl_passage for `query`, best first. Refuses if the environment has no corpus. */
 bool pl_retrieve(pl_text query, uint32_t k, pl_list *passages);
+/* The same for `corpus`, a name in the workflow. */
+bool pl_retrieve_from(pl_text corpus, pl_text query, uint32_t k, pl_list *passages);
+
+typedef struct {
+  /* PL_SYSTEM, PL_USER or PL_ASSISTANT. */
+  pl_role role;
+  pl_text text;
+} pl_policy_message;
+
+/* Sets `answer` to the greedy completion of a conversation by `policy`, a name in the workflow. Only rewards may call it,
+ * and only with a `grant` that names the policy: else the call traps. Refuses if the policy can't generate. */
+bool pl_ask(pl_text policy, const pl_policy_message *messages, size_t count, uint32_t max_tokens, pl_text *answer);
 
 #ifdef __cplusplus
 }

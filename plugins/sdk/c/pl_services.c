@@ -39,14 +39,16 @@ void pl_execute(const pl_job *jobs, size_t count, pl_verdict *verdicts) {
   pl_host_plugin_sandbox_list_verdict_free(&said);
 }
 
-bool pl_retrieve(pl_text query, uint32_t k, pl_list *passages) {
+static bool refused_by(const char *service, pl_world_string_t *why) {
+  pl_text words = pl_copy((const char *)why->ptr, why->len);
+  pl_world_string_free(why);
+  return pl_refuse("%s: %.*s", service, PL_ARG(words));
+}
+
+static bool retrieve(pl_world_string_t *corpus, pl_text query, uint32_t k, pl_list *passages) {
   pl_world_string_t asked = lent(query), why;
   pl_host_plugin_retrieval_list_passage_t found;
-  if (!pl_host_plugin_retrieval_retrieve(&asked, k, &found, &why)) {
-    pl_text words = pl_copy((const char *)why.ptr, why.len);
-    pl_world_string_free(&why);
-    return pl_refuse("retrieval: %.*s", PL_ARG(words));
-  }
+  if (!pl_host_plugin_retrieval_retrieve(corpus, &asked, k, &found, &why)) return refused_by("retrieval", &why);
   for (size_t at = 0; at < found.len; at++) {
     pl_passage *passage = PL_PUSH(pl_passage, passages);
     passage->id = pl_copy((const char *)found.ptr[at].id.ptr, found.ptr[at].id.len);
@@ -54,5 +56,25 @@ bool pl_retrieve(pl_text query, uint32_t k, pl_list *passages) {
     passage->score = found.ptr[at].score;
   }
   pl_host_plugin_retrieval_list_passage_free(&found);
+  return true;
+}
+
+bool pl_retrieve(pl_text query, uint32_t k, pl_list *passages) { return retrieve(NULL, query, k, passages); }
+
+bool pl_retrieve_from(pl_text corpus, pl_text query, uint32_t k, pl_list *passages) {
+  pl_world_string_t name = lent(corpus);
+  return retrieve(&name, query, k, passages);
+}
+
+bool pl_ask(pl_text policy, const pl_policy_message *messages, size_t count, uint32_t max_tokens, pl_text *answer) {
+  pl_host_plugin_policies_list_message_t asked = {pl_alloc(count * sizeof(pl_host_plugin_policies_message_t)), count};
+  for (size_t at = 0; at < count; at++) {
+    asked.ptr[at].role = (pl_host_plugin_policies_role_t)messages[at].role;
+    asked.ptr[at].text = lent(messages[at].text);
+  }
+  pl_world_string_t name = lent(policy), text, why;
+  if (!pl_host_plugin_policies_ask(&name, &asked, max_tokens, &text, &why)) return refused_by("policies", &why);
+  *answer = pl_copy((const char *)text.ptr, text.len);
+  pl_world_string_free(&text);
   return true;
 }

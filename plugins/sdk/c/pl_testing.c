@@ -9,10 +9,15 @@
 static uint64_t state;
 static pl_verdict (*sandbox)(const pl_job *job);
 static void (*corpus)(pl_text query, uint32_t k, pl_list *passages);
+static pl_text (*policies)(pl_text policy, const pl_policy_message *messages, size_t count);
 
 void pl_set_random(uint64_t seed) { state = seed; }
 void pl_set_sandbox(pl_verdict (*run)(const pl_job *job)) { sandbox = run; }
 void pl_set_corpus(void (*find)(pl_text query, uint32_t k, pl_list *passages)) { corpus = find; }
+
+void pl_set_policies(pl_text (*answer)(pl_text policy, const pl_policy_message *messages, size_t count)) {
+  policies = answer;
+}
 
 /* SplitMix64 (Steele, Lea and Flood 2014). */
 uint64_t pl_random(void) {
@@ -39,6 +44,18 @@ void pl_execute(const pl_job *jobs, size_t count, pl_verdict *verdicts) {
 bool pl_retrieve(pl_text query, uint32_t k, pl_list *passages) {
   if (!corpus) return pl_refuse("no corpus here: a test sets one with pl_set_corpus");
   corpus(query, k, passages);
+  return true;
+}
+
+bool pl_retrieve_from(pl_text name, pl_text query, uint32_t k, pl_list *passages) {
+  (void)name;
+  return pl_retrieve(query, k, passages);
+}
+
+bool pl_ask(pl_text policy, const pl_policy_message *messages, size_t count, uint32_t max_tokens, pl_text *answer) {
+  (void)max_tokens;
+  if (!policies) return pl_refuse("no policies here: a test sets them with pl_set_policies");
+  *answer = policies(policy, messages, count);
   return true;
 }
 
@@ -77,6 +94,29 @@ pl_text pl_test_parse(const char *item, const char *settings, const char *view, 
   pl_text action;
   require(pl_call_parse(pl_str(item), pl_str(settings), pl_str(view), &given, &action));
   return action;
+}
+
+pl_text pl_test_oracle(const char *item, const char *settings, pl_text state, const char *agent) {
+  pl_text action;
+  bool known;
+  require(pl_call_oracle(pl_str(item), pl_str(settings), state, pl_str(agent), &action, &known));
+  return known ? action : pl_str("");
+}
+
+pl_text pl_test_draw(const char *item, const char *settings, pl_text state, pl_drawing_form form) {
+  pl_text drawing;
+  bool known;
+  require(pl_call_draw(pl_str(item), pl_str(settings), state, form, &drawing, &known));
+  return known ? drawing : pl_str("");
+}
+
+pl_text pl_test_call_tool(const char *item, const char *settings, const char *view, const char *name,
+                          const char *arguments) {
+  pl_tool_call call = {pl_str(name), pl_str(arguments)};
+  pl_list results = {0};
+  bool known;
+  require(pl_call_tools(pl_str(item), pl_str(settings), pl_str(view), &call, 1, &results, &known));
+  return known ? PL_AT(pl_text, results, 0) : pl_str("");
 }
 
 void pl_test_equal(pl_text found, const char *expected) {

@@ -57,6 +57,9 @@ export interface Outcome<Facts = any, Evidence = any> {
   evidence?: Evidence;
 }
 
+/** Form of a drawing. */
+export type DrawingForm = "svg" | "text";
+
 /** The only state of an episode: a plain object that JSON can represent completely. */
 export interface Environment<Settings = any, State = any, View = any, Action = any, Facts = any, Evidence = any> {
   /** One sentence for users. */
@@ -69,6 +72,10 @@ export interface Environment<Settings = any, State = any, View = any, Action = a
   view(state: State, settings: Settings, agent: string): View;
   /** Applies the actions of one turn together. An invalid action is not an error: it is the model's answer. */
   apply(state: State, settings: Settings, actions: AgentAction<Action>[]): Outcome<Facts, Evidence>;
+  /** Returns an action of `agent` that leads to success, or nothing. Audits and tests play it; no agent sees it. */
+  oracle?(state: State, settings: Settings, agent: string): Action | null | undefined;
+  /** Returns a drawing of the state for people: an SVG document without scripts, or lines of text. */
+  draw?(state: State, settings: Settings, form: DrawingForm): string | null | undefined;
   /** Generates tasks. A task depends only on settings, split, level and index; splits have no task in common. */
   tasks?(settings: Settings, request: TaskRequest): { id: string; data: Json }[];
 }
@@ -108,9 +115,14 @@ export interface Turn {
   visit: number;
 }
 
+export interface ToolCall {
+  name: string;
+  arguments: any;
+}
+
 export interface Completion {
   text: string;
-  toolCalls: { name: string; arguments: any }[];
+  toolCalls: ToolCall[];
   finish: "stop" | "length" | "tool-calls";
 }
 
@@ -121,7 +133,12 @@ export interface Agent<Settings = any, View = any, Action = any> {
   settings?: Record<string, Setting>;
   /** Returns the request to the model, or null or undefined to skip this turn. */
   prompt(settings: Settings, view: View, turn: Turn): Request | null | undefined;
-  /** Turns the completion into an action. Invalid text is an action too, never an error. */
+  /**
+   * Answers the tool calls of a completion with one result for each; the model is then asked again, in the same turn.
+   * Returns nothing if the completion is the turn's last. `sandbox` and `retrieval` are available here.
+   */
+  callTools?(settings: Settings, view: View, calls: ToolCall[]): string[] | null | undefined;
+  /** Turns the turn's last completion into an action. Invalid text is an action too, never an error. */
   parse(settings: Settings, view: View, completion: Completion): Action;
 }
 
@@ -205,7 +222,7 @@ export interface Verdict {
   stderr: string;
 }
 
-/** Runs untrusted code. Only environments may call it: in agents and rewards the call traps. */
+/** Runs untrusted code. Only environments and the tools of agents may call it: elsewhere the call traps. */
 export const sandbox: {
   /** Runs the jobs, each on a fresh worker. Verdicts have the order of the jobs. */
   execute(jobs: Job[]): Verdict[];
@@ -226,8 +243,17 @@ export interface Passage {
   score: number;
 }
 
-/** Passages from the workflow's corpus. */
+/** Passages from the corpora of the environment. Only environments and the tools of agents may call it. */
 export const retrieval: {
-  /** Returns the `k` best passages for `query`, best first. Throws a Refusal if the workflow has no corpus. */
-  retrieve(query: string, k: number): Passage[];
+  /**
+   * Returns the `k` best passages for `query`, best first. `corpus` is a name in the workflow; the default is the
+   * environment's first. Throws a Refusal if the environment has no such corpus.
+   */
+  retrieve(query: string, k: number, corpus?: string): Passage[];
+};
+
+/** Policies that the plugin's `grant` names. Only rewards may ask them: elsewhere, and without the grant, the call traps. */
+export const policies: {
+  /** Returns the greedy completion of a conversation by `policy`, a name in the workflow. */
+  ask(policy: string, messages: { role: "system" | "user" | "assistant"; text: string }[], maxTokens: number): string;
 };

@@ -4,6 +4,6 @@
 // function. README.md shows a complete plugin and how to build it; index.d.ts has the types.
 
 export { Refusal, SettingsError, TaskError } from "./errors.js";
-export { log, random, retrieval, sandbox } from "./services.js";
+export { log, policies, random, retrieval, sandbox } from "./services.js";
 export { message, request } from "./request.js";
 export { plugin } from "./plugin.js";

@@ -60,6 +60,17 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
         };
       });
     }
+
+    oracle(agent) {
+      return guarded(`${this.name}.oracle`, () => {
+        const action = this.item.oracle?.(this.state, this.settings, agent);
+        return action == null ? undefined : json(action, `the oracle's action of ${this.name}`);
+      });
+    }
+
+    draw(form) {
+      return guarded(`${this.name}.draw`, () => this.item.draw?.(this.state, this.settings, form) ?? undefined);
+    }
   }
 
   return {
@@ -86,11 +97,19 @@ export function plugin({ environments = {}, agents = {}, rewards = {} }) {
         });
       },
 
+      callTools(name, settings, view, calls) {
+        const item = find("agent", name);
+        return guarded(`${name}.callTools`, () => {
+          if (!item.callTools) return undefined;
+          const results = item.callTools(settingsOf(item, name, settings), JSON.parse(view), calls.map(readCall));
+          return results?.map(String);
+        });
+      },
+
       parse(name, settings, view, { text, toolCalls, finish }) {
         const item = find("agent", name);
         return guarded(`${name}.parse`, () => {
-          const calls = toolCalls.map((call) => ({ name: call.name, arguments: JSON.parse(call.arguments) }));
-          const completion = { text, toolCalls: calls, finish };
+          const completion = { text, toolCalls: toolCalls.map(readCall), finish };
           const action = item.parse(settingsOf(item, name, settings), JSON.parse(view), completion);
           return json(action, `the action of ${name}`);
         });
@@ -132,6 +151,10 @@ function describe(kind, name, { doc = "", settings, facts = {} }) {
 
 function readAction({ agent, action }) {
   return { agent, action: JSON.parse(action) };
+}
+
+function readCall(call) {
+  return { name: call.name, arguments: JSON.parse(call.arguments) };
 }
 
 /** A task whose record is parsed when it is read: an invalid record is an error only then. */

@@ -1,6 +1,6 @@
-// Services of the host: the episode's random stream, sandboxed code, log lines in the trace, retrieval.
+// Services of the host: the episode's random stream, sandboxed code, log lines in the trace, retrieval, policies.
 
-import { findPassages, nextRandom, runJobs, writeLog } from "#host";
+import { askPolicy, findPassages, nextRandom, runJobs, writeLog } from "#host";
 import { Refusal } from "./errors.js";
 
 const MASK = (1n << 64n) - 1n;
@@ -24,7 +24,7 @@ export const random = {
   },
 };
 
-/** Runs untrusted code. Only environments may call it: in agents and rewards the call traps. */
+/** Runs untrusted code. Only environments and the tools of agents may call it: elsewhere the call traps. */
 export const sandbox = {
   execute(jobs) {
     return runJobs(jobs.map(({ language, source, stdin = "", files = [] }) => ({ language, source, stdin, files })));
@@ -42,14 +42,25 @@ export const log = {
   warn: (message) => writeLog("warn", String(message)),
 };
 
-/** Passages from the workflow's corpus. */
+/** Passages from the corpora of the environment. Only environments and the tools of agents may call it. */
 export const retrieval = {
-  retrieve(query, k) {
-    try {
-      return findPassages(query, k);
-    } catch (error) {
-      // An error of the host is an exception with a payload.
-      throw new Refusal(`retrieval: ${error.payload ?? error.message}`);
-    }
+  retrieve(query, k, corpus) {
+    return refusing("retrieval", () => findPassages(query, k, corpus));
   },
 };
+
+/** Policies that the plugin's `grant` names. Only rewards may ask them. */
+export const policies = {
+  ask(policy, messages, maxTokens) {
+    return refusing("policies", () => askPolicy(policy, messages, maxTokens));
+  },
+};
+
+/** Calls a service. An error of the host is an exception with a payload. */
+function refusing(service, call) {
+  try {
+    return call();
+  } catch (error) {
+    throw new Refusal(`${service}: ${error.payload ?? error.message}`);
+  }
+}

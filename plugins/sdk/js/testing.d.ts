@@ -1,13 +1,15 @@
 // Types of the stand-ins for the host's services, and of the functions that run an episode without a host.
 
-import type { Job, Json, Passage, Plugin, Verdict } from "./index.js";
+import type { DrawingForm, Job, Json, Passage, Plugin, ToolCall, Verdict } from "./index.js";
 
 /** Restarts the random stream from `seed`. */
 export function setRandom(seed: number | bigint): void;
 /** Sets the function that answers sandbox jobs. */
 export function setSandbox(run: (job: Required<Job>) => Verdict): void;
 /** Sets the function that answers retrieval queries. */
-export function setCorpus(find: (query: string, k: number) => Passage[]): void;
+export function setCorpus(find: (query: string, k: number, corpus?: string) => Passage[]): void;
+/** Sets the function that answers questions to policies. */
+export function setPolicies(answer: (policy: string, messages: { role: string; text: string }[]) => string): void;
 /** Verdict of a program that printed `stdout` and exited with 0. */
 export function printed(stdout: string): Verdict;
 
@@ -19,6 +21,10 @@ export function play(
 ): {
   /** Returns the view of `agent`. */
   view(agent: string): any;
+  /** Returns the oracle's action. */
+  oracle(agent: string): any;
+  /** Returns a drawing of the state. */
+  draw(form: DrawingForm): string | undefined;
   /** Applies one turn's actions, by agent. */
   act(actions: Record<string, Json>): { done: boolean; truncated: boolean; facts: any; evidence: any };
 };
@@ -29,3 +35,10 @@ export function parse(
   agent: string,
   given: { view: Json; text: string; settings?: Record<string, Json> },
 ): any;
+
+/** Returns the results of an agent's tools. */
+export function callTools(
+  plugin: Plugin,
+  agent: string,
+  given: { view: Json; calls: ToolCall[]; settings?: Record<string, Json> },
+): string[] | undefined;

@@ -6,6 +6,7 @@ const MASK = (1n << 64n) - 1n;
 let state = 0n;
 let runJob;
 let corpus;
+let policies;
 
 /** Restarts the random stream from `seed`. */
 export function setRandom(seed) {
@@ -17,9 +18,14 @@ export function setSandbox(run) {
   runJob = run;
 }
 
-/** Sets the function that answers retrieval queries. */
+/** Sets the function that answers retrieval queries: it gets the query, the number of passages and the corpus. */
 export function setCorpus(find) {
   corpus = find;
+}
+
+/** Sets the function that answers questions to policies: it gets the policy's name and the messages. */
+export function setPolicies(answer) {
+  policies = answer;
 }
 
 /** Verdict of a program that printed `stdout` and exited with 0. */
@@ -50,9 +56,14 @@ export function runJobs(jobs) {
   return jobs.map((job) => (runJob ? runJob(job) : none));
 }
 
-export function findPassages(query, k) {
+export function askPolicy(policy, messages) {
+  if (!policies) throw new Refusal("no policies here: a test sets them with setPolicies of pl-sdk/testing");
+  return policies(policy, messages);
+}
+
+export function findPassages(query, k, name) {
   if (!corpus) throw new Refusal("no corpus here: a test sets one with setCorpus of pl-sdk/testing");
-  return corpus(query, k);
+  return corpus(query, k, name);
 }
 
 /**
@@ -65,6 +76,11 @@ export function play(plugin, item, { task = {}, settings = {}, seed = 0 } = {}) 
   let episode = Episode.start(item, given, { id: "test", data: JSON.stringify(task) }, BigInt(seed));
   return {
     view: (agent) => JSON.parse(episode.view(agent)),
+    oracle(agent) {
+      const action = episode.oracle(agent);
+      return action === undefined ? undefined : JSON.parse(action);
+    },
+    draw: (form) => episode.draw(form),
     act(actions) {
       episode = Episode.restore(item, given, episode.snapshot());
       const entries = Object.entries(actions).map(([agent, action]) => ({ agent, action: JSON.stringify(action) }));
@@ -78,4 +94,10 @@ export function play(plugin, item, { task = {}, settings = {}, seed = 0 } = {}) 
 export function parse(plugin, agent, { view, text, settings = {} }) {
   const completion = { text, toolCalls: [], finish: "stop" };
   return JSON.parse(plugin.agents.parse(agent, JSON.stringify(settings), JSON.stringify(view), completion));
+}
+
+/** Returns the results of an agent's tools. */
+export function callTools(plugin, agent, { view, calls, settings = {} }) {
+  const wire = calls.map((call) => ({ name: call.name, arguments: JSON.stringify(call.arguments) }));
+  return plugin.agents.callTools(agent, JSON.stringify(settings), JSON.stringify(view), wire);
 }

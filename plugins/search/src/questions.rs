@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use pl_sdk::Value;
 use pl_sdk::prelude::*;
+use pl_sdk::retrieval::Passage;
 
 use crate::passages::{Passages, Shown};
 use crate::record::Question;
@@ -25,7 +27,7 @@ pub struct Questions {
 }
 
 /// Settings of the environment.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// Number of passages that a query finds.
@@ -37,12 +39,14 @@ pub struct Settings {
     /// Number of characters of a passage that agents see. A token has about four.
     #[schemars(range(min = 20, max = 20000))]
     pub passage_length: u32,
+    /// Names of the corpora that a query searches, each for this many passages. Empty for the environment's first alone.
+    pub corpora: Vec<String>,
 }
 
 impl Default for Settings {
     /// The passages fit into a context of 2,048 tokens.
     fn default() -> Self {
-        Self { passages: 3, shown: 6, passage_length: 600 }
+        Self { passages: 3, shown: 6, passage_length: 600, corpora: Vec::new() }
     }
 }
 
@@ -130,6 +134,12 @@ impl Environment for Questions {
         })
     }
 
+    /// The first right answer.
+    fn oracle(&self, _settings: &Settings, _agent: &str) -> Result<Option<Value>> {
+        let answer = self.question.answers.first().cloned();
+        Ok(answer.and_then(|answer| serde_json::to_value(Action::Answer(answer)).ok()))
+    }
+
     fn apply(
         &mut self,
         settings: &Settings,
@@ -160,11 +170,23 @@ impl Environment for Questions {
 }
 
 impl Questions {
-    /// Searches the corpus. Returns the share of the question's evidence that is new.
+    /// Searches the corpora. Returns the share of the question's evidence that is new.
     fn search(&mut self, settings: &Settings, query: &str) -> Result<f64> {
         let query = cut(query);
-        let found = retrieval::retrieve(&query, settings.passages)
-            .map_err(|reason| Error::internal(format!("the search for {query:?} failed: {reason}")))?;
+        let failed = |reason| Error::internal(format!("the search for {query:?} failed: {reason}"));
+        let mut found = Vec::new();
+        if settings.corpora.is_empty() {
+            found = retrieval::retrieve(&query, settings.passages).map_err(failed)?;
+        }
+        for corpus in &settings.corpora {
+            let passages = retrieval::retrieve_from(corpus, &query, settings.passages).map_err(failed)?;
+            // Corpora may give equal ids to different passages.
+            found.extend(
+                passages
+                    .into_iter()
+                    .map(|passage| Passage { id: format!("{corpus}/{}", passage.id), ..passage }),
+            );
+        }
         self.queries.push(query);
         self.wanted = None;
         Ok(self.passages.add(&self.question, &found, settings.passage_length as usize))
@@ -187,7 +209,6 @@ fn cut(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pl_sdk::retrieval::Passage;
     use pl_sdk::services::testing;
     use proptest::prelude::*;
     use serde_json::json;

@@ -1,6 +1,6 @@
 //! An episode, step by step, with everything that the host receives.
 
-use pl_plugin::{Completion, Episode, Snapshot, Task, Turn};
+use pl_plugin::{Completion, DrawingForm, Episode, Snapshot, Task, Turn};
 use pl_types::Finish;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -66,6 +66,12 @@ impl EpisodeLog {
                 seen.push(json!([view, request, action]));
                 actions.push((agent.to_owned(), action));
             }
+            let (advice, drawing) = (episode.oracle("links").await, episode.draw(DrawingForm::Text).await);
+            seen.push(json!([
+                advice.unwrap(),
+                drawing.unwrap(),
+                episode.draw(DrawingForm::Svg).await.unwrap()
+            ]));
             let outcome = episode.apply(actions.clone()).await.unwrap();
             let scores = guest.score.score(&task(), &actions, &outcome).await.unwrap();
             seen.push(json!([outcome, scores]));

@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pl_plugin::{Agent, Cause, Environment, Error, Plugin, PluginSpec, Reward, Services, Task};
+use pl_plugin::{Agent, Cause, Corpora, Environment, Error, Plugin, PluginSpec, Reward, Services, Task};
 use pl_sandbox::DeniedSandbox;
 use pl_toolchain::{Language, Profile, Project};
 use pl_wasm::{Engine, EngineConfig};
@@ -65,7 +65,7 @@ pub async fn load(language: Language) -> Option<Loaded> {
 }
 
 fn services() -> Services {
-    Services { sandbox: Arc::new(DeniedSandbox("no sandbox here".to_owned())), corpus: None }
+    Services { sandbox: Arc::new(DeniedSandbox("no sandbox here".to_owned())), corpora: Corpora::default() }
 }
 
 async fn load_plugin(component: &Path, name: &str) -> Plugin {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use comfy_table::Table;
-use pl_run::audit::{Audit, AuditOptions, FindingSeverity, LONGER};
+use pl_run::audit::{Audit, AuditOptions, FindingSeverity, LONGER, OracleResult};
 use serde_json::json;
 
 use crate::app::App;
@@ -41,6 +41,11 @@ fn write(audit: &Audit, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "scenario {scenario}\n")?;
     }
     writeln!(out, "{}\n", table(audit).trim_fmt())?;
+    for oracle in &audit.oracle {
+        let OracleResult { episodes, success, reward, .. } = oracle;
+        let (name, percent) = (oracle.named(), 100.0 * success);
+        writeln!(out, "oracle on {episodes} tasks of {name}: success {percent:.0} %, reward {reward:.2}")?;
+    }
     if let Some((low, high)) = audit.rewards {
         writeln!(out, "rewards of a turn from {low:.2} to {high:.2}")?;
     }

@@ -139,6 +139,10 @@ fn write_event(event: &Event, out: &mut impl Write) -> CommandResult {
             }
             Err(reason) => writeln!(out, "[corpus] {query}: {reason}")?,
         },
+        Event::Question { question, answer } => match &answer.text {
+            Ok(text) => writeln!(out, "[policy {}] {text}", question.policy)?,
+            Err(reason) => writeln!(out, "[policy {}] {reason}", question.policy)?,
+        },
         Event::Http { request, answer, .. } => {
             let response = match answer {
                 Some(Ok(response)) => format!("{}, {} bytes", response.status, response.body.len()),

@@ -191,6 +191,7 @@ async fn relay(mut events: UnboundedReceiver<EpisodeEvent>, turns: &UnboundedSen
                 // The request may be gone.
                 let _ = turns.send(TeamTurn { agent, content, action, tokens });
             }
+            EpisodeEvent::Drawn(_) => {}
         }
     }
 }

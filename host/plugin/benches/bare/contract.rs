@@ -21,7 +21,7 @@ pub mod asynchronous {
     });
 }
 
-use synchronous::pl_host::plugin::{log, random, retrieval, sandbox, types};
+use synchronous::pl_host::plugin::{log, policies, random, retrieval, sandbox, types};
 
 impl types::Host for Bare {}
 
@@ -42,7 +42,13 @@ impl sandbox::Host for Bare {
 }
 
 impl retrieval::Host for Bare {
-    fn retrieve(&mut self, _: String, _: u32) -> Result<Vec<retrieval::Passage>, String> {
+    fn retrieve(&mut self, _: Option<String>, _: String, _: u32) -> Result<Vec<retrieval::Passage>, String> {
         Ok(Vec::new())
+    }
+}
+
+impl policies::Host for Bare {
+    fn ask(&mut self, _: String, _: Vec<policies::Message>, _: u32) -> Result<String, String> {
+        Ok(String::new())
     }
 }

@@ -18,6 +18,7 @@ pub mod base {
         ",
         world: "pl-host:base/base",
         imports: {
+            "pl-host:plugin/policies.ask": async | trappable,
             "pl-host:plugin/retrieval.retrieve": async | trappable,
             "pl-host:plugin/sandbox.execute": async | trappable,
         },
@@ -55,4 +56,4 @@ pub mod reward {
     });
 }
 
-pub use base::pl_host::plugin::{log, random, retrieval, sandbox, types};
+pub use base::pl_host::plugin::{log, policies, random, retrieval, sandbox, types};

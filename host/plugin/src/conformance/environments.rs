@@ -7,6 +7,7 @@ use super::report::{CheckFailure, CheckOutcome, Report, violation};
 use crate::environment::{Environment, Episode};
 use crate::error::{Cause, Error};
 use crate::snapshot::Snapshot;
+use crate::values::DrawingForm;
 
 /// Unusual actions.
 const ODD_ACTIONS: [&str; 8] =
@@ -40,6 +41,7 @@ pub async fn check_environment(
         )),
     };
     report.add(item, "continues from a snapshot exactly as without it", futures);
+    report.add(item, "draws and advises without a change of its state", looks(environment, &played).await);
     report.add(item, "accepts or refuses unusual actions without a trap", odd(environment, &played).await);
 }
 
@@ -106,6 +108,34 @@ async fn futures(environment: &Environment, played: &[&SampleEpisode]) -> CheckO
             )?;
             let event = format!("an episode and its copy took step {} of task {}", at + 1, played.task.id);
             same(&episode.snapshot().await?, &copy.snapshot().await?, &event)?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks for drawings and the oracle before every step, and follows the oracle in a copy for one step.
+async fn looks(environment: &Environment, played: &[&SampleEpisode]) -> CheckOutcome {
+    for played in played {
+        let mut episode = start(environment, played).await?;
+        for (at, step) in played.steps.iter().enumerate() {
+            let when = format!("before step {} of task {}", at + 1, played.task.id);
+            let before = episode.snapshot().await?;
+            for form in [DrawingForm::Svg, DrawingForm::Text] {
+                let (one, other) = (episode.draw(form).await?, episode.draw(form).await?);
+                if one != other {
+                    return Err(violation(format!("{when}, the same state is drawn in two ways")));
+                }
+            }
+            let advice = episode.oracle(&step.agent).await?;
+            same(
+                &before,
+                &episode.snapshot().await?,
+                &format!("{when}, a drawing or the oracle was asked for"),
+            )?;
+            if let Some(action) = advice {
+                environment.restore(&before).await?.apply(vec![(step.agent.clone(), action)]).await?;
+            }
+            episode.apply(vec![(step.agent.clone(), step.action.clone())]).await?;
         }
     }
     Ok(())

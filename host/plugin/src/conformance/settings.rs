@@ -1,9 +1,12 @@
 //! Checks of settings schemas: an item accepts exactly the settings that its schema allows.
 
+use std::sync::Arc;
+
 use boon::{CompileError, Compiler, Draft, SchemaIndex, Schemas, UrlLoader};
 use pl_types::{Finish, Item, ItemKind};
 use serde_json::{Map, Value, json};
 
+use super::EchoPolicies;
 use super::drive::{SEED, SampleEpisodes};
 use super::report::{CheckFailure, CheckOutcome, Report, violation};
 use crate::agent::Agent;
@@ -157,7 +160,7 @@ impl ItemCalls<'_> {
             }
             ItemKind::Reward => {
                 let (played, step) = self.episodes.steps().next().ok_or_else(missing)?;
-                let reward = Reward::new(plugin, name, settings)?;
+                let reward = Reward::new(plugin, name, settings)?.with_policies(Arc::new(EchoPolicies));
                 let actions = [(step.agent.clone(), step.action.clone())];
                 reward.score(&played.task, &actions, &step.outcome).await.map(drop)
             }

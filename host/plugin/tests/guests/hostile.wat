@@ -2,13 +2,14 @@
 ;; of its own.
 ;;
 ;; Places: 0 describe, 1 start, 2 restore, 3 snapshot, 4 view, 5 apply, 6 tasks, 7 prompt, 8 parse, 9 score,
-;; 10 the module's start function, 11 the allocator that the host calls, 12 the clean-up after `parse`.
+;; 10 the module's start function, 11 the allocator that the host calls, 12 the clean-up after `parse`, 13 oracle,
+;; 14 draw, 15 call-tools.
 ;; Deeds: below 20 they are done on entry ($deed), from 20 on they spoil what is returned ($lie).
 (module
   (import "pl-host:plugin/log@0.1.0" "write" (func $write (param i32 i32 i32)))
   (import "pl-host:plugin/random@0.1.0" "next" (func $next (result i64)))
   (import "pl-host:plugin/sandbox@0.1.0" "execute" (func $execute (param i32 i32 i32)))
-  (import "pl-host:plugin/retrieval@0.1.0" "retrieve" (func $retrieve (param i32 i32 i32 i32)))
+  (import "pl-host:plugin/retrieval@0.1.0" "retrieve" (func $retrieve (param i32 i32 i32 i32 i32 i32 i32)))
   (import "[export]pl-host:plugin/environments@0.1.0" "[resource-new]episode" (func $new (param i32) (result i32)))
   (memory (export "memory") 2)
   (table $t 1 funcref)
@@ -69,7 +70,7 @@
     (if (i32.eq (global.get $what) (i32.const 9)) (then (drop (memory.grow (i32.const 16))) (loop $again
       (call $write (i32.const 0) (i32.const 65536) (i32.const 1048576)) (br $again))))
     (if (i32.eq (global.get $what) (i32.const 10)) (then (loop $again
-      (call $retrieve (i32.const 16) (i32.const 5) (i32.const 1) (i32.const 2048)) (br $again))))
+      (call $retrieve (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 16) (i32.const 5) (i32.const 1) (i32.const 2048)) (br $again))))
     (if (i32.eq (global.get $what) (i32.const 11)) (then (loop $again
       (call $execute (i32.const 0) (i32.const 0) (i32.const 2048)) (br $again))))
     (if (i32.eq (global.get $what) (i32.const 12)) (then (loop $again
@@ -157,6 +158,18 @@
     (call $set (i32.const 1032) (i32.const 96) (i32.const 12))
     (call $set (i32.const 1040) (i32.const 64) (i32.const 2))
     (call $lie (i32.const 5) (i32.const 1024) (i32.const 1040)))
+  ;; The discriminant at 1024, that of the option at 1028, its text at 1032.
+  (func $some (param $at i32) (result i32)
+    (i32.store (i32.const 1024) (i32.const 0))
+    (i32.store (i32.const 1028) (i32.const 1))
+    (call $set (i32.const 1032) (i32.const 64) (i32.const 2))
+    (call $lie (local.get $at) (i32.const 1024) (i32.const 1032)))
+  (func (export "pl-host:plugin/environments@0.1.0#[method]episode.oracle") (param i32 i32 i32) (result i32)
+    (call $deed (i32.const 13))
+    (call $some (i32.const 13)))
+  (func (export "pl-host:plugin/environments@0.1.0#[method]episode.draw") (param i32 i32) (result i32)
+    (call $deed (i32.const 14))
+    (call $some (i32.const 14)))
   (func (export "pl-host:plugin/environments@0.1.0#[dtor]episode") (param i32))
   (func (export "pl-host:plugin/environments@0.1.0#tasks") (param i32 i32 i32 i32 i32 i32 i64 i32 i32) (result i32)
     (call $deed (i32.const 6))
@@ -178,6 +191,14 @@
     (i32.store (i32.const 1024) (i32.const 0))
     (call $set (i32.const 1028) (i32.const 64) (i32.const 2))
     (call $lie (i32.const 8) (i32.const 1024) (i32.const 1028)))
+  (func (export "pl-host:plugin/agents@0.1.0#call-tools") (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+    (call $deed (i32.const 15))
+    ;; A list of one text at 2200, which is what is spoilt.
+    (i32.store (i32.const 1024) (i32.const 0))
+    (i32.store (i32.const 1028) (i32.const 1))
+    (call $set (i32.const 1032) (i32.const 2200) (i32.const 1))
+    (call $set (i32.const 2200) (i32.const 64) (i32.const 2))
+    (call $lie (i32.const 15) (i32.const 1024) (i32.const 2200)))
   (func (export "cabi_post_pl-host:plugin/agents@0.1.0#parse") (param i32) (call $deed (i32.const 12)))
 
   (func (export "pl-host:plugin/rewards@0.1.0#score")

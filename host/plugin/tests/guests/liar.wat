@@ -3,6 +3,8 @@
 ;; Agent: `parse` acts on the first character of the view. 0 loops, 1 traps, 2 grows until refused, 3 calls the
 ;; sandbox, 4 refuses with a message, 5 returns 20 MiB, 6 returns text that is no JSON, all else comes back as it is.
 ;; Environment: a step's facts are the first action, its evidence the second; an action that starts with 1 traps.
+;; The oracle acts on the first character of the agent's name: 0 returns text that is no JSON, 1 traps, all else draws a
+;; number and has no action. Drawings in SVG are too large, those in text are "steps". Tools return one result.
 ;; A task whose record starts with 1 is refused. Reward: the team's is NaN where the step is the last; no agent gets any.
 (module
   (import "pl-host:plugin/sandbox@0.1.0" "execute" (func $execute (param i32 i32 i32)))
@@ -73,6 +75,10 @@
     (if (call $starts (local.get $view) (i32.const 6)) (then (return (call $ok (i32.const 96) (i32.const 9)))))
     (call $ok (local.get $view) (local.get $length)))
 
+  (data (i32.const 128) "\50\00\00\00\05\00\00\00")
+  (func (export "pl-host:plugin/agents@0.1.0#call-tools") (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+    (call $some (i32.const 128) (i32.const 1)))
+
   (func (export "pl-host:plugin/environments@0.1.0#[static]episode.start")
     (param i32 i32 i32 i32 i32 i32) (param $data i32) (param i32 i64) (result i32)
     (if (call $starts (local.get $data) (i32.const 1)) (then (return (call $refuse (i32.const 1)))))
@@ -103,6 +109,24 @@
     (i64.store (i32.const 1032) (i64.load offset=8 (local.get $actions)))
     (i64.store (i32.const 1040) (i64.load offset=24 (local.get $actions)))
     (i32.const 1024))
+  (func $some (param $at i32) (param $length i32) (result i32)
+    (i32.store (i32.const 1024) (i32.const 0))
+    (i32.store (i32.const 1028) (i32.const 1))
+    (i32.store (i32.const 1032) (local.get $at))
+    (i32.store (i32.const 1036) (local.get $length))
+    (i32.const 1024))
+  (func (export "pl-host:plugin/environments@0.1.0#[method]episode.oracle")
+    (param i32) (param $agent i32) (param i32) (result i32)
+    (if (call $starts (local.get $agent) (i32.const 0)) (then (return (call $some (i32.const 96) (i32.const 9)))))
+    (if (call $starts (local.get $agent) (i32.const 1)) (then unreachable))
+    (drop (call $next))
+    (call $ok (i32.const 0) (i32.const 0)))
+  (func (export "pl-host:plugin/environments@0.1.0#[method]episode.draw") (param i32) (param $form i32) (result i32)
+    (local $at i32)
+    (if (local.get $form) (then (return (call $some (i32.const 80) (i32.const 5)))))
+    (local.set $at (call $alloc (i32.const 300000)))
+    (memory.fill (local.get $at) (i32.const 32) (i32.const 300000))
+    (call $some (local.get $at) (i32.const 300000)))
   (func (export "pl-host:plugin/environments@0.1.0#[dtor]episode") (param i32))
   ;; No tasks, whatever the count.
   (func (export "pl-host:plugin/environments@0.1.0#tasks")

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use pl_plugin::{
-    Agent, Completion, ComponentInterface, Contract, Environment, Error, Plugin, PluginSpec, RandomStream,
-    Reward, Turn,
+    Agent, Completion, ComponentInterface, Contract, DrawingForm, Environment, Error, Plugin, PluginSpec,
+    RandomStream, Reward, Turn,
 };
 use pl_types::Finish;
 use serde_json::Map;
@@ -24,7 +24,7 @@ async fn refusal(bytes: &[u8]) -> String {
 
 /// BLAKE3 of everything that an episode of six steps shows: views, requests, actions, outcomes, scores,
 /// snapshots.
-async fn trajectory(plugin: &Plugin, suspends: bool) -> String {
+async fn trajectory(plugin: &Plugin, suspends: bool, looks: bool) -> String {
     let environment = Environment::new(plugin, "tally", Map::new(), services()).unwrap();
     let agent = Agent::new(plugin, "teller", Map::new()).unwrap();
     let reward = Reward::new(plugin, "count", Map::new()).unwrap();
@@ -36,6 +36,10 @@ async fn trajectory(plugin: &Plugin, suspends: bool) -> String {
     let mut episode = environment.start(&task, 3, RandomStream::from_parts(&[b"trajectory"])).await.unwrap();
     for visit in 0..6 {
         let view = episode.view("a").await.unwrap();
+        if looks {
+            assert_eq!(episode.oracle("a").await.unwrap(), None);
+            assert_eq!(episode.draw(DrawingForm::Svg).await.unwrap(), None);
+        }
         if suspends {
             episode.suspend().await.unwrap();
         }
@@ -57,8 +61,9 @@ async fn a_guest_of_version_0_1_runs_the_same_episode_on_every_machine() {
     let bytes = fixture("0.1");
     assert_eq!(ComponentInterface::read(&bytes).unwrap().contract(), Ok(Contract::V0_1));
     let plugin = common::load(&bytes, PluginSpec::new("tally")).await;
-    assert_eq!(trajectory(&plugin, false).await, EXPECTED);
-    assert_eq!(trajectory(&plugin, true).await, EXPECTED, "a suspended episode continues differently");
+    assert_eq!(trajectory(&plugin, false, false).await, EXPECTED);
+    assert_eq!(trajectory(&plugin, true, false).await, EXPECTED, "a suspended episode continues differently");
+    assert_eq!(trajectory(&plugin, false, true).await, EXPECTED, "a drawing changes the random stream");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pl_plugin::{
-    Agent, Completion, Environment, PluginSpec, RandomStream, Reward, Role, Services, Task, Turn,
+    Agent, Completion, Corpora, Environment, PluginSpec, RandomStream, Reward, Role, Services, Task, Turn,
 };
 use pl_sandbox::{PythonWorkers, SandboxLimits};
 use pl_types::Finish;
@@ -17,7 +17,7 @@ fn python() -> Services {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let engine = Engine::new(EngineConfig::workers().cache_dir(cache)).unwrap();
     let workers = PythonWorkers::new(&engine, &built("python.wasm"), SandboxLimits::default()).unwrap();
-    Services { sandbox: Arc::new(workers), corpus: None }
+    Services { sandbox: Arc::new(workers), corpora: Corpora::default() }
 }
 
 #[tokio::test]

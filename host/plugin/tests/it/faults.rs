@@ -1,8 +1,8 @@
 //! A loop, memory growth, a trap or an invalid value fails one call, with an error that names the plugin.
 
 use pl_plugin::{
-    Agent, Cause, Completion, Environment, Error, Outcome, Plugin, PluginSpec, RandomStream, RefusalKind,
-    Reward, Task,
+    Agent, Cause, Completion, DrawingForm, Environment, Error, Outcome, Plugin, PluginSpec, RandomStream,
+    RefusalKind, Reward, Task, ToolCall,
 };
 use pl_types::{Finish, ItemKind};
 use pl_wasm::GuestFault;
@@ -116,6 +116,33 @@ async fn a_trap_loses_one_episode_and_no_other() {
     let seen = other.view("a").await.unwrap();
     // Restored, it sees what it would have seen.
     assert_eq!(environment.restore(&saved).await.unwrap().view("a").await.unwrap(), seen);
+}
+
+#[tokio::test]
+async fn drawings_and_the_oracle_are_checked_and_leave_the_episode_as_it_is() {
+    let plugin = liar().await;
+    let environment = environment(&plugin);
+    let mut episode = environment.start(&task("{}"), 0, RandomStream::new([1; 32])).await.unwrap();
+    let before = episode.snapshot().await.unwrap();
+    assert_eq!(episode.draw(DrawingForm::Text).await.unwrap().as_deref(), Some("steps"));
+    let large = cause(episode.draw(DrawingForm::Svg).await.unwrap_err());
+    assert_eq!(large, Cause::Invalid("a drawing has 300000 bytes, more than 262144".to_owned()));
+    assert_eq!(episode.oracle("a").await.unwrap(), None);
+    let words = cause(episode.oracle("0").await.unwrap_err()).to_string();
+    assert!(words.contains("the oracle's action is not JSON"), "{words}");
+    assert_eq!(episode.snapshot().await.unwrap(), before, "the oracle's number was taken from the stream");
+    assert!(matches!(cause(episode.oracle("1").await.unwrap_err()), Cause::Fault(GuestFault::Trap(_))));
+}
+
+#[tokio::test]
+async fn tools_give_a_result_for_each_call() {
+    let plugin = liar().await;
+    let agent = Agent::new(&plugin, "agent", Map::new()).unwrap();
+    let call = ToolCall { name: "add".to_owned(), arguments: "{}".to_owned() };
+    let results = async |count: usize| agent.call_tools("{}", &vec![call.clone(); count]).await;
+    assert_eq!(results(1).await.unwrap(), Some(vec!["steps".to_owned()]));
+    let missing = cause(results(2).await.unwrap_err()).to_string();
+    assert!(missing.contains("2 results of tool calls were expected and 1 were returned"), "{missing}");
 }
 
 #[tokio::test]

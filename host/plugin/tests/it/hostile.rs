@@ -36,7 +36,7 @@ fn is_expected(attack: Attack, entry: EntryPoint, cause: &Cause) -> bool {
     let trap = |words: &str| matches!(fault, GuestFault::Trap(found) if found.contains(words));
     match attack {
         _ if entry.forbids_host_calls() && attack.calls_out() => trap("cannot leave component instance"),
-        Attack::Jobs | Attack::Retrieve if entry.is_stateless() => {
+        Attack::Jobs | Attack::Retrieve if !entry.has_services() => {
             matches!(fault, GuestFault::Host(words) if words.contains("only available to an environment"))
         }
         Attack::Loop
@@ -125,6 +125,8 @@ async fn a_gigabyte_is_refused_before_it_is_copied() {
         EntryPoint::Prompt,
         EntryPoint::Parse,
         EntryPoint::Score,
+        EntryPoint::Draw,
+        EntryPoint::CallTools,
     ] {
         let (function, cause) = ending(
             &engine,

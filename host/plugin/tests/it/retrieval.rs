@@ -43,7 +43,8 @@ fn mirror(reproducible: bool, size: usize) -> Arc<Mirror> {
 
 async fn environment(plugin: &Plugin, settings: Value, corpus: Option<Arc<dyn Retrieve>>) -> Environment {
     let settings: Map<String, Value> = settings.as_object().unwrap().clone();
-    let services = Services { corpus, ..common::services() };
+    let corpora = corpus.map(|corpus| ("wiki".to_owned(), corpus)).into_iter().collect();
+    let services = Services { corpora, ..common::services() };
     Environment::new(plugin, "questions", settings, services).unwrap()
 }
 
@@ -78,7 +79,9 @@ async fn searches_are_recorded_and_replayed_without_a_corpus() {
     assert_eq!(evidence["found"]["find"], 1.0);
     assert!(!episode.reproducible(), "the corpus depends on a server");
     let events = call_log.take();
-    let [Event::Retrieval { query, count, answer }] = events.as_slice() else { panic!("{events:?}") };
+    let [Event::Retrieval { corpus: None, query, count, answer }] = events.as_slice() else {
+        panic!("{events:?}")
+    };
     assert_eq!((query.as_str(), *count, answer.passages.as_ref().unwrap().len()), ("Quill", 2, 2));
 
     let mut answers = ReplayAnswers::default();

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use pl_plugin::call_log::Event;
 use pl_plugin::{Outcome, Scores};
-use pl_types::{EpisodeId, StreamKey};
+use pl_types::{EpisodeId, Question, StreamKey};
 
 use crate::trace::{EventKind, EventPosition, Trace, TraceEvent};
 
@@ -47,8 +47,10 @@ pub enum ComparedEvent {
 pub enum ExternalCall {
     /// Jobs for the sandbox, by their hash.
     Jobs(String),
-    /// A query to the corpus, and the number of passages that it asks for.
+    /// A query with the name of its corpus, if it has one, and the number of passages that it asks for.
     Query(String, u32),
+    /// A question to a policy.
+    Question(Question),
     /// An HTTP request.
     Request {
         /// Method and address.
@@ -81,10 +83,10 @@ fn ended_by_clock(event: &TraceEvent) -> bool {
 }
 
 /// The events to compare, in order. Completions are left out, since they come from the recording, and so are
-/// log lines and output, which a plugin may change.
+/// drawings, log lines and output, which a plugin may change.
 fn compared_events(trace: &Trace) -> impl Iterator<Item = ComparedEvent> + '_ {
     trace.events.iter().flat_map(|event| match &event.kind {
-        EventKind::Completion { .. } => Vec::new(),
+        EventKind::Completion { .. } | EventKind::Drawing(_) => Vec::new(),
         EventKind::CallLog { function, events } => {
             let calls = events.iter().filter_map(ExternalCall::from_event);
             let position = &event.position;
@@ -105,7 +107,14 @@ impl ExternalCall {
     fn from_event(event: &Event) -> Option<ExternalCall> {
         match event {
             Event::Sandbox { jobs, .. } => Some(ExternalCall::Jobs(jobs.clone())),
-            Event::Retrieval { query, count, .. } => Some(ExternalCall::Query(query.clone(), *count)),
+            Event::Retrieval { corpus, query, count, .. } => {
+                let query = match corpus {
+                    Some(corpus) => format!("{corpus}: {query}"),
+                    None => query.clone(),
+                };
+                Some(ExternalCall::Query(query, *count))
+            }
+            Event::Question { question, .. } => Some(ExternalCall::Question(question.clone())),
             Event::Http { request, hash, .. } => {
                 Some(ExternalCall::Request { request: request.clone(), hash: hash.clone() })
             }
@@ -129,6 +138,7 @@ impl ExternalCall {
             ExternalCall::Query(query, count) => {
                 format!("searches for {count} passages with {}", shorten(query))
             }
+            ExternalCall::Question(question) => format!("asks the policy {}", question.policy),
             ExternalCall::Request { request, .. } => format!("requests {}", shorten(request)),
         }
     }
@@ -148,6 +158,10 @@ impl ExternalCall {
                 let name = format!("the number of passages that `{function}` searches for");
                 Some(ValuePair::new(name, &a.to_string(), &b.to_string()))
             }
+            (ExternalCall::Question(a), ExternalCall::Question(b)) => {
+                let name = format!("the question of `{function}` to a policy");
+                Some(ValuePair::new(name, &question_text(a), &question_text(b)))
+            }
             (
                 ExternalCall::Request { request: a, hash: recorded },
                 ExternalCall::Request { request: b, hash: replayed },
@@ -161,6 +175,16 @@ impl ExternalCall {
             _ => None,
         }
     }
+}
+
+/// A question as lines of text.
+fn question_text(question: &Question) -> String {
+    let mut text = format!("to {}, {} tokens", question.policy, question.max_tokens);
+    for message in &question.messages {
+        // Writing to a string can't fail.
+        let _ = write!(text, "\n{:?}: {}", message.role, message.text);
+    }
+    text
 }
 
 impl ComparedEvent {
@@ -200,6 +224,7 @@ impl ComparedEvent {
                 EventKind::Completion { .. } => format!("the model completes the prompt of {agent}"),
                 EventKind::Action(action) => format!("{agent} acts: {}", shorten(action)),
                 EventKind::Outcome(_) => "the environment steps".to_owned(),
+                EventKind::Drawing(_) => "the state is drawn".to_owned(),
                 EventKind::Scores(_) => "the step is scored".to_owned(),
                 EventKind::Chosen(branch) => format!("the tree continues from candidate {branch}"),
                 EventKind::CallLog { function, .. } => format!("`{function}` logs or prints"),

@@ -29,7 +29,7 @@ pub struct ReplayResult {
 /// requests of plugins get the recorded responses.
 pub async fn replay(setup: &EpisodeSetup, trace: &Trace) -> ReplayResult {
     let generator = Arc::new(RecordedCompletions::from_trace(setup, trace));
-    let setup = EpisodeSetup { generator, ..setup.clone() };
+    let setup = EpisodeSetup { generator, drawings: false, ..setup.clone() };
     let context = EpisodeContext {
         key: trace.key.clone(),
         task: Arc::new(trace.task.clone()),

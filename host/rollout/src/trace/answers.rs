@@ -36,7 +36,9 @@ impl RecordedAnswers {
             let EventKind::CallLog { function, events } = &event.kind else { continue };
             let position = &event.position;
             let key = match (trace.mode, position.candidate, function.as_str()) {
-                (.., "prompt" | "parse" | "score") => AnswerKey::Call(position.clone(), function.clone()),
+                (.., "prompt" | "parse" | "call_tools" | "score") => {
+                    AnswerKey::Call(position.clone(), function.clone())
+                }
                 // Only the copy that a tree starts with is snapshotted outside of a candidate.
                 (Rollout::Flat, ..) | (Rollout::Tree, None, "start" | "snapshot") => {
                     AnswerKey::Environment(CopyKey::First)

@@ -81,6 +81,8 @@ pub enum EventKind {
     Action(String),
     /// The environment applied the joint action.
     Outcome(Outcome),
+    /// The environment's drawing of the state, an SVG document of the plugin's: at the start, and after each step.
+    Drawing(String),
     /// The reward scored the step.
     Scores(Scores),
     /// Tree: the branch that the episode continues from.

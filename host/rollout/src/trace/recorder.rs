@@ -68,7 +68,7 @@ impl TraceRecorder {
     pub fn record_calls(&mut self, agent: Option<&str>, function: &str, call_log: &CallLog) {
         let events = call_log.take();
         if !events.is_empty() {
-            self.reproducible &= !events.iter().any(|event| matches!(event, Event::Http { .. }));
+            self.reproducible &= events.iter().all(is_reproducible);
             self.record(agent, EventKind::CallLog { function: function.to_owned(), events });
         }
     }
@@ -113,5 +113,16 @@ impl TraceRecorder {
 
     pub fn into_events(self) -> Vec<TraceEvent> {
         self.events
+    }
+}
+
+/// True if the event is the same in another run of the attempt.
+fn is_reproducible(event: &Event) -> bool {
+    match event {
+        Event::Http { .. } => false,
+        Event::Sandbox { verdicts, .. } => verdicts.iter().all(|verdict| verdict.reproducible),
+        Event::Retrieval { answer, .. } => answer.reproducible,
+        Event::Question { answer, .. } => answer.reproducible,
+        Event::Log { .. } | Event::Output { .. } | Event::Truncated { .. } => true,
     }
 }

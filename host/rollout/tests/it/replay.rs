@@ -83,7 +83,9 @@ fn every_kind_of_event_that_was_tampered_with_is_found() {
                     assert_eq!(replay_alone(&setup(script()), &trace).agreement, Agreement::Full);
                     continue;
                 }
-                EventKind::Skipped | EventKind::Fault { .. } => panic!("{:?}", trace.events[index]),
+                EventKind::Skipped | EventKind::Drawing(_) | EventKind::Fault { .. } => {
+                    panic!("{:?}", trace.events[index])
+                }
             };
             kinds += 1;
             let shown = difference(&setup(script()), &trace);
@@ -91,6 +93,35 @@ fn every_kind_of_event_that_was_tampered_with_is_found() {
             assert!(shown.starts_with("episode 3.0.0#0, task task:0, node visit "), "{shown}");
         }
         assert!(kinds > 12, "{mode:?}: {kinds}");
+    }
+}
+
+#[test]
+fn drawings_are_recorded_at_the_start_and_after_each_step_and_change_nothing_else() {
+    for mode in MODES {
+        let plan = plan(mode, 1, 2);
+        let plain = play(&setup(script()), &plan).unwrap();
+        let drawing = EpisodeSetup { drawings: true, ..EpisodeSetup::clone(&setup(script())) };
+        let batch = play(&Arc::new(drawing), &plan).unwrap();
+        assert_eq!(batch.transitions, plain.transitions);
+        let trace = &batch.traces[0];
+        let is_drawing = |kind: &EventKind| matches!(kind, EventKind::Drawing(_));
+        let Some(EventKind::Drawing(first)) = trace.events.first().map(|event| &event.kind) else { panic!() };
+        assert_eq!(first, "<svg>0 steps</svg>");
+        let mut steps = 0;
+        for pair in trace.events.windows(3) {
+            if let [_, scored, drawn] = pair
+                && matches!(scored.kind, EventKind::Scores(_))
+            {
+                assert!(is_drawing(&drawn.kind) && drawn.position == scored.position, "{drawn:?}");
+                steps += 1;
+            }
+        }
+        assert!(steps > 2);
+        let rest = trace.events.iter().filter(|event| !is_drawing(&event.kind));
+        assert!(rest.eq(&plain.traces[0].events));
+        // A replay draws nothing, and misses nothing.
+        assert_eq!(replay_alone(&setup(script()), trace).agreement, Agreement::Full);
     }
 }
 

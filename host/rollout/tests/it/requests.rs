@@ -53,14 +53,18 @@ fn an_observer_receives_prompts_before_actions_and_changes_nothing() {
         order.push(match event {
             EpisodeEvent::Prompted { agent, messages, .. } => format!("{} to {agent}", messages.len()),
             EpisodeEvent::Acted(step) => format!("{} by {}", step.action, step.agent),
+            EpisodeEvent::Drawn(drawing) => drawing,
         });
     }
     let actions: Vec<&str> = alone.transitions.iter().map(|t| t.action.as_str()).collect();
     let expected = [
+        "0 steps",
         "1 to agent0",
         &format!("{} by agent0", actions[0]),
+        "1 steps",
         "1 to agent1",
         &format!("{} by agent1", actions[1]),
+        "2 steps",
     ];
     assert_eq!(order, expected);
 }

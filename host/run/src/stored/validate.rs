@@ -43,8 +43,9 @@ pub(super) fn validate(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
     for scenario in &workflow.scenarios {
         check_index("plugin", scenario.environment.plugin, plugins)?;
         check_index("plugin", scenario.reward.plugin, plugins)?;
-        let corpus = scenario.environment.corpus;
-        corpus.map_or(Ok(()), |corpus| check_index("corpus", corpus, workflow.corpora.len()))?;
+        for corpus in &scenario.environment.corpora {
+            check_index("corpus", *corpus, workflow.corpora.len())?;
+        }
         let nodes = &scenario.turns.nodes;
         for agent in nodes.iter().flat_map(|node| &node.agents) {
             check_index("agent", *agent, workflow.agents.len())?;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::recorded::{HOSTILE, create, example, ids};
+use crate::recorded::{HOSTILE, HOSTILE_DRAWING, create, example, ids};
 use crate::server::Server;
 
 #[test]
@@ -128,4 +128,24 @@ fn tokens_have_the_log_probs_of_their_own_row() {
     assert!(evaluated["notes"][0].as_str().unwrap().contains("No log-probabilities"));
     let missing = server.get("/api/tokens?run=math&episode=1.0.0&agent=tool&visit=0&branch=5");
     assert_eq!(missing.status, 404);
+}
+
+#[test]
+fn drawings_belong_to_the_start_and_to_the_steps_that_led_to_them() {
+    let runs = tempfile::tempdir().unwrap();
+    example(runs.path(), "math", 0);
+    let server = Server::start(runs.path());
+    let visit = |episode: &str| {
+        server.get(&format!("/api/episode?run=math&episode={episode}")).json()["visits"][0].clone()
+    };
+    let flat = visit("1.0.0");
+    assert_eq!(
+        (&flat["drawing"], &flat["branches"][0]["drawing"]),
+        (&json!("<svg/>"), &json!(HOSTILE_DRAWING))
+    );
+    let tree = visit("1.2.0");
+    assert_eq!(tree["drawing"], json!(null));
+    // The last one is too large to be shown.
+    let drawn: Vec<_> = (0..3).map(|branch| tree["branches"][branch]["drawing"].clone()).collect();
+    assert_eq!(drawn, [json!("<svg>0</svg>"), json!("<svg>1</svg>"), json!(null)]);
 }

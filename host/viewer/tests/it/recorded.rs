@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 pub const HOSTILE: &str =
     "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">";
 
+/// A drawing that would run scripts and load files if it were part of a page.
+pub const HOSTILE_DRAWING: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" onload=\"parent.document.title='owned'\">\
+    <script>parent.document.title='owned'</script><image href=\"/api/runs\"/></svg>";
+
 /// Workflows whose token ids are the letters of the texts.
 pub struct Letters;
 
@@ -153,12 +157,14 @@ pub fn flat(set: &str, step: u64, task: u32, sample: u32, text: &str, reward: f6
         "task": { "id": format!("{set}-{task}"), "data": "{\"question\":\"Two and four?\"}" },
         "mode": "flat", "candidates": 1,
         "events": [
+            event(0, None, None, json!({ "drawing": "<svg/>" })),
             event(0, None, Some("tool"), json!({ "prompted": { "visit": 0, "prompt": ids(prompt) } })),
             event(0, None, Some("tool"), completion(text)),
             event(0, None, Some("tool"), json!({ "action": json!({ "answer": text }).to_string() })),
             event(0, None, None, log),
             event(0, None, None, outcome),
             event(0, None, None, scores(reward)),
+            event(0, None, None, json!({ "drawing": HOSTILE_DRAWING })),
             event(0, None, None, json!({ "invented_later": [1, 2] })),
         ],
         "end": end(reward > 0.0, 1, text.len()),
@@ -181,7 +187,15 @@ fn tree(step: u64, task: u32) -> Value {
         vec![event(0, None, Some("tool"), json!({ "prompted": { "visit": 0, "prompt": ids("go") } }))];
     for branch in 0..3 {
         events.push(event(0, Some(branch), Some("tool"), completion(&format!("candidate {branch}"))));
+        events.push(event(
+            0,
+            Some(branch),
+            None,
+            json!({ "outcome": { "done": false, "truncated": false, "facts": {}, "evidence": "{}" } }),
+        ));
         events.push(event(0, Some(branch), None, scores(f64::from(branch))));
+        let drawing = format!("<svg>{branch}{}</svg>", " ".repeat(if branch == 2 { 300_000 } else { 0 }));
+        events.push(event(0, Some(branch), None, json!({ "drawing": drawing })));
     }
     events.push(event(0, None, None, json!({ "chosen": 2 })));
     json!({

@@ -48,6 +48,20 @@ fn apply(episode: &mut Problems, actions: &[pl_sdk::Action<Action>]) -> Outcome<
 }
 
 #[test]
+fn the_oracle_is_the_records_own_solution() {
+    let oracle = |record: Value| {
+        let task = Task::new("1", &record).unwrap();
+        let episode = Problems::start(&Settings::default(), &task, 0).unwrap();
+        episode.oracle(&Settings::default(), "coder").unwrap()
+    };
+    let without = json!({"problem": "Double.", "tests": [{"input": "1", "output": "2"}]});
+    assert_eq!(oracle(without.clone()), None);
+    let mut with = without;
+    with["solutions"] = json!(["print(2)"]);
+    assert_eq!(oracle(with), Some(json!({"python": "print(2)"})));
+}
+
+#[test]
 fn a_program_is_repaired() {
     testing::set_sandbox(fake_verdict);
     let mut episode = start();

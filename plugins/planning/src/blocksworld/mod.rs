@@ -7,8 +7,11 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use pl_sdk::prelude::*;
+use serde_json::{Value, json};
 
+use crate::drawing::{Svg, colour};
 use crate::game::{Game, GameKind, ReferenceOutcome, Values};
+use crate::grid::Cell;
 use crate::literal::Literal;
 use crate::random::{Draw, combine, combine_unordered};
 use crate::splits::Split;
@@ -189,6 +192,49 @@ impl Game for Blocksworld {
     fn show(&self) -> String {
         format!("Stacks: {}\nGoal: {}", write(&self.stacks), write(&self.goal))
     }
+
+    /// Draws the stacks on the left and the goal on the right.
+    fn draw(&self) -> Svg {
+        let height = self.stacks.iter().chain(&self.goal).map(Vec::len).max().unwrap_or(0);
+        // Room for every block to stand alone would leave little of small drawings.
+        let goal_at = self.stacks.len() + 1;
+        let mut svg = Svg::blank(height + 1, goal_at + self.goal.len());
+        svg.label(Cell { row: 0, column: goal_at }, "goal", colour::DARK);
+        for (stacks, left) in [(&self.stacks, 0), (&self.goal, goal_at)] {
+            for (column, stack) in stacks.iter().enumerate() {
+                for (level, block) in stack.iter().enumerate() {
+                    let cell = Cell { row: height - level, column: left + column };
+                    let fits = left > 0 || self.fits(block);
+                    svg.square(cell, if fits { colour::GOAL } else { colour::BLOCK });
+                    svg.label(cell, block, colour::LIGHT);
+                }
+            }
+        }
+        svg
+    }
+
+    /// Puts every block on the table, and builds the goal from there.
+    fn solution(&self) -> Option<Vec<Move>> {
+        let block = |name: &str, to: &str| Move::Block { block: name.to_owned(), to: to.to_owned() };
+        let unstack =
+            self.stacks.iter().flat_map(|stack| stack.iter().skip(1).rev().map(|name| block(name, TABLE)));
+        let build = self
+            .goal
+            .iter()
+            .flat_map(|stack| stack.iter().zip(stack.iter().skip(1)).map(|(below, name)| block(name, below)));
+        Some(unstack.chain(build).collect())
+    }
+
+    fn write(plan: &[Move]) -> String {
+        let moves: Vec<Value> = plan
+            .iter()
+            .map(|next| match next {
+                Move::Block { block, to } => json!({"move": [block, to]}),
+                Move::Malformed => json!({}),
+            })
+            .collect();
+        json!(moves).to_string()
+    }
 }
 
 /// Reads a block and its new place.
@@ -253,8 +299,6 @@ impl Blocksworld {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::laws::{Oracle, laws};
     use crate::literal::lists;
@@ -264,17 +308,6 @@ mod tests {
     }
 
     impl Oracle for Blocksworld {
-        /// Puts every block on the table, and builds the goal from there.
-        fn solution(&self) -> Vec<Move> {
-            let unstack = self
-                .stacks
-                .iter()
-                .flat_map(|stack| stack.iter().skip(1).rev().map(|name| block(name, TABLE)));
-            let build =
-                self.goal.iter().flat_map(|stack| stack.windows(2).map(|pair| block(&pair[1], &pair[0])));
-            unstack.chain(build).collect()
-        }
-
         fn image(&self, draw: &mut Draw) -> Self {
             let blocks: Vec<&String> = self.start.iter().flatten().collect();
             let mut names: Vec<usize> = (0..blocks.len()).collect();
@@ -297,17 +330,6 @@ mod tests {
                 self.stacks.iter().filter_map(|stack| Some(stack.last()?.as_str())).collect();
             let from = *draw.pick(&tops).unwrap();
             block(from, draw.pick(&tops).copied().filter(|to| *to != from).unwrap_or(TABLE))
-        }
-
-        fn write(plan: &[Move]) -> String {
-            let moves: Vec<serde_json::Value> = plan
-                .iter()
-                .map(|next| match next {
-                    Move::Block { block, to } => json!({"move": [block, to]}),
-                    Move::Malformed => json!({}),
-                })
-                .collect();
-            json!(moves).to_string()
         }
     }
 

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 
 use pl_sdk::prelude::*;
 
+use crate::drawing::{Svg, colour};
 use crate::game::{Game, GameKind, ReferenceOutcome, Values};
 use crate::grid::{Cell, Direction, canonical_board, dimensions};
 use crate::literal::Literal;
@@ -151,6 +152,44 @@ impl Game for PlanPath {
             to.column
         )
     }
+
+    fn draw(&self) -> Svg {
+        let mut svg = Svg::board(self.grid.len(), self.width());
+        svg.fill(self.cells().filter(|cell| !self.is_free(*cell)), colour::DARK);
+        svg.fill([self.goal], colour::GOAL);
+        svg.label(self.goal, "G", colour::LIGHT);
+        svg.ring(self.start, 0.3, colour::LINE);
+        svg.disc(self.position, 0.3, colour::PLAYER);
+        svg
+    }
+
+    fn solution(&self) -> Option<Vec<Direction>> {
+        let distances = self.distances(self.goal);
+        let distance = |cell: Cell| distances.get(self.index(cell)).copied().flatten();
+        let mut cell = self.position;
+        let mut plan = Vec::new();
+        while cell != self.goal {
+            let here = distance(cell)?;
+            let nearer = |direction: Direction| {
+                let next = cell.step(direction).filter(|next| self.is_free(*next))?;
+                (distance(next)? < here).then_some((direction, next))
+            };
+            let (direction, next) = Direction::ALL.into_iter().find_map(nearer)?;
+            plan.push(direction);
+            cell = next;
+        }
+        Some(plan)
+    }
+
+    fn write(plan: &[Direction]) -> String {
+        write_directions(plan)
+    }
+}
+
+/// Writes a plan of directions.
+pub(crate) fn write_directions(plan: &[Direction]) -> String {
+    let letters: Vec<String> = plan.iter().map(|direction| format!("\"{}\"", direction.letter())).collect();
+    format!("[{}]", letters.join(", "))
 }
 
 /// Replaces the first `letter` by a free cell. Returns its place.
@@ -178,6 +217,11 @@ impl PlanPath {
 
     fn is_free(&self, cell: Cell) -> bool {
         self.at(cell) == Some(b'.')
+    }
+
+    fn cells(&self) -> impl Iterator<Item = Cell> {
+        let width = self.width();
+        (0..self.grid.len()).flat_map(move |row| (0..width).map(move |column| Cell { row, column }))
     }
 
     /// Returns the lengths of the shortest paths from a cell to all cells, row by row (breadth-first search). `None`
@@ -210,22 +254,6 @@ mod tests {
     use crate::laws::{Oracle, laws};
 
     impl Oracle for PlanPath {
-        fn solution(&self) -> Vec<Direction> {
-            let distances = self.distances(self.goal);
-            let mut cell = self.position;
-            let mut plan = Vec::new();
-            while cell != self.goal {
-                let nearer = |direction: &Direction| {
-                    let next = cell.step(*direction).filter(|next| self.is_free(*next));
-                    next.is_some_and(|next| distances[self.index(next)] < distances[self.index(cell)])
-                };
-                let direction = Direction::ALL.into_iter().find(nearer).unwrap();
-                cell = cell.step(direction).unwrap();
-                plan.push(direction);
-            }
-            plan
-        }
-
         fn image(&self, draw: &mut Draw) -> Self {
             let (mirror, transpose) = (draw.percent(50), draw.percent(50));
             let (height, width) = (self.grid.len(), self.width());
@@ -250,16 +278,6 @@ mod tests {
 
         fn any_move(&self, draw: &mut Draw) -> Direction {
             *draw.pick(&Direction::ALL).unwrap()
-        }
-
-        fn write(plan: &[Direction]) -> String {
-            let letter = |direction: &Direction| match direction {
-                Direction::Up => "U",
-                Direction::Down => "D",
-                Direction::Left => "L",
-                Direction::Right => "R",
-            };
-            json!(plan.iter().map(letter).collect::<Vec<_>>()).to_string()
         }
     }
 

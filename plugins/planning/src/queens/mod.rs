@@ -7,8 +7,9 @@ use std::ops::RangeInclusive;
 
 use pl_sdk::prelude::*;
 
+use crate::drawing::{Svg, colour};
 use crate::game::{Game, GameKind, ReferenceOutcome, Values};
-use crate::grid::canonical_board;
+use crate::grid::{Cell, canonical_board};
 use crate::literal::Literal;
 use crate::random::{Draw, hash};
 use crate::splits::Split;
@@ -146,6 +147,37 @@ impl Game for Queens {
             fixed => format!("{}\nFixed queens: {}.", rows.join("\n"), fixed.join(", ")),
         }
     }
+
+    fn draw(&self) -> Svg {
+        let size = self.given.len();
+        let mut svg = Svg::board(size, size);
+        let cells = (0..size).flat_map(|row| (0..size).map(move |column| Cell { row, column }));
+        svg.fill(cells.filter(|cell| (cell.row + cell.column) % 2 == 1), colour::SHADE);
+        let queens: Vec<(usize, usize)> = self.queens().collect();
+        for queen in &queens {
+            let (row, column) = *queen;
+            let colour = match (
+                queens.iter().any(|other| other != queen && attack(*other, *queen)),
+                self.given[row],
+            ) {
+                (true, _) => colour::WRONG,
+                (false, Some(_)) => colour::DARK,
+                (false, None) => colour::PLAYER,
+            };
+            svg.disc(Cell { row, column }, 0.36, colour);
+            svg.label(Cell { row, column }, "Q", colour::LIGHT);
+        }
+        svg
+    }
+
+    fn solution(&self) -> Option<Vec<Vec<i64>>> {
+        let columns = complete(&self.given, &mut |_| {})?;
+        Some(vec![columns.into_iter().map(|column| column as i64).collect()])
+    }
+
+    fn write(plan: &[Vec<i64>]) -> String {
+        plan.last().map(|columns| format!("{columns:?}")).unwrap_or_default()
+    }
 }
 
 impl Queens {
@@ -156,10 +188,14 @@ impl Queens {
         columns.iter().map(column).collect::<Option<Vec<_>>>().filter(|columns| columns.len() == size)
     }
 
+    /// Iterates over the rows and columns of the queens.
+    fn queens(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.columns.iter().enumerate().filter_map(|(row, column)| Some((row, (*column)?)))
+    }
+
     /// Number of pairs of queens that attack each other.
     fn attacks(&self) -> usize {
-        let queens: Vec<(usize, usize)> =
-            self.columns.iter().enumerate().filter_map(|(row, column)| Some((row, (*column)?))).collect();
+        let queens: Vec<(usize, usize)> = self.queens().collect();
         let attacked =
             |later: usize| queens[..later].iter().filter(|one| attack(**one, queens[later])).count();
         (0..queens.len()).map(attacked).sum()
@@ -216,11 +252,6 @@ mod tests {
     use crate::laws::{Oracle, laws};
 
     impl Oracle for Queens {
-        fn solution(&self) -> Vec<Vec<i64>> {
-            let columns = complete(&self.given, &mut |_| {}).unwrap();
-            vec![columns.into_iter().map(|column| column as i64).collect()]
-        }
-
         fn image(&self, draw: &mut Draw) -> Self {
             let size = self.given.len();
             let (mirror, transpose) = (draw.percent(50), draw.percent(50));
@@ -237,10 +268,6 @@ mod tests {
         fn any_move(&self, draw: &mut Draw) -> Vec<i64> {
             let size = self.given.len();
             self.given.iter().map(|given| given.unwrap_or_else(|| draw.below(size)) as i64).collect()
-        }
-
-        fn write(plan: &[Vec<i64>]) -> String {
-            json!(plan.last().unwrap()).to_string()
         }
     }
 

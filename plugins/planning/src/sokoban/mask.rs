@@ -1,5 +1,5 @@
-//! Sets of a room's cells as bit masks: bit `row * width + column`. Rooms have at most 128 cells and walls all around, so
-//! that no step leaves a row at its end.
+//! Sets of a room's cells as bit masks: bit `row * width + column`. Rooms have at most 128 cells, and the cells of a set lie
+//! off the edge, so that no step leaves a row at its end.
 
 use crate::grid::{Cell, Direction};
 

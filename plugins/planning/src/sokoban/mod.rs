@@ -3,7 +3,6 @@
 mod generate;
 mod mask;
 mod reference;
-#[cfg(test)]
 mod solver;
 
 use std::collections::BTreeSet;
@@ -11,6 +10,7 @@ use std::ops::RangeInclusive;
 
 use pl_sdk::prelude::*;
 
+use crate::drawing::{Svg, colour};
 use crate::game::{Game, GameKind, ReferenceOutcome, Values};
 use crate::grid::{Cell, Direction, canonical_board, dimensions};
 use crate::literal::Literal;
@@ -29,6 +29,10 @@ const ON_GOAL: f64 = 1.0;
 
 /// Value of one cell that a box is nearer to its nearest goal.
 const PER_CELL: f64 = 0.1;
+
+/// Maximum number of states that the search for a solution visits: enough for every generated room and most of Boxoban's,
+/// and within the default fuel.
+const MAX_STATES: usize = 5000;
 
 /// A room with boxes and a player.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,6 +181,27 @@ impl Game for Sokoban {
             places(&mut self.cells().filter(|cell| self.is_goal(*cell)))
         )
     }
+
+    fn draw(&self) -> Svg {
+        let mut svg = Svg::board(self.room.len(), self.width());
+        svg.fill(self.cells().filter(|cell| !self.is_floor(*cell)), colour::DARK);
+        for cell in self.cells().filter(|cell| self.is_goal(*cell)) {
+            svg.ring(cell, 0.2, colour::GOAL);
+        }
+        for cell in &self.boxes {
+            svg.square(*cell, if self.is_goal(*cell) { colour::GOAL } else { colour::BLOCK });
+        }
+        svg.disc(self.player, 0.3, colour::PLAYER);
+        svg
+    }
+
+    fn solution(&self) -> Option<Vec<Direction>> {
+        solver::solve(self, MAX_STATES)
+    }
+
+    fn write(plan: &[Direction]) -> String {
+        crate::plan_path::write_directions(plan)
+    }
 }
 
 /// Hash of the walls and goals alone, so that splits share no room: boxes and the player may stand anywhere in it.
@@ -246,10 +271,6 @@ mod tests {
     use crate::laws::{Oracle, laws};
 
     impl Oracle for Sokoban {
-        fn solution(&self) -> Vec<Direction> {
-            solver::solve(self, usize::MAX).unwrap()
-        }
-
         fn image(&self, draw: &mut Draw) -> Self {
             let mut rows = self.rows();
             if draw.percent(50) {
@@ -264,10 +285,6 @@ mod tests {
 
         fn any_move(&self, draw: &mut Draw) -> Direction {
             *draw.pick(&Direction::ALL).unwrap()
-        }
-
-        fn write(plan: &[Direction]) -> String {
-            crate::plan_path::PlanPath::write(plan)
         }
     }
 

@@ -1,4 +1,4 @@
-//! A solver for tests: best-first search over pushes.
+//! A solver: best-first search over pushes.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
@@ -21,15 +21,24 @@ struct Node {
     push: Option<(usize, Direction)>,
 }
 
-/// Returns a plan for a room that is walled all around and has at most 128 cells. Returns `None` if there is none within
-/// `limit` states.
+/// Returns a plan for a room of at most 128 cells that stays off its edge. Returns `None` if there is none within `limit`
+/// states.
 pub fn solve(puzzle: &Sokoban, limit: usize) -> Option<Vec<Direction>> {
-    let width = puzzle.width();
+    let (height, width) = (puzzle.room.len(), puzzle.width());
+    let inside = |cell: Cell| {
+        (1..height.saturating_sub(1)).contains(&cell.row)
+            && (1..width.saturating_sub(1)).contains(&cell.column)
+    };
+    let fits = height * width <= Mask::BITS as usize;
+    if !fits || !puzzle.boxes.iter().chain([&puzzle.player]).all(|cell| inside(*cell)) {
+        return None;
+    }
     let index = |cell: Cell| cell.row * width + cell.column;
     let mask =
         |cells: &mut dyn Iterator<Item = Cell>| cells.fold(0, |mask: Mask, cell| mask | 1 << index(cell));
-    let floor = mask(&mut puzzle.cells().filter(|cell| puzzle.is_floor(*cell)));
-    let goals = mask(&mut puzzle.cells().filter(|cell| puzzle.is_goal(*cell)));
+    // No step from a floor inside leaves a row at its end.
+    let floor = mask(&mut puzzle.cells().filter(|cell| puzzle.is_floor(*cell) && inside(*cell)));
+    let goals = mask(&mut puzzle.cells().filter(|cell| puzzle.is_goal(*cell) && inside(*cell)));
     let distances = distances(puzzle);
     let estimate = |boxes: Mask| bits(boxes).map(|cell| distances[cell]).sum::<Option<u32>>();
     let start = mask(&mut puzzle.boxes.iter().copied());

@@ -14,7 +14,7 @@ pub struct Shape {
     /// Number of rows, of columns, and of digits.
     pub size: usize,
     /// Number of rows of a box.
-    box_height: usize,
+    pub box_height: usize,
 }
 
 impl Shape {

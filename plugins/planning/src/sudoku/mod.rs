@@ -7,8 +7,11 @@ mod reference;
 use std::ops::RangeInclusive;
 
 use pl_sdk::prelude::*;
+use serde_json::json;
 
+use crate::drawing::{Svg, colour};
 use crate::game::{Game, GameKind, ReferenceOutcome, Values};
+use crate::grid::Cell;
 use crate::literal::Literal;
 use crate::random::Draw;
 use crate::splits::Split;
@@ -186,6 +189,42 @@ impl Game for Sudoku {
             _ => grid,
         }
     }
+
+    fn draw(&self) -> Svg {
+        let mut svg = Svg::board(self.size, self.size);
+        let cell = |at: usize| Cell { row: at / self.size, column: at % self.size };
+        svg.fill((0..self.clues.len()).filter(|at| self.clues[*at] != 0).map(cell), colour::SHADE);
+        for (at, digit) in self.grid.iter().enumerate().filter(|(_, digit)| **digit != 0) {
+            let colour = match (self.clues[at] != 0, *digit == self.solution[at]) {
+                (true, _) => colour::DARK,
+                (false, true) => colour::PLAYER,
+                (false, false) => colour::WRONG,
+            };
+            svg.label(cell(at), &digit.to_string(), colour);
+        }
+        if let Some(shape) = Shape::new(self.size) {
+            svg.lines(shape.box_height, shape.size / shape.box_height, 0.08, colour::DARK);
+        }
+        svg
+    }
+
+    fn solution(&self) -> Option<Vec<Fill>> {
+        let row = |row: &[u8]| row.iter().map(|digit| i64::from(*digit)).collect();
+        Some(vec![Fill::Grid(self.solution.chunks(self.size).map(row).collect())])
+    }
+
+    fn write(plan: &[Fill]) -> String {
+        match plan {
+            [Fill::Grid(rows)] => json!(rows).to_string(),
+            _ => {
+                let cell = |fill: &Fill| match fill {
+                    Fill::Cell(cell) => Some(*cell),
+                    Fill::Grid(_) => None,
+                };
+                json!(plan.iter().filter_map(cell).collect::<Vec<_>>()).to_string()
+            }
+        }
+    }
 }
 
 /// Reads a character of a puzzle.
@@ -256,27 +295,11 @@ impl Sudoku {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::laws::{Oracle, laws};
     use crate::literal::lists;
 
     impl Oracle for Sudoku {
-        fn solution(&self) -> Vec<Fill> {
-            let fill = |cell: usize| {
-                Fill::Cell([(cell / self.size) as i64, (cell % self.size) as i64, self.solution[cell].into()])
-            };
-            // Wrong digits have to go first.
-            let clues: Vec<Vec<i64>> = self
-                .clues
-                .chunks(self.size)
-                .map(|row| row.iter().map(|digit| i64::from(*digit)).collect())
-                .collect();
-            let erase = (self.grid != self.clues).then_some(Fill::Grid(clues));
-            erase.into_iter().chain(self.empty().map(fill)).collect()
-        }
-
         fn image(&self, draw: &mut Draw) -> Self {
             let (size, box_height) = (self.size, if self.size == 9 { 3 } else { 2 });
             let mut digits: Vec<u8> = (1..=size as u8).collect();
@@ -300,22 +323,6 @@ mod tests {
                     (0..self.size).map(|_| (0..self.size).map(|_| number() + 1).collect()).collect(),
                 ),
                 _ => Fill::Cell([number(), number(), number() + 1]),
-            }
-        }
-
-        fn write(plan: &[Fill]) -> String {
-            match plan {
-                [Fill::Grid(rows)] => json!(rows).to_string(),
-                _ => {
-                    let cells: Vec<&[i64; 3]> = plan
-                        .iter()
-                        .filter_map(|fill| match fill {
-                            Fill::Cell(cell) => Some(cell),
-                            Fill::Grid(_) => None,
-                        })
-                        .collect();
-                    json!(cells).to_string()
-                }
             }
         }
     }

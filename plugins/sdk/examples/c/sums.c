@@ -113,14 +113,19 @@ static bool start(const void *settings, const pl_task *task, uint64_t seed, void
   return true;
 }
 
-static bool see(const void *settings, const void *state, pl_text agent, void *view) {
-  const Sums *sums = state;
-  View *seen = view;
-  pl_text text = pl_format("Problem %" PRIu64 ": what is ", sums->number);
+/* The summands with plus signs between them. */
+static pl_text terms_of(const Sums *sums) {
+  pl_text text = pl_str("");
   for (size_t at = 0; at < sums->terms.count; at++) {
     text = pl_concat(2, text, pl_format("%s%" PRIu64, at ? " + " : "", PL_AT(uint64_t, sums->terms, at)));
   }
-  text = pl_concat(2, text, pl_str("?"));
+  return text;
+}
+
+static bool see(const void *settings, const void *state, pl_text agent, void *view) {
+  const Sums *sums = state;
+  View *seen = view;
+  pl_text text = pl_concat(3, pl_format("Problem %" PRIu64 ": what is ", sums->number), terms_of(sums), pl_str("?"));
   for (size_t at = 0; at < sums->hints.count; at++) {
     text = pl_concat(3, text, pl_str(" "), PL_AT(pl_text, sums->hints, at));
   }
@@ -156,6 +161,22 @@ static bool apply(const void *settings, void *state, const pl_action *actions, s
   return true;
 }
 
+static bool oracle(const void *settings, const void *state, pl_text agent, void *action, bool *known) {
+  const Sums *sums = state;
+  Move *move = action;
+  uint64_t gold = 0;
+  for (size_t at = 0; at < sums->terms.count; at++) gold += PL_AT(uint64_t, sums->terms, at);
+  move->answer = pl_format("%" PRIu64, gold);
+  return true;
+}
+
+static bool draw(const void *settings, const void *state, pl_drawing_form form, pl_text *drawing) {
+  const Sums *sums = state;
+  if (form != PL_TEXT) return true;
+  *drawing = pl_concat(2, terms_of(sums), pl_str(" = ?"));
+  return true;
+}
+
 static bool tasks(const void *settings, const pl_task_request *request, pl_task *tasks) {
   static const char *const SPLITS[] = {"train", "validation", "test"};
   if (request->level == 0) return pl_refuse_settings("sums are generated from level 1 on, not 0");
@@ -188,6 +209,8 @@ static const pl_environment SUMS_ITEM = {
     .see = see,
     .apply = apply,
     .tasks = tasks,
+    .oracle = oracle,
+    .draw = draw,
 };
 
 /* ---- The agent ---- */
@@ -235,6 +258,29 @@ static bool prompt(const void *settings, const void *view, const pl_turn *turn, 
   return true;
 }
 
+typedef struct {
+  pl_list terms;
+} Summands;
+static const pl_field SUMMANDS_FIELDS[] = {PL_FIELD_LIST(Summands, terms, pl_uint, NULL)};
+PL_TYPE(SUMMANDS, Summands, SUMMANDS_FIELDS);
+
+static bool call_tools(const void *settings, const void *view, const pl_tool_call *calls, size_t count,
+                       pl_list *results) {
+  for (size_t at = 0; at < count; at++) {
+    pl_text *result = PL_PUSH(pl_text, results);
+    if (!pl_equal(calls[at].name, pl_str("add"))) {
+      *result = pl_concat(2, pl_str("there is no tool "), calls[at].name);
+      continue;
+    }
+    Summands given = {0};
+    if (!pl_read(calls[at].arguments, &SUMMANDS, &given)) return pl_refuse("the summands are not a list of numbers");
+    uint64_t sum = 0;
+    for (size_t term = 0; term < given.terms.count; term++) sum += PL_AT(uint64_t, given.terms, term);
+    *result = pl_format("%" PRIu64, sum);
+  }
+  return true;
+}
+
 static bool parse(const void *settings, const void *view, const pl_completion *completion, void *action) {
   Move *move = action;
   slice answer = extract_answer(completion->text);
@@ -256,6 +302,7 @@ static const pl_agent REASONER_ITEM = {
     .action = &MOVE,
     .prompt = prompt,
     .parse = parse,
+    .call_tools = call_tools,
 };
 
 /* ---- The reward ---- */

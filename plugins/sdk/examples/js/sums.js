@@ -51,6 +51,14 @@ const sums = {
     return { done: right, truncated, facts: { right, tries: state.tries, last }, evidence: { gold, latest } };
   },
 
+  oracle({ terms }) {
+    return { answer: String(terms.reduce((sum, term) => sum + term)) };
+  },
+
+  draw({ terms }, _settings, form) {
+    return form === "text" ? `${terms.join(" + ")} = ?` : undefined;
+  },
+
   tasks(_settings, { split, start, count, level }) {
     if (level === 0) throw new SettingsError("sums are generated from level 1 on, not 0");
     // Different splits use different numbers, so that they have no question in common.
@@ -99,6 +107,12 @@ const reasoner = {
     const boxed = EXAMPLES.slice(0, examples).map(([asked, sum, result]) => [asked, `${sum} = \\boxed{${result}}`]);
     const system = instruction ?? "Put the final answer in \\boxed{}.";
     return request(text, { system: system || undefined, examples: boxed });
+  },
+
+  callTools(_settings, _view, calls) {
+    const result = ({ name, arguments: given }) =>
+      name === "add" ? String(given.terms.reduce((sum, term) => sum + term)) : `there is no tool ${name}`;
+    return calls.map(result);
   },
 
   parse(_settings, _view, { text }) {

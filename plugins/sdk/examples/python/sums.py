@@ -6,6 +6,7 @@ import extract
 from pl_sdk import (
     Agent,
     AgentScore,
+    DrawingForm,
     Environment,
     Outcome,
     Plugin,
@@ -109,6 +110,12 @@ class Sums(Environment, name="sums", settings=Settings, facts=Facts, action=dict
         truncated = not right and self.tries >= settings.tries
         return Outcome(Facts(right, self.tries, last), Evidence(gold, latest), right, truncated)
 
+    def oracle(self, settings, agent):
+        return {"answer": str(sum(self.terms))}
+
+    def draw(self, settings, form):
+        return f"{' + '.join(map(str, self.terms))} = ?" if form is DrawingForm.TEXT else None
+
     @classmethod
     def tasks(cls, settings, request):
         if request.level == 0:
@@ -165,6 +172,13 @@ class Reasoner(Agent, name="reasoner", settings=ReasonerSettings):
             request = request.with_example(question, f"{sum_} = \\boxed{{{result}}}")
         instruction = "Put the final answer in \\boxed{}." if settings.instruction is None else settings.instruction
         return request.with_system(instruction) if instruction else request
+
+    @staticmethod
+    def call_tools(settings, view, calls):
+        def result(call):
+            return str(sum(call.arguments["terms"])) if call.name == "add" else f"there is no tool {call.name}"
+
+        return [result(call) for call in calls]
 
     @staticmethod
     def parse(settings, view, completion):

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Refusal, TaskError, message, plugin, random, request, retrieval, sandbox } from "../index.js";
-import { parse, play, printed, setCorpus, setRandom, setSandbox } from "../testing.js";
+import { Refusal, TaskError, message, plugin, policies, random, request, retrieval, sandbox } from "../index.js";
+import { parse, play, printed, setCorpus, setPolicies, setRandom, setSandbox } from "../testing.js";
 
 const place = {
   doc: "Somewhere.",
@@ -84,6 +84,13 @@ test("items describe themselves", () => {
   assert.throws(() => plugin({ environments: { wrong } }), /fact `list` of wrong: its type is one of/);
 });
 
+test("oracles, drawings and tools are optional", () => {
+  const { Episode } = whole.environments;
+  const episode = Episode.start("place", '{"must":null}', { id: "7", data: "{}" }, 0n);
+  assert.deepEqual([episode.oracle("a"), episode.draw("svg")], [undefined, undefined]);
+  assert.equal(whole.agents.callTools("mute", "{}", "{}", []), undefined);
+});
+
 test("agents ask and understand", () => {
   assert.equal(whole.agents.prompt("mute", "{}", "{}", { agent: "a", visit: 0 }), undefined);
   assert.deepEqual(parse(whole, "mute", { view: {}, text: "ja" }), { said: "ja" });
@@ -102,4 +109,7 @@ test("the stand-ins answer", () => {
   assert.throws(() => retrieval.retrieve("x", 1), Refusal);
   setCorpus(() => []);
   assert.deepEqual(retrieval.retrieve("x", 1), []);
+  assert.throws(() => policies.ask("referee", [], 1), Refusal);
+  setPolicies((policy, messages) => `${policy}: ${messages[0].text}`);
+  assert.equal(policies.ask("referee", [{ role: "user", text: "well?" }], 8), "referee: well?");
 });

@@ -4,7 +4,7 @@ An agent is two functions, an environment is a dataclass that the SDK snapshots 
 README.md, next to this package, shows a complete plugin and how to build it.
 """
 
-from . import log, random, retrieval, sandbox
+from . import log, policies, random, retrieval, sandbox
 from .errors import Refusal, SettingsError, TaskError
 from .items import Agent, Environment, Plugin, Reward
 from .schema import NoSettings, setting, fact
@@ -14,6 +14,7 @@ from .values import (
     Blob,
     Completion,
     Data,
+    DrawingForm,
     Finish,
     Image,
     Message,
@@ -37,6 +38,7 @@ __all__ = [
     "Blob",
     "Completion",
     "Data",
+    "DrawingForm",
     "Environment",
     "Finish",
     "Image",
@@ -60,6 +62,7 @@ __all__ = [
     "Turn",
     "fact",
     "log",
+    "policies",
     "random",
     "retrieval",
     "sandbox",

@@ -7,7 +7,19 @@ from typing import Any, ClassVar
 
 from .errors import SettingsError
 from .schema import NoSettings
-from .values import Action, Completion, Outcome, Request, Scores, Task, TaskRequest, Transition, Turn
+from .values import (
+    Action,
+    Completion,
+    DrawingForm,
+    Outcome,
+    Request,
+    Scores,
+    Task,
+    TaskRequest,
+    ToolCall,
+    Transition,
+    Turn,
+)
 
 
 class _Item:
@@ -58,6 +70,14 @@ class Environment(_Item):
         """Applies the actions of one turn together. An invalid action is not an error: it is the model's answer."""
         raise NotImplementedError(f"{type(self).__name__} has no `apply`")
 
+    def oracle(self, settings: Any, agent: str) -> Any:
+        """Returns an action of `agent` that leads to success, or None. Audits and tests play it; no agent sees it."""
+        return None
+
+    def draw(self, settings: Any, form: DrawingForm) -> str | None:
+        """Returns a drawing of the state for people, or None if there is none in this form."""
+        return None
+
     @classmethod
     def tasks(cls, settings: Any, request: TaskRequest) -> list[Task]:
         """Generates tasks. A task depends only on settings, split, level and index; splits have no task in common."""
@@ -82,8 +102,14 @@ class Agent(_Item):
         raise NotImplementedError("an agent needs a `prompt`")
 
     @staticmethod
+    def call_tools(settings: Any, view: Any, calls: list[ToolCall]) -> list[str] | None:
+        """Answers the tool calls of a completion with one result for each; the model is then asked again, in the same
+        turn. None if the completion is the turn's last. `sandbox` and `retrieval` are available here."""
+        return None
+
+    @staticmethod
     def parse(settings: Any, view: Any, completion: Completion) -> Any:
-        """Turns the completion into an action. Invalid text is an action too, never an error."""
+        """Turns the turn's last completion into an action. Invalid text is an action too, never an error."""
         raise NotImplementedError("an agent needs a `parse`")
 
 

@@ -8,7 +8,19 @@ from typing import Any, Callable
 from . import codec, schema
 from .errors import Refusal, SettingsError
 from .items import Environment, Plugin
-from .values import Action, Completion, Outcome, Request, Scores, Task, TaskRequest, Transition, Turn
+from .values import (
+    Action,
+    Completion,
+    DrawingForm,
+    Outcome,
+    Request,
+    Scores,
+    Task,
+    TaskRequest,
+    ToolCall,
+    Transition,
+    Turn,
+)
 
 
 class Registry:
@@ -51,6 +63,11 @@ class Registry:
         """See the contract's `prompt`."""
         kind = self._find("agent", item)
         return _guarded(f"{item}.prompt", kind.prompt, _settings(kind, settings), _view(kind, view), turn)
+
+    def call_tools(self, item: str, settings: str, view: str, calls: list[ToolCall]) -> list[str] | None:
+        """See the contract's `call-tools`."""
+        kind = self._find("agent", item)
+        return _guarded(f"{item}.call_tools", kind.call_tools, _settings(kind, settings), _view(kind, view), calls)
 
     def parse(self, item: str, settings: str, view: str, completion: Completion) -> str:
         """See the contract's `parse`."""
@@ -106,6 +123,15 @@ class Episode:
         facts = _write(outcome.facts if outcome.facts is not None else {}, f"the facts of {self._name}")
         evidence = _write(outcome.evidence, f"the evidence of {self._name}")
         return outcome.done, outcome.truncated, facts, evidence
+
+    def oracle(self, agent: str) -> str | None:
+        """See the contract's `oracle`."""
+        action = _guarded(f"{self._name}.oracle", self._state.oracle, self._settings, agent)
+        return None if action is None else _write(action, f"the oracle's action of {self._name}")
+
+    def draw(self, form: DrawingForm) -> str | None:
+        """See the contract's `draw`."""
+        return _guarded(f"{self._name}.draw", self._state.draw, self._settings, form)
 
 
 def _settings(kind: Any, text: str) -> Any:

@@ -1,4 +1,4 @@
-"""Passages from the workflow's corpus."""
+"""Passages from the corpora of the environment. Only environments and the tools of agents may call it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ class Passage:
     score: float
 
 
-def retrieve(query: str, k: int) -> list[Passage]:
-    """Returns the `k` best passages for `query`, best first. Raises LookupError if the workflow has no corpus."""
-    return host.current.find_passages(query, k)
+def retrieve(query: str, k: int, corpus: str | None = None) -> list[Passage]:
+    """Returns the `k` best passages for `query`, best first.
+
+    `corpus` is a name in the workflow; None stands for the environment's first. Raises LookupError if the environment
+    has no such corpus.
+    """
+    return host.current.find_passages(query, k, corpus)

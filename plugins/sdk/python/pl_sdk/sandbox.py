@@ -1,4 +1,4 @@
-"""Runs untrusted code. Only environments may call it: in agents and rewards the call traps."""
+"""Runs untrusted code. Only environments and the tools of agents may call it: elsewhere the call traps."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ class Standin:
         self.state = 0
         self.run: Callable[[Any], Any] | None = None
         self.find: Callable[[str, int], list] | None = None
+        self.answer: Callable[[str, list], str] | None = None
 
     def next_random(self) -> int:
         """SplitMix64 (Steele, Lea and Flood 2014)."""
@@ -35,7 +36,12 @@ class Standin:
             raise RuntimeError("no sandbox here: a test sets one with pl_sdk.testing.set_sandbox")
         return [self.run(job) for job in jobs]
 
-    def find_passages(self, query: str, k: int) -> list:
+    def find_passages(self, query: str, k: int, corpus: str | None) -> list:
         if self.find is None:
             raise LookupError("no corpus here: a test sets one with pl_sdk.testing.set_corpus")
         return self.find(query, k)
+
+    def ask_policy(self, policy: str, messages: list, max_tokens: int) -> str:
+        if self.answer is None:
+            raise LookupError("no policies here: a test sets them with pl_sdk.testing.set_policies")
+        return self.answer(policy, messages)

@@ -15,7 +15,7 @@ from .items import Plugin
 from .registry import Registry
 from .retrieval import Passage
 from .sandbox import Ending, Job, Verdict
-from .values import Completion, Outcome, Task
+from .values import Completion, DrawingForm, Outcome, Task, ToolCall
 
 
 def set_random(seed: int) -> None:
@@ -29,8 +29,13 @@ def set_sandbox(run: Callable[[Job], Verdict] | None) -> None:
 
 
 def set_corpus(find: Callable[[str, int], list[Passage]] | None) -> None:
-    """Sets the function that answers retrieval queries."""
+    """Sets the function that answers retrieval queries, of whichever corpus."""
     host.current.find = find
+
+
+def set_policies(answer: Callable[[str, list[tuple[str, str]]], str] | None) -> None:
+    """Sets the function that answers questions to policies."""
+    host.current.answer = answer
 
 
 def printed(stdout: str) -> Verdict:
@@ -53,6 +58,15 @@ class Episode:
         """Returns the view of `agent`, as a result of json.loads."""
         return codec.parse(self._episode.view(agent))
 
+    def oracle(self, agent: str) -> Any:
+        """Returns the oracle's action, as a result of json.loads, or None."""
+        action = self._episode.oracle(agent)
+        return None if action is None else codec.parse(action)
+
+    def draw(self, form: DrawingForm) -> str | None:
+        """Returns a drawing of the state."""
+        return self._episode.draw(form)
+
     def act(self, actions: dict[str, Any]) -> Outcome:
         """Applies one turn's actions, by agent. Facts and evidence are results of json.loads."""
         self._episode = self._registry.restore(self._item, self._settings, self._episode.snapshot())
@@ -65,3 +79,10 @@ def parse(plugin: Plugin, agent: str, view: Any, text: str, settings: dict[str, 
     """Returns the action that an agent parses from a completion, as a result of json.loads."""
     action = Registry(plugin).parse(agent, codec.dump(settings or {}), codec.dump(view), Completion(text))
     return codec.parse(action)
+
+
+def call_tools(
+    plugin: Plugin, agent: str, view: Any, calls: list[ToolCall], settings: dict[str, Any] | None = None
+) -> list[str] | None:
+    """Returns the results of an agent's tools."""
+    return Registry(plugin).call_tools(agent, codec.dump(settings or {}), codec.dump(view), calls)

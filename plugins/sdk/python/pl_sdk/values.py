@@ -27,6 +27,13 @@ class Finish(enum.Enum):
     TOOL_CALLS = 2
 
 
+class DrawingForm(enum.Enum):
+    """Form of a drawing: an SVG document without scripts, or lines of text."""
+
+    SVG = 0
+    TEXT = 1
+
+
 @dataclass
 class Text:
     """A text."""

@@ -8,6 +8,7 @@ from typing import Literal
 from pl_sdk import (
     Action,
     Agent,
+    DrawingForm,
     Environment,
     Outcome,
     Plugin,
@@ -18,7 +19,9 @@ from pl_sdk import (
     TaskError,
     codec,
     fact,
+    policies,
     random,
+    retrieval,
     sandbox,
     setting,
     testing,
@@ -141,6 +144,10 @@ class Items(unittest.TestCase):
         self.assertEqual(schema["properties"]["inner"]["items"]["properties"]["size"], {"type": ["number", "null"], "default": None})
         self.assertEqual(mute[1:3], ("mute", ""))
 
+    def test_oracles_drawings_and_tools_are_optional(self):
+        self.assertEqual((start().oracle("a"), start().draw(DrawingForm.SVG)), (None, None))
+        self.assertIsNone(REGISTRY.call_tools("mute", "{}", "{}", []))
+
     def test_requests_are_put_together(self):
         request = Request.user("q").with_example("1", "2").with_example("3", "4").with_system("s").with_stop("\n")
         self.assertEqual([message.text() for message in request.messages], ["s", "1", "2", "3", "4", "q"])
@@ -155,6 +162,12 @@ class Services(unittest.TestCase):
         self.assertEqual({random.below(3) for _ in range(100)}, {0, 1, 2})
         testing.set_sandbox(lambda job: testing.printed(job.source.upper()))
         self.assertEqual(sandbox.python("x").stdout, "X")
+        with self.assertRaises(LookupError):
+            policies.ask("referee", [("user", "well?")], 8)
+        testing.set_policies(lambda policy, messages: f"{policy}: {messages[0][1]}")
+        self.assertEqual(policies.ask("referee", [("user", "well?")], 8), "referee: well?")
+        testing.set_corpus(lambda query, k: [])
+        self.assertEqual(retrieval.retrieve("x", 1, corpus="papers"), [])
 
 
 if __name__ == "__main__":

@@ -30,7 +30,22 @@ pub trait Agent: 'static {
     /// If no prompt can be made from these settings or this view.
     fn prompt(settings: &Self::Settings, view: &Self::View, turn: &Turn) -> Result<Option<Request>>;
 
-    /// Turns the completion into an action. Invalid text is an action too, never an error: give `Action` a
+    /// Answers the tool calls of a completion with one result for each; the model is then asked again, in the same turn.
+    /// `None` (the default) if the completion is the turn's last. Called only for completions with tool calls;
+    /// [`crate::sandbox`] and [`crate::retrieval`] are available.
+    ///
+    /// # Errors
+    /// If the settings contradict each other. An invalid call is not an error: its result tells the model so.
+    fn call_tools(
+        settings: &Self::Settings,
+        view: &Self::View,
+        calls: &[ToolCall],
+    ) -> Result<Option<Vec<String>>> {
+        let _ = (settings, view, calls);
+        Ok(None)
+    }
+
+    /// Turns the turn's last completion into an action. Invalid text is an action too, never an error: give `Action` a
     /// variant for it, and let the environment decide how to continue.
     ///
     /// # Errors

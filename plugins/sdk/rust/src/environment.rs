@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+pub use crate::bindings::exports::pl_host::plugin::environments::DrawingForm;
 pub use crate::bindings::pl_host::plugin::types::Task;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -62,6 +64,25 @@ pub trait Environment: Serialize + DeserializeOwned + 'static {
         settings: &Self::Settings,
         actions: &[Action<Self::Action>],
     ) -> Result<Outcome<Self::Facts, Self::Evidence>>;
+
+    /// Returns an action of `agent` that leads to success, as JSON in the form that the agents' `parse` returns, or `None`
+    /// (the default). Audits and tests play it; no agent sees it.
+    ///
+    /// # Errors
+    /// If the environment has no view for this agent.
+    fn oracle(&self, settings: &Self::Settings, agent: &str) -> Result<Option<Value>> {
+        let _ = (settings, agent);
+        Ok(None)
+    }
+
+    /// Returns a drawing of the state for people, or `None` (the default) if there is none in this form.
+    ///
+    /// # Errors
+    /// If the state can't be drawn.
+    fn draw(&self, settings: &Self::Settings, form: DrawingForm) -> Result<Option<String>> {
+        let _ = (settings, form);
+        Ok(None)
+    }
 
     /// Generates tasks. A task depends only on the settings, the split, the level and its index, not on the
     /// block it is requested in; splits have no task in common.

@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use std::panic;
 use std::sync::Once;
 
-use crate::agent::{Completion, Request, Turn};
+use crate::agent::{Completion, Request, ToolCall, Turn};
 use crate::bindings::exports::pl_host::plugin::{agents, catalog, environments, rewards};
 use crate::bindings::pl_host::plugin::types::{AgentAction, Error, Outcome, Task};
-use crate::environment::TaskRequest;
+use crate::environment::{DrawingForm, TaskRequest};
 use crate::registry::{self, BoxedEpisode, Registry};
 use crate::services;
 
@@ -33,6 +33,16 @@ impl<R: Registry> agents::Guest for Exports<R> {
     fn prompt(item: String, settings: String, view: String, turn: Turn) -> Result<Option<Request>, Error> {
         log_panics();
         registry::prompt::<R>(&item, &settings, &view, &turn)
+    }
+
+    fn call_tools(
+        item: String,
+        settings: String,
+        view: String,
+        calls: Vec<ToolCall>,
+    ) -> Result<Option<Vec<String>>, Error> {
+        log_panics();
+        registry::call_tools::<R>(&item, &settings, &view, &calls)
     }
 
     fn parse(item: String, settings: String, view: String, completion: Completion) -> Result<String, Error> {
@@ -102,6 +112,14 @@ impl<R: Registry> environments::GuestEpisode for ExportedEpisode<R> {
 
     fn apply(&self, actions: Vec<AgentAction>) -> Result<Outcome, Error> {
         self.episode.borrow_mut().apply(actions)
+    }
+
+    fn oracle(&self, agent: String) -> Result<Option<String>, Error> {
+        self.episode.borrow().oracle(&agent)
+    }
+
+    fn draw(&self, form: DrawingForm) -> Result<Option<String>, Error> {
+        self.episode.borrow().draw(form)
     }
 }
 

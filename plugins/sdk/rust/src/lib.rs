@@ -149,10 +149,11 @@ pub mod services;
 mod settings;
 
 pub use agent::{Agent, Blob, Completion, Finish, Message, Part, Request, Role, Tool, ToolCall, Turn};
-pub use environment::{Action, Environment, Form, Outcome, Task, TaskRequest};
+pub use environment::{Action, DrawingForm, Environment, Form, Outcome, Task, TaskRequest};
 pub use error::{Error, ErrorKind, Result};
 pub use reward::{AgentScore, Reward, Scores, Transition};
-pub use services::{log, random, retrieval, sandbox};
+pub use serde_json::Value;
+pub use services::{log, policies, random, retrieval, sandbox};
 pub use settings::NoSettings;
 
 /// The names that a plugin usually needs.
@@ -161,8 +162,8 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        Action, Agent, AgentScore, Completion, Environment, Error, Finish, Form, Message, NoSettings,
-        Outcome, Request, Result, Reward, Role, Scores, Task, TaskRequest, Transition, Turn, log, random,
-        retrieval, sandbox,
+        Action, Agent, AgentScore, Completion, DrawingForm, Environment, Error, Finish, Form, Message,
+        NoSettings, Outcome, Request, Result, Reward, Role, Scores, Task, TaskRequest, Transition, Turn, log,
+        policies, random, retrieval, sandbox,
     };
 }

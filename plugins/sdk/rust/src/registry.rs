@@ -8,11 +8,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::agent::{Agent, Completion, Request, Turn};
+use crate::agent::{Agent, Completion, Request, ToolCall, Turn};
 use crate::bindings::exports::pl_host::plugin::catalog::{Fact, FactKind, Item, ItemKind};
 use crate::bindings::exports::pl_host::plugin::rewards::Transition as WireTransition;
 use crate::bindings::pl_host::plugin::types::{AgentAction, Outcome as WireOutcome};
-use crate::environment::{Action, Environment, Form, Outcome, Task, TaskRequest};
+use crate::environment::{Action, DrawingForm, Environment, Form, Outcome, Task, TaskRequest};
 use crate::error::{Error, ErrorKind, Result};
 use crate::reward::{Reward, Scores, Transition};
 
@@ -32,6 +32,10 @@ pub trait Episode {
     fn view(&self, agent: &str) -> Result<String>;
     /// See [`Environment::apply`].
     fn apply(&mut self, actions: Vec<AgentAction>) -> Result<WireOutcome>;
+    /// See [`Environment::oracle`].
+    fn oracle(&self, agent: &str) -> Result<Option<String>>;
+    /// See [`Environment::draw`].
+    fn draw(&self, form: DrawingForm) -> Result<Option<String>>;
     /// Returns the environment in its serialized form.
     fn snapshot(&self) -> Vec<u8>;
 }
@@ -87,6 +91,15 @@ impl<E: Environment> Episode for RunningEpisode<E> {
         Ok(WireOutcome { done, truncated, facts, evidence })
     }
 
+    fn oracle(&self, agent: &str) -> Result<Option<String>> {
+        let action = self.state.oracle(&self.settings, agent)?;
+        action.map(|action| write(E::NAME, "oracle's action", &action)).transpose()
+    }
+
+    fn draw(&self, form: DrawingForm) -> Result<Option<String>> {
+        self.state.draw(&self.settings, form)
+    }
+
     #[expect(
         clippy::expect_used,
         reason = "the contract has no error here: a trap ends only this episode and names this function"
@@ -120,6 +133,7 @@ pub struct AgentEntry {
     name: &'static str,
     item: fn() -> Item,
     prompt: fn(&str, &str, &Turn) -> Result<Option<Request>>,
+    call_tools: fn(&str, &str, &[ToolCall]) -> Result<Option<Vec<String>>>,
     parse: fn(&str, &str, &Completion) -> Result<String>,
 }
 
@@ -132,6 +146,9 @@ impl AgentEntry {
             item: || describe::<A::Settings>(ItemKind::Agent, A::NAME, A::DOC, Vec::new()),
             prompt: |settings, view, turn| {
                 A::prompt(&read_settings(A::NAME, settings)?, &read_view(A::NAME, view)?, turn)
+            },
+            call_tools: |settings, view, calls| {
+                A::call_tools(&read_settings(A::NAME, settings)?, &read_view(A::NAME, view)?, calls)
             },
             parse: |settings, view, completion| {
                 let settings = read_settings(A::NAME, settings)?;
@@ -211,6 +228,19 @@ pub fn tasks<R: Registry>(item: &str, settings: &str, request: &TaskRequest) -> 
 /// The agent's own, or an error if there is no such agent.
 pub fn prompt<R: Registry>(item: &str, settings: &str, view: &str, turn: &Turn) -> Result<Option<Request>> {
     (agent::<R>(item)?.prompt)(settings, view, turn)
+}
+
+/// See the contract's `call-tools`.
+///
+/// # Errors
+/// The agent's own, or an error if there is no such agent.
+pub fn call_tools<R: Registry>(
+    item: &str,
+    settings: &str,
+    view: &str,
+    calls: &[ToolCall],
+) -> Result<Option<Vec<String>>> {
+    (agent::<R>(item)?.call_tools)(settings, view, calls)
 }
 
 /// See the contract's `parse`.

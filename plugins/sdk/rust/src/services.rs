@@ -1,4 +1,4 @@
-//! Services of the host: sandboxed code, the episode's random stream, log lines in the trace, retrieval.
+//! Services of the host: sandboxed code, the episode's random stream, log lines in the trace, retrieval, policies.
 //!
 //! Native builds (`cargo test` of a plugin) have no host: there the functions use the stand-ins of
 //! [`testing`].
@@ -6,7 +6,7 @@
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
-/// Runs untrusted code. Only environments may call it: in agents and rewards the call traps.
+/// Runs untrusted code. Only environments and the tools of agents may call it: elsewhere the call traps.
 pub mod sandbox {
     pub use crate::bindings::pl_host::plugin::sandbox::{Ending, File, Job, Verdict};
 
@@ -93,18 +93,54 @@ pub mod log {
     }
 }
 
-/// Passages from the workflow's corpus.
+/// Passages from the corpora of the environment. Only environments and the tools of agents may call it: elsewhere the
+/// call traps.
 pub mod retrieval {
     pub use crate::bindings::pl_host::plugin::retrieval::Passage;
 
-    /// Returns the `k` best passages for `query`, best first.
+    /// Returns the `k` best passages of the environment's first corpus for `query`, best first.
     ///
     /// # Errors
-    /// The reason as text, if the workflow has no corpus.
+    /// The reason as text, if the environment has no corpus.
     pub fn retrieve(query: &str, k: u32) -> Result<Vec<Passage>, String> {
+        find(None, query, k)
+    }
+
+    /// Returns the `k` best passages of `corpus`, a name in the workflow.
+    ///
+    /// # Errors
+    /// The reason as text, if the environment has no such corpus.
+    pub fn retrieve_from(corpus: &str, query: &str, k: u32) -> Result<Vec<Passage>, String> {
+        find(Some(corpus), query, k)
+    }
+
+    fn find(corpus: Option<&str>, query: &str, k: u32) -> Result<Vec<Passage>, String> {
         #[cfg(target_arch = "wasm32")]
-        return crate::bindings::pl_host::plugin::retrieval::retrieve(query, k);
+        return crate::bindings::pl_host::plugin::retrieval::retrieve(corpus, query, k);
         #[cfg(not(target_arch = "wasm32"))]
-        return super::testing::find_passages(query, k);
+        return super::testing::find_passages(corpus, query, k);
+    }
+}
+
+/// Policies that the plugin's `grant` names. Only rewards may ask them: elsewhere, and without the grant, the call traps.
+pub mod policies {
+    pub use crate::bindings::pl_host::plugin::policies::{Message, Role};
+
+    /// Returns the greedy completion of a conversation by `policy`, a name in the workflow.
+    ///
+    /// # Errors
+    /// The reason as text, if the policy can't generate.
+    pub fn ask(policy: &str, messages: &[Message], max_tokens: u32) -> Result<String, String> {
+        #[cfg(target_arch = "wasm32")]
+        return crate::bindings::pl_host::plugin::policies::ask(policy, messages, max_tokens);
+        #[cfg(not(target_arch = "wasm32"))]
+        return super::testing::answer(policy, messages, max_tokens);
+    }
+
+    impl Message {
+        /// A message of the user.
+        pub fn user(text: impl Into<String>) -> Self {
+            Self { role: Role::User, text: text.into() }
+        }
     }
 }

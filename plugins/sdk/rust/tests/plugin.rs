@@ -1,9 +1,9 @@
 //! Tests of a plugin through the registry that `export!` makes: all values as JSON, as the host sees them.
 
-use pl_sdk::ErrorKind;
 use pl_sdk::prelude::*;
 use pl_sdk::registry::{self, AgentEntry, EnvironmentEntry, Registry, RewardEntry};
 use pl_sdk::services::testing;
+use pl_sdk::{ErrorKind, ToolCall};
 use serde_json::{Value, json};
 
 #[derive(Serialize, Deserialize)]
@@ -76,6 +76,14 @@ impl Environment for Counter {
         };
         Ok(Outcome { done: full, truncated: false, facts, evidence: random::below(10) })
     }
+
+    fn oracle(&self, limits: &Limits, _: &str) -> Result<Option<Value>> {
+        Ok(limits.limit.checked_sub(self.count).map(|missing| json!({ "add": missing })))
+    }
+
+    fn draw(&self, _: &Limits, form: DrawingForm) -> Result<Option<String>> {
+        Ok((form == DrawingForm::Text).then(|| "|".repeat(self.count as usize)))
+    }
 }
 
 /// An environment with binary snapshots.
@@ -85,6 +93,7 @@ struct BinaryState {
     share: f64,
 }
 
+/// An environment with the defaults of all optional functions.
 impl Environment for BinaryState {
     const NAME: &'static str = "binary";
     const DOC: &'static str = "Holds texts.";
@@ -120,6 +129,10 @@ impl Agent for Adder {
     fn prompt(_: &NoSettings, view: &u64, turn: &Turn) -> Result<Option<Request>> {
         Ok((*view < 5)
             .then(|| Request::user(format!("{view} {}", turn.visit)).with_system("s").with_stop(["\n"])))
+    }
+
+    fn call_tools(_: &NoSettings, view: &u64, calls: &[ToolCall]) -> Result<Option<Vec<String>>> {
+        Ok(Some(calls.iter().map(|call| format!("{} {} to {view}", call.name, call.arguments)).collect()))
     }
 
     fn parse(_: &NoSettings, _: &u64, completion: &Completion) -> Result<Move> {
@@ -232,12 +245,35 @@ fn a_binary_snapshot_holds_what_json_cannot() {
 }
 
 #[test]
+fn oracles_and_drawings_are_optional() {
+    let counter = registry::start::<Plugin>("counter", LIMITS, &task("3"), 0).unwrap();
+    assert_eq!(counter.oracle("a").unwrap().as_deref(), Some(r#"{"add":2}"#));
+    assert_eq!(counter.draw(DrawingForm::Text).unwrap().as_deref(), Some("|||"));
+    assert_eq!(counter.draw(DrawingForm::Svg).unwrap(), None);
+    let binary = registry::start::<Plugin>("binary", "{}", &task("1"), 0).unwrap();
+    assert_eq!((binary.oracle("a").unwrap(), binary.draw(DrawingForm::Svg).unwrap()), (None, None));
+}
+
+#[test]
+fn corpora_and_policies_have_stand_ins() {
+    assert!(policies::ask("referee", &[], 1).unwrap_err().contains("set_policies"));
+    testing::set_policies(|policy, messages| format!("{policy}: {}", messages[0].text));
+    let asked = policies::ask("referee", &[policies::Message::user("well?")], 8);
+    assert_eq!(asked.unwrap(), "referee: well?");
+    testing::set_corpus(|_, _| Vec::new());
+    assert!(retrieval::retrieve_from("papers", "x", 2).unwrap().is_empty());
+}
+
+#[test]
 fn agents_and_rewards_speak_json() {
     let turn = Turn { agent: "a".to_owned(), visit: 3 };
     let request = registry::prompt::<Plugin>("adder", "{}", "4", &turn).unwrap().unwrap();
     let texts: Vec<_> = request.messages.iter().map(Message::text).collect();
     assert_eq!((texts, request.stop), (vec!["s".to_owned(), "4 3".to_owned()], vec!["\n".to_owned()]));
     assert!(registry::prompt::<Plugin>("adder", "{}", "5", &turn).unwrap().is_none());
+    let calls = [ToolCall { name: "add".to_owned(), arguments: r#"{"n":3}"#.to_owned() }];
+    let results = registry::call_tools::<Plugin>("adder", "{}", "4", &calls).unwrap();
+    assert_eq!(results, Some(vec![r#"add {"n":3} to 4"#.to_owned()]));
     let completion = Completion { text: "abc".to_owned(), tool_calls: Vec::new(), finish: Finish::Stop };
     assert_eq!(registry::parse::<Plugin>("adder", "{}", "4", &completion).unwrap(), r#"{"add":3}"#);
 

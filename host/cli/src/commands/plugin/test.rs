@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pl_plugin::conformance::{CheckResult, Report, Samples, check_plugin};
-use pl_plugin::{Plugin, Services, Task};
+use pl_plugin::{Corpora, Plugin, Services, Task};
 use pl_run::sandbox::LazyWorkers;
 use pl_types::{Passage, Retrieve, RetrieveError};
 use pl_wasm::Limits;
@@ -28,8 +28,9 @@ pub fn run(app: &App, options: &PluginTestArgs) -> CommandResult {
         .map(|file| loader.load(file, &read(file)?))
         .collect::<Result<Vec<Plugin>, CommandError>>()?;
     let samples = samples(options)?;
+    let corpus = ("corpus".to_owned(), Arc::new(RepeatedQuery) as Arc<dyn Retrieve>);
     let services =
-        Services { sandbox: LazyWorkers::embedded(&app.host), corpus: Some(Arc::new(RepeatedQuery)) };
+        Services { sandbox: LazyWorkers::embedded(&app.host), corpora: Corpora::from_iter([corpus]) };
     let report = app.host.block_on(check_plugin(&plugin, &others, &services, &samples));
     let mut out = visible::stdout();
     if options.json {

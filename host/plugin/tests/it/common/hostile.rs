@@ -2,7 +2,8 @@
 //! calls every entry point.
 
 use pl_plugin::{
-    Agent, Completion, Environment, Error, Plugin, PluginSpec, RandomStream, Reward, Scores, Task, Turn,
+    Agent, Completion, DrawingForm, Environment, Error, Plugin, PluginSpec, RandomStream, Reward, Scores,
+    Task, ToolCall, Turn,
 };
 use pl_types::Finish;
 use pl_wasm::Engine;
@@ -31,9 +32,12 @@ pub enum EntryPoint {
     Allocate = 11,
     /// The clean-up function after `parse`.
     CleanUp = 12,
+    Oracle = 13,
+    Draw = 14,
+    CallTools = 15,
 }
 
-pub const ENTRY_POINTS: [EntryPoint; 13] = [
+pub const ENTRY_POINTS: [EntryPoint; 16] = [
     EntryPoint::Describe,
     EntryPoint::Start,
     EntryPoint::Restore,
@@ -47,6 +51,9 @@ pub const ENTRY_POINTS: [EntryPoint; 13] = [
     EntryPoint::Begin,
     EntryPoint::Allocate,
     EntryPoint::CleanUp,
+    EntryPoint::Oracle,
+    EntryPoint::Draw,
+    EntryPoint::CallTools,
 ];
 
 impl EntryPoint {
@@ -64,12 +71,15 @@ impl EntryPoint {
             Self::Prompt => "prompt",
             Self::Parse | Self::CleanUp => "parse",
             Self::Score => "score",
+            Self::Oracle => "oracle",
+            Self::Draw => "draw",
+            Self::CallTools => "call_tools",
         }
     }
 
-    /// Returns `true` if the call does not belong to an episode.
-    pub fn is_stateless(self) -> bool {
-        !matches!(self, Self::Start | Self::Restore | Self::Snapshot | Self::View | Self::Apply)
+    /// Returns `true` if the call may use the sandbox and the corpora.
+    pub fn has_services(self) -> bool {
+        matches!(self, Self::Start | Self::Restore | Self::Snapshot | Self::View | Self::Apply)
     }
 
     /// Returns `true` if the component model forbids calls to the host, because arguments or results are
@@ -81,8 +91,8 @@ impl EntryPoint {
     /// Returns the expected error of an invalid return value. Returns `None` if the attack does not apply.
     pub fn expected_error(self, attack: Attack) -> Option<&'static str> {
         use EntryPoint::{
-            Allocate, Apply, Begin, CleanUp, Describe, Parse, Prompt, Restore, Score, Snapshot, Start, Tasks,
-            View,
+            Allocate, Apply, Begin, CallTools, CleanUp, Describe, Draw, Oracle, Parse, Prompt, Restore,
+            Score, Snapshot, Start, Tasks, View,
         };
         match (self, attack) {
             (Begin | CleanUp, _) => None,
@@ -95,9 +105,9 @@ impl EntryPoint {
             (Start | Restore, Attack::NotUtf8 | Attack::Deep) => None,
             (_, Attack::Nowhere) => Some("out of bounds of memory"),
             (_, Attack::NotUtf8) => Some("utf-8"),
-            (Describe | Tasks | View | Apply | Parse, Attack::Deep) => Some("nests too deeply"),
-            // Neither is JSON.
-            (Prompt | Score | Snapshot, Attack::Deep) => None,
+            (Describe | Tasks | View | Apply | Parse | Oracle, Attack::Deep) => Some("nests too deeply"),
+            // None of them is JSON.
+            (Prompt | Score | Snapshot | Draw | CallTools, Attack::Deep) => None,
             (_, Attack::Askew) => Some("not aligned"),
             (_, Attack::Beyond) => Some("out of bounds of memory"),
             _ => None,
@@ -199,6 +209,10 @@ pub async fn play(engine: &Engine, bytes: &[u8], spec: PluginSpec) -> Result<Sco
     let mut episode = environment.restore(&before).await?;
     let view = episode.view("one").await?;
     agent.prompt(&view, &Turn { agent: "one".to_owned(), visit: 0 }).await?;
+    episode.oracle("one").await?;
+    episode.draw(DrawingForm::Svg).await?;
+    let call = ToolCall { name: "add".to_owned(), arguments: "{}".to_owned() };
+    agent.call_tools(&view, &[call]).await?;
     let action = agent.parse(&view, &Completion::new("", Finish::Stop)).await?;
     let actions = vec![("one".to_owned(), action)];
     let outcome = episode.apply(actions.clone()).await?;

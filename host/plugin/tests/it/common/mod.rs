@@ -5,7 +5,7 @@ pub mod hostile;
 use std::path::Path;
 use std::sync::Arc;
 
-use pl_plugin::{Plugin, PluginSpec, Services};
+use pl_plugin::{Corpora, Plugin, PluginSpec, Services};
 use pl_sandbox::DeniedSandbox;
 use pl_wasm::{Engine, EngineConfig};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
@@ -17,7 +17,7 @@ pub fn engine() -> Engine {
 }
 
 pub fn services() -> Services {
-    Services { sandbox: Arc::new(DeniedSandbox("no sandbox here".to_owned())), corpus: None }
+    Services { sandbox: Arc::new(DeniedSandbox("no sandbox here".to_owned())), corpora: Corpora::default() }
 }
 
 /// A core module in text as a component of one of the contract's worlds.

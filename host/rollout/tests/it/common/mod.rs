@@ -12,7 +12,8 @@ use async_trait::async_trait;
 use pl_dsl::workflow::{Condition, Edge, Node, Rollout, Target, Turns};
 use pl_plugin::call_log::{CallLog, Level};
 use pl_plugin::{
-    AgentScore, Message, Outcome, Part, PromptRequest, RandomStream, Role, Scores, Snapshot, Task, Tool, Turn,
+    AgentScore, DrawingForm, Message, Outcome, Part, PromptRequest, RandomStream, Role, Scores, Snapshot,
+    Task, Tool, Turn,
 };
 use pl_rollout::{
     Agent, AgentRuntime, Environment, Episode, EpisodeSetup, Error, Fault, PromptEncoder, Reward,
@@ -172,6 +173,7 @@ impl World {
             team_weight: 1.0,
             local_weight: 0.5,
             scores_end: false,
+            drawings: false,
             fault_penalty: None,
             turns,
             generator: Arc::clone(self) as Arc<dyn Generate>,
@@ -244,6 +246,14 @@ impl Episode for Running {
             facts: json!({ "odd": odd }).as_object().cloned().unwrap(),
             evidence: serde_json::to_string(&evidence).unwrap(),
         })
+    }
+
+    async fn draw(&mut self, form: DrawingForm) -> Result<Option<String>, Fault> {
+        let steps = self.state.actions.len();
+        Ok(Some(match form {
+            DrawingForm::Svg => format!("<svg>{steps} steps</svg>"),
+            DrawingForm::Text => format!("{steps} steps"),
+        }))
     }
 
     async fn snapshot(&mut self) -> Result<Snapshot, Fault> {

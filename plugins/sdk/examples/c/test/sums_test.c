@@ -12,6 +12,9 @@ static void a_wrong_answer_gets_a_hint_and_the_right_one_ends_it(void) {
   pl_test_equal(outcome,
                 "{\"done\":false,\"truncated\":false,\"facts\":{\"right\":false,\"tries\":1,\"last\":\"0\"},"
                 "\"evidence\":{\"gold\":14,\"latest\":[{\"agent\":\"a\",\"answer\":\"0\"}]}}");
+  pl_test_equal(pl_test_oracle("sums", "{}", state, "a"), "{\"answer\":\"14\"}");
+  pl_test_equal(pl_test_draw("sums", "{}", state, PL_TEXT), "6 + 8 = ?");
+  pl_test_equal(pl_test_draw("sums", "{}", state, PL_SVG), "");
   pl_test_apply("sums", "{}", state, "a", "{\"answer\":\"14\"}", &outcome);
   pl_test_equal(outcome,
                 "{\"done\":true,\"truncated\":false,\"facts\":{\"right\":true,\"tries\":2,\"last\":\"14\"},"
@@ -45,7 +48,14 @@ static void the_answer_of_a_text_is_found(void) {
   }
 }
 
+static void the_tool_adds(void) {
+  pl_text results = pl_test_call_tool("reasoner", "{}", "{\"question\":\"?\",\"round\":0,\"tool\":null,\"answers\":[]}", "add",
+                                      "{\"terms\":[3,4]}");
+  pl_test_equal(results, "7");
+}
+
 int main(void) {
+  the_tool_adds();
   a_wrong_answer_gets_a_hint_and_the_right_one_ends_it();
   the_answer_of_a_text_is_found();
   return 0;

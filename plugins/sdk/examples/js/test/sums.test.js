@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { parse, play, setRandom } from "pl-sdk/testing";
+import { callTools, parse, play, setRandom } from "pl-sdk/testing";
 import plugin from "../sums.js";
 
 test("a wrong answer gets a hint and the right one ends it", () => {
@@ -10,7 +10,15 @@ test("a wrong answer gets a hint and the right one ends it", () => {
   const { done, evidence } = sums.act({ a: { answer: "0" } });
   assert.equal(done, false);
   assert.match(sums.view("a").question, /It is more than/);
-  assert.equal(sums.act({ a: { answer: String(evidence.gold) } }).done, true);
+  assert.deepEqual(sums.oracle("a"), { answer: String(evidence.gold) });
+  assert.match(sums.draw("text"), /^\d+ \+ \d+ = \?$/);
+  assert.equal(sums.draw("svg"), undefined);
+  assert.equal(sums.act({ a: sums.oracle("a") }).done, true);
+});
+
+test("the tool adds", () => {
+  const calls = [{ name: "add", arguments: { terms: [3, 4] } }, { name: "subtract", arguments: {} }];
+  assert.deepEqual(callTools(plugin, "reasoner", { view: {}, calls }), ["7", "there is no tool subtract"]);
 });
 
 test("the answer of a text is found", () => {

@@ -1,7 +1,7 @@
 import unittest
 
 import extract
-from pl_sdk import Task, testing
+from pl_sdk import DrawingForm, Task, ToolCall, testing
 from sums import plugin
 
 
@@ -12,7 +12,15 @@ class Sums(unittest.TestCase):
         outcome = sums.act({"a": {"answer": "0"}})
         self.assertFalse(outcome.done)
         self.assertIn("It is more than", sums.view("a")["question"])
-        self.assertTrue(sums.act({"a": {"answer": str(outcome.evidence["gold"])}}).done)
+        self.assertEqual(sums.oracle("a"), {"answer": str(outcome.evidence["gold"])})
+        self.assertRegex(sums.draw(DrawingForm.TEXT), r"^\d+ \+ \d+ = \?$")
+        self.assertIsNone(sums.draw(DrawingForm.SVG))
+        self.assertTrue(sums.act({"a": sums.oracle("a")}).done)
+
+    def test_the_tool_adds(self):
+        calls = [ToolCall("add", {"terms": [3, 4]}), ToolCall("subtract", {})]
+        results = testing.call_tools(plugin, "reasoner", {}, calls)
+        self.assertEqual(results, ["7", "there is no tool subtract"])
 
 
 class Answers(unittest.TestCase):

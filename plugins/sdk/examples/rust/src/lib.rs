@@ -1,5 +1,6 @@
 //! Addition problems, in Rust: the environment and the reward. The reasoner is in `plugins/math`.
 
+use pl_sdk::Value;
 use pl_sdk::prelude::*;
 
 /// The numbers to add and the answers so far.
@@ -131,6 +132,16 @@ impl Environment for Sums {
         let truncated = !right && self.tries >= settings.tries;
         let facts = Facts { right, tries: self.tries, last };
         Ok(Outcome { done: right, truncated, facts, evidence: Evidence { gold, latest } })
+    }
+
+    fn oracle(&self, _settings: &Settings, _agent: &str) -> Result<Option<Value>> {
+        let gold: u64 = self.terms.iter().sum();
+        Ok(Some(serde_json::json!({ "answer": gold.to_string() })))
+    }
+
+    fn draw(&self, _settings: &Settings, form: DrawingForm) -> Result<Option<String>> {
+        let terms: Vec<String> = self.terms.iter().map(u64::to_string).collect();
+        Ok((form == DrawingForm::Text).then(|| format!("{} = ?", terms.join(" + "))))
     }
 
     fn tasks(_settings: &Settings, request: &TaskRequest) -> Result<Vec<Task>> {

@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 from componentize_py_types import Err
 from wit_world.imports import log as host_log
+from wit_world.imports import policies as host_policies
 from wit_world.imports import random as host_random
 from wit_world.imports import retrieval as host_retrieval
 from wit_world.imports import sandbox as host_sandbox
@@ -61,12 +62,20 @@ class _Host:
         ]
 
     @staticmethod
-    def find_passages(query: str, k: int) -> list[retrieval.Passage]:
+    def find_passages(query: str, k: int, corpus: str | None) -> list[retrieval.Passage]:
         try:
-            passages = host_retrieval.retrieve(query, k)
+            passages = host_retrieval.retrieve(corpus, query, k)
         except Err as error:
             raise LookupError(error.value) from None
         return [retrieval.Passage(passage.id, passage.text, passage.score) for passage in passages]
+
+    @staticmethod
+    def ask_policy(policy: str, messages: list[tuple[str, str]], max_tokens: int) -> str:
+        asked = [host_policies.Message(host_policies.Role[role.upper()], text) for role, text in messages]
+        try:
+            return host_policies.ask(policy, asked, max_tokens)
+        except Err as error:
+            raise LookupError(error.value) from None
 
 
 def answer(function: Callable, *arguments: Any) -> Any:

@@ -19,6 +19,9 @@ class Agents:
         request = answer(registry().prompt, item, settings, view, Turn(turn.agent, turn.visit))
         return None if request is None else _request(request)
 
+    def call_tools(self, item: str, settings: str, view: str, calls: list) -> list[str] | None:
+        return answer(lambda: registry().call_tools(item, settings, view, [_call(call) for call in calls]))
+
     def parse(self, item: str, settings: str, view: str, completion: Any) -> str:
         return answer(lambda: registry().parse(item, settings, view, _completion(completion)))
 
@@ -43,12 +46,12 @@ def _parts(message: Message) -> list:
 
 
 def _completion(completion: Any) -> Completion:
-    calls = [ToolCall(call.name, _arguments(call)) for call in completion.tool_calls]
+    calls = [_call(call) for call in completion.tool_calls]
     return Completion(completion.text, calls, Finish(completion.finish.value))
 
 
-def _arguments(call: Any) -> Any:
+def _call(call: Any) -> ToolCall:
     try:
-        return codec.parse(call.arguments)
+        return ToolCall(call.name, codec.parse(call.arguments))
     except ValueError as error:
         raise Refusal(f"the arguments of the tool call {call.name} are not JSON: {error}") from None

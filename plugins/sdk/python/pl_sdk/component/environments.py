@@ -7,7 +7,7 @@ from typing import Any
 from wit_world.imports import types
 
 from . import answer, registry
-from ..values import Task, TaskRequest
+from ..values import DrawingForm, Task, TaskRequest
 
 
 class Environments:
@@ -41,3 +41,9 @@ class Episode:
     def apply(self, actions: list) -> Any:
         given = [(action.agent, action.action) for action in actions]
         return types.Outcome(*answer(self._episode.apply, given))
+
+    def oracle(self, agent: str) -> str | None:
+        return answer(self._episode.oracle, agent)
+
+    def draw(self, form: Any) -> str | None:
+        return answer(self._episode.draw, DrawingForm(form.value))

@@ -90,7 +90,7 @@ pub mod pl_host {
                 }
             }
         }
-        /// Execution of untrusted code. Only environments may call it.
+        /// Execution of untrusted code. Only environments and the tools of agents may call it.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod sandbox {
             #[used]
@@ -385,7 +385,7 @@ pub mod pl_host {
                 }
             }
         }
-        /// Passages from the workflow's corpus.
+        /// Passages from the corpora of the environment. Only environments and the tools of agents may call it.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod retrieval {
             #[used]
@@ -411,8 +411,10 @@ pub mod pl_host {
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
+            /// Returns the best passages, best first. `corpus` is a name in the workflow; none stands for the environment's first.
             #[allow(async_fn_in_trait)]
             pub fn retrieve(
+                corpus: ::core::option::Option<&str>,
                 query: &str,
                 k: u32,
             ) -> ::core::result::Result<_rt::Vec<Passage>, _rt::String> {
@@ -428,18 +430,38 @@ pub mod pl_host {
                         [::core::mem::MaybeUninit::uninit(); 3
                             * ::core::mem::size_of::<*const u8>()],
                     );
-                    let vec0 = query;
-                    let ptr0 = vec0.as_ptr().cast::<u8>();
-                    let len0 = vec0.len();
-                    let ptr1 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    let (result1_0, result1_1, result1_2) = match corpus {
+                        Some(e) => {
+                            let vec0 = e;
+                            let ptr0 = vec0.as_ptr().cast::<u8>();
+                            let len0 = vec0.len();
+                            (1i32, ptr0.cast_mut(), len0)
+                        }
+                        None => (0i32, ::core::ptr::null_mut(), 0usize),
+                    };
+                    let vec2 = query;
+                    let ptr2 = vec2.as_ptr().cast::<u8>();
+                    let len2 = vec2.len();
+                    let ptr3 = ret_area.0.as_mut_ptr().cast::<u8>();
                     #[cfg(target_arch = "wasm32")]
                     #[link(wasm_import_module = "pl-host:plugin/retrieval@0.1.0")]
                     unsafe extern "C" {
                         #[link_name = "retrieve"]
-                        fn wit_import2(_: *mut u8, _: usize, _: i32, _: *mut u8);
+                        fn wit_import4(
+                            _: i32,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: i32,
+                            _: *mut u8,
+                        );
                     }
                     #[cfg(not(target_arch = "wasm32"))]
-                    unsafe extern "C" fn wit_import2(
+                    unsafe extern "C" fn wit_import4(
+                        _: i32,
+                        _: *mut u8,
+                        _: usize,
                         _: *mut u8,
                         _: usize,
                         _: i32,
@@ -447,87 +469,276 @@ pub mod pl_host {
                     ) {
                         unreachable!()
                     }
-                    wit_import2(ptr0.cast_mut(), len0, _rt::as_i32(&k), ptr1);
-                    let l3 = i32::from(*ptr1.add(0).cast::<u8>());
-                    let result17 = match l3 {
+                    wit_import4(
+                        result1_0,
+                        result1_1,
+                        result1_2,
+                        ptr2.cast_mut(),
+                        len2,
+                        _rt::as_i32(&k),
+                        ptr3,
+                    );
+                    let l5 = i32::from(*ptr3.add(0).cast::<u8>());
+                    let result19 = match l5 {
                         0 => {
                             let e = {
-                                let l4 = *ptr1
+                                let l6 = *ptr3
                                     .add(::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l5 = *ptr1
+                                let l7 = *ptr3
                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base13 = l4;
-                                let len13 = l5;
-                                let mut result13 = _rt::Vec::with_capacity(len13);
-                                for i in 0..len13 {
-                                    let base = base13
+                                let base15 = l6;
+                                let len15 = l7;
+                                let mut result15 = _rt::Vec::with_capacity(len15);
+                                for i in 0..len15 {
+                                    let base = base15
                                         .add(i * (8 + 4 * ::core::mem::size_of::<*const u8>()));
-                                    let e13 = {
-                                        let l6 = *base.add(0).cast::<*mut u8>();
-                                        let l7 = *base
+                                    let e15 = {
+                                        let l8 = *base.add(0).cast::<*mut u8>();
+                                        let l9 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len8 = l7;
-                                        let bytes8 = _rt::Vec::from_raw_parts(
-                                            l6.cast(),
-                                            len8,
-                                            len8,
+                                        let len10 = l9;
+                                        let bytes10 = _rt::Vec::from_raw_parts(
+                                            l8.cast(),
+                                            len10,
+                                            len10,
                                         );
-                                        let l9 = *base
+                                        let l11 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l10 = *base
+                                        let l12 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len11 = l10;
-                                        let bytes11 = _rt::Vec::from_raw_parts(
-                                            l9.cast(),
-                                            len11,
-                                            len11,
+                                        let len13 = l12;
+                                        let bytes13 = _rt::Vec::from_raw_parts(
+                                            l11.cast(),
+                                            len13,
+                                            len13,
                                         );
-                                        let l12 = *base
+                                        let l14 = *base
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<f64>();
                                         Passage {
-                                            id: _rt::string_lift(bytes8),
-                                            text: _rt::string_lift(bytes11),
-                                            score: l12,
+                                            id: _rt::string_lift(bytes10),
+                                            text: _rt::string_lift(bytes13),
+                                            score: l14,
                                         }
                                     };
-                                    result13.push(e13);
+                                    result15.push(e15);
                                 }
                                 _rt::cabi_dealloc(
-                                    base13,
-                                    len13 * (8 + 4 * ::core::mem::size_of::<*const u8>()),
+                                    base15,
+                                    len15 * (8 + 4 * ::core::mem::size_of::<*const u8>()),
                                     8,
                                 );
-                                result13
+                                result15
                             };
                             Ok(e)
                         }
                         1 => {
                             let e = {
-                                let l14 = *ptr1
+                                let l16 = *ptr3
                                     .add(::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l15 = *ptr1
+                                let l17 = *ptr3
                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let len16 = l15;
-                                let bytes16 = _rt::Vec::from_raw_parts(
-                                    l14.cast(),
-                                    len16,
-                                    len16,
+                                let len18 = l17;
+                                let bytes18 = _rt::Vec::from_raw_parts(
+                                    l16.cast(),
+                                    len18,
+                                    len18,
                                 );
-                                _rt::string_lift(bytes16)
+                                _rt::string_lift(bytes18)
                             };
                             Err(e)
                         }
                         _ => _rt::invalid_enum_discriminant(),
                     };
-                    result17
+                    result19
+                }
+            }
+        }
+        /// Policies that the plugin's `grant` names. Only rewards may ask them.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod policies {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            #[repr(u8)]
+            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+            pub enum Role {
+                System,
+                User,
+                Assistant,
+            }
+            impl ::core::fmt::Debug for Role {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Role::System => f.debug_tuple("Role::System").finish(),
+                        Role::User => f.debug_tuple("Role::User").finish(),
+                        Role::Assistant => f.debug_tuple("Role::Assistant").finish(),
+                    }
+                }
+            }
+            impl Role {
+                #[doc(hidden)]
+                pub unsafe fn _lift(val: u8) -> Role {
+                    if !cfg!(debug_assertions) {
+                        return unsafe { ::core::mem::transmute(val) };
+                    }
+                    match val {
+                        0 => Role::System,
+                        1 => Role::User,
+                        2 => Role::Assistant,
+                        _ => panic!("invalid enum discriminant"),
+                    }
+                }
+            }
+            #[derive(Clone)]
+            pub struct Message {
+                pub role: Role,
+                pub text: _rt::String,
+            }
+            impl ::core::fmt::Debug for Message {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Message")
+                        .field("role", &self.role)
+                        .field("text", &self.text)
+                        .finish()
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Returns the greedy completion of a conversation, of at most `max-tokens` tokens.
+            #[allow(async_fn_in_trait)]
+            pub fn ask(
+                policy: &str,
+                messages: &[Message],
+                max_tokens: u32,
+            ) -> ::core::result::Result<_rt::String, _rt::String> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 3 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 3
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = policy;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let vec3 = messages;
+                    let len3 = vec3.len();
+                    let layout3 = _rt::alloc::Layout::from_size_align(
+                            vec3.len() * (3 * ::core::mem::size_of::<*const u8>()),
+                            ::core::mem::size_of::<*const u8>(),
+                        )
+                        .unwrap();
+                    let (result3, _cleanup3) = wit_bindgen::rt::Cleanup::new(layout3);
+                    for (i, e) in vec3.into_iter().enumerate() {
+                        let base = result3
+                            .add(i * (3 * ::core::mem::size_of::<*const u8>()));
+                        {
+                            let Message { role: role1, text: text1 } = e;
+                            *base.add(0).cast::<u8>() = (role1.clone() as i32) as u8;
+                            let vec2 = text1;
+                            let ptr2 = vec2.as_ptr().cast::<u8>();
+                            let len2 = vec2.len();
+                            *base
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len2;
+                            *base
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = ptr2.cast_mut();
+                        }
+                    }
+                    let ptr4 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "pl-host:plugin/policies@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "ask"]
+                        fn wit_import5(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: i32,
+                            _: *mut u8,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import5(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: i32,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import5(
+                        ptr0.cast_mut(),
+                        len0,
+                        result3,
+                        len3,
+                        _rt::as_i32(&max_tokens),
+                        ptr4,
+                    );
+                    let l6 = i32::from(*ptr4.add(0).cast::<u8>());
+                    let result13 = match l6 {
+                        0 => {
+                            let e = {
+                                let l7 = *ptr4
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l8 = *ptr4
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len9 = l8;
+                                let bytes9 = _rt::Vec::from_raw_parts(
+                                    l7.cast(),
+                                    len9,
+                                    len9,
+                                );
+                                _rt::string_lift(bytes9)
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l10 = *ptr4
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l11 = *ptr4
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len12 = l11;
+                                let bytes12 = _rt::Vec::from_raw_parts(
+                                    l10.cast(),
+                                    len12,
+                                    len12,
+                                );
+                                _rt::string_lift(bytes12)
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result13
                 }
             }
         }
@@ -1034,6 +1245,43 @@ pub mod exports {
                 pub type Task = super::super::super::super::pl_host::plugin::types::Task;
                 pub type AgentAction = super::super::super::super::pl_host::plugin::types::AgentAction;
                 pub type Outcome = super::super::super::super::pl_host::plugin::types::Outcome;
+                /// Form of a drawing.
+                #[repr(u8)]
+                #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+                pub enum DrawingForm {
+                    /// An SVG document without scripts and references, readable on light and dark backgrounds.
+                    Svg,
+                    /// Lines of text in a monospaced font.
+                    Text,
+                }
+                impl ::core::fmt::Debug for DrawingForm {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        match self {
+                            DrawingForm::Svg => {
+                                f.debug_tuple("DrawingForm::Svg").finish()
+                            }
+                            DrawingForm::Text => {
+                                f.debug_tuple("DrawingForm::Text").finish()
+                            }
+                        }
+                    }
+                }
+                impl DrawingForm {
+                    #[doc(hidden)]
+                    pub unsafe fn _lift(val: u8) -> DrawingForm {
+                        if !cfg!(debug_assertions) {
+                            return unsafe { ::core::mem::transmute(val) };
+                        }
+                        match val {
+                            0 => DrawingForm::Svg,
+                            1 => DrawingForm::Text,
+                            _ => panic!("invalid enum discriminant"),
+                        }
+                    }
+                }
                 /// One episode of an environment.
                 #[derive(Debug)]
                 #[repr(transparent)]
@@ -1656,6 +1904,223 @@ pub mod exports {
                 }
                 #[doc(hidden)]
                 #[allow(non_snake_case, unused_unsafe)]
+                pub unsafe fn _export_method_episode_oracle_cabi<T_: GuestEpisode>(
+                    arg0: *mut u8,
+                    arg1: *mut u8,
+                    arg2: usize,
+                ) -> *mut u8 {
+                    unsafe {
+                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
+                        let result1 = {
+                            let len0 = arg2;
+                            let bytes0 = _rt::Vec::from_raw_parts(
+                                arg1.cast(),
+                                len0,
+                                len0,
+                            );
+                            T_::oracle(
+                                EpisodeBorrow::lift(
+                                        core::ptr::with_exposed_provenance(arg0 as u32 as usize),
+                                    )
+                                    .get(),
+                                _rt::string_lift(bytes0),
+                            )
+                        };
+                        let ptr2 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result1 {
+                            Ok(e) => {
+                                *ptr2.add(0).cast::<u8>() = (0i32) as u8;
+                                match e {
+                                    Some(e) => {
+                                        *ptr2
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec3 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr3 = vec3.as_ptr().cast::<u8>();
+                                        let len3 = vec3.len();
+                                        ::core::mem::forget(vec3);
+                                        *ptr2
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len3;
+                                        *ptr2
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr3.cast_mut();
+                                    }
+                                    None => {
+                                        *ptr2
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                    }
+                                };
+                            }
+                            Err(e) => {
+                                *ptr2.add(0).cast::<u8>() = (1i32) as u8;
+                                let super::super::super::super::pl_host::plugin::types::Error {
+                                    kind: kind4,
+                                    message: message4,
+                                } = e;
+                                *ptr2
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>() = (kind4.clone() as i32) as u8;
+                                let vec5 = (message4.into_bytes()).into_boxed_slice();
+                                let ptr5 = vec5.as_ptr().cast::<u8>();
+                                let len5 = vec5.len();
+                                ::core::mem::forget(vec5);
+                                *ptr2
+                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len5;
+                                *ptr2
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr5.cast_mut();
+                            }
+                        };
+                        ptr2
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case)]
+                pub unsafe fn __post_return_method_episode_oracle<T_: GuestEpisode>(
+                    arg0: *mut u8,
+                ) {
+                    unsafe {
+                        let l0 = i32::from(*arg0.add(0).cast::<u8>());
+                        match l0 {
+                            0 => {
+                                let l1 = i32::from(
+                                    *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                match l1 {
+                                    0 => {}
+                                    _ => {
+                                        let l2 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l3 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l2, l3, 1);
+                                    }
+                                }
+                            }
+                            _ => {
+                                let l4 = *arg0
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l5 = *arg0
+                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                _rt::cabi_dealloc(l4, l5, 1);
+                            }
+                        }
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case, unused_unsafe)]
+                pub unsafe fn _export_method_episode_draw_cabi<T_: GuestEpisode>(
+                    arg0: *mut u8,
+                    arg1: i32,
+                ) -> *mut u8 {
+                    unsafe {
+                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
+                        let result0 = {
+                            T_::draw(
+                                EpisodeBorrow::lift(
+                                        core::ptr::with_exposed_provenance(arg0 as u32 as usize),
+                                    )
+                                    .get(),
+                                DrawingForm::_lift(arg1 as u8),
+                            )
+                        };
+                        let ptr1 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result0 {
+                            Ok(e) => {
+                                *ptr1.add(0).cast::<u8>() = (0i32) as u8;
+                                match e {
+                                    Some(e) => {
+                                        *ptr1
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec2 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr2 = vec2.as_ptr().cast::<u8>();
+                                        let len2 = vec2.len();
+                                        ::core::mem::forget(vec2);
+                                        *ptr1
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len2;
+                                        *ptr1
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr2.cast_mut();
+                                    }
+                                    None => {
+                                        *ptr1
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                    }
+                                };
+                            }
+                            Err(e) => {
+                                *ptr1.add(0).cast::<u8>() = (1i32) as u8;
+                                let super::super::super::super::pl_host::plugin::types::Error {
+                                    kind: kind3,
+                                    message: message3,
+                                } = e;
+                                *ptr1
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>() = (kind3.clone() as i32) as u8;
+                                let vec4 = (message3.into_bytes()).into_boxed_slice();
+                                let ptr4 = vec4.as_ptr().cast::<u8>();
+                                let len4 = vec4.len();
+                                ::core::mem::forget(vec4);
+                                *ptr1
+                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len4;
+                                *ptr1
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr4.cast_mut();
+                            }
+                        };
+                        ptr1
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case)]
+                pub unsafe fn __post_return_method_episode_draw<T_: GuestEpisode>(
+                    arg0: *mut u8,
+                ) {
+                    unsafe {
+                        let l0 = i32::from(*arg0.add(0).cast::<u8>());
+                        match l0 {
+                            0 => {
+                                let l1 = i32::from(
+                                    *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                match l1 {
+                                    0 => {}
+                                    _ => {
+                                        let l2 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l3 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l2, l3, 1);
+                                    }
+                                }
+                            }
+                            _ => {
+                                let l4 = *arg0
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l5 = *arg0
+                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                _rt::cabi_dealloc(l4, l5, 1);
+                            }
+                        }
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case, unused_unsafe)]
                 pub unsafe fn _export_tasks_cabi<T_: Guest>(
                     arg0: *mut u8,
                     arg1: usize,
@@ -1945,6 +2410,22 @@ pub mod exports {
                         &self,
                         actions: _rt::Vec<AgentAction>,
                     ) -> ::core::result::Result<Outcome, Error>;
+                    /// Returns an action of the agent that leads to success, or none if there is none or it is not known. Audits and
+                    /// tests play it; no agent sees it. Leaves the episode unchanged.
+                    #[allow(async_fn_in_trait)]
+                    fn oracle(
+                        &self,
+                        agent: _rt::String,
+                    ) -> ::core::result::Result<::core::option::Option<Json>, Error>;
+                    /// Returns a drawing of the state for people, or none if there is none in this form. Leaves the episode unchanged.
+                    #[allow(async_fn_in_trait)]
+                    fn draw(
+                        &self,
+                        form: DrawingForm,
+                    ) -> ::core::result::Result<
+                        ::core::option::Option<_rt::String>,
+                        Error,
+                    >;
                 }
                 #[doc(hidden)]
                 #[macro_export]
@@ -2010,6 +2491,28 @@ pub mod exports {
                         unsafe extern "C" fn _post_return_method_episode_apply(arg0 : *
                         mut u8,) { unsafe { $($path_to_types)*::
                         __post_return_method_episode_apply::<<$ty as $($path_to_types)*::
+                        Guest >::Episode > (arg0) } } #[unsafe (export_name =
+                        "pl-host:plugin/environments@0.1.0#[method]episode.oracle")]
+                        unsafe extern "C" fn export_method_episode_oracle(arg0 : * mut
+                        u8, arg1 : * mut u8, arg2 : usize,) -> * mut u8 { unsafe {
+                        $($path_to_types)*:: _export_method_episode_oracle_cabi::<<$ty as
+                        $($path_to_types)*:: Guest >::Episode > (arg0, arg1, arg2) } }
+                        #[unsafe (export_name =
+                        "cabi_post_pl-host:plugin/environments@0.1.0#[method]episode.oracle")]
+                        unsafe extern "C" fn _post_return_method_episode_oracle(arg0 : *
+                        mut u8,) { unsafe { $($path_to_types)*::
+                        __post_return_method_episode_oracle::<<$ty as
+                        $($path_to_types)*:: Guest >::Episode > (arg0) } } #[unsafe
+                        (export_name =
+                        "pl-host:plugin/environments@0.1.0#[method]episode.draw")] unsafe
+                        extern "C" fn export_method_episode_draw(arg0 : * mut u8, arg1 :
+                        i32,) -> * mut u8 { unsafe { $($path_to_types)*::
+                        _export_method_episode_draw_cabi::<<$ty as $($path_to_types)*::
+                        Guest >::Episode > (arg0, arg1) } } #[unsafe (export_name =
+                        "cabi_post_pl-host:plugin/environments@0.1.0#[method]episode.draw")]
+                        unsafe extern "C" fn _post_return_method_episode_draw(arg0 : *
+                        mut u8,) { unsafe { $($path_to_types)*::
+                        __post_return_method_episode_draw::<<$ty as $($path_to_types)*::
                         Guest >::Episode > (arg0) } } #[unsafe (export_name =
                         "pl-host:plugin/environments@0.1.0#tasks")] unsafe extern "C" fn
                         export_tasks(arg0 : * mut u8, arg1 : usize, arg2 : * mut u8, arg3
@@ -2749,6 +3252,213 @@ pub mod exports {
                 }
                 #[doc(hidden)]
                 #[allow(non_snake_case, unused_unsafe)]
+                pub unsafe fn _export_call_tools_cabi<T_: Guest>(
+                    arg0: *mut u8,
+                    arg1: usize,
+                    arg2: *mut u8,
+                    arg3: usize,
+                    arg4: *mut u8,
+                    arg5: usize,
+                    arg6: *mut u8,
+                    arg7: usize,
+                ) -> *mut u8 {
+                    unsafe {
+                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
+                        let result10 = {
+                            let len0 = arg1;
+                            let bytes0 = _rt::Vec::from_raw_parts(
+                                arg0.cast(),
+                                len0,
+                                len0,
+                            );
+                            let len1 = arg3;
+                            let bytes1 = _rt::Vec::from_raw_parts(
+                                arg2.cast(),
+                                len1,
+                                len1,
+                            );
+                            let len2 = arg5;
+                            let bytes2 = _rt::Vec::from_raw_parts(
+                                arg4.cast(),
+                                len2,
+                                len2,
+                            );
+                            let base9 = arg6;
+                            let len9 = arg7;
+                            let mut result9 = _rt::Vec::with_capacity(len9);
+                            for i in 0..len9 {
+                                let base = base9
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e9 = {
+                                    let l3 = *base.add(0).cast::<*mut u8>();
+                                    let l4 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len5 = l4;
+                                    let bytes5 = _rt::Vec::from_raw_parts(
+                                        l3.cast(),
+                                        len5,
+                                        len5,
+                                    );
+                                    let l6 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l7 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len8 = l7;
+                                    let bytes8 = _rt::Vec::from_raw_parts(
+                                        l6.cast(),
+                                        len8,
+                                        len8,
+                                    );
+                                    ToolCall {
+                                        name: _rt::string_lift(bytes5),
+                                        arguments: _rt::string_lift(bytes8),
+                                    }
+                                };
+                                result9.push(e9);
+                            }
+                            _rt::cabi_dealloc(
+                                base9,
+                                len9 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            T_::call_tools(
+                                _rt::string_lift(bytes0),
+                                _rt::string_lift(bytes1),
+                                _rt::string_lift(bytes2),
+                                result9,
+                            )
+                        };
+                        let ptr11 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result10 {
+                            Ok(e) => {
+                                *ptr11.add(0).cast::<u8>() = (0i32) as u8;
+                                match e {
+                                    Some(e) => {
+                                        *ptr11
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec13 = e;
+                                        let len13 = vec13.len();
+                                        let layout13 = _rt::alloc::Layout::from_size_align(
+                                                vec13.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result13, _cleanup13) = wit_bindgen::rt::Cleanup::new(
+                                            layout13,
+                                        );
+                                        if let Some(cleanup) = _cleanup13 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec13.into_iter().enumerate() {
+                                            let base = result13
+                                                .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let vec12 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr12 = vec12.as_ptr().cast::<u8>();
+                                                let len12 = vec12.len();
+                                                ::core::mem::forget(vec12);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len12;
+                                                *base.add(0).cast::<*mut u8>() = ptr12.cast_mut();
+                                            }
+                                        }
+                                        *ptr11
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len13;
+                                        *ptr11
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result13;
+                                    }
+                                    None => {
+                                        *ptr11
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                    }
+                                };
+                            }
+                            Err(e) => {
+                                *ptr11.add(0).cast::<u8>() = (1i32) as u8;
+                                let super::super::super::super::pl_host::plugin::types::Error {
+                                    kind: kind14,
+                                    message: message14,
+                                } = e;
+                                *ptr11
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>() = (kind14.clone() as i32) as u8;
+                                let vec15 = (message14.into_bytes()).into_boxed_slice();
+                                let ptr15 = vec15.as_ptr().cast::<u8>();
+                                let len15 = vec15.len();
+                                ::core::mem::forget(vec15);
+                                *ptr11
+                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len15;
+                                *ptr11
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr15.cast_mut();
+                            }
+                        };
+                        ptr11
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case)]
+                pub unsafe fn __post_return_call_tools<T_: Guest>(arg0: *mut u8) {
+                    unsafe {
+                        let l0 = i32::from(*arg0.add(0).cast::<u8>());
+                        match l0 {
+                            0 => {
+                                let l1 = i32::from(
+                                    *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                match l1 {
+                                    0 => {}
+                                    _ => {
+                                        let l2 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l3 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base6 = l2;
+                                        let len6 = l3;
+                                        for i in 0..len6 {
+                                            let base = base6
+                                                .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l4 = *base.add(0).cast::<*mut u8>();
+                                                let l5 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l4, l5, 1);
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base6,
+                                            len6 * (2 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                    }
+                                }
+                            }
+                            _ => {
+                                let l7 = *arg0
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l8 = *arg0
+                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                _rt::cabi_dealloc(l7, l8, 1);
+                            }
+                        }
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case, unused_unsafe)]
                 pub unsafe fn _export_parse_cabi<T_: Guest>(
                     arg0: *mut u8,
                     arg1: usize,
@@ -2916,7 +3626,20 @@ pub mod exports {
                         view: Json,
                         turn: Turn,
                     ) -> ::core::result::Result<::core::option::Option<Request>, Error>;
-                    /// Turns the completion into an action. Invalid text is an action too (the environment decides how to
+                    /// Answers the tool calls of a completion with one result for each, in their order; the model is then asked again, in
+                    /// the same turn. None if the completion is the turn's last, which `parse` gets. Called only for completions with tool
+                    /// calls. Services that only environments may call are available here.
+                    #[allow(async_fn_in_trait)]
+                    fn call_tools(
+                        item: _rt::String,
+                        settings: Json,
+                        view: Json,
+                        calls: _rt::Vec<ToolCall>,
+                    ) -> ::core::result::Result<
+                        ::core::option::Option<_rt::Vec<_rt::String>>,
+                        Error,
+                    >;
+                    /// Turns the turn's last completion into an action. Invalid text is an action too (the environment decides how to
                     /// continue), never an error.
                     #[allow(async_fn_in_trait)]
                     fn parse(
@@ -2940,7 +3663,17 @@ pub mod exports {
                         (export_name = "cabi_post_pl-host:plugin/agents@0.1.0#prompt")]
                         unsafe extern "C" fn _post_return_prompt(arg0 : * mut u8,) {
                         unsafe { $($path_to_types)*:: __post_return_prompt::<$ty > (arg0)
-                        } } #[unsafe (export_name = "pl-host:plugin/agents@0.1.0#parse")]
+                        } } #[unsafe (export_name =
+                        "pl-host:plugin/agents@0.1.0#call-tools")] unsafe extern "C" fn
+                        export_call_tools(arg0 : * mut u8, arg1 : usize, arg2 : * mut u8,
+                        arg3 : usize, arg4 : * mut u8, arg5 : usize, arg6 : * mut u8,
+                        arg7 : usize,) -> * mut u8 { unsafe { $($path_to_types)*::
+                        _export_call_tools_cabi::<$ty > (arg0, arg1, arg2, arg3, arg4,
+                        arg5, arg6, arg7) } } #[unsafe (export_name =
+                        "cabi_post_pl-host:plugin/agents@0.1.0#call-tools")] unsafe
+                        extern "C" fn _post_return_call_tools(arg0 : * mut u8,) { unsafe
+                        { $($path_to_types)*:: __post_return_call_tools::<$ty > (arg0) }
+                        } #[unsafe (export_name = "pl-host:plugin/agents@0.1.0#parse")]
                         unsafe extern "C" fn export_parse(arg0 : * mut u8, arg1 : usize,
                         arg2 : * mut u8, arg3 : usize, arg4 : * mut u8, arg5 : usize,
                         arg6 : * mut u8, arg7 : usize, arg8 : * mut u8, arg9 : usize,
@@ -3561,10 +4294,10 @@ macro_rules! __export_domain_impl {
         =
         "component-type:wit-bindgen:0.63.0:pl-host:plugin@0.1.0:domain:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 2544] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 2900] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf3\x12\x01A\x02\x01\
-A\x17\x01B\x04\x01m\x03\x05debug\x04info\x04warn\x04\0\x05level\x03\0\0\x01@\x02\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd7\x15\x01A\x02\x01\
+A\x19\x01B\x04\x01m\x03\x05debug\x04info\x04warn\x04\0\x05level\x03\0\0\x01@\x02\
 \x05level\x01\x07messages\x01\0\x04\0\x05write\x01\x02\x03\0\x18pl-host:plugin/l\
 og@0.1.0\x05\0\x01B\x02\x01@\0\0w\x04\0\x04next\x01\0\x03\0\x1bpl-host:plugin/ra\
 ndom@0.1.0\x05\x01\x01B\x0f\x01p}\x01r\x02\x04paths\x05bytes\0\x04\0\x04file\x03\
@@ -3573,36 +4306,43 @@ job\x03\0\x04\x01m\x07\x02ok\x05error\x07timeout\x06memory\x0coutput-limit\x0dpr
 ocess-limit\x0blost-worker\x04\0\x06ending\x03\0\x06\x01kz\x01r\x04\x06ending\x07\
 \x04exit\x08\x06stdouts\x06stderrs\x04\0\x07verdict\x03\0\x09\x01p\x05\x01p\x0a\x01\
 @\x01\x04jobs\x0b\0\x0c\x04\0\x07execute\x01\x0d\x03\0\x1cpl-host:plugin/sandbox\
-@0.1.0\x05\x02\x01B\x06\x01r\x03\x02ids\x04texts\x05scoreu\x04\0\x07passage\x03\0\
-\0\x01p\x01\x01j\x01\x02\x01s\x01@\x02\x05querys\x01ky\0\x03\x04\0\x08retrieve\x01\
-\x04\x03\0\x1epl-host:plugin/retrieval@0.1.0\x05\x03\x01B\x0c\x01s\x04\0\x04json\
-\x03\0\0\x01m\x03\x08settings\x04task\x08internal\x04\0\x0aerror-kind\x03\0\x02\x01\
-r\x02\x04kind\x03\x07messages\x04\0\x05error\x03\0\x04\x01r\x02\x02ids\x04data\x01\
-\x04\0\x04task\x03\0\x06\x01r\x02\x05agents\x06action\x01\x04\0\x0cagent-action\x03\
-\0\x08\x01r\x04\x04done\x7f\x09truncated\x7f\x05facts\x01\x08evidence\x01\x04\0\x07\
-outcome\x03\0\x0a\x03\0\x1apl-host:plugin/types@0.1.0\x05\x04\x02\x03\0\x04\x04j\
-son\x01B\x0e\x02\x03\x02\x01\x05\x04\0\x04json\x03\0\0\x01m\x03\x0benvironment\x05\
-agent\x06reward\x04\0\x09item-kind\x03\0\x02\x01m\x03\x07boolean\x06number\x04te\
-xt\x04\0\x09fact-kind\x03\0\x04\x01r\x03\x04names\x04kind\x05\x03docs\x04\0\x04f\
-act\x03\0\x06\x01p\x07\x01r\x05\x04kind\x03\x04names\x03docs\x0fsettings-schema\x01\
-\x05facts\x08\x04\0\x04item\x03\0\x09\x01p\x0a\x01@\0\0\x0b\x04\0\x08describe\x01\
-\x0c\x04\0\x1cpl-host:plugin/catalog@0.1.0\x05\x06\x02\x03\0\x04\x05error\x02\x03\
-\0\x04\x04task\x02\x03\0\x04\x0cagent-action\x02\x03\0\x04\x07outcome\x01B\x20\x02\
-\x03\x02\x01\x05\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x07\x04\0\x05error\x03\0\x02\
-\x02\x03\x02\x01\x08\x04\0\x04task\x03\0\x04\x02\x03\x02\x01\x09\x04\0\x0cagent-\
-action\x03\0\x06\x02\x03\x02\x01\x0a\x04\0\x07outcome\x03\0\x08\x04\0\x07episode\
-\x03\x01\x01i\x0a\x01j\x01\x0b\x01\x03\x01@\x04\x04items\x08settings\x01\x04task\
-\x05\x04seedw\0\x0c\x04\0\x15[static]episode.start\x01\x0d\x01p}\x01@\x03\x04ite\
-ms\x08settings\x01\x08snapshot\x0e\0\x0c\x04\0\x17[static]episode.restore\x01\x0f\
-\x01h\x0a\x01@\x01\x04self\x10\0\x0e\x04\0\x18[method]episode.snapshot\x01\x11\x01\
-j\x01\x01\x01\x03\x01@\x02\x04self\x10\x05agents\0\x12\x04\0\x14[method]episode.\
-view\x01\x13\x01p\x07\x01j\x01\x09\x01\x03\x01@\x02\x04self\x10\x07actions\x14\0\
-\x15\x04\0\x15[method]episode.apply\x01\x16\x01p\x05\x01j\x01\x17\x01\x03\x01@\x06\
-\x04items\x08settings\x01\x05splits\x05startw\x05county\x05levely\0\x18\x04\0\x05\
-tasks\x01\x19\x04\0!pl-host:plugin/environments@0.1.0\x05\x0b\x01B%\x02\x03\x02\x01\
-\x05\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x07\x04\0\x05error\x03\0\x02\x01m\x04\
-\x06system\x04user\x09assistant\x04tool\x04\0\x04role\x03\0\x04\x01p}\x01r\x02\x04\
-mimes\x05bytes\x06\x04\0\x04blob\x03\0\x07\x01q\x03\x04text\x01s\0\x05image\x01\x08\
+@0.1.0\x05\x02\x01B\x07\x01r\x03\x02ids\x04texts\x05scoreu\x04\0\x07passage\x03\0\
+\0\x01ks\x01p\x01\x01j\x01\x03\x01s\x01@\x03\x06corpus\x02\x05querys\x01ky\0\x04\
+\x04\0\x08retrieve\x01\x05\x03\0\x1epl-host:plugin/retrieval@0.1.0\x05\x03\x01B\x08\
+\x01m\x03\x06system\x04user\x09assistant\x04\0\x04role\x03\0\0\x01r\x02\x04role\x01\
+\x04texts\x04\0\x07message\x03\0\x02\x01p\x03\x01j\x01s\x01s\x01@\x03\x06policys\
+\x08messages\x04\x0amax-tokensy\0\x05\x04\0\x03ask\x01\x06\x03\0\x1dpl-host:plug\
+in/policies@0.1.0\x05\x04\x01B\x0c\x01s\x04\0\x04json\x03\0\0\x01m\x03\x08settin\
+gs\x04task\x08internal\x04\0\x0aerror-kind\x03\0\x02\x01r\x02\x04kind\x03\x07mes\
+sages\x04\0\x05error\x03\0\x04\x01r\x02\x02ids\x04data\x01\x04\0\x04task\x03\0\x06\
+\x01r\x02\x05agents\x06action\x01\x04\0\x0cagent-action\x03\0\x08\x01r\x04\x04do\
+ne\x7f\x09truncated\x7f\x05facts\x01\x08evidence\x01\x04\0\x07outcome\x03\0\x0a\x03\
+\0\x1apl-host:plugin/types@0.1.0\x05\x05\x02\x03\0\x05\x04json\x01B\x0e\x02\x03\x02\
+\x01\x06\x04\0\x04json\x03\0\0\x01m\x03\x0benvironment\x05agent\x06reward\x04\0\x09\
+item-kind\x03\0\x02\x01m\x03\x07boolean\x06number\x04text\x04\0\x09fact-kind\x03\
+\0\x04\x01r\x03\x04names\x04kind\x05\x03docs\x04\0\x04fact\x03\0\x06\x01p\x07\x01\
+r\x05\x04kind\x03\x04names\x03docs\x0fsettings-schema\x01\x05facts\x08\x04\0\x04\
+item\x03\0\x09\x01p\x0a\x01@\0\0\x0b\x04\0\x08describe\x01\x0c\x04\0\x1cpl-host:\
+plugin/catalog@0.1.0\x05\x07\x02\x03\0\x05\x05error\x02\x03\0\x05\x04task\x02\x03\
+\0\x05\x0cagent-action\x02\x03\0\x05\x07outcome\x01B*\x02\x03\x02\x01\x06\x04\0\x04\
+json\x03\0\0\x02\x03\x02\x01\x08\x04\0\x05error\x03\0\x02\x02\x03\x02\x01\x09\x04\
+\0\x04task\x03\0\x04\x02\x03\x02\x01\x0a\x04\0\x0cagent-action\x03\0\x06\x02\x03\
+\x02\x01\x0b\x04\0\x07outcome\x03\0\x08\x01m\x02\x03svg\x04text\x04\0\x0cdrawing\
+-form\x03\0\x0a\x04\0\x07episode\x03\x01\x01i\x0c\x01j\x01\x0d\x01\x03\x01@\x04\x04\
+items\x08settings\x01\x04task\x05\x04seedw\0\x0e\x04\0\x15[static]episode.start\x01\
+\x0f\x01p}\x01@\x03\x04items\x08settings\x01\x08snapshot\x10\0\x0e\x04\0\x17[sta\
+tic]episode.restore\x01\x11\x01h\x0c\x01@\x01\x04self\x12\0\x10\x04\0\x18[method\
+]episode.snapshot\x01\x13\x01j\x01\x01\x01\x03\x01@\x02\x04self\x12\x05agents\0\x14\
+\x04\0\x14[method]episode.view\x01\x15\x01p\x07\x01j\x01\x09\x01\x03\x01@\x02\x04\
+self\x12\x07actions\x16\0\x17\x04\0\x15[method]episode.apply\x01\x18\x01k\x01\x01\
+j\x01\x19\x01\x03\x01@\x02\x04self\x12\x05agents\0\x1a\x04\0\x16[method]episode.\
+oracle\x01\x1b\x01ks\x01j\x01\x1c\x01\x03\x01@\x02\x04self\x12\x04form\x0b\0\x1d\
+\x04\0\x14[method]episode.draw\x01\x1e\x01p\x05\x01j\x01\x1f\x01\x03\x01@\x06\x04\
+items\x08settings\x01\x05splits\x05startw\x05county\x05levely\0\x20\x04\0\x05tas\
+ks\x01!\x04\0!pl-host:plugin/environments@0.1.0\x05\x0c\x01B)\x02\x03\x02\x01\x06\
+\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x08\x04\0\x05error\x03\0\x02\x01m\x04\x06\
+system\x04user\x09assistant\x04tool\x04\0\x04role\x03\0\x04\x01p}\x01r\x02\x04mi\
+mes\x05bytes\x06\x04\0\x04blob\x03\0\x07\x01q\x03\x04text\x01s\0\x05image\x01\x08\
 \0\x04data\x01\x08\0\x04\0\x04part\x03\0\x09\x01p\x0a\x01r\x02\x04role\x05\x05pa\
 rts\x0b\x04\0\x07message\x03\0\x0c\x01r\x03\x04names\x0bdescriptions\x0aparamete\
 rs\x01\x04\0\x04tool\x03\0\x0e\x01p\x0d\x01p\x0f\x01ps\x01r\x03\x08messages\x10\x05\
@@ -3611,19 +4351,20 @@ tools\x11\x04stop\x12\x04\0\x07request\x03\0\x13\x01r\x02\x05agents\x05visity\x0
 \x17\x01m\x03\x04stop\x06length\x0atool-calls\x04\0\x06finish\x03\0\x19\x01p\x18\
 \x01r\x03\x04texts\x0atool-calls\x1b\x06finish\x1a\x04\0\x0acompletion\x03\0\x1c\
 \x01k\x14\x01j\x01\x1e\x01\x03\x01@\x04\x04items\x08settings\x01\x04view\x01\x04\
-turn\x16\0\x1f\x04\0\x06prompt\x01\x20\x01j\x01\x01\x01\x03\x01@\x04\x04items\x08\
-settings\x01\x04view\x01\x0acompletion\x1d\0!\x04\0\x05parse\x01\"\x04\0\x1bpl-h\
-ost:plugin/agents@0.1.0\x05\x0c\x01B\x15\x02\x03\x02\x01\x05\x04\0\x04json\x03\0\
-\0\x02\x03\x02\x01\x07\x04\0\x05error\x03\0\x02\x02\x03\x02\x01\x08\x04\0\x04tas\
-k\x03\0\x04\x02\x03\x02\x01\x09\x04\0\x0cagent-action\x03\0\x06\x02\x03\x02\x01\x0a\
-\x04\0\x07outcome\x03\0\x08\x01p\x07\x01r\x03\x04task\x05\x07actions\x0a\x07outc\
-ome\x09\x04\0\x0atransition\x03\0\x0b\x01r\x03\x05agents\x06rewardu\x07success\x7f\
-\x04\0\x0bagent-score\x03\0\x0d\x01p\x0e\x01r\x03\x04teamu\x05local\x0f\x07succe\
-ss\x7f\x04\0\x06scores\x03\0\x10\x01j\x01\x11\x01\x03\x01@\x03\x04items\x08setti\
-ngs\x01\x0atransition\x0c\0\x12\x04\0\x05score\x01\x13\x04\0\x1cpl-host:plugin/r\
-ewards@0.1.0\x05\x0d\x04\0\x1bpl-host:plugin/domain@0.1.0\x04\0\x0b\x0c\x01\0\x06\
-domain\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.262\
-.0\x10wit-bindgen-rust\x060.63.0";
+turn\x16\0\x1f\x04\0\x06prompt\x01\x20\x01k\x12\x01j\x01!\x01\x03\x01@\x04\x04it\
+ems\x08settings\x01\x04view\x01\x05calls\x1b\0\"\x04\0\x0acall-tools\x01#\x01j\x01\
+\x01\x01\x03\x01@\x04\x04items\x08settings\x01\x04view\x01\x0acompletion\x1d\0$\x04\
+\0\x05parse\x01%\x04\0\x1bpl-host:plugin/agents@0.1.0\x05\x0d\x01B\x15\x02\x03\x02\
+\x01\x06\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x08\x04\0\x05error\x03\0\x02\x02\x03\
+\x02\x01\x09\x04\0\x04task\x03\0\x04\x02\x03\x02\x01\x0a\x04\0\x0cagent-action\x03\
+\0\x06\x02\x03\x02\x01\x0b\x04\0\x07outcome\x03\0\x08\x01p\x07\x01r\x03\x04task\x05\
+\x07actions\x0a\x07outcome\x09\x04\0\x0atransition\x03\0\x0b\x01r\x03\x05agents\x06\
+rewardu\x07success\x7f\x04\0\x0bagent-score\x03\0\x0d\x01p\x0e\x01r\x03\x04teamu\
+\x05local\x0f\x07success\x7f\x04\0\x06scores\x03\0\x10\x01j\x01\x11\x01\x03\x01@\
+\x03\x04items\x08settings\x01\x0atransition\x0c\0\x12\x04\0\x05score\x01\x13\x04\
+\0\x1cpl-host:plugin/rewards@0.1.0\x05\x0e\x04\0\x1bpl-host:plugin/domain@0.1.0\x04\
+\0\x0b\x0c\x01\0\x06domain\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwi\
+t-component\x070.262.0\x10wit-bindgen-rust\x060.63.0";
         };
     };
 }
@@ -3636,9 +4377,9 @@ pub use __export_domain_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 971] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xae\x06\x01A\x02\x01\
-A\x0a\x01B\x04\x01m\x03\x05debug\x04info\x04warn\x04\0\x05level\x03\0\0\x01@\x02\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1134] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd1\x07\x01A\x02\x01\
+A\x0c\x01B\x04\x01m\x03\x05debug\x04info\x04warn\x04\0\x05level\x03\0\0\x01@\x02\
 \x05level\x01\x07messages\x01\0\x04\0\x05write\x01\x02\x03\0\x18pl-host:plugin/l\
 og@0.1.0\x05\0\x01B\x02\x01@\0\0w\x04\0\x04next\x01\0\x03\0\x1bpl-host:plugin/ra\
 ndom@0.1.0\x05\x01\x01B\x0f\x01p}\x01r\x02\x04paths\x05bytes\0\x04\0\x04file\x03\
@@ -3647,17 +4388,21 @@ job\x03\0\x04\x01m\x07\x02ok\x05error\x07timeout\x06memory\x0coutput-limit\x0dpr
 ocess-limit\x0blost-worker\x04\0\x06ending\x03\0\x06\x01kz\x01r\x04\x06ending\x07\
 \x04exit\x08\x06stdouts\x06stderrs\x04\0\x07verdict\x03\0\x09\x01p\x05\x01p\x0a\x01\
 @\x01\x04jobs\x0b\0\x0c\x04\0\x07execute\x01\x0d\x03\0\x1cpl-host:plugin/sandbox\
-@0.1.0\x05\x02\x01B\x06\x01r\x03\x02ids\x04texts\x05scoreu\x04\0\x07passage\x03\0\
-\0\x01p\x01\x01j\x01\x02\x01s\x01@\x02\x05querys\x01ky\0\x03\x04\0\x08retrieve\x01\
-\x04\x03\0\x1epl-host:plugin/retrieval@0.1.0\x05\x03\x01B\x0c\x01s\x04\0\x04json\
-\x03\0\0\x01m\x03\x08settings\x04task\x08internal\x04\0\x0aerror-kind\x03\0\x02\x01\
-r\x02\x04kind\x03\x07messages\x04\0\x05error\x03\0\x04\x01r\x02\x02ids\x04data\x01\
-\x04\0\x04task\x03\0\x06\x01r\x02\x05agents\x06action\x01\x04\0\x0cagent-action\x03\
-\0\x08\x01r\x04\x04done\x7f\x09truncated\x7f\x05facts\x01\x08evidence\x01\x04\0\x07\
-outcome\x03\0\x0a\x03\0\x1apl-host:plugin/types@0.1.0\x05\x04\x04\0;pl-host:plug\
-in/domain-with-all-of-its-exports-removed@0.1.0\x04\0\x0b,\x01\0&domain-with-all\
--of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-c\
-omponent\x070.262.0\x10wit-bindgen-rust\x060.63.0";
+@0.1.0\x05\x02\x01B\x07\x01r\x03\x02ids\x04texts\x05scoreu\x04\0\x07passage\x03\0\
+\0\x01ks\x01p\x01\x01j\x01\x03\x01s\x01@\x03\x06corpus\x02\x05querys\x01ky\0\x04\
+\x04\0\x08retrieve\x01\x05\x03\0\x1epl-host:plugin/retrieval@0.1.0\x05\x03\x01B\x08\
+\x01m\x03\x06system\x04user\x09assistant\x04\0\x04role\x03\0\0\x01r\x02\x04role\x01\
+\x04texts\x04\0\x07message\x03\0\x02\x01p\x03\x01j\x01s\x01s\x01@\x03\x06policys\
+\x08messages\x04\x0amax-tokensy\0\x05\x04\0\x03ask\x01\x06\x03\0\x1dpl-host:plug\
+in/policies@0.1.0\x05\x04\x01B\x0c\x01s\x04\0\x04json\x03\0\0\x01m\x03\x08settin\
+gs\x04task\x08internal\x04\0\x0aerror-kind\x03\0\x02\x01r\x02\x04kind\x03\x07mes\
+sages\x04\0\x05error\x03\0\x04\x01r\x02\x02ids\x04data\x01\x04\0\x04task\x03\0\x06\
+\x01r\x02\x05agents\x06action\x01\x04\0\x0cagent-action\x03\0\x08\x01r\x04\x04do\
+ne\x7f\x09truncated\x7f\x05facts\x01\x08evidence\x01\x04\0\x07outcome\x03\0\x0a\x03\
+\0\x1apl-host:plugin/types@0.1.0\x05\x05\x04\0;pl-host:plugin/domain-with-all-of\
+-its-exports-removed@0.1.0\x04\0\x0b,\x01\0&domain-with-all-of-its-exports-remov\
+ed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.262.0\x10\
+wit-bindgen-rust\x060.63.0";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

@@ -2,20 +2,23 @@
 
 use std::cell::RefCell;
 
+use super::policies::Message;
 use super::retrieval::Passage;
 use super::sandbox::{Ending, Job, Verdict};
 
 type Sandbox = Box<dyn FnMut(&Job) -> Verdict>;
 type Corpus = Box<dyn FnMut(&str, u32) -> Vec<Passage>>;
+type Policies = Box<dyn FnMut(&str, &[Message]) -> String>;
 
 struct Services {
     sandbox: Option<Sandbox>,
     corpus: Option<Corpus>,
+    policies: Option<Policies>,
     random: u64,
 }
 
 thread_local! {
-    static SERVICES: RefCell<Services> = const { RefCell::new(Services { sandbox: None, corpus: None, random: 0 }) };
+    static SERVICES: RefCell<Services> = const { RefCell::new(Services { sandbox: None, corpus: None, policies: None, random: 0 }) };
 }
 
 /// Sets the function that answers sandbox jobs.
@@ -23,9 +26,14 @@ pub fn set_sandbox(run: impl FnMut(&Job) -> Verdict + 'static) {
     SERVICES.with_borrow_mut(|services| services.sandbox = Some(Box::new(run)));
 }
 
-/// Sets the function that answers retrieval queries.
+/// Sets the function that answers retrieval queries, of whichever corpus.
 pub fn set_corpus(find: impl FnMut(&str, u32) -> Vec<Passage> + 'static) {
     SERVICES.with_borrow_mut(|services| services.corpus = Some(Box::new(find)));
+}
+
+/// Sets the function that answers questions to policies.
+pub fn set_policies(answer: impl FnMut(&str, &[Message]) -> String + 'static) {
+    SERVICES.with_borrow_mut(|services| services.policies = Some(Box::new(answer)));
 }
 
 /// Restarts the random stream from `seed`.
@@ -51,10 +59,17 @@ pub(super) fn run(job: &Job) -> Verdict {
     })
 }
 
-pub(super) fn find_passages(query: &str, k: u32) -> Result<Vec<Passage>, String> {
+pub(super) fn find_passages(_: Option<&str>, query: &str, k: u32) -> Result<Vec<Passage>, String> {
     SERVICES.with_borrow_mut(|services| match &mut services.corpus {
         Some(find) => Ok(find(query, k)),
         None => Err("no corpus here: a test sets one with services::testing::set_corpus".to_owned()),
+    })
+}
+
+pub(super) fn answer(policy: &str, messages: &[Message], _: u32) -> Result<String, String> {
+    SERVICES.with_borrow_mut(|services| match &mut services.policies {
+        Some(answer) => Ok(answer(policy, messages)),
+        None => Err("no policies here: a test sets them with services::testing::set_policies".to_owned()),
     })
 }
 

@@ -1,0 +1,52 @@
+//! Notes in the cache that an environment, its agents and its reward were audited.
+
+use std::fs;
+use std::path::PathBuf;
+
+use pl_dsl::workflow::Scenario;
+use pl_toolchain::cache;
+use pl_types::PartHasher;
+
+use crate::error::Error;
+use crate::host::Host;
+use crate::progress::Notice;
+use crate::workflow::CheckedWorkflow;
+
+/// Notes that a scenario of the workflow was audited.
+///
+/// # Errors
+/// If the cache can't be written.
+pub(super) fn write(checked: &CheckedWorkflow, scenario: &Scenario) -> Result<(), Error> {
+    let path = path(checked, scenario)?;
+    let failed = |source| Error::AuditNote { path: path.clone(), source };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    fs::write(&path, "").map_err(failed)
+}
+
+/// Notifies a person who trains with a scenario that was never audited. All plugins of the workflow are loaded.
+pub(crate) fn warn_if_missing(host: &Host, checked: &CheckedWorkflow) {
+    let mut trained = checked.workflow.scenarios.iter().filter(|scenario| scenario.weight > 0.0);
+    // A cache that can't be read says so elsewhere.
+    if trained.any(|scenario| path(checked, scenario).is_ok_and(|path| !path.is_file())) {
+        host.notify(Notice::NeverAudited);
+    }
+}
+
+/// Returns the path of the note of a scenario, which depends on the plugins' components, what the scenario plays and the
+/// agents' settings, but not on its name or its share of the tasks.
+fn path(checked: &CheckedWorkflow, scenario: &Scenario) -> Result<PathBuf, Error> {
+    let workflow = &checked.workflow;
+    let mut hasher = PartHasher::content().text("audit 1");
+    for (name, hash) in checked.plugins.hashes() {
+        hasher = hasher.text(&name).text(&hash);
+    }
+    let played = (&scenario.environment, &scenario.turns, &scenario.reward);
+    hasher = hasher.text(&serde_json::to_string(&played).unwrap_or_default());
+    for agent in &workflow.agents {
+        let settings = serde_json::to_string(&agent.settings).unwrap_or_default();
+        hasher = hasher.text(&agent.name).u64(agent.plugin as u64).text(&agent.item).text(&settings);
+    }
+    Ok(cache::root()?.join("audits").join(hasher.hex()))
+}
