@@ -4,11 +4,14 @@
 //! weights; a trained policy without `lora` has a learner and weights of its own; a policy with
 //! `train = false` has no learner. A model whose only user is one fully trained policy is not copied.
 
+mod side_by_side;
+
 use std::path::Path;
 
 use pl_dsl::workflow::{PolicyTraining, Workflow};
 use pl_model::{Adapter, Model, TensorSet};
 use pl_types::{TrainedCompletion, Transition, ValueHeadWeights};
+use serde::{Deserialize, Serialize};
 use tch::Device;
 
 use crate::critic::Critic;
@@ -18,6 +21,8 @@ use crate::metrics::StepMetrics;
 use crate::policy_setup::{InitialWeights, PolicySetup, set_up_policies};
 use crate::preparation::TurnOutcome;
 use crate::validate::refuse;
+
+use self::side_by_side::run_all;
 
 /// A policy's current weights, as inference needs them.
 #[derive(Debug)]
@@ -61,6 +66,17 @@ pub struct Trainer {
     locations: Vec<PolicyLocation>,
     learners: Vec<Learner>,
     names: Vec<String>,
+    /// Wall-clock seconds of each learner in the last update. Empty before the first.
+    seconds: Vec<f64>,
+}
+
+/// Time that a learner took for an update.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LearnerSeconds {
+    /// Names of its policies.
+    pub policies: Vec<String>,
+    /// Wall-clock seconds. Those of learners side by side overlap.
+    pub seconds: f64,
 }
 
 impl Trainer {
@@ -126,7 +142,7 @@ impl Trainer {
                 learners.push(Learner::full(config, weights, *dtype, policy, settings)?);
             }
         }
-        Ok(Self { bases, locations, learners, names })
+        Ok(Self { bases, locations, learners, names, seconds: Vec::new() })
     }
 
     /// The base models of the policies. Trained ones change in place: their tensors are shared with the
@@ -173,6 +189,13 @@ impl Trainer {
         &self.learners
     }
 
+    /// Returns the time that each learner took for the last update. Empty before the first.
+    pub fn learner_seconds(&self) -> Vec<LearnerSeconds> {
+        let names = |learner: &Learner| learner.policies().iter().map(|policy| policy.name.clone()).collect();
+        let own = self.learners.iter().zip(&self.seconds);
+        own.map(|(learner, seconds)| LearnerSeconds { policies: names(learner), seconds: *seconds }).collect()
+    }
+
     /// Takes the records of the last update's completions, by key and epoch. Empty if `train.record_tokens` is off.
     pub fn take_trained_completions(&mut self) -> Vec<TrainedCompletion> {
         let own = self.learners.iter_mut().flat_map(Learner::take_trained_completions);
@@ -194,6 +217,7 @@ impl Trainer {
 
     /// Trains on a step's transitions, each policy by its objective. Ignores transitions of policies that are not
     /// trained, or not in this step. The order of the transitions does not matter: they are sorted by key first.
+    /// Learners run side by side, with the same results as one after the other.
     ///
     /// With a `shuffle` seed, returns are permuted within their groups
     /// ([`shuffled_positions`](crate::advantage::shuffled_positions)).
@@ -227,12 +251,11 @@ impl Trainer {
                 }
             }
         }
-        let planned = self
-            .learners
-            .iter()
-            .zip(by_learner)
-            .map(|(learner, transitions)| learner.prepare(step, &transitions, shuffle))
-            .collect::<Result<Vec<_>, _>>()?;
+        let prepared = run_all(&mut self.learners, by_learner, &mut || {}, |learner, transitions, _| {
+            learner.prepare(step, &transitions, shuffle)
+        })?;
+        let mut seconds: Vec<f64> = prepared.iter().map(|prepared| prepared.seconds).collect();
+        let planned: Vec<_> = prepared.into_iter().map(|prepared| prepared.result).collect();
         let total = planned.iter().map(|planned| planned.batches()).sum();
         let fed_tokens = planned.iter().map(|planned| planned.fed_tokens()).sum();
         let (groups, flat_groups) = planned
@@ -241,13 +264,19 @@ impl Trainer {
             .fold((0, 0), |(all, flat), (own, own_flat)| (all + own, flat + own_flat));
         let mut done = 0;
         progress(UpdateProgress { done, total });
+        let mut count = || {
+            done += 1;
+            progress(UpdateProgress { done, total });
+        };
+        let updated = run_all(&mut self.learners, planned, &mut count, |learner, planned, progress| {
+            learner.update(&planned, progress)
+        })?;
         let mut policies = Vec::new();
-        for (learner, planned) in self.learners.iter_mut().zip(&planned) {
-            policies.extend(learner.update(planned, &mut || {
-                done += 1;
-                progress(UpdateProgress { done, total });
-            })?);
+        for (seconds, updated) in seconds.iter_mut().zip(updated) {
+            policies.extend(updated.result);
+            *seconds += updated.seconds;
         }
+        self.seconds = seconds;
         policies.sort_by_key(|metrics| self.names.iter().position(|name| *name == metrics.policy));
         Ok(StepMetrics { policies, groups, flat_groups, batches: total, fed_tokens })
     }

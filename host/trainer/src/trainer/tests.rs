@@ -210,6 +210,42 @@ fn training_of_a_policy_does_not_depend_on_other_policies() {
     }
 }
 
+#[test]
+fn learners_side_by_side_have_the_bits_of_learners_in_turn() {
+    let setup = || {
+        let mut policies = vec![policy("a", true), policy("x", false), policy("y", false), policy("b", true)];
+        policies[3].model = 1;
+        change_objective(&mut policies[1], |objective| objective.old_logprobs = OldLogprobs::Recompute);
+        let train = Train { epochs: 2, mini_batches: 3, ..train() };
+        let models = vec![model(false, 5), model(true, 6)];
+        Trainer::new(&workflow(policies, Some(train)), Path::new("."), models, 7, Device::Cpu).unwrap()
+    };
+    let (mut together, mut in_turn) = (setup(), setup());
+    for number in 1..3 {
+        let transitions = step(4);
+        let mut last = None;
+        together.update(number, &transitions, None, &mut |progress| last = Some(progress)).unwrap();
+        let UpdateProgress { done, total } = last.unwrap();
+        assert!(done == total && total > 4, "{done} of {total}");
+        let mut sorted: Vec<&Transition> = transitions.iter().collect();
+        sorted.sort_by(|a, b| a.key.cmp(&b.key));
+        for learner in &mut in_turn.learners {
+            let is_own = |transition: &&Transition| {
+                learner.policies().iter().any(|policy| policy.policy == transition.policy as usize)
+            };
+            let own: Vec<_> =
+                sorted.iter().copied().filter(is_own).map(|t| (t, TurnOutcome::from(t))).collect();
+            let planned = learner.prepare(number, &own, None).unwrap();
+            learner.update(&planned, &mut || {}).unwrap();
+        }
+        assert!(same_bits(&trained(&together), &trained(&in_turn)));
+    }
+    let times = together.learner_seconds();
+    let names: Vec<&str> = times.iter().flat_map(|one| &one.policies).map(String::as_str).collect();
+    assert_eq!(names, ["a", "b", "x", "y"]);
+    assert!(times.iter().all(|one| one.seconds > 0.0));
+}
+
 fn change_objective(policy: &mut Policy, change: impl FnOnce(&mut Objective)) {
     change(&mut policy.training.as_mut().unwrap().objective);
 }
