@@ -27,7 +27,7 @@ pub(crate) use self::layout::EngineLayout;
 pub(crate) use self::remote::RemotePolicy;
 pub use self::runtime_adapters::RuntimeAdapters;
 pub(crate) use self::runtime_control::CurrentWeights;
-pub use self::runtime_control::{ControlError, PauseMode, RuntimeControl, WeightInfo, WeightSource};
+pub use self::runtime_control::{ControlError, RuntimeControl};
 pub(crate) use self::store::WeightStore;
 
 /// Longest time that the end of a run waits for servers to remove its adapters.

@@ -63,7 +63,7 @@ pub use error::cuda::CudaUnavailable;
 pub use error::locate::{LocateError, MissingData};
 pub use error::plugin::PluginError;
 pub use error::stored::InvalidWorkflow;
-pub use generation::{ControlError, PauseMode, RuntimeAdapters, RuntimeControl, WeightInfo, WeightSource};
+pub use generation::{ControlError, RuntimeAdapters, RuntimeControl};
 pub use host::{Embedded, Host, plugin_engine};
 pub use memory::{Bytes, MachineMemory, MemoryEstimate};
 pub use pl_model::Tokenizer;

@@ -37,7 +37,7 @@ mod weights;
 
 pub use adapter_loader::{AdapterError, AdapterLoader, LoadedAdapter};
 pub use config::{ServerConfig, ServerLimits};
-pub use control::{ControlError, EngineControl, PauseMode, WeightInfo, WeightSource};
+pub use control::{ControlError, EngineControl};
 pub use models::ServedModel;
 pub use router::serve;
 pub use service::Service;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::{Query, State};
 use axum::response::Response;
+use pl_types::PauseMode;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::control::{ControlError, PauseMode};
+use crate::control::ControlError;
 use crate::error::ApiError;
 use crate::response;
 use crate::service::Service;

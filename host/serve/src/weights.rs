@@ -10,11 +10,11 @@ use axum::body::Bytes;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use pl_types::WeightSource;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::body;
-use crate::control::WeightSource;
 use crate::error::ApiError;
 use crate::models::ServedModel;
 use crate::pause::refused;

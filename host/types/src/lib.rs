@@ -3,6 +3,7 @@
 //!
 //! - [`request`]: generation requests and completions, and the trait between rollouts and engines.
 //! - [`sampling`]: the parameters of the distribution that tokens are drawn from.
+//! - [`control`]: pauses of an engine, and new weights of whole models.
 //! - [`dtype`]: number formats of a model's matrices.
 //! - [`episode_id`]: names of episodes within a run.
 //! - [`item`]: environments, agents and rewards as a plugin describes them.
@@ -13,6 +14,7 @@
 //! - [`value_head`]: the weights by which an engine values the states that it samples in.
 //! - [`hash`] and [`seed`]: the derivation of every random stream.
 
+pub mod control;
 pub mod dtype;
 pub mod episode_id;
 pub mod hash;
@@ -26,6 +28,7 @@ pub mod trained;
 pub mod transition;
 pub mod value_head;
 
+pub use control::{PauseMode, WeightInfo, WeightSource};
 pub use dtype::Dtype;
 pub use episode_id::{EpisodeId, InvalidEpisodeId};
 pub use hash::PartHasher;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pl_run::RuntimeControl;
-use pl_serve::{ControlError, EngineControl, PauseMode, WeightInfo, WeightSource};
+use pl_serve::{ControlError, EngineControl};
+use pl_types::{PauseMode, WeightInfo, WeightSource};
 
 /// Commands to the engine of a session.
 pub struct SessionControl(pub Arc<RuntimeControl>);
@@ -27,11 +28,6 @@ impl SessionControl {
 #[async_trait]
 impl EngineControl for SessionControl {
     async fn pause(&self, mode: PauseMode, clear_cache: bool) -> Result<(), ControlError> {
-        let mode = match mode {
-            PauseMode::Abort => pl_run::PauseMode::Abort,
-            PauseMode::Wait => pl_run::PauseMode::Wait,
-            PauseMode::Keep => pl_run::PauseMode::Keep,
-        };
         self.0.pause(mode, clear_cache).await.map_err(refused)
     }
 
@@ -61,10 +57,6 @@ impl EngineControl for SessionControl {
         source: WeightSource,
         version: u64,
     ) -> Result<String, ControlError> {
-        let source = match source {
-            WeightSource::Folder(folder) => pl_run::WeightSource::Folder(folder),
-            WeightSource::Delta(path) => pl_run::WeightSource::Delta(path),
-        };
         self.blocking(move |control| control.load_weights(policy, &source, version)).await
     }
 
@@ -73,7 +65,6 @@ impl EngineControl for SessionControl {
     }
 
     async fn weight_info(&self, policy: usize) -> Result<WeightInfo, ControlError> {
-        let info = self.blocking(move |control| control.weight_info(policy)).await?;
-        Ok(WeightInfo { version: info.version, checksum: info.checksum })
+        self.blocking(move |control| control.weight_info(policy)).await
     }
 }

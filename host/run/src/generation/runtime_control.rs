@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pl_inference::{EngineCommand, LlmEngine, WeightUpdate};
 use pl_model::{Config, Model, TensorSet, Weights};
-use pl_types::{Dtype, GenerateError};
+use pl_types::{Dtype, GenerateError, PauseMode, WeightInfo, WeightSource};
 
 use super::{PolicyRouter, Route};
 
@@ -24,34 +24,6 @@ pub enum ControlError {
     /// The engine refused.
     #[error(transparent)]
     Engine(#[from] GenerateError),
-}
-
-/// Treatment of requests in progress at a pause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PauseMode {
-    /// They end with an error.
-    Abort,
-    /// The pause begins when they have ended.
-    Wait,
-    /// They keep their place, and go on after the pause.
-    Keep,
-}
-
-/// Files with the new weights of a policy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WeightSource {
-    /// Hugging Face folder.
-    Folder(PathBuf),
-    /// Difference from the present weights.
-    Delta(PathBuf),
-}
-
-/// Version of a policy's weights.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WeightInfo {
-    pub version: u64,
-    /// [`Weights::checksum`].
-    pub checksum: String,
 }
 
 /// Commands to the engine of a session.

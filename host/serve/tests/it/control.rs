@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use pl_serve::{ControlError, EngineControl, PauseMode, WeightInfo, WeightSource};
+use pl_serve::{ControlError, EngineControl};
+use pl_types::{PauseMode, WeightInfo, WeightSource};
 use serde_json::json;
 
 use crate::engine::Server;
