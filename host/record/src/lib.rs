@@ -22,6 +22,7 @@ mod atomic;
 mod column_reader;
 mod column_writer;
 mod curves;
+mod episode_summary;
 mod error;
 mod event_file;
 mod folder;
@@ -40,6 +41,7 @@ mod traces;
 
 pub use atomic::{sync_folder, write_atomically};
 pub use curves::draw_curves;
+pub use episode_summary::{AgentSummary, EpisodeSummaries, EpisodeSummary};
 pub use error::Error;
 pub use event_file::EventFile;
 pub use folder::{FinishedSteps, LogLengths, RunFolder};

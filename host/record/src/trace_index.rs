@@ -1,26 +1,38 @@
-//! Index of a trace file, at its end: where each line is, so that one can be read without those before it.
+//! Index of a trace file, at its end: where each line is, so that one can be read without those before it, and a row of
+//! each episode.
 //!
-//! A file is a sequence of zstd frames of whole lines. The index is in a skippable frame after them, which every reader of
-//! zstd passes over: little-endian numbers of 32 bits (64 for the offsets of frames), then the length of the index and
-//! [`MARK`].
+//! A file is a sequence of zstd frames of whole lines. After them come two skippable frames, which every reader of zstd
+//! passes over: the rows ([`crate::episode_summary`], compressed), and the index (little-endian numbers of 32 bits, 64 for
+//! the offsets of frames). Each ends with the length of its content and a mark, so that they are found from the end of the
+//! file. Files of earlier versions have no rows, or neither.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
+use serde::{Deserialize, Serialize};
+
+use crate::episode_summary::EpisodeSummaries;
+
 /// End of a file that has an index.
 const MARK: &[u8; 8] = b"PLTRACE1";
+
+/// End of the rows, before the index.
+const ROWS_MARK: &[u8; 8] = b"PLROWS01";
 
 /// First bytes of a skippable frame.
 const SKIPPABLE: u32 = 0x184D_2A50;
 
-/// Bytes after the index: its length and the mark.
+/// Bytes before the content of a skippable frame: its first bytes and its length.
+const HEAD: u64 = 8;
+
+/// Bytes after the content: its length and the mark.
 const FOOTER: u64 = 12;
 
-/// Largest index that is read, in bytes: of some million lines.
+/// Largest index that is read, in bytes: of some million lines. Rows are smaller.
 const LARGEST: u64 = 64 << 20;
 
 /// Name of an attempt at an episode within its step or evaluation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AttemptKey {
     pub task: u32,
     pub sample: u32,
@@ -61,29 +73,50 @@ impl TraceIndex {
             index.extend(offset.to_le_bytes());
             index.extend(first.to_le_bytes());
         }
-        let length = index.len() as u32;
-        index.extend(length.to_le_bytes());
-        index.extend(MARK);
-        let mut frame = SKIPPABLE.to_le_bytes().to_vec();
-        frame.extend((index.len() as u32).to_le_bytes());
-        frame.append(&mut index);
-        frame
+        skippable(index, MARK)
     }
 
     /// Reads the index of a file. Returns `None` if it has none.
     pub(crate) fn read(file: &mut File) -> std::io::Result<Option<TraceIndex>> {
-        let Some(length) = index_length(file)? else { return Ok(None) };
         let end = file.metadata()?.len();
-        file.seek(SeekFrom::Start(end - FOOTER - length))?;
-        let mut bytes = vec![0; length as usize];
-        file.read_exact(&mut bytes)?;
-        Ok(decode(&bytes))
+        let Some(length) = content_length(file, end, MARK)? else { return Ok(None) };
+        Ok(decode(&content(file, end, length)?))
     }
+}
+
+/// Returns the skippable frame with rows.
+pub(crate) fn encode_rows(rows: &EpisodeSummaries) -> std::io::Result<Vec<u8>> {
+    Ok(rows.encode()?.map_or_else(Vec::new, |rows| skippable(rows, ROWS_MARK)))
+}
+
+/// Reads the rows of a file. Returns `None` if it has none, or they are damaged.
+pub(crate) fn read_rows(file: &mut File) -> std::io::Result<Option<EpisodeSummaries>> {
+    let end = file.metadata()?.len();
+    let Some(index) = content_length(file, end, MARK)? else { return Ok(None) };
+    let Some(end) = end.checked_sub(FOOTER + index + HEAD) else { return Ok(None) };
+    let Some(length) = content_length(file, end, ROWS_MARK)? else { return Ok(None) };
+    Ok(EpisodeSummaries::decode(&content(file, end, length)?))
 }
 
 /// Returns the length of the index at the end of a file. Returns `None` if it has none.
 pub(crate) fn index_length(file: &mut File) -> std::io::Result<Option<u64>> {
     let end = file.metadata()?.len();
+    content_length(file, end, MARK)
+}
+
+/// Returns a skippable frame with a content, its length and a mark.
+fn skippable(mut content: Vec<u8>, mark: &[u8; 8]) -> Vec<u8> {
+    let length = content.len() as u32;
+    content.extend(length.to_le_bytes());
+    content.extend(mark);
+    let mut frame = SKIPPABLE.to_le_bytes().to_vec();
+    frame.extend((content.len() as u32).to_le_bytes());
+    frame.append(&mut content);
+    frame
+}
+
+/// Returns the length of the content of the skippable frame that ends at an offset. Returns `None` if it has another mark.
+fn content_length(file: &mut File, end: u64, expected: &[u8; 8]) -> std::io::Result<Option<u64>> {
     if end < FOOTER {
         return Ok(None);
     }
@@ -92,7 +125,15 @@ pub(crate) fn index_length(file: &mut File) -> std::io::Result<Option<u64>> {
     file.read_exact(&mut footer)?;
     let Some((length, mark)) = footer.split_first_chunk::<4>() else { return Ok(None) };
     let length = u64::from(u32::from_le_bytes(*length));
-    Ok((mark == MARK && length <= LARGEST && length + FOOTER <= end).then_some(length))
+    Ok((mark == expected && length <= LARGEST && length + FOOTER <= end).then_some(length))
+}
+
+/// Reads the content of the skippable frame that ends at an offset.
+fn content(file: &mut File, end: u64, length: u64) -> std::io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(end - FOOTER - length))?;
+    let mut bytes = vec![0; length as usize];
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Returns `None` if the bytes are not an index.

@@ -1,8 +1,8 @@
 //! Trace files: every attempt at an episode, one compressed file of JSON lines per step and per evaluation.
 //!
 //! Episodes of one task share long texts (the task, prompts, evidence): the compressor's window spans a frame of
-//! several megabytes, so that each text is stored about once. An index at the end of the file leads to single lines
-//! ([`crate::trace_index`]); files of earlier versions are one frame without an index.
+//! several megabytes, so that each text is stored about once. An index at the end of the file leads to single lines, and
+//! has a row of each ([`crate::trace_index`]); files of earlier versions are one frame without an index, or have no rows.
 //!
 //! The first line is `{"format":2}`, with `"indexed":true` if the file has an index. The number changes with the
 //! serialised names of the traces. Files of format 1 have no such line.
@@ -11,14 +11,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use pl_types::StreamKey;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::atomic::write_atomically;
+use crate::episode_summary::EpisodeSummaries;
 use crate::error::Error;
 use crate::own_files::parse_step;
-use crate::trace_index::{AttemptKey, TraceIndex, index_length};
+use crate::trace_index::{TraceIndex, encode_rows, index_length, read_rows};
 
 /// Format of the trace files that are written and read.
 pub const TRACE_FORMAT: u32 = 2;
@@ -49,12 +49,6 @@ struct Header {
     /// True if the file ends with an index. A file without it is truncated then.
     #[serde(default)]
     indexed: bool,
-}
-
-/// The part of a trace that the index has.
-#[derive(Deserialize)]
-struct Keyed {
-    key: StreamKey,
 }
 
 /// The trace files of a run.
@@ -114,7 +108,7 @@ impl Traces {
     /// Writes a file atomically. Equal traces give equal bytes.
     ///
     /// # Errors
-    /// [`Error::Io`]; also if a trace has no `key`.
+    /// [`Error::Io`]; also if a trace lacks what its row has.
     pub fn write(&self, file: &TraceFile, traces: &[impl Serialize]) -> Result<(), Error> {
         let path = self.path(file);
         let bytes = encode(traces).map_err(Error::io("write", &path))?;
@@ -191,11 +185,16 @@ impl Traces {
     /// [`Error::Io`] if the file is missing.
     pub fn index(&self, file: &TraceFile) -> Result<Option<TraceIndex>, Error> {
         let path = self.path(file);
-        if !path.is_file() {
-            return Err(Error::io("read", &path)(ErrorKind::NotFound.into()));
-        }
-        let mut opened = fs::File::open(&path).map_err(Error::io("read", &path))?;
-        TraceIndex::read(&mut opened).map_err(Error::io("read", &path))
+        open(&path).and_then(|mut opened| TraceIndex::read(&mut opened)).map_err(Error::io("read", &path))
+    }
+
+    /// Reads the rows of a file without its lines. Returns `None` for files of earlier versions, and for damaged ones.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file is missing.
+    pub fn summaries(&self, file: &TraceFile) -> Result<Option<EpisodeSummaries>, Error> {
+        let path = self.path(file);
+        open(&path).and_then(|mut opened| read_rows(&mut opened)).map_err(Error::io("read", &path))
     }
 
     /// Reads a line, counted from 0, by the index of its file.
@@ -232,6 +231,14 @@ impl Traces {
             None => Err(invalid("the file ends before the line")),
         }
     }
+}
+
+/// Opens a file. Opening a pipe would wait for a writer.
+fn open(path: &Path) -> std::io::Result<fs::File> {
+    if !path.is_file() {
+        return Err(ErrorKind::NotFound.into());
+    }
+    fs::File::open(path)
 }
 
 /// Returns a reader of the text of a file from its position on.
@@ -301,6 +308,7 @@ impl TraceFile {
 
 fn encode(traces: &[impl Serialize]) -> std::io::Result<Vec<u8>> {
     let (mut bytes, mut index) = (Vec::new(), TraceIndex::default());
+    let mut summaries = EpisodeSummaries::default();
     let mut text = serde_json::to_vec(&Header { format: TRACE_FORMAT, indexed: true })?;
     text.push(b'\n');
     index.begin_frame(0);
@@ -312,11 +320,12 @@ fn encode(traces: &[impl Serialize]) -> std::io::Result<Vec<u8>> {
         }
         let start = text.len();
         serde_json::to_writer(&mut text, trace)?;
-        let key = serde_json::from_slice::<Keyed>(text.get(start..).unwrap_or_default())?.key;
-        index.attempts.push(AttemptKey { task: key.task, sample: key.sample, attempt: key.attempt });
+        summaries.add(text.get(start..).unwrap_or_default())?;
+        index.attempts.extend(summaries.rows.last().map(|row| row.key));
         text.push(b'\n');
     }
     bytes.extend(encode_frame(&text)?);
+    bytes.extend(encode_rows(&summaries)?);
     bytes.extend(index.encode());
     Ok(bytes)
 }
@@ -335,11 +344,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::trace_index::AttemptKey;
 
     /// A trace as far as the files know it.
     fn line(task: u32, text: &str) -> Value {
         let key = json!({ "seed": 0, "phase": "train", "step": 1, "task": task, "sample": 2, "attempt": 0 });
-        json!({ "key": key, "text": text })
+        let end = json!({ "success": false, "truncated": false, "turns": 0, "tokens": task });
+        let task = json!({ "id": format!("train-{task}") });
+        json!({ "key": key, "task": task, "mode": "flat", "events": [], "end": end, "text": text })
     }
 
     fn folder() -> (tempfile::TempDir, Traces) {
@@ -396,6 +408,9 @@ mod tests {
             assert_eq!(read.number, number + 2);
         }
         assert!(traces.indexed_line(&file, &index, 7).is_err());
+        let rows = traces.summaries(&file).unwrap().unwrap().rows;
+        assert_eq!(rows.iter().map(|row| row.key).collect::<Vec<_>>(), index.attempts);
+        assert_eq!((&*rows[3].task_id, rows[3].tokens), ("train-3", 3));
         let read = || traces.read(&file).unwrap().collect::<Result<Vec<Value>, _>>();
         assert_eq!(read().unwrap(), lines);
         // A file that ends between two frames is truncated.
@@ -406,6 +421,7 @@ mod tests {
         let earlier = "{\"format\":2}\n{\"key\":1}\n";
         fs::write(traces.path(&file), zstd::encode_all(earlier.as_bytes(), 0).unwrap()).unwrap();
         assert_eq!(traces.index(&file).unwrap(), None);
+        assert_eq!(traces.summaries(&file).unwrap(), None);
         assert_eq!(read().unwrap(), [json!({ "key": 1 })]);
     }
 

@@ -9,7 +9,7 @@ const COLUMNS = [
   ["step", "Episode"],
   ["task", "Task"],
   [null, "Agents"],
-  [null, "End"],
+  ["end", "End"],
   ["reward", "Reward"],
   ["turns", "Turns"],
   ["tokens", "Tokens"],
@@ -99,7 +99,7 @@ function draw(state, page) {
   const { query } = state;
   const focused = document.activeElement?.closest?.("[data-row]")?.dataset.row;
   const sort = (column) => {
-    const descending = query.sort === column ? query.descending !== "1" : column !== "task";
+    const descending = query.sort === column ? query.descending !== "1" : !["task", "end"].includes(column);
     Object.assign(query, { sort: column, descending: descending ? "1" : "0", offset: "" });
     setParameters({ sort: column, descending: query.descending, offset: "" });
     load(state);

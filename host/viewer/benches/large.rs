@@ -83,8 +83,14 @@ fn main() {
     measure("another episode", || {
         drop(server.get(&format!("/api/episode?run=large&episode={middle}.99.0")));
     });
-    measure("all episodes by reward, first time", || server.sorted());
-    measure("all episodes by reward, again", || server.sorted());
+    measure("by reward, first time", || server.all("sort=reward&descending=true"));
+    for sort in ["reward", "tokens", "turns", "task", "end"] {
+        measure(&format!("by {sort}, again"), || server.all(&format!("sort={sort}&descending=true")));
+    }
+    measure("solved, by reward", || server.all("outcome=solved&sort=reward"));
+    measure("of one task, by reward", || server.all("task=train-42&sort=reward"));
+    measure("by the reward of one agent", || server.all("agent=tool&sort=reward&descending=true"));
+    measure("the last page by reward", || server.all("sort=reward&offset=999900"));
     let peak = status("VmHWM");
     println!("{:<36} {:>9.0} MB now, {peak:.0} MB at most", "memory of the server", status("VmRSS"));
     if std::env::var_os("PL_HOST_LARGE_WAIT").is_some() {
@@ -148,9 +154,8 @@ impl Client {
     }
 
     /// Asks until every file was read, as the page does.
-    fn sorted(&self) {
-        let path = "/api/episodes?run=large&sort=reward&descending=true";
-        while self.get(path)["unread"] != 0 {}
+    fn all(&self, query: &str) {
+        while self.get(&format!("/api/episodes?run=large&{query}"))["unread"] != 0 {}
     }
 }
 

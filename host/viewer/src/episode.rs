@@ -172,12 +172,7 @@ pub(crate) struct ReadTrace {
 }
 
 /// Reads an episode. Its file is one that the run has: the name can't lead to another place.
-pub(crate) fn read_trace(
-    run: &FoundRun,
-    name: &str,
-    weights: RewardWeights,
-    cache: &IndexCache,
-) -> Result<ReadTrace, Error> {
+pub(crate) fn read_trace(run: &FoundRun, name: &str, cache: &IndexCache) -> Result<ReadTrace, Error> {
     let unknown = || Error::UnknownEpisode { run: run.name.clone(), episode: name.to_owned() };
     let id: EpisodeId = name.parse().map_err(|_| unknown())?;
     let file = TraceFile { step: id.step, evaluation: id.evaluation.clone() };
@@ -191,21 +186,12 @@ pub(crate) fn read_trace(
     if let Some(index) = traces.index(&file.file)? {
         return read_indexed(&traces, file.file, &index, &id, unknown);
     }
-    let index = cache.index(&file, weights)?;
-    let row = index
-        .rows
-        .iter()
-        .rposition(|row| {
-            (row.task, row.sample) == (id.task, id.sample)
-                && id.attempt.is_none_or(|attempt| attempt == row.attempt)
-        })
-        .ok_or_else(unknown)?;
-    let name_of = |row: usize| {
-        let row = index.rows.get(row)?;
-        Some(episode_name(&file.file, row.task, row.sample, row.attempt))
-    };
+    let index = cache.index(&file)?;
+    let rows = &index.summaries.rows;
+    let row = rows.iter().rposition(|row| is_wanted(&id, row.key)).ok_or_else(unknown)?;
+    let name_of = |row: usize| rows.get(row).map(|row| episode_name(&file.file, row.key));
     let neighbours = [row.checked_sub(1).and_then(name_of), name_of(row + 1)];
-    let position = index.rows.get(row).ok_or_else(unknown)?.position as usize;
+    let position = index.line(row) as usize;
     let mut lines = traces.lines(&file.file)?.skip(position);
     let line = lines.next().ok_or_else(unknown)??;
     Ok(ReadTrace { trace: parse(&path, &line)?, file: file.file, neighbours })
@@ -219,18 +205,15 @@ fn read_indexed(
     id: &EpisodeId,
     unknown: impl Fn() -> Error,
 ) -> Result<ReadTrace, Error> {
-    let is_wanted = |key: &AttemptKey| {
-        (key.task, key.sample) == (id.task, id.sample)
-            && id.attempt.is_none_or(|attempt| attempt == key.attempt)
-    };
-    let row = index.attempts.iter().rposition(is_wanted).ok_or_else(unknown)?;
-    let name_of = |row: usize| {
-        let key = index.attempts.get(row)?;
-        Some(episode_name(&file, key.task, key.sample, key.attempt))
-    };
+    let row = index.attempts.iter().rposition(|key| is_wanted(id, *key)).ok_or_else(unknown)?;
+    let name_of = |row: usize| index.attempts.get(row).map(|key| episode_name(&file, *key));
     let neighbours = [row.checked_sub(1).and_then(name_of), name_of(row + 1)];
     let line = traces.indexed_line(&file, index, row)?;
     Ok(ReadTrace { trace: parse(&traces.path(&file), &line)?, file, neighbours })
+}
+
+fn is_wanted(id: &EpisodeId, key: AttemptKey) -> bool {
+    (key.task, key.sample) == (id.task, id.sample) && id.attempt.is_none_or(|attempt| attempt == key.attempt)
 }
 
 fn parse(path: &Path, line: &TraceLine) -> Result<TraceRecord<Full>, Error> {
@@ -274,7 +257,7 @@ pub(crate) fn arrange(
     }
     let key = trace.key;
     EpisodeDetails {
-        episode: episode_name(&file, key.task, key.sample, key.attempt),
+        episode: episode_name(&file, AttemptKey { task: key.task, sample: key.sample, attempt: key.attempt }),
         folder: run.root.display().to_string(),
         step: file.step,
         set: file.evaluation.unwrap_or_else(|| "train".to_owned()),

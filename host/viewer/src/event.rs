@@ -1,13 +1,13 @@
 //! The parts of a trace that the viewer shows, read from a line of a trace file.
 //!
 //! The types mirror those of `pl_rollout::Trace`. Unknown events are left out, so that runs of later versions can
-//! be viewed. [`Detail`] says how much of an event is kept: an index of a large file keeps counts only.
+//! be viewed. [`Detail`] says how much of an event is kept: a search through a large file keeps texts only.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use pl_types::StreamKey;
-use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -21,21 +21,12 @@ pub(crate) trait Detail {
     type Data: DeserializeOwned;
 }
 
-/// Counts without texts.
-pub(crate) struct Counts;
-
-impl Detail for Counts {
-    type Text = IgnoredAny;
-    type Ids = Count;
-    type Data = IgnoredAny;
-}
-
 /// Texts without token ids.
 pub(crate) struct Texts;
 
 impl Detail for Texts {
     type Text = String;
-    type Ids = Count;
+    type Ids = IgnoredAny;
     type Data = IgnoredAny;
 }
 
@@ -78,7 +69,6 @@ pub(crate) struct TaskRecord<D: Detail> {
 pub(crate) struct EndRecord {
     pub(crate) success: bool,
     pub(crate) truncated: bool,
-    pub(crate) turns: u32,
     pub(crate) tokens: u64,
     #[serde(default)]
     pub(crate) failure: Option<String>,
@@ -217,34 +207,6 @@ impl<'de, D: Detail> Visitor<'de> for KindVisitor<D> {
             };
         }
         Ok(kind)
-    }
-}
-
-/// Number of elements of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Count(pub(crate) usize);
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<R: Deserializer<'de>>(deserializer: R) -> Result<Self, R::Error> {
-        deserializer.deserialize_seq(CountVisitor)
-    }
-}
-
-struct CountVisitor;
-
-impl<'de> Visitor<'de> for CountVisitor {
-    type Value = Count;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Count, A::Error> {
-        let mut count = 0;
-        while list.next_element::<IgnoredAny>()?.is_some() {
-            count += 1;
-        }
-        Ok(Count(count))
     }
 }
 

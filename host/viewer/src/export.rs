@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::episode::{Branch, EpisodeDetails, NodeVisit, Prompt, ReadTrace, arrange};
 use crate::error::Error;
-use crate::event::Full;
+use crate::event::{Full, TraceRecord};
 use crate::runs::{FoundRun, find, read_workflow};
 use crate::trace_file::{IndexedFile, READ_LIMITS, read_all};
 use crate::viewer::weights;
@@ -70,16 +70,18 @@ pub fn export(
     for file in Traces::for_run(&run.root).files()? {
         let indexed = IndexedFile { run: run.root.clone(), file };
         let mut failure = None;
-        let result = read_all::<Full>(&indexed, READ_LIMITS, |_, trace| {
+        let result = read_all(&indexed, READ_LIMITS, |_, line| {
             if failure.is_some() {
-                return;
+                return Ok(());
             }
+            let trace = serde_json::from_slice::<TraceRecord<Full>>(line)?;
             let trace = ReadTrace { trace, file: indexed.file.clone(), neighbours: [None, None] };
             let episode = arrange(&run, trace, weights, workflows, usize::MAX);
             match writer.add(&episode) {
                 Ok(lines) => exported.lines += lines,
                 Err(error) => failure = Some(error),
             }
+            Ok(())
         });
         if let Some(error) = failure {
             return Err(error);

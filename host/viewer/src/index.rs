@@ -1,5 +1,5 @@
-//! Indexes of trace files: a short row per attempt at an episode, built when a file is first needed and kept
-//! within a bound.
+//! Indexes of trace files: a short row per attempt at an episode, read from the end of a file when it is first needed, and
+//! kept within a bound. Of files that have no rows, every line is read.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -7,18 +7,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use pl_record::{AgentSummary, EpisodeSummaries, EpisodeSummary, Traces};
+
 use crate::error::Error;
-use crate::event::{Counts, Kind, RewardWeights, Texts};
-use crate::rows::{AgentRow, EpisodeRow, row};
+use crate::event::{Kind, Texts, TraceRecord};
 use crate::trace_file::{IndexedFile, READ_LIMITS, path, read_all};
 
-/// Bytes of a row besides its texts, and of its place in a list.
-const ROW_BYTES: usize = 128;
+/// Bytes of a file's entry besides its rows.
+const ENTRY_BYTES: usize = 512;
+
+/// Bytes that an allocation has besides its content.
+const ALLOCATION_BYTES: usize = 16;
 
 /// Index of a trace file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FileIndex {
-    pub(crate) rows: Vec<EpisodeRow>,
+    pub(crate) summaries: EpisodeSummaries,
+    /// Line of each row. Empty if every line has a row.
+    lines: Vec<u32>,
     /// Lines that can't be read, with the file.
     pub(crate) problems: Vec<String>,
     bytes: usize,
@@ -91,10 +97,25 @@ impl IndexCache {
         }
     }
 
-    /// Returns the index of a file, and builds it if it is not kept.
-    pub(crate) fn index(&self, file: &IndexedFile, weights: RewardWeights) -> Result<Arc<FileIndex>, Error> {
+    /// Returns the index of a file if it is kept, or the file has rows.
+    pub(crate) fn recorded_index(&self, file: &IndexedFile) -> Result<Option<Arc<FileIndex>>, Error> {
         let state = state(file, "")?;
-        let content = self.get_or_read(state, || Content::Index(Arc::new(build(file, weights))));
+        if let Some(Content::Index(index)) = self.get(&state) {
+            return Ok(Some(index));
+        }
+        // Damaged files are read up to the damage.
+        let Ok(Some(summaries)) = Traces::for_run(&file.run).summaries(&file.file) else { return Ok(None) };
+        let index = Arc::new(FileIndex::new(summaries, Vec::new(), Vec::new()));
+        self.keep(state, Content::Index(Arc::clone(&index)));
+        Ok(Some(index))
+    }
+
+    /// Returns the index of a file, and reads the file from its start to its end if nothing shorter leads to it.
+    pub(crate) fn index(&self, file: &IndexedFile) -> Result<Arc<FileIndex>, Error> {
+        if let Some(index) = self.recorded_index(file)? {
+            return Ok(index);
+        }
+        let content = self.get_or_read(state(file, "")?, || Content::Index(Arc::new(build(file))));
         match content {
             Content::Index(index) => Ok(index),
             Content::Found(_) => Err(Error::Panicked),
@@ -162,10 +183,29 @@ impl IndexCache {
 }
 
 impl FileIndex {
+    fn new(mut summaries: EpisodeSummaries, lines: Vec<u32>, problems: Vec<String>) -> FileIndex {
+        summaries.rows.shrink_to_fit();
+        let bytes = ENTRY_BYTES + 4 * lines.len() + summaries.rows.iter().map(bytes_of).sum::<usize>();
+        FileIndex { summaries, lines, problems, bytes }
+    }
+
+    /// Returns the number of a row's line, from 0.
+    pub(crate) fn line(&self, row: usize) -> u32 {
+        self.lines.get(row).copied().unwrap_or(row as u32)
+    }
+
     /// Returns the bytes that the index needs.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
+}
+
+/// Returns the bytes that a row needs.
+fn bytes_of(row: &EpisodeSummary) -> usize {
+    let texts =
+        row.task_id.len() + row.failure.as_ref().map_or(0, |failure| failure.len() + ALLOCATION_BYTES);
+    let agents = row.agents.len() * size_of::<AgentSummary>();
+    size_of::<EpisodeSummary>() + texts + agents + 2 * ALLOCATION_BYTES
 }
 
 fn state(file: &IndexedFile, text: &str) -> Result<FileState, Error> {
@@ -174,17 +214,16 @@ fn state(file: &IndexedFile, text: &str) -> Result<FileState, Error> {
     Ok(FileState { length: metadata.len(), modified: metadata.modified().ok(), path, text: text.to_owned() })
 }
 
-/// Builds the index of a file. A file that can't be read has a problem and no rows: it is not read again until it
-/// changes.
-fn build(file: &IndexedFile, weights: RewardWeights) -> FileIndex {
-    let (mut rows, mut names, mut bytes) = (Vec::new(), Vec::<Arc<str>>::new(), ROW_BYTES);
-    let problems = read_all::<Counts>(file, READ_LIMITS, |position, trace| {
-        let row = row(position, &trace, weights, &mut names);
-        let texts = row.task_id.len() + row.failure.as_ref().map_or(0, |failure| failure.len());
-        bytes += ROW_BYTES + texts + std::mem::size_of::<AgentRow>() * row.agents.len();
-        rows.push(row);
+/// Builds the index of a file from its lines. A file that can't be read has a problem and no rows: it is not read again
+/// until it changes.
+fn build(file: &IndexedFile) -> FileIndex {
+    let (mut summaries, mut lines) = (EpisodeSummaries::default(), Vec::new());
+    let problems = read_all(file, READ_LIMITS, |position, line| {
+        summaries.add(line)?;
+        lines.push(position);
+        Ok(())
     });
-    FileIndex { rows, problems: problems.unwrap_or_else(|error| vec![error.to_string()]), bytes }
+    FileIndex::new(summaries, lines, problems.unwrap_or_else(|error| vec![error.to_string()]))
 }
 
 /// Returns the positions of the episodes with a text. The problems of the file are in its index.
@@ -192,7 +231,8 @@ fn search(file: &IndexedFile, text: &str) -> Vec<u32> {
     let wanted = text.to_lowercase();
     let has = |text: &str| text.to_lowercase().contains(&wanted);
     let mut found = Vec::new();
-    let _ = read_all::<Texts>(file, READ_LIMITS, |position, trace| {
+    let _ = read_all(file, READ_LIMITS, |position, line| {
+        let trace: TraceRecord<Texts> = serde_json::from_slice(line)?;
         let in_event = |kind: &Kind<Texts>| match kind {
             Kind::Completion(completion) => has(&completion.text),
             Kind::Action(action) => has(action),
@@ -202,12 +242,15 @@ fn search(file: &IndexedFile, text: &str) -> Vec<u32> {
         if has(&trace.task.id) || has(&trace.task.data) || trace.events.iter().any(|e| in_event(&e.kind)) {
             found.push(position);
         }
+        Ok(())
     });
     found
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use pl_record::{TraceFile, Traces};
 
     use super::*;
@@ -215,8 +258,8 @@ mod tests {
 
     const LINES: usize = 5;
 
-    /// A file of a few short episodes.
-    fn file(run: &std::path::Path, step: u64) -> IndexedFile {
+    /// A file of a few short episodes. Files of earlier versions have no rows.
+    fn file(run: &std::path::Path, step: u64, has_rows: bool) -> IndexedFile {
         let line = serde_json::json!({
             "key": { "seed": 0, "phase": "train", "step": step, "task": 0, "sample": 0, "attempt": 0 },
             "task": { "id": "one", "data": "{}" }, "mode": "flat", "events": [],
@@ -224,29 +267,54 @@ mod tests {
         });
         let file = IndexedFile { run: run.to_path_buf(), file: TraceFile { step, evaluation: None } };
         std::fs::create_dir_all(run.join("traces")).unwrap();
-        Traces::for_run(run).write(&file.file, &vec![line; LINES]).unwrap();
+        let traces = Traces::for_run(run);
+        if has_rows {
+            traces.write(&file.file, &vec![line; LINES]).unwrap();
+        } else {
+            let mut text = "{\"format\":2}\n{\"damaged\":true}\n".to_owned();
+            (0..LINES).for_each(|_| writeln!(text, "{line}").unwrap());
+            std::fs::write(traces.path(&file.file), zstd::encode_all(text.as_bytes(), 0).unwrap()).unwrap();
+        }
         file
     }
 
     #[test]
     fn the_least_recently_used_index_makes_room() {
         let run = tempfile::tempdir().unwrap();
-        let weights = RewardWeights { team: 1.0, local: 1.0 };
-        let [a, b, c] = [1, 2, 3].map(|step| file(run.path(), step));
-        let cache = IndexCache::new(2 * build(&a, weights).bytes());
-        let read = |file| cache.index(file, weights).map(|index| (index.rows.len(), cache.reads())).unwrap();
+        let [a, b, c] = [1, 2, 3].map(|step| file(run.path(), step, false));
+        let cache = IndexCache::new(2 * build(&a).bytes());
+        let read = |file| cache.index(file).map(|index| (index.summaries.rows.len(), cache.reads())).unwrap();
         assert_eq!([read(&a), read(&b), read(&a)], [(LINES, 1), (LINES, 2), (LINES, 2)]);
         assert_eq!(read(&c), (LINES, 3), "in the place of the second");
         assert_eq!([read(&a), read(&b)], [(LINES, 3), (LINES, 4)]);
     }
 
     #[test]
+    fn files_without_rows_get_the_same_rows_from_their_lines() {
+        let run = tempfile::tempdir().unwrap();
+        let [recorded, earlier] =
+            [(1, true), (2, false)].map(|(step, has_rows)| file(run.path(), step, has_rows));
+        let cache = IndexCache::new(1 << 20);
+        let index = cache.index(&recorded).unwrap();
+        assert_eq!((cache.reads(), index.line(4)), (0, 4), "only the rows were read");
+        assert!(cache.recorded_index(&earlier).unwrap().is_none());
+        let built = cache.index(&earlier).unwrap();
+        assert_eq!(built.summaries, index.summaries);
+        // The damaged line has no row.
+        assert_eq!((cache.reads(), built.line(4)), (1, 5));
+        assert!(built.problems[0].contains("000002.jsonl.zst:2"), "{:?}", built.problems);
+    }
+
+    #[test]
     fn a_file_is_read_up_to_its_bounds() {
         let run = tempfile::tempdir().unwrap();
-        let file = file(run.path(), 1);
+        let file = file(run.path(), 1, true);
         let read = |bytes, lines| {
             let mut count = 0;
-            let result = read_all::<Counts>(&file, ReadLimits { bytes, lines }, |_, _| count += 1);
+            let result = read_all(&file, ReadLimits { bytes, lines }, |_, _| {
+                count += 1;
+                Ok(())
+            });
             (count, result.map_err(|error| error.to_string()))
         };
         assert_eq!(read(1 << 20, 5), (LINES, Ok(Vec::new())));

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use pl_record::{TraceFile, Traces};
 
 use crate::error::Error;
-use crate::event::{Detail, TraceRecord};
 use crate::runs::inside;
 
 /// Bounds of the content of a trace file. A file of 1 MB may be 8 GiB of one letter, compressed.
@@ -34,11 +33,11 @@ pub(crate) fn path(file: &IndexedFile) -> Result<PathBuf, Error> {
     inside(&file.run, &["traces", &name])
 }
 
-/// Reads every line of a trace file. Lines that can't be read become problems.
-pub(crate) fn read_all<D: Detail>(
+/// Reads every line of a trace file. Lines for which `each` fails become problems.
+pub(crate) fn read_all(
     file: &IndexedFile,
     limits: ReadLimits,
-    mut each: impl FnMut(u32, TraceRecord<D>),
+    mut each: impl FnMut(u32, &[u8]) -> serde_json::Result<()>,
 ) -> Result<Vec<String>, Error> {
     let path = path(file)?;
     let (mut problems, mut bytes) = (Vec::new(), 0);
@@ -58,12 +57,10 @@ pub(crate) fn read_all<D: Detail>(
         if u64::from(position) >= limits.lines {
             return Err(Error::TooLarge { path, limit: limits.lines, unit: "episodes" });
         }
-        match serde_json::from_slice(&line.text) {
-            Ok(trace) => each(position, trace),
-            Err(error) if problems.len() < 20 => {
-                problems.push(format!("{}:{}: {error}", path.display(), line.number));
-            }
-            Err(_) => {}
+        if let Err(error) = each(position, &line.text)
+            && problems.len() < 20
+        {
+            problems.push(format!("{}:{}: {error}", path.display(), line.number));
         }
     }
     Ok(problems)

@@ -19,7 +19,7 @@ use crate::tokens::{self, CompletionPosition, TokenPosition, TokenView};
 use crate::trained;
 use crate::workflow::{SettingDoc, Workflows};
 
-/// Memory of all indexes, in bytes. A row of a million episodes of two agents needs about 250 MB.
+/// Memory of all indexes, in bytes. The rows of a million episodes of two agents need about 200 MB.
 const INDEX_BYTES: usize = 256 << 20;
 
 /// Run folders that are viewed.
@@ -75,7 +75,7 @@ impl Viewer {
     pub fn episode(&self, run: &str, name: &str) -> Result<EpisodeDetails, Error> {
         let run = self.find(run)?;
         let weights = weights(&run);
-        let trace = episode::read_trace(&run, name, weights, &self.cache)?;
+        let trace = episode::read_trace(&run, name, &self.cache)?;
         let mut episode = episode::arrange(&run, trace, weights, self.workflows.as_ref(), LONGEST_TEXT);
         // Everything else is shown if the step's file is damaged.
         if let Err(error) = trained::add_advantages(&run, name, &mut episode) {
@@ -100,7 +100,7 @@ impl Viewer {
         position: &CompletionPosition,
     ) -> Result<TokenView, Error> {
         let run = self.find(run)?;
-        let read = episode::read_trace(&run, name, weights(&run), &self.cache)?;
+        let read = episode::read_trace(&run, name, &self.cache)?;
         tokens::read(&run, name, &read.trace, position, self.workflows.as_ref())
     }
 
@@ -113,7 +113,7 @@ impl Viewer {
         token: &TokenPosition,
     ) -> Result<Value, Error> {
         let run = self.find(run)?;
-        let read = episode::read_trace(&run, name, weights(&run), &self.cache)?;
+        let read = episode::read_trace(&run, name, &self.cache)?;
         tokens::gradient(&run, name, &read.trace, position, token, self.workflows.as_ref())
     }
 
