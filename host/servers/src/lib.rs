@@ -30,6 +30,7 @@ mod sglang;
 mod stats;
 mod validate;
 mod vllm;
+mod vllm_weights;
 
 pub use config::{Backoff, FleetConfig, HttpSettings, ServerKind};
 pub use error::ServerError;

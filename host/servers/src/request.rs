@@ -58,7 +58,7 @@ pub struct RemoteAdapter {
     pub checksum: String,
 }
 
-/// Weights of a whole model, for a model of the server. Only pl-host's own server takes them.
+/// Weights of a whole model, for a model of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteWeights {
     /// Name of the server's model.

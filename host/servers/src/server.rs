@@ -92,6 +92,15 @@ impl Server {
             }
             Some(RemoteModel::Weights(weights)) => {
                 let wanted = (weights.checksum.clone(), weights.version);
+                if !identity.is_pl_host && self.probes.len() > 1 {
+                    return Err(self.http.unfit(
+                        format!(
+                            "`{}` would replace the weights of its only model, which other policies use too",
+                            weights.name
+                        ),
+                        "give this policy a server block of its own, or use `pl-host serve`, which has several models",
+                    ));
+                }
                 if known.weights.get(&weights.name) != Some(&wanted) {
                     self.dialect.load_weights(&self.http, &identity, weights).await?;
                     known.weights.insert(Arc::clone(&weights.name), wanted);

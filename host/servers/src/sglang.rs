@@ -112,7 +112,7 @@ fn completion(
     if let (RemoteModel::Weights(weights), Some(version)) = (&request.model, &meta_info.weight_version) {
         let version = version.as_str().map_or_else(|| version.to_string(), str::to_owned);
         if version != weights.version.to_string() {
-            return Err(WrongCompletion::OtherVersion { version, expected: weights.version });
+            return Err(WrongCompletion::OtherVersion { version, expected: weights.version.to_string() });
         }
     }
     let top = |position: &Option<Vec<Position>>| {

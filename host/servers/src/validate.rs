@@ -31,7 +31,7 @@ pub(crate) enum WrongCompletion {
     #[error("its weights changed from version {first} to {other}")]
     SeveralVersions { first: String, other: String },
     #[error("it was generated with version {version} of the weights, not {expected}")]
-    OtherVersion { version: String, expected: u64 },
+    OtherVersion { version: String, expected: String },
     #[error("its end is {0:?}, neither \"stop\" nor \"length\"")]
     End(Option<String>),
     #[error("it ended with tool calls, which were not requested")]

@@ -15,18 +15,13 @@ use crate::http::HttpClient;
 use crate::identity::Identity;
 use crate::request::{RemoteAdapter, RemoteModel, RemoteWeights, TokenCompletion, TokenRequest};
 use crate::validate::{WrongCompletion, likeliest, validate};
+use crate::vllm_weights;
 
 const GENERATE: &str = "/inference/v1/generate";
 
 const ADAPTERS_HINT: &str = "vLLM loads adapters with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, \
                              `pl-host serve` with `--allow-runtime-adapters`; the server must reach the adapter's folder \
                              under the same path";
-
-const SAME_FILES_HINT: &str =
-    "the server must see the same files: check the file system that both machines share";
-
-const WEIGHTS_HINT: &str = "start `pl-host serve` with `--allow-runtime-weights`, on a workflow with a policy of this name \
-                            that has no `lora`; vLLM takes whole weights only over NCCL, so give such a policy `lora { … }`";
 
 /// Dialect of vLLM.
 pub(crate) struct Vllm;
@@ -143,11 +138,14 @@ fn body(request: &TokenRequest, model: &str, max_tokens: u32, seeds: &[[u8; 32]]
         "token_ids": &*request.prompt,
         "sampling_params": params,
     });
-    if let RemoteModel::Adapter(adapter) = &request.model
-        && !adapter.checksum.is_empty()
-    {
-        // Cached prefixes of other weights are never used. vLLM takes no `@` in a salt, so the name can't be it.
-        body["cache_salt"] = json!(adapter.checksum);
+    // Cached prefixes of other weights are never used. vLLM takes no `@` in a salt, so the name can't be it.
+    let salt = match &request.model {
+        RemoteModel::Adapter(adapter) => adapter.checksum.as_str(),
+        RemoteModel::Weights(weights) => weights.checksum.as_str(),
+        RemoteModel::Base(_) | RemoteModel::Named(_) => "",
+    };
+    if !salt.is_empty() {
+        body["cache_salt"] = json!(salt);
     }
     body
 }
@@ -156,7 +154,7 @@ fn body(request: &TokenRequest, model: &str, max_tokens: u32, seeds: &[[u8; 32]]
 fn completion(
     request: &TokenRequest,
     choice: Choice,
-    version: Option<u64>,
+    version: Option<&str>,
 ) -> Result<TokenCompletion, WrongCompletion> {
     let content = choice.logprobs.and_then(|logprobs| logprobs.content);
     let content = content.ok_or(WrongCompletion::NoLogprobs)?;
@@ -171,8 +169,8 @@ fn completion(
         if let Some(other) = versions.find(|other| *other != first) {
             return Err(WrongCompletion::SeveralVersions { first, other });
         }
-        if let Some(expected) = version.filter(|expected| expected.to_string() != first) {
-            return Err(WrongCompletion::OtherVersion { version: first, expected });
+        if let Some(expected) = version.filter(|expected| *expected != first) {
+            return Err(WrongCompletion::OtherVersion { version: first, expected: expected.to_owned() });
         }
     }
     let top = |position: &Position| {
@@ -238,13 +236,13 @@ impl Vllm {
         }
         // Only our own server gives an adapter's version: vLLM's is that of the base model.
         let version = match &request.model {
-            RemoteModel::Adapter(adapter) if identity.is_pl_host => Some(adapter.version),
-            RemoteModel::Weights(weights) => Some(weights.version),
+            RemoteModel::Adapter(adapter) if identity.is_pl_host => Some(adapter.version.to_string()),
+            RemoteModel::Weights(weights) => Some(vllm_weights::version(identity, weights)),
             _ => None,
         };
         let completions = choices
             .into_iter()
-            .map(|choice| completion(request, choice, version))
+            .map(|choice| completion(request, choice, version.as_deref()))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|problem| http.wrong(&label, problem.to_string()))?;
         let lacks = |one: &TokenCompletion| one.support.is_none();
@@ -257,10 +255,6 @@ impl Vllm {
         }
         Ok(completions)
     }
-}
-
-fn other_checksum(name: &str, found: &str, expected: &str) -> String {
-    format!("the weights of {name} that it has loaded have the checksum {found}, not {expected}")
 }
 
 #[async_trait]
@@ -301,7 +295,7 @@ impl Dialect for Vllm {
         match http.post("/v1/load_lora_adapter", &body, &label).await {
             Ok(answer) => match answer.get("checksum").and_then(Value::as_str) {
                 Some(other) if !adapter.checksum.is_empty() && other != adapter.checksum => {
-                    Err(http.unfit(other_checksum(&adapter.name, other, &adapter.checksum), SAME_FILES_HINT))
+                    Err(vllm_weights::other_checksum(http, &adapter.name, other, &adapter.checksum))
                 }
                 _ => Ok(()),
             },
@@ -320,43 +314,7 @@ impl Dialect for Vllm {
         identity: &Identity,
         weights: &RemoteWeights,
     ) -> Result<(), ServerError> {
-        let RemoteWeights { name, folder, checksum, delta, version } = weights;
-        let refused = |problem: String| http.unfit(problem, WEIGHTS_HINT);
-        if !identity.is_pl_host {
-            return Err(refused(format!("it can't replace the weights of `{name}`")));
-        }
-        let allowed = |error: ServerError| match error {
-            ServerError::NotFound { message, .. } | ServerError::Refused { message, .. } => {
-                refused(format!("it doesn't replace the weights of `{name}`: {message}"))
-            }
-            other => other,
-        };
-        let label = format!("for version {version} of {name}");
-        let present = http.get_with("/weight_info", ("model", name), &label).await.map_err(allowed)?;
-        let field = |answer: &Value, key: &str| answer.get(key).and_then(Value::as_str).map(str::to_owned);
-        let found = field(&present, "checksum");
-        if found.as_ref() == Some(checksum) {
-            let body = json!({ "model": &**name, "new_version": version.to_string() });
-            return http.post("/update_weight_version", &body, &label).await.map_err(allowed).map(drop);
-        }
-        let (format, path) = match delta {
-            Some((path, from)) if found.as_ref() == Some(from) => ("delta", path),
-            _ => ("full", folder),
-        };
-        let body = json!({
-            "model": &**name,
-            "weights_path": path,
-            "format": format,
-            "weight_version": version,
-        });
-        let answer = http.post("/update_weights", &body, &label).await.map_err(allowed)?;
-        match field(&answer, "checksum") {
-            Some(loaded) if loaded == *checksum => Ok(()),
-            other => Err(http.unfit(
-                other_checksum(name, &other.unwrap_or_else(|| "none".to_owned()), checksum),
-                SAME_FILES_HINT,
-            )),
-        }
+        vllm_weights::load(http, identity, weights).await
     }
 
     async fn unload_adapter(&self, http: &HttpClient, name: &str) -> Result<(), ServerError> {
@@ -431,8 +389,8 @@ mod tests {
             }))
             .unwrap()
         };
-        assert!(completion(&request(), choice(&[3]), Some(3)).is_ok());
-        let error = completion(&request(), choice(&[3]), Some(4)).unwrap_err().to_string();
+        assert!(completion(&request(), choice(&[3]), Some("3")).is_ok());
+        let error = completion(&request(), choice(&[3]), Some("4")).unwrap_err().to_string();
         assert!(error.contains("version 3 of the weights, not 4"), "{error}");
         let error = completion(&request(), choice(&[3, 4]), None).unwrap_err().to_string();
         assert!(error.contains("from version 3 to 4"), "{error}");

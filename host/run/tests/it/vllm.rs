@@ -10,7 +10,10 @@ use pl_run::{
     CheckedWorkflow, DevicePreference, Embedded, Host, NoProgress, RunEnding, RunOptions, StopRequest,
     TrainingRun, select_device,
 };
-use pl_servers::{Backoff, Fleet, FleetConfig, Probe, RemoteAdapter, RemoteModel, ServerKind, TokenRequest};
+use pl_servers::{
+    Backoff, Fleet, FleetConfig, Probe, RemoteAdapter, RemoteModel, RemoteWeights, ServerError, ServerKind,
+    TokenRequest,
+};
 use pl_trainer::Trainer;
 use pl_types::{Dtype, Sampling, Transition};
 use tch::{Device, Tensor};
@@ -19,6 +22,9 @@ use crate::support::{metrics, parse, repository};
 use crate::vllm_process::Vllm;
 
 const STEPS: usize = 3;
+
+/// Number of token ids of SmolLM2.
+const VOCAB: u32 = 49152;
 
 /// Difference of two log-probabilities of a token in f32 that is rounding.
 const TOLERANCE: f32 = 1e-3;
@@ -47,6 +53,57 @@ fn math_on_vllm_is_math_on_the_embedded_engine() {
     let transitions = pl_record::read_transitions(&out.join("steps/000001.parquet")).unwrap();
     compare_updates(&file, &base, transitions);
     hold_three_versions(&server.url(), &base, folder.path());
+}
+
+#[test]
+fn whole_models_on_vllm_are_those_of_the_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(base) = save_base(folder.path()) else { return };
+    let Some(mut server) = Vllm::start(&base) else { return };
+    let load = || Model::load(&base, Device::Cpu, Dtype::F32).unwrap();
+    let versions: Vec<(Model, RemoteModel)> = (1..=2)
+        .map(|version| {
+            let model = load();
+            tch::no_grad(|| {
+                for (name, mut tensor) in model.weights.parameters() {
+                    if name.contains("_proj") {
+                        let _ = tensor.g_mul_scalar_(1.0 + 0.1 * f64::from(version));
+                    }
+                }
+            });
+            let path = folder.path().join(format!("base@v{version}"));
+            let Model { config, tokenizer, template, .. } = &model;
+            model.weights.save_folder(&path, config, tokenizer, template, Dtype::F32).unwrap();
+            let weights = RemoteWeights {
+                name: "base".into(),
+                folder: path,
+                checksum: model.weights.checksum().unwrap(),
+                delta: None,
+                version: version as u64,
+            };
+            (model, RemoteModel::Weights(Arc::new(weights)))
+        })
+        .collect();
+    let prompt: Arc<[u32]> =
+        load().tokenizer.encode("Once there was a small town by the sea").unwrap().into();
+    let host = host();
+    let fleet = host.block_on(connect(&server.url(), RemoteModel::Named("base".into()), &prompt)).unwrap();
+    for (version, (model, remote)) in versions.iter().enumerate() {
+        host.block_on(fleet.load(remote)).unwrap();
+        if version == 1 {
+            // The next request loads the weights into the new process.
+            server.restart(&base);
+        }
+        let engine = engine(model, &[None]);
+        let pairs = host.block_on(async {
+            let ask = |number: u8| rescored(&fleet, &engine, remote, &prompt, number, 0);
+            futures::future::join_all((0..6).map(ask)).await
+        });
+        let pairs: Vec<(f32, f32)> = pairs.into_iter().flatten().collect();
+        let (close, largest) = closeness(&pairs);
+        eprintln!("whole model, {} tokens: {close} within 1e-3, largest difference {largest}", pairs.len());
+        assert!(close >= 0.999, "{close} of {} tokens agree", pairs.len());
+    }
 }
 
 /// Writes SmolLM2 as a Hugging Face folder. Returns `None` and reports the test as skipped if it is missing.
@@ -117,16 +174,20 @@ fn train(file: &Path, out: &Path, server: &mut Vllm, base: &Path) {
     });
 }
 
-/// An engine with adapters on the base model.
-fn engine(model: &Model, adapters: Vec<Adapter>) -> LlmEngine {
+/// An engine with a policy per adapter, or the base model, of a model.
+fn engine(model: &Model, adapters: &[Option<Adapter>]) -> LlmEngine {
     let base = BaseModel {
         config: model.config.clone(),
         weights: model.weights.shallow(),
         tokenizer: Arc::clone(&model.tokenizer),
         dtype: model.dtype,
     };
-    let policy = |adapter| PolicyWeights { base: 0, adapter: Some(adapter), version: 0 };
-    let policies = adapters.into_iter().map(policy).collect();
+    let policy = |adapter: &Option<Adapter>| PolicyWeights {
+        base: 0,
+        adapter: adapter.as_ref().map(Adapter::copy),
+        version: 0,
+    };
+    let policies = adapters.iter().map(policy).collect();
     LlmEngine::start(vec![base], policies, LlmEngineConfig::default()).unwrap()
 }
 
@@ -148,7 +209,7 @@ fn compare_updates(file: &Path, base: &Path, transitions: Vec<Transition>) {
     };
     let (mut ours, mut theirs) = (trainer(), trainer());
     let start = adapters(&ours);
-    let engine = engine(&load(), adapters(&ours));
+    let engine = engine(&load(), &adapters(&ours).into_iter().map(Some).collect::<Vec<_>>());
     let mut rescored = transitions.clone();
     for transition in &mut rescored {
         let scores = engine.score(
@@ -216,46 +277,17 @@ fn hold_three_versions(url: &str, base: &Path, folder: &Path) {
         })
         .collect();
     let prompt: Arc<[u32]> = model.tokenizer.encode("Once there was a small town by the sea").unwrap().into();
-    let vocab = model.config.vocab as u32;
-    let engine = engine(&model, adapters);
+    let engine = engine(&model, &adapters.into_iter().map(Some).collect::<Vec<_>>());
     let host = host();
     let pairs = host.block_on(async {
-        let probe = Probe { model: RemoteModel::Base("".into()), prompt: Arc::clone(&prompt), vocab };
-        let config = FleetConfig {
-            name: "fleet".into(),
-            addresses: vec![url.to_owned()],
-            kind: ServerKind::Vllm,
-            key: None,
-            timeout: Duration::from_secs(300),
-            connections: 100,
-            retries: 3,
-            backoff: Backoff::default(),
-        };
-        let fleet = Fleet::connect(config, vec![probe], Arc::new(|_| {})).await.unwrap();
+        let fleet = connect(url, RemoteModel::Base("".into()), &prompt).await.unwrap();
         for adapter in &remote {
             fleet.load(&RemoteModel::Adapter(Arc::clone(adapter))).await.unwrap();
         }
-        let request = |number: usize| TokenRequest {
-            model: RemoteModel::Adapter(Arc::clone(&remote[number % 3])),
-            prompt: Arc::clone(&prompt),
-            seeds: vec![[number as u8; 32]],
-            max_tokens: 16,
-            sampling: Sampling::default(),
-            stop: Arc::new([]),
-            stop_ids: Arc::new([]),
-            top_logprobs: 0,
-            vocab,
-            needs_support: false,
-        };
-        let ask = |number: usize| {
-            let (fleet, engine, request, prompt) = (&fleet, &engine, request(number), &prompt);
-            async move {
-                let completion = fleet.generate(&request).await.unwrap().remove(0);
-                let tokens: Arc<[u32]> = completion.tokens.into();
-                let scores = engine.score(number % 3, Arc::clone(prompt), tokens, 1.0).await.unwrap();
-                completion.logprobs.into_iter().zip(scores).collect::<Vec<_>>()
-            }
-        };
+        let models: Vec<RemoteModel> =
+            remote.iter().map(|adapter| RemoteModel::Adapter(Arc::clone(adapter))).collect();
+        let ask =
+            |number: usize| rescored(&fleet, &engine, &models[number % 3], &prompt, number as u8, number % 3);
         let pairs = futures::future::join_all((0..12).map(ask)).await;
         for adapter in &remote {
             fleet.unload_adapter(&adapter.name).await;
@@ -266,4 +298,46 @@ fn hold_three_versions(url: &str, base: &Path, folder: &Path) {
     let (close, largest) = closeness(&pairs);
     eprintln!("three versions, {} tokens: {close} within 1e-3, largest difference {largest}", pairs.len());
     assert!(close >= 0.999, "{close} of {} tokens agree", pairs.len());
+}
+
+async fn connect(url: &str, model: RemoteModel, prompt: &Arc<[u32]>) -> Result<Fleet, ServerError> {
+    let probe = Probe { model, prompt: Arc::clone(prompt), vocab: VOCAB };
+    let config = FleetConfig {
+        name: "fleet".into(),
+        addresses: vec![url.to_owned()],
+        kind: ServerKind::Vllm,
+        key: None,
+        timeout: Duration::from_secs(300),
+        connections: 100,
+        retries: 3,
+        backoff: Backoff::default(),
+    };
+    Fleet::connect(config, vec![probe], Arc::new(|_| {})).await
+}
+
+/// Log-probabilities of a completion by a fleet, with those of the engine's policy for the same tokens.
+async fn rescored(
+    fleet: &Fleet,
+    engine: &LlmEngine,
+    model: &RemoteModel,
+    prompt: &Arc<[u32]>,
+    seed: u8,
+    policy: usize,
+) -> Vec<(f32, f32)> {
+    let request = TokenRequest {
+        model: model.clone(),
+        prompt: Arc::clone(prompt),
+        seeds: vec![[seed; 32]],
+        max_tokens: 16,
+        sampling: Sampling::default(),
+        stop: Arc::new([]),
+        stop_ids: Arc::new([]),
+        top_logprobs: 0,
+        vocab: VOCAB,
+        needs_support: false,
+    };
+    let completion = fleet.generate(&request).await.unwrap().remove(0);
+    let tokens: Arc<[u32]> = completion.tokens.into();
+    let scores = engine.score(policy, Arc::clone(prompt), tokens, 1.0).await.unwrap();
+    completion.logprobs.into_iter().zip(scores).collect()
 }

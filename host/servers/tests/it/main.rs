@@ -6,3 +6,4 @@ mod adapters;
 mod faults;
 mod probes;
 mod scripted;
+mod weights;

@@ -53,6 +53,8 @@ pub struct Script {
     pub key: Option<&'static str>,
     /// True if adapters can be loaded.
     pub adapters: bool,
+    /// True if the weights of the model can be replaced.
+    pub weights: bool,
     /// Time that a completion takes.
     pub delay: Duration,
 }
@@ -68,6 +70,10 @@ pub struct State {
     pub adapters: Mutex<HashSet<String>>,
     /// Loads of adapters.
     pub loads: AtomicUsize,
+    /// Commands that concern the weights of the model, in order.
+    pub commands: Mutex<Vec<String>>,
+    /// Version of the weights of the model. Empty until one is given.
+    pub version: Mutex<String>,
 }
 
 pub struct Server {
@@ -177,6 +183,26 @@ async fn answer(path: &str, body: &[u8], script: &Script, state: &State) -> Opti
             state.adapters.lock().unwrap().remove(body["lora_name"].as_str().unwrap());
             ok(json!("Success"))
         }
+        "/weight_info" if script.weights => ok(json!({ "weight_version": *state.version.lock().unwrap() })),
+        "/update_weight_version" if script.weights => {
+            let version = body["new_version"].as_str().unwrap().to_owned();
+            state.commands.lock().unwrap().push(format!("version {version}"));
+            *state.version.lock().unwrap() = version;
+            ok(json!({ "success": true }))
+        }
+        "/pause?mode=wait&clear_cache=true" | "/resume" if script.weights => {
+            state.commands.lock().unwrap().push(path[1..].to_owned());
+            ok(json!({ "status": "done" }))
+        }
+        "/collective_rpc" if script.weights => {
+            let (method, path) = (&body["method"], body["kwargs"]["weights_path"].as_str().unwrap());
+            state.commands.lock().unwrap().push(format!("{} {path}", method.as_str().unwrap()));
+            if path.ends_with("missing") {
+                refuse(500, "no such folder")
+            } else {
+                ok(json!({ "results": [null] }))
+            }
+        }
         "/inference/v1/generate" => {
             let model = body["model"].as_str().unwrap();
             if model != "base" && !state.adapters.lock().unwrap().contains(model) {
@@ -235,9 +261,12 @@ async fn complete(body: &Value, script: &Script, state: &State) -> Option<Reply>
         Some(Fault::OtherModel) => model = json!("another"),
         _ => {}
     }
-    let choice = json!({
+    let mut choice = json!({
         "index": 0, "token_ids": ids, "logprobs": { "content": content }, "finish_reason": "length",
     });
+    if script.weights {
+        choice["weight_versions"] = json!([{ "version": *state.version.lock().unwrap() }]);
+    }
     let choices = if fault == Some(Fault::MissingChoice) { json!([]) } else { json!([choice]) };
     let half = fault == Some(Fault::HalfAnswer);
     if fault.is_none() {
