@@ -45,8 +45,48 @@ impl RolloutPlan {
     }
 
     /// Number of episodes, or trees.
-    fn episodes(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.tasks.len().saturating_mul(self.per_task() as usize)
+    }
+
+    /// Task and sample of each episode, or tree, in order.
+    pub fn episodes(&self) -> Vec<(u32, u32)> {
+        let samples = |task| (0..self.per_task()).map(move |sample| (task, sample));
+        (0..self.tasks.len() as u32).flat_map(samples).collect()
+    }
+
+    /// Plays an episode, or a tree, and again with fresh random streams if it fails. Returns all attempts in order.
+    pub async fn play(&self, setup: &EpisodeSetup, task: u32, sample: u32) -> Vec<Attempt> {
+        let (step, number) = (self.step, self.first_task + task);
+        let span = tracing::info_span!(target: SPAN_TARGET, "episode", step, task = number, sample);
+        run_with_retries(setup, self, task, sample).instrument(span).await
+    }
+
+    /// Returns the results of all episodes, from their attempts in any order.
+    pub fn collect(&self, mut attempts: Vec<Attempt>) -> RolloutBatch {
+        let mut batch = RolloutBatch::default();
+        attempts.sort_by_key(|a| (a.trace.key.task, a.trace.key.sample, a.trace.key.attempt));
+        for Attempt { result, failure, trace } in attempts {
+            batch.failures.extend(result.failures);
+            batch.traces.push(trace);
+            match failure {
+                Some(failure) => {
+                    // A tree that failed for good keeps the groups of the node visits before: they are whole.
+                    if self.mode == Rollout::Tree && failure.attempt + 1 == ATTEMPTS {
+                        batch.transitions.extend(result.transitions);
+                    }
+                    batch.failures.push(failure);
+                }
+                None => {
+                    batch.transitions.extend(result.transitions);
+                    batch.episodes.push(result.summary);
+                }
+            }
+        }
+        batch.lost = self.size() - batch.episodes.len();
+        batch.transitions.sort_by(|a, b| a.key.cmp(&b.key));
+        batch.failures.sort();
+        batch
     }
 }
 
@@ -106,21 +146,14 @@ pub async fn play_batch(
     plan: &RolloutPlan,
     mut progress: impl FnMut(RolloutProgress),
 ) -> Result<RolloutBatch, Error> {
-    let episodes: Vec<(u32, u32)> = (0..plan.tasks.len() as u32)
-        .flat_map(|task| (0..plan.per_task()).map(move |sample| (task, sample)))
-        .collect();
-    let total = episodes.len();
+    let total = plan.size();
     let shared = Arc::new(plan.clone());
-    let mut running = stream::iter(episodes.into_iter().map(|(task, sample)| {
+    let mut running = stream::iter(plan.episodes().into_iter().map(|(task, sample)| {
         let (setup, plan) = (Arc::clone(&setup), Arc::clone(&shared));
-        let number = plan.first_task + task;
-        let span =
-            tracing::info_span!(target: SPAN_TARGET, "episode", step = plan.step, task = number, sample);
-        tokio::spawn(async move { run_with_retries(&setup, &plan, task, sample).await }.instrument(span))
+        tokio::spawn(async move { plan.play(&setup, task, sample).await }.in_current_span())
     }))
     .buffer_unordered(plan.in_flight.max(1));
     let mut attempts: Vec<Attempt> = Vec::new();
-    let mut batch = RolloutBatch::default();
     let mut state = RolloutProgress { done: 0, total };
     progress(state);
     while let Some(finished) = running.next().await {
@@ -129,28 +162,7 @@ pub async fn play_batch(
         progress(state);
     }
     drop(running);
-    attempts.sort_by_key(|a| (a.trace.key.task, a.trace.key.sample, a.trace.key.attempt));
-    for Attempt { result, failure, trace } in attempts {
-        batch.failures.extend(result.failures);
-        batch.traces.push(trace);
-        match failure {
-            Some(failure) => {
-                // A tree that failed for good keeps the groups of the node visits before: they are whole.
-                if plan.mode == Rollout::Tree && failure.attempt + 1 == ATTEMPTS {
-                    batch.transitions.extend(result.transitions);
-                }
-                batch.failures.push(failure);
-            }
-            None => {
-                batch.transitions.extend(result.transitions);
-                batch.episodes.push(result.summary);
-            }
-        }
-    }
-    batch.lost = total - batch.episodes.len();
-    batch.transitions.sort_by(|a, b| a.key.cmp(&b.key));
-    batch.failures.sort();
-    Ok(batch)
+    Ok(plan.collect(attempts))
 }
 
 /// Plays one episode, and again with fresh random streams if it fails. Returns all attempts in order.
@@ -171,7 +183,7 @@ async fn run_with_retries(setup: &EpisodeSetup, plan: &RolloutPlan, task: u32, s
             mode: plan.mode,
             candidates: plan.samples,
             // Decided by the plan, never by the order of arrival: a run does not depend on timing.
-            suspends: plan.in_flight.min(plan.episodes()) > setup.environment.capacity(),
+            suspends: plan.in_flight.min(plan.size()) > setup.environment.capacity(),
             answers: None,
         };
         let attempt = play_episode(setup, &context).await;

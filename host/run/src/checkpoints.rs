@@ -1,6 +1,7 @@
 //! Weights from the trainer and from checkpoints to the generators of policies.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pl_inference::WeightUpdate;
 use pl_model::TensorSet;
@@ -9,7 +10,7 @@ use pl_trainer::checkpoint::{CheckpointInfo, Checkpoints};
 use pl_trainer::{ServedPolicy, Trainer};
 
 use crate::error::Error;
-use crate::generation::PolicyRouter;
+use crate::generation::{PinnedVersion, PolicyRouter};
 use crate::host::Host;
 
 /// Loads the weights of a checkpoint, or of a run folder's newest checkpoint, and serves them.
@@ -26,7 +27,7 @@ pub(crate) fn restore(
         path.to_path_buf()
     };
     trainer.load(&checkpoint).map_err(Error::setup)?;
-    PolicyVersions::shared(trainer).publish(host, router)
+    host.block_on(PolicyVersions::shared(trainer).publish(router))
 }
 
 /// Returns the newest checkpoint in a run's folder of checkpoints. Returns `None` if it has none.
@@ -87,11 +88,16 @@ impl PolicyVersions {
         PolicyVersions { versions: trainer.versions(), updates }
     }
 
-    /// Serves the weights.
-    pub fn publish(self, host: &Host, router: &PolicyRouter) -> Result<(), Error> {
+    /// Serves the weights in place of earlier ones. No request may be in progress.
+    pub async fn publish(self, router: &PolicyRouter) -> Result<(), Error> {
         for (policy, update, version) in self.updates {
-            host.block_on(router.publish(policy, update, version))?;
+            router.publish(policy, update, version).await?;
         }
         Ok(())
+    }
+
+    /// Serves the weights beside others. [`PolicyRouter::keeps_versions`] must hold.
+    pub fn pin(self, router: &Arc<PolicyRouter>) -> Result<PinnedVersion, Error> {
+        PinnedVersion::new(Arc::clone(router), self.updates)
     }
 }

@@ -4,6 +4,7 @@ mod connect;
 mod gate;
 mod hosted;
 mod layout;
+mod pinned;
 mod remote;
 mod runtime_adapters;
 mod runtime_control;
@@ -24,6 +25,7 @@ use self::gate::Gate;
 use self::hosted::HostedPolicy;
 pub(crate) use self::hosted::conversation_template;
 pub(crate) use self::layout::EngineLayout;
+pub(crate) use self::pinned::PinnedVersion;
 pub(crate) use self::remote::RemotePolicy;
 pub use self::runtime_adapters::RuntimeAdapters;
 pub(crate) use self::runtime_control::CurrentWeights;
@@ -68,6 +70,22 @@ impl PolicyRouter {
     ) -> Self {
         let routes = RwLock::new(routes.into_iter().map(Arc::new).collect());
         Self { engine, routes, fleets, store, gate: Gate::default() }
+    }
+
+    /// Completes the prompt of a policy's request with weights of the embedded engine.
+    async fn generate_embedded(
+        &self,
+        index: usize,
+        request: Request,
+    ) -> Result<Vec<Completion>, GenerateError> {
+        let policy = request.policy;
+        let Some(engine) = &self.engine else { return Err(no_route(policy)) };
+        let mut passage = self.gate.pass().await;
+        let generating = engine.generate(Request { policy: index, ..request });
+        tokio::select! {
+            result = generating => result.map_err(|error| with_policy(error, policy)),
+            () = passage.aborted() => Err(GenerateError::Aborted),
+        }
     }
 
     /// Returns the folder for weights that servers load.
@@ -145,17 +163,10 @@ fn no_route(policy: usize) -> GenerateError {
 impl Generate for PolicyRouter {
     async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
         let policy = request.policy;
-        match (self.route(policy).as_deref(), &self.engine) {
-            (Some(Route::Engine { policy: index, .. }), Some(engine)) => {
-                let mut passage = self.gate.pass().await;
-                let generating = engine.generate(Request { policy: *index, ..request });
-                tokio::select! {
-                    result = generating => result.map_err(|error| with_policy(error, policy)),
-                    () = passage.aborted() => Err(GenerateError::Aborted),
-                }
-            }
-            (Some(Route::Server(remote)), _) => remote.generate(request).await,
-            (Some(Route::Hosted(hosted)), _) => hosted.generate(request).await,
+        match self.route(policy).as_deref() {
+            Some(Route::Engine { policy: index, .. }) => self.generate_embedded(*index, request).await,
+            Some(Route::Server(remote)) => remote.generate(request).await,
+            Some(Route::Hosted(hosted)) => hosted.generate(request).await,
             _ => Err(no_route(policy)),
         }
     }

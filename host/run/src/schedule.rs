@@ -13,6 +13,7 @@
 //! The rule depends on step numbers alone, never on time, so a run has the same results however fast its parts
 //! are.
 
+pub mod admission;
 pub mod simulate;
 
 use std::ops::RangeInclusive;

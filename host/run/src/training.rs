@@ -2,6 +2,7 @@
 
 mod cursor;
 mod mixture;
+mod open_step;
 mod outer_loop;
 mod rollout_thread;
 mod rollouts;

@@ -5,20 +5,21 @@
 //! ends as if it had never been killed: everything that the loop writes is either named in the checkpoint's
 //! [`LoopState`] or cut off when the run resumes. Steps that were played ahead of their update are named too.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use pl_dsl::workflow::{Evaluation, Train};
 use pl_record::{LogLengths, RunFolder};
 use pl_rollout::SPAN_TARGET;
 use pl_trainer::checkpoint::{Checkpoints, EvaluationScore};
-use pl_trainer::{StepMetrics, UpdateProgress};
+use pl_trainer::{LearnerSeconds, StepMetrics, UpdateProgress};
 use pl_types::{GenerateError, seed};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::checkpoints::PolicyVersions;
 use crate::error::Error;
@@ -29,6 +30,7 @@ use crate::model_card::model_cards;
 use crate::progress::{Activity, MetricsLine, StepSeconds};
 use crate::run_folder::draw;
 use crate::schedule::StepSchedule;
+use crate::schedule::admission::{Admission, AdmissionRules};
 use crate::session::Session;
 
 use super::cursor::{ScenarioCursor, cursors};
@@ -112,19 +114,28 @@ impl TrainingRun<'_> {
             .into_iter()
             .map(|ahead| ahead.read(folder))
             .collect::<Result<VecDeque<_>, _>>()?;
+        let rules = AdmissionRules {
+            slots: train.episodes as usize,
+            draws_in_turn: rollouts.draws_in_turn(),
+            keeps_versions: schedule.overlaps() && session.router.keeps_versions(&session.trainer),
+        };
         let thread = RolloutThread {
             host,
             rollouts,
             router: Arc::clone(&session.router),
+            admission: Admission::new(rules),
+            keeps_versions: rules.keeps_versions,
             cursors: played.back().map_or(&state.scenarios, |last| &last.cursors).clone(),
             steps: schedule.steps(),
             stop: (!schedule.overlaps()).then(|| stop.clone()),
+            weights: BTreeMap::new(),
+            open: BTreeMap::new(),
         };
-        let (handovers, received) = channel();
+        let (handovers, received) = unbounded_channel();
         let (sender, events) = channel();
         let router = Arc::clone(&session.router);
         let ended = std::thread::scope(|scope| {
-            scope.spawn(move || thread.run(&received, &sender));
+            scope.spawn(move || thread.run(received, &sender));
             let last_planned = state.step + played.len() as u64;
             let outer_loop = OuterLoop {
                 host,
@@ -163,7 +174,7 @@ struct OuterLoop<'r> {
     /// Last step that the rollout thread was asked to play.
     last_planned: u64,
     checkpoints: Checkpoints,
-    handovers: Sender<Handover>,
+    handovers: UnboundedSender<Handover>,
     events: Receiver<Result<RolloutEvent, Error>>,
     /// Start of the loop.
     started: Instant,
@@ -175,6 +186,8 @@ struct StepTimes {
     seconds: StepSeconds,
     sampled_tokens: u64,
     trained_tokens: u64,
+    /// Parts of `seconds.train`.
+    learners: Vec<LearnerSeconds>,
     timeline: Vec<TimelinePart>,
 }
 
@@ -309,6 +322,7 @@ impl OuterLoop<'_> {
             seconds,
             sampled_tokens: played.tokens,
             trained_tokens: metrics.fed_tokens,
+            learners: self.session.trainer.learner_seconds(),
             timeline: played_until.into_iter().chain([trained_until]).collect(),
         })
     }
@@ -359,12 +373,13 @@ impl OuterLoop<'_> {
     }
 
     fn append_times(&mut self, times: &StepTimes) -> Result<(), Error> {
-        let StepTimes { seconds, sampled_tokens, trained_tokens, timeline } = times;
+        let StepTimes { seconds, sampled_tokens, trained_tokens, learners, timeline } = times;
         let memory = ProcessMemory::read();
         let step = self.state.step;
         let mut line = json!({
             "step": step,
             "seconds": seconds,
+            "learners": learners,
             "sampled_tokens_per_second": *sampled_tokens as f64 / seconds.play.max(1e-9),
             "trained_tokens_per_second": *trained_tokens as f64 / seconds.train.max(1e-9),
             "memory_bytes": memory.map(|memory| memory.resident),

@@ -1,18 +1,13 @@
 //! Rollouts and evaluations of a training run, with their traces and metrics.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures::future::join_all;
 use pl_dsl::workflow::objective::PolicyTraining;
-use pl_dsl::workflow::{Curriculum, Evaluation, Train};
+use pl_dsl::workflow::{Curriculum, Evaluation, Rise, Train};
 use pl_record::{TraceFile, Traces};
-use pl_rollout::{
-    EpisodeSetup, RolloutBatch, RolloutPlan, RolloutProgress, SPAN_TARGET, TaskSource, play_batch,
-};
-use pl_trainer::filter::tasks_without_spread;
-use pl_types::{EpisodeId, Phase, Transition};
+use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutProgress, SPAN_TARGET, TaskSource};
+use pl_types::{EpisodeId, Transition};
 use serde_json::{Map, Value, json};
 use tracing::Instrument;
 
@@ -25,8 +20,7 @@ use crate::session::{Session, token_counter};
 use crate::workflow::CheckedWorkflow;
 
 use super::cursor::ScenarioCursor;
-use super::mixture::deal;
-use super::step_metrics::step_metrics;
+use super::open_step::StepWeights;
 
 /// Rollouts of one training step.
 pub(super) struct PlayedStep {
@@ -48,33 +42,33 @@ pub(super) struct PlayedStep {
 }
 
 /// A scenario of a run, with its source of tasks.
-struct TrainedScenario {
+pub(super) struct TrainedScenario {
     name: Option<String>,
-    weight: f64,
-    curriculum: Option<Curriculum>,
-    setup: Arc<EpisodeSetup>,
+    pub weight: f64,
+    pub curriculum: Option<Curriculum>,
+    pub setup: Arc<EpisodeSetup>,
     /// `None` if it is only evaluated.
-    tasks: Option<TaskSource>,
+    pub tasks: Option<TaskSource>,
 }
 
 /// Scenarios of a run with their task sources.
 pub(super) struct Rollouts {
     router: Arc<PolicyRouter>,
-    seed: u64,
-    train: Train,
+    pub seed: u64,
+    pub train: Train,
     /// Training of each policy. `None` for policies that are not trained.
-    trainings: Vec<Option<PolicyTraining>>,
-    scenarios: Vec<TrainedScenario>,
+    pub trainings: Vec<Option<PolicyTraining>>,
+    pub scenarios: Vec<TrainedScenario>,
     evaluations: Vec<(Evaluation, TaskSource)>,
     traces: Option<Traces>,
 }
 
 /// Tasks of a scenario in a step, and their results.
-struct ScenarioBatch {
+pub(super) struct ScenarioBatch {
     /// Position in the workflow's scenarios.
-    scenario: usize,
-    tasks: u32,
-    batch: RolloutBatch,
+    pub scenario: usize,
+    pub tasks: u32,
+    pub batch: RolloutBatch,
 }
 
 impl Rollouts {
@@ -130,61 +124,15 @@ impl Rollouts {
         all().filter(|evaluation| first.is_some_and(|first| first.block() == evaluation.block())).collect()
     }
 
-    /// Plays the tasks that come after `cursors` with the weights that were published last.
-    pub fn play_step(
-        &self,
-        host: &Host,
-        step: u64,
-        cursors: &[ScenarioCursor],
-        versions: &[u64],
-    ) -> Result<PlayedStep, Error> {
-        let started = Instant::now();
-        let mut cursors = cursors.to_vec();
-        cursors.resize_with(self.scenarios.len(), ScenarioCursor::default);
-        let levels: Vec<Option<u32>> = self
-            .scenarios
-            .iter()
-            .zip(&cursors)
-            .map(|(own, cursor)| Some(cursor.level(own.curriculum.as_ref()?, step)))
-            .collect();
-        let span = tracing::info_span!(target: SPAN_TARGET, "rollouts", step);
-        let playing = self.play_tasks(host, step, &mut cursors, &levels, versions).instrument(span);
-        let played = host.block_on(playing)?;
-        let (all, by_scenario) = match played {
-            Ok(batches) => {
-                let by_scenario = self.scenario_metrics(&batches, &levels, &mut cursors);
-                let mut all = RolloutBatch::default();
-                let tasks = batches.iter().map(|one| one.tasks).sum::<u32>();
-                batches.into_iter().for_each(|one| all.append(one.batch));
-                (all.with_episodes(step).map(|batch| (batch, tasks)), by_scenario)
-            }
-            Err(error) => (Err(error), Map::new()),
-        };
-        let mut tasks = 0;
-        let played = all.map(|(batch, count)| {
-            tasks = count;
-            batch
-        });
-        let batch = self.keep(host, &TraceFile { step, evaluation: None }, played)?;
-        let mut metrics = step_metrics(&batch, &self.scenarios[0].setup.agents);
-        metrics.extend(by_scenario);
-        if self.train.max_refills > 0 {
-            metrics.insert("refilled_tasks".into(), (tasks - self.train.tasks_per_step).into());
-        }
-        Ok(PlayedStep {
-            step,
-            cursors,
-            seconds: started.elapsed().as_secs_f64(),
-            finished: Some(Instant::now()),
-            failures: batch.failures.iter().map(|failure| json!(failure)).collect(),
-            tokens: batch.episodes.iter().map(|e| e.tokens).sum(),
-            metrics,
-            transitions: batch.transitions,
-        })
+    /// Returns true if the tasks of a step follow from the results of the step before.
+    pub fn draws_in_turn(&self) -> bool {
+        let rises = |curriculum: &Curriculum| matches!(curriculum.rise, Rise::Success { .. });
+        let by_success = |own: &TrainedScenario| own.curriculum.as_ref().is_some_and(rises);
+        self.train.max_refills > 0 || self.scenarios.iter().any(by_success)
     }
 
     /// Returns the fields of the step's line that tell scenarios apart, and counts their success for their curricula.
-    fn scenario_metrics(
+    pub(super) fn scenario_metrics(
         &self,
         batches: &[ScenarioBatch],
         levels: &[Option<u32>],
@@ -222,122 +170,44 @@ impl Rollouts {
         line
     }
 
-    /// Plays a step's tasks, and others of the same scenario in place of those without a spread of returns if the objectives
-    /// leave these out. Moves the cursors on. Returns the batches in order of their tasks' numbers.
-    async fn play_tasks(
-        &self,
-        host: &Host,
-        step: u64,
-        cursors: &mut [ScenarioCursor],
-        levels: &[Option<u32>],
-        versions: &[u64],
-    ) -> Result<Result<Vec<ScenarioBatch>, pl_rollout::Error>, Error> {
-        let tracker = RefCell::new(self.start_tracker(host, &format!("step {step}")));
-        let weights: Vec<f64> = self.scenarios.iter().map(|scenario| scenario.weight).collect();
-        let mut dealt: Vec<u64> = cursors.iter().map(|cursor| cursor.dealt).collect();
-        let mut counts = deal(&weights, &mut dealt, self.train.tasks_per_step);
-        cursors.iter_mut().zip(dealt).for_each(|(cursor, dealt)| cursor.dealt = dealt);
-        let mut all: Vec<ScenarioBatch> = Vec::new();
-        let (mut first_task, mut finished) = (0, 0);
-        for refill in 0..=self.train.max_refills {
-            let round: u32 = counts.iter().sum();
-            let mut plans = Vec::new();
-            for (index, scenario) in self.scenarios.iter().enumerate() {
-                let (count, Some(source)) = (counts[index], &scenario.tasks) else { continue };
-                if count == 0 {
-                    continue;
-                }
-                let source = match levels[index] {
-                    Some(level) => &source.at_level(level),
-                    None => source,
-                };
-                let plan = RolloutPlan {
-                    seed: self.seed,
-                    phase: Phase::Train,
-                    step,
-                    tasks: source.take(cursors[index].next_task, count).await.map_err(Error::Tasks)?,
-                    first_task,
-                    mode: self.train.rollout,
-                    samples: self.train.samples,
-                    in_flight: share_of_episodes(self.train.episodes, count, round),
-                    versions: versions.into(),
-                };
-                cursors[index].next_task += u64::from(count);
-                first_task += count;
-                plans.push((index, plan));
-            }
-            // Scenarios are played at the same time, so that they share the engine's batches.
-            let progress = RefCell::new(vec![RolloutProgress { done: 0, total: 0 }; plans.len()]);
-            let update = |position: usize, own: RolloutProgress| {
-                let mut progress = progress.borrow_mut();
-                progress[position] = own;
-                let done: u64 = progress.iter().map(|one| one.done as u64).sum();
-                let total: u64 = progress.iter().map(|one| one.total as u64).sum();
-                tracker.borrow_mut().update(finished + done, finished + total);
-            };
-            let update = &update;
-            let playing = plans.iter().enumerate().map(|(position, (index, plan))| {
-                let setup = Arc::clone(&self.scenarios[*index].setup);
-                async move { play_batch(setup, plan, move |own| update(position, own)).await }
-            });
-            let batches = match join_all(playing).await.into_iter().collect::<Result<Vec<_>, _>>() {
-                Ok(batches) => batches,
-                Err(error) => return Ok(Err(error)),
-            };
-            finished += progress.borrow().iter().map(|one| one.total as u64).sum::<u64>();
-            counts.fill(0);
-            for ((scenario, plan), batch) in plans.into_iter().zip(batches) {
-                if refill < self.train.max_refills {
-                    let without = tasks_without_spread(&batch.transitions, &self.trainings, step);
-                    counts[scenario] = without.len() as u32;
-                }
-                all.push(ScenarioBatch { scenario, tasks: plan.tasks.len() as u32, batch });
-            }
-            if counts.iter().all(|count| *count == 0) {
-                break;
-            }
-        }
-        Ok(Ok(all))
-    }
-
     /// Returns true if an evaluation is due after `step`.
     pub fn evaluates_after(&self, step: u64, last: bool) -> bool {
         self.evaluations.iter().any(|(evaluation, _)| is_due(evaluation, step, last))
     }
 
     /// Runs the evaluations that are due after `step`.
-    pub fn evaluate(
+    pub async fn evaluate(
         &self,
         host: &Host,
         step: u64,
         last: bool,
-        versions: &[u64],
+        weights: &StepWeights,
     ) -> Result<Vec<EvaluationReport>, Error> {
         let mut reports = Vec::new();
         for (evaluation, source) in self.evaluations.iter().filter(|(e, _)| is_due(e, step, last)) {
             let in_flight = self.train.episodes as usize;
-            let round = Round { seed: self.seed, step, versions, in_flight };
+            let round = Round { seed: self.seed, step, versions: &weights.versions, in_flight };
             let mut tracker = self.start_tracker(host, &evaluation.name);
             let update = move |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
             let file = TraceFile { step, evaluation: Some(evaluation.name.clone()) };
             let keep = |batch| self.keep(host, &file, batch);
-            let setup = &self.scenarios[evaluation.scenario].setup;
+            let setup = weights.setup(&self.scenarios[evaluation.scenario].setup);
             let span =
                 tracing::info_span!(target: SPAN_TARGET, "evaluation", step, evaluation = evaluation.name);
-            let playing = play_round(setup, evaluation, source, &round, update, keep).instrument(span);
-            let (report, _) = host.block_on(playing)?;
+            let playing = play_round(&setup, evaluation, source, &round, update, keep).instrument(span);
+            let (report, _) = playing.await?;
             reports.push(report);
         }
         Ok(reports)
     }
 
-    fn start_tracker(&self, host: &Host, title: &str) -> Box<dyn Tracker> {
+    pub(super) fn start_tracker(&self, host: &Host, title: &str) -> Box<dyn Tracker> {
         let generated_tokens = token_counter(&self.router);
         host.progress().start(Activity::Episodes { title, generated_tokens })
     }
 
     /// Writes the traces of a batch, also if every episode failed, and reports failures.
-    fn keep(
+    pub(super) fn keep(
         &self,
         host: &Host,
         file: &TraceFile,
@@ -369,12 +239,6 @@ impl Rollouts {
             Err(source) => Err(failed(source, None, None)),
         }
     }
-}
-
-/// Returns the number of episodes at a time that `count` of a round's `all` tasks may have.
-fn share_of_episodes(episodes: u32, count: u32, all: u32) -> usize {
-    let share = u64::from(episodes) * u64::from(count) / u64::from(all.max(1));
-    usize::try_from(share).unwrap_or(usize::MAX).max(1)
 }
 
 /// Returns true if an evaluation is due after `step`. After the last step, all are due that have an interval.

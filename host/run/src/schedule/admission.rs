@@ -1,0 +1,226 @@
+//! Admission: which episode starts next, and which step is handed to the trainer next.
+//!
+//! Steps and evaluations wait in line in the order in which the trainer's weights made them possible. An episode starts
+//! as soon as one of the slots is free and every episode of the steps before it has started, so the stragglers of a
+//! step play beside the first episodes of the steps after it. Finished steps wait until those before them have been
+//! handed over. Nothing here knows of time: the weights of an episode follow from its step alone ([`StepSchedule`]),
+//! and the order of the steps never changes.
+//!
+//! A training run and the simulator ([`super::simulate`]) are driven by the same [`Admission`].
+//!
+//! ```text
+//! staleness 2
+//! slots      | 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 | 3 3 …
+//!            | 1 1 1 1 | 2 2 2 2 2 2 2 | 3 3 3 3 3 …
+//!            | 1 1 | 2 2 2 2 | 2 2 2 2 2 2 2 2 2 | 3 …
+//! hand over                                  1, 2
+//! ```
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+
+/// Rules of an [`Admission`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdmissionRules {
+    /// Largest number of episodes at a time.
+    pub slots: usize,
+    /// True if the tasks of a step follow from the results of the step before: with refills, and with a curriculum that
+    /// rises by success.
+    pub draws_in_turn: bool,
+    /// True if episodes with different versions of the weights can play at the same time.
+    pub keeps_versions: bool,
+}
+
+/// The next thing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Run the evaluations after an update. No episode of a step is running. [`Admission::evaluated`] ends it.
+    Evaluate {
+        /// Number of updates in the weights.
+        update: u64,
+    },
+    /// Draw the tasks of a step. [`Admission::add_episodes`] tells their number.
+    Draw {
+        step: u64,
+        /// Number of updates in the weights that its episodes use.
+        update: u64,
+    },
+    /// Start an episode of a step. [`Admission::finished`] ends it.
+    Start {
+        step: u64,
+        /// Position among the step's episodes, from 0.
+        episode: usize,
+    },
+    /// All episodes of a step have ended, and the steps before it have been handed over. [`Admission::add_episodes`]
+    /// adds others, [`Admission::close`] ends the step.
+    Collect { step: u64 },
+}
+
+/// Steps and evaluations in progress, and those that wait.
+#[derive(Debug, Clone)]
+pub struct Admission {
+    rules: AdmissionRules,
+    /// In the order in which they start.
+    queue: VecDeque<Entry>,
+    running: usize,
+}
+
+/// A step or an evaluation.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// Number of updates in its weights.
+    update: u64,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Evaluation { begun: bool },
+    Undrawn { step: u64 },
+    Drawing { step: u64 },
+    Playing { step: u64, total: usize, started: usize, ended: usize },
+    Collecting { step: u64, total: usize },
+}
+
+impl Entry {
+    fn step(&self) -> Option<u64> {
+        match self.state {
+            State::Evaluation { .. } => None,
+            State::Undrawn { step }
+            | State::Drawing { step }
+            | State::Playing { step, .. }
+            | State::Collecting { step, .. } => Some(step),
+        }
+    }
+}
+
+impl Admission {
+    /// An admission without any work.
+    pub fn new(rules: AdmissionRules) -> Admission {
+        Admission { rules, queue: VecDeque::new(), running: 0 }
+    }
+
+    /// Adds the work that the weights after `update` make possible: evaluations first, then steps in order.
+    pub fn hand_over(&mut self, update: u64, evaluate: bool, steps: RangeInclusive<u64>) {
+        let evaluation = evaluate.then_some(State::Evaluation { begun: false });
+        let states = evaluation.into_iter().chain(steps.map(|step| State::Undrawn { step }));
+        self.queue.extend(states.map(|state| Entry { update, state }));
+    }
+
+    /// Returns the next thing to do, which counts as begun. Returns `None` if something has to end or to be handed over
+    /// first.
+    pub fn next_action(&mut self) -> Option<Action> {
+        let oldest = self.queue.front()?.update;
+        for (index, entry) in self.queue.iter_mut().enumerate() {
+            let Entry { update, state } = *entry;
+            // Another version of the weights, or results of the step before, have to be awaited.
+            let waits = (!self.rules.keeps_versions && update != oldest) || self.rules.draws_in_turn;
+            if index > 0 && waits {
+                return None;
+            }
+            match state {
+                State::Evaluation { begun } => {
+                    if begun || index > 0 {
+                        return None;
+                    }
+                    entry.state = State::Evaluation { begun: true };
+                    return Some(Action::Evaluate { update });
+                }
+                State::Undrawn { step } => {
+                    if self.running >= self.rules.slots.max(1) {
+                        return None;
+                    }
+                    entry.state = State::Drawing { step };
+                    return Some(Action::Draw { step, update });
+                }
+                State::Drawing { .. } => return None,
+                State::Playing { step, total, started, ended } if started < total => {
+                    if self.running >= self.rules.slots.max(1) {
+                        return None;
+                    }
+                    self.running += 1;
+                    entry.state = State::Playing { step, total, started: started + 1, ended };
+                    return Some(Action::Start { step, episode: started });
+                }
+                State::Playing { step, total, ended, .. } if index == 0 && ended == total => {
+                    entry.state = State::Collecting { step, total };
+                    return Some(Action::Collect { step });
+                }
+                State::Playing { .. } | State::Collecting { .. } => {}
+            }
+        }
+        None
+    }
+
+    /// Adds episodes to a step whose tasks have been drawn, or whose results have been collected.
+    pub fn add_episodes(&mut self, of_step: u64, episodes: usize) {
+        if let Some(entry) = self.entry(of_step) {
+            let before = match entry.state {
+                State::Drawing { .. } => 0,
+                State::Collecting { total, .. } => total,
+                _ => return,
+            };
+            let total = before + episodes;
+            entry.state = State::Playing { step: of_step, total, started: before, ended: before };
+        }
+    }
+
+    /// Ends an episode of a step.
+    pub fn finished(&mut self, of_step: u64) {
+        if let Some(Entry { state: State::Playing { ended, .. }, .. }) = self.entry(of_step) {
+            *ended += 1;
+            self.running -= 1;
+        }
+    }
+
+    /// Ends a step whose results have been collected.
+    pub fn close(&mut self, of_step: u64) {
+        self.queue.retain(|entry| entry.state_of(of_step).is_none_or(|state| !state.is_collecting()));
+    }
+
+    /// Ends the evaluations that have begun.
+    pub fn evaluated(&mut self) {
+        self.queue.retain(|entry| entry.state != State::Evaluation { begun: true });
+    }
+
+    /// Drops everything that has not begun. Episodes that have not started never will, so their steps are not handed
+    /// over.
+    pub fn stop(&mut self) {
+        self.queue.retain(|entry| matches!(entry.state, State::Playing { .. }));
+        for entry in &mut self.queue {
+            if let State::Playing { total, started, .. } = &mut entry.state {
+                // More than there will be, so that the step is never collected.
+                (*total, *started) = (usize::MAX, usize::MAX);
+            }
+        }
+    }
+
+    /// Number of episodes in progress.
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    /// True if work uses the weights after `update`, or will.
+    pub fn uses(&self, update: u64) -> bool {
+        self.queue.iter().any(|entry| entry.update == update)
+    }
+
+    fn entry(&mut self, of_step: u64) -> Option<&mut Entry> {
+        self.queue.iter_mut().find(|entry| entry.step() == Some(of_step))
+    }
+}
+
+impl Entry {
+    fn state_of(&self, of_step: u64) -> Option<State> {
+        (self.step() == Some(of_step)).then_some(self.state)
+    }
+}
+
+impl State {
+    fn is_collecting(self) -> bool {
+        matches!(self, State::Collecting { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! Model-based tests: a trainer and episodes of random length around an [`Admission`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::schedule::StepSchedule;
+
+/// A run to simulate. Lengths are in ticks of a virtual clock.
+#[derive(Debug, Clone)]
+struct Model {
+    schedule: StepSchedule,
+    rules: AdmissionRules,
+    /// Number of episodes of each step, from step 1 on; repeated.
+    episodes: Vec<usize>,
+    /// Length of each episode; repeated.
+    lengths: Vec<u64>,
+    /// Length of each update; repeated.
+    updates: Vec<u64>,
+    /// Number of episodes that a step adds when it is collected; repeated. Only steps that are drawn in turn add any.
+    refills: Vec<usize>,
+    /// Steps between evaluations. 0 for none.
+    every: u64,
+}
+
+/// Things that happened, in order.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct History {
+    /// Updates in the weights of each step's episodes.
+    versions: BTreeMap<u64, u64>,
+    /// Episodes started, in order.
+    starts: Vec<(u64, usize)>,
+    /// Steps handed over, in order.
+    closed: Vec<u64>,
+    /// Evaluated updates, in order.
+    evaluated: Vec<u64>,
+    /// Time at which the run ended.
+    end: u64,
+}
+
+impl Model {
+    fn at<T: Copy>(list: &[T], index: u64) -> T {
+        list[index as usize % list.len()]
+    }
+
+    /// Plays the steps after `first`, those before are trained on and `ahead` more are played, until `last` steps are
+    /// trained on or the run has nothing left to do.
+    fn run(&self, first: u64, last: u64) -> History {
+        let mut history = History::default();
+        let mut admission = Admission::new(self.rules);
+        let ahead = if first == 0 { 0 } else { self.schedule.played_before_checkpoint(first) };
+        let mut ready: BTreeSet<u64> = (first + 1..=ahead).collect();
+        let (mut planned, mut trained, mut now) = (ahead, first, 0);
+        // Episodes in progress with their ends, and the end of the update or evaluation in progress.
+        let mut running: Vec<(u64, u64)> = Vec::new();
+        let (mut update_end, mut evaluation_end, mut awaits_evaluation): (Option<u64>, Option<u64>, bool) =
+            (None, None, false);
+        let mut number = 0;
+        let mut refilled: BTreeSet<u64> = BTreeSet::new();
+        let mut hand_over = |admission: &mut Admission, trained: u64, evaluate: bool| {
+            let steps = self.schedule.steps_to_play(trained, planned);
+            planned = planned.max(*steps.end());
+            admission.hand_over(trained, evaluate, steps);
+        };
+        hand_over(&mut admission, trained, false);
+        while trained < last || awaits_evaluation {
+            while let Some(action) = admission.next_action() {
+                match action {
+                    Action::Evaluate { update } => {
+                        assert!(running.is_empty(), "an evaluation plays alone");
+                        assert_eq!(update, trained);
+                        history.evaluated.push(update);
+                        evaluation_end = Some(now + 3);
+                    }
+                    Action::Draw { step, update } => {
+                        history.versions.insert(step, update);
+                        admission.add_episodes(step, Self::at(&self.episodes, step));
+                    }
+                    Action::Start { step, episode } => {
+                        let versions: BTreeSet<u64> =
+                            running.iter().map(|(other, _)| history.versions[other]).collect();
+                        if !self.rules.keeps_versions {
+                            assert!(versions.iter().all(|other| *other == history.versions[&step]));
+                        }
+                        if self.rules.draws_in_turn {
+                            assert!(running.iter().all(|(other, _)| *other == step));
+                        }
+                        assert!(evaluation_end.is_none(), "nothing plays beside an evaluation");
+                        history.starts.push((step, episode));
+                        running.push((step, now + Self::at(&self.lengths, number)));
+                        number += 1;
+                        assert!(running.len() <= self.rules.slots && running.len() == admission.running());
+                    }
+                    Action::Collect { step } => {
+                        let more = Self::at(&self.refills, step);
+                        if self.rules.draws_in_turn && more > 0 && refilled.insert(step) {
+                            admission.add_episodes(step, more);
+                            continue;
+                        }
+                        admission.close(step);
+                        history.closed.push(step);
+                        ready.insert(step);
+                    }
+                }
+            }
+            // Steps between the last trained one and the newest drawn one: the bound on what is held.
+            let open = history.versions.keys().filter(|step| **step > trained).count() as u64;
+            assert!(open <= self.schedule.staleness() + 1, "{open} steps are ahead of update {trained}");
+            if update_end.is_none() && !awaits_evaluation && trained < last && ready.remove(&(trained + 1)) {
+                update_end = Some(now + Self::at(&self.updates, trained));
+            }
+            let ends = running.iter().map(|(_, end)| *end).chain(update_end).chain(evaluation_end);
+            let Some(next) = ends.min() else {
+                panic!("nothing is in progress after update {trained} of {last}: {admission:?}");
+            };
+            now = next;
+            let (ended, others) = running.iter().partition(|(_, end)| *end == now);
+            running = others;
+            let ended: Vec<(u64, u64)> = ended;
+            ended.iter().for_each(|(step, _)| admission.finished(*step));
+            if evaluation_end == Some(now) {
+                (evaluation_end, awaits_evaluation) = (None, false);
+                admission.evaluated();
+            }
+            if update_end == Some(now) {
+                (update_end, trained) = (None, trained + 1);
+                awaits_evaluation = self.every > 0 && trained.is_multiple_of(self.every);
+                hand_over(&mut admission, trained, awaits_evaluation);
+            }
+        }
+        history.end = now;
+        history
+    }
+}
+
+fn models() -> impl Strategy<Value = Model> {
+    let numbers = (1_u64..12, 0_u64..5, 1_usize..9, any::<bool>(), any::<bool>(), 0_u64..4);
+    let lists = (
+        prop::collection::vec(0_usize..9, 1..5),
+        // A long tail: most episodes are short.
+        prop::collection::vec(prop_oneof![4 => 1_u64..6, 1 => 20_u64..90], 1..40),
+        prop::collection::vec(0_u64..30, 1..5),
+        prop::collection::vec(0_usize..4, 1..4),
+    );
+    (numbers, lists).prop_map(|(numbers, (episodes, lengths, updates, refills))| {
+        let (steps, staleness, slots, draws_in_turn, keeps_versions, every) = numbers;
+        let schedule = StepSchedule::new(steps, staleness);
+        let rules = AdmissionRules { slots, draws_in_turn, keeps_versions };
+        Model { schedule, rules, episodes, lengths, updates, refills, every }
+    })
+}
+
+/// Version of each step's weights by the schedule alone.
+fn versions(schedule: StepSchedule, steps: RangeInclusive<u64>) -> BTreeMap<u64, u64> {
+    steps.map(|step| (step, step.saturating_sub(1 + schedule.staleness()))).collect()
+}
+
+#[test]
+fn stragglers_play_beside_the_next_step() {
+    let rules = AdmissionRules { slots: 3, draws_in_turn: false, keeps_versions: true };
+    let mut admission = Admission::new(rules);
+    admission.hand_over(0, false, 1..=2);
+    assert_eq!(admission.next_action(), Some(Action::Draw { step: 1, update: 0 }));
+    assert_eq!(admission.next_action(), None);
+    admission.add_episodes(1, 2);
+    let start = |step, episode| Action::Start { step, episode };
+    let all = |admission: &mut Admission| std::iter::from_fn(|| admission.next_action()).collect::<Vec<_>>();
+    assert_eq!(all(&mut admission), [start(1, 0), start(1, 1), Action::Draw { step: 2, update: 0 }]);
+    admission.add_episodes(2, 3);
+    assert_eq!(all(&mut admission), [start(2, 0)]);
+    admission.finished(1);
+    assert_eq!(all(&mut admission), [start(2, 1)]);
+    // The slow one of step 1 holds the whole of step 2 back from the trainer, not from playing.
+    admission.finished(2);
+    assert_eq!(all(&mut admission), [start(2, 2)]);
+    admission.finished(2);
+    admission.finished(2);
+    assert_eq!(all(&mut admission), []);
+    admission.finished(1);
+    assert_eq!(all(&mut admission), [Action::Collect { step: 1 }]);
+    admission.close(1);
+    assert_eq!(all(&mut admission), [Action::Collect { step: 2 }]);
+    admission.close(2);
+    assert!(!admission.uses(0));
+}
+
+#[test]
+fn a_stopped_admission_starts_nothing_and_closes_nothing() {
+    let rules = AdmissionRules { slots: 1, draws_in_turn: false, keeps_versions: true };
+    let mut admission = Admission::new(rules);
+    admission.hand_over(0, false, 1..=2);
+    admission.next_action();
+    admission.add_episodes(1, 1);
+    assert_eq!(admission.next_action(), Some(Action::Start { step: 1, episode: 0 }));
+    admission.stop();
+    assert_eq!((admission.next_action(), admission.running()), (None, 1));
+    admission.finished(1);
+    assert_eq!((admission.next_action(), admission.running()), (None, 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
+
+    /// Every run ends, uses the versions that the schedule names, and hands its steps over in order; the model checks the
+    /// bounds on slots, steps ahead and versions at every start.
+    #[test]
+    fn runs_end_in_order_within_their_bounds(model in models()) {
+        let steps = model.schedule.steps();
+        let history = model.run(0, steps);
+        prop_assert_eq!(&history.closed, &(1..=steps).collect::<Vec<_>>());
+        prop_assert_eq!(&history.versions, &versions(model.schedule, 1..=steps));
+        // Oldest first: the order of starts is that of keys.
+        prop_assert!(history.starts.is_sorted());
+        let evaluated: Vec<u64> = match model.every {
+            0 => Vec::new(),
+            every => (1..=steps).filter(|step| step.is_multiple_of(every)).collect(),
+        };
+        prop_assert_eq!(&history.evaluated, &evaluated);
+    }
+
+    /// Without staleness, nothing overlaps, so neither rule changes anything.
+    #[test]
+    fn a_staleness_of_zero_is_sync(model in models()) {
+        let sync = Model { schedule: StepSchedule::new(model.schedule.steps(), 0), ..model };
+        let other = AdmissionRules { keeps_versions: !sync.rules.keeps_versions, ..sync.rules };
+        let steps = sync.schedule.steps();
+        let history = sync.run(0, steps);
+        prop_assert_eq!(&Model { rules: other, ..sync.clone() }.run(0, steps), &history);
+        let without_refills = Model { refills: vec![0], ..sync };
+        let turned = !without_refills.rules.draws_in_turn;
+        let rules = AdmissionRules { draws_in_turn: turned, ..without_refills.rules };
+        let history = without_refills.run(0, steps);
+        prop_assert_eq!(Model { rules, ..without_refills }.run(0, steps), history);
+    }
+
+    /// A run that goes on from any checkpoint plays the rest with the same weights.
+    #[test]
+    fn resumed_runs_play_with_the_same_weights(model in models(), at in 1_u64..12) {
+        let steps = model.schedule.steps();
+        let at = at.min(steps);
+        let resumed = model.run(at, steps);
+        let first = model.schedule.played_before_checkpoint(at) + 1;
+        prop_assert_eq!(&resumed.versions, &versions(model.schedule, first..=steps));
+        prop_assert_eq!(&resumed.closed, &(first..=steps).collect::<Vec<_>>());
+    }
+}
