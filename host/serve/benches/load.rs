@@ -24,11 +24,18 @@ use tokio::runtime::Runtime;
 /// Requests in progress.
 const LOAD: u32 = 64;
 /// Tokens of a prompt.
-const PROMPT: u32 = 128;
+const PROMPT: u32 = 64;
 /// Tokens of a completion.
-const NEW: u32 = 64;
-/// Runs of each measurement, of which the fastest counts.
-const RUNS: u32 = 3;
+const NEW: u32 = 32;
+/// Pairs of runs with and without the server, in turn. The median of the pairs' ratios counts: other work on the machine
+/// slows both of a pair.
+const PAIRS: u32 = 5;
+/// Times that the measurements of first tokens are repeated: idle, then under load.
+const CYCLES: u32 = 3;
+/// Streams of a cycle whose first token is measured, when idle and under load.
+const STREAMS: u32 = 5;
+/// Tokens of the prompts that make the load for these.
+const BUSY_PROMPT: usize = 16;
 
 fn main() {
     let cache = std::env::var_os("PL_HOST_CACHE")
@@ -55,18 +62,22 @@ fn main() {
     let bias: Vec<u32> = model.tokenizer.end_of_turn().to_vec();
     let bench = Bench { engine, runtime, address, bias };
 
-    let (mut embedded, mut served) = (0.0_f64, 0.0_f64);
-    for round in 0..RUNS {
-        embedded = embedded.max(bench.embedded(2 * round));
-        served = served.max(bench.served(2 * round + 1));
-    }
+    bench.embedded(0);
+    let pairs = (1..=PAIRS).map(|pair| (bench.embedded(2 * pair), bench.served(2 * pair + 1)));
+    let (embedded, served): (Vec<f64>, Vec<f64>) = pairs.unzip();
     print(json!({
         "name": "throughput/64",
-        "embedded_tokens_per_second": embedded,
-        "served_tokens_per_second": served,
-        "ratio": served / embedded,
+        "embedded_tokens_per_second": median(embedded.iter().copied()),
+        "served_tokens_per_second": median(served.iter().copied()),
+        "ratio": median(served.iter().zip(&embedded).map(|(served, embedded)| served / embedded)),
     }));
     bench.first_tokens();
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 fn print(line: Value) {
@@ -199,57 +210,79 @@ impl Bench {
         elapsed
     }
 
+    /// Time of a prefill by the engine alone.
+    fn prefill(&self, round: u32) -> Duration {
+        let start = Instant::now();
+        let request = self.request(Self::prompt(round, 0), 1);
+        self.runtime.block_on(self.engine.generate(request)).expect("a completion");
+        start.elapsed()
+    }
+
     /// Time to the first token beside that of the engine: a prefill when idle, and a prefill and two steps with other
     /// requests in progress.
     fn first_tokens(&self) {
-        let prefill = |round: u32| {
-            let start = Instant::now();
-            let request = self.request(Self::prompt(round, 0), 1);
-            self.runtime.block_on(self.engine.generate(request)).expect("a completion");
-            start.elapsed()
-        };
-        let idle = (0..10).map(|at| self.first_token(100 + at, 0)).min().unwrap_or_default();
-        let alone = (0..10).map(|at| prefill(200 + at)).min().unwrap_or_default();
+        let seconds = |duration: Duration| duration.as_secs_f64();
+        let (mut alone, mut idle, mut steps, mut loaded) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for cycle in 0..CYCLES {
+            let rounds = 100 + cycle * 4 * STREAMS;
+            for at in 0..STREAMS {
+                alone.push(seconds(self.prefill(rounds + at)));
+                idle.push(seconds(self.first_token(rounds + STREAMS + at, 0)));
+            }
+            let busy = self.busy(rounds + 2 * STREAMS);
+            for at in 0..STREAMS {
+                let step = self.step();
+                steps.push(seconds(step));
+                // Requests arrive at any time of a step.
+                std::thread::sleep(step * at / STREAMS);
+                loaded.push(seconds(self.first_token(rounds + 3 * STREAMS + at, 0)));
+            }
+            drop(busy);
+        }
+        let prefill = median(alone.iter().copied());
         print(json!({
             "name": "first token/idle",
-            "served_ms": idle.as_secs_f64() * 1e3,
-            "prefill_ms": alone.as_secs_f64() * 1e3,
-            "ratio": idle.as_secs_f64() / alone.as_secs_f64(),
+            "served_ms": median(idle.iter().copied()) * 1e3,
+            "prefill_ms": prefill * 1e3,
+            "ratio": median(idle.iter().zip(&alone).map(|(idle, alone)| idle / alone)),
         }));
-        // One slot is left for the request that is measured.
-        std::thread::scope(|scope| {
-            let busy: Vec<_> = (1..LOAD)
-                .map(|number| {
-                    scope.spawn(move || {
-                        let body = self.body(&Self::prompt(300, number), 400, false).to_string();
-                        let mut answer = Vec::new();
-                        self.send(&body).read_to_end(&mut answer).expect("an answer");
-                    })
-                })
-                .collect();
-            // All prefills are over, and every sequence takes a step at a time.
-            let steps = || self.engine.stats().steps;
-            let wait = |count: u64| {
-                let (begin, start) = (steps(), Instant::now());
-                while steps() < begin + count {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                start.elapsed() / u32::try_from(count).unwrap_or(1)
-            };
-            wait(60);
-            let step = wait(20);
-            let mut served: Vec<Duration> = (0..5).map(|at| self.first_token(400 + at, 0)).collect();
-            served.sort_unstable();
-            let served = served.get(served.len() / 2).copied().unwrap_or_default();
-            let allowed = alone + 2 * step;
-            print(json!({
-                "name": "first token/64",
-                "served_ms": served.as_secs_f64() * 1e3,
-                "step_ms": step.as_secs_f64() * 1e3,
-                "prefill_and_two_steps_ms": allowed.as_secs_f64() * 1e3,
-                "ratio": served.as_secs_f64() / allowed.as_secs_f64(),
-            }));
-            drop(busy);
-        });
+        let (step, loaded) = (median(steps.into_iter()), median(loaded.into_iter()));
+        let allowed = prefill + 2.0 * step;
+        print(json!({
+            "name": "first token/64",
+            "served_ms": loaded * 1e3,
+            "step_ms": step * 1e3,
+            "prefill_and_two_steps_ms": allowed * 1e3,
+            "ratio": loaded / allowed,
+        }));
+    }
+
+    /// Requests for long completions in all slots but the one for the request that is measured. The server ends them
+    /// when their connections close.
+    fn busy(&self, round: u32) -> Vec<TcpStream> {
+        let before = self.engine.stats().prefills;
+        let body = |number| {
+            let mut prompt = Self::prompt(round, number);
+            prompt.truncate(BUSY_PROMPT);
+            self.body(&prompt, 2000, false).to_string()
+        };
+        let connections = (1..LOAD).map(|number| self.send(&body(number))).collect();
+        while self.engine.stats().prefills < before + u64::from(LOAD) - 1 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        connections
+    }
+
+    /// Mean time of four steps of the engine.
+    fn step(&self) -> Duration {
+        let wait = |count: u64| {
+            while self.engine.stats().steps < count {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            Instant::now()
+        };
+        let first = self.engine.stats().steps + 1;
+        let begin = wait(first);
+        (wait(first + 4) - begin) / 4
     }
 }
