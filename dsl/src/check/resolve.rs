@@ -24,7 +24,7 @@ use crate::source::Sources;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, File};
 use crate::workflow::layout;
-use crate::workflow::{Agent, Evaluation, Layout, Lora, Model, Policy, Workflow};
+use crate::workflow::{Agent, Evaluation, Layout, LongPrompt, Lora, Model, Policy, Workflow};
 
 /// Checks the whole tree. Returns `None` if an error was reported.
 pub(crate) fn resolve(
@@ -212,6 +212,12 @@ impl Resolver<'_, '_, '_> {
                         max_tokens: own.integer("max_tokens")?,
                         stop: own.words("stop").unwrap_or_default(),
                         thinking: own.boolean("thinking"),
+                        long_prompt: match own.text("long_prompt")? {
+                            "left" => LongPrompt::Left,
+                            "middle" => LongPrompt::Middle,
+                            _ => LongPrompt::End,
+                        },
+                        tool_rounds: own.integer("tool_rounds")?,
                         settings: own.item,
                     })
                 };

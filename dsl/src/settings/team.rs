@@ -34,6 +34,12 @@ const DTYPES: &[Choice] = &[
     word("bf16", "16 bits with a mantissa of 7 bits and the range of f32"),
 ];
 
+const LONG_PROMPTS: &[Choice] = &[
+    word("end", "ends the episode as truncated, with the turns before trained on"),
+    word("left", "leaves out tokens at the beginning, which may cut the system prompt"),
+    word("middle", "leaves out tokens in the middle"),
+];
+
 const SERVER_KINDS: &[Choice] = &[
     word(
         "vllm",
@@ -474,6 +480,23 @@ pub(super) const TEAM: &[Setting] = &[
         DefaultValue::Absent("the default of the model's chat template"),
         "Lets the model think before it answers, for models whose chat template has this switch (Qwen3). \
          Thoughts count towards `max_tokens`, so don't combine it with a small limit.",
+    ),
+    setting(
+        B::Agent,
+        "long_prompt",
+        SettingKind::Choice(LONG_PROMPTS),
+        DefaultValue::Word("end"),
+        "Rule for a prompt that fills the model's context, so that no completion fits. `end` by default: a prompt with \
+         parts missing asks something else. The others leave room for `max_tokens`, at most half of the context.",
+    ),
+    setting(
+        B::Agent,
+        "tool_rounds",
+        SettingKind::Integer { min: 0, max: 1000 },
+        DefaultValue::Integer(8),
+        "Maximum number of times that the model is asked again within a turn, each time with the results of its tool \
+         calls; the completion after the last is taken as it is. 8 by default: most tasks need two or three. `0` leaves \
+         all tool calls to the agent's `parse`. Every round is a prompt of its own, whose beginning is cached.",
     ),
     setting(
         B::Agent,

@@ -251,8 +251,27 @@ pub struct Agent {
     pub stop: Vec<String>,
     /// True if the model may think first. `None` leaves it to the model's chat template.
     pub thinking: Option<bool>,
+    /// Rule for prompts that are longer than the model's context.
+    #[serde(default)]
+    pub long_prompt: LongPrompt,
+    /// Limit on the rounds of tool calls within a turn.
+    #[serde(default)]
+    pub tool_rounds: u32,
     /// Settings that the item declares.
     pub settings: Map<String, Value>,
+}
+
+/// Rule for prompts that leave no room for a completion in the model's context.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LongPrompt {
+    /// Ends the episode as truncated.
+    #[default]
+    End,
+    /// Leaves out tokens at the beginning.
+    Left,
+    /// Leaves out tokens in the middle.
+    Middle,
 }
 
 /// `scenario sums { environment = problems; reward = score; turns { … } }`: an environment, the turns played in it, and their

@@ -34,3 +34,4 @@ pub use text::chat::{ChatMessage, RenderOptions, ToolCall};
 pub use text::stop_strings::StopStringMatcher;
 pub use text::template::ChatTemplate;
 pub use text::tokenizer::Tokenizer;
+pub use text::tool_calls::ToolCallFormat;

@@ -5,3 +5,4 @@ mod python_format;
 pub(crate) mod stop_strings;
 pub(crate) mod template;
 pub(crate) mod tokenizer;
+pub(crate) mod tool_calls;

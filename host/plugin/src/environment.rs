@@ -60,6 +60,11 @@ impl Environment {
         &self.facts
     }
 
+    /// Services that its episodes may use.
+    pub fn services(&self) -> &Services {
+        &self.services
+    }
+
     /// Number of episodes that may have an instance at a time. Others wait or are suspended.
     pub fn capacity(&self) -> usize {
         self.inner().stores.engine.capacity(Lifetime::Episode)

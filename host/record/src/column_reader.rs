@@ -47,15 +47,21 @@ impl KeyedColumns {
             ["task", "sample", "node_visit", "agent_index", "branch"]
                 .map(|name| self.column::<Int32Type>(name));
         let (tasks, samples, visits, agents, branches) = (tasks?, samples?, visits?, agents?, branches?);
-        let rows = steps.into_iter().zip(tasks).zip(samples).zip(visits).zip(agents).zip(branches);
+        let calls = match self.has("call") {
+            true => self.column::<Int32Type>("call")?,
+            // Written before a turn could have several completions.
+            false => vec![0; steps.len()],
+        };
+        let rows = steps.into_iter().zip(tasks).zip(samples).zip(visits).zip(agents).zip(branches).zip(calls);
         Ok(rows
-            .map(|(((((step, task), sample), visit), agent), branch)| Key {
+            .map(|((((((step, task), sample), visit), agent), branch), call)| Key {
                 step: step.cast_unsigned(),
                 task: task.cast_unsigned(),
                 sample: sample.cast_unsigned(),
                 node_visit: visit.cast_unsigned(),
                 agent: agent.cast_unsigned(),
                 branch: branch.cast_unsigned(),
+                call: call.cast_unsigned(),
             })
             .collect())
     }
@@ -69,6 +75,7 @@ impl KeyedColumns {
             node_visit: self.u32(at, "node_visit")?,
             agent: self.u32(at, "agent_index")?,
             branch: self.u32(at, "branch")?,
+            call: if self.has("call") { self.u32(at, "call")? } else { 0 },
         })
     }
 

@@ -70,6 +70,7 @@ impl StepTable {
             // Not in files written before completions could be masked or penalised by their length.
             max_tokens: if columns.has("max_tokens") { columns.u32(at, "max_tokens")? } else { 0 },
             cut_off: columns.has("cut_off") && columns.value::<BoolType>(at, "cut_off")?,
+            final_call: !columns.has("final_call") || columns.value::<BoolType>(at, "final_call")?,
             // Not in files written before there were critics.
             next_prompt: match columns.has("next_prompt") {
                 true => optional(columns.cell::<Int32Type>(at, "next_prompt")?).map(ids),
@@ -90,7 +91,7 @@ mod tests {
     use crate::{read_transitions, write_transitions};
 
     fn transition(task: u32) -> Transition {
-        let key = Key { step: 3, task, sample: 1, node_visit: 2, agent: 1, branch: 4 };
+        let key = Key { step: 3, task, sample: 1, node_visit: 2, agent: 1, branch: 4, call: 0 };
         Transition {
             group: Group {
                 step: 3,
@@ -124,6 +125,7 @@ mod tests {
             state: "ab".into(),
             max_tokens: 256,
             cut_off: task == 1,
+            final_call: task != 1,
             next_prompt: [None, Some(Vec::new()), Some(vec![5, task])][task as usize % 3].clone(),
             values: [Some(Vec::new()), None, Some(vec![0.25, -1.0])][task as usize % 3].clone(),
         }

@@ -52,6 +52,8 @@ const SCHEMA: &str = "message transitions {
     required boolean cut_off;
     optional group next_prompt (LIST) { repeated group list { required int32 element (INTEGER(32, false)); } }
     optional group values (LIST) { repeated group list { required float element; } }
+    required int32 call (INTEGER(32, false));
+    required boolean final_call;
 }";
 
 /// Writes the file whole or not at all. Equal transitions give equal bytes.
@@ -89,6 +91,8 @@ fn write_columns(mut columns: Columns<'_>, rows: &[Transition]) -> Result<()> {
     columns.values::<BoolType, _>(rows, |t| t.cut_off)?;
     columns.optional_lists::<Int32Type, _, _>(rows, |t| t.next_prompt.as_deref(), |id| *id as i32)?;
     columns.optional_lists::<FloatType, _, _>(rows, |t| t.values.as_deref(), |value| *value)?;
+    columns.u32s(rows, |t| t.key.call)?;
+    columns.values::<BoolType, _>(rows, |t| t.final_call)?;
     columns.close()
 }
 
@@ -120,6 +124,8 @@ fn decode(row: &Row) -> Option<Transition> {
         node_visit: u32_of("node_visit")?,
         agent: u32_of("agent_index")?,
         branch: u32_of("branch")?,
+        // Not in files written before a turn could have several completions.
+        call: field("call").map_or(Some(0), as_u32)?,
     };
     let turn = u32_of("turn")?;
     let group = Group {
@@ -153,6 +159,7 @@ fn decode(row: &Row) -> Option<Transition> {
         // Not in files written before completions could be masked or penalised by their length.
         max_tokens: field("max_tokens").map_or(Some(0), as_u32)?,
         cut_off: field("cut_off").map_or(Some(false), as_flag)?,
+        final_call: field("final_call").map_or(Some(true), as_flag)?,
         next_prompt: match field("next_prompt") {
             Some(field) => as_option(field, |field| as_list(field, as_u32))?,
             // Written before there were critics.
@@ -205,7 +212,7 @@ mod tests {
     use super::*;
 
     fn transition(task: u32, node_visit: Option<u32>) -> Transition {
-        let key = Key { step: 3, task, sample: 1, node_visit: 2, agent: 1, branch: 4 };
+        let key = Key { step: 3, task, sample: 1, node_visit: 2, agent: 1, branch: 4, call: 0 };
         Transition {
             group: Group { step: 3, task, agent: 1, turn: 1, node_visit },
             key,
@@ -233,6 +240,7 @@ mod tests {
             state: "ab".into(),
             max_tokens: 256,
             cut_off: task == 1,
+            final_call: task != 1,
             next_prompt: [None, Some(Vec::new()), Some(vec![5, u32::MAX])][task as usize % 3].clone(),
             values: [Some(Vec::new()), None, Some(vec![0.25, f32::MIN])][task as usize % 3].clone(),
         }

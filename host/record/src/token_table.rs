@@ -36,6 +36,7 @@ const SCHEMA: &str = "message tokens {
     optional group old_logprobs (LIST) { repeated group list { required float element; } }
     optional group reference_logprobs (LIST) { repeated group list { required float element; } }
     optional group importance_weights (LIST) { repeated group list { required float element; } }
+    required int32 call (INTEGER(32, false));
 }";
 
 /// Writes the file whole or not at all. Equal records give equal bytes.
@@ -67,6 +68,7 @@ fn write_columns(mut columns: Columns<'_>, rows: &[TrainedCompletion]) -> Parque
     columns.optional_lists::<FloatType, _, _>(rows, |r| r.old_logprobs.as_deref(), |value| *value)?;
     columns.optional_lists::<FloatType, _, _>(rows, |r| r.reference_logprobs.as_deref(), |value| *value)?;
     columns.optional_lists::<FloatType, _, _>(rows, |r| r.importance_weights.as_deref(), |value| *value)?;
+    columns.u32s(rows, |r| r.key.call)?;
     columns.close()
 }
 
@@ -179,7 +181,7 @@ mod tests {
         let computed = task != 3;
         let list = |value: f32| computed.then(|| vec![value; tokens]);
         TrainedCompletion {
-            key: Key { step: 3, task, sample: 1, node_visit: 2, agent: 1, branch: 4 },
+            key: Key { step: 3, task, sample: 1, node_visit: 2, agent: 1, branch: 4, call: 0 },
             epoch,
             optimizer_steps: epoch * 2,
             loss_weight: 0.125,

@@ -4,7 +4,7 @@ use pl_dsl::workflow::Node;
 
 use crate::environment_copy::EnvironmentCopy;
 use crate::fault::Fault;
-use crate::node_visit::{AgentPrompt, ScoredStep};
+use crate::node_visit::{AgentPrompt, NodePrompts, ScoredStep};
 use crate::setup::EpisodeSetup;
 use crate::trace::recorder::TraceRecorder;
 use crate::walk::GraphWalk;
@@ -25,7 +25,10 @@ impl EpisodeSetup {
         let asked = |agent: usize| self.agents[agent].bootstraps && walk.may_act_again(agent, step, prompts);
         let agents = prompts.iter().map(|prompt| prompt.agent).filter(|agent| asked(*agent)).collect();
         let node = Node { agents, edges: Vec::new() };
-        let next = self.prompt_agents(environment, &node, &walk.cursor, recorder).await?;
+        let NodePrompts::Ready(next) = self.prompt_agents(environment, &node, &walk.cursor, recorder).await?
+        else {
+            return Ok(vec![None; prompts.len()]);
+        };
         let tokens = |prompt: &AgentPrompt| {
             let own = next.iter().find(|next| next.agent == prompt.agent)?;
             Some(own.tokens.to_vec())

@@ -8,7 +8,7 @@
 use async_trait::async_trait;
 use pl_plugin::call_log::CallLog;
 use pl_plugin::{
-    Completion, DrawingForm, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Tool, Turn,
+    Completion, DrawingForm, Message, Outcome, PromptRequest, Scores, Snapshot, Task, Tool, ToolCall, Turn,
 };
 
 use crate::fault::Fault;
@@ -72,6 +72,16 @@ pub trait Agent: Send + Sync {
         turn: &Turn,
         call_log: &CallLog,
     ) -> Result<Option<PromptRequest>, Fault>;
+    /// Answers the tool calls of a completion, one result for each. `None` if the agent takes the completion as it is.
+    async fn call_tools(
+        &self,
+        view: &str,
+        calls: &[ToolCall],
+        call_log: &CallLog,
+    ) -> Result<Option<Vec<String>>, Fault> {
+        let _ = (view, calls, call_log);
+        Ok(None)
+    }
     /// The action, as JSON, that a completion stands for.
     async fn parse(&self, view: &str, completion: &Completion, call_log: &CallLog) -> Result<String, Fault>;
 }
@@ -93,6 +103,16 @@ pub trait PromptEncoder: Send + Sync {
     /// Token ids of a prompt for a policy (an index into the workflow's), including the tools on offer and the
     /// generation prompt.
     fn encode(&self, policy: usize, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault>;
+    /// The tool calls in the text of a completion, as the policy's model writes them.
+    fn tool_calls(&self, policy: usize, text: &str) -> Vec<ToolCall> {
+        let _ = (policy, text);
+        Vec::new()
+    }
+    /// Largest number of tokens of a prompt with its completion. `None` if it isn't known.
+    fn context(&self, policy: usize) -> Option<usize> {
+        let _ = policy;
+        None
+    }
 }
 
 /// A generator of tasks by index.

@@ -14,7 +14,7 @@ use pl_types::{Chunk, Completion, Generate, GenerateError, PartHasher, Request};
 use crate::attempt::{Attempt, play_episode};
 use crate::context::EpisodeContext;
 use crate::setup::EpisodeSetup;
-use crate::trace::{EventKind, Trace};
+use crate::trace::{CandidateAttempt, EventKind, Trace};
 
 /// Turn of a recorded attempt from which an episode goes on.
 #[derive(Debug, Clone, Default)]
@@ -65,32 +65,35 @@ struct Continued {
 impl Continued {
     fn new(setup: &EpisodeSetup, trace: &Trace, from: &Continuation) -> Continued {
         let index = |name: &str| setup.agents.iter().position(|agent| agent.name == name);
-        let seed = |node_visit: u32, agent: usize| trace.key.completion(node_visit, agent as u32, 0, 0);
+        let seed = |node_visit: u32, agent: usize, call: usize| match call {
+            0 => trace.key.completion(node_visit, agent as u32, 0, 0),
+            _ => trace.key.later_completion([node_visit, agent as u32, 0, 0], call as u32),
+        };
         let mut recorded = HashMap::new();
         for visit in 0..from.node_visit {
-            for (agent, turn) in recorded_turns(trace, visit) {
-                if let Some(agent) = index(&agent) {
-                    recorded.insert(seed(visit, agent), turn);
-                }
+            for (agent, calls) in recorded_turns(trace, visit) {
+                let Some(agent) = index(&agent) else { continue };
+                let seeded = calls.into_iter().enumerate();
+                recorded.extend(seeded.map(|(call, turn)| (seed(visit, agent, call), turn)));
             }
         }
         let edited = from.prompts.iter().filter_map(|(agent, prompt)| {
-            Some((seed(from.node_visit, index(agent)?), Arc::from(prompt.as_slice())))
+            Some((seed(from.node_visit, index(agent)?, 0), Arc::from(prompt.as_slice())))
         });
         Continued { recorded, edited: edited.collect(), draw: from.draw, live: Arc::clone(&setup.generator) }
     }
 }
 
-/// Returns the turns of a node visit by agent: of a tree, those of the branch that it took. Of several attempts at a
-/// candidate, the last was taken.
-fn recorded_turns(trace: &Trace, node_visit: u32) -> HashMap<String, RecordedTurn> {
+/// Returns the model calls of a node visit by agent: of a tree, those of the branch that it took. Of several attempts at
+/// a candidate, the last was taken.
+fn recorded_turns(trace: &Trace, node_visit: u32) -> HashMap<String, Vec<RecordedTurn>> {
     let events = || trace.events.iter().filter(|event| event.position.node_visit == node_visit);
     let chosen = events().find_map(|event| match event.kind {
         EventKind::Chosen(branch) => Some(branch),
         _ => None,
     });
     let mut prompts: HashMap<&str, &Vec<u32>> = HashMap::new();
-    let mut turns = HashMap::new();
+    let mut turns: HashMap<String, (Option<CandidateAttempt>, Vec<RecordedTurn>)> = HashMap::new();
     for event in events() {
         let Some(agent) = event.position.agent.as_deref() else { continue };
         match &event.kind {
@@ -110,12 +113,17 @@ fn recorded_turns(trace: &Trace, node_visit: u32) -> HashMap<String, RecordedTur
                     version: 0,
                 };
                 let prompt = prompts.get(agent).map(|prompt| (*prompt).clone()).unwrap_or_default();
-                turns.insert(agent.to_owned(), RecordedTurn { prompt, completion });
+                let attempt = event.position.candidate;
+                let (own, calls) = turns.entry(agent.to_owned()).or_default();
+                if *own != attempt {
+                    (*own, *calls) = (attempt, Vec::new());
+                }
+                calls.push(RecordedTurn { prompt, completion });
             }
             _ => {}
         }
     }
-    turns
+    turns.into_iter().map(|(agent, (_, calls))| (agent, calls)).collect()
 }
 
 #[async_trait]

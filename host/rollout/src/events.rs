@@ -30,6 +30,6 @@ pub struct AgentStep {
     pub action: String,
     pub reward: f64,
     pub success: bool,
-    /// Number of tokens of the completion.
+    /// Number of tokens of the turn's completions.
     pub tokens: usize,
 }

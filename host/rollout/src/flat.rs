@@ -1,14 +1,14 @@
 //! Flat sampling: an episode from start to end, one completion per agent and turn.
 
 use futures::future::join_all;
-use pl_types::Completion;
 
 use crate::context::EpisodeContext;
 use crate::environment_copy::EnvironmentCopy;
 use crate::fault::Fault;
-use crate::node_visit::{AgentPrompt, ParsedCompletion, ScoredStep};
+use crate::node_visit::{AgentPrompt, NodePrompts, ParsedCompletion, ScoredStep};
 use crate::result::{EpisodeResult, NodePosition};
 use crate::setup::EpisodeSetup;
+use crate::tool_calls::{ModelCall, sampled_tokens};
 use crate::trace::recorder::TraceRecorder;
 use crate::walk::GraphWalk;
 
@@ -28,6 +28,10 @@ pub(crate) async fn play_flat(
     let mut last = None;
     while let Some((index, node)) = walk.next_node(&mut result.summary, recorder) {
         let prompts = setup.prompt_agents(&mut environment, node, &walk.cursor, recorder).await?;
+        let NodePrompts::Ready(prompts) = prompts else {
+            result.summary.truncated = true;
+            break;
+        };
         if context.suspends && !prompts.is_empty() {
             environment.suspend(recorder).await?;
         }
@@ -38,24 +42,22 @@ pub(crate) async fn play_flat(
         }
         let node_visit = recorder.node_visit();
         let position = NodePosition { node_visit, branch: 0, state: None, chosen: true, next_prompt: None };
-        let tokens: usize = turns.iter().map(|(completion, _)| completion.tokens.len()).sum();
-        let (completions, parsed): (Vec<Completion>, Vec<_>) = turns.into_iter().unzip();
+        let (calls, parsed): (Vec<Vec<ModelCall>>, Vec<_>) = turns.into_iter().unzip();
+        result.summary.tokens += calls.iter().map(|calls| sampled_tokens(calls)).sum::<u64>();
         let step = apply_all(setup, context, &mut environment, (&prompts, parsed), recorder).await;
         let (parsed, step) = match (step, setup.fault_penalty) {
             (Ok(step), _) => step,
             (Err(fault), Some(penalty)) if fault.is_caused_by_completions() => {
                 recorder.record_fault(&fault);
-                result.summary.tokens += tokens as u64;
                 result.failures.push(context.failure(&fault, node_visit, None));
-                let completions: Vec<_> = prompts.iter().zip(completions).collect();
-                result.push_penalized(setup, context, &completions, (&fault, penalty), &position);
+                let turns: Vec<_> = prompts.iter().zip(calls).collect();
+                result.push_penalized(setup, context, &turns, (&fault, penalty), &position);
                 result.end_with_penalty(&prompts, penalty);
                 last = None;
                 break;
             }
             (Err(fault), _) => return Err(fault),
         };
-        result.summary.tokens += tokens as u64;
         let joint: Vec<_> = prompts.iter().zip(&parsed).collect();
         for turn in &joint {
             result.push_transition(setup, context, *turn, &step, &position);
@@ -75,8 +77,8 @@ pub(crate) async fn play_flat(
     Ok(())
 }
 
-/// A completion, and the action that its agent's plugin parsed.
-type CompletedTurn = (Completion, Result<ParsedCompletion, Fault>);
+/// The model calls of a turn, and the action that the agent's plugin parsed.
+type CompletedTurn = (Vec<ModelCall>, Result<ParsedCompletion, Fault>);
 
 /// Completes and parses all prompts concurrently. Every agent finishes before a fault of another one counts,
 /// so that the reported fault does not depend on timing.
@@ -118,13 +120,19 @@ async fn complete_one(
     prompt: &AgentPrompt,
     recorder: &mut TraceRecorder,
 ) -> Result<CompletedTurn, Fault> {
+    let position = [recorder.node_visit(), prompt.agent as u32, 0, 0];
     let seed = context.key.completion(recorder.node_visit(), prompt.agent as u32, 0, 0);
     let completions = setup.complete(prompt, vec![seed]).await?;
     match completions.into_iter().next() {
         Some(completion) => {
             setup.record_completion(prompt, &completion, recorder);
-            let parsed = setup.parse(prompt, completion.clone(), recorder).await;
-            Ok((completion, parsed))
+            let mut calls = vec![ModelCall::first(prompt, completion)];
+            let later = |call: u32| context.key.later_completion(position, call);
+            let parsed = setup.finish_turn(prompt, &mut calls, later, recorder).await;
+            if let Ok(parsed) = &parsed {
+                calls.clone_from(&parsed.calls);
+            }
+            Ok((calls, parsed))
         }
         None => {
             let agent = &setup.agents[prompt.agent].name;

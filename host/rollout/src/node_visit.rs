@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use pl_dsl::workflow::Node;
-use pl_plugin::{Message, Outcome, Scores, Task, Turn};
+use pl_plugin::{Message, Outcome, Scores, Task, Tool, Turn};
 use pl_types::{Completion, Request};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::unbounded_channel;
@@ -15,8 +15,10 @@ use tracing::Instrument;
 use crate::environment_copy::EnvironmentCopy;
 use crate::events::EpisodeEvent;
 use crate::fault::Fault;
+use crate::long_prompts::FittedPrompt;
 use crate::setup::EpisodeSetup;
 use crate::spans::{SPAN_TARGET, call_span};
+use crate::tool_calls::ModelCall;
 use crate::trace::EventKind;
 use crate::trace::recorder::TraceRecorder;
 use crate::turns::{LastReward, TurnCursor};
@@ -30,18 +32,28 @@ pub(crate) struct AgentPrompt {
     pub visit: u32,
     pub view: String,
     pub messages: Vec<Message>,
+    /// Tools that the model may call.
+    pub tools: Vec<Tool>,
     /// Token ids.
     pub tokens: Arc<[u32]>,
     /// Strings that end a completion.
     pub stop: Arc<[String]>,
 }
 
-/// A completion with the action that it stands for.
+/// The model calls of a turn, with the action that the last completion stands for.
 #[derive(Debug, Clone)]
 pub(crate) struct ParsedCompletion {
-    pub completion: Completion,
+    pub calls: Vec<ModelCall>,
     /// JSON.
     pub action: String,
+}
+
+/// The prompts of a node's agents.
+pub(crate) enum NodePrompts {
+    /// Those of the agents that don't skip the turn.
+    Ready(Vec<AgentPrompt>),
+    /// A prompt is too long for its model, so that the episode ends.
+    TooLong,
 }
 
 /// Rewards of one agent's turn.
@@ -70,14 +82,14 @@ pub(crate) struct ScoredStep {
 
 impl EpisodeSetup {
     /// Reads the views of a node's agents, all from one state, and builds their prompts. An agent that skips
-    /// the turn has no prompt.
+    /// the turn has no prompt. A prompt longer than the model's context follows the agent's rule for long prompts.
     pub(crate) async fn prompt_agents(
         &self,
         environment: &mut EnvironmentCopy,
         node: &Node,
         cursor: &TurnCursor,
         recorder: &mut TraceRecorder,
-    ) -> Result<Vec<AgentPrompt>, Fault> {
+    ) -> Result<NodePrompts, Fault> {
         let mut prompts = Vec::with_capacity(node.agents.len());
         for &index in &node.agents {
             let Some(runtime) = self.agents.get(index) else { continue };
@@ -94,7 +106,13 @@ impl EpisodeSetup {
                 continue;
             };
             let tokens = runtime.encoder.encode(runtime.policy, &request.messages, &request.tools);
-            let tokens = tokens.map_err(attribute)?;
+            let tokens = match runtime.fit_prompt(tokens.map_err(attribute)?) {
+                FittedPrompt::Fits(tokens) => tokens,
+                FittedPrompt::TooLong { tokens, context } => {
+                    recorder.record(name, EventKind::PromptTooLong { tokens, context });
+                    return Ok(NodePrompts::TooLong);
+                }
+            };
             recorder.record(name, EventKind::Prompted { visit: turn.visit, prompt: tokens.clone() });
             let mut stop = request.stop;
             stop.extend(runtime.stop.iter().filter(|own| !stop.contains(own)).cloned().collect::<Vec<_>>());
@@ -103,11 +121,12 @@ impl EpisodeSetup {
                 visit: turn.visit,
                 view,
                 messages: request.messages,
+                tools: request.tools,
                 tokens: tokens.into(),
                 stop: stop.into(),
             });
         }
-        Ok(prompts)
+        Ok(NodePrompts::Ready(prompts))
     }
 
     /// Samples one completion per seed.
@@ -164,23 +183,22 @@ impl EpisodeSetup {
         }
     }
 
-    /// Parses a completion with the agent's plugin.
+    /// Parses a completion into an action with the agent's plugin.
     pub(crate) async fn parse(
         &self,
         prompt: &AgentPrompt,
-        completion: Completion,
+        completion: &pl_plugin::Completion,
         recorder: &mut TraceRecorder,
-    ) -> Result<ParsedCompletion, Fault> {
+    ) -> Result<String, Fault> {
         let runtime = &self.agents[prompt.agent];
         let name = Some(runtime.name.as_str());
-        let text = pl_plugin::Completion::new(completion.text.clone(), completion.finish);
         let call_log = recorder.call_log(name, "parse");
         let span = call_span("parse", &runtime.name);
-        let action = runtime.agent.parse(&prompt.view, &text, &call_log).instrument(span).await;
+        let action = runtime.agent.parse(&prompt.view, completion, &call_log).instrument(span).await;
         recorder.record_calls(name, "parse", &call_log);
         let action = action.map_err(|fault| fault.with_agent(&runtime.name))?;
         recorder.record(name, EventKind::Action(action.clone()));
-        Ok(ParsedCompletion { completion, action })
+        Ok(action)
     }
 
     /// Applies the joint action and scores it at once, before anything else changes the environment.

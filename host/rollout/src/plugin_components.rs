@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use pl_plugin::call_log::CallLog;
 use pl_plugin::{
-    Completion, DrawingForm, Outcome, PromptRequest, RandomStream, Scores, Snapshot, Task, Turn,
+    Completion, DrawingForm, Outcome, PromptRequest, RandomStream, Scores, Snapshot, Task, ToolCall, Turn,
 };
 
 use crate::components::{Agent, Environment, Episode, Reward, TaskGenerator};
@@ -91,6 +91,15 @@ impl Agent for pl_plugin::Agent {
         call_log: &CallLog,
     ) -> Result<Option<PromptRequest>, Fault> {
         self.with_call_log(call_log).prompt(view, turn).await.map_err(fault("prompt"))
+    }
+
+    async fn call_tools(
+        &self,
+        view: &str,
+        calls: &[ToolCall],
+        call_log: &CallLog,
+    ) -> Result<Option<Vec<String>>, Fault> {
+        self.with_call_log(call_log).call_tools(view, calls).await.map_err(fault("call_tools"))
     }
 
     async fn parse(&self, view: &str, completion: &Completion, call_log: &CallLog) -> Result<String, Fault> {

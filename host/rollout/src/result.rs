@@ -1,7 +1,7 @@
 //! The result of an attempt: transitions for the learner, a summary for the metrics, failures for the run
 //! folder.
 
-use pl_types::{Completion, Finish, Group, Key, Transition};
+use pl_types::{Finish, Group, Key, Transition};
 
 use crate::context::EpisodeContext;
 use crate::error::EpisodeFailure;
@@ -9,6 +9,10 @@ use crate::events::{AgentStep, EpisodeEvent};
 use crate::fault::Fault;
 use crate::node_visit::{AgentPrompt, ParsedCompletion, ScoredStep, TurnReward};
 use crate::setup::EpisodeSetup;
+use crate::tool_calls::{ModelCall, sampled_tokens};
+
+/// The action of a completion that none was parsed from, JSON.
+const NO_ACTION: &str = "null";
 
 /// Summary of an episode (flat) or of the path that a tree took.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +72,7 @@ impl EpisodeResult {
         }
     }
 
-    /// Adds the transition of one agent's turn.
+    /// Adds the transitions of one agent's turn.
     pub(crate) fn push_transition(
         &mut self,
         setup: &EpisodeSetup,
@@ -78,7 +82,7 @@ impl EpisodeResult {
         position: &NodePosition<'_>,
     ) {
         let reward = step.turn_reward(setup, prompt.agent);
-        self.push(setup, context, (prompt, &parsed.completion, &parsed.action), reward, position);
+        self.push(setup, context, (prompt, &parsed.calls, &parsed.action), reward, position);
     }
 
     /// Adds the transitions of completions that caused a fault, with a penalty as their reward.
@@ -87,7 +91,7 @@ impl EpisodeResult {
         &mut self,
         setup: &EpisodeSetup,
         context: &EpisodeContext,
-        completions: &[(&AgentPrompt, Completion)],
+        turns: &[(&AgentPrompt, Vec<ModelCall>)],
         (fault, penalty): (&Fault, f64),
         position: &NodePosition<'_>,
     ) {
@@ -97,9 +101,9 @@ impl EpisodeResult {
                 .as_ref()
                 .is_none_or(|name| setup.agents.get(agent).is_some_and(|own| own.name == *name))
         };
-        for (prompt, completion) in completions.iter().filter(|(prompt, _)| is_responsible(prompt.agent)) {
+        for (prompt, calls) in turns.iter().filter(|(prompt, _)| is_responsible(prompt.agent)) {
             // An action that does not exist.
-            let turn = (*prompt, completion, "null");
+            let turn = (*prompt, calls.as_slice(), NO_ACTION);
             self.push(setup, context, turn, TurnReward::penalty(penalty), position);
         }
     }
@@ -108,7 +112,7 @@ impl EpisodeResult {
         &mut self,
         setup: &EpisodeSetup,
         context: &EpisodeContext,
-        (prompt, completion, action): (&AgentPrompt, &Completion, &str),
+        (prompt, calls, action): (&AgentPrompt, &[ModelCall], &str),
         reward: TurnReward,
         position: &NodePosition<'_>,
     ) {
@@ -120,39 +124,46 @@ impl EpisodeResult {
             node_visit: position.node_visit,
             agent: prompt.agent as u32,
             branch: position.branch,
+            call: 0,
         };
-        self.transitions.push(Transition {
-            group: Group {
-                step: key.step,
-                task: key.task,
-                agent: key.agent,
-                turn: prompt.visit,
-                node_visit: position.state.map(|_| position.node_visit),
-            },
-            key,
-            task_id: context.task.id.clone(),
-            agent: agent.name.clone(),
-            policy: agent.policy as u32,
+        let group = Group {
+            step: key.step,
+            task: key.task,
+            agent: key.agent,
             turn: prompt.visit,
-            prompt: prompt.tokens.to_vec(),
-            completion: completion.tokens.clone(),
-            logprobs: completion.logprobs.clone(),
-            support: completion.support.clone(),
-            temperature: agent.sampling.temperature,
-            max_tokens: agent.max_tokens,
-            cut_off: completion.finish == Finish::Length,
-            versions: context.versions.to_vec(),
-            version: completion.version,
-            team_reward: reward.team,
-            local_reward: reward.local,
-            reward: reward.total,
-            success: reward.success,
-            chosen: position.chosen,
-            action: action.to_owned(),
-            state: position.state.unwrap_or_default().to_owned(),
-            next_prompt: position.next_prompt.map(<[u32]>::to_vec),
-            values: completion.values.clone(),
-        });
+            node_visit: position.state.map(|_| position.node_visit),
+        };
+        let transition = |(call, ModelCall { prompt: asked, completion }): (usize, &ModelCall)| {
+            let final_call = call + 1 == calls.len();
+            Transition {
+                group: group.clone(),
+                key: Key { call: call as u32, ..key.clone() },
+                task_id: context.task.id.clone(),
+                agent: agent.name.clone(),
+                policy: agent.policy as u32,
+                turn: prompt.visit,
+                prompt: asked.to_vec(),
+                completion: completion.tokens.clone(),
+                logprobs: completion.logprobs.clone(),
+                support: completion.support.clone(),
+                temperature: agent.sampling.temperature,
+                max_tokens: agent.max_tokens,
+                cut_off: completion.finish == Finish::Length,
+                final_call,
+                versions: context.versions.to_vec(),
+                version: completion.version,
+                team_reward: reward.team,
+                local_reward: reward.local,
+                reward: reward.total,
+                success: reward.success,
+                chosen: position.chosen,
+                action: if final_call { action } else { NO_ACTION }.to_owned(),
+                state: position.state.unwrap_or_default().to_owned(),
+                next_prompt: position.next_prompt.filter(|_| final_call).map(<[u32]>::to_vec),
+                values: completion.values.clone(),
+            }
+        };
+        self.transitions.extend(calls.iter().enumerate().map(transition));
     }
 
     /// Ends the episode without success, because all completions of its last node visit caused faults.
@@ -167,14 +178,18 @@ impl EpisodeResult {
     /// scores nothing else.
     pub(crate) fn credit_end(&mut self, setup: &EpisodeSetup, acted: &[AgentPrompt], end: &ScoredStep) {
         for agent in (0..setup.agents.len()).filter(|agent| acted.iter().all(|own| own.agent != *agent)) {
-            let own = |t: &&mut Transition| t.key.agent as usize == agent;
-            let Some(last) = self.transitions.iter_mut().rev().find(own) else { continue };
+            let own = |t: &Transition| t.key.agent as usize == agent;
+            let Some(visit) = self.transitions.iter().rev().find(|t| own(t)).map(|t| t.key.node_visit) else {
+                continue;
+            };
             let reward = end.turn_reward(setup, agent);
-            last.team_reward += reward.team;
-            last.local_reward += reward.local;
-            last.reward += reward.total;
-            last.success = reward.success;
-            self.summary.agents[agent] = Some((last.reward, last.success));
+            for last in self.transitions.iter_mut().filter(|t| own(t) && t.key.node_visit == visit) {
+                last.team_reward += reward.team;
+                last.local_reward += reward.local;
+                last.reward += reward.total;
+                last.success = reward.success;
+                self.summary.agents[agent] = Some((last.reward, last.success));
+            }
         }
     }
 
@@ -196,7 +211,7 @@ impl EpisodeResult {
                     action: parsed.action.clone(),
                     reward,
                     success,
-                    tokens: parsed.completion.tokens.len(),
+                    tokens: sampled_tokens(&parsed.calls) as usize,
                 };
                 // The observer may have closed the channel.
                 let _ = observer.send(EpisodeEvent::Acted(acted));

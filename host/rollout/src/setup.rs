@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pl_dsl::workflow::Turns;
+use pl_dsl::workflow::{LongPrompt, Turns};
 use pl_types::{Generate, Sampling};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -21,6 +21,10 @@ pub struct AgentRuntime {
     pub max_tokens: u32,
     /// Strings that end a completion, in addition to those that the agent asks for.
     pub stop: Vec<String>,
+    /// Rule for prompts that are longer than the model's context.
+    pub long_prompt: LongPrompt,
+    /// Limit on the rounds of tool calls within a turn.
+    pub tool_rounds: u32,
     /// True if the policy has a critic: a tree then records the prompts that candidates lead to
     /// ([`pl_types::Transition::next_prompt`]).
     pub bootstraps: bool,

@@ -12,11 +12,12 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::context::EpisodeContext;
 use crate::fault::Fault;
-use crate::node_visit::{AgentPrompt, ParsedCompletion, ScoredStep};
+use crate::node_visit::{AgentPrompt, NodePrompts, ParsedCompletion, ScoredStep};
 use crate::result::{EpisodeResult, NodePosition};
 use crate::setup::EpisodeSetup;
-use crate::trace::EventKind;
+use crate::tool_calls::{ModelCall, sampled_tokens};
 use crate::trace::recorder::TraceRecorder;
+use crate::trace::{CandidateAttempt, EventKind};
 use crate::walk::GraphWalk;
 
 /// Attempts at one candidate before its group continues without it.
@@ -37,8 +38,8 @@ struct Candidate {
 /// Completions of a joint action that caused a fault.
 struct Penalized {
     branch: u32,
-    /// One per prompt.
-    completions: Vec<Completion>,
+    /// One list per prompt.
+    calls: Vec<Vec<ModelCall>>,
     fault: Fault,
     penalty: f64,
 }
@@ -68,6 +69,10 @@ pub(crate) async fn play_tree(
         let mut shared = setup.restore(&state, recorder).await?;
         let prompts = setup.prompt_agents(&mut shared, node, &walk.cursor, recorder).await?;
         drop(shared);
+        let NodePrompts::Ready(prompts) = prompts else {
+            result.summary.truncated = true;
+            break;
+        };
         walk.count_visit(index);
         if prompts.is_empty() {
             continue;
@@ -76,11 +81,11 @@ pub(crate) async fn play_tree(
             sample_candidates(&walk, context, &state, &prompts, result, recorder).await?;
         let node_visit = recorder.node_visit();
         let hash = state.hash();
-        for Penalized { branch, completions, fault, penalty } in penalized {
+        for Penalized { branch, calls, fault, penalty } in penalized {
             let position =
                 NodePosition { node_visit, branch, state: Some(&hash), chosen: false, next_prompt: None };
-            let completions: Vec<_> = prompts.iter().zip(completions).collect();
-            result.push_penalized(setup, context, &completions, (&fault, penalty), &position);
+            let turns: Vec<_> = prompts.iter().zip(calls).collect();
+            result.push_penalized(setup, context, &turns, (&fault, penalty), &position);
             if candidates.is_empty() {
                 result.end_with_penalty(&prompts, penalty);
             }
@@ -134,17 +139,23 @@ async fn sample_candidates(
             setup.complete(prompt, missing.iter().map(seed).collect())
         }))
         .await?;
-        result.summary.tokens += completions.iter().flatten().map(|c| c.tokens.len() as u64).sum::<u64>();
-        let joint = |index: usize| completions.iter().map(|own| own[index].clone()).collect::<Vec<_>>();
+        let first_calls = |index: usize| -> Vec<Vec<ModelCall>> {
+            let first = |(prompt, own): (&AgentPrompt, &Vec<Completion>)| {
+                vec![ModelCall::first(prompt, own[index].clone())]
+            };
+            prompts.iter().zip(&completions).map(first).collect()
+        };
         let attempts = missing.iter().enumerate().map(async |(index, &branch)| {
             let mut fork = recorder.fork_for_candidate(branch, retry);
-            let tried = try_candidate(walk, context, state, prompts, branch, joint(index), &mut fork).await;
-            (fork, tried)
+            let mut calls = first_calls(index);
+            let tried = try_candidate(walk, context, state, prompts, &mut calls, &mut fork).await;
+            (fork, calls, tried)
         });
         let attempts = join_all(attempts).await;
         let mut failed = Vec::new();
-        for (index, (branch, (fork, tried))) in missing.iter().copied().zip(attempts).enumerate() {
+        for (branch, (fork, calls, tried)) in missing.iter().copied().zip(attempts) {
             recorder.append(fork);
+            result.summary.tokens += calls.iter().map(|calls| sampled_tokens(calls)).sum::<u64>();
             let fault = match tried {
                 Ok(candidate) => {
                     candidates.push(candidate);
@@ -155,7 +166,7 @@ async fn sample_candidates(
             result.failures.push(context.failure(&fault, node_visit, Some(branch)));
             match setup.fault_penalty.filter(|_| fault.is_caused_by_completions()) {
                 Some(penalty) => {
-                    penalized.push(Penalized { branch, completions: joint(index), fault, penalty });
+                    penalized.push(Penalized { branch, calls, fault, penalty });
                 }
                 None => {
                     last_fault = Some(fault);
@@ -172,27 +183,32 @@ async fn sample_candidates(
     }
 }
 
-/// Parses a joint action, applies it to a copy of `state` and scores it. A completion that makes the agent's
-/// plugin fail costs this candidate alone, like an action that makes the environment fail.
+/// Ends the turns that `calls` has the first model calls of, applies the joint action to a copy of `state` and scores it.
+/// A completion that makes the agent's plugin fail costs this candidate alone, like an action that makes the environment
+/// fail.
 async fn try_candidate(
     walk: &GraphWalk<'_>,
     context: &EpisodeContext,
     state: &Snapshot,
     prompts: &[AgentPrompt],
-    branch: u32,
-    completions: Vec<Completion>,
+    calls: &mut [Vec<ModelCall>],
     recorder: &mut TraceRecorder,
 ) -> Result<Candidate, Fault> {
     let setup = walk.setup;
+    let CandidateAttempt { branch, retry } = recorder.candidate().unwrap_or_default();
     // Record all of them first: a replay needs every completion, also those after one that could not be
     // parsed.
-    for (prompt, completion) in prompts.iter().zip(&completions) {
-        setup.record_completion(prompt, completion, recorder);
+    for (prompt, call) in prompts.iter().zip(calls.iter().flatten()) {
+        setup.record_completion(prompt, &call.completion, recorder);
     }
     let tried = async {
         let mut parsed = Vec::with_capacity(prompts.len());
-        for (prompt, completion) in prompts.iter().zip(completions) {
-            parsed.push(setup.parse(prompt, completion, recorder).await?);
+        for (prompt, calls) in prompts.iter().zip(calls.iter_mut()) {
+            let position = [recorder.node_visit(), prompt.agent as u32, branch, retry];
+            let seed = |call: u32| context.key.later_completion(position, call);
+            let turn = setup.finish_turn(prompt, calls, seed, recorder).await?;
+            calls.clone_from(&turn.calls);
+            parsed.push(turn);
         }
         let mut environment = setup.restore(state, recorder).await?;
         let joint: Vec<_> = prompts.iter().zip(&parsed).collect();

@@ -420,6 +420,9 @@ impl<'a> AuditSetup<'a> {
             sampling: Sampling::default(),
             max_tokens: block.max_tokens,
             stop: Vec::new(),
+            long_prompt: block.long_prompt,
+            // Adversaries don't call tools.
+            tool_rounds: 0,
             bootstraps: false,
         };
         let setup = EpisodeSetup {

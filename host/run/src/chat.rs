@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use pl_model::{ChatMessage, ChatTemplate, NaiveDate, RenderOptions, Tokenizer};
-use pl_plugin::{Message, Part, Role, Tool};
+use pl_model::{ChatMessage, ChatTemplate, NaiveDate, RenderOptions, Tokenizer, ToolCallFormat};
+use pl_plugin::{Message, Part, Role, Tool, ToolCall};
 use pl_rollout::{Fault, PromptEncoder};
 use serde_json::{Value, json};
 
@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 pub struct ChatFormat {
     pub tokenizer: Arc<Tokenizer>,
     pub template: Arc<ChatTemplate>,
+    /// Largest number of tokens of a prompt with its completion.
+    pub max_positions: usize,
 }
 
 /// Returns the current date in UTC.
@@ -53,6 +55,16 @@ impl PromptEncoder for ChatEncoder {
             return Err(Fault::new("chat template", cause));
         }
         format.tokenizer.encode(&text).map_err(|e| Fault::new("tokenizer", e))
+    }
+
+    fn tool_calls(&self, policy: usize, text: &str) -> Vec<ToolCall> {
+        let Some(format) = self.formats.get(policy) else { return Vec::new() };
+        let calls = ToolCallFormat::of_template(&format.template).parse(text).into_iter();
+        calls.map(|call| ToolCall { name: call.name, arguments: call.arguments.to_string() }).collect()
+    }
+
+    fn context(&self, policy: usize) -> Option<usize> {
+        self.formats.get(policy).map(|format| format.max_positions)
     }
 }
 
@@ -100,7 +112,8 @@ mod tests {
         let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny/tokenizer.json");
         let tokenizer = Tokenizer::from_json("tiny", &std::fs::read(tiny).unwrap(), &[]).unwrap();
         let template = ChatTemplate::new("tiny", Some(template.to_owned()), None, None).unwrap();
-        let format = ChatFormat { tokenizer: Arc::new(tokenizer), template: Arc::new(template) };
+        let format =
+            ChatFormat { tokenizer: Arc::new(tokenizer), template: Arc::new(template), max_positions: 100 };
         ChatEncoder { formats: [format].into(), thinking, date: "2024-02-29".parse().unwrap() }
     }
 

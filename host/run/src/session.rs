@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pl_dsl::Source;
 use pl_dsl::workflow::{Faults, Policy, Train, Workflow};
 use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
-use pl_model::{ChatTemplate, Model, NaiveDate, TensorSet, Tokenizer};
+use pl_model::{ChatTemplate, Config, Model, NaiveDate, TensorSet, Tokenizer};
 use pl_rollout::{AgentRuntime, EpisodeSetup};
 use pl_trainer::{ServedPolicy, Trainer};
 use pl_types::Generate;
@@ -167,7 +167,11 @@ impl Session {
         let environments = checked.environments(host)?;
         let format = |served: ServedPolicy| {
             let model = &trainer.bases()[served.base];
-            ChatFormat { tokenizer: Arc::clone(&model.tokenizer), template: Arc::clone(&model.template) }
+            ChatFormat {
+                tokenizer: Arc::clone(&model.tokenizer),
+                template: Arc::clone(&model.template),
+                max_positions: model.config.max_positions,
+            }
         };
         let formats = trainer.policies().into_iter().map(format).collect();
         let formats = with_hosted_formats(workflow, formats)?;
@@ -400,22 +404,24 @@ pub(crate) fn episode_setups(
     environments: &[Arc<pl_plugin::Environment>],
     generator: Arc<dyn Generate>,
 ) -> Result<Vec<EpisodeSetup>, Error> {
-    let mut agents = Vec::new();
-    for (index, agent) in checked.workflow.agents.iter().enumerate() {
-        let encoder = ChatEncoder { formats: Arc::clone(&formats), thinking: agent.thinking, date };
-        agents.push(AgentRuntime {
-            name: agent.name.clone(),
-            agent: Arc::new(checked.agent(index)?),
-            encoder: Arc::new(encoder),
-            policy: agent.policy,
-            sampling: agent.sampling.clone(),
-            max_tokens: agent.max_tokens,
-            stop: agent.stop.clone(),
-            bootstraps: has_critic(&checked.workflow, agent.policy),
-        });
-    }
     let mut setups = Vec::new();
     for (index, (scenario, environment)) in checked.workflow.scenarios.iter().zip(environments).enumerate() {
+        let mut agents = Vec::new();
+        for (position, agent) in checked.workflow.agents.iter().enumerate() {
+            let encoder = ChatEncoder { formats: Arc::clone(&formats), thinking: agent.thinking, date };
+            agents.push(AgentRuntime {
+                name: agent.name.clone(),
+                agent: Arc::new(checked.agent(position)?.with_services(environment.services().clone())),
+                encoder: Arc::new(encoder),
+                policy: agent.policy,
+                sampling: agent.sampling.clone(),
+                max_tokens: agent.max_tokens,
+                stop: agent.stop.clone(),
+                long_prompt: agent.long_prompt,
+                tool_rounds: agent.tool_rounds,
+                bootstraps: has_critic(&checked.workflow, agent.policy),
+            });
+        }
         let plugin = checked.workflow.plugins.get(scenario.reward.plugin);
         let granted = GrantedPolicies::new(
             &checked.workflow,
@@ -427,7 +433,7 @@ pub(crate) fn episode_setups(
         setups.push(EpisodeSetup {
             scenario: scenario.name.as_deref().map(Arc::from),
             environment: environment.clone(),
-            agents: agents.clone(),
+            agents,
             reward: Arc::new(checked.reward(index)?.with_policies(Arc::new(granted))),
             team_weight: scenario.reward.team,
             local_weight: scenario.reward.local,
@@ -462,9 +468,13 @@ pub(crate) fn chat_formats(checked: &CheckedWorkflow) -> Result<Arc<[ChatFormat]
         let name = || model.name.clone();
         let path = locate::model_on_disk(&checked.folder, &model.source)
             .map_err(|error| Error::LocateModel { model: name(), source: Box::new(error) })?;
-        let (tokenizer, template) =
-            Model::text(&path).map_err(|error| Error::Model { model: name(), source: Box::new(error) })?;
-        Ok(ChatFormat { tokenizer: Arc::new(tokenizer), template: Arc::new(template) })
+        let failed = |error| Error::Model { model: name(), source: Box::new(error) };
+        let (tokenizer, template) = Model::text(&path).map_err(failed)?;
+        Ok(ChatFormat {
+            tokenizer: Arc::new(tokenizer),
+            template: Arc::new(template),
+            max_positions: Config::read(&path).map_err(failed)?.max_positions,
+        })
     };
     let formats = checked.workflow.models.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
     let formats = checked.workflow.policies.iter().map(|policy| formats[policy.model].clone()).collect();
@@ -481,6 +491,8 @@ fn with_hosted_formats(
             let template = conversation_template()
                 .map_err(|error| Error::Model { model: policy.name.clone(), source: Box::new(error) })?;
             format.template = Arc::new(template);
+            // Its server knows the context.
+            format.max_positions = usize::MAX;
         }
     }
     Ok(formats.into())

@@ -105,9 +105,9 @@ impl<'h> TrainingRun<'h> {
         }
         let models = LocatedModels::find(host, checked, device)?;
         let session = Session::load(host, checked, &checked.workflow, models, options.seed, today())?;
-        note::warn_if_missing(host, checked);
         let lock = lock_of(host, checked, &session, device)?;
         let mut rollouts = Rollouts::new(host, checked, &session)?;
+        note::warn_if_missing(host, checked);
         let stored = StoredWorkflow::new(checked, &session);
         let folder = run_folder::create(host, options.folder.as_deref(), &checked.text, &stored, &lock)?;
         folder.write_json("plan.json", &RunPlan::new(host, checked, device).to_json())?;

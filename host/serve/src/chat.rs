@@ -22,6 +22,7 @@ use crate::sampling::SamplingFields;
 use crate::service::{Asked, Permit, Service, unix_time};
 use crate::stream::{self, Generated, Progress};
 use crate::team::{Team, TeamTurn};
+use crate::tool_calls::{self, MessageToolCall};
 
 /// Body of a request.
 #[derive(Debug, Deserialize)]
@@ -67,7 +68,7 @@ pub(crate) struct Message {
     name: Option<String>,
     tool_call_id: Option<String>,
     #[serde(default)]
-    tool_calls: Vec<Value>,
+    tool_calls: Vec<MessageToolCall>,
 }
 
 /// Content of a message: a text, or a list of parts.
@@ -116,17 +117,13 @@ impl Message {
     /// Returns the message in the form of chat templates.
     ///
     /// # Errors
-    /// If it has parts other than text, or tool calls.
+    /// If it has parts other than text, or a tool call whose arguments are not JSON.
     pub(crate) fn to_chat(&self) -> Result<ChatMessage, ApiError> {
-        if !self.tool_calls.is_empty() {
-            return Err(ApiError::field(
-                "messages",
-                "tool calls in messages are not supported by this server",
-            ));
-        }
         let mut message = ChatMessage::new(self.role.as_str(), self.text()?);
         message.name.clone_from(&self.name);
         message.tool_call_id.clone_from(&self.tool_call_id);
+        message.tool_calls =
+            self.tool_calls.iter().map(MessageToolCall::to_chat).collect::<Result<_, ApiError>>()?;
         Ok(message)
     }
 
@@ -249,16 +246,33 @@ async fn complete(
 fn choice(model: &ServedModel, index: usize, completion: &Completion, chat: &ChatRequest) -> Value {
     let tokens = Tokens { ids: &completion.tokens, logprobs: &completion.logprobs, top: &completion.top };
     let logprobs = if chat.logprobs { logprobs::chat(&model.tokenizer, tokens) } else { Value::Null };
+    let (message, finish) = answer(model, completion, !chat.tools.is_empty());
     let mut choice = json!({
         "index": index,
-        "message": { "role": "assistant", "content": completion.text },
+        "message": message,
         "logprobs": logprobs,
-        "finish_reason": finish_reason(completion.finish),
+        "finish_reason": finish,
     });
     if chat.return_token_ids {
         choice["token_ids"] = json!(completion.tokens);
     }
     choice
+}
+
+/// Returns the message of a completion, and the reason for which it ended. If the request offers tools, a completion that
+/// calls some has them instead of a text.
+fn answer(model: &ServedModel, completion: &Completion, offers_tools: bool) -> (Value, &'static str) {
+    let is_whole = completion.finish != Finish::Length;
+    match (offers_tools && is_whole).then(|| tool_calls::of_completion(model, &completion.text)).flatten() {
+        Some(calls) => {
+            let message = json!({ "role": "assistant", "content": null, "tool_calls": calls });
+            (message, finish_reason(Finish::ToolCalls))
+        }
+        None => {
+            let message = json!({ "role": "assistant", "content": completion.text });
+            (message, finish_reason(completion.finish))
+        }
+    }
 }
 
 fn stream_completion(
@@ -270,6 +284,8 @@ fn stream_completion(
 ) -> Response {
     let envelope = Envelope::new(&model.name);
     let (with_logprobs, with_ids) = (chat.logprobs, chat.return_token_ids);
+    // Whether a text is a tool call is known at its end.
+    let offers_tools = !chat.tools.is_empty();
     let include_usage = chat.stream_options.include_usage;
     let prompt = request.prompt.len();
     let count = request.seeds.len();
@@ -286,7 +302,7 @@ fn stream_completion(
                 let tokens = Tokens { ids: &chunk.tokens, logprobs: &chunk.logprobs, top: &chunk.top };
                 let mut choice = json!({
                     "index": chunk.index,
-                    "delta": { "content": chunk.text },
+                    "delta": if offers_tools { json!({}) } else { json!({ "content": chunk.text }) },
                     "finish_reason": null,
                 });
                 if with_logprobs {
@@ -301,8 +317,9 @@ fn stream_completion(
                 let tokens = completions.iter().map(|completion| completion.tokens.len()).sum();
                 shared.count_tokens(prompt, tokens);
                 let endings = completions.iter().enumerate().map(|(index, completion)| {
-                    let finish = finish_reason(completion.finish);
-                    envelope.chunk(json!({ "index": index, "delta": {}, "finish_reason": finish }))
+                    let (message, finish) = answer(&model, completion, offers_tools);
+                    let delta = if offers_tools { message } else { json!({}) };
+                    envelope.chunk(json!({ "index": index, "delta": delta, "finish_reason": finish }))
                 });
                 let usage = include_usage.then(|| envelope.usage_chunk(usage(prompt, tokens)));
                 endings.chain(usage).collect()

@@ -33,6 +33,7 @@ mod service;
 mod stream;
 mod team;
 mod tokenize;
+mod tool_calls;
 mod weights;
 
 pub use adapter_loader::{AdapterError, AdapterLoader, LoadedAdapter};

@@ -210,7 +210,7 @@ fn transition(index: usize, family: usize, policy: u32) -> Transition {
     let tokens = |from: usize, count: usize| (from..from + count).map(|i| (i * 97 % 40_000 + 100) as u32);
     let task = index as u32;
     Transition {
-        key: Key { step: 0, task, sample: 0, node_visit: 0, agent: policy, branch: 0 },
+        key: Key { step: 0, task, sample: 0, node_visit: 0, agent: policy, branch: 0, call: 0 },
         group: Group { step: 0, task, agent: policy, turn: 0, node_visit: None },
         task_id: String::new(),
         agent: String::new(),
@@ -223,6 +223,7 @@ fn transition(index: usize, family: usize, policy: u32) -> Transition {
         temperature: 1.0,
         max_tokens: COMPLETION as u32,
         cut_off: false,
+        final_call: true,
         versions: Vec::new(),
         version: 0,
         team_reward: 0.0,

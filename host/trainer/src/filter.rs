@@ -95,13 +95,6 @@ pub fn left_out(objective: &Objective, completions: impl IntoIterator<Item = (Gr
 }
 
 impl LeftOut {
-    /// Returns one value per completion from those of the kept ones, with 0 for the others.
-    pub(crate) fn scatter(&self, kept: Vec<f64>) -> Vec<f64> {
-        let mut kept = kept.into_iter();
-        let value = |is_out: &bool| if *is_out { None } else { kept.next() };
-        self.completions.iter().map(value).map(Option::unwrap_or_default).collect()
-    }
-
     fn drop_all(&mut self, group: &[(usize, f64)]) {
         for (index, _) in group {
             self.completions[*index] = true;
@@ -124,11 +117,13 @@ pub fn tasks_without_spread(
         };
         let own: Vec<&Transition> = transitions.iter().filter(|t| t.policy as usize == policy).collect();
         let rewards: Vec<f64> = own.iter().map(|transition| transition.reward).collect();
-        let credited = returns(&Trajectories::new(&own), &rewards, objective.returns, objective.gamma_turn);
+        let trajectories = Trajectories::new(&own);
+        let credited = returns(&trajectories, &rewards, objective.returns, objective.gamma_turn);
         let flat_only = Objective { drop_groups: 0.0, outliers: 0.0, ..*objective };
-        let groups = own.iter().map(|transition| transition.group.clone());
-        let out = left_out(&flat_only, groups.zip(credited));
-        for (transition, is_out) in own.iter().zip(out.completions) {
+        let turns = || own.iter().enumerate().filter(|(index, _)| trajectories.is_turn(*index));
+        let compared = turns().map(|(index, turn)| (turn.group.clone(), credited[index]));
+        let out = left_out(&flat_only, compared);
+        for ((_, transition), is_out) in turns().zip(out.completions) {
             if is_out { &mut without } else { &mut with }.insert(transition.key.task);
         }
     }

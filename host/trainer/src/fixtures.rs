@@ -289,7 +289,7 @@ pub fn transition(policy: u32, index: u32, prompt: usize, completion: usize) -> 
     let token =
         |i: usize| ((i * 17 + index as usize * 29 + policy as usize * 11 + 5) % VOCABULARY as usize) as u32;
     Transition {
-        key: Key { step: 0, task: index, sample: 0, node_visit: 0, agent: policy, branch: 0 },
+        key: Key { step: 0, task: index, sample: 0, node_visit: 0, agent: policy, branch: 0, call: 0 },
         group: Group { step: 0, task: index, agent: policy, turn: 0, node_visit: Some(0) },
         task_id: format!("t{index}"),
         agent: format!("agent{policy}"),
@@ -302,6 +302,7 @@ pub fn transition(policy: u32, index: u32, prompt: usize, completion: usize) -> 
         temperature: 1.0,
         max_tokens: 64,
         cut_off: false,
+        final_call: true,
         versions: vec![0],
         version: 0,
         team_reward: 0.0,

@@ -9,10 +9,11 @@
 //! ```
 //!
 //! The successor of a token is the next token of its completion, with the discount `g = γ`. The successor of a
-//! completion's last token depends on the turn, always with the discount `g = γ_turn`:
+//! completion's last token depends on the turn, with the discount `g = γ_turn` unless the turn goes on:
 //!
 //! | turn | `V_(t+1)` | `A_(t+1)` |
 //! |---|---|---|
+//! | the model is asked again with the results of its tool calls | value at the end of that prompt | advantage of that completion's first token |
 //! | the agent acts again on this path | value at the end of that prompt | advantage of that turn's first token |
 //! | the episode ended, or the agent could not act again | 0 | 0 |
 //! | a tree went on from another candidate | value of the agent's prompt in the state after the step | 0 |
@@ -37,11 +38,14 @@ pub enum Successor {
     End,
     /// The agent's next turn, as an index into the turns. It must be greater than the turn's own.
     Turn(usize),
+    /// The turn's next completion, after the results of tool calls, as an index into the turns, greater than the turn's
+    /// own. The discount is that from token to token.
+    Call(usize),
     /// Value of the state after the turn, where no further turn was sampled.
     Value(f64),
 }
 
-/// One completion of an agent.
+/// One completion of an agent: a turn, or one of several model calls of a turn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Turn<'a> {
     /// Value before each token.
@@ -69,7 +73,7 @@ pub fn estimate(turns: &[Turn<'_>], discounts: &Discounts) -> Vec<Estimate> {
         let (value, advantage) = match turn.successor {
             Successor::End => (0.0, 0.0),
             Successor::Value(value) => (value, 0.0),
-            Successor::Turn(next) => {
+            Successor::Turn(next) | Successor::Call(next) => {
                 debug_assert!(next > index, "turn {next} cannot follow turn {index}");
                 let first = |list: Option<f64>| list.unwrap_or(0.0);
                 let later = turns.len().checked_sub(next + 1).and_then(|reversed| estimates.get(reversed));
@@ -90,7 +94,11 @@ pub fn estimate(turns: &[Turn<'_>], discounts: &Discounts) -> Vec<Estimate> {
 impl Turn<'_> {
     /// Estimates, given the value and the advantage after the last token.
     fn estimate(&self, next_value: f64, next_advantage: f64, discounts: &Discounts) -> Estimate {
-        let (mut next_value, mut next_advantage, mut discount) = (next_value, next_advantage, discounts.turn);
+        let first_discount = match self.successor {
+            Successor::Call(_) => discounts.token,
+            Successor::Turn(_) | Successor::Value(_) | Successor::End => discounts.turn,
+        };
+        let (mut next_value, mut next_advantage, mut discount) = (next_value, next_advantage, first_discount);
         let mut advantages = Vec::with_capacity(self.values.len());
         let mut returns = Vec::with_capacity(self.values.len());
         for (&value, &reward) in self.values.iter().zip(self.rewards).rev() {

@@ -91,7 +91,10 @@ impl SortedItems {
     fn units(&self, budget: usize) -> Vec<Vec<usize>> {
         let mut units: Vec<Vec<usize>> = Vec::new();
         for rank in 0..self.order.len() {
-            let related = rank > 0 && self.common[rank] >= self.prompts[rank].max(self.prompts[rank - 1]);
+            let related = rank > 0
+                && (self.common[rank] >= self.prompts[rank].max(self.prompts[rank - 1])
+                    // A later model call of the turn.
+                    || self.common[rank] == self.lengths[rank - 1]);
             match units.last_mut().filter(|_| related) {
                 Some(unit) => {
                     unit.push(rank);

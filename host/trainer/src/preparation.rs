@@ -147,13 +147,20 @@ impl PolicyBatch<'_> {
         // As for the advantages, so that a control experiment leaves out what an experiment would.
         let shuffles_rewards = self.values.is_some();
         if shuffles_rewards {
-            self.shuffle(objective, &mut rewards);
+            self.shuffle(objective, trajectories, &mut rewards);
         }
         let mut returns = returns(trajectories, &rewards, objective.returns, objective.gamma_turn);
         if !shuffles_rewards {
-            self.shuffle(objective, &mut returns);
+            self.shuffle(objective, trajectories, &mut returns);
         }
-        left_out(objective, self.transitions.iter().map(|t| t.group.clone()).zip(returns))
+        let turns = (0..returns.len()).filter(|index| trajectories.is_turn(*index));
+        let compared = turns.clone().map(|index| (self.transitions[index].group.clone(), returns[index]));
+        let mut out = left_out(objective, compared);
+        let mut completions = vec![false; returns.len()];
+        turns.zip(&out.completions).for_each(|(index, is_out)| completions[index] = *is_out);
+        trajectories.spread(&mut completions);
+        out.completions = completions;
+        out
     }
 
     /// Combines the columns of all tokens. Lists of advantages may be shorter than their completions; missing ones
@@ -246,44 +253,52 @@ impl PolicyBatch<'_> {
             *reward -= reward_penalty(objective, transition);
         }
         if let Some(values) = &self.values {
-            self.shuffle(objective, &mut rewards);
+            self.shuffle(objective, trajectories, &mut rewards);
             let estimates = values.estimate(objective, trajectories, &rewards, penalties.as_deref());
             let (advantages, returns) =
                 estimates.into_iter().map(|own| (own.advantages, own.returns)).unzip();
             let (returns, credits) = (Some(returns), Vec::new());
             return TokenAdvantages { advantages, returns, credits, groups: 0, flat_groups: 0 };
         }
-        for (reward, penalties) in rewards.iter_mut().zip(penalties.iter().flatten()) {
-            *reward -= penalties.iter().sum::<f64>();
+        for (index, penalties) in penalties.iter().flatten().enumerate() {
+            rewards[trajectories.turn_of(index)] -= penalties.iter().sum::<f64>();
         }
         let mut returns = returns(trajectories, &rewards, objective.returns, objective.gamma_turn);
-        self.shuffle(objective, &mut returns);
+        self.shuffle(objective, trajectories, &mut returns);
+        // Turns that have a part in a comparison: what is left out has none in the means of its group.
+        let is_compared = |index: usize| trajectories.is_turn(index) && !left_out.completions[index];
+        let compared: Vec<usize> = (0..returns.len()).filter(|index| is_compared(*index)).collect();
+        let scatter = |values: Vec<f64>| {
+            let mut all = vec![0.0; self.transitions.len()];
+            compared.iter().zip(values).for_each(|(&index, value)| all[index] = value);
+            trajectories.spread(&mut all);
+            all
+        };
         let (mut groups, mut flat_groups) = (0, 0);
         let mut credits: Vec<Credit> = returns.iter().copied().map(credit::alone).collect();
         let values = match objective.advantage {
             Advantage::Group => {
-                let own = self.transitions.iter().map(|t| group_of(&t.group, objective.group_by));
-                // What is left out has no part in the means of its group.
-                let all = own.zip(returns).zip(&left_out.completions);
-                let kept: Vec<_> = all.filter(|(_, is_out)| !**is_out).map(|(member, _)| member).collect();
-                let compared = credits.iter_mut().zip(&left_out.completions).filter(|(_, is_out)| !**is_out);
-                compared.zip(credit::grouped(kept.clone())).for_each(|((own, _), credit)| *own = credit);
+                let group = |index: usize| group_of(&self.transitions[index].group, objective.group_by);
+                let kept: Vec<_> = compared.iter().map(|&index| (group(index), returns[index])).collect();
+                for (&index, credit) in compared.iter().zip(credit::grouped(kept.clone())) {
+                    credits[index] = credit;
+                }
+                trajectories.spread(&mut credits);
                 let grouped = grouped_advantages(kept, objective.baseline, objective.scale);
-                let GroupedAdvantages { values, groups: compared, flat_groups: flat } = grouped;
-                (groups, flat_groups) = (compared as u64, flat as u64);
-                left_out.scatter(values)
+                let GroupedAdvantages { values, groups: all, flat_groups: flat } = grouped;
+                (groups, flat_groups) = (all as u64, flat as u64);
+                scatter(values)
             }
             Advantage::Ema => {
-                let all = self.transitions.iter().zip(returns).zip(&left_out.completions);
-                let kept =
-                    all.filter(|(_, is_out)| !**is_out).map(|((t, value), _)| (t.agent.as_str(), value));
-                left_out.scatter(ema_advantages(kept, &mut state.averages))
+                let turn = |&index: &usize| (self.transitions[index].agent.as_str(), returns[index]);
+                scatter(ema_advantages(compared.iter().map(turn), &mut state.averages))
             }
             Advantage::Success => {
-                let is_successful = |index| self.outcomes[trajectories.last(index)].success;
+                let is_successful =
+                    |index| self.outcomes[trajectories.last(trajectories.turn_of(index))].success;
                 let mut successes: Vec<f64> =
                     (0..rewards.len()).map(|index| f64::from(u8::from(is_successful(index)))).collect();
-                self.shuffle(objective, &mut successes);
+                self.shuffle(objective, trajectories, &mut successes);
                 credits = successes.iter().copied().map(credit::alone).collect();
                 successes
             }
@@ -310,15 +325,17 @@ impl PolicyBatch<'_> {
         TokenAdvantages { advantages, returns: None, credits, groups, flat_groups }
     }
 
-    /// Permutes values, one per transition, within groups if the run is a control experiment. The groups are those
-    /// that returns are compared in; without a comparison, those of the same agent and turn.
-    fn shuffle(&self, objective: &Objective, values: &mut [f64]) {
+    /// Permutes values, one per transition, among the turns of groups if the run is a control experiment. The groups are
+    /// those that returns are compared in; without a comparison, those of the same agent and turn.
+    fn shuffle(&self, objective: &Objective, trajectories: &Trajectories, values: &mut [f64]) {
         let Some(seed) = self.shuffle else { return };
-        let groups = self.transitions.iter().map(|t| group_of(&t.group, compared_by(objective)));
+        let turns: Vec<usize> = (0..values.len()).filter(|index| trajectories.is_turn(*index)).collect();
+        let group = |&index: &usize| group_of(&self.transitions[index].group, compared_by(objective));
         let before = values.to_vec();
-        for (value, source) in values.iter_mut().zip(shuffled_positions(groups, seed)) {
-            *value = before[source];
+        for (&turn, source) in turns.iter().zip(shuffled_positions(turns.iter().map(group), seed)) {
+            values[turn] = before[turns[source]];
         }
+        trajectories.spread(values);
     }
 
     /// Importance weights of the recomputed log-probabilities over those of sampling. `None` if the objective

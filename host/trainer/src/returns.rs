@@ -12,17 +12,58 @@
 //! In a tree, the episode continues from one candidate of each node visit. A candidate's own path is the
 //! chosen candidates before it, itself, and, if it was chosen, the chosen ones after it. A candidate that was
 //! not chosen is the last turn of its path.
+//!
+//! A turn with tool calls has several completions. Its last one stands for the turn: it has the turn's reward, and the
+//! others get its return.
 
 use std::collections::BTreeMap;
 
 use pl_dsl::workflow::objective::Returns;
-use pl_types::Transition;
+use pl_types::{Key, Transition};
 
-/// Neighbours of each transition among its agent's turns on its own path.
+/// Neighbours of each turn among its agent's turns on its own path, and the completions of each turn. A turn's index is
+/// that of its last completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trajectories {
     previous: Vec<Option<usize>>,
     next: Vec<Option<usize>>,
+    calls: Calls,
+}
+
+/// The completions of each turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Calls {
+    /// First completion of the turn that each one belongs to.
+    first: Vec<usize>,
+    /// Last completion of the turn.
+    last: Vec<usize>,
+    /// Next completion of the turn.
+    next: Vec<Option<usize>>,
+}
+
+impl Calls {
+    fn new(transitions: &[&Transition]) -> Self {
+        let mut turns: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+        for (index, transition) in transitions.iter().enumerate() {
+            turns.entry(Key { call: 0, ..transition.key.clone() }).or_default().push(index);
+        }
+        let mut calls = Self {
+            first: (0..transitions.len()).collect(),
+            last: (0..transitions.len()).collect(),
+            next: vec![None; transitions.len()],
+        };
+        for mut turn in turns.into_values().filter(|turn| turn.len() > 1) {
+            turn.sort_by_key(|&index| transitions[index].key.call);
+            for pair in turn.windows(2) {
+                calls.next[pair[0]] = Some(pair[1]);
+            }
+            for &index in &turn {
+                calls.first[index] = turn[0];
+                calls.last[index] = turn[turn.len() - 1];
+            }
+        }
+        calls
+    }
 }
 
 impl Trajectories {
@@ -31,14 +72,18 @@ impl Trajectories {
         // Turns on the episodes' paths, by episode and agent.
         let mut paths: BTreeMap<(u64, u32, u32, u32), Vec<usize>> = BTreeMap::new();
         let path = |t: &Transition| (t.key.step, t.key.task, t.key.sample, t.key.agent);
-        for (index, transition) in transitions.iter().enumerate().filter(|(_, t)| t.chosen) {
+        let calls = Calls::new(transitions);
+        let is_last = |index: usize| calls.last[index] == index;
+        for (index, transition) in
+            transitions.iter().enumerate().filter(|(index, t)| t.chosen && is_last(*index))
+        {
             paths.entry(path(transition)).or_default().push(index);
         }
         for turns in paths.values_mut() {
             turns.sort_by_key(|&index| transitions[index].key.node_visit);
         }
         let (mut previous, mut next) = (vec![None; transitions.len()], vec![None; transitions.len()]);
-        for (index, transition) in transitions.iter().enumerate() {
+        for (index, transition) in transitions.iter().enumerate().filter(|(index, _)| is_last(*index)) {
             let Some(turns) = paths.get(&path(transition)) else { continue };
             let visit = transition.key.node_visit;
             let earlier = turns.partition_point(|&other| transitions[other].key.node_visit < visit);
@@ -47,7 +92,34 @@ impl Trajectories {
                 next[index] = turns.get(earlier + 1).copied();
             }
         }
-        Self { previous, next }
+        Self { previous, next, calls }
+    }
+
+    /// The completion that stands for the turn of a transition: the turn's last.
+    pub fn turn_of(&self, index: usize) -> usize {
+        self.calls.last[index]
+    }
+
+    /// Returns true if a transition stands for its turn.
+    pub fn is_turn(&self, index: usize) -> bool {
+        self.turn_of(index) == index
+    }
+
+    /// The first completion of the turn that a transition stands for.
+    pub fn first_call(&self, index: usize) -> usize {
+        self.calls.first[index]
+    }
+
+    /// The turn's completion after a transition. `None` for its last.
+    pub fn next_call(&self, index: usize) -> Option<usize> {
+        self.calls.next[index]
+    }
+
+    /// Gives the completions of each turn the value of its last.
+    pub(crate) fn spread<T: Clone>(&self, values: &mut [T]) {
+        for index in (0..values.len()).filter(|index| !self.is_turn(*index)) {
+            values[index] = values[self.turn_of(index)].clone();
+        }
     }
 
     /// The agent's turn after a transition on its path. `None` for the last turn and for candidates that the
@@ -77,10 +149,11 @@ impl Trajectories {
     }
 }
 
-/// Returns of all transitions, in the order of `rewards`. `gamma` is the discount from one turn to the next.
+/// Returns of all transitions, in the order of `rewards`, of which those of the turns count. `gamma` is the discount from
+/// one turn to the next.
 pub fn returns(trajectories: &Trajectories, rewards: &[f64], kind: Returns, gamma: f64) -> Vec<f64> {
     let all = 0..rewards.len();
-    match kind {
+    let mut returns = match kind {
         Returns::Step => rewards.to_vec(),
         Returns::Episode => all
             .map(|index| {
@@ -99,7 +172,9 @@ pub fn returns(trajectories: &Trajectories, rewards: &[f64], kind: Returns, gamm
                 rewards[index] + gamma * tail
             })
             .collect(),
-    }
+    };
+    trajectories.spread(&mut returns);
+    returns
 }
 
 #[cfg(test)]

@@ -72,6 +72,12 @@ impl StreamKey {
         self.stream("completion", &[node_visit, agent, branch, retry])
     }
 
+    /// The stream of a later completion of a turn, from its second on: `call` counts those before it.
+    pub fn later_completion(&self, position: [u32; 4], call: u32) -> [u8; 32] {
+        let [node_visit, agent, branch, retry] = position;
+        self.stream("completion", &[node_visit, agent, branch, retry, call])
+    }
+
     /// The stream that decides between candidates of equal reward.
     pub fn tie(&self, node_visit: u32) -> [u8; 32] {
         self.stream("tie", &[node_visit])

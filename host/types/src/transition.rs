@@ -18,6 +18,8 @@ pub struct Key {
     pub agent: u32,
     /// Tree: the candidate. Flat: 0.
     pub branch: u32,
+    /// Number of model calls before this one in the turn: an agent may be asked again with the results of its tool calls.
+    pub call: u32,
 }
 
 /// The group of a transition. Advantages come from comparing the transitions of one group.
@@ -32,7 +34,8 @@ pub struct Group {
     pub node_visit: Option<u32>,
 }
 
-/// One completion with its prompt and its reward.
+/// One completion with its prompt and its reward. The completions of a turn with tool calls all have the turn's reward;
+/// training counts the turn once, and gives all of them its advantage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Transition {
     pub key: Key,
@@ -57,6 +60,8 @@ pub struct Transition {
     pub max_tokens: u32,
     /// True if the limit, or the model's longest sequence, ended the completion.
     pub cut_off: bool,
+    /// True for the completion that the turn's action was parsed from: the last of the turn.
+    pub final_call: bool,
     /// Versions of all policies when the episode started.
     pub versions: Vec<u64>,
     /// Version of this policy for the completion.
@@ -68,7 +73,7 @@ pub struct Transition {
     pub success: bool,
     /// Tree: true if the episode continued from this candidate. Flat: always true.
     pub chosen: bool,
-    /// The action, JSON.
+    /// The action, JSON. `null` unless the completion is the turn's last.
     pub action: String,
     /// Tree: hash of the environment's snapshot before the turn. Flat: empty.
     pub state: String,

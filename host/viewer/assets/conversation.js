@@ -115,6 +115,11 @@ function turnBlock(turn, branch, tokensLink) {
     { class: "turn" },
     h("div", { class: "turnhead" }, h("b", {}, turn.agent), " writes ", h("span", { class: "dim" }, `${number(turn.tokens)} tokens`), turn.finish === "length" && badge("unsolved", "cut off"), h("span", { class: "space" }), reward && rewardChip(reward), tokensLink && h("a", { href: tokensLink, class: "small" }, "tokens")),
     prose(turn.text),
+    (turn.follow_ups ?? []).map((later) => [
+      later.tool_results.map((result) => code(result, "tool result")),
+      later.finish && h("div", { class: "turnhead" }, "writes ", h("span", { class: "dim" }, `${number(later.tokens)} tokens`), later.finish === "length" && badge("unsolved", "cut off")),
+      prose(later.text),
+    ]),
     actionBlock(turn.action, turn.text),
   );
 }

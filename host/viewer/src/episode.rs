@@ -113,7 +113,20 @@ pub struct Branch {
     pub fault: Option<Fault>,
 }
 
-/// Completion of an agent.
+/// A later completion of a turn, after the results of tool calls.
+#[derive(Debug, Default, Serialize)]
+pub struct FollowUp {
+    pub tool_results: Vec<String>,
+    /// Text of the prompt with the results. `None` if the model's tokenizer is not available.
+    pub prompt: Option<String>,
+    pub text: String,
+    /// Reason for its end. Empty if the episode failed before.
+    pub finish: String,
+    /// Number of tokens.
+    pub tokens: usize,
+}
+
+/// Turn of an agent, with its first completion.
 #[derive(Debug, Serialize)]
 pub struct AgentTurn {
     pub agent: String,
@@ -122,8 +135,17 @@ pub struct AgentTurn {
     pub finish: String,
     /// Number of tokens.
     pub tokens: usize,
+    /// Later completions, after the results of tool calls.
+    pub follow_ups: Vec<FollowUp>,
     /// Action, JSON. `None` if the episode failed before.
     pub action: Option<String>,
+}
+
+impl AgentTurn {
+    /// The turn's later completion that is not there yet.
+    fn pending(&mut self) -> Option<&mut FollowUp> {
+        self.follow_ups.last_mut().filter(|last| last.finish.is_empty())
+    }
 }
 
 /// Outcome of a step.
@@ -315,16 +337,40 @@ fn add(visits: &mut Vec<NodeVisit>, event: EventRecord<Full>, prompts: &mut Prom
         Kind::Prompted(prompt) => {
             let (agent, tokens) = (named(), prompt.prompt.len());
             let text = prompts.text(&agent, &prompt.prompt);
+            let turns = visit.branches.iter_mut().filter(|own| (own.branch, own.retry) == (branch, retry));
+            let mut turns = turns.flat_map(|own| own.turns.iter_mut()).filter(|turn| turn.agent == agent);
+            if let Some(pending) = turns.find_map(AgentTurn::pending) {
+                pending.prompt = text;
+                return Some(());
+            }
             visit.prompts.push(Prompt { agent, visit: prompt.visit, tokens, text });
         }
         Kind::Skipped => visit.skipped.push(named()),
-        Kind::Completion(completion) => branch_of(visit, branch, retry)?.turns.push(AgentTurn {
-            agent: named(),
-            text: cut(completion.text, longest),
-            finish: completion.finish,
-            tokens: completion.tokens.len(),
-            action: None,
-        }),
+        Kind::Completion(completion) => {
+            let turns = &mut branch_of(visit, branch, retry)?.turns;
+            let (text, tokens) = (cut(completion.text, longest), completion.tokens.len());
+            let turn = turns.iter_mut().rfind(|turn| Some(&turn.agent) == agent.as_ref());
+            match turn.and_then(AgentTurn::pending) {
+                Some(pending) => {
+                    (pending.text, pending.finish, pending.tokens) = (text, completion.finish, tokens);
+                }
+                None => turns.push(AgentTurn {
+                    agent: named(),
+                    text,
+                    finish: completion.finish,
+                    tokens,
+                    follow_ups: Vec::new(),
+                    action: None,
+                }),
+            }
+        }
+        Kind::ToolResults(results) => {
+            let turns = &mut branch_of(visit, branch, retry)?.turns;
+            if let Some(turn) = turns.iter_mut().rfind(|turn| Some(&turn.agent) == agent.as_ref()) {
+                let tool_results = results.into_iter().map(|result| cut(result, longest)).collect();
+                turn.follow_ups.push(FollowUp { tool_results, ..FollowUp::default() });
+            }
+        }
         Kind::Action(action) => {
             let turns = &mut branch_of(visit, branch, retry)?.turns;
             let turn = turns.iter_mut().rfind(|turn| Some(&turn.agent) == agent.as_ref());

@@ -101,6 +101,8 @@ pub(crate) enum Kind<D: Detail> {
     Skipped,
     Prompted(PromptRecord<D>),
     Completion(CompletionRecord<D>),
+    /// Results of the tool calls of the completion before.
+    ToolResults(Vec<D::Text>),
     Action(D::Text),
     Outcome(OutcomeRecord<D>),
     /// An SVG document of a plugin: untrusted.
@@ -193,6 +195,7 @@ impl<'de, D: Detail> Visitor<'de> for KindVisitor<D> {
             kind = match name.as_str() {
                 "prompted" => Kind::Prompted(map.next_value()?),
                 "completion" => Kind::Completion(map.next_value()?),
+                "tool_results" => Kind::ToolResults(map.next_value()?),
                 "action" => Kind::Action(map.next_value()?),
                 "outcome" => Kind::Outcome(map.next_value()?),
                 "drawing" => Kind::Drawing(map.next_value()?),

@@ -13,7 +13,7 @@ use parquet::errors::ParquetError;
 use pl_record::{Lock, RunFolder, Traces};
 use serde_json::{Value, json};
 
-use crate::episode::{Branch, EpisodeDetails, NodeVisit, Prompt, ReadTrace, arrange};
+use crate::episode::{AgentTurn, Branch, EpisodeDetails, NodeVisit, Prompt, ReadTrace, arrange};
 use crate::error::Error;
 use crate::event::{Full, TraceRecord};
 use crate::runs::{FoundRun, find, read_workflow};
@@ -183,12 +183,15 @@ fn examples(episode: &EpisodeDetails) -> Vec<Value> {
     for visit in &episode.visits {
         let Some(branch) = visit.taken() else { continue };
         for prompt in &visit.prompts {
-            if let Some((text, reward)) = scored(branch, &prompt.agent) {
-                lines.push(json!({
-                    "prompt": prompt.text, "completion": text,
+            let Some((turn, reward)) = scored(branch, &prompt.agent) else { continue };
+            let first = (&prompt.text, &turn.text);
+            let later = turn.follow_ups.iter().map(|later| (&later.prompt, &later.text));
+            lines.extend(std::iter::once(first).chain(later).map(|(asked, text)| {
+                json!({
+                    "prompt": asked, "completion": text,
                     "episode": episode.episode, "agent": prompt.agent, "reward": reward,
-                }));
-            }
+                })
+            }));
         }
     }
     lines
@@ -201,7 +204,7 @@ fn preferences(episode: &EpisodeDetails) -> Vec<Value> {
         let (rejected, worst) = siblings().min_by(|a, b| a.1.total_cmp(&b.1))?;
         (best > worst).then(|| {
             json!({
-                "prompt": prompt.text, "chosen": chosen, "rejected": rejected,
+                "prompt": prompt.text, "chosen": chosen.text, "rejected": rejected.text,
                 "episode": episode.episode, "agent": prompt.agent, "chosen_reward": best, "rejected_reward": worst,
             })
         })
@@ -210,9 +213,9 @@ fn preferences(episode: &EpisodeDetails) -> Vec<Value> {
     visits.flat_map(|visit| visit.prompts.iter().filter_map(move |prompt| pair(visit, prompt))).collect()
 }
 
-/// Returns the completion of an agent in a branch, with its reward. Returns `None` if it was not scored.
-fn scored<'b>(branch: &'b Branch, agent: &str) -> Option<(&'b str, f64)> {
+/// Returns the turn of an agent in a branch, with its reward. Returns `None` if it was not scored.
+fn scored<'b>(branch: &'b Branch, agent: &str) -> Option<(&'b AgentTurn, f64)> {
     let turn = branch.turns.iter().find(|turn| turn.agent == agent)?;
     let reward = branch.rewards.iter().find(|reward| reward.agent == agent)?;
-    Some((&turn.text, reward.reward))
+    Some((turn, reward.reward))
 }

@@ -236,6 +236,7 @@ fn search(file: &IndexedFile, text: &str) -> Vec<u32> {
         let in_event = |kind: &Kind<Texts>| match kind {
             Kind::Completion(completion) => has(&completion.text),
             Kind::Action(action) => has(action),
+            Kind::ToolResults(results) => results.iter().any(|result| has(result)),
             Kind::Fault(fault) => has(&fault.cause),
             _ => false,
         };

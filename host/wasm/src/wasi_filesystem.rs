@@ -53,6 +53,9 @@ const CALL_FUEL: u64 = 8_000;
 /// Fuel of a read or write of an open file, not counting its bytes.
 const TRANSFER_FUEL: u64 = 2_000;
 
+/// Fuel per byte written: it is copied twice, into the host and into the file.
+const WRITTEN_BYTE_FUEL: u64 = 3;
+
 /// Fuel per byte of a path: a part of one byte and its slash are a lookup.
 const PATH_FUEL: u64 = 150;
 
@@ -185,7 +188,7 @@ impl<T: Send + 'static> types::HostDescriptor for Guest<T> {
     }
 
     fn write(&mut self, this: Resource<Descriptor>, data: Vec<u8>, offset: u64) -> MethodResult<u64> {
-        self.charge(TRANSFER_FUEL + data.len() as u64);
+        self.charge(TRANSFER_FUEL + WRITTEN_BYTE_FUEL * data.len() as u64);
         let written = writable(self.table().get(&this)?).and_then(|file| Ok(file.write(offset, &data)?));
         Ok(written.map(|()| data.len() as u64))
     }
@@ -470,7 +473,7 @@ struct Writer {
 #[wasmtime_wasi::async_trait]
 impl OutputStream for Writer {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.work.charge(TRANSFER_FUEL + bytes.len() as u64);
+        self.work.charge(TRANSFER_FUEL + WRITTEN_BYTE_FUEL * bytes.len() as u64);
         let written = match &mut self.offset {
             Some(offset) => {
                 let at = *offset;

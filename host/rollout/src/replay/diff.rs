@@ -222,6 +222,8 @@ impl ComparedEvent {
                 EventKind::Prompted { .. } => format!("{agent} is prompted"),
                 EventKind::Skipped => format!("{agent} skips the turn"),
                 EventKind::Completion { .. } => format!("the model completes the prompt of {agent}"),
+                EventKind::ToolResults(_) => format!("the tools of {agent} answer"),
+                EventKind::PromptTooLong { .. } => format!("the prompt of {agent} is too long"),
                 EventKind::Action(action) => format!("{agent} acts: {}", shorten(action)),
                 EventKind::Outcome(_) => "the environment steps".to_owned(),
                 EventKind::Drawing(_) => "the state is drawn".to_owned(),

@@ -13,7 +13,7 @@ use crate::attempt::{Attempt, play_episode};
 use crate::context::EpisodeContext;
 use crate::setup::EpisodeSetup;
 use crate::trace::answers::RecordedAnswers;
-use crate::trace::{EventKind, Trace};
+use crate::trace::{EventKind, EventPosition, Trace};
 
 pub use diff::{Agreement, ComparedEvent, Difference, ExternalCall};
 
@@ -59,12 +59,20 @@ struct RecordedCompletions(HashMap<[u8; 32], Completion>);
 
 impl RecordedCompletions {
     fn from_trace(setup: &EpisodeSetup, trace: &Trace) -> RecordedCompletions {
+        // Number of completions so far in each turn.
+        let mut calls: HashMap<&EventPosition, u32> = HashMap::new();
         let completions = trace.events.iter().filter_map(|event| {
             let EventKind::Completion { text, finish, tokens } = &event.kind else { return None };
             let position = &event.position;
             let agent =
                 setup.agents.iter().position(|runtime| Some(&runtime.name) == position.agent.as_ref())?;
             let (branch, retry) = position.candidate.map_or((0, 0), |c| (c.branch, c.retry));
+            let call = calls.entry(position).or_default();
+            let seed = match *call {
+                0 => trace.key.completion(position.node_visit, agent as u32, branch, retry),
+                call => trace.key.later_completion([position.node_visit, agent as u32, branch, retry], call),
+            };
+            *call += 1;
             let completion = Completion {
                 tokens: tokens.clone(),
                 // A replay is not trained on.
@@ -76,7 +84,7 @@ impl RecordedCompletions {
                 finish: *finish,
                 version: 0,
             };
-            Some((trace.key.completion(position.node_visit, agent as u32, branch, retry), completion))
+            Some((seed, completion))
         });
         RecordedCompletions(completions.collect())
     }

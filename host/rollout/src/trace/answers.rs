@@ -36,8 +36,10 @@ impl RecordedAnswers {
             let EventKind::CallLog { function, events } = &event.kind else { continue };
             let position = &event.position;
             let key = match (trace.mode, position.candidate, function.as_str()) {
-                (.., "prompt" | "parse" | "call_tools" | "score") => {
-                    AnswerKey::Call(position.clone(), function.clone())
+                (.., "prompt" | "parse" | "score") => AnswerKey::Call(position.clone(), function.clone()),
+                // With the number of the model call whose tool calls were answered.
+                (.., function) if function.starts_with("call_tools") => {
+                    AnswerKey::Call(position.clone(), function.to_owned())
                 }
                 // Only the copy that a tree starts with is snapshotted outside of a candidate.
                 (Rollout::Flat, ..) | (Rollout::Tree, None, "start" | "snapshot") => {

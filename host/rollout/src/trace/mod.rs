@@ -55,7 +55,7 @@ pub struct EventPosition {
 }
 
 /// One attempt at a candidate of a node visit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CandidateAttempt {
     pub branch: u32,
     /// Number of earlier attempts at the candidate that failed.
@@ -66,7 +66,7 @@ pub struct CandidateAttempt {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// An agent was prompted.
+    /// An agent was prompted; within a turn again after the results of tool calls.
     Prompted {
         /// Number of the agent's earlier visits.
         visit: u32,
@@ -77,6 +77,10 @@ pub enum EventKind {
     Skipped,
     /// The model completed a prompt.
     Completion { text: String, finish: Finish, tokens: Vec<u32> },
+    /// The agent answered the tool calls of the completion, one result for each.
+    ToolResults(Vec<String>),
+    /// The prompt left no room for a completion in the model's context, so that the episode was truncated.
+    PromptTooLong { tokens: usize, context: usize },
     /// The agent parsed the completion into an action (JSON).
     Action(String),
     /// The environment applied the joint action.

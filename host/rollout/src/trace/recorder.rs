@@ -54,6 +54,11 @@ impl TraceRecorder {
         self.node_visit
     }
 
+    /// The candidate of the current node visit whose events are recorded.
+    pub fn candidate(&self) -> Option<CandidateAttempt> {
+        self.candidate
+    }
+
     pub fn record(&mut self, agent: Option<&str>, kind: EventKind) {
         let position = self.position(agent);
         self.events.push(TraceEvent { position, kind });

@@ -83,7 +83,11 @@ fn every_kind_of_event_that_was_tampered_with_is_found() {
                     assert_eq!(replay_alone(&setup(script()), &trace).agreement, Agreement::Full);
                     continue;
                 }
-                EventKind::Skipped | EventKind::Drawing(_) | EventKind::Fault { .. } => {
+                EventKind::Skipped
+                | EventKind::Drawing(_)
+                | EventKind::ToolResults(_)
+                | EventKind::PromptTooLong { .. }
+                | EventKind::Fault { .. } => {
                     panic!("{:?}", trace.events[index])
                 }
             };

@@ -31,7 +31,8 @@ pub(super) fn step_metrics(batch: &RolloutBatch, agents: &[AgentRuntime]) -> Map
 
 /// Returns the means of one agent over every sample that is trained on, not only those that a tree continued from.
 fn agent_metrics(batch: &RolloutBatch, agent: &str) -> Value {
-    let own: Vec<&Transition> = batch.transitions.iter().filter(|t| t.agent == agent).collect();
+    let is_turn = |t: &&Transition| t.agent == agent && t.final_call;
+    let own: Vec<&Transition> = batch.transitions.iter().filter(is_turn).collect();
     let turns = own.iter().map(|t| t.turn + 1).max().unwrap_or(0);
     let by_turn: Vec<Value> = (0..turns)
         .map(|turn| means(&own.iter().copied().filter(|t| t.turn == turn).collect::<Vec<_>>()))

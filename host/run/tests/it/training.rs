@@ -121,7 +121,17 @@ fn progress_reports_metrics_and_activities() {
         reports.iter().partition(|report| report.starts_with("metrics"));
     assert_eq!(lines, ["metrics 0 held_out", "metrics 1 step", "metrics 1 held_out"]);
     // The rollout thread goes on while the lines of the steps before are written.
-    assert_eq!(activities, ["load", "episodes held_out", "episodes step 1", "update", "episodes held_out"]);
+    assert_eq!(
+        activities,
+        [
+            "load",
+            "notice never audited: `pl-host audit` finds rewards that can be had without solving a task",
+            "episodes held_out",
+            "episodes step 1",
+            "update",
+            "episodes held_out",
+        ]
+    );
 }
 
 /// A plugin declares that its reward scores only the end, and the end counts for every agent's last turn.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::engine::Server;
+use crate::engine::{CALL, Server};
 
 const PATH: &str = "/v1/chat/completions";
 
@@ -112,4 +112,68 @@ fn a_stream_has_what_the_whole_response_has() {
         assert_eq!(json!(logprobs), expected["logprobs"]["content"]);
         assert_eq!(parts.last().unwrap()["finish_reason"], expected["finish_reason"]);
     }
+}
+
+fn with_tools(more: Value) -> Value {
+    let tool =
+        json!({ "type": "function", "function": { "name": "add", "parameters": { "type": "object" } } });
+    let mut body = question(json!({ "model": "calling", "tools": [tool] }));
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+#[test]
+fn tool_calls_are_those_of_the_text_if_the_request_offers_tools() {
+    let server = Server::start();
+    let choice = |body: Value| server.post(PATH, &body).json()["choices"][0].clone();
+    let called = choice(with_tools(json!({})));
+    assert_eq!(called["finish_reason"], "tool_calls");
+    assert_eq!(called["message"]["content"], Value::Null);
+    let call = &called["message"]["tool_calls"][0];
+    assert_eq!((&call["type"], &call["function"]["name"]), (&json!("function"), &json!("add")));
+    assert_eq!(call["function"]["arguments"], "{\"a\":1}");
+    assert!(call["id"].as_str().unwrap().starts_with("call_"));
+    // Without tools, and if the call was cut off, the text is a text.
+    let plain = choice(with_tools(json!({ "tools": [] })));
+    assert_eq!((&plain["message"]["content"], &plain["finish_reason"]), (&json!(CALL), &json!("stop")));
+    let cut = choice(with_tools(json!({ "max_tokens": 1 })));
+    assert_eq!((&cut["message"]["content"], &cut["finish_reason"]), (&json!(&CALL[..7]), &json!("length")));
+}
+
+#[test]
+fn streamed_tool_calls_come_whole_at_the_end() {
+    let server = Server::start();
+    let events = server.post(PATH, &with_tools(json!({ "stream": true }))).events();
+    let last = &events[events.len() - 1]["choices"][0];
+    assert_eq!(
+        (&last["finish_reason"], &last["delta"]["tool_calls"][0]["function"]["name"]),
+        (&json!("tool_calls"), &json!("add"))
+    );
+    assert_eq!(last["delta"]["tool_calls"][0]["index"], 0);
+    let text =
+        |event: &Value| event["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(events.iter().map(text).collect::<String>(), "");
+}
+
+#[test]
+fn the_results_of_tools_are_messages() {
+    let server = Server::start();
+    let call =
+        json!({ "id": "1", "type": "function", "function": { "name": "add", "arguments": "{\"a\": 7}" } });
+    let messages = |call: &Value| {
+        json!([
+            { "role": "user", "content": "Hi" },
+            { "role": "assistant", "content": null, "tool_calls": [call] },
+            { "role": "tool", "tool_call_id": "1", "content": "8" },
+        ])
+    };
+    let body = with_tools(json!({ "messages": messages(&call), "return_token_ids": true }));
+    let prompt = server.post(PATH, &body).json()["prompt_token_ids"].clone();
+    let expected = "add;user: Hi\nassistant: add(7)\ntool: 8\nassistant: ";
+    assert_eq!(prompt, json!(server.tokenizer.encode(expected).unwrap()));
+    let mut broken = call;
+    broken["function"]["arguments"] = json!("{");
+    let answered = server.post(PATH, &with_tools(json!({ "messages": messages(&broken) })));
+    assert_eq!(answered.status, 400);
+    assert!(answered.text.contains("the arguments of the tool call `add`"), "{}", answered.text);
 }

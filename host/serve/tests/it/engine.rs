@@ -23,6 +23,11 @@ use crate::control::Controlled;
 pub const LETTERS: usize = 0;
 /// Policy whose engine fails.
 pub const BROKEN: usize = 1;
+/// Policy that answers with [`CALL`].
+pub const CALLING: usize = 2;
+
+/// A tool call, as models without a form of their own write it.
+pub const CALL: &str = r#"{"name": "add", "arguments": {"a": 1}}"#;
 
 /// Tokens of the scripted completions are those of this text.
 const TEXT: &str = "abcdefghij";
@@ -62,6 +67,10 @@ impl Generate for Scripted {
             running.ended = true;
             return Err(GenerateError::Failed { policy: BROKEN, reason: "out of memory".into() });
         }
+        if request.policy == CALLING {
+            running.ended = true;
+            return Ok(request.seeds.iter().enumerate().map(|(index, _)| call(index, &request)).collect());
+        }
         let mut completions = Vec::new();
         for (index, seed) in request.seeds.iter().enumerate() {
             let first = usize::from(seed[0]) % self.tokens.len();
@@ -100,6 +109,27 @@ impl Generate for Scripted {
     }
 }
 
+/// Returns a completion that is a tool call, or the beginning of one if the request has room for one token.
+fn call(index: usize, request: &Request) -> Completion {
+    let is_cut = request.max_tokens == 1;
+    let text = if is_cut { &CALL[..7] } else { CALL };
+    let (tokens, logprobs) = (vec![1], vec![-0.5]);
+    if let Some(listener) = &request.listener {
+        let (tokens, logprobs, text) = (tokens.clone(), logprobs.clone(), text.to_owned());
+        let _ = listener.send(Chunk { index, tokens, logprobs, top: Vec::new(), text, last: true });
+    }
+    Completion {
+        tokens,
+        logprobs,
+        support: None,
+        values: None,
+        top: Vec::new(),
+        text: text.to_owned(),
+        finish: if is_cut { Finish::Length } else { Finish::Stop },
+        version: 3,
+    }
+}
+
 fn tokenizer() -> Tokenizer {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny/tokenizer.json");
     Tokenizer::from_json("tiny", &std::fs::read(path).unwrap(), &[]).unwrap()
@@ -107,6 +137,12 @@ fn tokenizer() -> Tokenizer {
 
 const TEMPLATE: &str = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
                         {% if add_generation_prompt %}assistant: {% endif %}";
+
+/// The template of the policy with tools.
+const TOOL_TEMPLATE: &str = "{% for tool in tools or [] %}{{ tool.function.name }};{% endfor %}\
+                             {% for message in messages %}{{ message.role }}: {{ message.content }}\
+                             {% for call in message.tool_calls or [] %}{{ call.function.name }}\
+                             ({{ call.function.arguments.a }}){% endfor %}\n{% endfor %}assistant: ";
 
 /// A running server.
 pub struct Server {
@@ -172,24 +208,29 @@ impl Server {
     fn build(config: ServerConfig, team: Option<Arc<dyn Team>>, adapters: bool) -> Server {
         let runtime = Runtime::new().unwrap();
         let shared = Arc::new(tokenizer());
-        let template = Arc::new(ChatTemplate::new("tiny", Some(TEMPLATE.to_owned()), None, None).unwrap());
+        let template =
+            |text: &str| Arc::new(ChatTemplate::new("tiny", Some(text.to_owned()), None, None).unwrap());
         let engine = Arc::new(Scripted {
             tokens: shared.encode(TEXT).unwrap(),
             wait: shared.encode("~").unwrap()[0],
             ..Scripted::default()
         });
-        let model = |name: &str, policy| ServedModel {
+        let model = |name: &str, policy, text: &str| ServedModel {
             name: name.to_owned(),
             policy,
             tokenizer: Arc::clone(&shared),
-            template: Arc::clone(&template),
+            template: template(text),
             max_positions: 100,
             date: "2024-02-29".parse().unwrap(),
             base: "tiny".to_owned(),
             model_hash: "c0ffee".to_owned(),
             is_adapter: false,
         };
-        let models = vec![model("letters", LETTERS), model("broken", BROKEN)];
+        let models = vec![
+            model("letters", LETTERS, TEMPLATE),
+            model("broken", BROKEN, TEMPLATE),
+            model("calling", CALLING, TOOL_TEMPLATE),
+        ];
         let team = team.map(|team| ("team".to_owned(), team));
         let service = Service::new(models, team, Arc::clone(&engine) as Arc<dyn Generate>, config);
         let service = match adapters {

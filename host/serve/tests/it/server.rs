@@ -34,7 +34,7 @@ fn models_are_listed_with_their_length() {
     let server = Server::start();
     let body = server.get("/v1/models").json();
     let ids: Vec<&Value> = body["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
-    assert_eq!(json!(ids), json!(["letters", "broken"]));
+    assert_eq!(json!(ids), json!(["letters", "broken", "calling"]));
     let card = server.get("/v1/models/letters").json();
     assert_eq!(card["max_model_len"], 100);
     assert_eq!((&card["model_hash"], &card["parent"]), (&json!("c0ffee"), &Value::Null));

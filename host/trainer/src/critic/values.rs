@@ -112,7 +112,7 @@ impl PredictedValues {
             .map(|(index, values)| {
                 let penalty = |token: usize| penalties.map_or(0.0, |penalties| penalties[index][token]);
                 let mut own: Vec<f64> = (0..values.len()).map(|token| -penalty(token)).collect();
-                if let Some(last) = own.last_mut() {
+                if let Some(last) = own.last_mut().filter(|_| trajectories.is_turn(index)) {
                     *last += rewards[index];
                 }
                 own
@@ -124,10 +124,12 @@ impl PredictedValues {
             .zip(&rewards)
             .enumerate()
             .map(|(index, (values, rewards))| {
-                let successor = match (trajectories.next(index), self.next[index]) {
-                    (Some(next), _) => Successor::Turn(next),
-                    (None, Some(value)) => Successor::Value(f64::from(value)),
-                    (None, None) => Successor::End,
+                let call = trajectories.next_call(index);
+                let successor = match (call, trajectories.next(index), self.next[index]) {
+                    (Some(call), ..) => Successor::Call(call),
+                    (None, Some(next), _) => Successor::Turn(trajectories.first_call(next)),
+                    (None, None, Some(value)) => Successor::Value(f64::from(value)),
+                    (None, None, None) => Successor::End,
                 };
                 Turn { values, rewards, successor }
             })

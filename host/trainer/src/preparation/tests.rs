@@ -1,7 +1,7 @@
 //! Targets of worked examples.
 
 use pl_dsl::workflow::objective::{
-    Baseline, Correction, GroupBy, KlEstimator, OldLogprobs, Overlong, TrustRegion,
+    Baseline, Correction, FlatGroups, GroupBy, KlEstimator, OldLogprobs, Overlong, TrustRegion,
 };
 
 use super::*;
@@ -93,6 +93,62 @@ fn returns_groups_and_baselines_combine() {
     assert_eq!(first_advantages(&plain, &transitions), [1.0, 2.0, 0.0, 5.0]);
     let success = Objective { advantage: Advantage::Success, ..plain };
     assert_eq!(first_advantages(&success, &transitions), [0.0, 0.0, 1.0, 1.0]);
+}
+
+/// The transitions of [`transitions`], with a model call before that of the third.
+fn with_tool_call() -> Vec<Transition> {
+    let mut transitions = transitions();
+    let mut first = Transition { final_call: false, ..transitions[2].clone() };
+    first.completion.truncate(2);
+    first.logprobs.truncate(2);
+    transitions[2].key.call = 1;
+    transitions.insert(2, first);
+    transitions
+}
+
+#[test]
+fn a_turn_with_tool_calls_counts_once_and_all_its_completions_get_its_advantage() {
+    let episode = |objective| Objective { returns: Returns::Episode, ..objective };
+    let discounted = Objective { returns: Returns::Discounted, gamma_turn: 0.5, ..unscaled() };
+    let rloo = Objective { baseline: Baseline::LeaveOneOut, ..unscaled() };
+    let success = Objective { advantage: Advantage::Success, baseline: Baseline::None, ..unscaled() };
+    let ema = Objective { advantage: Advantage::Ema, baseline: Baseline::None, ..unscaled() };
+    for objective in [unscaled(), objective(), episode(unscaled()), discounted, rloo, success, ema] {
+        let mut expected = first_advantages(&objective, &transitions());
+        expected.insert(2, expected[2]);
+        assert_eq!(first_advantages(&objective, &with_tool_call()), expected, "{objective:?}");
+    }
+    let filtered = Objective { flat_groups: FlatGroups::Drop, drop_groups: 0.5, ..unscaled() };
+    let transitions = with_tool_call();
+    let prepared = batch(&transitions).prepare(&filtered, &ObjectiveState::new(&filtered)).unwrap();
+    // The group of the first turns, with the smaller spread, is left out whole.
+    assert_eq!(prepared.left_out.completions, [true, false, true, true, false]);
+    // A penalty for each token counts all tokens of the turn: 4 of one completion, and 2 of the one before.
+    let penalty = Objective { token_penalty: 0.5, ..unscaled() };
+    let prepared = batch(&transitions).prepare(&penalty, &ObjectiveState::new(&penalty)).unwrap();
+    let returned = |index: usize| prepared.targets[index].credit.unwrap().value;
+    assert_eq!((returned(0), returned(2), returned(3)), (1.0 - 1.0, -3.0, -3.0));
+}
+
+#[test]
+fn estimates_go_on_over_the_calls_of_a_turn() {
+    let transitions = with_tool_call();
+    let transitions: Vec<&Transition> = transitions.iter().collect();
+    let trajectories = Trajectories::new(&transitions);
+    let tokens = transitions.iter().map(|t| vec![0.0; t.completion.len()]).collect();
+    let values = PredictedValues { tokens, next: vec![None; 5] };
+    let objective =
+        Objective { gamma: 0.9, gamma_turn: 0.5, lambda: 1.0, advantage: Advantage::Gae, ..objective() };
+    let rewards: Vec<f64> = transitions.iter().map(|t| t.reward).collect();
+    let estimates = values.estimate(&objective, &trajectories, &rewards, None);
+    // The last turn of the episode has five tokens and the reward 5; the one before four, after a call of two.
+    let last = 5.0 * 0.9f64.powi(4);
+    let second = 0.5 * last * 0.9f64.powi(3);
+    let first = 0.9 * second * 0.9;
+    let close = |got: f64, expected: f64| assert!((got - expected).abs() < 1e-12, "{got} {expected}");
+    close(estimates[4].advantages[0], last);
+    close(estimates[3].advantages[0], second);
+    close(estimates[2].advantages[0], first);
 }
 
 #[test]

@@ -13,7 +13,7 @@ const REFERENCE: [f32; 5] = [-0.3, -0.9, -2.0, -0.5, -3.0];
 
 fn record(advantages: [f32; 5]) -> TrainedCompletion {
     TrainedCompletion {
-        key: Key { step: 1, task: 0, sample: 0, node_visit: 0, agent: 0, branch: 0 },
+        key: Key { step: 1, task: 0, sample: 0, node_visit: 0, agent: 0, branch: 0, call: 0 },
         epoch: 0,
         optimizer_steps: 0,
         loss_weight: 0.125,

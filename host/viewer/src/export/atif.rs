@@ -81,7 +81,7 @@ fn agent_step(
         "metrics": { "prompt_tokens": prompt_tokens, "completion_tokens": turn.tokens },
         "extra": {
             "agent": turn.agent, "node_visit": visit.node_visit, "branch": branch.branch, "finish": turn.finish,
-            "action": turn.action.as_deref().map(parsed), "reward": reward,
+            "action": turn.action.as_deref().map(parsed), "reward": reward, "follow_ups": turn.follow_ups,
         },
     });
     if let (Some(outcome), Some(fields)) = (&branch.outcome, step.as_object_mut()) {

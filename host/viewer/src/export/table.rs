@@ -138,7 +138,9 @@ fn add_branch(rows: &mut Vec<Completion>, episode: &EpisodeDetails, visit: &Node
     for turn in &branch.turns {
         let prompt = visit.prompts.iter().find(|prompt| prompt.agent == turn.agent);
         let reward = branch.rewards.iter().find(|reward| reward.agent == turn.agent);
-        rows.push(Completion {
+        let first = (prompt.and_then(|prompt| prompt.text.clone()), &turn.text, &turn.finish, turn.tokens);
+        let later = turn.follow_ups.iter().map(|own| (own.prompt.clone(), &own.text, &own.finish, own.tokens));
+        rows.extend(std::iter::once(first).chain(later).map(|(asked, text, finish, tokens)| Completion {
             episode: episode.episode.clone(),
             step: episode.step,
             set: episode.set.clone(),
@@ -149,10 +151,10 @@ fn add_branch(rows: &mut Vec<Completion>, episode: &EpisodeDetails, visit: &Node
             node_visit: visit.node_visit,
             branch: branch.branch,
             taken: visit.is_taken(branch),
-            prompt: prompt.and_then(|prompt| prompt.text.clone()),
-            completion: turn.text.clone(),
-            finish: turn.finish.clone(),
-            tokens: turn.tokens as u64,
+            prompt: asked,
+            completion: text.clone(),
+            finish: finish.clone(),
+            tokens: tokens as u64,
             action: turn.action.clone(),
             reward: reward.map(|reward| reward.reward),
             success: episode.success,
@@ -160,7 +162,7 @@ fn add_branch(rows: &mut Vec<Completion>, episode: &EpisodeDetails, visit: &Node
                 .failure
                 .clone()
                 .or_else(|| branch.fault.as_ref().map(|fault| fault.cause.clone())),
-        });
+        }));
     }
 }
 

@@ -208,7 +208,7 @@ fn tree(step: u64, task: u32) -> Value {
 fn transition(text: &str) -> Transition {
     let completion = ids(text);
     Transition {
-        key: Key { step: 1, task: 0, sample: 0, node_visit: 0, agent: 0, branch: 0 },
+        key: Key { step: 1, task: 0, sample: 0, node_visit: 0, agent: 0, branch: 0, call: 0 },
         group: Group { step: 1, task: 0, agent: 0, turn: 0, node_visit: None },
         task_id: "train-0".into(),
         agent: "tool".into(),
@@ -221,6 +221,7 @@ fn transition(text: &str) -> Transition {
         temperature: 1.0,
         max_tokens: 256,
         cut_off: false,
+        final_call: true,
         versions: vec![0],
         version: 0,
         team_reward: 1.0,
@@ -238,7 +239,7 @@ fn transition(text: &str) -> Transition {
 /// Values that the update of step 1 computed for a completion of `tool`.
 fn trained(task: u32, branch: u32, tokens: usize, advantage: f64) -> TrainedCompletion {
     TrainedCompletion {
-        key: Key { step: 1, task, sample: 0, node_visit: 0, agent: 0, branch },
+        key: Key { step: 1, task, sample: 0, node_visit: 0, agent: 0, branch, call: 0 },
         epoch: 0,
         optimizer_steps: 0,
         loss_weight: 0.25,

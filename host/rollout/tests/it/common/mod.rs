@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use pl_dsl::workflow::{Condition, Edge, Node, Rollout, Target, Turns};
+use pl_dsl::workflow::{Condition, Edge, LongPrompt, Node, Rollout, Target, Turns};
 use pl_plugin::call_log::{CallLog, Level};
 use pl_plugin::{
     AgentScore, DrawingForm, Message, Outcome, Part, PromptRequest, RandomStream, Role, Scores, Snapshot,
-    Task, Tool, Turn,
+    Task, Tool, ToolCall, Turn,
 };
 use pl_rollout::{
     Agent, AgentRuntime, Environment, Episode, EpisodeSetup, Error, Fault, PromptEncoder, Reward,
@@ -73,6 +73,8 @@ pub struct Script {
     pub parse: Rule<String, Result<(), Fault>>,
     /// Tools that every agent offers to the model.
     pub tools: Vec<Tool>,
+    /// Results of tool calls.
+    pub call_tools: Rule<Vec<ToolCall>, Result<Option<Vec<String>>, Fault>>,
     /// True if the evidence names the copy that was played on; it then differs from one batch to the next.
     pub names_copy: bool,
     /// True if a wall clock decides something in this function of the environment (`start`, `view`, `apply`,
@@ -91,6 +93,7 @@ impl Default for Script {
             skip: Arc::new(|_| false),
             parse: Arc::new(|_| Ok(())),
             tools: Vec::new(),
+            call_tools: Arc::new(|_| Ok(None)),
             names_copy: true,
             uses_clock: Arc::new(|_| false),
             team: Arc::new(|state| {
@@ -158,11 +161,13 @@ impl World {
         let runtime = |index| AgentRuntime {
             name: agent_name(index),
             agent: Arc::clone(self) as Arc<dyn Agent>,
-            encoder: Arc::new(Bytes),
+            encoder: Arc::new(Bytes { context: None }),
             policy: index,
             sampling: Sampling::with_temperature(0.5 + index as f64),
             max_tokens: 8,
             stop: Vec::new(),
+            long_prompt: LongPrompt::End,
+            tool_rounds: 3,
             bootstraps: false,
         };
         Arc::new(EpisodeSetup {
@@ -290,6 +295,16 @@ impl Agent for World {
         }))
     }
 
+    async fn call_tools(
+        &self,
+        _view: &str,
+        calls: &[ToolCall],
+        call_log: &CallLog,
+    ) -> Result<Option<Vec<String>>, Fault> {
+        call_log.log(Level::Info, &format!("{} tool calls", calls.len()));
+        (self.script.call_tools)(&calls.to_vec())
+    }
+
     async fn parse(
         &self,
         _view: &str,
@@ -324,8 +339,10 @@ impl Reward for World {
     }
 }
 
-/// An encoder with a token per byte, of the messages and then of the tools' names.
-struct Bytes;
+/// An encoder with a token per byte, of the messages and then of the tools' names. Even numbers are tool calls.
+pub struct Bytes {
+    pub context: Option<usize>,
+}
 
 impl PromptEncoder for Bytes {
     fn encode(&self, _: usize, messages: &[Message], tools: &[Tool]) -> Result<Vec<u32>, Fault> {
@@ -335,6 +352,16 @@ impl PromptEncoder for Bytes {
         });
         let tools = tools.iter().map(|tool| tool.name.as_str());
         Ok(text.chain(tools).flat_map(str::bytes).map(u32::from).collect())
+    }
+
+    fn tool_calls(&self, _: usize, text: &str) -> Vec<ToolCall> {
+        let number: u64 = text.split(' ').next().unwrap().parse().unwrap();
+        let call = || ToolCall { name: "look".to_owned(), arguments: json!({ "at": number }).to_string() };
+        (number % 2 == 0).then(call).into_iter().collect()
+    }
+
+    fn context(&self, _: usize) -> Option<usize> {
+        self.context
     }
 }
 

@@ -1,0 +1,119 @@
+//! Turns of several model calls: an agent answers the tool calls of a completion, and the model is asked again.
+
+use std::sync::Arc;
+
+use pl_plugin::{Message, Part, Role};
+use pl_types::{Completion, Finish};
+use tracing::Instrument;
+
+use crate::fault::Fault;
+use crate::long_prompts::FittedPrompt;
+use crate::node_visit::{AgentPrompt, ParsedCompletion};
+use crate::setup::{AgentRuntime, EpisodeSetup};
+use crate::spans::call_span;
+use crate::trace::EventKind;
+use crate::trace::recorder::TraceRecorder;
+
+/// One call of the model within a turn.
+#[derive(Debug, Clone)]
+pub(crate) struct ModelCall {
+    /// Token ids.
+    pub prompt: Arc<[u32]>,
+    pub completion: Completion,
+}
+
+impl ModelCall {
+    /// The first call of a turn.
+    pub fn first(prompt: &AgentPrompt, completion: Completion) -> ModelCall {
+        ModelCall { prompt: Arc::clone(&prompt.tokens), completion }
+    }
+}
+
+/// Returns the number of sampled tokens.
+pub(crate) fn sampled_tokens(calls: &[ModelCall]) -> u64 {
+    calls.iter().map(|call| call.completion.tokens.len() as u64).sum()
+}
+
+impl EpisodeSetup {
+    /// Ends a turn whose first model call is in `calls`: answers tool calls and asks the model again until a completion
+    /// has none, the agent gives no results, or the agent's limit is reached; then parses the last completion. `seed`
+    /// gives the seeds of the later calls. If it fails, `calls` has those up to the fault.
+    pub(crate) async fn finish_turn(
+        &self,
+        prompt: &AgentPrompt,
+        calls: &mut Vec<ModelCall>,
+        seed: impl Fn(u32) -> [u8; 32],
+        recorder: &mut TraceRecorder,
+    ) -> Result<ParsedCompletion, Fault> {
+        let runtime = &self.agents[prompt.agent];
+        let mut messages = prompt.messages.clone();
+        loop {
+            let Some(ModelCall { completion, .. }) = calls.last() else {
+                return Err(Fault::for_agent(&runtime.name, "generation", "the turn has no completion"));
+            };
+            let read = read_completion(runtime, prompt, completion);
+            let round = calls.len() as u32;
+            let next = match read.tool_calls.is_empty() || round > runtime.tool_rounds {
+                true => None,
+                false => self.next_prompt(prompt, &read, (&mut messages, round), recorder).await?,
+            };
+            let Some(tokens) = next else {
+                let action = self.parse(prompt, &read, recorder).await?;
+                return Ok(ParsedCompletion { calls: std::mem::take(calls), action });
+            };
+            let asked = AgentPrompt { tokens, messages: messages.clone(), ..prompt.clone() };
+            let completions = self.complete(&asked, vec![seed(round)]).await?;
+            for completion in completions {
+                self.record_completion(&asked, &completion, recorder);
+                calls.push(ModelCall::first(&asked, completion));
+            }
+        }
+    }
+
+    /// Has the agent answer the tool calls of a completion, and adds the completion and the results to `messages`. Returns
+    /// the prompt with them, or `None` if the turn ends with this completion: the agent gives no results, or the prompt
+    /// would be longer than the model's context.
+    async fn next_prompt(
+        &self,
+        prompt: &AgentPrompt,
+        completion: &pl_plugin::Completion,
+        (messages, round): (&mut Vec<Message>, u32),
+        recorder: &mut TraceRecorder,
+    ) -> Result<Option<Arc<[u32]>>, Fault> {
+        let runtime = &self.agents[prompt.agent];
+        let name = Some(runtime.name.as_str());
+        let attribute = |fault: Fault| fault.with_agent(&runtime.name);
+        let function = format!("call_tools {round}");
+        let call_log = recorder.call_log(name, &function);
+        let span = call_span("call_tools", &runtime.name);
+        let results = runtime.agent.call_tools(&prompt.view, &completion.tool_calls, &call_log);
+        let results = results.instrument(span).await;
+        recorder.record_calls(name, &function, &call_log);
+        let Some(results) = results.map_err(attribute)? else { return Ok(None) };
+        let message = |role: Role, text: String| Message { role, parts: vec![Part::Text(text)] };
+        messages.push(message(Role::Assistant, completion.text.clone()));
+        messages.extend(results.iter().map(|result| message(Role::Tool, result.clone())));
+        recorder.record(name, EventKind::ToolResults(results));
+        let tokens = runtime.encoder.encode(runtime.policy, messages, &prompt.tools).map_err(attribute)?;
+        let FittedPrompt::Fits(tokens) = runtime.fit_prompt(tokens) else { return Ok(None) };
+        recorder.record(name, EventKind::Prompted { visit: prompt.visit, prompt: tokens.clone() });
+        Ok(Some(tokens.into()))
+    }
+}
+
+/// Reads the tool calls of a completion, if the agent offers tools.
+fn read_completion(
+    runtime: &AgentRuntime,
+    prompt: &AgentPrompt,
+    completion: &Completion,
+) -> pl_plugin::Completion {
+    let mut read = pl_plugin::Completion::new(completion.text.clone(), completion.finish);
+    // The end of a completion that was cut off may be a call that looks whole, but is not.
+    if !prompt.tools.is_empty() && completion.finish != Finish::Length {
+        read.tool_calls = runtime.encoder.tool_calls(runtime.policy, &completion.text);
+        if !read.tool_calls.is_empty() {
+            read.finish = Finish::ToolCalls;
+        }
+    }
+    read
+}

@@ -1,0 +1,50 @@
+//! Tool calls in OpenAI's form: those of a conversation's messages, and those in completions.
+
+use pl_model::{ToolCall, ToolCallFormat};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+use crate::models::ServedModel;
+
+/// A tool call of an assistant's message.
+#[derive(Debug, Deserialize)]
+pub(crate) struct MessageToolCall {
+    id: Option<String>,
+    function: CalledFunction,
+}
+
+#[derive(Debug, Deserialize)]
+struct CalledFunction {
+    name: String,
+    /// The text of a JSON object.
+    arguments: String,
+}
+
+impl MessageToolCall {
+    /// Returns the call in the form of chat templates.
+    ///
+    /// # Errors
+    /// If the arguments are not JSON.
+    pub(crate) fn to_chat(&self) -> Result<ToolCall, ApiError> {
+        let CalledFunction { name, arguments } = &self.function;
+        let arguments = serde_json::from_str(arguments).map_err(|error| {
+            ApiError::field(
+                "messages",
+                format!("the arguments of the tool call `{name}` are not JSON: {error}"),
+            )
+        })?;
+        Ok(ToolCall { id: self.id.clone(), name: name.clone(), arguments })
+    }
+}
+
+/// Returns the tool calls in a completion's text as a message has them. Returns `None` if there are none.
+pub(crate) fn of_completion(model: &ServedModel, text: &str) -> Option<Vec<Value>> {
+    let calls = ToolCallFormat::of_template(&model.template).parse(text);
+    let message = |(index, call): (usize, ToolCall)| {
+        let number: u128 = rand::random();
+        let function = json!({ "name": call.name, "arguments": call.arguments.to_string() });
+        json!({ "index": index, "id": format!("call_{number:032x}"), "type": "function", "function": function })
+    };
+    (!calls.is_empty()).then(|| calls.into_iter().enumerate().map(message).collect())
+}
