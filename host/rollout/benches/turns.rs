@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use pl_dsl::workflow::{Edge, Node, Rollout, Target, Turns};
+use pl_dsl::workflow::{Edge, LongPrompt, Node, Rollout, Target, Turns};
 use pl_plugin::call_log::CallLog;
 use pl_plugin::{
     AgentScore, Corpora, Message, Outcome, Part, Plugin, PluginSpec, PromptRequest, RandomStream, Role,
@@ -156,6 +156,8 @@ fn setup(
         sampling: Sampling::default(),
         max_tokens: 64,
         stop: Vec::new(),
+        long_prompt: LongPrompt::End,
+        tool_rounds: 0,
         bootstraps: false,
     };
     // Each agent's node leads to the next one's.

@@ -92,12 +92,15 @@ fn recorded_turns(trace: &Trace, node_visit: u32) -> HashMap<String, Vec<Recorde
         EventKind::Chosen(branch) => Some(branch),
         _ => None,
     });
-    let mut prompts: HashMap<&str, &Vec<u32>> = HashMap::new();
+    // Candidates share their first prompt, and have later ones of their own after tool calls.
+    let mut prompts: HashMap<(&str, Option<CandidateAttempt>), &Vec<u32>> = HashMap::new();
     let mut turns: HashMap<String, (Option<CandidateAttempt>, Vec<RecordedTurn>)> = HashMap::new();
     for event in events() {
         let Some(agent) = event.position.agent.as_deref() else { continue };
         match &event.kind {
-            EventKind::Prompted { prompt, .. } => drop(prompts.insert(agent, prompt)),
+            EventKind::Prompted { prompt, .. } => {
+                prompts.insert((agent, event.position.candidate), prompt);
+            }
             EventKind::Completion { text, finish, tokens }
                 if event.position.candidate.map(|candidate| candidate.branch) == chosen =>
             {
@@ -112,7 +115,9 @@ fn recorded_turns(trace: &Trace, node_visit: u32) -> HashMap<String, Vec<Recorde
                     finish: *finish,
                     version: 0,
                 };
-                let prompt = prompts.get(agent).map(|prompt| (*prompt).clone()).unwrap_or_default();
+                let shared = || prompts.get(&(agent, None));
+                let prompt = prompts.get(&(agent, event.position.candidate)).or_else(shared);
+                let prompt = prompt.map(|prompt| (*prompt).clone()).unwrap_or_default();
                 let attempt = event.position.candidate;
                 let (own, calls) = turns.entry(agent.to_owned()).or_default();
                 if *own != attempt {

@@ -139,7 +139,8 @@ fn add_branch(rows: &mut Vec<Completion>, episode: &EpisodeDetails, visit: &Node
         let prompt = visit.prompts.iter().find(|prompt| prompt.agent == turn.agent);
         let reward = branch.rewards.iter().find(|reward| reward.agent == turn.agent);
         let first = (prompt.and_then(|prompt| prompt.text.clone()), &turn.text, &turn.finish, turn.tokens);
-        let later = turn.follow_ups.iter().map(|own| (own.prompt.clone(), &own.text, &own.finish, own.tokens));
+        let later =
+            turn.follow_ups.iter().map(|own| (own.prompt.clone(), &own.text, &own.finish, own.tokens));
         rows.extend(std::iter::once(first).chain(later).map(|(asked, text, finish, tokens)| Completion {
             episode: episode.episode.clone(),
             step: episode.step,
@@ -158,10 +159,8 @@ fn add_branch(rows: &mut Vec<Completion>, episode: &EpisodeDetails, visit: &Node
             action: turn.action.clone(),
             reward: reward.map(|reward| reward.reward),
             success: episode.success,
-            failure: episode
-                .failure
-                .clone()
-                .or_else(|| branch.fault.as_ref().map(|fault| fault.cause.clone())),
+            failure:
+                episode.failure.clone().or_else(|| branch.fault.as_ref().map(|fault| fault.cause.clone())),
         }));
     }
 }
