@@ -169,7 +169,7 @@ fn the_results_of_tools_are_messages() {
     };
     let body = with_tools(json!({ "messages": messages(&call), "return_token_ids": true }));
     let prompt = server.post(PATH, &body).json()["prompt_token_ids"].clone();
-    let expected = "add;user: Hi\nassistant: add(7)\ntool: 8\nassistant: ";
+    let expected = "add;user: Hi|assistant: add(7)|tool: 8|assistant: ";
     assert_eq!(prompt, json!(server.tokenizer.encode(expected).unwrap()));
     let mut broken = call;
     broken["function"]["arguments"] = json!("{");

@@ -142,7 +142,7 @@ const TEMPLATE: &str = "{% for message in messages %}{{ message.role }}: {{ mess
 const TOOL_TEMPLATE: &str = "{% for tool in tools or [] %}{{ tool.function.name }};{% endfor %}\
                              {% for message in messages %}{{ message.role }}: {{ message.content }}\
                              {% for call in message.tool_calls or [] %}{{ call.function.name }}\
-                             ({{ call.function.arguments.a }}){% endfor %}\n{% endfor %}assistant: ";
+                             ({{ call.function.arguments.a }}){% endfor %}|{% endfor %}assistant: ";
 
 /// A running server.
 pub struct Server {
