@@ -60,7 +60,9 @@ fn the_model_is_asked_again_with_the_results_until_it_calls_no_tool() {
         for turn in turns {
             let (last, earlier) = turn.split_last().unwrap();
             assert!(
-                earlier.iter().all(|call| number(call) % 2 == 0 && !call.final_call && call.action == "null")
+                earlier
+                    .iter()
+                    .all(|call| number(call).is_multiple_of(2) && !call.final_call && call.action == "null")
             );
             // The limit of three rounds may end a turn with a call.
             assert!(last.final_call && (number(last) % 2 == 1 || turn.len() == 4));

@@ -128,12 +128,15 @@ fn read_snapshot<E: Environment>(snapshot: &[u8]) -> Result<E> {
     }
 }
 
+/// Results of an agent's tools, one for each call.
+type ToolResults = Vec<String>;
+
 /// Functions of an agent, with its types erased.
 pub struct AgentEntry {
     name: &'static str,
     item: fn() -> Item,
     prompt: fn(&str, &str, &Turn) -> Result<Option<Request>>,
-    call_tools: fn(&str, &str, &[ToolCall]) -> Result<Option<Vec<String>>>,
+    call_tools: fn(&str, &str, &[ToolCall]) -> Result<Option<ToolResults>>,
     parse: fn(&str, &str, &Completion) -> Result<String>,
 }
 

@@ -357,7 +357,7 @@ impl PromptEncoder for Bytes {
     fn tool_calls(&self, _: usize, text: &str) -> Vec<ToolCall> {
         let number: u64 = text.split(' ').next().unwrap().parse().unwrap();
         let call = || ToolCall { name: "look".to_owned(), arguments: json!({ "at": number }).to_string() };
-        (number % 2 == 0).then(call).into_iter().collect()
+        (number.is_multiple_of(2)).then(call).into_iter().collect()
     }
 
     fn context(&self, _: usize) -> Option<usize> {
