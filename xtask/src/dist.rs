@@ -32,8 +32,8 @@ use crate::{guests, setup};
 /// Place at which a packed program looks for libtorch.
 const LIBTORCH: &str = "$ORIGIN/../../torch/lib";
 
-/// Largest size of a package. Half of it is the Python worker, which hardly compresses.
-const LARGEST: u64 = 70_000_000;
+/// Largest size of a package. Half of it is the Python worker, which set-up has compressed.
+const LARGEST: u64 = 60_000_000;
 
 /// Sets up, then writes both packages to `target/dist`.
 pub fn run(root: &Path) -> Result<()> {

@@ -17,7 +17,7 @@ use crate::progress::{Notice, Progress};
 pub struct Embedded {
     /// Plugin `std`, with the agent `std.chat`.
     pub std_chat: &'static [u8],
-    /// CPython with the standard library and sympy, for the sandbox's `wasm` backend.
+    /// CPython with the standard library and sympy, for the sandbox's `wasm` backend. Compressed with zstd.
     pub python_worker: &'static [u8],
     /// Arguments with which this program calls [`pl_sandbox::serve_jobs`]. `None` if it never does: it can't have worker
     /// processes then.

@@ -86,8 +86,11 @@ impl LazyWorkers {
                 let (component, settings) = (*component, ProcessSettings::clone(settings));
                 let tracker = self.progress.start(Activity::LoadingPythonWorker);
                 // The processes find it in the cache.
-                let compile =
-                    move || worker_engine()?.load("the Python worker", component).map_err(Error::WasmEngine);
+                let compile = move || {
+                    worker_engine()?
+                        .load_compressed("the Python worker", component)
+                        .map_err(Error::WasmEngine)
+                };
                 tokio::task::spawn_blocking(compile).await??;
                 let workers = ProcessWorkers::start(settings).await?;
                 drop(tracker);

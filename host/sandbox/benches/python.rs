@@ -16,7 +16,7 @@ fn main() {
 }
 
 fn component() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm.zst")
 }
 
 async fn instances() -> PythonWorkers {

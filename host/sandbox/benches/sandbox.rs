@@ -75,7 +75,7 @@ async fn containers(engine: &TestEngine, workers: usize) -> DockerWorkers {
 }
 
 async fn wasm(workers: u32) -> PythonWorkers {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm.zst");
     let component = std::fs::read(path).expect("`cargo xtask setup` builds it");
     let engine = pl_wasm::Engine::new(EngineConfig::workers().cache_dir(env!("CARGO_TARGET_TMPDIR")))
         .expect("an engine");

@@ -35,8 +35,8 @@ struct Inner {
 }
 
 impl PythonWorkers {
-    /// Loads the worker component. Call it from a blocking thread: it compiles for tens of seconds if the
-    /// component is not in the engine's cache. Configure `engine` with
+    /// Loads the worker component, compressed with zstd. Call it from a blocking thread: it compiles for tens of seconds if
+    /// the component is not in the engine's cache. Configure `engine` with
     /// [`EngineConfig::workers`](pl_wasm::EngineConfig::workers).
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl PythonWorkers {
         let worker = |source| Error::Worker { language: LANGUAGE, source };
         let contract =
             |error: wasmtime::Error| Error::Contract { language: LANGUAGE, reason: format!("{error:#}") };
-        let component = engine.load("the Python worker", component).map_err(worker)?;
+        let component = engine.load_compressed("the Python worker", component).map_err(worker)?;
         let mut linker = engine.linker::<()>().map_err(worker)?;
         Worker::add_to_linker::<_, HasSelf<Guest<()>>>(&mut linker, |guest| guest).map_err(contract)?;
         let ready = linker.instantiate_pre(component.inner()).map_err(contract)?;

@@ -1,8 +1,8 @@
 //! The server under load, beside the embedded engine alone: tokens per second with 64 requests in progress, and the time
 //! to the first token, idle and with 64 in progress.
 //!
-//! `cargo bench -p pl-serve --bench load`; needs SmolLM2 in the cache (`cargo xtask setup`). Prints lines of JSON;
-//! `cargo xtask bench servers` makes a table of them.
+//! `cargo bench -p pl-serve --bench load [-- throughput | first]`; needs SmolLM2 in the cache (`cargo xtask setup`).
+//! Prints lines of JSON; `cargo xtask bench servers` makes a table of them.
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run stops with the reason")]
 
@@ -62,16 +62,13 @@ fn main() {
     let bias: Vec<u32> = model.tokenizer.end_of_turn().to_vec();
     let bench = Bench { engine, runtime, address, bias };
 
-    bench.embedded(0);
-    let pairs = (1..=PAIRS).map(|pair| (bench.embedded(2 * pair), bench.served(2 * pair + 1)));
-    let (embedded, served): (Vec<f64>, Vec<f64>) = pairs.unzip();
-    print(json!({
-        "name": "throughput/64",
-        "embedded_tokens_per_second": median(embedded.iter().copied()),
-        "served_tokens_per_second": median(served.iter().copied()),
-        "ratio": median(served.iter().zip(&embedded).map(|(served, embedded)| served / embedded)),
-    }));
-    bench.first_tokens();
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    if "throughput".contains(&filter) {
+        bench.throughput();
+    }
+    if "first token".contains(&filter) {
+        bench.first_tokens();
+    }
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -141,6 +138,19 @@ impl Bench {
             "model": "base", "prompt": prompt, "max_tokens": max_tokens, "seed": 7, "stream": stream,
             "logprobs": 0, "return_token_ids": true, "logit_bias": bias,
         })
+    }
+
+    /// Tokens per second with and without the server.
+    fn throughput(&self) {
+        self.embedded(0);
+        let pairs = (1..=PAIRS).map(|pair| (self.embedded(2 * pair), self.served(2 * pair + 1)));
+        let (embedded, served): (Vec<f64>, Vec<f64>) = pairs.unzip();
+        print(json!({
+            "name": "throughput/64",
+            "embedded_tokens_per_second": median(embedded.iter().copied()),
+            "served_tokens_per_second": median(served.iter().copied()),
+            "ratio": median(served.iter().zip(&embedded).map(|(served, embedded)| served / embedded)),
+        }));
     }
 
     /// Tokens per second of the engine alone.

@@ -38,6 +38,15 @@ class FollowedLog {
     Object.assign(this, { run, log, offset: 0, line: 0, lines: [], problems: [] });
   }
 
+  /** Parameters of a request for the lines so far. */
+  start() {
+    return null;
+  }
+
+  wants() {
+    return true;
+  }
+
   /** Reads new lines, after a reading in progress. Returns true if there were any. */
   update(signal) {
     const reading = (this.reading ?? Promise.resolve()).catch(() => {}).then(() => this.read(signal));
@@ -47,14 +56,20 @@ class FollowedLog {
 
   async read(signal) {
     let changed = false;
+    if (this.start() && !this.started) {
+      const piece = await ask("curves", { run: this.run, log: this.log, ...this.start() }, signal);
+      Object.assign(this, { lines: piece.lines, problems: piece.problems, offset: piece.offset, line: piece.line, started: true });
+      changed = true;
+    }
     for (let more = true; more; ) {
       const piece = await ask("log", { run: this.run, log: this.log, offset: this.offset, line: this.line }, signal);
       if (piece.restarted) {
+        this.started = false;
         this.lines = [];
         this.problems = [];
       }
       changed ||= piece.restarted || piece.lines.length > 0;
-      for (const line of piece.lines) this.lines.push(line);
+      for (const line of piece.lines) if (this.wants(line)) this.lines.push(line);
       for (const problem of piece.problems) this.problems.push(problem);
       ({ offset: this.offset, line: this.line, more } = piece);
     }
@@ -62,12 +77,38 @@ class FollowedLog {
   }
 }
 
+/** Lines of a log for curves: those of neighbouring steps are merged by the server if there are many. */
+class CurveLog extends FollowedLog {
+  constructor(run, log, range) {
+    super(run, log);
+    this.range = range;
+  }
+
+  start() {
+    return { points: POINTS, ...this.range };
+  }
+
+  wants(line) {
+    return line.step >= (this.range.from || 0) && line.step <= (this.range.to || Infinity);
+  }
+}
+
+/** Lines that a chart draws of each kind, at most twice as many: about one for each of its pixels. */
+const POINTS = 300;
+
 const followed = new Map();
 
 /** The log of a run, shared by all pages. */
 export function follow(run, log) {
   const key = `${log} ${run}`;
   if (!followed.has(key)) followed.set(key, new FollowedLog(run, log));
+  return followed.get(key);
+}
+
+/** The lines of a log for curves, from a step to another one. */
+export function followCurves(run, log, { from = "", to = "" } = {}) {
+  const key = `curves ${log} ${from} ${to} ${run}`;
+  if (!followed.has(key)) followed.set(key, new CurveLog(run, log, { from, to }));
   return followed.get(key);
 }
 

@@ -44,8 +44,9 @@ function thin(points, pixels) {
  * drawn faintly behind. Points with `low` and `high` are drawn with a band, or with bars if `bars` is set.
  */
 export class Chart {
-  constructor({ title, xName, share }) {
+  constructor({ title, xName, share, zoom }) {
     this.title = title;
+    this.zoom = zoom;
     this.share = share;
     this.xName = xName;
     this.plot = h("div", { class: "plot" });
@@ -104,6 +105,7 @@ export class Chart {
     root.append(this.cursor);
     root.addEventListener("pointermove", (event) => this.point(event));
     root.addEventListener("pointerleave", () => this.leave());
+    if (this.zoom) this.zoomable(root);
     this.plot.replaceChildren(root, this.tip);
   }
 
@@ -140,6 +142,25 @@ export class Chart {
     if (line.points.length <= 30) {
       for (const point of line.points) root.append(s("circle", { class: `dot c${line.colour % 8}`, cx: x(point.x), cy: y(point.y), r: 2.6 }));
     }
+  }
+
+  /** Dragging over steps shows these alone; a double click shows all. */
+  zoomable(root) {
+    const step = (event) => {
+      const { left, right } = this.scales;
+      const share = (event.clientX - this.plot.getBoundingClientRect().left - MARGIN.left) / (this.width - MARGIN.left - MARGIN.right);
+      return Math.round(left + Math.min(1, Math.max(0, share)) * (right - left));
+    };
+    let start = null;
+    root.addEventListener("pointerdown", (event) => (start = event));
+    root.addEventListener("pointerup", (event) => {
+      if (start && Math.abs(event.clientX - start.clientX) > 8) {
+        const steps = [step(start), step(event)];
+        this.zoom(Math.min(...steps), Math.max(...steps));
+      }
+      start = null;
+    });
+    root.addEventListener("dblclick", () => this.zoom("", ""));
   }
 
   /** Shows the values nearest to the pointer. */

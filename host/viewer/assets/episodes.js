@@ -1,6 +1,6 @@
 // A run's episodes as a table: filtered, sorted, page by page.
 
-import { ask, follow, workflow } from "./api.js";
+import { ask, follow, followCurves, workflow } from "./api.js";
 import { badge, h, notes, number, select } from "./dom.js";
 import { every, link, setParameters } from "./navigation.js";
 
@@ -53,13 +53,13 @@ function filters(state, agents) {
   };
   const input = (name, label, type, placeholder, search) =>
     h("label", { class: type === "number" ? "field small" : "field grow" }, h("span", {}, label), h("input", { type, placeholder, value: query[name], min: type === "number" ? "0" : null, "data-search": search ? "" : null, oninput: (e) => set(name, e.target.value) }));
-  const sets = [...new Set(follow(state.run, "metrics").lines.filter((line) => line.kind === "evaluation").map((line) => line.name))];
+  const sets = [...new Set(followCurves(state.run, "metrics").lines.filter((line) => line.kind === "evaluation").map((line) => line.name))];
   const setField = h("span", {});
   const drawSets = (names) => setField.replaceChildren(select("Episodes of", [["", "all"], ["train", "training"], ...names.map((name) => [name, name])], query.set, (value) => set("set", value)));
   drawSets(sets);
   if (!sets.length) {
-    follow(state.run, "metrics").update(state.signal).then(() => {
-      drawSets([...new Set(follow(state.run, "metrics").lines.filter((line) => line.kind === "evaluation").map((line) => line.name))]);
+    followCurves(state.run, "metrics").update(state.signal).then(() => {
+      drawSets([...new Set(followCurves(state.run, "metrics").lines.filter((line) => line.kind === "evaluation").map((line) => line.name))]);
     }).catch(() => {});
   }
   return h(

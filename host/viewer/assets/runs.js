@@ -1,6 +1,6 @@
 // All runs: their list, curves of the chosen ones, and how their settings differ.
 
-import { ask, follow, workflow } from "./api.js";
+import { ask, followCurves, workflow } from "./api.js";
 import { Chart } from "./chart.js";
 import { ago, badge, checkbox, h, notes, number, percent, s, select } from "./dom.js";
 import { every, link, setParameters } from "./navigation.js";
@@ -18,6 +18,8 @@ export async function runsPage({ element, parameters, signal }) {
     log: parameters.get("log") === "1",
     bands: parameters.get("bands") !== "0",
     search: parameters.get("q") ?? "",
+    from: parameters.get("from") ?? "",
+    to: parameters.get("to") ?? "",
     charts: new Map(),
     headings: new Map(),
     signal,
@@ -45,6 +47,23 @@ export async function runsPage({ element, parameters, signal }) {
 }
 
 function controls(state) {
+  // Steps that were merged get their own points when fewer are shown.
+  let timer = null;
+  const zoom = (changes) => {
+    Object.assign(state, changes);
+    setParameters(changes);
+    clearTimeout(timer);
+    timer = setTimeout(() => update(state, true).catch(() => {}), 250);
+  };
+  const inputs = {};
+  const range = (name, label) => {
+    inputs[name] = h("input", { type: "number", min: "0", value: state[name], oninput: (e) => zoom({ [name]: e.target.value }) });
+    return h("label", { class: "field small" }, h("span", {}, label), inputs[name]);
+  };
+  state.zoom = (from, to) => {
+    [inputs.from.value, inputs.to.value] = [from, to];
+    zoom({ from: String(from), to: String(to) });
+  };
   const change = (name, value, address) => {
     state[name] = value;
     setParameters(address);
@@ -56,6 +75,8 @@ function controls(state) {
     h("label", { class: "field grow" }, h("span", {}, "Charts"), h("input", { type: "search", placeholder: "filter, such as entropy", value: state.search, "data-search": "", oninput: (e) => change("search", e.target.value, { q: e.target.value }) })),
     h("label", { class: "field" }, h("span", {}, "Smoothing"), h("input", { type: "range", min: "0", max: "0.95", step: "0.05", value: String(state.smoothing), oninput: (e) => change("smoothing", Number(e.target.value), { smooth: e.target.value === "0" ? "" : e.target.value }) })),
     select("Axis", [["step", "steps"], ["time", "minutes"]], state.axis, (value) => change("axis", value, { x: value === "step" ? "" : value })),
+    range("from", "From step"),
+    range("to", "To step"),
     checkbox("log scale", state.log, (on) => change("log", on, { log: on })),
     checkbox("seeds as a band", state.bands, (on) => change("bands", on, { bands: on ? "" : "0" })),
   );
@@ -100,8 +121,9 @@ async function update(state, draw) {
   for (const name of state.chosen) {
     for (const log of ["metrics", "timings"]) {
       try {
-        changed = (await follow(name, log).update(state.signal)) || changed;
-        problems.push(...follow(name, log).problems.slice(0, 3));
+        const lines = followCurves(name, log, state);
+        changed = (await lines.update(state.signal)) || changed;
+        problems.push(...lines.problems.slice(0, 3));
       } catch (error) {
         if (error.name === "AbortError") throw error;
         problems.push(`${name}: ${error.message}`);
@@ -142,7 +164,10 @@ function groups(state) {
 
 function drawCharts(state) {
   const grouped = groups(state);
-  const byRun = new Map([...state.chosen].map((name) => [name, curves(follow(name, "metrics").lines, follow(name, "timings").lines, state.axis)]));
+  const curvesOf = (means) => (name) => [name, curves(...["metrics", "timings"].map((log) => followCurves(name, log, state).lines), state.axis, means)];
+  const byRun = new Map([...state.chosen].map(curvesOf(false)));
+  // Smoothing starts from the means of steps that were merged.
+  const means = state.smoothing ? new Map([...state.chosen].map(curvesOf(true))) : byRun;
   const wanted = state.search.trim().toLowerCase();
   const names = order(new Set([...byRun.values()].flatMap((charts) => [...charts.keys()]))).filter(
     (chart) => !wanted || title(chart).toLowerCase().includes(wanted) || chart.includes(wanted),
@@ -150,11 +175,11 @@ function drawCharts(state) {
   const shown = [];
   let last = null;
   for (const name of names) {
-    const lines = linesOf(state, name, grouped, byRun);
+    const lines = linesOf(state, name, grouped, byRun, means);
     if (lines.every((line) => line.points.every((point) => point.y === 0)) && !wanted && name !== "success") continue;
     const key = `${name} ${state.axis}`;
     if (!state.charts.has(key)) {
-      state.charts.set(key, new Chart({ title: title(name), xName: state.axis === "time" ? "minute" : "step", share: isShare(name) }));
+      state.charts.set(key, new Chart({ title: title(name), xName: state.axis === "time" ? "minute" : "step", share: isShare(name), zoom: state.axis === "time" ? null : state.zoom }));
     }
     const chart = state.charts.get(key);
     chart.set(lines, state.log);
@@ -172,7 +197,7 @@ function drawCharts(state) {
   if (!same) state.grid.replaceChildren(...shown);
 }
 
-function linesOf(state, chart, grouped, byRun) {
+function linesOf(state, chart, grouped, byRun, means) {
   const parts = [...new Set([...byRun.values()].flatMap((charts) => [...(charts.get(chart)?.keys() ?? [])]))];
   // Training has the first colour, or the solid line.
   parts.sort((a, b) => (b === "training") - (a === "training"));
@@ -183,7 +208,10 @@ function linesOf(state, chart, grouped, byRun) {
       if (!found.length) continue;
       const joined = found.length > 1;
       const points = joined ? band(found) : found[0];
-      const smoothed = smooth(points, state.smoothing);
+      const mean = runs.map((run) => means.get(run).get(chart)?.get(part)).filter(Boolean);
+      const average = (joined ? band(mean) : mean[0]) ?? points;
+      const averaged = smooth(average, state.smoothing);
+      const smoothed = averaged === average ? points : averaged;
       const run = joined ? `${runs[0]} and ${found.length - 1} more` : runs[0];
       lines.push({
         name: grouped.length === 1 && !joined ? part : parts.length === 1 ? run : `${run}: ${part}`,

@@ -58,7 +58,7 @@ const SECTIONS = {
 const TITLES = Object.assign({}, ...Object.values(SECTIONS));
 const SHARES = new Set(["success", "rollout_success", "agents.success", "agents.rollout_success", "pass", "truncated", "flat_share", "agents.cut_off", "policies.cut_off", "policies.clip_fraction", "policies.dual_clip_fraction", "policies.close_logprobs", "policies.effective_sample_size"]);
 /** Numbers that other charts show, or that say nothing as a curve. */
-const LEFT_OUT = new Set(["step", "policies.version", "policies.optimizer_steps", "policies.cut_off", "policies.completion_length", "policies.completions", "policies.tokens", "agents.completions", "flat_groups", "memory_bytes", "peak_memory_bytes", "tasks"]);
+const LEFT_OUT = new Set(["step", "policies.version", "policies.optimizer_steps", "policies.cut_off", "policies.completion_length", "policies.completions", "policies.tokens", "agents.completions", "flat_groups", "memory_bytes", "peak_memory_bytes", "tasks", "elapsed"]);
 
 export function title(chart) {
   return TITLES[chart] ?? chart.replace(/^(policies|agents)\./, "").replaceAll(/[._]/g, " ");
@@ -101,17 +101,39 @@ function clock(timings) {
   let total = 0;
   for (const line of timings) {
     const { wait = 0, play = 0, train = 0, evaluate = 0 } = line.seconds ?? {};
-    total += (wait || play) + train + evaluate;
+    // The server has added up the times of lines that it has merged.
+    total = line.elapsed ?? total + (wait || play) + train + evaluate;
     ends.set(line.step, total / 60);
   }
-  return ends;
+  return [...ends].sort(([a], [b]) => a - b);
 }
 
-/** All curves of a run: chart, then name of the curve, then points. `axis` is "step" or "time" (minutes). */
-export function curves(metrics, timings, axis) {
+/** The minute at the end of a step, between those of merged lines if it is among them. */
+function minute(ends, step) {
+  if (step === 0) return 0;
+  let [low, high] = [0, ends.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ends[middle][0] < step) low = middle + 1;
+    else high = middle;
+  }
+  if (low === ends.length) return undefined;
+  const [after, end] = ends[low];
+  if (after === step || low === 0) return after === step ? end : undefined;
+  const [before, start] = ends[low - 1];
+  return start + ((end - start) * (step - before)) / (after - before);
+}
+
+/**
+ * All curves of a run: chart, then name of the curve, then points. `axis` is "step" or "time" (minutes). Of lines that the
+ * server has merged, `means` chooses the means; otherwise curves go through the lowest and highest values.
+ */
+export function curves(allMetrics, allTimings, axis, means = false) {
+  const shown = (line) => !line.merged || (line.merged === "mean") === means;
+  const [metrics, timings] = [allMetrics.filter(shown), allTimings.filter(shown)];
   const result = new Curves();
-  const ends = axis === "time" ? clock(timings) : null;
-  const at = (step) => (ends ? (ends.get(step) ?? (step === 0 ? 0 : undefined)) : step);
+  const ends = axis === "time" ? clock(allTimings) : null;
+  const at = (step) => (ends ? minute(ends, step) : step);
   for (const line of metrics) {
     const x = at(line.step);
     if (x === undefined) continue;

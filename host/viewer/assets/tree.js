@@ -1,7 +1,7 @@
 // A sampled tree: at each node visit the K candidates with their rewards, and the one that the episode continued
 // from.
 
-import { branchBlocks, lineDifference, promptBlock } from "./conversation.js";
+import { branchBlocks, drawingBlock, lineDifference, promptBlock } from "./conversation.js";
 import { h, number, s } from "./dom.js";
 
 // The layout needs no library: node visits are columns in order, candidates are rows, and all boxes have one size.
@@ -77,12 +77,20 @@ function candidate(branch, { x, y, chosen }) {
   );
 }
 
+/** The drawing of the state that a turn began with, if there is one. */
+function drawingBefore(visits, visit) {
+  if (visit.drawing) return visit.drawing;
+  const before = visits.findLast((one) => one.node_visit < visit.node_visit);
+  return before?.branches.find((one) => one.branch === (before.chosen ?? one.branch) && !one.fault)?.drawing;
+}
+
 function details(context, visit, branch) {
   const chosen = visit.branches.find((one) => one.branch === visit.chosen && !one.fault);
   const text = (one) => one.turns.map((turn) => turn.text).join("\n");
   const earlier = context.episode.visits.filter((one) => one.node_visit < visit.node_visit).flatMap((one) => one.prompts);
   return [
     h("h2", {}, `Turn ${visit.node_visit + 1}, candidate ${branch.branch + 1}`),
+    branch.drawing && drawingBlock(drawingBefore(context.episode.visits, visit), "the state before this turn"),
     ...visit.prompts.map((prompt) => promptBlock(prompt, earlier.findLast((one) => one.agent === prompt.agent))),
     ...branchBlocks(context, visit, branch),
     chosen && chosen !== branch && h("details", {}, h("summary", {}, "difference from the candidate that the episode continued from"), lineDifference(text(chosen), text(branch))),

@@ -74,7 +74,12 @@ fn main() {
     println!("open http://{}/?token={}", server.address, server.token);
     let middle = steps / 2;
     measure("list of runs", || drop(server.get("/api/runs")));
-    measure("curves: the whole log", || server.log("metrics"));
+    for log in ["metrics", "timings"] {
+        measure(&format!("curves of {log}"), || {
+            drop(server.get(&format!("/api/curves?run=large&log={log}&points=400")));
+        });
+    }
+    measure("the whole log", || server.log("metrics"));
     measure("first page of episodes", || drop(server.get("/api/episodes?run=large&descending=true")));
     measure("page in the middle", || {
         drop(server.get(&format!("/api/episodes?run=large&from={middle}&to={middle}")));

@@ -5,6 +5,7 @@
 
 mod atif;
 mod table;
+mod timeline;
 
 use std::io::Write;
 use std::path::Path;
@@ -23,8 +24,9 @@ use crate::workflow::Workflows;
 
 use self::atif::{Producer, trajectory};
 use self::table::TableWriter;
+use self::timeline::Timeline;
 
-/// Form of an export. All but one are lines of JSON.
+/// Form of an export. All but a table and a Chrome trace are lines of JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
     /// An episode per line, with all that is recorded.
@@ -39,12 +41,14 @@ pub enum ExportFormat {
     Trajectories,
     /// A Parquet file with a row per completion, candidates that the episode did not go on from included.
     Table,
+    /// The times of rollouts and training as one Chrome trace, without episodes.
+    ChromeTrace,
 }
 
 /// Result of an export.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// Lines, or rows of a table.
+    /// Lines, rows of a table, or events of a Chrome trace.
     pub lines: u64,
     /// Files and lines that can't be read.
     pub problems: Vec<String>,
@@ -64,6 +68,14 @@ pub fn export(
 ) -> Result<Exported, Error> {
     let run = find(&[folder.to_path_buf()]).into_iter().find(|run| run.root == folder);
     let run = run.ok_or_else(|| Error::NoRuns { path: folder.to_path_buf() })?;
+    if format == ExportFormat::ChromeTrace {
+        let Timeline { events, problems } = Timeline::read(&run.root)?;
+        let lines = events.len() as u64;
+        writeln!(out, "{}", json!({ "displayTimeUnit": "ms", "traceEvents": events }))
+            .map_err(Error::Output)?;
+        out.flush().map_err(Error::Output)?;
+        return Ok(Exported { lines, problems });
+    }
     let weights = weights(&run);
     let mut exported = Exported { lines: 0, problems: Vec::new() };
     let mut writer = Writer::new(format, &run, out)?;
@@ -147,8 +159,8 @@ fn write(
         ExportFormat::Examples if !episode.success => Vec::new(),
         ExportFormat::Examples => examples(episode),
         ExportFormat::Preferences => preferences(episode),
-        // A table has a writer of its own.
-        ExportFormat::Table => Vec::new(),
+        // Written elsewhere.
+        ExportFormat::Table | ExportFormat::ChromeTrace => Vec::new(),
     };
     if let (false, ExportFormat::Examples | ExportFormat::Preferences, Some(note)) =
         (lines.is_empty(), format, episode.notes.first())

@@ -6,6 +6,7 @@
 //! columns and the row in question are read.
 
 mod assets;
+mod curves;
 mod episode;
 mod error;
 mod event;

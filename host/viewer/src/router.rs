@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::assets::{ASSETS, PAGE};
+use crate::curves::CurveRequest;
 use crate::error::Error;
 use crate::logs::Log;
 use crate::play::PlayRequest;
@@ -67,6 +68,7 @@ fn router(server: Arc<Server>) -> Router {
         .route("/assets/{name}", get(asset))
         .route("/api/runs", get(runs))
         .route("/api/log", get(log))
+        .route("/api/curves", get(curves))
         .route("/api/workflow", get(workflow))
         .route("/api/settings", get(settings))
         .route("/api/episodes", get(episodes))
@@ -153,6 +155,20 @@ struct LogRequest {
 
 async fn log(State(server): Shared, Query(asked): Query<LogRequest>) -> Response {
     read(&server, move |viewer| viewer.log(&asked.run, asked.log, asked.offset, asked.line)).await
+}
+
+#[derive(Deserialize)]
+struct CurvesRequest {
+    run: String,
+    log: Log,
+}
+
+async fn curves(
+    State(server): Shared,
+    Query(asked): Query<CurvesRequest>,
+    Query(request): Query<CurveRequest>,
+) -> Response {
+    read(&server, move |viewer| viewer.curves(&asked.run, asked.log, request)).await
 }
 
 #[derive(Deserialize)]

@@ -7,6 +7,7 @@ use pl_record::{TraceFile, settings_by_path};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::curves::{self, CurveLines, CurveRequest};
 use crate::episode::{self, EpisodeDetails, LONGEST_TEXT, ReadTrace};
 use crate::error::Error;
 use crate::event::{Full, RewardWeights, TraceRecord};
@@ -91,6 +92,10 @@ impl Viewer {
 
     pub(crate) fn log(&self, run: &str, log: Log, offset: u64, line: u64) -> Result<LogPiece, Error> {
         logs::read(&self.find(run)?.root, log, offset, line)
+    }
+
+    pub(crate) fn curves(&self, run: &str, log: Log, request: CurveRequest) -> Result<CurveLines, Error> {
+        curves::read(&self.find(run)?.root, log, request)
     }
 
     pub(crate) fn tokens(

@@ -195,9 +195,26 @@ impl Engine {
     pub fn load(&self, name: &str, bytes: &[u8]) -> Result<Component, Error> {
         check_header(name, bytes)?;
         let hash = cache::hash(bytes);
+        self.cached(hash).map_or_else(|| self.compile(name, hash, bytes), Ok)
+    }
+
+    /// Does the same as [`Engine::load`] for a trusted component that is compressed with zstd. It is only decompressed to
+    /// be compiled.
+    ///
+    /// # Errors
+    /// Those of [`Engine::load`]; [`Error::Damaged`] also if it can't be decompressed.
+    pub fn load_compressed(&self, name: &str, compressed: &[u8]) -> Result<Component, Error> {
+        let hash = cache::hash(compressed);
         if let Some(cached) = self.cached(hash) {
             return Ok(cached);
         }
+        let bytes = zstd::decode_all(compressed)
+            .map_err(|error| Error::Damaged { name: name.to_owned(), reason: error.to_string() })?;
+        check_header(name, &bytes)?;
+        self.compile(name, hash, &bytes)
+    }
+
+    fn compile(&self, name: &str, hash: blake3::Hash, bytes: &[u8]) -> Result<Component, Error> {
         let compiled = wasmtime::component::Component::from_binary(&self.inner, bytes)
             .map_err(|error| Error::Damaged { name: name.to_owned(), reason: format!("{error:#}") })?;
         if let Some(cache) = &self.cache {

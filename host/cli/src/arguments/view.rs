@@ -67,4 +67,6 @@ pub enum ExportChoice {
     Dpo,
     /// A trajectory of ATIF, the Agent Trajectory Interchange Format, per line
     Atif,
+    /// Times of rollouts and training for Perfetto or chrome://tracing, without episodes
+    ChromeTrace,
 }

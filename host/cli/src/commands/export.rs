@@ -1,4 +1,4 @@
-//! `pl-host export`: the episodes of a run for other programs.
+//! `pl-host export`: the episodes or the times of a run for other programs.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -17,6 +17,7 @@ pub fn run(options: &ExportArgs) -> CommandResult {
         ExportChoice::Sft => ExportFormat::Examples,
         ExportChoice::Dpo => ExportFormat::Preferences,
         ExportChoice::Atif => ExportFormat::Trajectories,
+        ExportChoice::ChromeTrace => ExportFormat::ChromeTrace,
     };
     let workflows = StoredWorkflows::new(options.trust);
     let mut out = output(options)?;
@@ -27,7 +28,11 @@ pub fn run(options: &ExportArgs) -> CommandResult {
     for problem in &exported.problems {
         eprintln!("warning: {}", visible(problem));
     }
-    let unit = if format == ExportFormat::Table { "rows" } else { "lines" };
+    let unit = match format {
+        ExportFormat::Table => "rows",
+        ExportFormat::ChromeTrace => "events",
+        _ => "lines",
+    };
     eprintln!("{} {unit}", exported.lines);
     Ok(())
 }

@@ -5,19 +5,20 @@ use std::path::Path;
 
 use pl_run::plan::RunPlan;
 use pl_run::schedule::StepSchedule;
-use pl_run::schedule::simulate::{Simulation, StepCosts, read_costs};
+use pl_run::schedule::simulate::pools::{LONGEST_TAIL, PhaseCosts, SplitSimulation};
+use pl_run::schedule::simulate::{RunCosts, Simulation, StepCosts, read_costs};
 use pl_run::{CheckedWorkflow, select_device};
 
 use crate::app::App;
 use crate::arguments::workflow::PlanArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::plan::PlanTable;
-use crate::plan::simulation::SimulationTable;
+use crate::plan::simulation::{SimulationTable, SplitTable};
 
 pub fn run(app: &App, options: &PlanArgs) -> CommandResult {
     if let Some(costs) = &options.costs {
         let checked = app.open(&options.source)?;
-        return simulate(&checked, costs, options.json);
+        return simulate(&checked, costs, options.devices, options.json);
     }
     let device = select_device(&app.host, options.device.into())?;
     let checked = app.open(&options.source)?;
@@ -34,23 +35,38 @@ pub fn run(app: &App, options: &PlanArgs) -> CommandResult {
 /// Stalenesses that are simulated besides that of the workflow.
 const STALENESSES: [u64; 5] = [0, 1, 2, 4, 8];
 
-fn simulate(checked: &CheckedWorkflow, costs: &str, json: bool) -> CommandResult {
+fn simulate(checked: &CheckedWorkflow, costs: &str, devices: Option<u32>, json: bool) -> CommandResult {
     let Some(train) = &checked.workflow.train else {
         let workflow = checked.workflow.name.clone();
         return Err(pl_run::Error::NoTrainBlock { workflow }.into());
     };
-    let costs = parse_costs(costs)?;
     let own = StepSchedule::from(train);
     let mut stalenesses = STALENESSES.to_vec();
     if !stalenesses.contains(&own.staleness()) {
         stalenesses.push(own.staleness());
         stalenesses.sort_unstable();
     }
+    let mut out = std::io::stdout().lock();
+    if let Some(devices) = devices {
+        let costs = parse_phases(costs)?;
+        let simulate = |staleness: &u64| costs.simulate(devices, own.steps(), *staleness);
+        let simulations: Option<Vec<SplitSimulation>> = stalenesses.iter().map(simulate).collect();
+        let simulations = simulations.ok_or_else(|| {
+            let pools = costs.train.len() + 1;
+            CommandError::input(format!("--devices {devices}: rollouts and learners need at least {pools}"))
+        })?;
+        let table = SplitTable { schedule: own, costs: &costs, devices, simulations: &simulations };
+        match json {
+            true => writeln!(out, "{:#}", table.to_json())?,
+            false => write!(out, "{table}")?,
+        }
+        return Ok(());
+    }
+    let costs = parse_costs(costs)?;
     let simulations: Vec<Simulation> = stalenesses
         .into_iter()
         .map(|staleness| Simulation::new(StepSchedule::new(own.steps(), staleness), &costs))
         .collect();
-    let mut out = std::io::stdout().lock();
     if json {
         writeln!(out, "{:#}", serde_json::json!({ "steps": own.steps(), "schedules": simulations }))?;
     } else {
@@ -60,23 +76,72 @@ fn simulate(checked: &CheckedWorkflow, costs: &str, json: bool) -> CommandResult
 }
 
 /// Reads the costs of a run's steps, or parses given ones.
-fn parse_costs(text: &str) -> Result<Vec<StepCosts>, CommandError> {
+fn parse_costs(text: &str) -> Result<RunCosts, CommandError> {
     if Path::new(text).is_dir() || !text.contains('=') {
         return Ok(read_costs(Path::new(text))?);
     }
-    let mut costs = StepCosts { rollout: 0.0, train: 0.0, evaluate: 0.0 };
-    for part in text.split(',') {
-        let invalid = |problem: &str| CommandError::input(format!("--costs {part}: {problem}"));
-        let (name, value) = part.split_once('=').ok_or_else(|| invalid("`NAME=SECONDS` is expected"))?;
-        let seconds =
-            value.trim().parse().ok().filter(|seconds: &f64| seconds.is_finite() && *seconds >= 0.0);
-        let seconds = seconds.ok_or_else(|| invalid("a number of seconds is expected"))?;
-        match name.trim() {
-            "rollout" => costs.rollout = seconds,
-            "train" => costs.train = seconds,
-            "evaluate" => costs.evaluate = seconds,
-            _ => return Err(invalid("the costs are `rollout`, `train` and `evaluate`")),
+    let (mut rollout, mut train, mut evaluate) = (0.0, 0.0, 0.0);
+    for part in parts(text) {
+        let (part, name, seconds) = part?;
+        match name {
+            "rollout" => rollout = seconds,
+            "train" => train = seconds,
+            "evaluate" => evaluate = seconds,
+            _ => return Err(invalid(part, "the costs are `rollout`, `train` and `evaluate`")),
         }
     }
-    Ok(vec![costs])
+    let step = StepCosts { episodes: vec![rollout], train, evaluate };
+    Ok(RunCosts { slots: 1, steps: vec![step] })
+}
+
+/// Parses the costs of phases.
+fn parse_phases(text: &str) -> Result<PhaseCosts, CommandError> {
+    let mut costs = PhaseCosts {
+        devices: 1,
+        wake: 0.0,
+        rollout: 0.0,
+        sleep: 0.0,
+        train: Vec::new(),
+        other: 0.0,
+        tail: 0.0,
+    };
+    for part in parts(text) {
+        let (part, name, value) = part?;
+        match name {
+            "wake" => costs.wake = value,
+            "rollout" => costs.rollout = value,
+            "sleep" => costs.sleep = value,
+            "train" => costs.train.push(value),
+            "other" => costs.other = value,
+            "tail" if value <= LONGEST_TAIL => costs.tail = value,
+            "tail" => return Err(invalid(part, &format!("it is a share of at most {LONGEST_TAIL}"))),
+            "devices" if value.fract() == 0.0 && (1.0..=1e5).contains(&value) => costs.devices = value as u32,
+            "devices" => return Err(invalid(part, "a number from 1 to 100000 is expected")),
+            _ => {
+                return Err(invalid(
+                    part,
+                    "the costs are `wake`, `rollout`, `tail`, `sleep`, `train` (one per learner), `other`, and \
+                     `devices`, on which they were measured",
+                ));
+            }
+        }
+    }
+    if costs.rollout <= 0.0 || costs.train.is_empty() {
+        return Err(CommandError::input(format!("--costs {text}: `rollout` and `train` are needed")));
+    }
+    Ok(costs)
+}
+
+/// Splits costs at their commas: each part, its name and its value.
+fn parts(text: &str) -> impl Iterator<Item = Result<(&str, &str, f64), CommandError>> {
+    text.split(',').map(|part| {
+        let (name, value) =
+            part.split_once('=').ok_or_else(|| invalid(part, "`NAME=SECONDS` is expected"))?;
+        let value = value.trim().parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
+        Ok((part, name.trim(), value.ok_or_else(|| invalid(part, "a number of seconds is expected"))?))
+    })
+}
+
+fn invalid(part: &str, problem: &str) -> CommandError {
+    CommandError::input(format!("--costs {part}: {problem}"))
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use pl_run::schedule::StepSchedule;
 use pl_run::schedule::simulate::Simulation;
+use pl_run::schedule::simulate::pools::{PhaseCosts, SplitSimulation};
+use serde_json::{Value, json};
 
 /// Simulated schedules for people: a line for each staleness.
 pub struct SimulationTable<'a> {
@@ -40,15 +42,60 @@ impl fmt::Display for SimulationTable<'_> {
     }
 }
 
+/// Splits of devices for people: a line for each staleness.
+pub struct SplitTable<'a> {
+    /// Schedule of the workflow.
+    pub schedule: StepSchedule,
+    pub costs: &'a PhaseCosts,
+    pub devices: u32,
+    pub simulations: &'a [SplitSimulation],
+}
+
+impl SplitTable<'_> {
+    pub fn to_json(&self) -> Value {
+        json!({
+            "steps": self.schedule.steps(),
+            "devices": self.devices,
+            "sync_step_seconds": self.costs.sync_step(self.devices),
+            "bound": self.costs.bound(self.devices),
+            "schedules": self.simulations,
+        })
+    }
+}
+
+impl fmt::Display for SplitTable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (steps, devices) = (self.schedule.steps(), self.devices);
+        let (sync, bound) = (self.costs.sync_step(devices), self.costs.bound(devices));
+        writeln!(f, "{steps} steps on {devices} devices; sync, phase by phase, takes {sync:.1} s a step")?;
+        writeln!(f, "  staleness   speed-up   devices: rollouts + learners   idle: rollouts, training")?;
+        for SplitSimulation { split, simulation, speedup } in self.simulations {
+            let mark = if simulation.staleness == self.schedule.staleness() { '*' } else { ' ' };
+            let train = split.train.iter().map(u32::to_string).collect::<Vec<_>>().join(" + ");
+            let split = format!("{} + {train}", split.rollout);
+            writeln!(
+                f,
+                "{mark} {:<11}{speedup:>8.2}x   {split:<28}{:>10.0} %, {:.0} %",
+                simulation.staleness,
+                100.0 * simulation.rollout_idle,
+                100.0 * simulation.train_idle
+            )?;
+        }
+        writeln!(f, "  bound by the work{bound:>5.2}x")?;
+        writeln!(f, "* staleness of the workflow")
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use pl_run::schedule::simulate::StepCosts;
+    use pl_run::schedule::simulate::{RunCosts, StepCosts};
 
     use super::*;
 
     #[test]
     fn schedules_are_compared_with_sync() {
-        let costs = [StepCosts { rollout: 3.0, train: 2.0, evaluate: 0.0 }];
+        let step = StepCosts { episodes: vec![3.0], train: 2.0, evaluate: 0.0 };
+        let costs = RunCosts { slots: 1, steps: vec![step] };
         let simulations = [0, 1].map(|staleness| Simulation::new(StepSchedule::new(4, staleness), &costs));
         let table = SimulationTable { schedule: StepSchedule::new(4, 1), simulations: &simulations };
         let expected = [
@@ -59,5 +106,36 @@ mod tests {
             "* schedule of the workflow",
         ];
         assert_eq!(table.to_string().lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn splits_are_compared_with_sync() {
+        let costs = PhaseCosts {
+            devices: 4,
+            wake: 1.0,
+            rollout: 4.0,
+            sleep: 1.0,
+            train: vec![4.0],
+            other: 0.0,
+            tail: 0.0,
+        };
+        let simulations = [0, 1].map(|staleness| costs.simulate(4, 3, staleness).unwrap());
+        let table = SplitTable {
+            schedule: StepSchedule::new(3, 1),
+            costs: &costs,
+            devices: 4,
+            simulations: &simulations,
+        };
+        let expected = [
+            "3 steps on 4 devices; sync, phase by phase, takes 10.0 s a step",
+            "  staleness   speed-up   devices: rollouts + learners   idle: rollouts, training",
+            // 4 * 4 / 2 seconds of rollouts, then as many of training.
+            "  0              0.62x   2 + 2                               50 %, 50 %",
+            "* 1              0.94x   2 + 2                               25 %, 25 %",
+            "  bound by the work 1.25x",
+            "* staleness of the workflow",
+        ];
+        assert_eq!(table.to_string().lines().collect::<Vec<_>>(), expected);
+        assert_eq!(table.to_json()["schedules"][1]["split"]["rollout"], 2);
     }
 }

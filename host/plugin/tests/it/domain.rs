@@ -16,7 +16,7 @@ use crate::common::{self, built, load};
 fn python() -> Services {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let engine = Engine::new(EngineConfig::workers().cache_dir(cache)).unwrap();
-    let workers = PythonWorkers::new(&engine, &built("python.wasm"), SandboxLimits::default()).unwrap();
+    let workers = PythonWorkers::new(&engine, &built("python.wasm.zst"), SandboxLimits::default()).unwrap();
     Services { sandbox: Arc::new(workers), corpora: Corpora::default() }
 }
 

@@ -1,23 +1,40 @@
-//! Simulation of schedules: the order of [`StepSchedule`] under a virtual clock.
+//! Simulation of schedules: the [`Admission`] of a real run under a virtual clock.
 //!
 //! Rollouts and training are taken to run side by side without slowing each other down, as on devices of their
-//! own. Costs come from a run's `timings.jsonl` or are given.
+//! own, and an episode to take as long beside many others as beside few. Costs come from a run's `timings.jsonl` or are
+//! given.
 
+pub mod pools;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::StepSchedule;
+use super::admission::{Action, Admission, AdmissionRules};
 use crate::error::Error;
 use crate::progress::StepSeconds;
 
 /// Seconds that the parts of one step take.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StepCosts {
-    pub rollout: f64,
+    /// Each episode, in the order in which they start.
+    pub episodes: Vec<f64>,
+    /// The slowest learner.
     pub train: f64,
     /// Evaluations after the step; 0 if none is due.
     pub evaluate: f64,
+}
+
+/// Costs of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunCosts {
+    /// Largest number of episodes at a time.
+    pub slots: usize,
+    /// The steps, from step 1 on. Repeated if there are more.
+    pub steps: Vec<StepCosts>,
 }
 
 /// Simulated run.
@@ -26,7 +43,7 @@ pub struct Simulation {
     pub staleness: u64,
     /// Duration of the whole run in seconds.
     pub seconds: f64,
-    /// Share of the time in which no step and no evaluation is played.
+    /// Share of the slots' time in which they play no episode of a step and no evaluation.
     pub rollout_idle: f64,
     /// Share of the time in which nothing is trained.
     pub train_idle: f64,
@@ -36,85 +53,194 @@ pub struct Simulation {
 ///
 /// # Errors
 /// [`Error::Costs`] if the folder has no timings of a finished step, or they can't be read.
-pub fn read_costs(run: &Path) -> Result<Vec<StepCosts>, Error> {
+pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
     #[derive(Deserialize)]
     struct Line {
         seconds: StepSeconds,
+        #[serde(default)]
+        slots: usize,
+        #[serde(default)]
+        episode_seconds: Vec<f64>,
     }
     let path = run.join("timings.jsonl");
     let failed = |problem: String| Error::Costs { path: path.clone(), problem };
     let text = std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
-    let mut costs = Vec::new();
+    let mut lines = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let Line { seconds } =
+        let line: Line =
             serde_json::from_str(line).map_err(|error| failed(format!("line {}: {error}", index + 1)))?;
-        costs.push(StepCosts { rollout: seconds.play, train: seconds.train, evaluate: seconds.evaluate });
+        lines.push(line);
     }
-    if costs.is_empty() {
-        return Err(failed("the run has not finished a step".to_owned()));
+    // Runs of earlier versions have no times of episodes: a step is one episode then.
+    let has_episodes = lines.iter().all(|line| line.slots > 0);
+    let slots = lines.iter().map(|line| if has_episodes { line.slots } else { 1 }).max();
+    let slots = slots.ok_or_else(|| failed("the run has not finished a step".to_owned()))?;
+    let costs = |line: Line| StepCosts {
+        episodes: match has_episodes && !line.episode_seconds.is_empty() {
+            true => line.episode_seconds,
+            false => vec![line.seconds.play],
+        },
+        train: line.seconds.train,
+        evaluate: line.seconds.evaluate,
+    };
+    Ok(RunCosts { slots, steps: lines.into_iter().map(costs).collect() })
+}
+
+/// End of something in progress, on the virtual clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    Episode { step: u64 },
+    Evaluation,
+    Update,
+}
+
+/// Time on the virtual clock. Ordered, since none is NaN.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Time(f64);
+
+impl Eq for Time {}
+
+impl PartialOrd for Time {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
     }
-    Ok(costs)
+}
+
+impl Ord for Time {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
 }
 
 impl Simulation {
-    /// Simulates a run. Step `n` takes the `n`-th of `costs`, which are repeated if there are more steps.
-    pub fn new(schedule: StepSchedule, costs: &[StepCosts]) -> Simulation {
-        let cost = |step: u64| costs[(step - 1) as usize % costs.len()];
-        let mut rollouts = RolloutClock { free: 0.0, busy: 0.0, last: 0, played: Vec::new() };
-        // Times at which the trainer is ready for the next step.
-        let (mut now, mut busy) = (0.0, 0.0);
-        rollouts.hand_over(schedule, 0, now, 0.0, &cost);
-        for step in 1..=schedule.steps() {
-            let StepCosts { train, evaluate, .. } = cost(step);
-            now = rollouts.played[step as usize - 1].max(now) + train;
-            busy += train;
-            let evaluated = rollouts.hand_over(schedule, step, now, evaluate, &cost);
-            if evaluate > 0.0 {
-                now = evaluated;
-            }
-        }
-        let idle = |busy: f64| if now > 0.0 { 1.0 - busy / now } else { 0.0 };
-        Simulation {
-            staleness: schedule.staleness,
-            seconds: now,
-            rollout_idle: idle(rollouts.busy),
-            train_idle: idle(busy),
-        }
+    /// Simulates a run whose versions can be used side by side.
+    pub fn new(schedule: StepSchedule, costs: &RunCosts) -> Simulation {
+        Simulator::new(schedule, costs).run()
     }
 }
 
-/// Clock of the rollout thread.
-struct RolloutClock {
-    /// Time at which its work so far is done.
-    free: f64,
-    busy: f64,
-    /// Last step that was handed over.
-    last: u64,
-    /// Time at which each step has been played, from step 1 on.
-    played: Vec<f64>,
+/// A trainer and episodes around an [`Admission`].
+struct Simulator<'c> {
+    schedule: StepSchedule,
+    costs: &'c RunCosts,
+    admission: Admission,
+    now: f64,
+    ends: BinaryHeap<Reverse<(Time, End)>>,
+    /// Steps that have been handed to the trainer and not been trained on.
+    ready: BTreeSet<u64>,
+    /// Last step that was handed to the admission.
+    planned: u64,
+    trained: u64,
+    is_training: bool,
+    awaits_evaluation: bool,
+    slot_seconds: f64,
+    train_seconds: f64,
 }
 
-impl RolloutClock {
-    /// Takes the weights after `update` at time `now`. Returns the time at which their evaluation is done.
-    fn hand_over(
-        &mut self,
-        schedule: StepSchedule,
-        update: u64,
-        now: f64,
-        evaluate: f64,
-        cost: &impl Fn(u64) -> StepCosts,
-    ) -> f64 {
-        let evaluated = self.free.max(now) + evaluate;
-        self.free = evaluated;
-        self.busy += evaluate;
-        for step in schedule.steps_to_play(update, self.last) {
-            let rollout = cost(step).rollout;
-            self.free += rollout;
-            self.busy += rollout;
-            self.played.push(self.free);
-            self.last = step;
+impl<'c> Simulator<'c> {
+    fn new(schedule: StepSchedule, costs: &'c RunCosts) -> Simulator<'c> {
+        let rules = AdmissionRules { slots: costs.slots.max(1), draws_in_turn: false, keeps_versions: true };
+        Simulator {
+            schedule,
+            costs,
+            admission: Admission::new(rules),
+            now: 0.0,
+            ends: BinaryHeap::new(),
+            ready: BTreeSet::new(),
+            planned: 0,
+            trained: 0,
+            is_training: false,
+            awaits_evaluation: false,
+            slot_seconds: 0.0,
+            train_seconds: 0.0,
         }
-        evaluated
+    }
+
+    fn step_costs(&self, step: u64) -> &'c StepCosts {
+        let steps = &self.costs.steps;
+        &steps[(step - 1) as usize % steps.len()]
+    }
+
+    fn end_after(&mut self, seconds: f64, end: End) {
+        self.ends.push(Reverse((Time(self.now + seconds), end)));
+    }
+
+    fn run(mut self) -> Simulation {
+        self.hand_over(false);
+        loop {
+            while let Some(action) = self.admission.next_action() {
+                self.act(action);
+            }
+            self.train();
+            let Some(Reverse((Time(now), end))) = self.ends.pop() else { break };
+            self.now = now;
+            self.end(end);
+        }
+        let slots = self.costs.slots.max(1) as f64;
+        let idle = |busy: f64| if self.now > 0.0 { 1.0 - busy / self.now } else { 0.0 };
+        Simulation {
+            staleness: self.schedule.staleness,
+            seconds: self.now,
+            rollout_idle: idle(self.slot_seconds / slots),
+            train_idle: idle(self.train_seconds),
+        }
+    }
+
+    fn hand_over(&mut self, evaluate: bool) {
+        let steps = self.schedule.steps_to_play(self.trained, self.planned);
+        self.planned = self.planned.max(*steps.end());
+        self.admission.hand_over(self.trained, evaluate, steps);
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Evaluate { update } => {
+                let seconds = self.step_costs(update).evaluate;
+                self.slot_seconds += seconds * self.costs.slots.max(1) as f64;
+                self.end_after(seconds, End::Evaluation);
+            }
+            Action::Draw { step, .. } => {
+                let episodes = self.step_costs(step).episodes.len();
+                self.admission.add_episodes(step, episodes);
+            }
+            Action::Start { step, episode } => {
+                let seconds = self.step_costs(step).episodes[episode];
+                self.slot_seconds += seconds;
+                self.end_after(seconds, End::Episode { step });
+            }
+            Action::Collect { step } => {
+                self.admission.close(step);
+                self.ready.insert(step);
+            }
+        }
+    }
+
+    /// Starts the next update if the trainer is free and its step is there.
+    fn train(&mut self) {
+        let next = self.trained + 1;
+        if self.is_training || self.awaits_evaluation || !self.ready.remove(&next) {
+            return;
+        }
+        self.is_training = true;
+        let seconds = self.step_costs(next).train;
+        self.train_seconds += seconds;
+        self.end_after(seconds, End::Update);
+    }
+
+    fn end(&mut self, end: End) {
+        match end {
+            End::Episode { step } => self.admission.finished(step),
+            End::Evaluation => {
+                self.admission.evaluated();
+                self.awaits_evaluation = false;
+            }
+            End::Update => {
+                self.trained += 1;
+                self.is_training = false;
+                self.awaits_evaluation = self.step_costs(self.trained).evaluate > 0.0;
+                self.hand_over(self.awaits_evaluation);
+            }
+        }
     }
 }
 
@@ -124,12 +250,22 @@ mod tests {
 
     use super::*;
 
+    /// Simulates steps of one episode each, one at a time.
     fn simulate(steps: u64, staleness: u64, costs: &[StepCosts]) -> Simulation {
-        Simulation::new(StepSchedule::new(steps, staleness), costs)
+        let costs = RunCosts { slots: 1, steps: costs.to_vec() };
+        Simulation::new(StepSchedule::new(steps, staleness), &costs)
+    }
+
+    fn step(rollout: f64, train: f64, evaluate: f64) -> StepCosts {
+        StepCosts { episodes: vec![rollout], train, evaluate }
     }
 
     fn constant(rollout: f64, train: f64) -> [StepCosts; 1] {
-        [StepCosts { rollout, train, evaluate: 0.0 }]
+        [step(rollout, train, 0.0)]
+    }
+
+    fn rollout(costs: &StepCosts) -> f64 {
+        costs.episodes.iter().sum()
     }
 
     #[test]
@@ -143,13 +279,27 @@ mod tests {
         // The first rollouts, then all updates without a pause.
         assert_eq!(simulate(4, 1, &constant(2.0, 3.0)).seconds, 14.0);
         // One slow step of rollouts: a larger staleness plays it earlier.
-        let costs: Vec<StepCosts> = [1.0, 1.0, 1.0, 7.0, 1.0, 1.0]
-            .map(|rollout| StepCosts { rollout, train: 2.0, evaluate: 0.0 })
-            .into();
+        let costs: Vec<StepCosts> =
+            [1.0, 1.0, 1.0, 7.0, 1.0, 1.0].map(|rollout| step(rollout, 2.0, 0.0)).into();
         assert_eq!(simulate(6, 1, &costs).seconds, 18.0);
         assert_eq!(simulate(6, 3, &costs).seconds, 16.0);
-        let evaluated = [StepCosts { rollout: 3.0, train: 2.0, evaluate: 1.0 }];
+        let evaluated = [step(3.0, 2.0, 1.0)];
         assert_eq!(simulate(4, 0, &evaluated).seconds, 24.0);
+    }
+
+    #[test]
+    fn a_straggler_does_not_hold_up_the_next_step() {
+        // Two slots; one of two episodes is slow. Step by step, a step takes 8 seconds.
+        let costs = RunCosts {
+            slots: 2,
+            steps: vec![StepCosts { episodes: vec![8.0, 2.0], train: 1.0, evaluate: 0.0 }],
+        };
+        let seconds = |staleness| Simulation::new(StepSchedule::new(4, staleness), &costs).seconds;
+        assert_eq!(seconds(0), 36.0);
+        // Slot 1: 8 + 2 + 8 + 2; slot 2: 2 + 8, and 2 of step 2 until its weights are there.
+        assert!(seconds(3) <= 23.0 && seconds(3) >= 21.0, "{}", seconds(3));
+        let idle = Simulation::new(StepSchedule::new(4, 0), &costs).rollout_idle;
+        assert!((idle - (1.0 - 40.0 / 72.0)).abs() < 1e-12);
     }
 
     proptest! {
@@ -161,12 +311,12 @@ mod tests {
         ) {
             let costs: Vec<StepCosts> = costs
                 .into_iter()
-                .map(|(rollout, train)| StepCosts { rollout, train, evaluate: 0.0 })
+                .map(|(rollout, train)| step(rollout, train, 0.0))
                 .collect();
             let sum = |part: fn(&StepCosts) -> f64| -> f64 {
                 (0..steps as usize).map(|step| part(&costs[step % costs.len()])).sum()
             };
-            let (rollout, train) = (sum(|c| c.rollout), sum(|c| c.train));
+            let (rollout, train) = (sum(rollout), sum(|c| c.train));
             let seconds = simulate(steps, staleness, &costs).seconds;
             prop_assert!(seconds >= rollout.max(train) - 1e-9);
             prop_assert!(seconds <= rollout + train + 1e-9);

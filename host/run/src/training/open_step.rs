@@ -60,6 +60,8 @@ pub(super) struct OpenStep {
     tracker: Box<dyn Tracker>,
     span: tracing::Span,
     ended: usize,
+    /// Seconds of each episode that was drawn, in the order in which they start.
+    episode_seconds: Vec<f64>,
     started: Option<Instant>,
     finished: Instant,
 }
@@ -75,9 +77,12 @@ struct DrawnTasks {
 /// An episode that has ended.
 pub(super) struct EndedEpisode {
     pub step: u64,
+    /// Position in the step.
+    episode: usize,
     /// Position among the scenarios of its round.
     scenario: usize,
     attempts: Vec<Attempt>,
+    seconds: f64,
 }
 
 impl OpenStep {
@@ -118,6 +123,7 @@ impl OpenStep {
             tracker: rollouts.start_tracker(host, &format!("step {step}")),
             span: tracing::info_span!(target: SPAN_TARGET, "rollouts", step),
             ended: 0,
+            episode_seconds: Vec::new(),
             started: None,
             finished: Instant::now(),
         };
@@ -156,6 +162,7 @@ impl OpenStep {
             self.round.push(DrawnTasks { scenario, setup, plan: Arc::new(plan), attempts: Vec::new() });
         }
         self.order = interleaved(self.round.iter().map(|drawn| drawn.plan.episodes()));
+        self.episode_seconds.resize(self.episodes(), 0.0);
         self.tracker.update(self.ended as u64, self.episodes() as u64);
         Ok(())
     }
@@ -183,8 +190,9 @@ impl OpenStep {
         self.started.get_or_insert_with(Instant::now);
         let step = self.step;
         let playing = async move {
+            let started = Instant::now();
             let attempts = plan.play(&setup, task, sample).await;
-            EndedEpisode { step, scenario, attempts }
+            EndedEpisode { step, episode, scenario, attempts, seconds: started.elapsed().as_secs_f64() }
         };
         Some(tracing::Instrument::instrument(playing, self.span.clone()))
     }
@@ -193,6 +201,9 @@ impl OpenStep {
     pub fn end(&mut self, ended: EndedEpisode) {
         if let Some(drawn) = self.round.get_mut(ended.scenario) {
             drawn.attempts.extend(ended.attempts);
+        }
+        if let Some(seconds) = self.episode_seconds.get_mut(ended.episode) {
+            *seconds = ended.seconds;
         }
         self.ended += 1;
         self.finished = Instant::now();
@@ -245,6 +256,7 @@ impl OpenStep {
             cursors: self.cursors,
             seconds: self.finished.saturating_duration_since(started).as_secs_f64(),
             finished: Some(self.finished),
+            episode_seconds: self.episode_seconds,
             failures: batch.failures.iter().map(|failure| json!(failure)).collect(),
             tokens: batch.episodes.iter().map(|e| e.tokens).sum(),
             metrics,

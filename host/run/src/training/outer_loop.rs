@@ -81,7 +81,17 @@ impl StepAhead {
     pub(super) fn read(self, folder: &RunFolder) -> Result<PlayedStep, Error> {
         let transitions = folder.read_step(self.step)?;
         let StepAhead { step, metrics, failures, tokens, scenarios: cursors } = self;
-        Ok(PlayedStep { step, transitions, metrics, failures, tokens, cursors, seconds: 0.0, finished: None })
+        Ok(PlayedStep {
+            step,
+            transitions,
+            metrics,
+            failures,
+            tokens,
+            cursors,
+            seconds: 0.0,
+            episode_seconds: Vec::new(),
+            finished: None,
+        })
     }
 }
 
@@ -188,6 +198,8 @@ struct StepTimes {
     trained_tokens: u64,
     /// Parts of `seconds.train`.
     learners: Vec<LearnerSeconds>,
+    /// Of each episode.
+    episode_seconds: Vec<f64>,
     timeline: Vec<TimelinePart>,
 }
 
@@ -323,6 +335,7 @@ impl OuterLoop<'_> {
             sampled_tokens: played.tokens,
             trained_tokens: metrics.fed_tokens,
             learners: self.session.trainer.learner_seconds(),
+            episode_seconds: played.episode_seconds.iter().copied().map(milliseconds).collect(),
             timeline: played_until.into_iter().chain([trained_until]).collect(),
         })
     }
@@ -373,13 +386,16 @@ impl OuterLoop<'_> {
     }
 
     fn append_times(&mut self, times: &StepTimes) -> Result<(), Error> {
-        let StepTimes { seconds, sampled_tokens, trained_tokens, learners, timeline } = times;
+        let StepTimes { seconds, sampled_tokens, trained_tokens, learners, episode_seconds, timeline } =
+            times;
         let memory = ProcessMemory::read();
         let step = self.state.step;
         let mut line = json!({
             "step": step,
             "seconds": seconds,
             "learners": learners,
+            "slots": self.train.episodes,
+            "episode_seconds": episode_seconds,
             "sampled_tokens_per_second": *sampled_tokens as f64 / seconds.play.max(1e-9),
             "trained_tokens_per_second": *trained_tokens as f64 / seconds.train.max(1e-9),
             "memory_bytes": memory.map(|memory| memory.resident),
@@ -395,7 +411,6 @@ impl OuterLoop<'_> {
 
     /// Returns a part of a step that took some seconds up to `end`.
     fn timeline_part(&self, part: &'static str, end: Instant, seconds: f64) -> TimelinePart {
-        let milliseconds = |seconds: f64| (seconds * 1e3).round() / 1e3;
         let end = end.saturating_duration_since(self.started).as_secs_f64();
         TimelinePart { part, start: milliseconds((end - seconds).max(0.0)), end: milliseconds(end) }
     }
@@ -404,6 +419,11 @@ impl OuterLoop<'_> {
         let (step, steps) = (self.state.step, self.schedule.steps());
         self.host.progress().metrics(&MetricsLine { step, steps, evaluation, line, seconds });
     }
+}
+
+/// Rounds seconds to milliseconds.
+fn milliseconds(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
 }
 
 /// Returns the line of metrics of an evaluation.

@@ -37,6 +37,8 @@ pub(super) struct PlayedStep {
     pub cursors: Vec<ScenarioCursor>,
     /// Wall-clock seconds that the rollouts took.
     pub seconds: f64,
+    /// Wall-clock seconds of each episode, in the order in which they start. Empty if another process has played them.
+    pub episode_seconds: Vec<f64>,
     /// End of the rollouts. `None` if another process has played them.
     pub finished: Option<Instant>,
 }

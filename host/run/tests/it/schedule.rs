@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
+use pl_run::schedule::simulate::read_costs;
 use pl_run::{
     CheckedWorkflow, DevicePreference, Host, Progress, RunEnding, RunOptions, StopRequest, TrainingRun,
     select_device,
@@ -155,6 +156,12 @@ fn steps_overlap_as_far_as_the_staleness_allows() {
     // All four start from the weights that there are, before any of them has ended.
     let first_end = plays.iter().map(|play| play.1).fold(f64::INFINITY, f64::min);
     assert!(plays.iter().all(|play| play.0 <= first_end), "{plays:?}");
+    // The costs of each of two trees a step are there for simulations.
+    let costs = read_costs(&run).unwrap();
+    assert_eq!((costs.slots, costs.steps.len()), (64, 4));
+    assert!(
+        costs.steps.iter().all(|step| step.episodes.len() == 2 && step.episodes.iter().all(|own| *own > 0.0))
+    );
 }
 
 #[test]

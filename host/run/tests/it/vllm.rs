@@ -141,7 +141,7 @@ fn host() -> Host {
     let read = |name: &str| -> &'static [u8] {
         std::fs::read(repository().join("target/release/plugins").join(name)).unwrap().leak()
     };
-    let (std_chat, python_worker) = (read("std_chat.wasm"), read("python.wasm"));
+    let (std_chat, python_worker) = (read("std_chat.wasm"), read("python.wasm.zst"));
     let embedded = Embedded { std_chat, python_worker, worker_arguments: None };
     Host::new(embedded, Arc::new(NoProgress)).unwrap()
 }

@@ -29,7 +29,7 @@ enum StartError {
 }
 
 /// Serves jobs on the standard input, which is a socket, until its other end is closed. `component` is the Python
-/// worker.
+/// worker, compressed with zstd.
 ///
 /// # Errors
 /// Errors of the socket. A worker that can't start says so to the other end and returns.

@@ -23,7 +23,8 @@ fn limits() -> SandboxLimits {
 }
 
 fn settings(limits: SandboxLimits, jobs_per_worker: u32) -> ProcessSettings {
-    let component = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm");
+    let component =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm.zst");
     let arguments = vec![component.display().to_string()];
     ProcessSettings {
         program: WorkerProgram { path: program("sandbox-worker"), arguments },

@@ -7,7 +7,7 @@ use pl_sandbox::{Ending, File, Job, PythonWorkers, Sandbox, SandboxLimits, Usage
 use pl_wasm::{Engine, EngineConfig};
 
 pub fn workers(limits: SandboxLimits) -> PythonWorkers {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm.zst");
     let component = std::fs::read(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; `cargo xtask setup` builds it", path.display()));
     let engine = Engine::new(EngineConfig::workers().cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();

@@ -202,7 +202,7 @@ async fn docker_runs_real_programs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wasm_runs_real_programs() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm.zst");
     let component = std::fs::read(path).unwrap_or_else(|e| panic!("{e}; `cargo xtask setup` builds it"));
     let engine =
         pl_wasm::Engine::new(EngineConfig::workers().cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();

@@ -1,9 +1,10 @@
 //! The page in a real browser, if there is one.
 
+use pl_record::{TraceFile, Traces};
 use serde_json::json;
 
 use crate::chromium::Page;
-use crate::recorded::example;
+use crate::recorded::{create, event, example, flat};
 use crate::server::Server;
 
 /// Addresses of the pages of the recorded example, an element that each has once it is drawn, and texts of it.
@@ -96,6 +97,118 @@ fn no_page_has_a_serious_barrier_in_light_and_in_dark_and_none_is_wider_than_its
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn boards_are_drawn_in_an_episode_and_in_its_tree_and_hostile_ones_reach_nothing() {
+    let runs = tempfile::tempdir().unwrap();
+    let root = example(runs.path(), "games", 0);
+    // What a hostile drawing would have to load to be seen.
+    let outside = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    outside.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", outside.local_addr().unwrap());
+    let board = |colour: &str| {
+        format!(
+            "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 40 40' width='40' height='40'>\
+             <rect width='40' height='40' fill='{colour}'/><text x='4' y='20'>A</text></svg>"
+        )
+    };
+    let act = "parent.document.title='owned';document.title='owned'";
+    let hostile = format!(
+        "<svg xmlns='http://www.w3.org/2000/svg' xmlns:xlink='http://www.w3.org/1999/xlink' width='30' height='30' \
+         onload=\"{act}\"><style>@import url('{url}/style.css'); rect {{ fill: url('{url}/fill.svg#a') }}</style>\
+         <script>{act};fetch('{url}/script')</script><script href='{url}/script.js'/><rect width='30' height='30' \
+         onclick=\"{act}\"/><image href='{url}/image.png' width='9' height='9'/><use xlink:href='{url}/use.svg#a'/>\
+         <a href=\"javascript:{act}\"><text y='9'>go</text></a><animate onbegin=\"{act}\" attributeName='x' dur='1s'/>\
+         <foreignObject width='9' height='9'><body xmlns='http://www.w3.org/1999/xhtml'><img src='{url}/x' \
+         onerror=\"{act}\"/><iframe src='{url}/frame'/><script>{act}</script></body></foreignObject></svg>"
+    );
+    let drawn = |visit, branch, text: &str| event(visit, branch, None, json!({ "drawing": text }));
+    let mut trace = flat("train", 3, 0, 0, "up", 1.0);
+    trace["mode"] = json!("tree");
+    let said = |visit, branch, text: &str| {
+        let completion = json!({ "completion": { "text": text, "finish": "stop", "tokens": [1] } });
+        event(visit, Some(branch), Some("tool"), completion)
+    };
+    trace["events"] = json!([
+        drawn(0, None, &board("white")),
+        said(0, 0, "up"),
+        drawn(0, Some(0), &board("teal")),
+        said(0, 1, "down"),
+        drawn(0, Some(1), &hostile),
+        event(0, None, None, json!({ "chosen": 0 })),
+        said(1, 0, "left"),
+        drawn(1, Some(0), &board("plum")),
+        event(1, None, None, json!({ "chosen": 0 })),
+    ]);
+    Traces::for_run(&root).write(&TraceFile { step: 3, evaluation: None }, &[trace]).unwrap();
+    let server = Server::start(runs.path());
+    let Some(mut page) = Page::open(&server, 1200, 900) else { return };
+    page.go("#episode?run=games&episode=3.0.0", "img.drawing");
+    let shown = "[...document.querySelectorAll('img.drawing')].map((one) => decodeURIComponent(one.src).match(/fill='([a-z]+)'/)?.[1] ?? 'hostile')";
+    let loaded =
+        "[...document.querySelectorAll('img.drawing')].every((one) => one.complete && one.naturalWidth > 20)";
+    page.wait_for(loaded);
+    assert_eq!(
+        page.eval(shown),
+        json!(["white", "teal", "plum"]),
+        "the start and the branches that were taken"
+    );
+    page.screenshot("boards");
+    page.go("#episode?run=games&episode=3.0.0&view=tree", "img.drawing");
+    page.wait_for(loaded);
+    let candidate = |index: u32| {
+        format!("document.querySelectorAll('.candidate')[{index}].dispatchEvent(new Event('click')); true")
+    };
+    for (index, boards) in [(0, ["white", "teal"]), (1, ["white", "hostile"]), (2, ["teal", "plum"])] {
+        page.eval(&candidate(index));
+        page.wait_for(loaded);
+        assert_eq!(page.eval(shown), json!(boards), "before and after candidate {index}");
+        page.screenshot(&format!("boards-tree-{index}"));
+    }
+    page.eval(&candidate(1));
+    page.eval(
+        "document.querySelectorAll('img.drawing')[1].click(); new Promise((done) => setTimeout(done, 500))",
+    );
+    assert_eq!(page.eval("document.title"), "pl-host view", "a script of a drawing has acted");
+    assert_eq!(page.eval("location.hash.startsWith('#episode')"), json!(true));
+    let reached = outside.accept().map(|(stream, _)| stream);
+    assert!(
+        reached.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock),
+        "a drawing has loaded a file"
+    );
+}
+
+#[test]
+fn curves_of_many_steps_are_merged_and_single_steps_are_shown_in_a_range() {
+    let runs = tempfile::tempdir().unwrap();
+    let (_, mut folder) = create(runs.path(), "long", 0);
+    for step in 1..=4000u32 {
+        let line = json!({ "kind": "step", "step": step, "rollout_success": f64::from(step % 7) / 10.0 });
+        folder.append_metrics(u64::from(step), &line).unwrap();
+    }
+    folder.sync().unwrap();
+    let server = Server::start(runs.path());
+    let Some(mut page) = Page::open(&server, 1200, 900) else { return };
+    page.go("#runs", ".chart path.line");
+    let points = "[...document.querySelectorAll('.plot path.line')].map((path) => path.getAttribute('d').split(/[ML]/).length - 1)";
+    let drawn = page.eval(points)[0].as_u64().unwrap();
+    assert!((300..=1300).contains(&drawn), "{drawn} points");
+    page.eval(
+        "for (const [label, step] of [['From step', 1001], ['To step', 1100]]) { const input = [...document.querySelectorAll('label')] \
+         .find((one) => one.innerText.trim() === label).querySelector('input'); input.value = step; \
+         input.dispatchEvent(new Event('input')); }",
+    );
+    page.wait_for(&format!("{points}[0] === 100"));
+    assert!(page.eval("location.hash").as_str().unwrap().contains("from=1001"));
+    // A drag shows the steps under it, a double click all.
+    page.eval(
+        "{ const svg = document.querySelector('.plot svg'); const left = svg.getBoundingClientRect().left; \
+         for (const [type, x] of [['pointerdown', 150], ['pointerup', 250]]) svg.dispatchEvent(new PointerEvent(type, { clientX: left + x })); }",
+    );
+    page.wait_for(&format!("{points}[0] < 100"));
+    page.eval("document.querySelector('.plot svg').dispatchEvent(new MouseEvent('dblclick'))");
+    page.wait_for(&format!("{points}[0] >= 300"));
 }
 
 #[test]

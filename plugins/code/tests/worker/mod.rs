@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 fn workers() -> &'static (Runtime, PythonWorkers) {
     static WORKERS: OnceLock<(Runtime, PythonWorkers)> = OnceLock::new();
     WORKERS.get_or_init(|| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/plugins/python.wasm.zst");
         let component = std::fs::read(&path)
             .unwrap_or_else(|error| panic!("{}: {error}; `cargo xtask setup` builds it", path.display()));
         let engine = Engine::new(EngineConfig::workers().cache_dir(env!("CARGO_TARGET_TMPDIR"))).unwrap();

@@ -1,0 +1,220 @@
+//! A run's times as a Chrome trace, the Trace Event Format that Perfetto and `chrome://tracing` open.
+//!
+//! Processes of the trace are rollouts and training. The rollouts of steps that play at the same time are on rows of
+//! their own; training has a row for each learner. What is not covered by an event is idle.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::logs::{self, Log};
+
+const ROLLOUTS: u32 = 1;
+const TRAINING: u32 = 2;
+
+/// Seconds between the processes of a resumed run: the time that passed between them is not recorded.
+const RESUME_GAP: f64 = 1.0;
+
+/// Line of `timings.jsonl`. Those of earlier versions have no timeline or no learners.
+#[derive(Deserialize)]
+struct Line {
+    step: u64,
+    #[serde(default)]
+    seconds: Seconds,
+    #[serde(default)]
+    learners: Vec<Learner>,
+    #[serde(default)]
+    timeline: Vec<Part>,
+}
+
+#[derive(Default, Deserialize)]
+struct Seconds {
+    #[serde(default)]
+    wait: f64,
+}
+
+#[derive(Deserialize)]
+struct Learner {
+    policies: Vec<String>,
+    seconds: f64,
+}
+
+/// Part of a step, in seconds since the start of its process.
+#[derive(Deserialize)]
+struct Part {
+    part: String,
+    start: f64,
+    end: f64,
+}
+
+/// Events of a run, and the lines that can't be read.
+pub(super) struct Timeline {
+    pub events: Vec<Value>,
+    pub problems: Vec<String>,
+}
+
+impl Timeline {
+    /// Reads the times of a run.
+    ///
+    /// # Errors
+    /// If `timings.jsonl` can't be read.
+    pub fn read(root: &Path) -> Result<Timeline, Error> {
+        let mut timeline = Timeline { events: Vec::new(), problems: Vec::new() };
+        let mut lines: Vec<Line> = Vec::new();
+        let (mut offset, mut number, mut more) = (0, 0, true);
+        while more {
+            let piece = logs::read(root, Log::Timings, offset, number)?;
+            (offset, number, more) = (piece.offset, piece.line, piece.more);
+            timeline.problems.extend(piece.problems);
+            for line in piece.lines {
+                match serde_json::from_value(line) {
+                    Ok(line) => lines.push(line),
+                    Err(error) => timeline.problems.push(format!("timings.jsonl: {error}")),
+                }
+            }
+        }
+        timeline.add(&lines);
+        Ok(timeline)
+    }
+
+    fn add(&mut self, lines: &[Line]) {
+        let name = |pid: u32, name: &str| json!({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}});
+        self.events.extend([name(ROLLOUTS, "rollouts"), name(TRAINING, "training")]);
+        // Ends of what is on each row of rollouts.
+        let mut rows: Vec<f64> = Vec::new();
+        let mut learners: Vec<String> = Vec::new();
+        let (mut shift, mut last_trained, mut latest) = (0.0, 0.0, 0.0_f64);
+        for line in lines {
+            let train = line.timeline.iter().find(|part| part.part == "train");
+            if train.is_some_and(|train| train.end < last_trained) {
+                // Another process, whose clock starts anew.
+                shift = latest + RESUME_GAP;
+            }
+            for part in &line.timeline {
+                let (start, end) = (shift + part.start, shift + part.end);
+                latest = latest.max(end);
+                if part.part == "train" {
+                    last_trained = part.end;
+                    self.add_update(line, start, end, &mut learners);
+                    continue;
+                }
+                let row = rows.iter().position(|busy_until| *busy_until <= start).unwrap_or(rows.len());
+                if row == rows.len() {
+                    rows.push(end);
+                    self.name_row(ROLLOUTS, row, &format!("rollouts {}", row + 1));
+                }
+                if let Some(busy_until) = rows.get_mut(row) {
+                    *busy_until = end;
+                }
+                let category = if part.part == "play" { "generating" } else { "evaluating" };
+                self.event(ROLLOUTS, row, &format!("step {}", line.step), category, (start, end));
+            }
+        }
+    }
+
+    /// Adds the update of each learner, the time in which it waits for the others, and for the step.
+    fn add_update(&mut self, line: &Line, start: f64, end: f64, learners: &mut Vec<String>) {
+        // Earlier versions have only the whole.
+        let whole = Learner { policies: vec!["all policies".to_owned()], seconds: end - start };
+        let own = if line.learners.is_empty() { std::slice::from_ref(&whole) } else { &line.learners };
+        for learner in own {
+            let name = learner.policies.join(", ");
+            let row = learners.iter().position(|known| *known == name).unwrap_or(learners.len());
+            if row == learners.len() {
+                self.name_row(TRAINING, row, &name);
+                learners.push(name);
+            }
+            let trained = (start + learner.seconds).min(end);
+            let step = format!("step {}", line.step);
+            if line.seconds.wait > 0.0 {
+                let waited = (start - line.seconds.wait).max(0.0);
+                self.event(TRAINING, row, &step, "waiting for episodes", (waited, start));
+            }
+            self.event(TRAINING, row, &step, "training", (start, trained));
+            if own.len() > 1 && trained < end {
+                self.event(TRAINING, row, &step, "waiting for other learners", (trained, end));
+            }
+        }
+    }
+
+    fn name_row(&mut self, process: u32, row: usize, name: &str) {
+        self.events.push(
+            json!({"ph": "M", "pid": process, "tid": row, "name": "thread_name", "args": {"name": name}}),
+        );
+    }
+
+    fn event(&mut self, process: u32, row: usize, step: &str, category: &str, (start, end): (f64, f64)) {
+        let microseconds = |seconds: f64| (seconds * 1e6).round() as u64;
+        self.events.push(json!({
+            "ph": "X",
+            "pid": process,
+            "tid": row,
+            "name": format!("{step}: {category}"),
+            "cat": category,
+            "ts": microseconds(start),
+            "dur": microseconds(end - start),
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(timeline: &Timeline) -> Vec<(u64, u64, String, u64, u64)> {
+        let of = |event: &Value| {
+            let number = |key: &str| event[key].as_u64().unwrap();
+            (
+                number("pid"),
+                number("tid"),
+                event["name"].as_str().unwrap().to_owned(),
+                number("ts"),
+                number("dur"),
+            )
+        };
+        timeline.events.iter().filter(|event| event["ph"] == "X").map(of).collect()
+    }
+
+    #[test]
+    fn steps_that_play_together_and_learners_have_rows_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = |step, wait, play: (f64, f64), train: (f64, f64)| {
+            json!({
+                "step": step, "seconds": {"wait": wait},
+                "learners": [{"policies": ["a", "b"], "seconds": 1.0}, {"policies": ["c"], "seconds": train.1 - train.0}],
+                "timeline": [
+                    {"part": "play", "start": play.0, "end": play.1}, {"part": "train", "start": train.0, "end": train.1},
+                ],
+            })
+        };
+        let lines = [
+            line(1, 4.0, (0.0, 4.0), (4.0, 6.0)),
+            line(2, 0.0, (1.0, 5.0), (6.0, 8.0)),
+            // Resumed.
+            line(3, 0.0, (0.0, 1.0), (1.0, 3.0)),
+        ];
+        let text = lines.map(|line| format!("{line}\n")).concat() + "no JSON\n";
+        std::fs::write(folder.path().join("timings.jsonl"), text).unwrap();
+        let timeline = Timeline::read(folder.path()).unwrap();
+        assert_eq!(timeline.problems.len(), 1);
+        let all = spans(&timeline);
+        let has = |pid, tid, name: &str, ts: u64, dur: u64| {
+            assert!(
+                all.contains(&(pid, tid, name.to_owned(), ts * 1_000_000, dur * 1_000_000)),
+                "{name}: {all:?}"
+            );
+        };
+        has(1, 0, "step 1: generating", 0, 4);
+        has(1, 1, "step 2: generating", 1, 4);
+        has(2, 0, "step 1: waiting for episodes", 0, 4);
+        has(2, 0, "step 1: training", 4, 1);
+        has(2, 0, "step 1: waiting for other learners", 5, 1);
+        has(2, 1, "step 2: training", 6, 2);
+        has(1, 0, "step 3: generating", 9, 1);
+        let names: Vec<&str> =
+            timeline.events.iter().filter_map(|event| event["args"]["name"].as_str()).collect();
+        assert_eq!(names, ["rollouts", "training", "rollouts 1", "a, b", "c", "rollouts 2"]);
+    }
+}
