@@ -2,6 +2,14 @@
 
 export class ApiError extends Error {}
 
+/** The body of a response; an empty one if it is not JSON. A request that was given up has none. */
+function json(response) {
+  return response.json().catch((error) => {
+    if (error.name === "AbortError") throw error;
+    return {};
+  });
+}
+
 /** Asks the server. Parameters that are empty are left out. */
 export async function ask(path, parameters = {}, signal) {
   const given = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== "");
@@ -13,7 +21,7 @@ export async function ask(path, parameters = {}, signal) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("The server does not answer. Is `pl-host view` still running?");
   }
-  const body = await response.json().catch(() => ({}));
+  const body = await json(response);
   if (!response.ok) throw new ApiError(body.error ?? `The server answered with status ${response.status}.`);
   return body;
 }
@@ -27,7 +35,7 @@ export async function post(path, body, signal) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("The server does not answer. Is `pl-host view` still running?");
   }
-  const answer = await response.json().catch(() => ({}));
+  const answer = await json(response);
   if (!response.ok) throw new ApiError(answer.error ?? `The server answered with status ${response.status}.`);
   return answer;
 }

@@ -9,7 +9,7 @@ use crate::server::Server;
 
 /// Addresses of the pages of the recorded example, an element that each has once it is drawn, and texts of it.
 const PAGES: [(&str, &str, &[&str]); 8] = [
-    ("#runs", ".chart path.line", &["Reward of agents", "math and 1 more", "Success"]),
+    ("#runs", ".chart path.line", &["Reward of agents", "and 1 more", "Success"]),
     ("#episodes?run=math", "table.episodes tbody a", &["1.2.0", "not solved", "environment: out of fuel"]),
     (
         "#episode?run=math&episode=1.0.0",
