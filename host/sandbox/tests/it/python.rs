@@ -241,9 +241,12 @@ async fn each_case_has_its_verdict() {
 #[test]
 fn other_components_are_refused_with_advice() {
     let engine = Engine::new(EngineConfig::workers()).unwrap();
-    let Err(error) = PythonWorkers::new(&engine, b"(component)", SandboxLimits::default()) else { panic!() };
+    let start = |component: &[u8]| {
+        let compressed = zstd::encode_all(component, 0).unwrap();
+        PythonWorkers::new(&engine, &compressed, SandboxLimits::default())
+    };
+    let Err(error) = start(b"(component)") else { panic!() };
     assert!(error.to_string().contains("text form"), "{error}");
-    let empty = b"\0asm\x0d\0\x01\0";
-    let Err(error) = PythonWorkers::new(&engine, empty, SandboxLimits::default()) else { panic!() };
+    let Err(error) = start(b"\0asm\x0d\0\x01\0") else { panic!() };
     assert!(error.to_string().contains("cargo xtask setup"), "{error}");
 }
