@@ -3,7 +3,7 @@
 //! Steps and evaluations wait in line in the order in which the trainer's weights made them possible. An episode starts
 //! as soon as one of the slots is free and every episode of the steps before it has started, so the stragglers of a
 //! step play beside the first episodes of the steps after it. Finished steps wait until those before them have been
-//! handed over. Nothing here knows of time: the weights of an episode follow from its step alone ([`StepSchedule`](super::StepSchedule)),
+//! handed over. Nothing here knows of time: the weights of an episode follow from its step alone ([`super::StepSchedule`]),
 //! and the order of the steps never changes.
 //!
 //! A training run and the simulator ([`super::simulate`]) are driven by the same [`Admission`].
