@@ -16,7 +16,7 @@ use pl_types::{AnswerQuestions, PartHasher, Passage, Question};
 pub use pl_wasm::{HttpFailure, HttpRecorder, HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
-use crate::services::Corpora;
+use crate::corpora::Corpora;
 
 /// Limit of the bytes of lines and output that are kept between two takes.
 const MAX_BYTES: usize = 64 << 10;

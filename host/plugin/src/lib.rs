@@ -14,6 +14,7 @@ pub mod call_log;
 mod check;
 pub mod conformance;
 mod contract;
+mod corpora;
 mod environment;
 mod error;
 mod hexadecimal;
@@ -32,12 +33,13 @@ mod values;
 pub use agent::Agent;
 pub use check::MAX_DRAWING;
 pub use contract::{ComponentInterface, Contract, ContractError, DebugInfo};
+pub use corpora::Corpora;
 pub use environment::{Environment, Episode};
 pub use error::{CallError, Cause, Error, RefusalKind};
 pub use plugin::{Plugin, PluginSpec, known_items};
 pub use random::{RandomStream, StreamPosition};
 pub use reward::Reward;
-pub use services::{Corpora, Services};
+pub use services::Services;
 pub use snapshot::Snapshot;
 pub use values::{
     AgentScore, Completion, DrawingForm, Message, Outcome, Part, PromptRequest, Role, Scores, Task, Tool,
