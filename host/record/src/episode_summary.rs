@@ -11,8 +11,6 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use crate::trace_index::AttemptKey;
-
 /// Largest number of agents of a row.
 const MOST_AGENTS: usize = 64;
 
@@ -31,6 +29,14 @@ pub struct EpisodeSummaries {
     /// Names of agents and scenarios, which rows refer to.
     pub names: Vec<Box<str>>,
     pub rows: Vec<EpisodeSummary>,
+}
+
+/// Name of an attempt at an episode within its step or evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct AttemptKey {
+    pub task: u32,
+    pub sample: u32,
+    pub attempt: u32,
 }
 
 /// Row of an attempt at an episode.

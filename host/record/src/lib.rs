@@ -41,7 +41,7 @@ mod traces;
 
 pub use atomic::{sync_folder, write_atomically};
 pub use curves::draw_curves;
-pub use episode_summary::{AgentSummary, EpisodeSummaries, EpisodeSummary};
+pub use episode_summary::{AgentSummary, AttemptKey, EpisodeSummaries, EpisodeSummary};
 pub use error::Error;
 pub use event_file::EventFile;
 pub use folder::{FinishedSteps, LogLengths, RunFolder};
@@ -54,5 +54,5 @@ pub use settings::settings_by_path;
 pub use step_table::StepTable;
 pub use table::{read_transitions, write_transitions};
 pub use token_table::{TokenTable, TrainedRow};
-pub use trace_index::{AttemptKey, TraceIndex};
+pub use trace_index::TraceIndex;
 pub use traces::{TRACE_FORMAT, TraceFile, TraceLine, Traces};

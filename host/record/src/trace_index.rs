@@ -9,9 +9,7 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-use serde::{Deserialize, Serialize};
-
-use crate::episode_summary::EpisodeSummaries;
+use crate::episode_summary::{AttemptKey, EpisodeSummaries};
 
 /// End of a file that has an index.
 const MARK: &[u8; 8] = b"PLTRACE1";
@@ -30,14 +28,6 @@ const FOOTER: u64 = 12;
 
 /// Largest index that is read, in bytes: of some million lines. Rows are smaller.
 const LARGEST: u64 = 64 << 20;
-
-/// Name of an attempt at an episode within its step or evaluation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct AttemptKey {
-    pub task: u32,
-    pub sample: u32,
-    pub attempt: u32,
-}
 
 /// Index of a trace file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -344,7 +344,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::trace_index::AttemptKey;
+    use crate::episode_summary::AttemptKey;
 
     /// A trace as far as the files know it.
     fn line(task: u32, text: &str) -> Value {
