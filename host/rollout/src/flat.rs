@@ -5,10 +5,9 @@ use futures::future::join_all;
 use crate::context::EpisodeContext;
 use crate::environment_copy::EnvironmentCopy;
 use crate::fault::Fault;
-use crate::node_visit::{AgentPrompt, NodePrompts, ParsedCompletion, ScoredStep};
+use crate::node_visit::{AgentPrompt, ModelCall, NodePrompts, ParsedCompletion, ScoredStep, sampled_tokens};
 use crate::result::{EpisodeResult, NodePosition};
 use crate::setup::EpisodeSetup;
-use crate::tool_calls::{ModelCall, sampled_tokens};
 use crate::trace::recorder::TraceRecorder;
 use crate::walk::GraphWalk;
 

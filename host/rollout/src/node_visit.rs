@@ -18,7 +18,6 @@ use crate::fault::Fault;
 use crate::long_prompts::FittedPrompt;
 use crate::setup::EpisodeSetup;
 use crate::spans::{SPAN_TARGET, call_span};
-use crate::tool_calls::ModelCall;
 use crate::trace::EventKind;
 use crate::trace::recorder::TraceRecorder;
 use crate::turns::{LastReward, TurnCursor};
@@ -38,6 +37,26 @@ pub(crate) struct AgentPrompt {
     pub tokens: Arc<[u32]>,
     /// Strings that end a completion.
     pub stop: Arc<[String]>,
+}
+
+/// One call of the model within a turn.
+#[derive(Debug, Clone)]
+pub(crate) struct ModelCall {
+    /// Token ids.
+    pub prompt: Arc<[u32]>,
+    pub completion: Completion,
+}
+
+impl ModelCall {
+    /// The first call of a turn.
+    pub fn first(prompt: &AgentPrompt, completion: Completion) -> ModelCall {
+        ModelCall { prompt: Arc::clone(&prompt.tokens), completion }
+    }
+}
+
+/// Returns the number of sampled tokens.
+pub(crate) fn sampled_tokens(calls: &[ModelCall]) -> u64 {
+    calls.iter().map(|call| call.completion.tokens.len() as u64).sum()
 }
 
 /// The model calls of a turn, with the action that the last completion stands for.

@@ -7,9 +7,8 @@ use crate::context::EpisodeContext;
 use crate::error::EpisodeFailure;
 use crate::events::{AgentStep, EpisodeEvent};
 use crate::fault::Fault;
-use crate::node_visit::{AgentPrompt, ParsedCompletion, ScoredStep, TurnReward};
+use crate::node_visit::{AgentPrompt, ModelCall, ParsedCompletion, ScoredStep, TurnReward, sampled_tokens};
 use crate::setup::EpisodeSetup;
-use crate::tool_calls::{ModelCall, sampled_tokens};
 
 /// The action of a completion that none was parsed from, JSON.
 const NO_ACTION: &str = "null";

@@ -8,31 +8,11 @@ use tracing::Instrument;
 
 use crate::fault::Fault;
 use crate::long_prompts::FittedPrompt;
-use crate::node_visit::{AgentPrompt, ParsedCompletion};
+use crate::node_visit::{AgentPrompt, ModelCall, ParsedCompletion};
 use crate::setup::{AgentRuntime, EpisodeSetup};
 use crate::spans::call_span;
 use crate::trace::EventKind;
 use crate::trace::recorder::TraceRecorder;
-
-/// One call of the model within a turn.
-#[derive(Debug, Clone)]
-pub(crate) struct ModelCall {
-    /// Token ids.
-    pub prompt: Arc<[u32]>,
-    pub completion: Completion,
-}
-
-impl ModelCall {
-    /// The first call of a turn.
-    pub fn first(prompt: &AgentPrompt, completion: Completion) -> ModelCall {
-        ModelCall { prompt: Arc::clone(&prompt.tokens), completion }
-    }
-}
-
-/// Returns the number of sampled tokens.
-pub(crate) fn sampled_tokens(calls: &[ModelCall]) -> u64 {
-    calls.iter().map(|call| call.completion.tokens.len() as u64).sum()
-}
 
 impl EpisodeSetup {
     /// Ends a turn whose first model call is in `calls`: answers tool calls and asks the model again until a completion

@@ -12,10 +12,9 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::context::EpisodeContext;
 use crate::fault::Fault;
-use crate::node_visit::{AgentPrompt, NodePrompts, ParsedCompletion, ScoredStep};
+use crate::node_visit::{AgentPrompt, ModelCall, NodePrompts, ParsedCompletion, ScoredStep, sampled_tokens};
 use crate::result::{EpisodeResult, NodePosition};
 use crate::setup::EpisodeSetup;
-use crate::tool_calls::{ModelCall, sampled_tokens};
 use crate::trace::recorder::TraceRecorder;
 use crate::trace::{CandidateAttempt, EventKind};
 use crate::walk::GraphWalk;
