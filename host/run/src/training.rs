@@ -7,6 +7,7 @@ mod outer_loop;
 mod rollout_thread;
 mod rollouts;
 mod step_metrics;
+mod step_weights;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use std::time::Instant;
 use pl_record::TraceFile;
 use pl_rollout::{Attempt, EpisodeSetup, RolloutBatch, RolloutPlan, SPAN_TARGET};
 use pl_trainer::filter::tasks_without_spread;
-use pl_types::{Generate, Phase};
+use pl_types::Phase;
 use serde_json::{Map, json};
 
 use crate::error::Error;
@@ -17,28 +17,7 @@ use super::cursor::ScenarioCursor;
 use super::mixture::deal;
 use super::rollouts::{PlayedStep, Rollouts, ScenarioBatch};
 use super::step_metrics::step_metrics;
-
-/// Weights that the episodes of a step use.
-#[derive(Clone)]
-pub(super) struct StepWeights {
-    /// Versions of all policies, in the workflow's order.
-    pub versions: Vec<u64>,
-    /// Generator with these versions. `None` for the session's, which has the newest.
-    pub generator: Option<Arc<dyn Generate>>,
-}
-
-impl StepWeights {
-    /// Returns a setup whose completions come from these weights.
-    pub fn setup(&self, setup: &Arc<EpisodeSetup>) -> Arc<EpisodeSetup> {
-        match &self.generator {
-            Some(generator) => {
-                let generator = Arc::clone(generator);
-                Arc::new(EpisodeSetup { generator, ..EpisodeSetup::clone(setup) })
-            }
-            None => Arc::clone(setup),
-        }
-    }
-}
+use super::step_weights::StepWeights;
 
 /// A step in progress.
 pub(super) struct OpenStep {

@@ -22,8 +22,9 @@ use crate::schedule::admission::{Action, Admission};
 
 use super::StopRequest;
 use super::cursor::ScenarioCursor;
-use super::open_step::{EndedEpisode, OpenStep, StepWeights};
+use super::open_step::{EndedEpisode, OpenStep};
 use super::rollouts::{PlayedStep, Rollouts};
+use super::step_weights::StepWeights;
 
 /// Weights after an update, with the work that they are for.
 pub(super) struct Handover {

@@ -20,7 +20,7 @@ use crate::session::{Session, token_counter};
 use crate::workflow::CheckedWorkflow;
 
 use super::cursor::ScenarioCursor;
-use super::open_step::StepWeights;
+use super::step_weights::StepWeights;
 
 /// Rollouts of one training step.
 pub(super) struct PlayedStep {
