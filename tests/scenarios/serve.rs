@@ -32,7 +32,7 @@ fn a_served_policy_draws_the_tokens_that_a_run_draws() {
     // The file's own weights are those that the first step was played with.
     let server = Server::start(&file, &[]);
     let key = StreamKey { seed: 0, phase: Phase::Train, step: 1, task: 0, sample: 0, attempt: 0 };
-    let seeds: Vec<String> = (0..3).map(|branch| hex::encode(key.completion(0, 0, branch, 0))).collect();
+    let seeds: Vec<String> = (0..3).map(|branch| hex::encode(key.completion(0, 0, branch, 0, 0))).collect();
     let params = json!({ "max_tokens": 12, "seeds": seeds, "logprobs": 0 });
     let body = json!({ "model": "first", "token_ids": prompt, "sampling_params": params });
     let body = server.post("/inference/v1/generate", &body);

@@ -203,7 +203,7 @@ impl Resolver<'_, '_, '_> {
         found.into_iter().collect()
     }
 
-    /// Returns the index of a block, or reports that there is none with this name.
+    /// Returns the index of a block, or reports that its name is unknown.
     pub fn find(&mut self, name: &str, location: Location, to: &NamedBlocks, what: &str) -> Option<usize> {
         let found = to.index.get(name).copied();
         if found.is_none() && !to.nameless {

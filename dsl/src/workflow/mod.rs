@@ -2,13 +2,18 @@
 //! Serialised, it is the `workflow.json` of a run folder.
 
 mod condition;
+mod corpus;
 pub(crate) mod layout;
 pub mod objective;
+mod server;
+mod tasks;
 
+pub use corpus::{Corpus, CorpusSource, PassageFile, RetrievalServer};
 pub use objective::PolicyTraining;
+pub use server::{Server, ServerKind};
+pub use tasks::{Curriculum, DataName, Rise, Tasks};
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -110,97 +115,6 @@ pub struct Model {
     pub source: String,
     /// `None` for the default of the device: f32 on a CPU, bf16 on a GPU.
     pub dtype: Option<Dtype>,
-}
-
-/// `server fleet = ["http://10.0.0.1:8000"] { kind = vllm; key_variable = "FLEET_KEY" }`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Server {
-    pub name: String,
-    /// Addresses of servers with the same models.
-    pub addresses: Vec<String>,
-    pub kind: ServerKind,
-    /// Environment variable with the key that requests carry.
-    pub key_variable: Option<String>,
-    /// Longest time of one request.
-    pub timeout: Duration,
-    /// Requests in progress per server.
-    pub connections: u32,
-    /// Further attempts at a request after wrong answers, errors and timeouts.
-    pub retries: u32,
-}
-
-/// API of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ServerKind {
-    Vllm,
-    SgLang,
-    LlamaCpp,
-    OpenAi,
-}
-
-impl ServerKind {
-    /// Returns true if servers of the kind get new adapters while they run.
-    pub fn loads_adapters(self) -> bool {
-        matches!(self, Self::Vllm | Self::SgLang)
-    }
-
-    /// Returns true if servers of the kind take and return token ids, with log-probabilities.
-    pub fn has_token_ids(self) -> bool {
-        self != Self::OpenAi
-    }
-}
-
-/// `corpus wiki = "corpus.jsonl" { language = english }`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Corpus {
-    pub name: String,
-    pub source: CorpusSource,
-}
-
-/// Source of a corpus.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CorpusSource {
-    File(PassageFile),
-    Server(RetrievalServer),
-}
-
-impl CorpusSource {
-    /// Returns the path of the file as written, or the address of the server.
-    pub fn location(&self) -> &str {
-        match self {
-            CorpusSource::File(file) => &file.path,
-            CorpusSource::Server(server) => &server.address,
-        }
-    }
-}
-
-/// File of passages, which this program indexes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PassageFile {
-    /// Path relative to the workflow file (or to the working folder when from `--set`).
-    pub path: String,
-    /// Field of the id.
-    pub id: String,
-    /// Field of the title.
-    pub title: String,
-    /// Field of the text. `None` for `text`, or `contents` where that is missing.
-    pub text: Option<String>,
-    /// Language whose endings don't count, or `none`.
-    pub language: String,
-}
-
-/// Server that finds passages.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RetrievalServer {
-    pub address: String,
-    /// Environment variable with the key that requests carry.
-    pub key_variable: Option<String>,
-    /// Longest time of one request.
-    pub timeout: Duration,
-    /// Further attempts at a request after failures.
-    pub retries: u32,
 }
 
 /// `policy coder { model = base; lora { rank = 16; alpha = 32 } }`
@@ -342,62 +256,6 @@ fn one_or_more<'de, D: Deserializer<'de>>(reader: D) -> Result<Vec<usize>, D::Er
         Positions::One(position) => vec![position],
         Positions::More(positions) => positions,
     })
-}
-
-/// Source of tasks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Tasks {
-    /// A JSONL file, path relative to the workflow file (or to the working folder when from `--set`).
-    File(String),
-    /// A split of a data set of the program's catalogue: `gsm8k:train`.
-    Named(DataName),
-    /// The environment's own generator.
-    Generated { split: String, level: u32 },
-}
-
-/// `gsm8k:train`: a data set and one of its splits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DataName {
-    pub data: String,
-    pub split: String,
-}
-
-impl DataName {
-    /// Parses `NAME:SPLIT`. Returns `None` for a path: both parts consist of letters, digits, `_` and `-`.
-    pub fn parse(text: &str) -> Option<DataName> {
-        let is_word = |part: &str| {
-            !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
-        };
-        let (data, split) = text.split_once(':').filter(|(data, split)| is_word(data) && is_word(split))?;
-        Some(DataName { data: data.to_owned(), split: split.to_owned() })
-    }
-}
-
-impl fmt::Display for DataName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.data, self.split)
-    }
-}
-
-/// `curriculum { from = 1; to = 5 }`: the level of generated tasks rises during training.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Curriculum {
-    /// Level of the first step.
-    pub from: u32,
-    /// Level at which it stays.
-    pub to: u32,
-    pub rise: Rise,
-}
-
-/// Occasion on which the level of a curriculum rises by one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Rise {
-    /// Each time that this number of steps is finished.
-    Steps(u32),
-    /// When the mean success of a number of steps with tasks of the level reaches a bound.
-    Success { at: f64, window: u32 },
 }
 
 /// The turn graph. Node 0 is always the first that `start` leads to or a branch over `start`'s edges.

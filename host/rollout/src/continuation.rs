@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pl_dsl::workflow::Rollout;
-use pl_types::{Chunk, Completion, Generate, GenerateError, PartHasher, Request};
+use pl_types::{Completion, Generate, GenerateError, PartHasher, Request};
 
 use crate::attempt::{Attempt, play_episode};
 use crate::context::EpisodeContext;
 use crate::setup::EpisodeSetup;
-use crate::trace::{CandidateAttempt, EventKind, Trace};
+use crate::trace::{CandidateAttempt, EventKind, Trace, recorded_completion, send_recorded};
 
 /// Turn of a recorded attempt from which an episode goes on.
 #[derive(Debug, Clone, Default)]
@@ -65,9 +65,8 @@ struct Continued {
 impl Continued {
     fn new(setup: &EpisodeSetup, trace: &Trace, from: &Continuation) -> Continued {
         let index = |name: &str| setup.agents.iter().position(|agent| agent.name == name);
-        let seed = |node_visit: u32, agent: usize, call: usize| match call {
-            0 => trace.key.completion(node_visit, agent as u32, 0, 0),
-            _ => trace.key.later_completion([node_visit, agent as u32, 0, 0], call as u32),
+        let seed = |node_visit: u32, agent: usize, call: usize| {
+            trace.key.completion(node_visit, agent as u32, 0, 0, call as u32)
         };
         let mut recorded = HashMap::new();
         for visit in 0..from.node_visit {
@@ -104,21 +103,10 @@ fn recorded_turns(trace: &Trace, node_visit: u32) -> HashMap<String, Vec<Recorde
             EventKind::Completion { text, finish, tokens }
                 if event.position.candidate.map(|candidate| candidate.branch) == chosen =>
             {
-                let completion = Completion {
-                    tokens: tokens.clone(),
-                    // Nothing is trained on an episode that goes on.
-                    logprobs: Vec::new(),
-                    support: None,
-                    values: None,
-                    top: Vec::new(),
-                    text: text.clone(),
-                    finish: *finish,
-                    version: 0,
-                };
-                let shared = || prompts.get(&(agent, None));
-                let prompt = prompts.get(&(agent, event.position.candidate)).or_else(shared);
-                let prompt = prompt.map(|prompt| (*prompt).clone()).unwrap_or_default();
+                let completion = recorded_completion(text, *finish, tokens);
                 let attempt = event.position.candidate;
+                let prompt = prompts.get(&(agent, attempt)).or_else(|| prompts.get(&(agent, None)));
+                let prompt = prompt.map(|prompt| (*prompt).clone()).unwrap_or_default();
                 let (own, calls) = turns.entry(agent.to_owned()).or_default();
                 if *own != attempt {
                     (*own, *calls) = (attempt, Vec::new());
@@ -141,11 +129,7 @@ impl Generate for Continued {
                               a plugin, a program or a search has answered otherwise";
                 return Err(GenerateError::Failed { policy: request.policy, reason: reason.to_owned() });
             }
-            if let Some(listener) = &request.listener {
-                let Completion { tokens, logprobs, top, text, .. } = turn.completion.clone();
-                // The listener may have closed the channel.
-                let _ = listener.send(Chunk { index: 0, tokens, logprobs, top, text, last: true });
-            }
+            send_recorded(request.listener.as_ref(), 0, &turn.completion);
             return Ok(vec![turn.completion.clone()]);
         }
         if let Some(prompt) = self.edited.get(&seed) {

@@ -22,8 +22,8 @@ impl Fault {
         Fault::new(stage, cause).with_agent(agent)
     }
 
-    /// True if the completions of its node visit caused it: their tool calls were answered, or their actions parsed, applied or scored, and
-    /// another run would have the same fault.
+    /// True if the completions of its node visit caused it: their tool calls were answered, or their actions
+    /// parsed, applied or scored, and another run would have the same fault.
     pub fn is_caused_by_completions(&self) -> bool {
         self.reproducible && matches!(self.stage, "call_tools" | "parse" | "apply" | "score" | "snapshot")
     }

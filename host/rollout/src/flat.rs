@@ -5,7 +5,7 @@ use futures::future::join_all;
 use crate::context::EpisodeContext;
 use crate::environment_copy::EnvironmentCopy;
 use crate::fault::Fault;
-use crate::node_visit::{AgentPrompt, ModelCall, NodePrompts, ParsedCompletion, ScoredStep, sampled_tokens};
+use crate::node_visit::{AgentPrompt, AgentTurn, ModelCall, NodePrompts, ScoredStep, sampled_tokens};
 use crate::result::{EpisodeResult, NodePosition};
 use crate::setup::EpisodeSetup;
 use crate::trace::recorder::TraceRecorder;
@@ -41,25 +41,24 @@ pub(crate) async fn play_flat(
         }
         let node_visit = recorder.node_visit();
         let position = NodePosition { node_visit, branch: 0, state: None, chosen: true, next_prompt: None };
-        let (calls, parsed): (Vec<Vec<ModelCall>>, Vec<_>) = turns.into_iter().unzip();
+        let (calls, actions): (Vec<Vec<ModelCall>>, Vec<_>) = turns.into_iter().unzip();
         result.summary.tokens += calls.iter().map(|calls| sampled_tokens(calls)).sum::<u64>();
-        let step = apply_all(setup, context, &mut environment, (&prompts, parsed), recorder).await;
-        let (parsed, step) = match (step, setup.fault_penalty) {
+        let step = apply_all(setup, context, &mut environment, (&prompts, &calls), actions, recorder).await;
+        let (actions, step) = match (step, setup.fault_penalty) {
             (Ok(step), _) => step,
             (Err(fault), Some(penalty)) if fault.is_caused_by_completions() => {
                 recorder.record_fault(&fault);
                 result.failures.push(context.failure(&fault, node_visit, None));
-                let turns: Vec<_> = prompts.iter().zip(calls).collect();
-                result.push_penalized(setup, context, &turns, (&fault, penalty), &position);
+                result.push_penalized(setup, context, (&prompts, &calls), (&fault, penalty), &position);
                 result.end_with_penalty(&prompts, penalty);
                 last = None;
                 break;
             }
             (Err(fault), _) => return Err(fault),
         };
-        let joint: Vec<_> = prompts.iter().zip(&parsed).collect();
+        let joint = AgentTurn::all(&prompts, &calls, &actions);
         for turn in &joint {
-            result.push_transition(setup, context, *turn, &step, &position);
+            result.push_transition(setup, context, turn, &step, &position);
         }
         result.record_step(setup, &joint, &step);
         setup.show_drawing(&mut environment).await?;
@@ -76,8 +75,8 @@ pub(crate) async fn play_flat(
     Ok(())
 }
 
-/// The model calls of a turn, and the action that the agent's plugin parsed.
-type CompletedTurn = (Vec<ModelCall>, Result<ParsedCompletion, Fault>);
+/// The model calls of a turn, and the action (JSON) that the agent's plugin parsed.
+type CompletedTurn = (Vec<ModelCall>, Result<String, Fault>);
 
 /// Completes and parses all prompts concurrently. Every agent finishes before a fault of another one counts,
 /// so that the reported fault does not depend on timing.
@@ -104,13 +103,14 @@ async fn apply_all(
     setup: &EpisodeSetup,
     context: &EpisodeContext,
     environment: &mut EnvironmentCopy,
-    (prompts, parsed): (&[AgentPrompt], Vec<Result<ParsedCompletion, Fault>>),
+    (prompts, calls): (&[AgentPrompt], &[Vec<ModelCall>]),
+    actions: Vec<Result<String, Fault>>,
     recorder: &mut TraceRecorder,
-) -> Result<(Vec<ParsedCompletion>, ScoredStep), Fault> {
-    let parsed = parsed.into_iter().collect::<Result<Vec<_>, Fault>>()?;
-    let joint: Vec<_> = prompts.iter().zip(&parsed).collect();
+) -> Result<(Vec<String>, ScoredStep), Fault> {
+    let actions = actions.into_iter().collect::<Result<Vec<_>, Fault>>()?;
+    let joint = AgentTurn::all(prompts, calls, &actions);
     let step = setup.apply_and_score(environment, &context.task, &joint, recorder).await?;
-    Ok((parsed, step))
+    Ok((actions, step))
 }
 
 async fn complete_one(
@@ -119,23 +119,9 @@ async fn complete_one(
     prompt: &AgentPrompt,
     recorder: &mut TraceRecorder,
 ) -> Result<CompletedTurn, Fault> {
-    let position = [recorder.node_visit(), prompt.agent as u32, 0, 0];
-    let seed = context.key.completion(recorder.node_visit(), prompt.agent as u32, 0, 0);
-    let completions = setup.complete(prompt, vec![seed]).await?;
-    match completions.into_iter().next() {
-        Some(completion) => {
-            setup.record_completion(prompt, &completion, recorder);
-            let mut calls = vec![ModelCall::first(prompt, completion)];
-            let later = |call: u32| context.key.later_completion(position, call);
-            let parsed = setup.finish_turn(prompt, &mut calls, later, recorder).await;
-            if let Ok(parsed) = &parsed {
-                calls.clone_from(&parsed.calls);
-            }
-            Ok((calls, parsed))
-        }
-        None => {
-            let agent = &setup.agents[prompt.agent].name;
-            Err(Fault::for_agent(agent, "generation", "the engine returned no completion"))
-        }
-    }
+    let node_visit = recorder.node_visit();
+    let seed = |call: u32| context.key.completion(node_visit, prompt.agent as u32, 0, 0, call);
+    let mut calls = vec![setup.complete_once(prompt, seed(0), recorder).await?];
+    let action = setup.finish_turn(prompt, &mut calls, seed, recorder).await;
+    Ok((calls, action))
 }

@@ -48,8 +48,8 @@ pub(crate) struct ModelCall {
 }
 
 impl ModelCall {
-    /// The first call of a turn.
-    pub fn first(prompt: &AgentPrompt, completion: Completion) -> ModelCall {
+    /// The call that answers a prompt.
+    pub fn new(prompt: &AgentPrompt, completion: Completion) -> ModelCall {
         ModelCall { prompt: Arc::clone(&prompt.tokens), completion }
     }
 }
@@ -59,12 +59,26 @@ pub(crate) fn sampled_tokens(calls: &[ModelCall]) -> u64 {
     calls.iter().map(|call| call.completion.tokens.len() as u64).sum()
 }
 
-/// The model calls of a turn, with the action that the last completion stands for.
-#[derive(Debug, Clone)]
-pub(crate) struct ParsedCompletion {
-    pub calls: Vec<ModelCall>,
-    /// JSON.
-    pub action: String,
+/// One agent's turn.
+#[derive(Clone, Copy)]
+pub(crate) struct AgentTurn<'a> {
+    pub prompt: &'a AgentPrompt,
+    /// Calls of the model, in order.
+    pub calls: &'a [ModelCall],
+    /// Action that the last completion stands for, JSON.
+    pub action: &'a str,
+}
+
+impl<'a> AgentTurn<'a> {
+    /// The turns of a node visit. Each list has one element per prompt.
+    pub fn all(
+        prompts: &'a [AgentPrompt],
+        calls: &'a [Vec<ModelCall>],
+        actions: &'a [String],
+    ) -> Vec<AgentTurn<'a>> {
+        let turns = prompts.iter().zip(calls).zip(actions);
+        turns.map(|((prompt, calls), action)| AgentTurn { prompt, calls, action }).collect()
+    }
 }
 
 /// The prompts of a node's agents.
@@ -188,6 +202,21 @@ impl EpisodeSetup {
         Ok(completions)
     }
 
+    /// Samples one completion and records it.
+    pub(crate) async fn complete_once(
+        &self,
+        prompt: &AgentPrompt,
+        seed: [u8; 32],
+        recorder: &mut TraceRecorder,
+    ) -> Result<ModelCall, Fault> {
+        let completion = self.complete(prompt, vec![seed]).await?.pop().ok_or_else(|| {
+            let agent = &self.agents[prompt.agent].name;
+            Fault::for_agent(agent, "generation", "the engine returned no completion")
+        })?;
+        self.record_completion(prompt, &completion, recorder);
+        Ok(ModelCall::new(prompt, completion))
+    }
+
     pub(crate) fn record_completion(
         &self,
         prompt: &AgentPrompt,
@@ -225,12 +254,12 @@ impl EpisodeSetup {
         &self,
         environment: &mut EnvironmentCopy,
         task: &Task,
-        joint: &[(&AgentPrompt, &ParsedCompletion)],
+        joint: &[AgentTurn<'_>],
         recorder: &mut TraceRecorder,
     ) -> Result<ScoredStep, Fault> {
         let actions: Vec<(String, String)> = joint
             .iter()
-            .map(|(prompt, parsed)| (self.agents[prompt.agent].name.clone(), parsed.action.clone()))
+            .map(|turn| (self.agents[turn.prompt.agent].name.clone(), turn.action.to_owned()))
             .collect();
         let outcome = environment.apply(&actions, recorder).await?;
         recorder.record(None, EventKind::Outcome(outcome.clone()));

@@ -7,7 +7,7 @@ use crate::context::EpisodeContext;
 use crate::error::EpisodeFailure;
 use crate::events::{AgentStep, EpisodeEvent};
 use crate::fault::Fault;
-use crate::node_visit::{AgentPrompt, ModelCall, ParsedCompletion, ScoredStep, TurnReward, sampled_tokens};
+use crate::node_visit::{AgentPrompt, AgentTurn, ModelCall, ScoredStep, TurnReward, sampled_tokens};
 use crate::setup::EpisodeSetup;
 
 /// The action of a completion that none was parsed from, JSON.
@@ -76,12 +76,12 @@ impl EpisodeResult {
         &mut self,
         setup: &EpisodeSetup,
         context: &EpisodeContext,
-        (prompt, parsed): (&AgentPrompt, &ParsedCompletion),
+        turn: &AgentTurn<'_>,
         step: &ScoredStep,
         position: &NodePosition<'_>,
     ) {
-        let reward = step.turn_reward(setup, prompt.agent);
-        self.push(setup, context, (prompt, &parsed.calls, &parsed.action), reward, position);
+        let reward = step.turn_reward(setup, turn.prompt.agent);
+        self.push(setup, context, turn, reward, position);
     }
 
     /// Adds the transitions of completions that caused a fault, with a penalty as their reward.
@@ -90,7 +90,7 @@ impl EpisodeResult {
         &mut self,
         setup: &EpisodeSetup,
         context: &EpisodeContext,
-        turns: &[(&AgentPrompt, Vec<ModelCall>)],
+        (prompts, calls): (&[AgentPrompt], &[Vec<ModelCall>]),
         (fault, penalty): (&Fault, f64),
         position: &NodePosition<'_>,
     ) {
@@ -100,10 +100,10 @@ impl EpisodeResult {
                 .as_ref()
                 .is_none_or(|name| setup.agents.get(agent).is_some_and(|own| own.name == *name))
         };
-        for (prompt, calls) in turns.iter().filter(|(prompt, _)| is_responsible(prompt.agent)) {
-            // An action that does not exist.
-            let turn = (*prompt, calls.as_slice(), NO_ACTION);
-            self.push(setup, context, turn, TurnReward::penalty(penalty), position);
+        let turns = prompts.iter().zip(calls);
+        for (prompt, calls) in turns.filter(|(prompt, _)| is_responsible(prompt.agent)) {
+            let turn = AgentTurn { prompt, calls, action: NO_ACTION };
+            self.push(setup, context, &turn, TurnReward::penalty(penalty), position);
         }
     }
 
@@ -111,7 +111,7 @@ impl EpisodeResult {
         &mut self,
         setup: &EpisodeSetup,
         context: &EpisodeContext,
-        (prompt, calls, action): (&AgentPrompt, &[ModelCall], &str),
+        AgentTurn { prompt, calls, action }: &AgentTurn<'_>,
         reward: TurnReward,
         position: &NodePosition<'_>,
     ) {
@@ -193,24 +193,19 @@ impl EpisodeResult {
     }
 
     /// Updates the summary with the step that the episode continues from, and notifies the observer.
-    pub(crate) fn record_step(
-        &mut self,
-        setup: &EpisodeSetup,
-        joint: &[(&AgentPrompt, &ParsedCompletion)],
-        step: &ScoredStep,
-    ) {
+    pub(crate) fn record_step(&mut self, setup: &EpisodeSetup, joint: &[AgentTurn<'_>], step: &ScoredStep) {
         self.summary.success = step.scores.success;
         self.summary.truncated = step.outcome.truncated;
-        for (prompt, parsed) in joint {
+        for AgentTurn { prompt, calls, action } in joint {
             let (reward, success) = (step.reward(setup, prompt.agent), step.success(setup, prompt.agent));
             self.summary.agents[prompt.agent] = Some((reward, success));
             if let Some(observer) = &setup.observer {
                 let acted = AgentStep {
                     agent: setup.agents[prompt.agent].name.clone(),
-                    action: parsed.action.clone(),
+                    action: (*action).to_owned(),
                     reward,
                     success,
-                    tokens: sampled_tokens(&parsed.calls) as usize,
+                    tokens: sampled_tokens(calls) as usize,
                 };
                 // The observer may have closed the channel.
                 let _ = observer.send(EpisodeEvent::Acted(acted));

@@ -1,14 +1,12 @@
 //! Turns of several model calls: an agent answers the tool calls of a completion, and the model is asked again.
 
-use std::sync::Arc;
-
 use pl_plugin::{Message, Part, Role};
 use pl_types::{Completion, Finish};
 use tracing::Instrument;
 
 use crate::fault::Fault;
 use crate::long_prompts::FittedPrompt;
-use crate::node_visit::{AgentPrompt, ModelCall, ParsedCompletion};
+use crate::node_visit::{AgentPrompt, ModelCall};
 use crate::setup::{AgentRuntime, EpisodeSetup};
 use crate::spans::call_span;
 use crate::trace::EventKind;
@@ -16,17 +14,18 @@ use crate::trace::recorder::TraceRecorder;
 
 impl EpisodeSetup {
     /// Ends a turn whose first model call is in `calls`: answers tool calls and asks the model again until a completion
-    /// has none, the agent gives no results, or the agent's limit is reached; then parses the last completion. `seed`
-    /// gives the seeds of the later calls. If it fails, `calls` has those up to the fault.
+    /// has none, the agent gives no results, or the agent's limit is reached; then returns the action of the last
+    /// completion. `seed` gives the seed of a call by its number. If it fails, `calls` has those up to the fault.
     pub(crate) async fn finish_turn(
         &self,
         prompt: &AgentPrompt,
         calls: &mut Vec<ModelCall>,
         seed: impl Fn(u32) -> [u8; 32],
         recorder: &mut TraceRecorder,
-    ) -> Result<ParsedCompletion, Fault> {
+    ) -> Result<String, Fault> {
         let runtime = &self.agents[prompt.agent];
-        let mut messages = prompt.messages.clone();
+        // The prompt with the completions and results so far.
+        let mut asked: Option<AgentPrompt> = None;
         loop {
             let Some(ModelCall { completion, .. }) = calls.last() else {
                 return Err(Fault::for_agent(&runtime.name, "generation", "the turn has no completion"));
@@ -35,31 +34,24 @@ impl EpisodeSetup {
             let round = calls.len() as u32;
             let next = match read.tool_calls.is_empty() || round > runtime.tool_rounds {
                 true => None,
-                false => self.next_prompt(prompt, &read, (&mut messages, round), recorder).await?,
+                false => self.next_prompt(asked.as_ref().unwrap_or(prompt), &read, round, recorder).await?,
             };
-            let Some(tokens) = next else {
-                let action = self.parse(prompt, &read, recorder).await?;
-                return Ok(ParsedCompletion { calls: std::mem::take(calls), action });
-            };
-            let asked = AgentPrompt { tokens, messages: messages.clone(), ..prompt.clone() };
-            let completions = self.complete(&asked, vec![seed(round)]).await?;
-            for completion in completions {
-                self.record_completion(&asked, &completion, recorder);
-                calls.push(ModelCall::first(&asked, completion));
-            }
+            let Some(next) = next else { return self.parse(prompt, &read, recorder).await };
+            calls.push(self.complete_once(&next, seed(round), recorder).await?);
+            asked = Some(next);
         }
     }
 
-    /// Has the agent answer the tool calls of a completion, and adds the completion and the results to `messages`. Returns
-    /// the prompt with them, or `None` if the turn ends with this completion: the agent gives no results, or the prompt
-    /// would be longer than the model's context.
+    /// Has the agent answer the tool calls of a completion. Returns the prompt with the completion and the results, or
+    /// `None` if the turn ends with this completion: the agent gives no results, or the prompt would be longer than the
+    /// model's context.
     async fn next_prompt(
         &self,
         prompt: &AgentPrompt,
         completion: &pl_plugin::Completion,
-        (messages, round): (&mut Vec<Message>, u32),
+        round: u32,
         recorder: &mut TraceRecorder,
-    ) -> Result<Option<Arc<[u32]>>, Fault> {
+    ) -> Result<Option<AgentPrompt>, Fault> {
         let runtime = &self.agents[prompt.agent];
         let name = Some(runtime.name.as_str());
         let attribute = |fault: Fault| fault.with_agent(&runtime.name);
@@ -70,14 +62,17 @@ impl EpisodeSetup {
         let results = results.instrument(span).await;
         recorder.record_calls(name, &function, &call_log);
         let Some(results) = results.map_err(attribute)? else { return Ok(None) };
+        let mut next = prompt.clone();
         let message = |role: Role, text: String| Message { role, parts: vec![Part::Text(text)] };
-        messages.push(message(Role::Assistant, completion.text.clone()));
-        messages.extend(results.iter().map(|result| message(Role::Tool, result.clone())));
+        next.messages.push(message(Role::Assistant, completion.text.clone()));
+        next.messages.extend(results.iter().map(|result| message(Role::Tool, result.clone())));
         recorder.record(name, EventKind::ToolResults(results));
-        let tokens = runtime.encoder.encode(runtime.policy, messages, &prompt.tools).map_err(attribute)?;
+        let tokens =
+            runtime.encoder.encode(runtime.policy, &next.messages, &next.tools).map_err(attribute)?;
         let FittedPrompt::Fits(tokens) = runtime.fit_prompt(tokens) else { return Ok(None) };
-        recorder.record(name, EventKind::Prompted { visit: prompt.visit, prompt: tokens.clone() });
-        Ok(Some(tokens.into()))
+        recorder.record(name, EventKind::Prompted { visit: next.visit, prompt: tokens.clone() });
+        next.tokens = tokens.into();
+        Ok(Some(next))
     }
 }
 

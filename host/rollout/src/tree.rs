@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::context::EpisodeContext;
 use crate::fault::Fault;
-use crate::node_visit::{AgentPrompt, ModelCall, NodePrompts, ParsedCompletion, ScoredStep, sampled_tokens};
+use crate::node_visit::{AgentPrompt, AgentTurn, ModelCall, NodePrompts, ScoredStep, sampled_tokens};
 use crate::result::{EpisodeResult, NodePosition};
 use crate::setup::EpisodeSetup;
 use crate::trace::recorder::TraceRecorder;
@@ -22,11 +22,18 @@ use crate::walk::GraphWalk;
 /// Attempts at one candidate before its group continues without it.
 const CANDIDATE_ATTEMPTS: u32 = 3;
 
-/// A joint action that was applied to its own copy of the node's state.
+/// A candidate that was applied.
 struct Candidate {
     branch: u32,
-    /// One per prompt.
-    parsed: Vec<ParsedCompletion>,
+    /// Model calls, one list per prompt.
+    calls: Vec<Vec<ModelCall>>,
+    applied: AppliedAction,
+}
+
+/// A joint action that was applied to its own copy of the node's state.
+struct AppliedAction {
+    /// One per prompt, JSON.
+    actions: Vec<String>,
     step: ScoredStep,
     /// State after the step.
     state: Snapshot,
@@ -83,8 +90,7 @@ pub(crate) async fn play_tree(
         for Penalized { branch, calls, fault, penalty } in penalized {
             let position =
                 NodePosition { node_visit, branch, state: Some(&hash), chosen: false, next_prompt: None };
-            let turns: Vec<_> = prompts.iter().zip(calls).collect();
-            result.push_penalized(setup, context, &turns, (&fault, penalty), &position);
+            result.push_penalized(setup, context, (&prompts, &calls), (&fault, penalty), &position);
             if candidates.is_empty() {
                 result.end_with_penalty(&prompts, penalty);
             }
@@ -94,19 +100,20 @@ pub(crate) async fn play_tree(
         }
         let best = choose(setup, &prompts, &candidates, context.key.tie(node_visit));
         recorder.record(None, EventKind::Chosen(best));
-        for Candidate { branch, parsed, step, next_prompts, .. } in &candidates {
+        for Candidate { branch, calls, applied } in &candidates {
+            let AppliedAction { actions, step, next_prompts, .. } = applied;
             let (branch, chosen) = (*branch, *branch == best);
-            for (turn, next_prompt) in prompts.iter().zip(parsed).zip(next_prompts) {
+            for (turn, next_prompt) in AgentTurn::all(&prompts, calls, actions).iter().zip(next_prompts) {
                 let next_prompt = next_prompt.as_deref().filter(|_| !chosen);
                 let position = NodePosition { node_visit, branch, state: Some(&hash), chosen, next_prompt };
                 result.push_transition(setup, context, turn, step, &position);
             }
         }
         let Some(winner) = candidates.into_iter().find(|c| c.branch == best) else { break };
-        let joint: Vec<_> = prompts.iter().zip(&winner.parsed).collect();
-        result.record_step(setup, &joint, &winner.step);
-        state = winner.state;
-        if !walk.continue_from(&winner.step, &prompts) {
+        let AppliedAction { actions, step, state: next_state, .. } = winner.applied;
+        result.record_step(setup, &AgentTurn::all(&prompts, &winner.calls, &actions), &step);
+        state = next_state;
+        if !walk.continue_from(&step, &prompts) {
             break;
         }
     }
@@ -134,13 +141,13 @@ async fn sample_candidates(
             break;
         }
         let completions = try_join_all(prompts.iter().map(|prompt| {
-            let seed = |&branch| context.key.completion(node_visit, prompt.agent as u32, branch, retry);
+            let seed = |&branch| context.key.completion(node_visit, prompt.agent as u32, branch, retry, 0);
             setup.complete(prompt, missing.iter().map(seed).collect())
         }))
         .await?;
         let first_calls = |index: usize| -> Vec<Vec<ModelCall>> {
             let first = |(prompt, own): (&AgentPrompt, &Vec<Completion>)| {
-                vec![ModelCall::first(prompt, own[index].clone())]
+                vec![ModelCall::new(prompt, own[index].clone())]
             };
             prompts.iter().zip(&completions).map(first).collect()
         };
@@ -156,8 +163,8 @@ async fn sample_candidates(
             recorder.append(fork);
             result.summary.tokens += calls.iter().map(|calls| sampled_tokens(calls)).sum::<u64>();
             let fault = match tried {
-                Ok(candidate) => {
-                    candidates.push(candidate);
+                Ok(applied) => {
+                    candidates.push(Candidate { branch, calls, applied });
                     continue;
                 }
                 Err(fault) => fault,
@@ -192,7 +199,7 @@ async fn try_candidate(
     prompts: &[AgentPrompt],
     calls: &mut [Vec<ModelCall>],
     recorder: &mut TraceRecorder,
-) -> Result<Candidate, Fault> {
+) -> Result<AppliedAction, Fault> {
     let setup = walk.setup;
     let CandidateAttempt { branch, retry } = recorder.candidate().unwrap_or_default();
     // Record all of them first: a replay needs every completion, also those after one that could not be
@@ -201,21 +208,19 @@ async fn try_candidate(
         setup.record_completion(prompt, &call.completion, recorder);
     }
     let tried = async {
-        let mut parsed = Vec::with_capacity(prompts.len());
+        let mut actions = Vec::with_capacity(prompts.len());
         for (prompt, calls) in prompts.iter().zip(calls.iter_mut()) {
-            let position = [recorder.node_visit(), prompt.agent as u32, branch, retry];
-            let seed = |call: u32| context.key.later_completion(position, call);
-            let turn = setup.finish_turn(prompt, calls, seed, recorder).await?;
-            calls.clone_from(&turn.calls);
-            parsed.push(turn);
+            let (node_visit, agent) = (recorder.node_visit(), prompt.agent as u32);
+            let seed = |call: u32| context.key.completion(node_visit, agent, branch, retry, call);
+            actions.push(setup.finish_turn(prompt, calls, seed, recorder).await?);
         }
         let mut environment = setup.restore(state, recorder).await?;
-        let joint: Vec<_> = prompts.iter().zip(&parsed).collect();
+        let joint = AgentTurn::all(prompts, calls, &actions);
         let step = setup.apply_and_score(&mut environment, &context.task, &joint, recorder).await?;
         let state = environment.snapshot(recorder).await?;
         // After the snapshot, which must not depend on whether a policy has a critic.
         let next_prompts = setup.next_prompts(&mut environment, walk, prompts, &step, recorder).await?;
-        Ok(Candidate { branch, parsed, step, state, next_prompts })
+        Ok(AppliedAction { actions, step, state, next_prompts })
     }
     .await;
     if let Err(fault) = &tried {
@@ -226,7 +231,8 @@ async fn try_candidate(
 
 /// The branch with the highest mean reward of the agents that acted. A random stream decides ties.
 fn choose(setup: &EpisodeSetup, prompts: &[AgentPrompt], candidates: &[Candidate], tie: [u8; 32]) -> u32 {
-    let total = |c: &Candidate| prompts.iter().map(|prompt| c.step.reward(setup, prompt.agent)).sum::<f64>();
+    let total =
+        |c: &Candidate| prompts.iter().map(|prompt| c.applied.step.reward(setup, prompt.agent)).sum::<f64>();
     let best = candidates.iter().map(total).fold(f64::NEG_INFINITY, f64::max);
     let tied: Vec<u32> = candidates.iter().filter(|c| total(c) >= best).map(|c| c.branch).collect();
     let mut stream = ChaCha8Rng::from_seed(tie);

@@ -67,15 +67,12 @@ impl StreamKey {
         self.stream("environment", &[])
     }
 
-    /// The stream of one completion. `retry` counts earlier attempts at the same candidate.
-    pub fn completion(&self, node_visit: u32, agent: u32, branch: u32, retry: u32) -> [u8; 32] {
-        self.stream("completion", &[node_visit, agent, branch, retry])
-    }
-
-    /// The stream of a later completion of a turn, from its second on: `call` counts those before it.
-    pub fn later_completion(&self, position: [u32; 4], call: u32) -> [u8; 32] {
-        let [node_visit, agent, branch, retry] = position;
-        self.stream("completion", &[node_visit, agent, branch, retry, call])
+    /// The stream of one completion. `retry` counts earlier attempts at the same candidate, `call` earlier completions of
+    /// the turn.
+    pub fn completion(&self, node_visit: u32, agent: u32, branch: u32, retry: u32, call: u32) -> [u8; 32] {
+        let numbers = [node_visit, agent, branch, retry, call];
+        // Turns of one completion have had the streams without its number since before there were others.
+        self.stream("completion", if call == 0 { &numbers[..4] } else { &numbers })
     }
 
     /// The stream that decides between candidates of equal reward.
@@ -125,10 +122,10 @@ mod tests {
                     add(key.environment());
                     for number in 0..3 {
                         add(key.tie(number));
-                        add(key.completion(number, 0, 1, 0));
-                        add(key.completion(0, number + 3, 1, 0));
-                        add(key.completion(0, 0, number + 6, 0));
-                        add(key.completion(0, 0, 1, number + 9));
+                        add(key.completion(number, 0, 1, 0, 0));
+                        add(key.completion(0, number + 3, 1, 0, 0));
+                        add(key.completion(0, 0, number + 6, 0, 0));
+                        add(key.completion(0, 0, 1, number + 9, 0));
                     }
                 }
             }
@@ -171,7 +168,10 @@ mod tests {
         assert_eq!(key.start_seed(), 15_454_535_995_845_910_935);
         for (seed, expected) in [
             (key.environment(), "f8d7d183f5a923df5033ac4e87ce9f6a8f02c05510af0e1bca824f84a414904b"),
-            (key.completion(4, 1, 2, 0), "05ed9e90ebbb932be60966087c6397477859453fe2766f306111e152ecd1e3b9"),
+            (
+                key.completion(4, 1, 2, 0, 0),
+                "05ed9e90ebbb932be60966087c6397477859453fe2766f306111e152ecd1e3b9",
+            ),
             (key.tie(4), "424cb2920e01a248858067acf0e2c47ddae3661b29b3073d1c9eb0fe765191a5"),
             (
                 trainer(7, "mini-batches", "coder", &[3, 0]),

@@ -44,7 +44,7 @@ impl ToolCallFormat {
         }
     }
 
-    /// Returns the tool calls in the text of a completion, in their order. Text that is no valid call is none.
+    /// Returns the tool calls in the text of a completion, in their order. Skips text that is not a valid call.
     pub fn parse(self, text: &str) -> Vec<ToolCall> {
         match self {
             Self::Hermes => hermes(text),

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pl_types::{Chunk, Completion, Generate, GenerateError, Request};
+use pl_types::{Completion, Generate, GenerateError, Request};
 
 use crate::attempt::{Attempt, play_episode};
 use crate::context::EpisodeContext;
 use crate::setup::EpisodeSetup;
 use crate::trace::answers::RecordedAnswers;
-use crate::trace::{EventKind, EventPosition, Trace};
+use crate::trace::{EventKind, EventPosition, Trace, recorded_completion, send_recorded};
 
 pub use diff::{Agreement, ComparedEvent, Difference, ExternalCall};
 
@@ -68,23 +68,9 @@ impl RecordedCompletions {
                 setup.agents.iter().position(|runtime| Some(&runtime.name) == position.agent.as_ref())?;
             let (branch, retry) = position.candidate.map_or((0, 0), |c| (c.branch, c.retry));
             let call = calls.entry(position).or_default();
-            let seed = match *call {
-                0 => trace.key.completion(position.node_visit, agent as u32, branch, retry),
-                call => trace.key.later_completion([position.node_visit, agent as u32, branch, retry], call),
-            };
+            let seed = trace.key.completion(position.node_visit, agent as u32, branch, retry, *call);
             *call += 1;
-            let completion = Completion {
-                tokens: tokens.clone(),
-                // A replay is not trained on.
-                logprobs: Vec::new(),
-                support: None,
-                values: None,
-                top: Vec::new(),
-                text: text.clone(),
-                finish: *finish,
-                version: 0,
-            };
-            Some((seed, completion))
+            Some((seed, recorded_completion(text, *finish, tokens)))
         });
         RecordedCompletions(completions.collect())
     }
@@ -99,11 +85,7 @@ impl Generate for RecordedCompletions {
                 let reason = "the recording has no completion for this prompt".to_owned();
                 return Err(GenerateError::Failed { policy: request.policy, reason });
             };
-            if let Some(listener) = &request.listener {
-                let Completion { tokens, logprobs, top, text, .. } = completion.clone();
-                // The listener may have closed the channel.
-                let _ = listener.send(Chunk { index, tokens, logprobs, top, text, last: true });
-            }
+            send_recorded(request.listener.as_ref(), index, completion);
             completions.push(completion.clone());
         }
         Ok(completions)

@@ -11,8 +11,9 @@ pub(crate) mod recorder;
 use pl_dsl::workflow::Rollout;
 use pl_plugin::call_log::Event;
 use pl_plugin::{Outcome, Scores, Task};
-use pl_types::{Finish, StreamKey};
+use pl_types::{Chunk, Completion, Finish, StreamKey};
 use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::fault::Fault;
 
@@ -104,6 +105,33 @@ impl EventKind {
             cause: fault.cause.clone(),
             reproducible: fault.reproducible,
         }
+    }
+}
+
+/// Returns a completion as it was recorded. It is not trained on: it has no log-probabilities.
+pub(crate) fn recorded_completion(text: &str, finish: Finish, tokens: &[u32]) -> Completion {
+    Completion {
+        tokens: tokens.to_vec(),
+        logprobs: Vec::new(),
+        support: None,
+        values: None,
+        top: Vec::new(),
+        text: text.to_owned(),
+        finish,
+        version: 0,
+    }
+}
+
+/// Sends all of a recorded completion to the listener of its request.
+pub(crate) fn send_recorded(
+    listener: Option<&UnboundedSender<Chunk>>,
+    index: usize,
+    completion: &Completion,
+) {
+    if let Some(listener) = listener {
+        let Completion { tokens, logprobs, top, text, .. } = completion.clone();
+        // The listener may have closed the channel.
+        let _ = listener.send(Chunk { index, tokens, logprobs, top, text, last: true });
     }
 }
 

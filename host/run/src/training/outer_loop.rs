@@ -198,7 +198,7 @@ struct StepTimes {
     trained_tokens: u64,
     /// Parts of `seconds.train`.
     learners: Vec<LearnerSeconds>,
-    /// Of each episode.
+    /// Seconds of each episode.
     episode_seconds: Vec<f64>,
     timeline: Vec<TimelinePart>,
 }

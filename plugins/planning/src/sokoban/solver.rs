@@ -21,7 +21,7 @@ struct Node {
     push: Option<(usize, Direction)>,
 }
 
-/// Returns a plan for a room of at most 128 cells that stays off its edge. Returns `None` if there is none within `limit`
+/// Returns a plan for a room of at most 128 cells that stays off its edge. Returns `None` if it finds none within `limit`
 /// states.
 pub fn solve(puzzle: &Sokoban, limit: usize) -> Option<Vec<Direction>> {
     let (height, width) = (puzzle.room.len(), puzzle.width());

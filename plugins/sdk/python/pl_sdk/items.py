@@ -75,7 +75,7 @@ class Environment(_Item):
         return None
 
     def draw(self, settings: Any, form: DrawingForm) -> str | None:
-        """Returns a drawing of the state for people, or None if there is none in this form."""
+        """Returns a drawing of the state for people, or None if this form has no drawing."""
         return None
 
     @classmethod

@@ -75,7 +75,7 @@ pub trait Environment: Serialize + DeserializeOwned + 'static {
         Ok(None)
     }
 
-    /// Returns a drawing of the state for people, or `None` (the default) if there is none in this form.
+    /// Returns a drawing of the state for people, or `None` (the default) if this form has no drawing.
     ///
     /// # Errors
     /// If the state can't be drawn.

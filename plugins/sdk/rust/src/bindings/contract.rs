@@ -2410,14 +2410,14 @@ pub mod exports {
                         &self,
                         actions: _rt::Vec<AgentAction>,
                     ) -> ::core::result::Result<Outcome, Error>;
-                    /// Returns an action of the agent that leads to success, or none if there is none or it is not known. Audits and
+                    /// Returns an action of the agent that leads to success, or none if no such action is known. Audits and
                     /// tests play it; no agent sees it. Leaves the episode unchanged.
                     #[allow(async_fn_in_trait)]
                     fn oracle(
                         &self,
                         agent: _rt::String,
                     ) -> ::core::result::Result<::core::option::Option<Json>, Error>;
-                    /// Returns a drawing of the state for people, or none if there is none in this form. Leaves the episode unchanged.
+                    /// Returns a drawing of the state for people, or none if this form has no drawing. Leaves the episode unchanged.
                     #[allow(async_fn_in_trait)]
                     fn draw(
                         &self,
