@@ -92,7 +92,7 @@ fn whole_models_on_server(folder: &Path, url: &str) -> PathBuf {
     let tiny = std::fs::canonicalize(scenario("letters/../../data/tiny")).unwrap();
     let text = text
         .replace("../../data/tiny", &tiny.display().to_string())
-        .replace("model one", &format!("server fleet = \"{url}\"\nmodel one"))
+        .replace("model one", &format!("server fleet = \"{url}\" {{ sleep = 1 }}\nmodel one"))
         .replace("{ model = one }", "{ model = one; server = fleet }")
         .replace("{ model = two }", "{ model = two; server = fleet }");
     assert_eq!(text.matches("server = fleet").count(), 2);

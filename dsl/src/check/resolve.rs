@@ -83,6 +83,7 @@ impl Resolver<'_, '_, '_> {
             }
         }
         self.server_policies(&policies, &resolved_policies, &resolved_servers, &resolved_agents);
+        self.sleeping_servers(&servers, &resolved_servers, train.as_ref().and_then(Option::as_ref));
         let evaluations = self.evaluations(file, &scenarios, &agents, &policies);
         self.unused_servers(&servers, &resolved_policies);
         self.unused_corpora(&corpora, &scenarios);

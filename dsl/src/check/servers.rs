@@ -9,7 +9,7 @@ use crate::settings as table;
 use crate::source::Location;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::Block;
-use crate::workflow::{Policy, Server, ServerKind};
+use crate::workflow::{Policy, Schedule, Server, ServerKind, Train};
 
 impl Resolver<'_, '_, '_> {
     pub(super) fn servers(&mut self, servers: &NamedBlocks) -> Vec<Option<Server>> {
@@ -33,7 +33,33 @@ impl Resolver<'_, '_, '_> {
             timeout: own.duration("timeout")?,
             connections: own.integer("connections")?,
             retries: own.integer("retries")?,
+            hedge_after: own.duration("hedge_after"),
+            sleep: own.integer("sleep")?,
         })
+    }
+
+    /// Checks that servers which sleep can sleep, and have the time.
+    pub(super) fn sleeping_servers(
+        &mut self,
+        names: &NamedBlocks,
+        servers: &[Option<Server>],
+        train: Option<&Train>,
+    ) {
+        let sleeping = servers.iter().flatten().zip(&names.blocks).filter(|(server, _)| server.sleep > 0);
+        for (server, block) in sleeping {
+            let (problem, help) = if server.kind != ServerKind::Vllm {
+                ("only servers with `kind = vllm` can", "remove `sleep`")
+            } else if train.is_some_and(|train| train.schedule != Schedule::Sync) {
+                (
+                    "with this schedule they generate while policies are trained",
+                    "remove `sleep`, or set `schedule = sync`",
+                )
+            } else {
+                continue;
+            };
+            let message = format!("the servers of `{}` can't sleep: {problem}", server.name);
+            self.reports.error(DiagnosticCode::ServerLimits, block.location(), message, "").help(help);
+        }
     }
 
     /// Returns the addresses in a block's head. Each invalid one is reported.

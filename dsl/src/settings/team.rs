@@ -145,6 +145,24 @@ pub(super) const TEAM: &[Setting] = &[
         "Number of times that a request is sent again after a wrong answer, an error or a timeout of a server, before \
          its episode fails. Servers that can't be reached or are busy don't count: requests wait for them.",
     ),
+    setting(
+        B::Server,
+        "hedge_after",
+        SettingKind::Duration { min: Duration::from_millis(10), max: seconds(86_400) },
+        DefaultValue::Absent("each request is sent to one server at a time"),
+        "Time after which a request without an answer is also sent to another server that has room. The first right \
+         answer counts; the other request is cancelled. It shortens the wait for a server that hangs, at the cost of \
+         tokens that are generated twice.",
+    ),
+    setting(
+        B::Server,
+        "sleep",
+        SettingKind::Integer { min: 0, max: 2 },
+        DefaultValue::Integer(0),
+        "Level at which the servers sleep while policies are trained, for servers on the device of the trainer. At 1 they \
+         free their KV caches, and vLLM moves its weights to the host's memory; at 2 vLLM drops them and reads them again \
+         when it wakes up. Only with `kind = vllm` and `schedule = sync`, and for servers that no other run uses.",
+    ),
     in_head(
         B::Corpus,
         "source",

@@ -20,6 +20,10 @@ pub struct Server {
     pub connections: u32,
     /// Further attempts at a request after wrong answers, errors and timeouts.
     pub retries: u32,
+    /// Time after which a request without an answer is sent to a second server too. `None`: never.
+    pub hedge_after: Option<Duration>,
+    /// Level at which servers sleep while policies are trained: 0 (never), 1 or 2.
+    pub sleep: u32,
 }
 
 /// API of a server.

@@ -128,7 +128,7 @@ impl PolicyRouter {
         }
     }
 
-    /// Removes the adapters of trained policies from all servers, as far as these answer soon.
+    /// Removes the adapters of trained policies from all servers and wakes these, as far as they answer soon.
     pub(crate) async fn release(&self) {
         let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner).clone();
         let releasing = async {
@@ -137,10 +137,24 @@ impl PolicyRouter {
                     remote.release().await;
                 }
             }
+            for fleet in &self.fleets {
+                fleet.wake().await;
+            }
         };
         if tokio::time::timeout(LONGEST_RELEASE, releasing).await.is_err() {
-            tracing::warn!("some servers still have the run's last adapters");
+            tracing::warn!("some servers may still be asleep, or have the run's last adapters");
         }
+    }
+
+    /// Puts the servers that sleep between rollouts to sleep, until their next requests.
+    ///
+    /// # Errors
+    /// If a server doesn't sleep at the level that is set.
+    pub(crate) async fn sleep(&self) -> Result<(), Error> {
+        for fleet in &self.fleets {
+            fleet.sleep().await.map_err(Error::server)?;
+        }
+        Ok(())
     }
 
     /// Returns the counts of each server since the last call.

@@ -11,7 +11,7 @@ const CHANGEABLE: &str = "train.steps, train.checkpoint_every, train.keep_checkp
                           train.token_budget, train.gradient_checkpointing, train.record_tokens, inference.*, \
                           evaluate.every and .limit, sandbox.workers and .isolation, the sandbox's runtime, endpoints, \
                           certificates and jobs_per_worker, and the addresses, \
-                          key_variable, timeout, connections and retries of servers, also of those of corpora";
+                          key_variable, timeout, connections, retries, hedge_after and sleep of servers, also of those of corpora";
 
 /// Checks that a run that was started as `old` may continue as `new` after `step` steps. Returns the reasons
 /// against it.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::handshake;
-use pl_servers::{Backoff, Fleet, FleetConfig, RemoteModel, ServerKind, TokenRequest};
+use pl_servers::{Backoff, Fleet, FleetConfig, RemoteModel, ServerKind, SleepLevel, TokenRequest};
 use pl_types::Sampling;
 use serde_json::{Value, json};
 
@@ -114,6 +114,8 @@ async fn fleet(address: &str, tokens: usize) -> Result<Duration, pl_servers::Ser
         timeout: Duration::from_secs(60),
         connections: IN_FLIGHT,
         retries: 0,
+        hedge_after: None,
+        sleep: SleepLevel::Never,
         backoff: Backoff::default(),
     };
     let fleet = Fleet::connect(config, Vec::new(), Arc::new(|_| {})).await?;

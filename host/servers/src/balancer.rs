@@ -102,6 +102,15 @@ impl Balancer {
         }
     }
 
+    /// Returns a lease of a server other than those in `excluded` if one has room now.
+    pub(crate) fn try_acquire(&self, beginnings: &[u64], excluded: &[usize]) -> Option<Lease<'_>> {
+        let mut state = self.state();
+        match state.choose(beginnings, excluded, self.connections, Instant::now()) {
+            Choice::Server(server) if !excluded.contains(&server) => Some(self.begin(&mut state, server)),
+            _ => None,
+        }
+    }
+
     /// Reports that no server works, if that is new.
     pub(crate) fn report_pause(&self) {
         let event = self.state().pause_event(&self.fleet);

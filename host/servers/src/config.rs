@@ -21,6 +21,10 @@ pub struct FleetConfig {
     /// Number of times that a request is sent again after a wrong answer, an error of a server or a timeout.
     /// Servers that can't be reached or are busy don't count.
     pub retries: u32,
+    /// Time after which a request that has no answer is also sent to another server. `None`: never.
+    pub hedge_after: Option<Duration>,
+    /// Level at which servers sleep between rollouts.
+    pub sleep: SleepLevel,
     /// Waiting times after failures of a server.
     pub backoff: Backoff,
 }
@@ -64,6 +68,17 @@ pub enum ServerKind {
     LlamaCpp,
     /// A hosted model with OpenAI's API.
     OpenAi,
+}
+
+/// Memory that servers give back while they are asleep, as vLLM numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SleepLevel {
+    /// Servers never sleep.
+    Never,
+    /// Level 1: the KV cache is freed, and weights move to the memory of the host.
+    KeepWeights,
+    /// Level 2: the weights are dropped too, and loaded again at the next request.
+    DropWeights,
 }
 
 /// Waiting times after failures of a server: doubled from failure to failure, with jitter.

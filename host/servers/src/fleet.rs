@@ -1,6 +1,5 @@
 //! Several servers of one kind as one.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,8 +7,8 @@ use backon::BackoffBuilder;
 use futures::future::{join_all, try_join_all};
 
 use crate::balancer::Balancer;
-use crate::config::FleetConfig;
-use crate::error::{Effect, ServerError};
+use crate::config::{FleetConfig, SleepLevel};
+use crate::error::ServerError;
 use crate::event::FleetEvent;
 use crate::openai::{ChatCompletion, ChatRequest};
 use crate::placement::beginnings;
@@ -26,9 +25,9 @@ const SEEDS: usize = 64;
 /// A request goes to the server that had a prompt with the same beginning last, unless another one has much less
 /// to do. If a server fails, its requests move to others; if none works, they wait until one does.
 pub struct Fleet {
-    config: FleetConfig,
-    servers: Vec<Server>,
-    balancer: Balancer,
+    pub(crate) config: FleetConfig,
+    pub(crate) servers: Vec<Server>,
+    pub(crate) balancer: Balancer,
     generated: AtomicU64,
 }
 
@@ -129,6 +128,33 @@ impl Fleet {
         }
     }
 
+    /// Puts all servers to sleep until their next request, if the fleet's settings say so. No request may be in
+    /// progress. Servers that can't be reached are left alone.
+    ///
+    /// # Errors
+    /// If a server doesn't sleep at the level that is set.
+    pub async fn sleep(&self) -> Result<(), ServerError> {
+        if self.config.sleep == SleepLevel::Never {
+            return Ok(());
+        }
+        for result in join_all(self.servers.iter().map(Server::sleep)).await {
+            match result {
+                Err(error) if error.is_permanent() => return Err(error),
+                Err(error) => tracing::warn!(%error, "a server didn't go to sleep"),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Wakes all servers that are asleep, for whoever uses them next. Failures are only logged.
+    pub async fn wake(&self) {
+        for error in join_all(self.servers.iter().map(Server::wake)).await.into_iter().filter_map(Result::err)
+        {
+            tracing::warn!(%error, "a server wasn't woken");
+        }
+    }
+
     /// Completes a prompt once per seed, in the order of the seeds. Dropping the future cancels the request.
     ///
     /// # Errors
@@ -175,46 +201,6 @@ impl Fleet {
     /// Returns the number of tokens generated so far.
     pub fn generated_tokens(&self) -> u64 {
         self.generated.load(Ordering::Relaxed)
-    }
-
-    /// Makes a call on one server, and on others if that fails.
-    async fn attempt<'s, T, F: Future<Output = Result<T, ServerError>>>(
-        &'s self,
-        beginnings: &[u64],
-        call: impl Fn(&'s Server) -> F,
-    ) -> Result<T, ServerError> {
-        let mut tried = Vec::new();
-        let mut counted = 0;
-        loop {
-            let lease = self.balancer.acquire(beginnings, &tried).await;
-            let index = lease.server;
-            let Some(server) = self.servers.get(index) else { continue };
-            let error = match call(server).await {
-                Ok(value) => {
-                    lease.succeed();
-                    return Ok(value);
-                }
-                Err(error) => error,
-            };
-            match error.effect() {
-                Effect::Moves => lease.fail(&error),
-                Effect::Counts => {
-                    lease.fail(&error);
-                    counted += 1;
-                    if !tried.contains(&index) {
-                        tried.push(index);
-                    }
-                    if counted > self.config.retries {
-                        return Err(error);
-                    }
-                }
-                // The server works: it has answered.
-                Effect::Ends => {
-                    lease.succeed();
-                    return Err(error);
-                }
-            }
-        }
     }
 }
 

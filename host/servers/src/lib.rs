@@ -11,6 +11,7 @@
 //! - [`RemoteAdapter`]: an adapter under a name of its own, loaded on each server before the requests that use it.
 //! - [`RemoteWeights`]: weights of a whole model, which replace those of a model of each server.
 
+mod attempts;
 mod balancer;
 mod config;
 mod dialect;
@@ -27,12 +28,13 @@ mod probe;
 mod request;
 mod server;
 mod sglang;
+mod sleep;
 mod stats;
 mod validate;
 mod vllm;
 mod vllm_weights;
 
-pub use config::{Backoff, FleetConfig, HttpSettings, ServerKind};
+pub use config::{Backoff, FleetConfig, HttpSettings, ServerKind, SleepLevel};
 pub use error::ServerError;
 pub use event::FleetEvent;
 pub use fleet::Fleet;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Mutex;
 
-use crate::config::{FleetConfig, ServerKind};
+use crate::config::{FleetConfig, ServerKind, SleepLevel};
 use crate::dialect::Dialect;
 use crate::error::ServerError;
 use crate::http::HttpClient;
@@ -16,6 +16,7 @@ use crate::openai::{self, ChatCompletion, ChatRequest, OpenAi};
 use crate::probe::Probe;
 use crate::request::{RemoteModel, TokenCompletion, TokenRequest};
 use crate::sglang::SgLang;
+use crate::sleep;
 use crate::stats::{ServerStats, StatsCounters};
 use crate::vllm::Vllm;
 
@@ -28,6 +29,7 @@ pub(crate) struct Server {
     known: Mutex<Known>,
     /// True if a request may have several seeds.
     takes_seeds: AtomicBool,
+    sleep: SleepLevel,
     stats: StatsCounters,
 }
 
@@ -39,6 +41,7 @@ struct Known {
     adapters: HashSet<String>,
     /// Checksum and version of the weights that a model was given, by its name.
     weights: HashMap<Arc<str>, (String, u64)>,
+    asleep: bool,
 }
 
 impl Server {
@@ -61,6 +64,7 @@ impl Server {
             probes,
             known: Mutex::new(Known::default()),
             takes_seeds: AtomicBool::new(false),
+            sleep: config.sleep,
             stats: StatsCounters::default(),
         })
     }
@@ -70,13 +74,20 @@ impl Server {
         self.takes_seeds.load(Ordering::Relaxed)
     }
 
-    /// Probes the server unless it is known, and loads the weights of a model unless it has those.
+    /// Probes the server unless it is known, wakes it, and loads the weights of a model unless it has those.
     pub(crate) async fn prepare(&self, model: Option<&RemoteModel>) -> Result<Arc<Identity>, ServerError> {
         let mut known = self.known.lock().await;
         let identity = match &known.identity {
-            Some(identity) => Arc::clone(identity),
+            Some(identity) => {
+                if known.asleep {
+                    sleep::wake(&self.http, identity, self.sleep).await?;
+                }
+                Arc::clone(identity)
+            }
             None => {
                 let identity = Arc::new(self.dialect.identify(&self.http).await?);
+                // A run that was killed may have left it asleep.
+                sleep::wake(&self.http, &identity, self.sleep).await?;
                 for probe in &*self.probes {
                     probe.run(&*self.dialect, &self.http, &identity).await?;
                 }
@@ -85,6 +96,7 @@ impl Server {
                 identity
             }
         };
+        known.asleep = false;
         match model {
             Some(RemoteModel::Adapter(adapter)) if !known.adapters.contains(&adapter.name) => {
                 self.dialect.load_adapter(&self.http, &identity, adapter).await?;
@@ -164,6 +176,30 @@ impl Server {
             self.dialect.unload_adapter(&self.http, name).await?;
         }
         Ok(())
+    }
+
+    /// Puts the server to sleep until the next request. None may be in progress.
+    ///
+    /// # Errors
+    /// If the server can't be reached, or doesn't sleep at the level that is set.
+    pub(crate) async fn sleep(&self) -> Result<(), ServerError> {
+        let mut known = self.known.lock().await;
+        let Some(identity) = known.identity.clone() else { return Ok(()) };
+        if self.sleep == SleepLevel::DropWeights {
+            known.weights.clear();
+            for adapter in std::mem::take(&mut known.adapters) {
+                self.dialect.unload_adapter(&self.http, &adapter).await?;
+            }
+        }
+        sleep::sleep(&self.http, &identity, self.sleep).await?;
+        known.asleep = true;
+        Ok(())
+    }
+
+    /// Wakes the server if it is asleep.
+    pub(crate) async fn wake(&self) -> Result<(), ServerError> {
+        let asleep = self.known.lock().await.asleep;
+        if asleep { self.prepare(None).await.map(drop) } else { Ok(()) }
     }
 
     async fn forget(&self) {

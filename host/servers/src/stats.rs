@@ -17,6 +17,8 @@ pub struct ServerStats {
     pub requests: u64,
     /// Requests without one.
     pub failures: u64,
+    /// Requests that were given up before their answer: another server was faster, or the run ended.
+    pub cancelled: u64,
     /// Tokens of the completions.
     pub tokens: u64,
     /// Mean time of a request with a right answer, in seconds. `None` if there was none.
@@ -32,6 +34,7 @@ pub(crate) struct StatsCounters(Mutex<Counts>);
 #[derive(Debug, Default)]
 struct Counts {
     failures: u64,
+    cancelled: u64,
     tokens: u64,
     /// Times of the requests with a right answer.
     latencies: Vec<Duration>,
@@ -42,14 +45,16 @@ impl StatsCounters {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Awaits a request and counts it. A request that is cancelled isn't counted.
+    /// Awaits a request and counts it, also if it is cancelled.
     pub(crate) async fn measure<T>(
         &self,
         request: impl Future<Output = Result<T, ServerError>>,
         tokens: impl Fn(&T) -> u64,
     ) -> Result<T, ServerError> {
         let start = Instant::now();
+        let cancelled = Cancelled(self);
         let result = request.await;
+        std::mem::forget(cancelled);
         let mut counts = self.counts();
         match &result {
             Ok(answer) => {
@@ -64,7 +69,7 @@ impl StatsCounters {
 
     /// Returns the counts since the last call.
     pub(crate) fn take(&self, server: &str) -> ServerStats {
-        let Counts { failures, tokens, mut latencies } = std::mem::take(&mut *self.counts());
+        let Counts { failures, cancelled, tokens, mut latencies } = std::mem::take(&mut *self.counts());
         latencies.sort_unstable();
         let count = latencies.len();
         let mean = latencies.iter().sum::<Duration>().as_secs_f64() / count.max(1) as f64;
@@ -73,10 +78,20 @@ impl StatsCounters {
             server: server.to_owned(),
             requests: count as u64,
             failures,
+            cancelled,
             tokens,
             mean_seconds: (count > 0).then_some(mean),
             p95_seconds: p95.map(Duration::as_secs_f64),
         }
+    }
+}
+
+/// Counts a request as cancelled when it is dropped before its answer.
+struct Cancelled<'c>(&'c StatsCounters);
+
+impl Drop for Cancelled<'_> {
+    fn drop(&mut self) {
+        self.0.counts().cancelled += 1;
     }
 }
 
@@ -94,8 +109,10 @@ mod tests {
         assert!(
             counters.measure(std::future::ready(Err::<u64, _>(failure)), |tokens| *tokens).await.is_err()
         );
+        let endless = counters.measure(std::future::pending::<Result<u64, _>>(), |tokens| *tokens);
+        assert!(tokio::time::timeout(Duration::from_millis(1), endless).await.is_err());
         let stats = counters.take("s");
-        assert_eq!((stats.requests, stats.failures, stats.tokens), (2, 1, 7));
+        assert_eq!((stats.requests, stats.failures, stats.cancelled, stats.tokens), (2, 1, 1, 7));
         assert!(
             stats.mean_seconds.is_some() && stats.p95_seconds >= stats.mean_seconds.map(|mean| mean / 2.0)
         );

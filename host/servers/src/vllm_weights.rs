@@ -126,15 +126,19 @@ async fn replace(
     weights: &RemoteWeights,
     label: &str,
 ) -> Result<(), ServerError> {
-    let mark = async |version: &str| {
-        let body = json!({ "new_version": version });
-        let marked = http.post("/update_weight_version", &body, label).await;
-        marked.map(drop).map_err(refusal(http, weights, VLLM_HINT))
-    };
-    // A server whose weights were replaced in part has no version that anyone asks for.
-    mark(LOADING).await?;
+    let refused = refusal(http, weights, VLLM_HINT);
+    mark_incomplete(http, label).await.map_err(&refused)?;
     let body = json!({ "method": "reload_weights", "kwargs": { "weights_path": weights.folder } });
     let reloaded = http.post("/collective_rpc", &body, label).await;
     reloaded.map_err(refusal(http, weights, RELOAD_HINT))?;
-    mark(version).await
+    mark(http, version, label).await.map_err(refused)
+}
+
+/// Gives the weights of a server a version that nobody asks for, because they are incomplete from now on.
+pub(crate) async fn mark_incomplete(http: &HttpClient, label: &str) -> Result<(), ServerError> {
+    mark(http, LOADING, label).await
+}
+
+async fn mark(http: &HttpClient, version: &str, label: &str) -> Result<(), ServerError> {
+    http.post("/update_weight_version", &json!({ "new_version": version }), label).await.map(drop)
 }

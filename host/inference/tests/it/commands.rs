@@ -9,7 +9,7 @@ use crate::{engine, prompt, request, small, tiny};
 async fn a_pause_between_two_tokens_changes_none() {
     let model = tiny();
     let mut long = request(0, prompt(1, 30), &[1, 2]);
-    long.max_tokens = 200;
+    long.max_tokens = 1000;
     let undisturbed = engine(&model, small()).generate(long.clone()).await.unwrap();
     let engine = engine(&model, small());
     let running = tokio::spawn({

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pl_dsl::workflow::{Policy, Server, ServerKind, Workflow};
 use pl_inference::WeightUpdate;
 use pl_model::{Model, TensorSet};
-use pl_servers::{Backoff, Fleet, FleetConfig, Probe, RemoteModel};
+use pl_servers::{Backoff, Fleet, FleetConfig, Probe, RemoteModel, SleepLevel};
 use pl_trainer::{ServedPolicy, Trainer};
 
 use crate::error::Error;
@@ -117,6 +117,12 @@ fn fleet(
         timeout: server.timeout,
         connections: server.connections as usize,
         retries: server.retries,
+        hedge_after: server.hedge_after,
+        sleep: match server.sleep {
+            0 => SleepLevel::Never,
+            1 => SleepLevel::KeepWeights,
+            _ => SleepLevel::DropWeights,
+        },
         backoff: Backoff::default(),
     };
     let progress = Arc::clone(host.progress());

@@ -308,6 +308,9 @@ impl OuterLoop<'_> {
         }
         let shuffle = self.train.shuffle_rewards;
         let shuffle = shuffle.then(|| seed::trainer(self.session.seed, "shuffled rewards", "", &[step]));
+        if !self.schedule.overlaps() {
+            self.host.block_on(self.session.router.sleep())?;
+        }
         let started = Instant::now();
         let mut tracker = self.host.progress().start(Activity::Update);
         let mut progress = |progress: UpdateProgress| tracker.update(progress.done, progress.total);

@@ -12,7 +12,7 @@ use pl_run::{
 };
 use pl_servers::{
     Backoff, Fleet, FleetConfig, Probe, RemoteAdapter, RemoteModel, RemoteWeights, ServerError, ServerKind,
-    TokenRequest,
+    SleepLevel, TokenRequest,
 };
 use pl_trainer::Trainer;
 use pl_types::{Dtype, Sampling, Transition};
@@ -310,6 +310,8 @@ async fn connect(url: &str, model: RemoteModel, prompt: &Arc<[u32]>) -> Result<F
         timeout: Duration::from_secs(300),
         connections: 100,
         retries: 3,
+        hedge_after: None,
+        sleep: SleepLevel::Never,
         backoff: Backoff::default(),
     };
     Fleet::connect(config, vec![probe], Arc::new(|_| {})).await

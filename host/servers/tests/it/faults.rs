@@ -185,3 +185,31 @@ async fn a_thousand_requests_in_flight_lose_nothing_and_memory_stays() {
     assert_eq!(stats.iter().map(|one| one.requests).sum::<u64>(), 5000, "{stats:?}");
     assert!(stats[0].failures > 0 && stats[1].failures == 0, "{stats:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_takes_long_goes_to_a_second_server() {
+    let slow = Server::start(Script { delay: Duration::from_secs(3600), ..Script::default() }).await;
+    let fast = Server::start(Script::default()).await;
+    let mut config = config(&[&slow, &fast]);
+    config.hedge_after = Some(Duration::from_millis(50));
+    config.connections = 200;
+    let (fleet, _) = connect(config, Vec::new()).await;
+    let fleet = fleet.unwrap();
+    generate_all(&fleet, 0..50).await;
+    assert_eq!((slow.answered(), fast.answered()), (0, 100));
+    let stats = fleet.take_stats();
+    assert!(stats[0].cancelled > 0 && stats[0].failures == 0, "{stats:?}");
+    assert_eq!((stats[1].requests, stats[1].cancelled), (100, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_request_that_fails_costs_nothing() {
+    let slow = Server::start(Script { delay: Duration::from_millis(300), ..Script::default() }).await;
+    let faulty =
+        Server::start(Script { fault: Some(Fault::MissingLogprob), every: 1, ..Script::default() }).await;
+    let mut config = config(&[&slow, &faulty]);
+    config.hedge_after = Some(Duration::from_millis(20));
+    let (fleet, _) = connect(config, Vec::new()).await;
+    generate_all(&fleet.unwrap(), 0..20).await;
+    assert_eq!((slow.answered(), faulty.answered()), (40, 0));
+}

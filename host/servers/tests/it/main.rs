@@ -6,4 +6,5 @@ mod adapters;
 mod faults;
 mod probes;
 mod scripted;
+mod sleep;
 mod weights;

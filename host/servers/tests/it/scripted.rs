@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pl_servers::{
-    Backoff, Fleet, FleetConfig, FleetEvent, Probe, RemoteModel, ServerError, ServerKind, TokenRequest,
+    Backoff, Fleet, FleetConfig, FleetEvent, Probe, RemoteModel, ServerError, ServerKind, SleepLevel,
+    TokenRequest,
 };
 use pl_types::Sampling;
 use serde_json::{Value, json};
@@ -74,6 +75,8 @@ pub struct State {
     pub commands: Mutex<Vec<String>>,
     /// Version of the weights of the model. Empty until one is given.
     pub version: Mutex<String>,
+    /// Level at which the server sleeps. 0: it is awake.
+    pub asleep: AtomicUsize,
 }
 
 pub struct Server {
@@ -194,8 +197,30 @@ async fn answer(path: &str, body: &[u8], script: &Script, state: &State) -> Opti
             state.commands.lock().unwrap().push(path[1..].to_owned());
             ok(json!({ "status": "done" }))
         }
+        "/is_sleeping" if script.weights => {
+            ok(json!({ "is_sleeping": state.asleep.load(Ordering::SeqCst) > 0 }))
+        }
+        "/sleep?level=1"
+        | "/sleep?level=2"
+        | "/wake_up"
+        | "/wake_up?tags=weights"
+        | "/wake_up?tags=kv_cache"
+            if script.weights =>
+        {
+            state.commands.lock().unwrap().push(path[1..].to_owned());
+            let level = match path {
+                "/sleep?level=1" => 1,
+                "/sleep?level=2" => 2,
+                // Still without its cache.
+                "/wake_up?tags=weights" => 1,
+                _ => 0,
+            };
+            state.asleep.store(level, Ordering::SeqCst);
+            ok(json!({}))
+        }
         "/collective_rpc" if script.weights => {
-            let (method, path) = (&body["method"], body["kwargs"]["weights_path"].as_str().unwrap());
+            let (method, path) =
+                (&body["method"], body["kwargs"]["weights_path"].as_str().unwrap_or("its own folder"));
             state.commands.lock().unwrap().push(format!("{} {path}", method.as_str().unwrap()));
             if path.ends_with("missing") {
                 refuse(500, "no such folder")
@@ -205,6 +230,9 @@ async fn answer(path: &str, body: &[u8], script: &Script, state: &State) -> Opti
         }
         "/inference/v1/generate" => {
             let model = body["model"].as_str().unwrap();
+            if state.asleep.load(Ordering::SeqCst) > 0 {
+                return refuse(500, "asleep");
+            }
             if model != "base" && !state.adapters.lock().unwrap().contains(model) {
                 return refuse(404, "no such model");
             }
@@ -298,6 +326,8 @@ pub fn config(servers: &[&Server]) -> FleetConfig {
         timeout: Duration::from_secs(20),
         connections: 16,
         retries: 3,
+        hedge_after: None,
+        sleep: SleepLevel::Never,
         backoff: Backoff { shortest: Duration::from_millis(2), longest: Duration::from_millis(40) },
     }
 }
