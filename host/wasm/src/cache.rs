@@ -98,6 +98,17 @@ impl Cache {
         }
     }
 
+    /// Makes the entry of a component that of another one with the same code. A failure only means that the other one is
+    /// compiled.
+    pub(crate) fn reassign(&self, from: &blake3::Hash, to: &blake3::Hash) {
+        let renamed = ["cwasm", "sum"]
+            .into_iter()
+            .try_for_each(|part| fs::rename(self.path(from, part), self.path(to, part)));
+        if let Err(error) = renamed {
+            tracing::debug!(folder = %self.folder.display(), %error, "the next start compiles the component again");
+        }
+    }
+
     /// Writes to a temporary file and renames it.
     pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         let mut file = tempfile::Builder::new().prefix(PARTIAL_PREFIX).tempfile_in(&self.folder)?;

@@ -233,6 +233,14 @@ impl Engine {
         Some(Component::new(code, hash))
     }
 
+    /// Gives the compiled code of a component in the cache to one that differs only in custom sections, which have no
+    /// code.
+    pub fn reassign(&self, from: &[u8], to: &[u8]) {
+        if let Some(cache) = &self.cache {
+            cache.reassign(&cache::hash(from), &cache::hash(to));
+        }
+    }
+
     /// Returns true if the cache has a component's code, so that loading it needs no compiler.
     pub fn is_cached(&self, bytes: &[u8]) -> bool {
         self.cache.as_ref().is_some_and(|cache| cache.has(&cache::hash(bytes)))

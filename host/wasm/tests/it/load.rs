@@ -198,3 +198,22 @@ async fn a_full_pool_makes_the_next_wait() {
     drop(first);
     third.await.unwrap();
 }
+
+#[test]
+fn a_component_takes_the_entry_of_one_with_the_same_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = component();
+    let mut named = plain.clone();
+    // A custom section without data, whose name is `x`.
+    named.extend([0, 2, 1, b'x']);
+    let engine = engine(folder.path());
+    engine.load("math.wasm", &plain).unwrap();
+    let code = std::fs::read(entry(folder.path(), "cwasm")).unwrap();
+    engine.reassign(&plain, &named);
+    assert!(engine.is_cached(&named) && !engine.is_cached(&plain));
+    let made = entry(folder.path(), "cwasm").metadata().unwrap().modified().unwrap();
+    engine.load("math.wasm", &named).unwrap();
+    let kept = entry(folder.path(), "cwasm");
+    assert_eq!(kept.metadata().unwrap().modified().unwrap(), made, "compiled twice");
+    assert_eq!(std::fs::read(kept).unwrap(), code);
+}

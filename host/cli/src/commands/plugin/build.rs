@@ -26,7 +26,7 @@ pub fn run(app: &App, options: &PluginBuildArgs) -> CommandResult {
 }
 
 /// Builds a project's component and writes its description into it, so that `check` does not have to compile
-/// it. The component is then also in the compile cache of the next run.
+/// it. The component is then in the compile cache of the next run.
 pub fn build(app: &App, project: &Project, profile: Profile) -> Result<BuildOutput, CommandError> {
     let built = pl_toolchain::build(project, profile, &|line| eprintln!("{line}"))?;
     describe::embed(&Loader::new(app)?, &built.component, &read(&built.component)?)?;

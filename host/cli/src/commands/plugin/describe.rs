@@ -44,9 +44,11 @@ pub(super) fn embed(loader: &Loader<'_>, file: &Path, bytes: &[u8]) -> CommandRe
     })?;
     // Written to another file and renamed, so that a reader finds the old component or the new one.
     let partial = file.with_extension("wasm.part");
-    std::fs::write(&partial, described)
+    std::fs::write(&partial, &described)
         .and_then(|()| std::fs::rename(&partial, file))
-        .map_err(|e| CommandError::failed(format!("cannot write {}: {e}", file.display())))
+        .map_err(|e| CommandError::failed(format!("cannot write {}: {e}", file.display())))?;
+    loader.engine().reassign(bytes, &described);
+    Ok(())
 }
 
 /// Shows an item with its settings and facts.

@@ -21,6 +21,10 @@ impl<'a> Loader<'a> {
         Ok(Loader { app, engine: plugin_engine()? })
     }
 
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// Loads a component.
     pub fn load(&self, file: &Path, bytes: &[u8]) -> Result<Plugin, CommandError> {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
