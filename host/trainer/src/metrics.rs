@@ -2,6 +2,8 @@
 
 mod critic;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use self::critic::CriticMetrics;
@@ -60,6 +62,9 @@ pub struct UpdateMetrics {
     pub kl: Option<f64>,
     /// 1st, 50th and 99th percentile of the ratio policy / sampling policy of a token, over all passes.
     pub ratio_quantiles: Option<[f64; 3]>,
+    /// Shares of the tokens by staleness: at index `n`, those sampled with weights of `n` updates before the present ones.
+    #[serde(default)]
+    pub staleness: Vec<f64>,
     /// Effective sample size of the importance weights as a fraction of the tokens, `(Σ w)² / (n Σ w²)`.
     pub effective_sample_size: Option<f64>,
     /// KL(policy || reference) before the update, by the objective's estimator, nats per token.
@@ -102,6 +107,8 @@ pub(crate) struct MetricSums {
     pub cut_off: u64,
     pub tokens: u64,
     pub trained_tokens: u64,
+    /// Tokens by the number of updates since they were sampled.
+    pub staleness: BTreeMap<u64, u64>,
     pub dropped_flat_groups: u64,
     pub dropped_groups: u64,
     pub outliers: u64,
@@ -167,6 +174,13 @@ fn ratio_quantiles(mut log_ratios: Vec<f32>) -> Option<[f64; 3]> {
     Some([0.01, 0.5, 0.99].map(|share| f64::from(log_ratios[(share * last as f64).round() as usize]).exp()))
 }
 
+/// Returns the shares of counts by index, from 0 to the largest index.
+fn shares(counts: &BTreeMap<u64, u64>) -> Vec<f64> {
+    let (all, last) = (counts.values().sum::<u64>(), counts.keys().max());
+    let share = |index: u64| counts.get(&index).map_or(0.0, |count| *count as f64 / all as f64);
+    last.map_or_else(Vec::new, |last| (0..=*last).map(share).collect())
+}
+
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Mean {
     sum: f64,
@@ -212,6 +226,7 @@ impl MetricSums {
             advantage_mean: self.advantages.mean(),
             advantage_std: self.advantages.deviation(),
             ratio_quantiles: ratio_quantiles(self.log_ratios),
+            staleness: shares(&self.staleness),
             effective_sample_size: self.weights.effective_sample_size(),
             reference_kl: self.reference_kl,
             kl_coefficient: self.kl_coefficient,

@@ -39,6 +39,7 @@ const SECTIONS = {
     "policies.dual_clip_fraction": "Tokens at the bound of negative advantages",
     max_logprob_gap: "Largest gap of log-probs, training to sampling",
     "policies.close_logprobs": "Tokens with equal log-probs",
+    "policies.staleness": "Updates since the tokens were sampled, mean",
     "policies.effective_sample_size": "Effective sample size of importance weights",
     "policies.loss": "Loss",
     "policies.grad_norm": "Gradient norm",
@@ -187,6 +188,8 @@ function addPolicy(result, policy, fields, x, prefix = "") {
   for (const [field, value] of Object.entries(fields)) {
     if (field === "ratio_quantiles" && Array.isArray(value)) {
       ["p1", "p50", "p99"].forEach((name, index) => result.add("policies.ratio", `${policy} ${name}`, x, value[index]));
+    } else if (field === "staleness" && Array.isArray(value)) {
+      result.add("policies.staleness", policy, x, value.reduce((mean, share, updates) => mean + share * updates, 0));
     } else if (value && typeof value === "object" && !Array.isArray(value)) {
       addPolicy(result, policy, value, x, `${prefix}${field}.`);
     } else {
