@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::{Requirement, skip_or_fail};
 
 /// Time in milliseconds for which a condition of a page is waited for.
-const PATIENCE: u32 = 20_000;
+const PATIENCE: u32 = 60_000;
 
 /// A page of a browser. The browser ends when it is dropped.
 pub struct Page {
