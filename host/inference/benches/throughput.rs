@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p pl-inference --bench throughput [-- FILTER]`; needs the model in the cache
 //! (`cargo xtask setup`). Prints a line of JSON for each figure, as the peers in `bench/peers` do;
-//! `cargo xtask bench engine` compares them. Prompts of 32 tokens; no completion ends before its length.
+//! `cargo xtask bench engine` compares them. Prompts of 32 tokens; only those with a
+//! schema end before their length.
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run stops with the reason")]
 
@@ -13,7 +14,7 @@ use std::time::Instant;
 use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
 use pl_kernels::cpu::{Cpu, Epilogue, Matrix, Product, Term, WeightFormat};
 use pl_model::{Adapter, Config, Model, Projection, TensorSet};
-use pl_types::{Dtype, Generate, Request, Sampling};
+use pl_types::{Dtype, Generate, Grammar, Request, Sampling};
 use serde_json::json;
 use tch::Device;
 use tokio::runtime::Runtime;
@@ -31,15 +32,21 @@ struct Case {
     adapters: usize,
     /// Number of tokens of each completion, by its index.
     length: fn(u32) -> u32,
+    /// JSON Schema of the completions.
+    schema: Option<&'static str>,
 }
 
 impl Case {
     const fn new(name: &'static str, rows: u32, dtype: Dtype) -> Self {
-        Self { name, requests: rows, slots: rows as usize, dtype, adapters: 0, length: |_| NEW }
+        Self { name, requests: rows, slots: rows as usize, dtype, adapters: 0, length: |_| NEW, schema: None }
     }
 }
 
-const CASES: [Case; 8] = [
+const SCHEMA: &str = r#"{"type": "array", "items": {"type": "object", "properties": {
+    "name": {"type": "string"}, "kind": {"enum": ["plan", "work", "review"]}, "score": {"type": "number"}},
+    "required": ["name", "kind", "score"], "additionalProperties": false}}"#;
+
+const CASES: [Case; 9] = [
     Case::new("generate/1/f32", 1, Dtype::F32),
     Case::new("generate/16/f32", 16, Dtype::F32),
     Case::new("generate/64/f32", 64, Dtype::F32),
@@ -47,6 +54,13 @@ const CASES: [Case; 8] = [
     Case::new("generate/16/f16", 16, Dtype::F16),
     Case { adapters: 4, ..Case::new("generate/16/f32, 4 adapters", 16, Dtype::F32) },
     Case { requests: 64, length: |_| 132, ..Case::new("generate/16/f32, 64 of 132 tokens", 16, Dtype::F32) },
+    // The same with token masks: lists of objects, which the limit ends.
+    Case {
+        requests: 64,
+        length: |_| 132,
+        schema: Some(SCHEMA),
+        ..Case::new("generate/16/f32, 64 of 132 tokens, schema", 16, Dtype::F32)
+    },
     // Short and long completions in mixed order.
     Case {
         requests: 64,
@@ -104,8 +118,11 @@ fn run(case: &Case, model: &Model) -> (f64, f64) {
     let engine = LlmEngine::start(vec![base], policies, config).expect("an engine");
     let runtime = Runtime::new().expect("a runtime");
     // Excludes the tokens that would end a completion.
-    let biases: Arc<[(u32, f32)]> =
-        model.tokenizer.end_of_turn().iter().map(|id| (*id, f32::NEG_INFINITY)).collect();
+    let biases: Arc<[(u32, f32)]> = match case.schema {
+        Some(_) => Arc::default(),
+        None => model.tokenizer.end_of_turn().iter().map(|id| (*id, f32::NEG_INFINITY)).collect(),
+    };
+    let grammar = case.schema.map(|schema| Arc::new(Grammar::JsonSchema(schema.to_owned())));
     let mut best = (0.0, 0.0);
     for round in 0..RUNS {
         let (start, cpu_before) = (Instant::now(), cpu_seconds());
@@ -117,7 +134,11 @@ fn run(case: &Case, model: &Model) -> (f64, f64) {
                     prompt: (first..first + PROMPT).map(|n| 1000 + n * 7 % 20_000).collect(),
                     seeds: vec![[i as u8; 32]],
                     max_tokens: (case.length)(i),
-                    sampling: Sampling { logit_bias: Arc::clone(&biases), ..Sampling::default() },
+                    sampling: Sampling {
+                        logit_bias: Arc::clone(&biases),
+                        grammar: grammar.clone(),
+                        ..Sampling::default()
+                    },
                     stop: Arc::new([]),
                     stop_ids: Arc::new([]),
                     top_logprobs: 0,
