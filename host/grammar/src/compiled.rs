@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use llguidance::api::TopLevelGrammar;
 use llguidance::Matcher;
+use llguidance::api::TopLevelGrammar;
 use pl_types::Grammar;
 
 use crate::ending::{EndingSearch, LIMIT};

@@ -62,14 +62,21 @@ impl EndingSearch {
     ) -> Option<Vec<u8>> {
         let mut queue = BinaryHeap::new();
         let mut created = 0;
-        queue.push(Candidate { order: Reverse((0, 0)), discrepancies: 0, added: Vec::new(), matcher: start.clone() });
+        queue.push(Candidate {
+            order: Reverse((0, 0)),
+            discrepancies: 0,
+            added: Vec::new(),
+            matcher: start.clone(),
+        });
         for _ in 0..extensions {
             let Candidate { discrepancies, added, mut matcher, .. } = queue.pop()?;
             if matcher.is_accepting().unwrap_or(false) {
                 return Some(added);
             }
             let rests = (0..=since.min(earlier.len())).map(|from| &earlier[from..]);
-            if let Some(rest) = rests.filter(|rest| !rest.is_empty()).find(|rest| completes(&mut matcher, rest)) {
+            if let Some(rest) =
+                rests.filter(|rest| !rest.is_empty()).find(|rest| completes(&mut matcher, rest))
+            {
                 return Some([&added, rest].concat());
             }
             for (at, more) in self.extensions(&mut matcher).into_iter().enumerate() {
@@ -107,7 +114,8 @@ impl EndingSearch {
         allowed.dedup_by(|next, kept| rank(*next) == rank(*kept) && rank(*next) >= 7);
         let bytes = allowed.iter().map(|byte| vec![*byte]);
         let long = self.words.iter().filter(|word| word.len() > 1);
-        let fits = |word: &&Vec<u8>| mask.is_allowed(u32::from(word[0])) && valid(matcher, word) == word.len();
+        let fits =
+            |word: &&Vec<u8>| mask.is_allowed(u32::from(word[0])) && valid(matcher, word) == word.len();
         let mut all: Vec<Vec<u8>> = long.filter(fits).cloned().collect();
         all.extend(bytes);
         all

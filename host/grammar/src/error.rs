@@ -29,6 +29,7 @@ pub enum GrammarError {
 /// Returns the first lines of a message of llguidance, without its dumps of states.
 pub(crate) fn reason(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
-    let end = ["\n<state>", "\n<non-verbose/>", "\n<backtrace>"].iter().filter_map(|mark| text.find(mark)).min();
+    let end =
+        ["\n<state>", "\n<non-verbose/>", "\n<backtrace>"].iter().filter_map(|mark| text.find(mark)).min();
     text[..end.unwrap_or(text.len())].trim_end().to_owned()
 }

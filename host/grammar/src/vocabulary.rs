@@ -27,8 +27,9 @@ impl Vocabulary {
     /// [`GrammarError::Vocabulary`] if the tokenizer is not byte-level, or has no token in `end`.
     pub fn from_tokenizer_json(json: &str, size: usize, end: &[u32]) -> Result<Self, GrammarError> {
         let tokenizer = serde_json::from_str(json).map_err(|e| GrammarError::Vocabulary(e.to_string()))?;
-        let tokens = catch_unwind(std::panic::AssertUnwindSafe(|| token_bytes_from_tokenizer_json(&tokenizer)))
-            .map_err(|e| GrammarError::Vocabulary(reason(&e)))?;
+        let tokens =
+            catch_unwind(std::panic::AssertUnwindSafe(|| token_bytes_from_tokenizer_json(&tokenizer)))
+                .map_err(|e| GrammarError::Vocabulary(reason(&e)))?;
         Self::new(tokens, size, end)
     }
 

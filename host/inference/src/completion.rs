@@ -77,7 +77,13 @@ impl CompletionState {
         if token == sampled.token {
             return Ok(sampled);
         }
-        Ok(SampledToken { token, logprob: 0.0, support: Some(vec![token]), top: vec![(token, 0.0)], ..sampled })
+        Ok(SampledToken {
+            token,
+            logprob: 0.0,
+            support: Some(vec![token]),
+            top: vec![(token, 0.0)],
+            ..sampled
+        })
     }
 
     /// Records the token that `tokens` now ends with. Returns why the completion is over, or `None` if it

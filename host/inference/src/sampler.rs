@@ -1,7 +1,7 @@
 //! Sampling of a token from a row of logits, on the CPU.
 
-use pl_kernels::cpu::{Distribution, SimdLevel};
 use pl_grammar::TokenMask;
+use pl_kernels::cpu::{Distribution, SimdLevel};
 use pl_types::{Sampling, ValueHeadWeights};
 
 use crate::logits::LogitProcessing;
@@ -141,8 +141,16 @@ mod tests {
     ) -> Option<SampledToken> {
         let mut logits = logits.to_vec();
         let mut weights = vec![0.0; logits.len()];
-        let request =
-            SampleRequest { row: 0, sampling, mask: None, prompt: &[], completion, choice, top: 2, value_head: None };
+        let request = SampleRequest {
+            row: 0,
+            sampling,
+            mask: None,
+            prompt: &[],
+            completion,
+            choice,
+            top: 2,
+            value_head: None,
+        };
         sample_token(SimdLevel::detect(), &mut logits, &mut weights, &request)
     }
 

@@ -104,8 +104,12 @@ impl<E: Executor> SequenceState<E> {
             }
             SequenceGoal::Prefill(seeds) => {
                 for seed in seeds.clone() {
-                    let mut completion =
-                        CompletionState::new(seed, &open.request, open.grammar.as_ref(), self.policy.config.max_positions);
+                    let mut completion = CompletionState::new(
+                        seed,
+                        &open.request,
+                        open.grammar.as_ref(),
+                        self.policy.config.max_positions,
+                    );
                     choose(0, completion.choose(&open.request.sampling), completion.mask()?);
                     started.push(completion);
                 }

@@ -224,9 +224,10 @@ impl<E: Executor> Worker<E> {
             let Some(open) = requests.get(sequence.request) else { continue };
             let mut output = StepOutput { logit_count, ..StepOutput::default() };
             let before = choices.len();
-            let chosen = sequence.choose_tokens(open, logit_count, &mut output.started, |row, choice, mask| {
-                choices.push((*i, rows + row, choice, mask));
-            });
+            let chosen =
+                sequence.choose_tokens(open, logit_count, &mut output.started, |row, choice, mask| {
+                    choices.push((*i, rows + row, choice, mask));
+                });
             if let Err(error) = chosen {
                 choices.truncate(before);
                 requests.fail(sequence.request, error.to_string());

@@ -56,7 +56,8 @@ fn the_same_tokens_give_the_same_text() {
 /// Each token of the model opens more than the slack has room for.
 #[test]
 fn a_token_that_opens_more_than_fits_is_replaced_by_the_ending() {
-    let grammar = lark("start: \"x\" | \"(\" start \")))))))))))))))))))))))))))))))))))))))))))))))))))))))))\"\n");
+    let grammar =
+        lark("start: \"x\" | \"(\" start \")))))))))))))))))))))))))))))))))))))))))))))))))))))))))\"\n");
     let grammar = Arc::new(CompiledGrammar::new(&vocabulary(), &grammar).unwrap());
     for seed in 0..50 {
         let (text, ended) = complete(&grammar, 60, seed);

@@ -18,8 +18,9 @@ const END: u32 = 0;
 /// grammars here treat as one word.
 fn words() -> Vec<Vec<u8>> {
     let longer = [
-        "true", "tru", "null", "\": ", "\", \"", "{\"", "\"}", "\"]}", "}}", "]]", "[[", "()", "))", "((", "12", "3.5", " =",
-        "agent", "ag", "a -> b", "->", "start", " {", "\n\n", "é", "\"name", "name\":", "ab", "bc", "abc", "🙂", "\\n", "  ",
+        "true", "tru", "null", "\": ", "\", \"", "{\"", "\"}", "\"]}", "}}", "]]", "[[", "()", "))", "((",
+        "12", "3.5", " =", "agent", "ag", "a -> b", "->", "start", " {", "\n\n", "é", "\"name", "name\":",
+        "ab", "bc", "abc", "🙂", "\\n", "  ",
     ];
     let special = [b"\xFF<|end|>".to_vec(), b"\xFF<|other|>".to_vec()];
     let bytes = (0..=255u8).map(|byte| vec![byte]);

@@ -33,8 +33,7 @@ fn masks_of_brackets_equal_those_of_a_counter() {
                 assert_eq!(mask.allows(token as u32), expected, "{word:?} after {text:?}");
             }
             assert!((0..5).all(|padding| !mask.allows(words.len() as u32 + padding)));
-            let allowed: Vec<u32> =
-                (1..words.len() as u32).filter(|token| mask.allows(*token)).collect();
+            let allowed: Vec<u32> = (1..words.len() as u32).filter(|token| mask.allows(*token)).collect();
             let token = constraint.advance(allowed[rng.next_u32() as usize % allowed.len()]).unwrap();
             text.extend_from_slice(&words[token as usize]);
         }

@@ -14,7 +14,10 @@ fn wrong_grammars_are_refused_with_their_line() {
     assert!(message(&lark("")).contains("the grammar is not valid"));
     assert!(message(&Grammar::JsonSchema("{".to_owned())).contains("line 1"));
     assert!(message(&Grammar::JsonSchema("{\"type\": \"bird\"}".to_owned())).contains("bird"));
-    assert!(matches!(check(&lark("start: /a{3000}/")), Err(GrammarError::NoText { .. } | GrammarError::Lark(_))));
+    assert!(matches!(
+        check(&lark("start: /a{3000}/")),
+        Err(GrammarError::NoText { .. } | GrammarError::Lark(_))
+    ));
     for grammar in grammars() {
         check(&grammar).unwrap();
     }
@@ -22,7 +25,9 @@ fn wrong_grammars_are_refused_with_their_line() {
 
 #[test]
 fn messages_have_no_dumps_of_states() {
-    for text in ["start: a\na: missing\n", "start: /(/", "start: start \"a\"", "%llguidance {", "start: %json {"] {
+    for text in
+        ["start: a\na: missing\n", "start: /(/", "start: start \"a\"", "%llguidance {", "start: %json {"]
+    {
         if let Err(error) = check(&lark(text)) {
             let message = error.to_string();
             assert!(!message.contains('<') && message.lines().count() <= 8, "{message}");
