@@ -46,7 +46,7 @@ const SCHEMA: &str = r#"{"type": "array", "items": {"type": "object", "propertie
     "name": {"type": "string"}, "kind": {"enum": ["plan", "work", "review"]}, "score": {"type": "number"}},
     "required": ["name", "kind", "score"], "additionalProperties": false}}"#;
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     Case::new("generate/1/f32", 1, Dtype::F32),
     Case::new("generate/16/f32", 16, Dtype::F32),
     Case::new("generate/64/f32", 64, Dtype::F32),
@@ -54,12 +54,13 @@ const CASES: [Case; 9] = [
     Case::new("generate/16/f16", 16, Dtype::F16),
     Case { adapters: 4, ..Case::new("generate/16/f32, 4 adapters", 16, Dtype::F32) },
     Case { requests: 64, length: |_| 132, ..Case::new("generate/16/f32, 64 of 132 tokens", 16, Dtype::F32) },
-    // The same with token masks: lists of objects, which the limit ends.
+    // Without and with token masks: lists of objects, which the limit ends.
+    Case { requests: 32, length: |_| 64, ..Case::new("generate/16/f32, 32 of 64 tokens", 16, Dtype::F32) },
     Case {
-        requests: 64,
-        length: |_| 132,
+        requests: 32,
+        length: |_| 64,
         schema: Some(SCHEMA),
-        ..Case::new("generate/16/f32, 64 of 132 tokens, schema", 16, Dtype::F32)
+        ..Case::new("generate/16/f32, 32 of 64 tokens, schema", 16, Dtype::F32)
     },
     // Short and long completions in mixed order.
     Case {
