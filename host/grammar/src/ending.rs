@@ -14,6 +14,9 @@ pub(crate) const LIMIT: usize = 2048;
 /// Lengths that are tried one after another: short endings are found without a detour to long ones.
 const LENGTHS: [usize; 4] = [16, 64, 256, LIMIT];
 
+/// Number of bytes that may come next above which a text is free, such as the content of a string.
+const FREE: usize = 64;
+
 /// The search for endings of the texts of one grammar.
 pub(crate) struct EndingSearch {
     /// The grammar over single bytes, before any.
@@ -111,6 +114,9 @@ impl EndingSearch {
             _ => 8,
         };
         allowed.sort_by_key(|byte| (rank(*byte), *byte));
+        if allowed.len() > FREE {
+            return exits(matcher, &allowed);
+        }
         allowed.dedup_by(|next, kept| rank(*next) == rank(*kept) && rank(*next) >= 7);
         let bytes = allowed.iter().map(|byte| vec![*byte]);
         let long = self.words.iter().filter(|word| word.len() > 1);
@@ -120,6 +126,36 @@ impl EndingSearch {
         all.extend(bytes);
         all
     }
+}
+
+/// Returns the bytes of a free text, such as the content of a string, that lead elsewhere, and one that stays in it.
+fn exits(matcher: &Matcher, allowed: &[u8]) -> Vec<Vec<u8>> {
+    // Bytes by what may follow them: after most it is more of the content.
+    let mut alike: Vec<(Vec<u32>, Vec<u8>)> = Vec::new();
+    let mut letters = 0;
+    for byte in allowed.iter().filter(|byte| byte.is_ascii()) {
+        letters += usize::from(byte.is_ascii_alphanumeric());
+        if byte.is_ascii_alphanumeric() && letters > 3 {
+            continue;
+        }
+        let mut next = matcher.clone();
+        let Ok(()) = next.consume_token(u32::from(*byte)) else { continue };
+        let Ok(mask) = next.compute_mask_or_eos() else { continue };
+        match alike.iter_mut().find(|(follow, _)| follow == mask.as_slice()) {
+            Some((_, bytes)) => bytes.push(*byte),
+            None => alike.push((mask.as_slice().to_vec(), vec![*byte])),
+        }
+    }
+    let content = (0..alike.len()).max_by_key(|at| alike[*at].1.len());
+    let (mut exits, mut inside) = (Vec::new(), Vec::new());
+    for (at, (_, bytes)) in alike.into_iter().enumerate() {
+        match content {
+            Some(content) if content == at => inside.extend(bytes.first().map(|byte| vec![*byte])),
+            _ => exits.extend(bytes.into_iter().map(|byte| vec![byte])),
+        }
+    }
+    exits.append(&mut inside);
+    exits
 }
 
 /// A text that the search may extend. Ordered by what is extended first.

@@ -13,6 +13,11 @@ fn is_statement(text: &str) -> bool {
         && turns.ends_with(" -> end")
 }
 
+fn is_verdict(text: &str) -> bool {
+    let reason = text.strip_prefix("because ").and_then(|rest| rest.rsplit_once('\n'));
+    reason.is_some_and(|(reason, verdict)| !reason.contains('\n') && ["right", "wrong"].contains(&verdict))
+}
+
 fn fits_schema(value: &serde_json::Value) -> bool {
     let Some(object) = value.as_object() else { return false };
     object.keys().all(|key| ["name", "kind", "children", "score"].contains(&key.as_str()))
@@ -36,6 +41,7 @@ fn completions_end_as_whole_texts_within_every_limit() {
                 let whole = match at {
                     0 => text.bytes().filter(|byte| *byte == b'(').count() * 2 == text.len(),
                     1 => is_statement(&text),
+                    2 => is_verdict(&text),
                     _ => serde_json::from_str(&text).is_ok_and(|value| fits_schema(&value)),
                 };
                 assert!(ended && whole, "limit {limit}, seed {seed}: {text}");

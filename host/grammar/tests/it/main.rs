@@ -1,5 +1,7 @@
 //! Token masks against slow references, and endings within every limit.
 
+#![allow(clippy::unwrap_used, reason = "a failing helper fails the test")]
+
 mod endings;
 mod masks;
 mod refusals;
@@ -62,8 +64,13 @@ const SCHEMA: &str = r##"{
 }"##;
 
 fn grammars() -> Vec<Grammar> {
-    vec![lark(BRACKETS), lark(STATEMENTS), Grammar::JsonSchema(SCHEMA.to_owned())]
+    vec![lark(BRACKETS), lark(STATEMENTS), lark(VERDICT), Grammar::JsonSchema(SCHEMA.to_owned())]
 }
+
+const VERDICT: &str = r#"start: "because " REASON "\n" VERDICT
+REASON: /[^\n]{1,200}/
+VERDICT: "right" | "wrong"
+"#;
 
 /// Samples a completion uniformly from the masks. Returns its text, and whether it came to its end.
 fn complete(grammar: &Arc<CompiledGrammar>, max_tokens: usize, seed: u64) -> (Vec<u8>, bool) {
