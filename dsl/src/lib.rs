@@ -7,6 +7,7 @@
 pub mod analysis;
 mod catalog;
 mod check;
+mod design;
 mod diagnostic;
 mod eval;
 pub mod explain;
@@ -19,6 +20,7 @@ pub mod workflow;
 
 pub use analysis::names;
 pub use catalog::{Catalog, CatalogError, read_text};
+pub use design::{DesignMistake, Palette, check_design};
 pub use diagnostic::{Diagnostic, DiagnosticCode, Label, Severity, render};
 pub use eval::functions;
 pub use format::format;

@@ -20,8 +20,10 @@ async function start() {
     await client.start();
   } catch (error) {
     client = undefined;
+    // A program that is missing rejects with nothing: the client has shown the reason.
+    const reason = error?.message ? `: ${error.message}` : '';
     const choice = await vscode.window.showErrorMessage(
-      `\`${server.command} lsp\` does not start: ${error.message}. Set "pl-host.path" to the pl-host program.`,
+      `\`${server.command} lsp\` does not start${reason}. Set "pl-host.path" to the pl-host program.`,
       'Open settings',
     );
     if (choice) {

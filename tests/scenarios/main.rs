@@ -11,6 +11,7 @@
 
 mod agreement;
 mod bad_input;
+mod boards;
 mod commands;
 mod determinism;
 mod device;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pl_testing::{Requirement, skip_or_fail};
 use serde_json::Value;
 
-use crate::support::{repository, scenario};
+use crate::support::{cache, repository, scenario};
 
 /// Limit of the session, above the waits inside of it.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -55,11 +55,4 @@ fn neovim_shows_mistakes_explains_completes_and_formats() {
     let completions = report["completions"].as_array().unwrap();
     assert!(completions.iter().any(|label| label == "learning_rate"), "{report}");
     assert_eq!(report["lines"], serde_json::json!(["train { steps = 3 }"]), "{report}");
-}
-
-/// Returns the cache of this machine: Neovim's own goes to another folder.
-fn cache() -> std::path::PathBuf {
-    let home =
-        || std::path::PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/pl-host");
-    std::env::var_os("PL_HOST_CACHE").map_or_else(home, Into::into)
 }

@@ -8,6 +8,17 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 
+/// Returns the folder of models and compiled plugins.
+pub fn cache() -> PathBuf {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/pl-host");
+    std::env::var_os("PL_HOST_CACHE").map_or_else(home, PathBuf::from)
+}
+
+/// Returns the file of SmolLM2.
+pub fn model() -> PathBuf {
+    cache().join("models/smollm2-135m/model.gguf")
+}
+
 /// A file below `tests/scenarios`.
 pub fn scenario(name: &str) -> PathBuf {
     repository().join("tests/scenarios").join(name)

@@ -2,23 +2,29 @@
 //!
 //! A block ```` ```console ```` has commands, each after `$ `, with their output below. Numbers may differ: times do, and
 //! results differ between processors. A block ```` ```console varies ```` shows what a model wrote or what a machine has, and is not compared.
-//! `PL_HOST_UPDATE_TUTORIAL=1` writes the present outputs into the page.
+//! A comment `<!-- picture FILE: ADDRESS ELEMENT -->` stands for a page of the viewer that a command before it has started,
+//! and an element of that page. `PL_HOST_UPDATE_TUTORIAL=1` writes the present outputs into the page, and the pictures.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use pl_testing::chromium::Page;
 use pl_testing::{Requirement, skip_or_fail};
 
-use crate::support::repository;
+use crate::support::{cache, model, repository};
 
 const PAGE: &str = "docs/tutorial.md";
 const FENCE: &str = "```";
 
-/// A line of the page outside of the checked blocks, or a command with what it prints.
+/// Size of a picture in pixels.
+const PICTURE: (u32, u32) = (1000, 640);
+
+/// A line of the page outside of the checked blocks, a command with what it prints, or a picture with its own line.
 enum Part {
     Text(String),
     Command { line: String, output: Vec<String>, compared: bool },
+    Picture { line: String, file: String, address: String, element: String },
 }
 
 #[test]
@@ -47,9 +53,14 @@ fn every_command_of_the_tutorial_does_what_the_page_shows() {
                 now.push_str(&format!("$ {line}\n"));
                 printed.iter().for_each(|line| now.push_str(&format!("{line}\n")));
             }
+            Part::Picture { line, file, address, element } => {
+                now.push_str(&format!("{line}\n"));
+                assert!(page.contains(&format!("]({file})")), "{PAGE} doesn't show {file}");
+                shell.take_picture(&file, &address, &element);
+            }
         }
     }
-    if std::env::var_os("PL_HOST_UPDATE_TUTORIAL").is_some_and(|value| value == "1") {
+    if updates() {
         return std::fs::write(repository().join(PAGE), now).unwrap();
     }
     assert!(
@@ -59,14 +70,17 @@ fn every_command_of_the_tutorial_does_what_the_page_shows() {
     );
 }
 
-/// Returns the folder of models and compiled plugins.
-fn cache() -> PathBuf {
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/pl-host");
-    std::env::var_os("PL_HOST_CACHE").map_or_else(home, PathBuf::from)
+/// Returns true if the page and its pictures are written anew.
+fn updates() -> bool {
+    std::env::var_os("PL_HOST_UPDATE_TUTORIAL").is_some_and(|value| value == "1")
 }
 
-fn model() -> PathBuf {
-    cache().join("models/smollm2-135m/model.gguf")
+/// Parses the line of a picture.
+fn picture(line: &str) -> Option<Part> {
+    let (file, rest) = line.strip_prefix("<!-- picture ")?.strip_suffix(" -->")?.split_once(": ")?;
+    let (address, element) = rest.split_once(' ')?;
+    let [line, file, address, element] = [line, file, address, element].map(str::to_owned);
+    Some(Part::Picture { line, file, address, element })
 }
 
 fn parse(page: &str) -> Vec<Part> {
@@ -87,7 +101,7 @@ fn parse(page: &str) -> Vec<Part> {
                 parts.push(Part::Command { line: command.to_owned(), output: Vec::new(), compared });
             }
             (Some(_), None, Some(Part::Command { output, .. })) => output.push(line.to_owned()),
-            _ => parts.push(Part::Text(line.to_owned())),
+            _ => parts.push(picture(line).unwrap_or_else(|| Part::Text(line.to_owned()))),
         }
     }
     parts
@@ -118,12 +132,14 @@ struct Shell {
     _home: tempfile::TempDir,
     folder: PathBuf,
     servers: Vec<Child>,
+    /// Address of the viewer that was started last, with its token.
+    viewer: Option<String>,
 }
 
 impl Shell {
     fn start() -> Shell {
         let home = tempfile::tempdir().unwrap();
-        Shell { folder: home.path().to_owned(), _home: home, servers: Vec::new() }
+        Shell { folder: home.path().to_owned(), _home: home, servers: Vec::new(), viewer: None }
     }
 
     fn run(&mut self, line: &str) -> Vec<String> {
@@ -150,7 +166,23 @@ impl Shell {
         // Its further messages must not block it.
         std::thread::spawn(move || output.lines().for_each(drop));
         self.servers.push(server);
+        if let Some(address) = first.split_whitespace().find(|word| word.contains("/?token=")) {
+            self.viewer = Some(address.to_owned());
+        }
         self.without_folder(first.trim_end())
+    }
+
+    /// Opens a page of the viewer, and writes its picture if the pictures are updated.
+    fn take_picture(&self, file: &str, address: &str, element: &str) {
+        let viewer = self.viewer.as_ref().unwrap();
+        let (width, height) = PICTURE;
+        let Some(mut page) = Page::open(&format!("{viewer}{address}"), width, height) else { return };
+        page.wait_for(&format!("document.querySelector('{element}')"));
+        if updates() {
+            let path = repository().join("docs").join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, page.picture(height.into())).unwrap();
+        }
     }
 
     /// Returns a command whose stdout has its messages too, as on a terminal.
@@ -168,12 +200,15 @@ impl Shell {
         command
     }
 
-    /// Returns a line without the folders of this machine.
+    /// Returns a line without the folders of this machine and without the token of a viewer.
     fn without_folder(&self, line: &str) -> String {
         let folder = self.folder.canonicalize().unwrap();
         let line = line.replace(&format!("{}/", folder.display()), "");
         let line = line.replace(&cache().display().to_string(), "~/.cache/pl-host");
-        line.replace(&repository().join("target/release").display().to_string(), "…").trim_end().to_owned()
+        let line = line.replace(&repository().join("target/release").display().to_string(), "…");
+        let Some((before, token)) = line.split_once("/?token=") else { return line.trim_end().to_owned() };
+        let after = token.trim_start_matches(|character: char| character.is_ascii_hexdigit());
+        format!("{before}/?token=…{after}").trim_end().to_owned()
     }
 }
 
@@ -194,10 +229,20 @@ fn the_folder_of_a_page_is_parsed_into_commands() {
         .iter()
         .filter_map(|part| match part {
             Part::Command { line, output, compared } => Some((line.as_str(), output.len(), *compared)),
-            Part::Text(_) => None,
+            Part::Text(_) | Part::Picture { .. } => None,
         })
         .collect();
     assert_eq!(commands, [("one", 2, true), ("two", 0, true), ("three", 1, false)]);
+}
+
+#[test]
+fn a_picture_has_its_file_its_address_and_an_element() {
+    let parts = parse("<!-- picture tutorial/tree.png: #episode?run=a&view=tree .candidate -->\n");
+    let [Part::Picture { file, address, element, .. }] = &parts[..] else { panic!("no picture") };
+    assert_eq!(
+        (&**file, &**address, &**element),
+        ("tutorial/tree.png", "#episode?run=a&view=tree", ".candidate")
+    );
 }
 
 #[test]
@@ -212,6 +257,7 @@ fn the_tutorial_takes_ten_minutes_to_read() {
     let page = std::fs::read_to_string(repository().join(PAGE)).unwrap();
     let words = |part: Part| match part {
         Part::Text(line) => line.split_whitespace().count(),
+        Part::Picture { .. } => 0,
         // Outputs are looked over.
         Part::Command { line, output, .. } => line.split_whitespace().count() + output.len(),
     };

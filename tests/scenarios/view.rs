@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use crate::support::{pl_host, run, scenario, stderr, stdout, succeed};
 
 /// A running `pl-host view`.
-struct Viewer {
+pub struct Viewer {
     child: Child,
     url: String,
     token: String,
 }
 
 impl Viewer {
-    fn start(folder: &Path) -> Viewer {
+    pub fn start(folder: &Path) -> Viewer {
         let mut command = pl_host();
         command.arg("view").arg(folder).args(["--listen", "127.0.0.1:0"]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -32,6 +32,11 @@ impl Viewer {
         Viewer { child, url: url.to_owned(), token: token.to_owned() }
     }
 
+    /// Address of the page, with the token.
+    pub fn page(&self) -> String {
+        format!("{}/?token={}", self.url, self.token)
+    }
+
     fn post(&self, path: &str, body: &Value) -> Value {
         let request = ureq::post(format!("{}{path}", self.url));
         let request = request.header("authorization", format!("Bearer {}", self.token));
@@ -40,7 +45,7 @@ impl Viewer {
         serde_json::from_str(&response.body_mut().read_to_string().unwrap()).unwrap()
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub fn get(&self, path: &str) -> Value {
         let request = ureq::get(format!("{}{path}", self.url));
         let mut response = request.header("authorization", format!("Bearer {}", self.token)).call().unwrap();
         serde_json::from_str(&response.body_mut().read_to_string().unwrap()).unwrap()

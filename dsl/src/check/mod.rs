@@ -3,6 +3,7 @@
 mod block;
 mod condition;
 mod corpora;
+mod grammar;
 mod logic;
 mod objective;
 mod objective_rules;

@@ -194,6 +194,7 @@ impl Resolver<'_, '_, '_> {
             .map(|(at, block)| {
                 let (item, _, own) = self.with_item(block, ItemKind::Agent);
                 let policy = self.reference(&own, "policy", policies, "policy");
+                let grammar = self.grammar(agents.name(at), &own);
                 let neutral =
                     [("repetition_penalty", 1.0), ("presence_penalty", 0.0), ("frequency_penalty", 0.0)];
                 let changes = |(key, neutral): (&'static str, f64)| {
@@ -202,6 +203,8 @@ impl Resolver<'_, '_, '_> {
                 };
                 let (temperature, penalties) =
                     (own.location("temperature"), neutral.into_iter().filter_map(changes).collect());
+                let grammar_location =
+                    ["grammar", "json_schema"].into_iter().find_map(|key| Some((key, own.location(key)?)));
                 let agent = || {
                     let (plugin, item) = item?;
                     Some(Agent {
@@ -209,7 +212,7 @@ impl Resolver<'_, '_, '_> {
                         plugin,
                         item,
                         policy: policy?,
-                        sampling: sampling(&own)?,
+                        sampling: Sampling { grammar: grammar?, ..sampling(&own)? },
                         max_tokens: own.integer("max_tokens")?,
                         stop: own.words("stop").unwrap_or_default(),
                         thinking: own.boolean("thinking"),
@@ -222,7 +225,7 @@ impl Resolver<'_, '_, '_> {
                         settings: own.item,
                     })
                 };
-                ResolvedAgent { agent: agent(), temperature, penalties }
+                ResolvedAgent { agent: agent(), temperature, penalties, grammar: grammar_location }
             })
             .collect()
     }
@@ -334,5 +337,6 @@ fn sampling(own: &BlockSettings) -> Option<Sampling> {
         presence_penalty: own.number("presence_penalty")?,
         frequency_penalty: own.number("frequency_penalty")?,
         logit_bias: Default::default(),
+        grammar: None,
     })
 }

@@ -56,6 +56,8 @@ pub(super) struct ResolvedAgent {
     pub temperature: Option<Location>,
     /// Keys and locations of penalties with an effect.
     pub penalties: Vec<(&'static str, Location)>,
+    /// Key and location of its grammar.
+    pub grammar: Option<(&'static str, Location)>,
 }
 
 /// A policy, the inner blocks of its training, and the locations of settings that are checked later.

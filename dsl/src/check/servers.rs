@@ -100,6 +100,7 @@ impl Resolver<'_, '_, '_> {
                 (Some(server), Some(location)) => {
                     let Some(server) = servers.get(server).and_then(Option::as_ref) else { continue };
                     self.server_policy(name, policy, resolved, server, location);
+                    self.grammars(name, server, at, agents);
                     if matches!(server.kind, ServerKind::LlamaCpp | ServerKind::OpenAi)
                         && policy.training.is_none()
                     {
@@ -178,6 +179,21 @@ impl Resolver<'_, '_, '_> {
                 refuse(DiagnosticCode::ServerLimits, from, message, help);
             }
             _ => {}
+        }
+    }
+
+    /// Reports grammars of the agents of a policy on servers: which tokens they leave out is not known here.
+    fn grammars(&mut self, name: &str, server: &Server, policy: usize, agents: &[ResolvedAgent]) {
+        let users =
+            agents.iter().filter(|one| one.agent.as_ref().is_some_and(|agent| agent.policy == policy));
+        for (key, location) in users.filter_map(|one| one.grammar) {
+            let message = format!(
+                "`{key}` of an agent with policy `{name}` is not passed on to the servers of `{}`",
+                server.name
+            );
+            self.reports.error(DiagnosticCode::ServerLimits, location, message, "").help(format!(
+                "remove it, or generate on this machine: remove `server` from policy `{name}`"
+            ));
         }
     }
 

@@ -95,6 +95,7 @@ codes! {
     ScenarioForm = "MAS0054", "Scenarios and parts outside of scenarios don't go together.";
     BadMix = "MAS0055", "The weights of a mixture are incomplete, or all 0.";
     BadCurriculum = "MAS0056", "A curriculum has no way to rise.";
+    BadGrammar = "MAS0057", "A grammar or a JSON schema can't be used.";
 }
 
 impl fmt::Display for DiagnosticCode {

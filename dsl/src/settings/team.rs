@@ -493,6 +493,26 @@ pub(super) const TEAM: &[Setting] = &[
     ),
     setting(
         B::Agent,
+        "grammar",
+        SettingKind::Text,
+        DefaultValue::Absent("any text"),
+        "Grammar of the completions, in the dialect of Lark that llguidance reads, such as `\"start: /[0-9]+/\"` or \
+         `file(\"answer.lark\")`. Only tokens that it allows are sampled, among which `top_k`, `top_p` and `min_p` choose; a \
+         completion that nears `max_tokens` is led to a short ending. Training normalises over the same tokens, whose ids \
+         it keeps: 4 bytes for each allowed token, so give long free texts a `top_k` or `min_p` too. It holds for the \
+         whole completion, thoughts too; `stop` strings still end one. Not for policies on servers. Excludes `json_schema`.",
+    ),
+    setting(
+        B::Agent,
+        "json_schema",
+        SettingKind::Text,
+        DefaultValue::Absent("any text"),
+        "JSON Schema that the completions fit, as text or `file(\"answer.json\")`. Works like `grammar`, which it excludes. \
+         Keys come in the order of the schema. What the schema leaves open may come up: say \
+         `\"additionalProperties\": false`, and bound strings and lists.",
+    ),
+    setting(
+        B::Agent,
         "thinking",
         SettingKind::Boolean,
         DefaultValue::Absent("the default of the model's chat template"),

@@ -65,7 +65,7 @@ pub enum Command {
     View(ViewArgs),
     /// List runs with their state and results
     Runs(RunsArgs),
-    /// Write the episodes of a run for other programs: conversations, tables, examples, preferences, trajectories
+    /// Write a run for other programs: conversations, tables, examples, preferences, trajectories, numbers
     Export(ExportArgs),
     /// Replay recorded episodes through their plugins and compare
     Replay(ReplayArgs),

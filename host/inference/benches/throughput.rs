@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p pl-inference --bench throughput [-- FILTER]`; needs the model in the cache
 //! (`cargo xtask setup`). Prints a line of JSON for each figure, as the peers in `bench/peers` do;
-//! `cargo xtask bench engine` compares them. Prompts of 32 tokens; no completion ends before its length.
+//! `cargo xtask bench engine` compares them. Prompts of 32 tokens; only those with a
+//! schema end before their length.
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run stops with the reason")]
 
@@ -13,7 +14,7 @@ use std::time::Instant;
 use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
 use pl_kernels::cpu::{Cpu, Epilogue, Matrix, Product, Term, WeightFormat};
 use pl_model::{Adapter, Config, Model, Projection, TensorSet};
-use pl_types::{Dtype, Generate, Request, Sampling};
+use pl_types::{Dtype, Generate, Grammar, Request, Sampling};
 use serde_json::json;
 use tch::Device;
 use tokio::runtime::Runtime;
@@ -31,15 +32,21 @@ struct Case {
     adapters: usize,
     /// Number of tokens of each completion, by its index.
     length: fn(u32) -> u32,
+    /// JSON Schema of the completions.
+    schema: Option<&'static str>,
 }
 
 impl Case {
     const fn new(name: &'static str, rows: u32, dtype: Dtype) -> Self {
-        Self { name, requests: rows, slots: rows as usize, dtype, adapters: 0, length: |_| NEW }
+        Self { name, requests: rows, slots: rows as usize, dtype, adapters: 0, length: |_| NEW, schema: None }
     }
 }
 
-const CASES: [Case; 8] = [
+const SCHEMA: &str = r#"{"type": "array", "items": {"type": "object", "properties": {
+    "name": {"type": "string"}, "kind": {"enum": ["plan", "work", "review"]}, "score": {"type": "number"}},
+    "required": ["name", "kind", "score"], "additionalProperties": false}}"#;
+
+const CASES: [Case; 9] = [
     Case::new("generate/1/f32", 1, Dtype::F32),
     Case::new("generate/16/f32", 16, Dtype::F32),
     Case::new("generate/64/f32", 64, Dtype::F32),
@@ -47,6 +54,13 @@ const CASES: [Case; 8] = [
     Case::new("generate/16/f16", 16, Dtype::F16),
     Case { adapters: 4, ..Case::new("generate/16/f32, 4 adapters", 16, Dtype::F32) },
     Case { requests: 64, length: |_| 132, ..Case::new("generate/16/f32, 64 of 132 tokens", 16, Dtype::F32) },
+    // Token masks: lists of objects, which the limit ends. Also run without, with as many tokens.
+    Case {
+        requests: 64,
+        length: |_| 64,
+        schema: Some(SCHEMA),
+        ..Case::new("generate/16/f32, 64 with a schema", 16, Dtype::F32)
+    },
     // Short and long completions in mixed order.
     Case {
         requests: 64,
@@ -72,21 +86,33 @@ fn main() {
     );
     for case in CASES.iter().filter(|case| case.name.contains(&filter)) {
         let model = Model::load(&path, Device::Cpu, case.dtype).expect("the model");
-        let (rate, cpu_seconds) = run(case, &model);
+        let Figures { rate, cpu_seconds, lengths } = run(case, &model, None);
+        // The same without masks, with completions of the same lengths.
+        let unmasked = case.schema.map(|_| run(case, &model, Some(&lengths)).rate);
         println!(
             "{}",
             json!({
                 "name": case.name,
                 "tokens_per_second": rate,
                 "cpu_seconds": cpu_seconds,
+                "unmasked_tokens_per_second": unmasked,
                 "machine_allows": machine.allows(&model.config, case),
             })
         );
     }
 }
 
-/// Returns tokens per second of the fastest run, and its CPU time in seconds.
-fn run(case: &Case, model: &Model) -> (f64, f64) {
+struct Figures {
+    /// Tokens per second of the fastest run.
+    rate: f64,
+    /// CPU time of that run.
+    cpu_seconds: f64,
+    /// Tokens of each completion of all runs.
+    lengths: Vec<u32>,
+}
+
+/// Runs a case, or without its schema if the lengths of the completions are given.
+fn run(case: &Case, model: &Model, given: Option<&[u32]>) -> Figures {
     let adapter = |seed: usize| Adapter::new(&model.config, 16, 32.0, &Projection::ALL, [seed as u8; 32]);
     let policies = (0..case.adapters.max(1))
         .map(|i| {
@@ -104,9 +130,13 @@ fn run(case: &Case, model: &Model) -> (f64, f64) {
     let engine = LlmEngine::start(vec![base], policies, config).expect("an engine");
     let runtime = Runtime::new().expect("a runtime");
     // Excludes the tokens that would end a completion.
-    let biases: Arc<[(u32, f32)]> =
-        model.tokenizer.end_of_turn().iter().map(|id| (*id, f32::NEG_INFINITY)).collect();
-    let mut best = (0.0, 0.0);
+    let schema = case.schema.filter(|_| given.is_none());
+    let biases: Arc<[(u32, f32)]> = match schema {
+        Some(_) => Arc::default(),
+        None => model.tokenizer.end_of_turn().iter().map(|id| (*id, f32::NEG_INFINITY)).collect(),
+    };
+    let grammar = schema.map(|schema| Arc::new(Grammar::JsonSchema(schema.to_owned())));
+    let mut best = Figures { rate: 0.0, cpu_seconds: 0.0, lengths: Vec::new() };
     for round in 0..RUNS {
         let (start, cpu_before) = (Instant::now(), cpu_seconds());
         let running: Vec<_> = (0..case.requests)
@@ -116,8 +146,15 @@ fn run(case: &Case, model: &Model) -> (f64, f64) {
                     policy: i as usize % case.adapters.max(1),
                     prompt: (first..first + PROMPT).map(|n| 1000 + n * 7 % 20_000).collect(),
                     seeds: vec![[i as u8; 32]],
-                    max_tokens: (case.length)(i),
-                    sampling: Sampling { logit_bias: Arc::clone(&biases), ..Sampling::default() },
+                    max_tokens: match given {
+                        Some(lengths) => lengths[(round * case.requests + i) as usize],
+                        None => (case.length)(i),
+                    },
+                    sampling: Sampling {
+                        logit_bias: Arc::clone(&biases),
+                        grammar: grammar.clone(),
+                        ..Sampling::default()
+                    },
                     stop: Arc::new([]),
                     stop_ids: Arc::new([]),
                     top_logprobs: 0,
@@ -127,14 +164,16 @@ fn run(case: &Case, model: &Model) -> (f64, f64) {
                 runtime.spawn(async move { engine.generate(request).await })
             })
             .collect();
-        let tokens: usize = running
+        let lengths: Vec<u32> = running
             .into_iter()
-            .map(|task| runtime.block_on(task).expect("a task").expect("completions")[0].tokens.len())
-            .sum();
-        let rate = tokens as f64 / start.elapsed().as_secs_f64();
-        if rate > best.0 {
-            best = (rate, cpu_seconds() - cpu_before);
+            .map(|task| runtime.block_on(task).expect("a task").expect("completions")[0].tokens.len() as u32)
+            .collect();
+        let tokens: u32 = lengths.iter().sum();
+        let rate = f64::from(tokens) / start.elapsed().as_secs_f64();
+        if rate > best.rate {
+            (best.rate, best.cpu_seconds) = (rate, cpu_seconds() - cpu_before);
         }
+        best.lengths.extend(lengths);
     }
     best
 }

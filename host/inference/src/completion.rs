@@ -1,5 +1,8 @@
 //! State of a completion in progress, apart from its tokens.
 
+use std::sync::Arc;
+
+use pl_grammar::{CompiledGrammar, Constraint, GrammarError, TokenMask};
 use pl_model::{StopStringMatcher, Tokenizer};
 use pl_types::{Chunk, Completion, Finish, Request, Sampling};
 use rand_chacha::ChaCha8Rng;
@@ -16,6 +19,8 @@ pub(crate) struct CompletionState {
     top: Vec<Vec<(u32, f32)>>,
     values: Vec<f32>,
     stop: StopStringMatcher,
+    /// The state within its grammar, if it has one.
+    constraint: Option<Constraint>,
     /// Maximum number of tokens.
     max_tokens: usize,
     /// Tokens, and bytes of text, already sent to the listener.
@@ -24,7 +29,13 @@ pub(crate) struct CompletionState {
 
 impl CompletionState {
     /// The completion of one of a request's seeds.
-    pub(crate) fn new(seed_index: usize, request: &Request, max_positions: usize) -> Self {
+    pub(crate) fn new(
+        seed_index: usize,
+        request: &Request,
+        grammar: Option<&Arc<CompiledGrammar>>,
+        max_positions: usize,
+    ) -> Self {
+        let max_tokens = (max_positions - request.prompt.len()).min(request.max_tokens as usize);
         Self {
             seed_index,
             rng: ChaCha8Rng::from_seed(request.seeds[seed_index]),
@@ -33,7 +44,8 @@ impl CompletionState {
             top: Vec::new(),
             values: Vec::new(),
             stop: StopStringMatcher::new(&request.stop),
-            max_tokens: (max_positions - request.prompt.len()).min(request.max_tokens as usize),
+            constraint: grammar.map(|grammar| Constraint::new(grammar, max_tokens)),
+            max_tokens,
             streamed: (0, 0),
         }
     }
@@ -50,6 +62,28 @@ impl CompletionState {
         } else {
             TokenChoice::Greedy
         }
+    }
+
+    /// Returns the tokens that its grammar allows next. `None` without a grammar.
+    pub(crate) fn mask(&mut self) -> Result<Option<TokenMask>, GrammarError> {
+        self.constraint.as_mut().map(Constraint::mask).transpose()
+    }
+
+    /// Advances its grammar by a sampled token. Returns the token that it goes on with, which is another one if the text
+    /// could no longer end in time.
+    pub(crate) fn constrain(&mut self, sampled: SampledToken) -> Result<SampledToken, GrammarError> {
+        let Some(constraint) = &mut self.constraint else { return Ok(sampled) };
+        let token = constraint.advance(sampled.token)?;
+        if token == sampled.token {
+            return Ok(sampled);
+        }
+        Ok(SampledToken {
+            token,
+            logprob: 0.0,
+            support: Some(vec![token]),
+            top: vec![(token, 0.0)],
+            ..sampled
+        })
     }
 
     /// Records the token that `tokens` now ends with. Returns why the completion is over, or `None` if it

@@ -12,6 +12,7 @@ mod completion;
 mod config;
 mod engine;
 mod executor;
+mod grammars;
 mod libtorch;
 mod logits;
 mod message;

@@ -135,7 +135,10 @@ impl Executor for Libtorch {
         requests: &[SampleRequest<'_>],
     ) -> Result<Vec<Option<SampledToken>>, ExecutorError> {
         let plain = |request: &SampleRequest<'_>| {
-            !request.sampling.edits_logits() && !request.sampling.truncates() && request.top == 0
+            !request.sampling.edits_logits()
+                && !request.sampling.truncates()
+                && request.mask.is_none()
+                && request.top == 0
         };
         let sampled = if requests.iter().all(plain) {
             sample_on_device(&step.logits, requests)
@@ -449,6 +452,7 @@ mod tests {
                 requests.push(SampleRequest {
                     row,
                     sampling,
+                    mask: None,
                     prompt: &[],
                     completion: &[],
                     choice,

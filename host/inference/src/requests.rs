@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
+use pl_grammar::CompiledGrammar;
 use pl_types::{Completion, GenerateError, Request};
 use tokio::sync::oneshot;
 
@@ -16,6 +18,8 @@ pub(crate) type RequestId = u64;
 pub(crate) struct OpenRequest<E: Executor> {
     pub(crate) request: Request,
     pub(crate) policy: PolicySnapshot<E>,
+    /// The grammar of its completions.
+    pub(crate) grammar: Option<Arc<CompiledGrammar>>,
     reply: Reply,
     completions: Vec<Option<Completion>>,
 }
@@ -66,13 +70,14 @@ impl<E: Executor> OpenRequests<E> {
         &mut self,
         request: Request,
         policy: PolicySnapshot<E>,
+        grammar: Option<Arc<CompiledGrammar>>,
         reply: Reply,
         completions: usize,
     ) -> RequestId {
         let id = self.next_id;
         self.next_id += 1;
         let completions = (0..completions).map(|_| None).collect();
-        self.requests.insert(id, OpenRequest { request, policy, reply, completions });
+        self.requests.insert(id, OpenRequest { request, policy, grammar, reply, completions });
         id
     }
 

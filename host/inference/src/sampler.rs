@@ -1,5 +1,6 @@
 //! Sampling of a token from a row of logits, on the CPU.
 
+use pl_grammar::TokenMask;
 use pl_kernels::cpu::{Distribution, SimdLevel};
 use pl_types::{Sampling, ValueHeadWeights};
 
@@ -10,6 +11,8 @@ pub(crate) struct SampleRequest<'a> {
     /// Index of the row.
     pub(crate) row: usize,
     pub(crate) sampling: &'a Sampling,
+    /// Tokens that the grammar allows. `None` without a grammar.
+    pub(crate) mask: Option<&'a TokenMask>,
     /// Tokens of the prompt.
     pub(crate) prompt: &'a [u32],
     /// Tokens sampled so far.
@@ -58,6 +61,9 @@ pub(crate) fn sample_token(
     let sampling = request.sampling;
     if sampling.edits_logits() {
         sampling.edit_logits(logits, request.prompt, request.completion);
+    }
+    if let Some(mask) = request.mask {
+        mask.apply(logits);
     }
     let temperature = if sampling.temperature > 0.0 { sampling.temperature as f32 } else { 1.0 };
     let distribution = Distribution::new(level, logits, temperature, weights);
@@ -135,8 +141,16 @@ mod tests {
     ) -> Option<SampledToken> {
         let mut logits = logits.to_vec();
         let mut weights = vec![0.0; logits.len()];
-        let request =
-            SampleRequest { row: 0, sampling, prompt: &[], completion, choice, top: 2, value_head: None };
+        let request = SampleRequest {
+            row: 0,
+            sampling,
+            mask: None,
+            prompt: &[],
+            completion,
+            choice,
+            top: 2,
+            value_head: None,
+        };
         sample_token(SimdLevel::detect(), &mut logits, &mut weights, &request)
     }
 

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use pl_types::Request;
+use pl_grammar::{GrammarError, TokenMask};
 
 use crate::block_pool::BlockTable;
 use crate::completion::CompletionState;
 use crate::executor::Executor;
 use crate::policies::PolicySnapshot;
-use crate::requests::RequestId;
+use crate::requests::{OpenRequest, RequestId};
 use crate::sampler::{SampledToken, TokenChoice};
 
 /// Work that waits for a slot or for cache blocks.
@@ -81,31 +81,41 @@ impl<E: Executor> SequenceState<E> {
         }
     }
 
-    /// Calls `choose(row, choice)` for each token to sample from the `logit_count` rows of logits. Adds
+    /// Calls `choose(row, choice, mask)` for each token to sample from the `logit_count` rows of logits. Adds
     /// completions that start to `started`.
+    ///
+    /// # Errors
+    /// [`GrammarError`] if the grammar of a completion is too complex.
     pub(crate) fn choose_tokens(
         &mut self,
-        request: &Request,
+        open: &OpenRequest<E>,
         logit_count: usize,
         started: &mut Vec<CompletionState>,
-        mut choose: impl FnMut(usize, TokenChoice),
-    ) {
+        mut choose: impl FnMut(usize, TokenChoice, Option<TokenMask>),
+    ) -> Result<(), GrammarError> {
         match &mut self.goal {
             SequenceGoal::Score { targets, logprobs, .. } => {
                 let next = targets[logprobs.len()..].iter().take(logit_count);
-                next.enumerate().for_each(|(row, token)| choose(row, TokenChoice::Given(*token)));
+                next.enumerate().for_each(|(row, token)| choose(row, TokenChoice::Given(*token), None));
             }
             _ if logit_count == 0 => {}
-            SequenceGoal::Decode(completion) => choose(0, completion.choose(&request.sampling)),
+            SequenceGoal::Decode(completion) => {
+                choose(0, completion.choose(&open.request.sampling), completion.mask()?);
+            }
             SequenceGoal::Prefill(seeds) => {
                 for seed in seeds.clone() {
-                    let mut completion =
-                        CompletionState::new(seed, request, self.policy.config.max_positions);
-                    choose(0, completion.choose(&request.sampling));
+                    let mut completion = CompletionState::new(
+                        seed,
+                        &open.request,
+                        open.grammar.as_ref(),
+                        self.policy.config.max_positions,
+                    );
+                    choose(0, completion.choose(&open.request.sampling), completion.mask()?);
                     started.push(completion);
                 }
             }
         }
+        Ok(())
     }
 
     /// The work to queue for a sequence that has no blocks.

@@ -35,6 +35,10 @@ pub(crate) fn validate<E: Executor>(
     if let Some(problem) = request.sampling.invalid_parameter(config.vocab as usize) {
         return fail(problem);
     }
+    if request.sampling.grammar.is_some() && !request.sampling.logit_bias.is_empty() {
+        // Together they could exclude every token.
+        return fail("it has both a grammar and a `logit_bias`; remove one of them".into());
+    }
     if request.max_tokens == 0 {
         return fail("`max_tokens` is 0; it must be at least 1".into());
     }

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
+use pl_grammar::TokenMask;
 use pl_types::{GenerateError, Request};
 
 use crate::block_pool::{BLOCK, BlockTable};
 use crate::completion::CompletionState;
 use crate::config::EngineCommand;
 use crate::executor::{BatchSegment, Executor, ExecutorError, TokenBatch, panic_message};
+use crate::grammars::Grammars;
 use crate::message::WorkerMessage;
 use crate::policies::Policies;
 use crate::requests::{OpenRequests, Reply, RequestId};
@@ -32,6 +34,7 @@ pub(crate) struct Worker<E: Executor> {
     receiver: Receiver<WorkerMessage>,
     requests: OpenRequests<E>,
     scheduler: Scheduler<E>,
+    grammars: Grammars,
     /// True between [`EngineCommand::Pause`] and [`EngineCommand::Resume`].
     paused: bool,
 }
@@ -52,6 +55,7 @@ impl<E: Executor> Worker<E> {
             receiver,
             requests: OpenRequests::new(),
             scheduler,
+            grammars: Grammars::default(),
             paused: false,
         }
     }
@@ -150,8 +154,10 @@ impl<E: Executor> Worker<E> {
 
     /// Validates and opens a request. Returns `None` if it is invalid, after replying with the error.
     fn open(&mut self, request: Request, reply: Reply, completions: usize) -> Option<RequestId> {
-        match validate(&self.policies, &request) {
-            Ok(policy) => Some(self.requests.open(request, policy, reply, completions)),
+        let valid = validate(&self.policies, &request)
+            .and_then(|policy| Ok((self.grammars.of_request(&request, &policy)?, policy)));
+        match valid {
+            Ok((grammar, policy)) => Some(self.requests.open(request, policy, grammar, reply, completions)),
             Err(error) => {
                 reply.fail(error);
                 None
@@ -209,17 +215,24 @@ impl<E: Executor> Worker<E> {
     ) -> Result<Vec<(usize, StepOutput)>, ExecutorError> {
         let Self { executor, policies, scheduler, requests, counters, .. } = self;
         let mut outputs: Vec<(usize, StepOutput)> = Vec::new();
-        // Per token to sample: index of the sequence, row of logits, choice.
-        let mut choices: Vec<(usize, usize, TokenChoice)> = Vec::new();
+        // Per token to sample: index of the sequence, row of logits, choice, tokens that its grammar allows.
+        let mut choices: Vec<(usize, usize, TokenChoice, Option<TokenMask>)> = Vec::new();
         let mut rows = 0;
         for i in batch {
             let sequence = &mut scheduler.running[*i];
             let logit_count = sequence.logit_count(scheduled[*i]);
             let Some(open) = requests.get(sequence.request) else { continue };
             let mut output = StepOutput { logit_count, ..StepOutput::default() };
-            sequence.choose_tokens(&open.request, logit_count, &mut output.started, |row, choice| {
-                choices.push((*i, rows + row, choice));
-            });
+            let before = choices.len();
+            let chosen =
+                sequence.choose_tokens(open, logit_count, &mut output.started, |row, choice, mask| {
+                    choices.push((*i, rows + row, choice, mask));
+                });
+            if let Err(error) = chosen {
+                choices.truncate(before);
+                requests.fail(sequence.request, error.to_string());
+                continue;
+            }
             rows += logit_count;
             outputs.push((*i, output));
         }
@@ -239,14 +252,14 @@ impl<E: Executor> Worker<E> {
         let batch = TokenBatch { segments: segments.collect() };
         let sample_requests: Vec<SampleRequest<'_>> = choices
             .iter()
-            .filter_map(|(i, row, choice)| {
+            .filter_map(|(i, row, choice, mask)| {
                 let sequence = &running[*i];
                 let request = &requests.get(sequence.request)?.request;
                 let (prompt, completion) = sequence.tokens.split_at(request.prompt.len());
                 let (sampling, top) = (&request.sampling, request.top_logprobs);
                 let value_head = sequence.policy.value_head.as_deref();
-                let choice = *choice;
-                Some(SampleRequest { row: *row, sampling, prompt, completion, choice, top, value_head })
+                let (row, choice, mask) = (*row, *choice, mask.as_ref());
+                Some(SampleRequest { row, sampling, mask, prompt, completion, choice, top, value_head })
             })
             .collect();
         let cache = &mut policies.bases[policy.base].cache;
@@ -262,7 +275,7 @@ impl<E: Executor> Worker<E> {
         counters.steps.fetch_add(1, Ordering::Relaxed);
         let mut sampled = sampled.into_iter();
         for (i, output) in &mut outputs {
-            let count = choices.iter().filter(|(index, _, _)| index == i).count();
+            let count = choices.iter().filter(|(index, ..)| index == i).count();
             output.sampled = sampled.by_ref().take(count).collect();
         }
         Ok(outputs)
@@ -380,6 +393,13 @@ impl<E: Executor> Worker<E> {
             (self.requests.get(sequence.request), &mut sequence.goal)
         else {
             return free_blocks(&mut self.policies, sequence);
+        };
+        let sampled = match completion.constrain(sampled) {
+            Ok(sampled) => sampled,
+            Err(error) => {
+                self.requests.fail(sequence.request, error.to_string());
+                return free_blocks(&mut self.policies, sequence);
+            }
         };
         sequence.tokens.push(sampled.token);
         let tokens = &sequence.tokens[open.request.prompt.len()..];

@@ -69,6 +69,7 @@ impl SamplingFields {
             presence_penalty: self.presence_penalty.unwrap_or(default.presence_penalty),
             frequency_penalty: self.frequency_penalty.unwrap_or(default.frequency_penalty),
             logit_bias: self.biases()?,
+            grammar: None,
         })
     }
 

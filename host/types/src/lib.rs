@@ -6,6 +6,7 @@
 //! - [`control`]: pauses of an engine, and new weights of whole models.
 //! - [`dtype`]: number formats of a model's matrices.
 //! - [`episode_id`]: names of episodes within a run.
+//! - [`grammar`]: grammars that completions are constrained to.
 //! - [`item`]: environments, agents and rewards as a plugin describes them.
 //! - [`question`]: questions of plugins to policies, and the trait between plugins and what generates the answers.
 //! - [`retrieval`]: passages of a corpus, and the trait between plugins and what finds them.
@@ -17,6 +18,7 @@
 pub mod control;
 pub mod dtype;
 pub mod episode_id;
+pub mod grammar;
 pub mod hash;
 pub mod item;
 pub mod question;
@@ -31,6 +33,7 @@ pub mod value_head;
 pub use control::{PauseMode, WeightInfo, WeightSource};
 pub use dtype::Dtype;
 pub use episode_id::{EpisodeId, InvalidEpisodeId};
+pub use grammar::Grammar;
 pub use hash::PartHasher;
 pub use item::{Fact, FactKind, Item, ItemKind};
 pub use question::{AnswerQuestions, Question, QuestionError, QuestionMessage, QuestionRole};

@@ -72,7 +72,7 @@ pub struct Completion {
     /// (greedy: under the distribution at temperature 1).
     pub logprobs: Vec<f32>,
     /// Sampled support: per token, the sorted ids that it was drawn from. `None` unless tokens were left out
-    /// (top-k, top-p, min-p).
+    /// (top-k, top-p, min-p, a grammar).
     pub support: Option<Vec<Vec<u32>>>,
     /// Value of the state before each token, by the policy's value head. `None` if the policy has none.
     pub values: Option<Vec<f32>>,

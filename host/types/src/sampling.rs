@@ -5,9 +5,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::grammar::Grammar;
+
 /// Parameters for drawing the next token from a model's logits. In this order: biases and penalties change
-/// logits, the temperature divides them, then top-k, top-p and min-p each leave out tokens, and the rest is
-/// normalised.
+/// logits, the grammar leaves out tokens, the temperature divides the other logits, then top-k, top-p and min-p
+/// each leave out tokens, and the rest is normalised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampling {
     /// Divisor of the logits; 0 takes the likeliest token (greedy).
@@ -30,6 +32,9 @@ pub struct Sampling {
     /// requests alone, never by a workflow.
     #[serde(skip)]
     pub logit_bias: Arc<[(u32, f32)]>,
+    /// The grammar that completions are constrained to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grammar: Option<Arc<Grammar>>,
 }
 
 impl Default for Sampling {
@@ -44,6 +49,7 @@ impl Default for Sampling {
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
             logit_bias: Arc::default(),
+            grammar: None,
         }
     }
 }
@@ -56,7 +62,8 @@ impl Sampling {
 
     /// True if tokens may be left out. Completions then list the tokens that each one was drawn from.
     pub fn truncates(&self) -> bool {
-        self.temperature > 0.0 && (self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0)
+        self.temperature > 0.0
+            && (self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0 || self.grammar.is_some())
     }
 }
 
@@ -84,6 +91,7 @@ impl SamplingOverrides {
             presence_penalty: self.presence_penalty.unwrap_or(base.presence_penalty),
             frequency_penalty: self.frequency_penalty.unwrap_or(base.frequency_penalty),
             logit_bias: Arc::clone(&base.logit_bias),
+            grammar: base.grammar.clone(),
         }
     }
 }

@@ -52,7 +52,7 @@ pub struct Transition {
     pub completion: Vec<u32>,
     /// Natural logarithms, one per completion token, under exactly the distribution sampled from.
     pub logprobs: Vec<f32>,
-    /// Sampled support: per completion token, the ids that it was drawn from (top-k, top-p, min-p); an empty
+    /// Sampled support: per completion token, the ids that it was drawn from (top-k, top-p, min-p, a grammar); an empty
     /// list means the whole vocabulary. `None` if no token was ever left out.
     pub support: Option<Vec<Vec<u32>>>,
     pub temperature: f64,

@@ -171,7 +171,8 @@ function outcomeBlock(branch) {
 
 /** A drawing of the state. As an image, an SVG document runs no scripts and loads nothing. */
 export function drawingBlock(drawing, title) {
-  return drawing && h("img", { class: "drawing", alt: title, title, src: `data:image/svg+xml,${encodeURIComponent(drawing)}` });
+  const image = () => h("img", { class: "drawing", alt: title, src: `data:image/svg+xml,${encodeURIComponent(drawing)}` });
+  return drawing && h("figure", {}, image(), h("figcaption", { class: "dim" }, title));
 }
 
 export function faultBlock(fault) {

@@ -32,7 +32,7 @@ export async function episodePage({ element, parameters, signal }) {
       { class: "title" },
       h("h1", {}, episode.episode.replace(/#0$/, "")),
       ending(episode),
-      h("span", { class: "dim" }, `${episode.set === "train" ? `training step ${number(episode.step)}` : `${episode.set} after step ${number(episode.step)}`} · task ${episode.task_id} · ${episode.visits.length === 1 ? "a turn" : `${number(episode.visits.length)} turns`} · ${number(episode.tokens)} tokens`),
+      h("span", { class: "dim" }, `${episode.set === "train" ? `training step ${number(episode.step)}` : `${episode.set} after step ${number(episode.step)}`}${episode.scenario ? ` · scenario ${episode.scenario}` : ""} · task ${episode.task_id} · ${episode.visits.length === 1 ? "a turn" : `${number(episode.visits.length)} turns`} · ${number(episode.tokens)} tokens`),
       h("span", { class: "space" }),
       episode.tree && h("span", { class: "views" }, ["conversation", "tree"].map((name) => h("button", { "data-view": name, onclick: () => show(name) }, name))),
       move(episode.previous, "‹", "data-previous"),

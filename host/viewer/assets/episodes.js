@@ -143,7 +143,7 @@ function line(state, row) {
     "tr",
     { "data-row": row.episode, tabindex: "-1", onclick: (event) => event.target.closest("a") || (location.hash = target) },
     h("td", {}, h("a", { href: target }, row.episode.replace(/#0$/, "")), row.tree && h("span", { class: "dim", title: "sampled as a tree" }, " tree")),
-    h("td", { class: "task" }, row.task_id),
+    h("td", { class: "task" }, row.task_id, row.scenario && h("span", { class: "dim" }, ` ${row.scenario}`)),
     h("td", { class: "dim" }, row.agents.map((agent) => `${agent.name}${agent.completions > 1 ? ` ×${agent.completions}` : ""}`).join(", ")),
     h("td", {}, ending(row), row.failed_candidates > 0 && h("span", { class: "dim" }, ` ${row.failed_candidates} candidates failed`), row.failure && h("div", { class: "cause" }, row.failure)),
     h("td", { class: "number" }, number(part ? part.reward : row.reward)),

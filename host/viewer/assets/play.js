@@ -38,10 +38,15 @@ function taskField(state) {
   return h("label", { class: "field" }, h("span", {}, "Task: a record as JSON, or a question in words. Empty for the environment's first task."), h("textarea", { rows: "4", "data-search": "", spellcheck: "false", oninput: (e) => (state.task = e.target.value) }, state.task));
 }
 
+function before(turns) {
+  if (turns === 0) return "";
+  return `${turns === 1 ? "The turn before is" : `The ${number(turns)} turns before are`} played again as recorded. `;
+}
+
 function promptFields(state) {
   const known = state.visit.prompts.filter((prompt) => prompt.text !== null);
   return [
-    h("p", { class: "dim" }, `The ${number(state.visit.node_visit)} turns before are played again as they were recorded. From this turn on, the model writes. Change its prompt, with the markers of the chat template, or leave it.`),
+    h("p", { class: "dim" }, `${before(state.visit.node_visit)}From this turn on, the model writes. Change its prompt, with the markers of the chat template, or leave it.`),
     known.map((prompt) => h("label", { class: "field" }, h("span", {}, `Prompt of ${prompt.agent}`), h("textarea", {
       rows: "12",
       spellcheck: "false",

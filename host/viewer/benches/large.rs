@@ -1,7 +1,7 @@
 //! The viewer over a large run: a million episodes in ten thousand steps, which are generated first.
 //!
-//! `cargo bench -p pl-viewer` prints the times of requests and the memory of this process, which is the server. With a
-//! number as its argument, the run has that many steps. `PL_HOST_LARGE_RUN` names a folder to keep the run in.
+//! `cargo bench -p pl-viewer` prints the times after which pages are drawn in Chromium, if there is one, then those of
+//! requests, and the memory of this process, which is the server. With a number as its argument, the run has that many steps. `PL_HOST_LARGE_RUN` names a folder to keep the run in.
 
 #![allow(clippy::unwrap_used, reason = "a bench: a panic is how it fails")]
 
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pl_record::{Lock, RunFolder, TraceFile, Traces};
+use pl_testing::chromium::Page;
 use pl_types::TrainedCompletion;
 use pl_viewer::{AccessToken, SettingDoc, TokenTexts, Unavailable, Viewer, Workflows, serve};
 use serde_json::{Value, json};
@@ -58,21 +59,10 @@ fn main() {
         println!("generated {steps} steps of {EPISODES} episodes in {:.0?}", started.elapsed());
     }
     println!("{:.1} MB on disk", bytes_of(&runs.join("large")) as f64 / 1e6);
-    let viewer = Viewer::new(vec![runs], Arc::new(NoWorkflows));
-    let token = AccessToken::random();
-    let (sender, address) = std::sync::mpsc::channel();
-    let shown = token.as_str().to_owned();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            sender.send(listener.local_addr().unwrap()).unwrap();
-            serve(listener, viewer, token, std::future::pending()).await.unwrap();
-        });
-    });
-    let server = Client { address: address.recv().unwrap(), token: shown };
-    println!("open http://{}/?token={}", server.address, server.token);
     let middle = steps / 2;
+    measure_pages(&Client::start(&runs), middle);
+    let server = Client::start(&runs);
+    println!("open {}", server.page());
     measure("list of runs", || drop(server.get("/api/runs")));
     for log in ["metrics", "timings"] {
         measure(&format!("curves of {log}"), || {
@@ -100,6 +90,27 @@ fn main() {
     println!("{:<36} {:>9.0} MB now, {peak:.0} MB at most", "memory of the server", status("VmRSS"));
     if std::env::var_os("PL_HOST_LARGE_WAIT").is_some() {
         std::io::stdin().read_exact(&mut [0]).unwrap();
+    }
+}
+
+/// Times from the request of the page's address to what it shows, each in a page of its own. Nothing is cached before the
+/// first one.
+fn measure_pages(server: &Client, step: u64) {
+    let pages = [
+        ("curves of the run", "runs".to_owned(), ".chart path.line"),
+        ("newest episodes", "episodes?run=large".to_owned(), "table.episodes tbody a"),
+        ("an episode", format!("episode?run=large&episode={step}.50.0"), ".turn"),
+    ];
+    for (name, hash, element) in pages {
+        let Some(mut page) = Page::open(&format!("{}#{hash}", server.page()), 1200, 900) else { return };
+        page.wait_for(&format!("document.querySelector('{element}')"));
+        let drawn = page.eval("performance.now()").as_f64().unwrap();
+        let paint = page.eval("performance.getEntriesByName('first-contentful-paint')[0]?.startTime");
+        println!(
+            "{:<36} {drawn:>9.1} ms, first paint {:.1} ms",
+            format!("browser: {name}"),
+            paint.as_f64().unwrap()
+        );
     }
 }
 
@@ -132,6 +143,28 @@ struct Client {
 }
 
 impl Client {
+    /// Starts a server.
+    fn start(runs: &Path) -> Client {
+        let viewer = Viewer::new(vec![runs.to_path_buf()], Arc::new(NoWorkflows));
+        let token = AccessToken::random();
+        let (sender, address) = std::sync::mpsc::channel();
+        let shown = token.as_str().to_owned();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+                sender.send(listener.local_addr().unwrap()).unwrap();
+                serve(listener, viewer, token, std::future::pending()).await.unwrap();
+            });
+        });
+        Client { address: address.recv().unwrap(), token: shown }
+    }
+
+    /// Address of the page.
+    fn page(&self) -> String {
+        format!("http://{}/?token={}", self.address, self.token)
+    }
+
     fn get(&self, path: &str) -> Value {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let head = format!(

@@ -107,23 +107,25 @@ fn add_elapsed(line: &mut Value, elapsed: &mut f64) {
 impl Series {
     fn add(&mut self, line: Value, points: usize) {
         let step = line.get("step").cloned().unwrap_or_default();
-        let bucket = Bucket {
-            count: 1,
-            steps: [step.clone(), step],
-            low: line.clone(),
-            high: line.clone(),
-            sum: line,
-        };
         match self.buckets.last_mut() {
-            Some(last) if last.count < self.size => last.merge(bucket),
-            _ => self.buckets.push(bucket),
+            Some(last) if last.count < self.size => last.add(1, step, [&line; 3]),
+            _ => self.buckets.push(Bucket {
+                count: 1,
+                steps: [step.clone(), step],
+                low: line.clone(),
+                high: line.clone(),
+                sum: line,
+            }),
         }
         if self.buckets.len() > 2 * points {
             self.size = 2 * self.size.max(1);
             let mut merged: Vec<Bucket> = Vec::with_capacity(points + 1);
             for bucket in self.buckets.drain(..) {
                 match merged.last_mut() {
-                    Some(last) if last.count + bucket.count <= self.size => last.merge(bucket),
+                    Some(last) if last.count + bucket.count <= self.size => {
+                        let [_, step] = bucket.steps;
+                        last.add(bucket.count, step, [&bucket.low, &bucket.high, &bucket.sum]);
+                    }
                     _ => merged.push(bucket),
                 }
             }
@@ -137,14 +139,14 @@ impl Series {
 }
 
 impl Bucket {
-    fn merge(&mut self, other: Bucket) {
-        self.count += other.count;
-        let [_, last] = other.steps;
-        let [_, own] = &mut self.steps;
-        *own = last;
-        combine(&mut self.low, other.low, f64::min);
-        combine(&mut self.high, other.high, f64::max);
-        combine(&mut self.sum, other.sum, |a, b| a + b);
+    /// Adds `count` lines up to `step`, of which the least, the largest and the summed numbers are given.
+    fn add(&mut self, count: u64, step: Value, [low, high, sum]: [&Value; 3]) {
+        self.count += count;
+        let [_, last] = &mut self.steps;
+        *last = step;
+        combine(&mut self.low, low, f64::min);
+        combine(&mut self.high, high, f64::max);
+        combine(&mut self.sum, sum, |a, b| a + b);
     }
 
     fn lines(mut self) -> Vec<Value> {
@@ -168,13 +170,13 @@ impl Bucket {
 }
 
 /// Combines the numbers of two lines. What only one of them has, or is no number in one, is kept.
-fn combine(into: &mut Value, other: Value, with: fn(f64, f64) -> f64) {
+fn combine(into: &mut Value, other: &Value, with: fn(f64, f64) -> f64) {
     match (into, other) {
         (Value::Object(into), Value::Object(other)) => {
             for (name, value) in other {
-                match into.get_mut(&name) {
+                match into.get_mut(name) {
                     Some(known) => combine(known, value, with),
-                    None => drop(into.insert(name, value)),
+                    None => drop(into.insert(name.clone(), value.clone())),
                 }
             }
         }
@@ -186,7 +188,7 @@ fn combine(into: &mut Value, other: Value, with: fn(f64, f64) -> f64) {
                 *into = json!(with(a, b));
             }
         }
-        (into @ Value::Null, other) => *into = other,
+        (into @ Value::Null, other) => *into = other.clone(),
         _ => {}
     }
 }

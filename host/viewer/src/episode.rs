@@ -10,9 +10,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::event::{EventRecord, Full, Kind, Mode, RewardWeights, ScoresRecord, TraceRecord};
+use crate::event::{EventRecord, Full, Kind, Mode, ScoresRecord, TraceRecord};
 use crate::index::IndexCache;
 use crate::query::episode_name;
+use crate::reward_weights::{RewardWeights, ScenarioWeights};
 use crate::runs::FoundRun;
 use crate::trace_file::{IndexedFile, path};
 use crate::workflow::{TokenTexts, Workflows};
@@ -38,6 +39,8 @@ pub struct EpisodeDetails {
     /// `train`, or the name of the evaluation.
     pub set: String,
     pub task_id: String,
+    /// `None` in workflows without scenarios.
+    pub scenario: Option<String>,
     /// The task, JSON.
     pub task: String,
     pub tree: bool,
@@ -251,7 +254,7 @@ fn parse(path: &Path, line: &TraceLine) -> Result<TraceRecord<Full>, Error> {
 pub(crate) fn arrange(
     run: &FoundRun,
     ReadTrace { trace, file, neighbours: [previous, next] }: ReadTrace,
-    weights: RewardWeights,
+    weights: &ScenarioWeights,
     workflows: &dyn Workflows,
     longest: usize,
 ) -> EpisodeDetails {
@@ -274,6 +277,7 @@ pub(crate) fn arrange(
         );
         prompts.notes.push(note);
     }
+    let weights = weights.of(trace.scenario.as_deref());
     for visit in &mut visits {
         add_rewards(visit, weights, trace.mode);
     }
@@ -284,6 +288,7 @@ pub(crate) fn arrange(
         step: file.step,
         set: file.evaluation.unwrap_or_else(|| "train".to_owned()),
         task_id: trace.task.id,
+        scenario: trace.scenario,
         task: cut(trace.task.data, longest),
         tree: trace.mode == Mode::Tree,
         success: trace.end.success,

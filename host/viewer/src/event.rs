@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use pl_types::StreamKey;
 use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Detail in which a trace is read.
 pub(crate) trait Detail {
@@ -44,6 +44,9 @@ impl Detail for Full {
 #[serde(bound = "")]
 pub(crate) struct TraceRecord<D: Detail> {
     pub(crate) key: StreamKey,
+    /// `None` in workflows without scenarios, and in traces of earlier versions.
+    #[serde(default)]
+    pub(crate) scenario: Option<String>,
     pub(crate) task: TaskRecord<D>,
     pub(crate) mode: Mode,
     pub(crate) events: Vec<EventRecord<D>>,
@@ -210,27 +213,5 @@ impl<'de, D: Detail> Visitor<'de> for KindVisitor<D> {
             };
         }
         Ok(kind)
-    }
-}
-
-/// Weights of the shared and of the agents' own parts of a reward.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct RewardWeights {
-    pub(crate) team: f64,
-    pub(crate) local: f64,
-}
-
-impl RewardWeights {
-    /// Reads the weights from the stored workflow; both are 1 if it has none.
-    pub(crate) fn from_workflow(workflow: &Map<String, Value>) -> RewardWeights {
-        let reward = workflow.get("scenarios").and_then(|scenarios| scenarios.get(0)?.get("reward"));
-        let weight = |name: &str| reward.and_then(|reward| reward.get(name)?.as_f64()).unwrap_or(1.0);
-        RewardWeights { team: weight("team"), local: weight("local") }
-    }
-
-    /// Returns the reward of an agent for a step.
-    pub(crate) fn reward(self, scores: &ScoresRecord, agent: &str) -> f64 {
-        let local = scores.local.iter().find(|score| score.agent == agent).map_or(0.0, |score| score.reward);
-        self.team * scores.team + self.local * local
     }
 }

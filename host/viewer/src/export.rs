@@ -1,9 +1,10 @@
-//! Exporting a run's episodes for other programs, one trace at a time.
+//! Exporting a run's episodes, numbers or times for other programs, one trace at a time.
 //!
 //! Examples and preferences have the columns of TRL's standard formats, `prompt` and `completion`, or `prompt`,
 //! `chosen` and `rejected`. Prompts are texts as the model was given them, with the markers of its chat template.
 
 mod atif;
+mod scalars;
 mod table;
 mod timeline;
 
@@ -23,6 +24,7 @@ use crate::viewer::weights;
 use crate::workflow::Workflows;
 
 use self::atif::{Producer, trajectory};
+use self::scalars::write_scalars;
 use self::table::TableWriter;
 use self::timeline::Timeline;
 
@@ -41,6 +43,8 @@ pub enum ExportFormat {
     Trajectories,
     /// A Parquet file with a row per completion, candidates that the episode did not go on from included.
     Table,
+    /// A line per step with the numbers of the logs, by the names that they have in TensorBoard, without episodes.
+    Scalars,
     /// The times of rollouts and training as one Chrome trace, without episodes.
     ChromeTrace,
 }
@@ -76,6 +80,9 @@ pub fn export(
         out.flush().map_err(Error::Output)?;
         return Ok(Exported { lines, problems });
     }
+    if format == ExportFormat::Scalars {
+        return write_scalars(&run.root, out);
+    }
     let weights = weights(&run);
     let mut exported = Exported { lines: 0, problems: Vec::new() };
     let mut writer = Writer::new(format, &run, out)?;
@@ -88,7 +95,7 @@ pub fn export(
             }
             let trace = serde_json::from_slice::<TraceRecord<Full>>(line)?;
             let trace = ReadTrace { trace, file: indexed.file.clone(), neighbours: [None, None] };
-            let episode = arrange(&run, trace, weights, workflows, usize::MAX);
+            let episode = arrange(&run, trace, &weights, workflows, usize::MAX);
             match writer.add(&episode) {
                 Ok(lines) => exported.lines += lines,
                 Err(error) => failure = Some(error),
@@ -160,7 +167,7 @@ fn write(
         ExportFormat::Examples => examples(episode),
         ExportFormat::Preferences => preferences(episode),
         // Written elsewhere.
-        ExportFormat::Table | ExportFormat::ChromeTrace => Vec::new(),
+        ExportFormat::Table | ExportFormat::Scalars | ExportFormat::ChromeTrace => Vec::new(),
     };
     if let (false, ExportFormat::Examples | ExportFormat::Preferences, Some(note)) =
         (lines.is_empty(), format, episode.notes.first())

@@ -16,6 +16,7 @@ mod logs;
 mod play;
 mod query;
 mod response;
+mod reward_weights;
 mod router;
 mod rows;
 mod runs;

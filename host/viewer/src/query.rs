@@ -9,9 +9,9 @@ use pl_types::EpisodeId;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::event::RewardWeights;
 use crate::index::{FileIndex, IndexCache};
-use crate::rows::{EpisodeRow, reward};
+use crate::reward_weights::{RewardWeights, ScenarioWeights};
+use crate::rows::{EpisodeRow, reward, weights_of};
 use crate::runs::FoundRun;
 use crate::trace_file::IndexedFile;
 
@@ -112,7 +112,7 @@ fn set_of(file: &TraceFile) -> &str {
 pub(crate) fn page(
     run: &FoundRun,
     query: &EpisodeQuery,
-    weights: RewardWeights,
+    weights: &ScenarioWeights,
     cache: &IndexCache,
 ) -> Result<EpisodePage, Error> {
     let limit = query.limit.unwrap_or(DEFAULT_PAGE).clamp(1, LARGEST_PAGE);
@@ -162,8 +162,12 @@ pub(crate) fn page(
             filter.agent.and_then(|agent| index.summaries.names.iter().position(|name| **name == *agent));
         let agent = agent.map(|agent| agent as u32);
         let rows = rows.iter().filter_map(|row| index.summaries.rows.get(*row as usize));
-        let mut rows: Vec<Found<'_>> =
-            rows.map(|row| Found { value: value(row, query.sort, agent, weights), file, row }).collect();
+        let mut rows: Vec<Found<'_>> = rows
+            .map(|row| {
+                let weights = weights_of(&index.summaries, row, weights);
+                Found { value: value(row, query.sort, agent, weights), file, row }
+            })
+            .collect();
         if by_file && query.descending {
             rows.reverse();
         }

@@ -3,7 +3,7 @@
 use pl_record::{EpisodeSummaries, EpisodeSummary};
 use serde::Serialize;
 
-use crate::event::RewardWeights;
+use crate::reward_weights::{RewardWeights, ScenarioWeights};
 
 /// Attempt at an episode, as a line of a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -12,6 +12,8 @@ pub struct EpisodeRow {
     sample: u32,
     attempt: u32,
     task_id: Box<str>,
+    /// `None` in workflows without scenarios.
+    scenario: Option<Box<str>>,
     tree: bool,
     success: bool,
     truncated: bool,
@@ -39,8 +41,8 @@ struct AgentRow {
 
 impl EpisodeRow {
     /// Returns the line of a row.
-    pub(crate) fn new(all: &EpisodeSummaries, row: &EpisodeSummary, weights: RewardWeights) -> EpisodeRow {
-        let row = row.clone();
+    pub(crate) fn new(all: &EpisodeSummaries, row: &EpisodeSummary, weights: &ScenarioWeights) -> EpisodeRow {
+        let (row, weights) = (row.clone(), weights_of(all, row, weights));
         EpisodeRow {
             reward: reward(&row, None, weights),
             agents: row
@@ -57,6 +59,7 @@ impl EpisodeRow {
             sample: row.key.sample,
             attempt: row.key.attempt,
             task_id: row.task_id,
+            scenario: row.scenario.map(|name| all.name(name).into()),
             tree: row.tree,
             success: row.success,
             truncated: row.truncated,
@@ -66,6 +69,15 @@ impl EpisodeRow {
             failed_candidates: row.failed_candidates,
         }
     }
+}
+
+/// Returns the weights of a row's scenario.
+pub(crate) fn weights_of(
+    all: &EpisodeSummaries,
+    row: &EpisodeSummary,
+    weights: &ScenarioWeights,
+) -> RewardWeights {
+    weights.of(row.scenario.map(|name| all.name(name)))
 }
 
 /// Returns the mean reward of an agent, given by its name's position, or of all. Returns `None` if nothing was scored.

@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 use crate::curves::{self, CurveLines, CurveRequest};
 use crate::episode::{self, EpisodeDetails, LONGEST_TEXT, ReadTrace};
 use crate::error::Error;
-use crate::event::{Full, RewardWeights, TraceRecord};
+use crate::event::{Full, TraceRecord};
 use crate::index::IndexCache;
 use crate::logs::{self, Log, LogPiece};
 use crate::play::{PlayProgress, PlayRequest, Player, Plays};
 use crate::query::{self, EpisodePage, EpisodeQuery};
+use crate::reward_weights::ScenarioWeights;
 use crate::runs::{self, FoundRun, RunSummary, inside};
 use crate::tokens::{self, CompletionPosition, TokenPosition, TokenView};
 use crate::trained;
@@ -66,7 +67,7 @@ impl Viewer {
     /// If there is no such run, or a parameter is invalid. Damaged files are problems of the page.
     pub fn episodes(&self, run: &str, query: &EpisodeQuery) -> Result<EpisodePage, Error> {
         let run = self.find(run)?;
-        query::page(&run, query, weights(&run), &self.cache)
+        query::page(&run, query, &weights(&run), &self.cache)
     }
 
     /// Returns an episode by its name, such as `12.3.0#0`.
@@ -77,7 +78,7 @@ impl Viewer {
         let run = self.find(run)?;
         let weights = weights(&run);
         let trace = episode::read_trace(&run, name, &self.cache)?;
-        let mut episode = episode::arrange(&run, trace, weights, self.workflows.as_ref(), LONGEST_TEXT);
+        let mut episode = episode::arrange(&run, trace, &weights, self.workflows.as_ref(), LONGEST_TEXT);
         // Everything else is shown if the step's file is damaged.
         if let Err(error) = trained::add_advantages(&run, name, &mut episode) {
             episode.notes.push(error.to_string());
@@ -189,7 +190,7 @@ impl Viewer {
             let file = TraceFile { step: 0, evaluation: None };
             let trace = TraceRecord::<Full>::deserialize(trace).map_err(|_| Error::Panicked)?;
             let trace = ReadTrace { trace, file, neighbours: [None, None] };
-            Ok(episode::arrange(&run, trace, weights(&run), self.workflows.as_ref(), LONGEST_TEXT))
+            Ok(episode::arrange(&run, trace, &weights(&run), self.workflows.as_ref(), LONGEST_TEXT))
         };
         self.plays()?.progress(id, after, arrange).await
     }
@@ -201,7 +202,7 @@ impl Viewer {
     }
 }
 
-/// Returns the weights of a run's reward.
-pub(crate) fn weights(run: &FoundRun) -> RewardWeights {
-    RewardWeights::from_workflow(&runs::read_workflow(&run.root).unwrap_or_default())
+/// Returns the weights of a run's rewards.
+pub(crate) fn weights(run: &FoundRun) -> ScenarioWeights {
+    ScenarioWeights::from_workflow(&runs::read_workflow(&run.root).unwrap_or_default())
 }

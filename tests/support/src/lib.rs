@@ -1,8 +1,10 @@
-//! Helpers of tests that need more than the checkout: visible skips, and the folder of data sets.
+//! Helpers of tests that need more than the checkout: visible skips, the folder of data sets, a browser.
 //!
 //! A test that lacks something prints `skipped: REASON` to stderr and passes. With the environment variable
 //! `PL_HOST_NEEDS_X=1` it fails instead, where `X` is the [`Requirement`]. `cargo xtask test` lists all skipped tests at
 //! its end, from the file that [`SKIP_LOG`] names.
+
+pub mod chromium;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,10 @@ pub enum Requirement {
     Tensorboard,
     /// `ATIF`: the package atif in the `python3` on the `PATH`.
     Atif,
+    /// `WANDB`: the package wandb in the `python3` on the `PATH`.
+    Wandb,
+    /// `TRACKIO`: the package trackio, with its extra `tensorboard`, in the `python3` on the `PATH`.
+    Trackio,
     /// `CURL`: curl on the `PATH`.
     Curl,
     /// `NEOVIM`: Neovim on the `PATH`.
@@ -69,6 +75,8 @@ impl Requirement {
             Self::Venv => "PL_HOST_NEEDS_VENV",
             Self::Tensorboard => "PL_HOST_NEEDS_TENSORBOARD",
             Self::Atif => "PL_HOST_NEEDS_ATIF",
+            Self::Wandb => "PL_HOST_NEEDS_WANDB",
+            Self::Trackio => "PL_HOST_NEEDS_TRACKIO",
             Self::Curl => "PL_HOST_NEEDS_CURL",
             Self::Neovim => "PL_HOST_NEEDS_NEOVIM",
             Self::Vllm => "PL_HOST_NEEDS_VLLM",

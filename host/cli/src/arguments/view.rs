@@ -67,6 +67,8 @@ pub enum ExportChoice {
     Dpo,
     /// A trajectory of ATIF, the Agent Trajectory Interchange Format, per line
     Atif,
+    /// The numbers of each step on a line, for W&B, trackio and other trackers, without episodes
+    Scalars,
     /// Times of rollouts and training for Perfetto or chrome://tracing, without episodes
     ChromeTrace,
 }

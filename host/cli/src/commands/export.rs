@@ -1,4 +1,4 @@
-//! `pl-host export`: the episodes or the times of a run for other programs.
+//! `pl-host export`: the episodes, the numbers or the times of a run for other programs.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -17,6 +17,7 @@ pub fn run(options: &ExportArgs) -> CommandResult {
         ExportChoice::Sft => ExportFormat::Examples,
         ExportChoice::Dpo => ExportFormat::Preferences,
         ExportChoice::Atif => ExportFormat::Trajectories,
+        ExportChoice::Scalars => ExportFormat::Scalars,
         ExportChoice::ChromeTrace => ExportFormat::ChromeTrace,
     };
     let workflows = StoredWorkflows::new(options.trust);

@@ -4,6 +4,7 @@
 
 mod batching;
 mod commands;
+mod grammars;
 mod publishing;
 mod refusals;
 mod request_options;

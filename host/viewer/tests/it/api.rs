@@ -1,8 +1,9 @@
 //! Answers of the API over a recorded run.
 
-use serde_json::json;
+use pl_record::{TraceFile, Traces};
+use serde_json::{Value, json};
 
-use crate::recorded::{HOSTILE, HOSTILE_DRAWING, create, example, ids};
+use crate::recorded::{HOSTILE, HOSTILE_DRAWING, create, example, flat, ids};
 use crate::server::Server;
 
 #[test]
@@ -66,6 +67,37 @@ fn episodes_are_filtered_sorted_and_searched() {
     let refused = server.get("/api/episodes?run=math&outcome=lucky");
     assert_eq!(refused.status, 400);
     assert!(refused.body.contains("solved, unsolved, truncated or failed"), "{}", refused.body);
+}
+
+#[test]
+fn rewards_are_weighed_by_the_scenario_of_their_own_episode() {
+    let runs = tempfile::tempdir().unwrap();
+    let root = example(runs.path(), "mix", 0);
+    let path = root.join("workflow.json");
+    let mut workflow: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    workflow["workflow"]["scenarios"] = json!([
+        { "name": "sums", "reward": { "team": 1.0, "local": 0.5 } },
+        { "name": "maze", "reward": { "team": 0.0, "local": 4.0 } },
+    ]);
+    std::fs::write(&path, workflow.to_string()).unwrap();
+    let episodes = [("sums", 0), ("maze", 1)].map(|(scenario, task)| {
+        let mut trace = flat("train", 3, task, 0, "six", 1.0);
+        trace["scenario"] = json!(scenario);
+        trace
+    });
+    Traces::for_run(&root).write(&TraceFile { step: 3, evaluation: None }, &episodes).unwrap();
+    let server = Server::start(runs.path());
+    let page = server.get("/api/episodes?run=mix&from=3&sort=reward&descending=true").json();
+    let rows: Vec<_> = page["rows"].as_array().unwrap().iter().collect();
+    let shown =
+        |row: &Value| (row["scenario"].clone(), row["reward"].clone(), row["agents"][0]["reward"].clone());
+    assert_eq!(shown(rows[0]), (json!("maze"), json!(4.0), json!(4.0)));
+    assert_eq!(shown(rows[1]), (json!("sums"), json!(1.5), json!(1.5)));
+    for (name, scenario, reward) in [("3.0.0", "sums", 1.5), ("3.1.0", "maze", 4.0)] {
+        let episode = server.get(&format!("/api/episode?run=mix&episode={name}")).json();
+        assert_eq!(episode["scenario"], scenario);
+        assert_eq!(episode["visits"][0]["branches"][0]["rewards"][0]["reward"], reward);
+    }
 }
 
 #[test]

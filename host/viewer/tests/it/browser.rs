@@ -1,9 +1,9 @@
 //! The page in a real browser, if there is one.
 
 use pl_record::{TraceFile, Traces};
+use pl_testing::chromium::Page;
 use serde_json::json;
 
-use crate::chromium::Page;
 use crate::recorded::{create, event, example, flat};
 use crate::server::Server;
 
@@ -39,10 +39,14 @@ fn server() -> (tempfile::TempDir, Server) {
     (runs, server)
 }
 
+fn open(server: &Server) -> Option<Page> {
+    Page::open(&format!("http://{}/?token={}", server.address, server.token), 1200, 900)
+}
+
 #[test]
 fn every_page_is_drawn_and_hostile_text_stays_text() {
     let (_runs, server) = server();
-    let Some(mut page) = Page::open(&server, 1200, 900) else { return };
+    let Some(mut page) = open(&server) else { return };
     for (hash, element, texts) in PAGES {
         page.go(hash, element);
         let shown = page.eval("document.body.innerText + [...document.querySelectorAll('textarea, details p, title')].map((e) => e.value ?? e.textContent).join()");
@@ -62,7 +66,7 @@ fn every_page_is_drawn_and_hostile_text_stays_text() {
 #[test]
 fn no_page_has_a_serious_barrier_in_light_and_in_dark_and_none_is_wider_than_its_window() {
     let (_runs, server) = server();
-    let Some(mut page) = Page::open(&server, 1200, 900) else { return };
+    let Some(mut page) = open(&server) else { return };
     let Some(path) = std::env::var_os("PL_HOST_AXE") else {
         pl_testing::skip_or_fail(
             pl_testing::Requirement::Axe,
@@ -143,7 +147,7 @@ fn boards_are_drawn_in_an_episode_and_in_its_tree_and_hostile_ones_reach_nothing
     ]);
     Traces::for_run(&root).write(&TraceFile { step: 3, evaluation: None }, &[trace]).unwrap();
     let server = Server::start(runs.path());
-    let Some(mut page) = Page::open(&server, 1200, 900) else { return };
+    let Some(mut page) = open(&server) else { return };
     page.go("#episode?run=games&episode=3.0.0", "img.drawing");
     let shown = "[...document.querySelectorAll('img.drawing')].map((one) => decodeURIComponent(one.src).match(/fill='([a-z]+)'/)?.[1] ?? 'hostile')";
     let loaded =
@@ -189,7 +193,7 @@ fn curves_of_many_steps_are_merged_and_single_steps_are_shown_in_a_range() {
     }
     folder.sync().unwrap();
     let server = Server::start(runs.path());
-    let Some(mut page) = Page::open(&server, 1200, 900) else { return };
+    let Some(mut page) = open(&server) else { return };
     page.go("#runs", ".chart path.line");
     let points = "[...document.querySelectorAll('.plot path.line')].map((path) => path.getAttribute('d').split(/[ML]/).length - 1)";
     let drawn = page.eval(points)[0].as_u64().unwrap();
@@ -214,7 +218,7 @@ fn curves_of_many_steps_are_merged_and_single_steps_are_shown_in_a_range() {
 #[test]
 fn the_keyboard_leads_from_the_runs_to_the_reason_of_a_gradient() {
     let (_runs, server) = server();
-    let Some(mut page) = Page::open(&server, 1200, 900) else { return };
+    let Some(mut page) = open(&server) else { return };
     page.press("2");
     page.wait_for("document.querySelectorAll('table.episodes tbody a').length >= 5");
     page.press("j");
@@ -238,7 +242,7 @@ fn the_keyboard_leads_from_the_runs_to_the_reason_of_a_gradient() {
 #[test]
 fn an_episode_is_played_and_shown_while_it_is_played() {
     let (_runs, server) = server();
-    let Some(mut page) = Page::open(&server, 1200, 900) else { return };
+    let Some(mut page) = open(&server) else { return };
     page.go("#play?run=math", "textarea");
     page.eval("document.querySelector('button.primary').click()");
     page.wait_for("document.querySelector('#page').innerText.includes('half of')");

@@ -42,6 +42,23 @@ fn episodes_examples_and_preferences_have_their_columns() {
 }
 
 #[test]
+fn the_numbers_of_both_logs_are_joined_by_step() {
+    let runs = tempfile::tempdir().unwrap();
+    let run = example(runs.path(), "math", 0);
+    assert_eq!(
+        lines(&run, ExportFormat::Scalars),
+        [
+            json!({ "step": 0, "evaluations/test/success": 0.25, "evaluations/test/tasks": 8.0 }),
+            json!({
+                "step": 1, "rollouts/rollout_success": 0.5, "agents/tool/reward": 0.5, "seconds/play": 1.0,
+                "seconds/train": 2.0,
+            }),
+            json!({ "step": 2, "rollouts/rollout_success": 0.75, "agents/tool/reward": 0.75 }),
+        ]
+    );
+}
+
+#[test]
 fn a_trajectory_has_the_path_of_the_episode_in_steps() {
     let runs = tempfile::tempdir().unwrap();
     let run = example(runs.path(), "math", 0);

@@ -9,7 +9,6 @@
 
 mod api;
 mod browser;
-mod chromium;
 mod damage;
 mod export;
 mod large;
@@ -18,3 +17,4 @@ mod player;
 mod recorded;
 mod security;
 mod server;
+mod trackers;

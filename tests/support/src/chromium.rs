@@ -1,15 +1,17 @@
 //! A real browser, driven over the pipes of Chromium's DevTools protocol.
 
+#![allow(clippy::unwrap_used, reason = "a helper of tests: a panic is how a test fails")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::server::Server;
+use crate::{Requirement, skip_or_fail};
 
 /// Time in milliseconds for which a condition of a page is waited for.
-const PATIENCE: u32 = 20_000;
+const PATIENCE: u32 = 60_000;
 
 /// A page of a browser. The browser ends when it is dropped.
 pub struct Page {
@@ -22,13 +24,17 @@ pub struct Page {
 }
 
 impl Page {
-    /// Starts a browser with the page of a server. Returns `None` and reports the test as skipped without Chromium.
-    pub fn open(server: &Server, width: u32, height: u32) -> Option<Page> {
+    /// Starts a browser with the viewer's page at an address with its token. Returns `None` and reports the test as skipped
+    /// without Chromium.
+    ///
+    /// # Panics
+    /// If the browser ends, or the page isn't shown.
+    pub fn open(url: &str, width: u32, height: u32) -> Option<Page> {
         let program = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
             Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
         });
         let Some(program) = program else {
-            pl_testing::skip_or_fail(pl_testing::Requirement::Chromium, "there is no chromium");
+            skip_or_fail(Requirement::Chromium, "there is no chromium");
             return None;
         };
         let profile = tempfile::tempdir().unwrap();
@@ -52,10 +58,7 @@ impl Page {
             Some(page.call("Target.attachToTarget", &attach)["sessionId"].as_str().unwrap().to_owned());
         page.resize(width, height);
         page.call("Page.enable", &json!({}));
-        page.call(
-            "Page.navigate",
-            &json!({ "url": format!("http://{}/?token={}", server.address, server.token) }),
-        );
+        page.call("Page.navigate", &json!({ "url": url }));
         page.wait_for("document.querySelector('#bar a')");
         Some(page)
     }
@@ -110,6 +113,7 @@ impl Page {
         self.wait_for(&format!("document.querySelector({})", json!(element)));
     }
 
+    /// Sets the size of the window.
     pub fn resize(&mut self, width: u32, height: u32) {
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", &metrics);
@@ -133,16 +137,21 @@ impl Page {
         );
     }
 
-    /// Saves a picture of the window in the folder that `PL_HOST_SCREENSHOTS` names.
+    /// Saves a picture of the whole page in the folder that `PL_HOST_SCREENSHOTS` names.
     pub fn screenshot(&mut self, name: &str) {
         let Some(folder) = std::env::var_os("PL_HOST_SCREENSHOTS") else { return };
         let height = self.eval("document.documentElement.scrollHeight").as_u64().unwrap().min(4000);
+        let picture = self.picture(height);
+        std::fs::write(std::path::Path::new(&folder).join(format!("{name}.png")), picture).unwrap();
+    }
+
+    /// Returns a picture of the top of the page, a PNG file.
+    pub fn picture(&mut self, height: u64) -> Vec<u8> {
         let width = self.eval("innerWidth");
         let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
         let shot =
             self.call("Page.captureScreenshot", &json!({ "clip": clip, "captureBeyondViewport": true }));
-        let bytes = decode_base64(shot["data"].as_str().unwrap());
-        std::fs::write(std::path::Path::new(&folder).join(format!("{name}.png")), bytes).unwrap();
+        decode_base64(shot["data"].as_str().unwrap())
     }
 }
 

@@ -1,0 +1,233 @@
+//! Designs: what fits the palette resolves, and nothing reaches beyond it.
+
+// clippy.toml excuses test functions, but not what they call.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use common::TestCatalog;
+use pl_dsl::workflow::{Plugin, Workflow};
+use pl_dsl::{Catalog, CatalogError, DesignMistake, Palette, Source, check_design};
+use pl_types::Item;
+use proptest::prelude::*;
+
+const FRAME: &str = r#"workflow team
+param samples: int = 4
+plugin maths = "math.wasm"
+model base = "smollm2-135m"
+policy coder    { model = base; train = false }
+policy reasoner { model = base; train = false }
+policy secret   { model = base; train = false }
+environment problems = maths.problems
+reward score = maths.score
+inference { slots = samples }
+"#;
+
+/// Counts the files that are asked for.
+#[derive(Default)]
+struct Counting(AtomicUsize);
+
+impl Catalog for Counting {
+    fn text(&self, path: &Path) -> Result<String, CatalogError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        TestCatalog.text(path)
+    }
+
+    fn items(&self, plugin: &Plugin) -> Result<Vec<Item>, CatalogError> {
+        TestCatalog.items(plugin)
+    }
+}
+
+fn palette() -> Palette {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    Palette {
+        agents: names(&["std.chat", "maths.tool"]),
+        policies: names(&["coder", "reasoner"]),
+        max_agents: 3,
+        max_visits: 3,
+    }
+}
+
+fn design(fragment: &str) -> Result<Workflow, Vec<DesignMistake>> {
+    let frame = Source { name: "frame.mas".to_owned(), text: FRAME.to_owned() };
+    let catalog = Counting::default();
+    let checked = check_design(&frame, &palette(), fragment, &catalog);
+    assert_eq!(catalog.0.load(Ordering::Relaxed), 0, "a file was read for {fragment}");
+    if let Ok(workflow) = &checked {
+        let used = workflow.agents.iter().map(|agent| &workflow.policies[agent.policy].name);
+        assert!(used.into_iter().all(|name| palette().policies.contains(name)), "{fragment}");
+        assert!(workflow.agents.len() <= 3 && workflow.scenarios[0].turns.max <= 3, "{fragment}");
+        assert!(workflow.agents.iter().all(|agent| ["chat", "tool"].contains(&agent.item.as_str())));
+        assert_eq!((workflow.plugins.len(), workflow.models.len(), workflow.policies.len()), (2, 1, 3));
+    }
+    checked
+}
+
+const DEBATE: &str = r#"agent solve = std.chat { policy = coder; temperature = 0.7; system = "Solve."; template = "{question}" }
+agent check = maths.tool { policy = reasoner; max_tokens = 64 }
+turns {
+  max = 2
+  start -> solve -> check
+  check -> end when env.agreed or turn >= 2
+  check -> solve
+}
+"#;
+
+#[test]
+fn a_design_of_the_palette_resolves() {
+    let workflow = design(DEBATE).unwrap();
+    assert_eq!(
+        workflow.agents.iter().map(|agent| agent.name.as_str()).collect::<Vec<_>>(),
+        ["solve", "check"]
+    );
+}
+
+#[test]
+fn mistakes_have_their_line_and_kind() {
+    let mistakes = design(&DEBATE.replace("max_tokens = 64", "max_tokenz = 64")).unwrap_err();
+    assert!(matches!(&mistakes[..], [DesignMistake::Checked { line: 2, .. }]), "{mistakes:?}");
+    let mistakes = design(&DEBATE.replace("policy = coder", "policy = secret")).unwrap_err();
+    assert_eq!(
+        mistakes[0].to_string(),
+        "line 1: the palette has no policy `secret`; use `coder`, `reasoner`"
+    );
+    let mistakes = design(&DEBATE.replace("max = 2", "max = 4")).unwrap_err();
+    assert_eq!(mistakes, [DesignMistake::Visits { count: 4, max: 3 }]);
+    // Without `max`, the default of the language holds.
+    assert!(matches!(
+        design(&DEBATE.replace("max = 2", "")).unwrap_err()[..],
+        [DesignMistake::Visits { .. }]
+    ));
+    let more: String = (0..3).map(|n| format!("agent a{n} = maths.tool {{ policy = coder }}\n")).collect();
+    let mistakes = design(&format!("{more}{DEBATE}")).unwrap_err();
+    assert_eq!(mistakes, [DesignMistake::Agents { count: 5, max: 3 }]);
+    assert!(matches!(design(&" ".repeat(100_000)).unwrap_err()[..], [DesignMistake::Size(_)]));
+}
+
+/// Statements, settings, values and conditions that would reach beyond the palette.
+#[test]
+fn hostile_fragments_are_refused() {
+    let statements = [
+        "plugin other = \"other.wasm\"",
+        "plugin maths = \"math.wasm\" { grant { http = [\"api.example.org\"] } }",
+        "model other = \"/etc/passwd\"",
+        "model other = \"hf:some/model\"",
+        "policy mine { model = base }",
+        "policy mine { model = base; server = \"http://10.0.0.1:8000\" }",
+        "environment other = maths.problems",
+        "environment other = maths.problems { tasks = \"/etc/passwd\" }",
+        "reward easy = maths.final",
+        "reward score = maths.score { team = 100 }",
+        "corpus wiki = \"/etc/passwd\"",
+        "server fleet = \"http://10.0.0.1:8000\"",
+        "sandbox { backend = docker }",
+        "inference { slots = 10000 }",
+        "train { steps = 1000000 }",
+        "evaluate test { every = 1 }",
+        "mix { a = 1 }",
+        "scenario s { environment = problems; reward = score }",
+        "param samples: int = 9",
+        "include \"/etc/passwd\"",
+        "include \"team.mas\"",
+        "use lib = \"lib.mas\"",
+        "workflow other",
+        "layout = L0",
+        "designer d = std.designer { policy = coder }",
+        "devices { rollout = [\"cpu:0\"] }",
+        "cluster { nats = \"nats://host:4222\" }",
+        "template expert(topic: string) = agent maths.tool { policy = coder }",
+        "agent more = maths.reasoner { policy = coder }",
+        "agent more = maths.problems { policy = coder }",
+        "agent more = other.tool { policy = coder }",
+        "agent more = std { policy = coder }",
+        "agent more = \"math.wasm\" { policy = coder }",
+        "agent more = expert(\"sums\")",
+        "agent more = maths.tool { policy = coder; grant { http = [\"x\"] } }",
+        "agent more = maths.tool { policy = coder; lora { rank = 8 } }",
+        "turns { start -> end }",
+        "} plugin other = \"other.wasm\" {",
+        "{ team = 5 }",
+        "\"\"\"",
+        "\u{0}",
+        "agent more = maths.tool { policy = coder",
+    ];
+    let settings = [
+        "policy = secret",
+        "policy = samples",
+        "policy = env.agreed",
+        "policy = \"coder\"",
+        "policy = if true then secret else coder",
+        "policy = coder { x = 1 }",
+        "server = \"http://10.0.0.1\"",
+        "grammar = \"start: \\\"a\\\"\"",
+        "json_schema = file(\"/etc/passwd\")",
+        "stop = [\"a\"]",
+        "thinking = true",
+        "tool_rounds = 1000",
+        "long_prompt = left",
+        "repetition_penalty = 2.0",
+        "max_tokens = samples",
+        "max_tokens = samples * 100",
+        "max_tokens = max(1, 2)",
+        "max_tokens = 1 + 1",
+        "max_tokens = if true then 1 else 2",
+        "max_tokens = 99999999999999999999",
+        "temperature = -1",
+        "system = file(\"/etc/passwd\")",
+        "system = file(\"../secrets.txt\")",
+        "system = \"${samples}\"",
+        "system = \"${file(\"/etc/passwd\")}\"",
+        "system = \"\"\"${samples}\"\"\"",
+        "system = samples",
+        "system = upper(\"a\")",
+        "system = [\"a\"][0]",
+        "system = [file(\"x\")]",
+        "system = lib.text",
+        "unknown = 1",
+        "grant = 1",
+        "path = \"/etc/passwd\"",
+        "plugin = \"other.wasm\"",
+    ];
+    let turns = [
+        "start -> nobody -> end",
+        "max = samples",
+        "max = 1000000",
+        "max = file(\"x\")",
+        "solve -> end when samples > 3",
+        "solve -> end when file(\"/etc/passwd\") == \"\"",
+        "solve -> end when upper(\"a\") == \"A\"",
+        "solve -> end when \"${samples}\" == \"4\"",
+        "solve -> end when env.missing",
+        "solve -> end when turn + 1 > 3",
+        "solve -> end when maths.tool",
+        "lora { rank = 8 }",
+        "environment = problems",
+    ];
+    let templates = DEBATE.replace("system = \"Solve.\"; ", "");
+    let mut all: Vec<String> = Vec::new();
+    all.extend(statements.iter().flat_map(|one| [format!("{one}\n{DEBATE}"), format!("{DEBATE}{one}\n")]));
+    all.extend(settings.iter().map(|one| templates.replace("temperature = 0.7", one)));
+    all.extend(turns.iter().map(|one| DEBATE.replace("max = 2", one)));
+    assert!(all.len() >= 100, "{}", all.len());
+    let accepted: Vec<&String> = all.iter().filter(|one| design(one).is_ok()).collect();
+    assert!(accepted.is_empty(), "{accepted:#?}");
+}
+
+proptest! {
+    /// Lines of designs and of whole workflows in any order, cut anywhere: no panic, and what passes keeps to the palette.
+    #[test]
+    fn nothing_reaches_beyond_the_palette(picks in prop::collection::vec((0usize..24, 0usize..80), 0..12)) {
+        let lines: Vec<&str> = FRAME.lines().chain(DEBATE.lines()).chain(["include \"x\"", "}", "{", "turns {"]).collect();
+        let mut fragment = String::new();
+        for (at, cut) in picks {
+            let line = lines[at % lines.len()];
+            fragment.push_str(if cut < 20 { line.get(..cut).unwrap_or(line) } else { line });
+            fragment.push('\n');
+        }
+        let _ = design(&fragment);
+        let _ = design(&format!("{DEBATE}{fragment}"));
+    }
+}

@@ -1,0 +1,85 @@
+//! Grammars over the tokens of a model.
+
+use std::sync::{Arc, OnceLock};
+
+use llguidance::Matcher;
+use llguidance::api::TopLevelGrammar;
+use pl_types::Grammar;
+
+use crate::ending::{EndingSearch, LIMIT};
+use crate::error::{GrammarError, reason};
+use crate::vocabulary::Vocabulary;
+
+/// A grammar over the tokens of a model.
+pub struct CompiledGrammar {
+    pub(crate) vocabulary: Arc<Vocabulary>,
+    /// The matcher of tokens, before any.
+    pub(crate) start: Matcher,
+    pub(crate) endings: EndingSearch,
+    /// Bytes of a short text of the grammar.
+    pub(crate) text: Vec<u8>,
+    /// Tokens of `text` and the end.
+    pub(crate) tokens: Vec<u32>,
+}
+
+impl CompiledGrammar {
+    /// Compiles a grammar.
+    ///
+    /// # Errors
+    /// [`GrammarError`] if the grammar is not valid or no text of it was found.
+    pub fn new(vocabulary: &Arc<Vocabulary>, grammar: &Grammar) -> Result<Self, GrammarError> {
+        let start = matcher(vocabulary, grammar)?;
+        let endings = EndingSearch::new(matcher(bytes()?, grammar)?, grammar);
+        let text = endings.shortest_text().ok_or(GrammarError::NoText { limit: LIMIT })?;
+        let missing = || GrammarError::Vocabulary("a byte of the grammar has no token".to_owned());
+        let tokens = vocabulary.tokens_and_end(&text).ok_or_else(missing)?;
+        Ok(Self { vocabulary: Arc::clone(vocabulary), start, endings, text, tokens })
+    }
+
+    /// Returns the number of tokens, with the one that ends it, that a completion needs at least.
+    pub fn needed_tokens(&self) -> usize {
+        self.tokens.len()
+    }
+}
+
+impl std::fmt::Debug for CompiledGrammar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = String::from_utf8_lossy(&self.text);
+        f.debug_struct("CompiledGrammar").field("text", &text).finish_non_exhaustive()
+    }
+}
+
+/// Checks a grammar without a model.
+///
+/// # Errors
+/// [`GrammarError`] if it is not valid or no text of it was found.
+pub fn check(grammar: &Grammar) -> Result<(), GrammarError> {
+    let endings = EndingSearch::new(matcher(bytes()?, grammar)?, grammar);
+    endings.shortest_text().map(drop).ok_or(GrammarError::NoText { limit: LIMIT })
+}
+
+fn bytes() -> Result<&'static Vocabulary, GrammarError> {
+    static BYTES: OnceLock<Result<Vocabulary, GrammarError>> = OnceLock::new();
+    BYTES.get_or_init(Vocabulary::of_bytes).as_ref().map_err(Clone::clone)
+}
+
+fn matcher(vocabulary: &Vocabulary, grammar: &Grammar) -> Result<Matcher, GrammarError> {
+    let top = match grammar {
+        Grammar::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
+        Grammar::JsonSchema(text) => {
+            let schema = serde_json::from_str(text).map_err(|e| GrammarError::Json(e.to_string()))?;
+            TopLevelGrammar::from_json_schema(schema)
+        }
+    };
+    let parser = llguidance::panic_utils::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        vocabulary.factory.create_parser(top)
+    }));
+    let matcher = Matcher::new(parser);
+    match matcher.get_error() {
+        None => Ok(matcher),
+        Some(error) => Err(match grammar {
+            Grammar::Lark(_) => GrammarError::Lark(reason(&error)),
+            Grammar::JsonSchema(_) => GrammarError::Schema(reason(&error)),
+        }),
+    }
+}
