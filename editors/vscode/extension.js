@@ -1,7 +1,7 @@
 // Starts `pl-host lsp` and connects the editor to it. The server provides everything except highlighting.
 
 const vscode = require('vscode');
-const { LanguageClient, TransportKind } = require('vscode-languageclient/node');
+const { LanguageClient } = require('vscode-languageclient/node');
 
 /** @type {LanguageClient | undefined} */
 let client;
@@ -11,7 +11,6 @@ async function start() {
   const server = {
     command: settings.get('path') || 'pl-host',
     args: ['lsp'],
-    transport: TransportKind.stdio,
   };
   client = new LanguageClient('pl-host', 'pl-host', server, {
     documentSelector: [{ language: 'mas' }],

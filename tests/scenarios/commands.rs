@@ -507,3 +507,12 @@ fn an_audit_finds_no_free_reward_for_a_coder_and_a_tester() {
         assert!(adversary["reward"] == 0.0 && adversary["faults"] == 0, "{adversary:#}");
     }
 }
+
+/// vscode-languageclient and others add the flag by themselves.
+#[test]
+fn editors_may_name_the_transport_of_the_language_server() {
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{}}}"#;
+    let message = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+    let answer = stdout(&run_with_input(pl_host().args(["lsp", "--stdio"]), &message));
+    assert!(answer.contains(r#""id":1"#) && answer.contains("capabilities"), "{answer}");
+}

@@ -89,7 +89,11 @@ pub enum Command {
     /// Print the manual page of all commands, for `man -l -`
     Man,
     /// Run the language server of workflow files on standard input and output, for editors
-    Lsp,
+    Lsp {
+        /// Use standard input and output; the only way, named because most editors do
+        #[arg(long)]
+        stdio: bool,
+    },
     /// Create, build, test and inspect plugins
     Plugin {
         #[command(subcommand)]

@@ -74,7 +74,7 @@ fn run(command: &Command, embedded: Embedded, terminal: &Arc<Terminal>) -> Comma
         Command::Model(_) => commands::model::run(),
         Command::Completions { shell } => commands::completions::run(*shell),
         Command::Man => commands::man::run(),
-        Command::Lsp => commands::lsp::run(&app()?),
+        Command::Lsp { .. } => commands::lsp::run(&app()?),
         Command::Plugin { command } => commands::plugin::run(&app()?, command),
         Command::Sandbox { command } => commands::sandbox::run(embedded, terminal, command),
     }

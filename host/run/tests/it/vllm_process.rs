@@ -52,6 +52,8 @@ impl Vllm {
             .args(["--enable-lora", "--max-loras", "8", "--max-lora-rank", "16"])
             .args(["--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"])
             .arg("--enable-scale-out")
+            // vLLM 0.32 on a CPU ends when it divides the prompt of a request with a seed.
+            .args(["--no-enable-chunked-prefill", "--max-num-batched-tokens", "8192"])
             .env("VLLM_CPU_KVCACHE_SPACE", "2")
             .env("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "True")
             .env("VLLM_SERVER_DEV_MODE", "1")
