@@ -277,7 +277,7 @@ pub(crate) fn arrange(
         );
         prompts.notes.push(note);
     }
-    let weights = weights.of(trace.scenario.as_deref());
+    let weights = weights.for_scenario(trace.scenario.as_deref());
     for visit in &mut visits {
         add_rewards(visit, weights, trace.mode);
     }

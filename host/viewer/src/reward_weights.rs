@@ -46,7 +46,7 @@ impl ScenarioWeights {
     }
 
     /// Returns the weights of a scenario.
-    pub(crate) fn of(&self, scenario: Option<&str>) -> RewardWeights {
+    pub(crate) fn for_scenario(&self, scenario: Option<&str>) -> RewardWeights {
         let own = scenario.and_then(|scenario| self.named.iter().find(|(name, _)| name == scenario));
         own.map_or(self.first, |(_, weights)| *weights)
     }
@@ -66,10 +66,10 @@ mod tests {
             { "name": "sums", "reward": { "team": 1.0, "local": 0.5 } },
             { "name": "maze", "reward": { "team": 0.25 } },
         ] }));
-        assert_eq!(pair(two.of(Some("sums"))), (1.0, 0.5));
-        assert_eq!(pair(two.of(Some("maze"))), (0.25, 1.0));
+        assert_eq!(pair(two.for_scenario(Some("sums"))), (1.0, 0.5));
+        assert_eq!(pair(two.for_scenario(Some("maze"))), (0.25, 1.0));
         let unnamed = weights(json!({ "scenarios": [{ "name": null, "reward": { "local": 0.5 } }] }));
-        assert_eq!(pair(unnamed.of(None)), (1.0, 0.5));
-        assert_eq!(pair(weights(json!({})).of(Some("sums"))), (1.0, 1.0));
+        assert_eq!(pair(unnamed.for_scenario(None)), (1.0, 0.5));
+        assert_eq!(pair(weights(json!({})).for_scenario(Some("sums"))), (1.0, 1.0));
     }
 }

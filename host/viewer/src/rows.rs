@@ -77,7 +77,7 @@ pub(crate) fn weights_of(
     row: &EpisodeSummary,
     weights: &ScenarioWeights,
 ) -> RewardWeights {
-    weights.of(row.scenario.map(|name| all.name(name)))
+    weights.for_scenario(row.scenario.map(|name| all.name(name)))
 }
 
 /// Returns the mean reward of an agent, given by its name's position, or of all. Returns `None` if nothing was scored.
