@@ -184,9 +184,7 @@ impl Resolver<'_, '_, '_> {
 
     /// Reports grammars of the agents of a policy on servers: which tokens they leave out is not known here.
     fn grammars(&mut self, name: &str, server: &Server, policy: usize, agents: &[ResolvedAgent]) {
-        let users =
-            agents.iter().filter(|one| one.agent.as_ref().is_some_and(|agent| agent.policy == policy));
-        for (key, location) in users.filter_map(|one| one.grammar) {
+        for (key, location) in users(agents, policy).filter_map(|one| one.grammar) {
             let message = format!(
                 "`{key}` of an agent with policy `{name}` is not passed on to the servers of `{}`",
                 server.name
@@ -199,9 +197,7 @@ impl Resolver<'_, '_, '_> {
 
     /// Reports penalties of the agents of a policy on servers that don't have the same ones.
     fn penalties(&mut self, name: &str, server: &Server, policy: usize, agents: &[ResolvedAgent]) {
-        let users =
-            agents.iter().filter(|one| one.agent.as_ref().is_some_and(|agent| agent.policy == policy));
-        for (key, location) in users.flat_map(|one| &one.penalties) {
+        for (key, location) in users(agents, policy).flat_map(|one| &one.penalties) {
             let reason = match server.kind {
                 // Its presence and frequency penalties are OpenAI's own.
                 ServerKind::OpenAi if *key != "repetition_penalty" => continue,
@@ -234,6 +230,11 @@ impl Resolver<'_, '_, '_> {
                 .help("use it or remove it");
         }
     }
+}
+
+/// Returns the agents that use a policy.
+fn users(agents: &[ResolvedAgent], policy: usize) -> impl Iterator<Item = &ResolvedAgent> {
+    agents.iter().filter(move |one| one.agent.as_ref().is_some_and(|agent| agent.policy == policy))
 }
 
 /// Checks the form of an address: `http://HOST:PORT`, possibly with a path.

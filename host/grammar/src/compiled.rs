@@ -29,8 +29,7 @@ impl CompiledGrammar {
     /// [`GrammarError`] if the grammar is not valid or no text of it was found.
     pub fn new(vocabulary: &Arc<Vocabulary>, grammar: &Grammar) -> Result<Self, GrammarError> {
         let start = matcher(vocabulary, grammar)?;
-        let endings = EndingSearch::new(matcher(bytes()?, grammar)?, grammar);
-        let text = endings.shortest_text().ok_or(GrammarError::NoText { limit: LIMIT })?;
+        let (endings, text) = endings(grammar)?;
         let missing = || GrammarError::Vocabulary("a byte of the grammar has no token".to_owned());
         let tokens = vocabulary.tokens_and_end(&text).ok_or_else(missing)?;
         Ok(Self { vocabulary: Arc::clone(vocabulary), start, endings, text, tokens })
@@ -54,8 +53,14 @@ impl std::fmt::Debug for CompiledGrammar {
 /// # Errors
 /// [`GrammarError`] if it is not valid or no text of it was found.
 pub fn check(grammar: &Grammar) -> Result<(), GrammarError> {
+    endings(grammar).map(drop)
+}
+
+/// Returns the search for endings of a grammar's texts, and a short text that it found.
+fn endings(grammar: &Grammar) -> Result<(EndingSearch, Vec<u8>), GrammarError> {
     let endings = EndingSearch::new(matcher(bytes()?, grammar)?, grammar);
-    endings.shortest_text().map(drop).ok_or(GrammarError::NoText { limit: LIMIT })
+    let text = endings.shortest_text().ok_or(GrammarError::NoText { limit: LIMIT })?;
+    Ok((endings, text))
 }
 
 fn bytes() -> Result<&'static Vocabulary, GrammarError> {

@@ -147,7 +147,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Wakes all servers that are asleep, for whoever uses them next. Failures are only logged.
+    /// Wakes all servers that are asleep, so that other clients can use them. Failures are only logged.
     pub async fn wake(&self) {
         for error in join_all(self.servers.iter().map(Server::wake)).await.into_iter().filter_map(Result::err)
         {

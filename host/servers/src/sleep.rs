@@ -37,7 +37,7 @@ pub(crate) async fn sleep(
             let hint = "set `sleep = 1`, which frees the KV cache";
             return Err(http.unfit("`pl-host serve` doesn't drop its weights", hint));
         }
-        // Whoever wakes the server finds that it lacks the weights of the version before.
+        // After waking, the server must not claim the version of the weights that it has dropped.
         vllm_weights::mark_incomplete(http, LABEL).await.map_err(unfit(http, identity))?;
     }
     let path = format!("/sleep?level={number}");

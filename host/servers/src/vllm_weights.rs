@@ -134,7 +134,7 @@ async fn replace(
     mark(http, version, label).await.map_err(refused)
 }
 
-/// Gives the weights of a server a version that nobody asks for, because they are incomplete from now on.
+/// Marks the weights of a server as incomplete, by a version that no request expects.
 pub(crate) async fn mark_incomplete(http: &HttpClient, label: &str) -> Result<(), ServerError> {
     mark(http, LOADING, label).await
 }
