@@ -32,6 +32,9 @@ impl Resolver<'_, '_, '_> {
         let file = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
         let mut train = self.run_wide(block, &file);
         let objectives = self.policy_training(&file, agents, policies);
+        if let Some(train) = &train {
+            self.staleness_of_policies(train, policies);
+        }
         self.samples(block, &file, &objectives);
         let refills = self.refills(&file, &objectives);
         if let Some(train) = &mut train
@@ -168,6 +171,59 @@ impl Resolver<'_, '_, '_> {
         Some(fixed)
     }
 
+    /// Checks the staleness of policies that have their own.
+    fn staleness_of_policies(&mut self, train: &Train, policies: &[ResolvedPolicy]) {
+        let mut trained = Vec::new();
+        for ResolvedPolicy { policy, blocks, .. } in policies {
+            let Some(policy) = policy else { continue };
+            let Some(training) = &policy.training else { continue };
+            let location = blocks.train.as_ref().and_then(|(_, own)| own.location("staleness"));
+            trained.push((policy, training.staleness.unwrap_or(train.staleness), location));
+        }
+        let own =
+            trained.iter().find_map(|(policy, staleness, location)| Some((policy, staleness, (*location)?)));
+        let Some((_, _, location)) = own else { return };
+        if train.schedule != Schedule::Async {
+            let message = "a policy has a staleness of its own only with `schedule = async`";
+            self.reports
+                .error(DiagnosticCode::BadSetting, location, message, "")
+                .help("set `schedule = async` in `train`, or remove `staleness`");
+            return;
+        }
+        for (index, (policy, staleness, location)) in trained.iter().enumerate() {
+            let shares = |(other, ..): &&(&Policy, u32, Option<Location>)| {
+                other.model == policy.model && other.lora.is_some() && policy.lora.is_some()
+            };
+            let different = trained[..index].iter().filter(shares).find(|(_, own, _)| own != staleness);
+            if let Some((other, theirs, place)) = different
+                && let Some(location) = location.or(*place)
+            {
+                let message = format!(
+                    "policies `{}` and `{}` are adapters on one model and are updated together, but their staleness is \
+                     {theirs} and {staleness}",
+                    other.name, policy.name
+                );
+                self.reports
+                    .error(DiagnosticCode::BadSetting, location, message, "")
+                    .help("give both the same, or load the model a second time under another name");
+                return;
+            }
+        }
+        let differs = trained.iter().any(|(_, staleness, _)| *staleness != trained[0].1);
+        let replaced = trained.iter().find(|(policy, ..)| policy.lora.is_none() || policy.server.is_some());
+        if let (true, Some((policy, ..))) = (differs, replaced) {
+            let what =
+                if policy.lora.is_none() { "trains a whole model" } else { "is generated for by a server" };
+            let message = format!(
+                "policy `{}` {what}, so its versions replace each other and the staleness of all policies is the same",
+                policy.name
+            );
+            self.reports.error(DiagnosticCode::BadSetting, location, message, "").help(
+                "remove `staleness` from the policies, or give every trained policy `lora` and generate on this machine",
+            );
+        }
+    }
+
     /// Resolves and checks the training of each policy. Returns the objectives of the trained ones.
     fn policy_training(
         &mut self,
@@ -196,7 +252,18 @@ impl Resolver<'_, '_, '_> {
             policy.training = (|| {
                 let (freeze, update_every) = update_steps(&settings)?;
                 let optimizer = optimizer(&settings)?;
-                Some(PolicyTraining { objective, optimizer, freeze, update_every, critic: critic? })
+                let staleness =
+                    settings.own.and_then(|own| own.location("staleness").map(|_| own.integer("staleness")));
+                // One that is written and wrong was reported.
+                let staleness = staleness.map_or(Some(None), |written| written.map(Some))?;
+                Some(PolicyTraining {
+                    objective,
+                    optimizer,
+                    freeze,
+                    update_every,
+                    staleness,
+                    critic: critic?,
+                })
             })();
         }
         check_objectives(&cases, self.reports);

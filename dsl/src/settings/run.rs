@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::kind::{Choice, DefaultValue, Setting, SettingKind};
-use super::rows::{MAX_U32, count, number, positive, seconds, setting, word};
+use super::rows::{MAX_U32, count, number, per_policy, positive, seconds, setting, word};
 use super::units::{GIB, KIB, MIB};
 use crate::syntax::block_kind::BlockKind;
 
@@ -262,15 +262,15 @@ pub(super) const RUN: &[Setting] = &[
          while the policies are trained, which pays where rollouts and training use different devices or \
          episodes wait for something slow.",
     ),
-    setting(
-        B::Train,
+    per_policy(
         "staleness",
         SettingKind::Integer { min: 0, max: 64 },
         DefaultValue::Absent("1 for `one_step_off`, 2 for `async`"),
         "Number of updates that the weights of a rollout are behind (`schedule = async`). The number is exact for \
          every step with that many updates before it, so results don't depend on timing; 0 is the same run as \
          `sync`. Larger numbers even out slow steps, and learn from older samples. Each needs memory for a copy \
-         of the trained weights.",
+         of the trained weights. A policy may have a staleness of its own, if all trained policies are adapters that \
+         this machine generates for; the adapters of one base have the same.",
     ),
     setting(
         B::Train,

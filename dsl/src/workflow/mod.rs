@@ -48,6 +48,19 @@ pub struct Workflow {
 }
 
 impl Workflow {
+    /// Returns the number of updates that a policy's weights in a rollout are behind. 0 for policies that are not
+    /// trained.
+    pub fn staleness(&self, policy: usize) -> u32 {
+        let training = self.policies.get(policy).and_then(|policy| policy.training.as_ref());
+        let (Some(train), Some(training)) = (&self.train, training) else { return 0 };
+        training.staleness.unwrap_or(train.staleness)
+    }
+
+    /// Returns the largest staleness of a trained policy.
+    pub fn largest_staleness(&self) -> u32 {
+        (0..self.policies.len()).map(|policy| self.staleness(policy)).max().unwrap_or(0)
+    }
+
     /// The JSON Schema (draft 2020-12) of a serialised workflow.
     pub fn json_schema() -> Value {
         SchemaSettings::draft2020_12()

@@ -18,6 +18,9 @@ pub struct PolicyTraining {
     pub freeze: u32,
     /// Number of steps from one update of the policy to the next; 1 updates it in every step after `freeze`.
     pub update_every: u32,
+    /// Staleness of its own. `None` for that of `train`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staleness: Option<u32>,
     /// `None` if no advantage needs one.
     pub critic: Option<Critic>,
 }

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_inference::WeightUpdate;
-use pl_model::TensorSet;
 use pl_record::RunFolder;
 use pl_trainer::checkpoint::{CheckpointInfo, Checkpoints};
 use pl_trainer::{ServedPolicy, Trainer};
@@ -27,7 +26,7 @@ pub(crate) fn restore(
         path.to_path_buf()
     };
     trainer.load(&checkpoint).map_err(Error::setup)?;
-    host.block_on(PolicyVersions::shared(trainer).publish(router))
+    host.block_on(PolicyVersions::new(trainer.policies()).publish(router))
 }
 
 /// Returns the newest checkpoint in a run's folder of checkpoints. Returns `None` if it has none.
@@ -44,48 +43,43 @@ fn newest_info(checkpoints: &Path) -> Result<Option<CheckpointInfo>, Error> {
     Checkpoints::new(checkpoints, 1).latest().map_err(Error::setup)
 }
 
-/// Weights of all trained policies at one moment.
+/// Weights of trained policies at one moment.
 pub(crate) struct PolicyVersions {
-    /// Versions of all policies, in the workflow's order.
-    pub versions: Vec<u64>,
-    /// Index, weights and version of each trained policy.
+    /// Index, weights and version of each policy.
     updates: Vec<(usize, WeightUpdate, u64)>,
+    /// Index and version of each trained policy.
+    versions: Vec<(usize, u64)>,
 }
 
 impl PolicyVersions {
-    /// The current weights. They share memory with the trainer's and must be published before its next update.
-    pub fn shared(trainer: &Trainer) -> PolicyVersions {
-        Self::collect(trainer, false)
-    }
-
-    /// Copies of the current weights, which later updates don't change.
-    pub fn copied(trainer: &Trainer) -> PolicyVersions {
-        Self::collect(trainer, true)
-    }
-
-    fn collect(trainer: &Trainer, copy: bool) -> PolicyVersions {
-        let mut updates = Vec::new();
-        for served in trainer.policies() {
-            let ServedPolicy { policy, base, adapter, value_head, version, trained } = served;
+    /// Weights that share memory with the trainer's, unless `policies` are copies. They must be published before the next
+    /// update of the trainer then.
+    pub fn new(policies: impl IntoIterator<Item = ServedPolicy>) -> PolicyVersions {
+        let mut all = PolicyVersions { updates: Vec::new(), versions: Vec::new() };
+        for served in policies {
+            let ServedPolicy { policy, adapter, weights, value_head, version, trained, .. } = served;
             if let Some(head) = value_head {
-                updates.push((policy, WeightUpdate::ValueHead(head), version));
+                all.updates.push((policy, WeightUpdate::ValueHead(head), version));
             }
             if !trained {
                 // The engine has had its weights since it started, and publishing would drop its prefix cache.
                 continue;
             }
-            let update = match (adapter, version) {
-                (Some(adapter), _) => WeightUpdate::Adapter(if copy { adapter.copy() } else { adapter }),
+            all.versions.push((policy, version));
+            let update = match (adapter, weights) {
+                (Some(adapter), _) => WeightUpdate::Adapter(adapter),
+                (None, Some(weights)) if version > 0 => WeightUpdate::Weights(weights),
                 // The engine has had these weights since it started.
-                (None, 0) => continue,
-                (None, _) => {
-                    let weights = &trainer.bases()[base].weights;
-                    WeightUpdate::Weights(if copy { weights.copy() } else { weights.shallow() })
-                }
+                (None, _) => continue,
             };
-            updates.push((policy, update, version));
+            all.updates.push((policy, update, version));
         }
-        PolicyVersions { versions: trainer.versions(), updates }
+        all
+    }
+
+    /// Index and version of each trained policy.
+    pub fn versions(&self) -> &[(usize, u64)] {
+        &self.versions
     }
 
     /// Serves the weights in place of earlier ones. No request may be in progress.

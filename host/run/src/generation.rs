@@ -25,7 +25,7 @@ use self::gate::Gate;
 use self::hosted::HostedPolicy;
 pub(crate) use self::hosted::conversation_template;
 pub(crate) use self::layout::EngineLayout;
-pub(crate) use self::pinned::PinnedVersion;
+pub(crate) use self::pinned::{PinnedTeam, PinnedVersion};
 pub(crate) use self::remote::RemotePolicy;
 pub use self::runtime_adapters::RuntimeAdapters;
 pub(crate) use self::runtime_control::CurrentWeights;

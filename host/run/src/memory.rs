@@ -63,7 +63,7 @@ impl MemoryEstimate {
             }
             sum.add_critics(workflow, index, &base);
         }
-        let staleness = workflow.train.as_ref().map_or(0, |train| u64::from(train.staleness));
+        let staleness = u64::from(workflow.largest_staleness());
         let embedded = workflow.policies.iter().any(|policy| policy.server.is_none());
         let mut parts = vec![
             ("weights, training", sum.training),

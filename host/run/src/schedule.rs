@@ -10,26 +10,29 @@
 //!                             train 1       train 2       train 3       …
 //! ```
 //!
+//! Each learner has a staleness and a pace of its own: a step is played with the weights of each learner after the update
+//! that its staleness names, and a learner trains on a step as soon as it is played, however far the others are.
+//!
 //! The rule depends on step numbers alone, never on time, so a run has the same results however fast its parts
 //! are.
 
 pub mod admission;
 pub mod simulate;
 
-use std::ops::RangeInclusive;
-
-use pl_dsl::workflow::Train;
+use std::ops::{Range, RangeInclusive};
 
 /// The schedule of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepSchedule {
     steps: u64,
-    staleness: u64,
+    /// Of each learner.
+    staleness: Vec<u64>,
 }
 
 impl StepSchedule {
-    /// A schedule of `steps` steps, each played with weights that are at most `staleness` updates behind.
-    pub fn new(steps: u64, staleness: u64) -> StepSchedule {
+    /// A schedule of `steps` steps for learners that have a staleness each: the number of their updates that the weights of
+    /// a rollout are behind.
+    pub fn new(steps: u64, staleness: Vec<u64>) -> StepSchedule {
         StepSchedule { steps, staleness }
     }
 
@@ -38,32 +41,61 @@ impl StepSchedule {
         self.steps
     }
 
-    /// Largest number of updates that the weights of a rollout are behind.
+    /// Number of learners.
+    pub fn learners(&self) -> usize {
+        self.staleness.len()
+    }
+
+    /// Largest staleness of a learner.
     pub fn staleness(&self) -> u64 {
-        self.staleness
+        self.staleness.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Smallest staleness of a learner.
+    fn least_staleness(&self) -> u64 {
+        self.staleness.iter().copied().min().unwrap_or(0)
     }
 
     /// True if a step can be played while another is trained on.
     pub fn overlaps(&self) -> bool {
-        self.staleness > 0
+        self.staleness() > 0
     }
 
-    /// Steps to play with the weights after `update`, in order. `played` is the last step that has been played
-    /// already.
-    pub fn steps_to_play(&self, update: u64, played: u64) -> RangeInclusive<u64> {
-        played + 1..=(update + 1 + self.staleness).min(self.steps)
+    /// Returns the number of updates of each learner in the weights that a step is played with.
+    pub fn updates(&self, step: u64) -> Vec<u64> {
+        self.staleness.iter().map(|staleness| step.saturating_sub(1 + staleness)).collect()
     }
 
-    /// Last step that must have been played before a checkpoint after `update` is complete: later ones can be
-    /// played with the weights in the checkpoint.
+    /// Steps that become playable when the learners have done `updates`, in order. `played` is the last step that was
+    /// playable before.
+    pub fn steps_to_play(&self, updates: &[u64], played: u64) -> RangeInclusive<u64> {
+        let last =
+            updates.iter().zip(&self.staleness).map(|(update, staleness)| update + 1 + staleness).min();
+        played + 1..=last.unwrap_or(0).min(self.steps)
+    }
+
+    /// Last step that must have been played before a checkpoint after `update` is complete: later ones can be played with
+    /// the weights in the checkpoint and those that [`StepSchedule::earlier_updates`] names.
     pub fn played_before_checkpoint(&self, update: u64) -> u64 {
-        (update + self.staleness).min(self.steps)
+        (update + self.least_staleness()).min(self.steps)
     }
-}
 
-impl From<&Train> for StepSchedule {
-    fn from(train: &Train) -> Self {
-        StepSchedule::new(u64::from(train.steps), u64::from(train.staleness))
+    /// Returns the updates before `update` after which a learner's weights are still used by steps that
+    /// [`StepSchedule::played_before_checkpoint`] does not include.
+    pub fn earlier_updates(&self, learner: usize, update: u64) -> Range<u64> {
+        let next = self.played_before_checkpoint(update) + 1;
+        match self.staleness.get(learner) {
+            Some(staleness) if next <= self.steps => {
+                let (first, last) = (next.saturating_sub(1 + staleness), self.steps.saturating_sub(1 + staleness));
+                first..update.min(last + 1)
+            }
+            _ => update..update,
+        }
+    }
+
+    /// True if learners may be behind by different numbers of updates.
+    pub fn differs(&self) -> bool {
+        self.least_staleness() < self.staleness()
     }
 }
 
@@ -73,12 +105,16 @@ mod tests {
 
     use super::*;
 
-    /// Number of updates in the weights that each step of a run is played with, from step 1 on.
-    fn versions(schedule: StepSchedule) -> Vec<u64> {
+    fn one(steps: u64, staleness: u64) -> StepSchedule {
+        StepSchedule::new(steps, vec![staleness])
+    }
+
+    /// Updates in the weights that each step of a run is played with, from step 1 on, if all learners keep pace.
+    fn versions(schedule: &StepSchedule) -> Vec<u64> {
         let mut played = 0;
         let mut versions = Vec::new();
         for update in 0..=schedule.steps() {
-            for step in schedule.steps_to_play(update, played) {
+            for step in schedule.steps_to_play(&vec![update; schedule.learners()], played) {
                 versions.push(update);
                 played = step;
             }
@@ -88,37 +124,60 @@ mod tests {
 
     #[test]
     fn rollouts_are_as_many_updates_behind_as_the_staleness_allows() {
-        assert_eq!(versions(StepSchedule::new(4, 0)), [0, 1, 2, 3]);
-        assert_eq!(versions(StepSchedule::new(5, 1)), [0, 0, 1, 2, 3]);
-        assert_eq!(versions(StepSchedule::new(5, 3)), [0, 0, 0, 0, 1]);
-        assert_eq!(versions(StepSchedule::new(2, 9)), [0, 0]);
+        assert_eq!(versions(&one(4, 0)), [0, 1, 2, 3]);
+        assert_eq!(versions(&one(5, 1)), [0, 0, 1, 2, 3]);
+        assert_eq!(versions(&one(5, 3)), [0, 0, 0, 0, 1]);
+        assert_eq!(versions(&one(2, 9)), [0, 0]);
+    }
+
+    #[test]
+    fn each_learner_has_its_own_staleness() {
+        let schedule = StepSchedule::new(9, vec![1, 4]);
+        assert_eq!(schedule.updates(6), [4, 1]);
+        assert_eq!((schedule.staleness(), schedule.overlaps()), (4, true));
+        // The first learner is ahead, so the second decides.
+        assert_eq!(schedule.steps_to_play(&[5, 1], 4), 5..=6);
+        // After update 5, step 6 is played and 7 needs the second learner's weights after update 2.
+        assert_eq!(schedule.played_before_checkpoint(5), 6);
+        assert_eq!((schedule.earlier_updates(0, 5).count(), schedule.earlier_updates(1, 5)), (0, 2..5));
+        assert_eq!(schedule.earlier_updates(1, 9).count(), 0);
     }
 
     proptest! {
         /// Updates run as soon as their step is played, so no step may wait for an update after it.
         #[test]
         fn every_step_is_played_once_within_the_staleness(steps in 1u64..40, staleness in 0u64..10) {
-            let versions = versions(StepSchedule::new(steps, staleness));
+            let schedule = one(steps, staleness);
+            let versions = versions(&schedule);
             prop_assert_eq!(versions.len() as u64, steps);
             for (index, version) in versions.into_iter().enumerate() {
                 prop_assert!(version <= index as u64 && index as u64 <= version + staleness);
+                prop_assert_eq!(schedule.updates(index as u64 + 1), [version]);
             }
         }
 
-        /// A run that continues from a checkpoint plays each step with the same weights as an undisturbed one.
+        /// A run that continues from a checkpoint has the weights of every later step: those of the checkpoint, those
+        /// that it keeps besides, and those of later updates.
         #[test]
-        fn a_resumed_run_plays_with_the_same_weights(steps in 1u64..20, staleness in 0u64..6, at in 0u64..20) {
+        fn a_checkpoint_has_all_weights_that_are_used_later(
+            steps in 1u64..20,
+            staleness in prop::collection::vec(0u64..6, 1..4),
+            at in 0u64..20,
+        ) {
             let schedule = StepSchedule::new(steps, staleness);
             let at = at.min(steps);
-            let undisturbed = versions(schedule);
-            let mut played = schedule.played_before_checkpoint(at);
-            for update in at..=steps {
-                for step in schedule.steps_to_play(update, played) {
-                    prop_assert_eq!(undisturbed[step as usize - 1], update);
-                    played = step;
+            for step in schedule.played_before_checkpoint(at) + 1..=steps {
+                for (learner, update) in schedule.updates(step).into_iter().enumerate() {
+                    prop_assert!(update >= at || schedule.earlier_updates(learner, at).contains(&update));
                 }
             }
-            prop_assert_eq!(played, steps);
+            // And no other.
+            for learner in 0..schedule.learners() {
+                for update in schedule.earlier_updates(learner, at) {
+                    let mut later = schedule.played_before_checkpoint(at) + 1..=steps;
+                    prop_assert!(update < at && later.any(|step| schedule.updates(step)[learner] == update));
+                }
+            }
         }
     }
 }

@@ -28,7 +28,6 @@ use crate::locate::{self, LocatedModel};
 use crate::memory::MemoryEstimate;
 use crate::player::Player;
 use crate::progress::{Activity, Notice};
-use crate::schedule::StepSchedule;
 use crate::workflow::CheckedWorkflow;
 
 /// Options of a session.
@@ -159,7 +158,7 @@ impl Session {
         let model_hashes = names().zip(models.iter().map(|model| model.hash.clone())).collect();
         let model_dtypes = names().zip(models.iter().map(|model| model.dtype.to_string())).collect();
         let trainer = Trainer::new(workflow, &checked.folder, models, seed, device).map_err(Error::setup)?;
-        let overlaps = workflow.train.as_ref().is_some_and(|train| StepSchedule::from(train).overlaps());
+        let overlaps = workflow.largest_staleness() > 0;
         let layout = EngineLayout::new(workflow, &trainer, options.own_weights);
         let engine = start_engine(&trainer, workflow, &layout, overlaps)?;
         drop(tracker);

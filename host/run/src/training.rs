@@ -1,12 +1,18 @@
 //! Training runs: started in a new run folder, or resumed from the last checkpoint of one.
 
 mod cursor;
+mod kept_versions;
+mod learner_threads;
+mod loop_state;
+mod metrics_lines;
 mod mixture;
 mod open_step;
 mod outer_loop;
+mod pace;
 mod rollout_thread;
 mod rollouts;
 mod step_metrics;
+mod step_times;
 mod step_weights;
 
 use std::collections::BTreeMap;
@@ -17,6 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pl_dsl::Override;
 use pl_dsl::workflow::{LrSchedule, Train, Workflow};
 use pl_record::{FinishedSteps, Lock, RunFolder};
+use pl_trainer::checkpoint::EarlierVersion;
+use pl_trainer::{Learner, Trainer};
 use tch::Device;
 
 use crate::audit::note;
@@ -31,6 +39,7 @@ use crate::plan::RunPlan;
 use crate::progress::Notice;
 use crate::resume::{copy_changeable_settings, fixed_settings};
 use crate::run_folder;
+use crate::schedule::StepSchedule;
 use crate::session::{LocatedModels, Session, is_start_restored};
 use crate::stored::{StoredOverride, StoredWorkflow};
 use crate::workflow::CheckedWorkflow;
@@ -38,7 +47,8 @@ use crate::workflow::CheckedWorkflow;
 use self::rollouts::Rollouts;
 
 pub use self::cursor::{LevelState, ScenarioCursor};
-pub use self::outer_loop::{LoopState, RunEnding, StepAhead};
+pub use self::loop_state::{LoopState, StepAhead};
+pub use self::outer_loop::RunEnding;
 
 /// Request to stop a run after its current step. Clones share the request.
 #[derive(Debug, Clone, Default)]
@@ -83,6 +93,9 @@ pub struct TrainingRun<'h> {
     host: &'h Host,
     train: Train,
     session: Session,
+    schedule: StepSchedule,
+    /// Versions of the checkpoint that the run continues from, before its own.
+    earlier: Vec<EarlierVersion>,
     rollouts: Rollouts,
     folder: RunFolder,
     state: LoopState,
@@ -114,7 +127,9 @@ impl<'h> TrainingRun<'h> {
         folder.write_json("plan.json", &RunPlan::new(host, checked, device).to_json())?;
         rollouts.keep_traces(folder.traces());
         keep_adapters(&session, &folder)?;
-        Ok(TrainingRun { host, train, session, rollouts, folder, state: LoopState::default() })
+        let schedule = schedule(&checked.workflow, &train, &session.trainer);
+        let (earlier, state) = (Vec::new(), LoopState::default());
+        Ok(TrainingRun { host, train, session, schedule, earlier, rollouts, folder, state })
     }
 
     /// Continues the run in `root` after its last checkpoint.
@@ -164,9 +179,10 @@ impl<'h> TrainingRun<'h> {
         if !differences.is_empty() {
             return Err(Error::Changed { path: root.to_path_buf(), differences });
         }
-        let mut state = LoopState::default();
+        let (mut state, mut earlier) = (LoopState::default(), Vec::new());
         if let Some(checkpoint) = checkpoint {
             let restored = session.trainer.load(&checkpoint).map_err(Error::setup)?;
+            earlier = session.trainer.load_earlier(&checkpoint).map_err(Error::setup)?;
             state = serde_json::from_value(restored.state)
                 .map_err(|source| Error::State { path: checkpoint, source })?;
         }
@@ -182,7 +198,8 @@ impl<'h> TrainingRun<'h> {
         rollouts.keep_traces(folder.traces());
         keep_adapters(&session, &folder)?;
         host.notify(Notice::Resumed { step: state.step });
-        Ok(TrainingRun { host, train, session, rollouts, folder, state })
+        let schedule = schedule(&checked.workflow, &train, &session.trainer);
+        Ok(TrainingRun { host, train, session, schedule, earlier, rollouts, folder, state })
     }
 
     /// Returns the run folder.
@@ -212,6 +229,15 @@ impl<'h> TrainingRun<'h> {
     pub fn finished_steps(&self) -> u64 {
         self.state.step
     }
+}
+
+/// Returns the schedule of a run: each learner has the staleness of its policies.
+fn schedule(workflow: &Workflow, train: &Train, trainer: &Trainer) -> StepSchedule {
+    let own = |learner: &Learner| {
+        let policy = learner.policies().first().map(|own| own.policy);
+        u64::from(policy.map_or(train.staleness, |policy| workflow.staleness(policy)))
+    };
+    StepSchedule::new(u64::from(train.steps), trainer.learners().iter().map(own).collect())
 }
 
 /// Keeps the adapters that servers load in the run folder.

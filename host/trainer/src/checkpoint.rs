@@ -7,6 +7,7 @@
 //!   policies/NAME/value_head.safetensors      weight [1, H] and bias [1] of its critic, if it has one
 //!   policies/NAME/critic/      the critic's adapter or model, if it has one of its own, in the same forms
 //!   optimizers/NAME.safetensors, optimizers/NAME.critic.safetensors
+//!   earlier/UPDATE/NAME/       the adapter after an earlier update, if steps that are not played yet use it
 //!   checkpoint.json            versions, optimiser steps, the run's own state, size and BLAKE3 of every file
 //!   checkpoint.json.blake3     BLAKE3 of checkpoint.json
 //! checkpoints/best             symbolic link to the checkpoint with the highest score
@@ -16,6 +17,7 @@
 //! checkpoint under its final name is complete. Readers ignore `.partial` folders, and the next save removes
 //! them.
 
+mod earlier;
 mod files;
 mod manifest;
 mod state;
@@ -27,6 +29,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+pub use self::earlier::EarlierVersion;
 pub use self::manifest::{EvaluationScore, read_state};
 pub use self::state::RestoredCheckpoint;
 
@@ -112,27 +115,28 @@ impl Checkpoints {
         score: Option<EvaluationScore>,
         state: &Value,
     ) -> Result<PathBuf, Error> {
-        self.save_with_cards(trainer, step, score, state, &BTreeMap::new())
+        self.save_with(trainer, step, score, state, &BTreeMap::new(), &[])
     }
 
     /// Saves as [`Checkpoints::save`] does, with a `README.md` in the folder of each policy that has a model card in
-    /// `cards`, by its name.
+    /// `cards`, by its name, and with `earlier` versions of the policies.
     ///
     /// # Errors
     /// If a file operation fails.
-    pub fn save_with_cards(
+    pub fn save_with(
         &self,
         trainer: &Trainer,
         step: u64,
         score: Option<EvaluationScore>,
         state: &Value,
         cards: &BTreeMap<String, String>,
+        earlier: &[EarlierVersion],
     ) -> Result<PathBuf, Error> {
         fs::create_dir_all(&self.folder).map_err(io_error(&self.folder, "create the folder"))?;
         self.remove_partial()?;
         let path = self.folder.join(format!("{PREFIX}{step:08}"));
         let partial = with_suffix(&path, PARTIAL);
-        trainer.write_checkpoint(&partial, step, score, state, cards)?;
+        trainer.write_checkpoint(&partial, step, score, state, cards, earlier)?;
         if path.exists() {
             retire(&path, ".old")?;
         }

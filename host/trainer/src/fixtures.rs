@@ -88,6 +88,7 @@ pub fn training() -> PolicyTraining {
         optimizer: optimizer(),
         freeze: 0,
         update_every: 1,
+        staleness: None,
         critic: None,
     }
 }

@@ -56,8 +56,8 @@ pub struct LearnerSettings {
 }
 
 impl LearnerSettings {
-    /// The settings of a `train` block.
-    pub fn new(train: &Train, seed: u64) -> Self {
+    /// The settings of a `train` block, for policies of a staleness.
+    pub fn new(train: &Train, staleness: u32, seed: u64) -> Self {
         Self {
             batch_plan: BatchPlan {
                 epochs: train.epochs,
@@ -67,7 +67,7 @@ impl LearnerSettings {
             checkpointing: if train.gradient_checkpointing { Checkpointing::On } else { Checkpointing::Off },
             steps: train.steps,
             seed,
-            uses_sampled_values: train.staleness == 0,
+            uses_sampled_values: staleness == 0,
             record_tokens: train.record_tokens,
         }
     }

@@ -45,4 +45,4 @@ pub use learner::{Learner, LearnerSettings, NewPolicy};
 pub use metrics::{StepMetrics, UpdateMetrics};
 pub use plan::Sample;
 pub use policy_setup::ADAPTER_CONFIG;
-pub use trainer::{LearnerSeconds, ServedPolicy, Trainer, UpdateProgress};
+pub use trainer::{LearnerTraining, LearnerUpdate, ServedPolicy, Trainer, UpdateProgress};

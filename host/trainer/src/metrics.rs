@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::trainer::LearnerUpdate;
+
 pub use self::critic::CriticMetrics;
 pub(crate) use self::critic::CriticSums;
 
@@ -98,6 +100,23 @@ pub struct StepMetrics {
     pub batches: u64,
     /// Tokens fed to models, prompts included, over all passes.
     pub fed_tokens: u64,
+}
+
+impl StepMetrics {
+    /// Puts the updates of all learners together. `names` are those of the workflow's policies.
+    pub fn new<'u>(updates: impl Iterator<Item = &'u LearnerUpdate>, names: &[String]) -> StepMetrics {
+        let mut all =
+            StepMetrics { policies: Vec::new(), groups: 0, flat_groups: 0, batches: 0, fed_tokens: 0 };
+        for update in updates {
+            all.policies.extend(update.policies.iter().cloned());
+            all.groups += update.groups;
+            all.flat_groups += update.flat_groups;
+            all.batches += update.batches;
+            all.fed_tokens += update.fed_tokens;
+        }
+        all.policies.sort_by_key(|metrics| names.iter().position(|name| *name == metrics.policy));
+        all
+    }
 }
 
 /// Sums from which [`UpdateMetrics`] are computed.

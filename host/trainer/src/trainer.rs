@@ -4,24 +4,23 @@
 //! weights; a trained policy without `lora` has a learner and weights of its own; a policy with
 //! `train = false` has no learner. A model whose only user is one fully trained policy is not copied.
 
+mod learner_training;
 mod side_by_side;
 
 use std::path::Path;
 
 use pl_dsl::workflow::{PolicyTraining, Workflow};
-use pl_model::{Adapter, Model, TensorSet};
-use pl_types::{TrainedCompletion, Transition, ValueHeadWeights};
-use serde::{Deserialize, Serialize};
+use pl_model::{Adapter, Model, TensorSet, Weights};
+use pl_types::{Transition, ValueHeadWeights};
 use tch::Device;
 
-use crate::critic::Critic;
 use crate::error::Error;
 use crate::learner::{Learner, LearnerSettings, NewPolicy};
 use crate::metrics::StepMetrics;
 use crate::policy_setup::{InitialWeights, PolicySetup, set_up_policies};
-use crate::preparation::TurnOutcome;
-use crate::validate::refuse;
 
+use self::learner_training::served_policy;
+pub use self::learner_training::{LearnerTraining, LearnerUpdate};
 use self::side_by_side::run_all;
 
 /// A policy's current weights, as inference needs them.
@@ -33,12 +32,35 @@ pub struct ServedPolicy {
     pub base: usize,
     /// The adapter, which shares memory with the trained one. `None` if the policy is the base alone.
     pub adapter: Option<Adapter>,
+    /// Trained weights of a whole model, which share memory with the learner's. `None` for others.
+    pub weights: Option<Weights>,
     /// The value head on the policy's hidden states, if it has one.
     pub value_head: Option<ValueHeadWeights>,
     /// Number of updates that changed the policy.
     pub version: u64,
     /// False if the policy is used as it is and never changes.
     pub trained: bool,
+}
+
+impl ServedPolicy {
+    /// Returns the policy with its tensors in memory of their own, so that updates don't change them.
+    pub fn copy(&self) -> ServedPolicy {
+        self.map(Adapter::copy, Weights::copy)
+    }
+
+    /// Returns the policy with the same tensors.
+    pub fn shallow(&self) -> ServedPolicy {
+        self.map(Adapter::shallow, Weights::shallow)
+    }
+
+    fn map(&self, adapter: fn(&Adapter) -> Adapter, weights: fn(&Weights) -> Weights) -> ServedPolicy {
+        ServedPolicy {
+            adapter: self.adapter.as_ref().map(adapter),
+            weights: self.weights.as_ref().map(weights),
+            value_head: self.value_head.clone(),
+            ..*self
+        }
+    }
 }
 
 /// Progress of an update.
@@ -66,17 +88,6 @@ pub struct Trainer {
     locations: Vec<PolicyLocation>,
     learners: Vec<Learner>,
     names: Vec<String>,
-    /// Wall-clock seconds of each learner in the last update. Empty before the first.
-    seconds: Vec<f64>,
-}
-
-/// Time that a learner took for an update.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LearnerSeconds {
-    /// Names of its policies.
-    pub policies: Vec<String>,
-    /// Wall-clock seconds. Those of learners side by side overlap.
-    pub seconds: f64,
 }
 
 impl Trainer {
@@ -131,18 +142,20 @@ impl Trainer {
         }
         let mut learners = Vec::new();
         if let Some(train) = &workflow.train {
-            let settings = LearnerSettings::new(train, seed);
+            let settings_for = |policy: usize| LearnerSettings::new(train, workflow.staleness(policy), seed);
             for (base, policies) in adapter_bases.into_iter().zip(adapters) {
+                let settings = settings_for(policies.first().map_or(0, |(new, _)| new.policy));
                 let Model { config, weights, .. } = &bases[base];
                 learners.push(Learner::adapters(config.clone(), weights.shallow(), policies, settings)?);
             }
             for (policy, base) in full {
                 let Model { config, weights, dtype, .. } = &bases[base];
                 let (config, weights) = (config.clone(), weights.shallow());
+                let settings = settings_for(policy.policy);
                 learners.push(Learner::full(config, weights, *dtype, policy, settings)?);
             }
         }
-        Ok(Self { bases, locations, learners, names, seconds: Vec::new() })
+        Ok(Self { bases, locations, learners, names })
     }
 
     /// The base models of the policies. Trained ones change in place: their tensors are shared with the
@@ -161,14 +174,12 @@ impl Trainer {
         Some(match self.locations.get(policy)? {
             PolicyLocation::Frozen { base, adapter } => {
                 let adapter = adapter.as_ref().map(Adapter::shallow);
-                ServedPolicy { policy, base: *base, adapter, value_head: None, version: 0, trained: false }
+                let (weights, value_head) = (None, None);
+                ServedPolicy { policy, base: *base, adapter, weights, value_head, version: 0, trained: false }
             }
             PolicyLocation::Trained { base, learner, index } => {
-                let trained = &self.learners[*learner].policies()[*index];
-                let adapter = trained.adapter.as_ref().map(Adapter::shallow);
-                let value_head = trained.critic.as_ref().and_then(Critic::policy_head);
-                let version = trained.version;
-                ServedPolicy { policy, base: *base, adapter, value_head, version, trained: true }
+                let learner = &self.learners[*learner];
+                served_policy(learner, &learner.policies()[*index], *base)
             }
         })
     }
@@ -189,19 +200,32 @@ impl Trainer {
         &self.learners
     }
 
-    /// Returns the time that each learner took for the last update. Empty before the first.
-    pub fn learner_seconds(&self) -> Vec<LearnerSeconds> {
-        let names = |learner: &Learner| learner.policies().iter().map(|policy| policy.name.clone()).collect();
-        let own = self.learners.iter().zip(&self.seconds);
-        own.map(|(learner, seconds)| LearnerSeconds { policies: names(learner), seconds: *seconds }).collect()
+    /// Names of all policies, in the workflow's order.
+    pub fn names(&self) -> &[String] {
+        &self.names
     }
 
-    /// Takes the records of the last update's completions, by key and epoch. Empty if `train.record_tokens` is off.
-    pub fn take_trained_completions(&mut self) -> Vec<TrainedCompletion> {
-        let own = self.learners.iter_mut().flat_map(Learner::take_trained_completions);
-        let mut all: Vec<TrainedCompletion> = own.collect();
-        all.sort_by(|a, b| (&a.key, a.epoch).cmp(&(&b.key, b.epoch)));
-        all
+    /// Returns the learners, to be trained side by side.
+    ///
+    /// # Errors
+    /// If the workflow trains no policy.
+    pub fn learners_to_train(&mut self) -> Result<Vec<LearnerTraining<'_>>, Error> {
+        if self.learners.is_empty() {
+            return Err(Error::policy(&self.names.join("`, `"), "the workflow trains no policy"));
+        }
+        let policies = self.locations.len();
+        let bases: Vec<usize> = self.learners.iter().map(|learner| self.base_of(learner)).collect();
+        let learners = self.learners.iter_mut().zip(bases);
+        Ok(learners.map(|(learner, base)| LearnerTraining { learner, base, policies }).collect())
+    }
+
+    /// Index of the base of a learner's policies.
+    fn base_of(&self, learner: &Learner) -> usize {
+        let policy = learner.policies().first().map(|policy| policy.policy);
+        match policy.and_then(|policy| self.locations.get(policy)) {
+            Some(PolicyLocation::Trained { base, .. } | PolicyLocation::Frozen { base, .. }) => *base,
+            None => 0,
+        }
     }
 
     pub(crate) fn learners_mut(&mut self) -> &mut [Learner] {
@@ -232,53 +256,24 @@ impl Trainer {
         shuffle: Option<[u8; 32]>,
         progress: &mut dyn FnMut(UpdateProgress),
     ) -> Result<StepMetrics, Error> {
-        if self.learners.is_empty() {
-            return Err(Error::policy(&self.names.join("`, `"), "the workflow trains no policy"));
-        }
-        let mut sorted: Vec<&Transition> = transitions.iter().collect();
-        sorted.sort_by(|a, b| a.key.cmp(&b.key));
-        let mut by_learner: Vec<Vec<(&Transition, TurnOutcome)>> =
-            self.learners.iter().map(|_| Vec::new()).collect();
-        for transition in sorted {
-            let policy = transition.policy as usize;
-            match self.locations.get(policy) {
-                Some(PolicyLocation::Trained { learner, .. }) => {
-                    by_learner[*learner].push((transition, TurnOutcome::from(transition)));
-                }
-                Some(PolicyLocation::Frozen { .. }) => {}
-                None => {
-                    return Err(refuse(step, transition, format!("the workflow has no policy {policy}")));
-                }
-            }
-        }
-        let prepared = run_all(&mut self.learners, by_learner, &mut || {}, |learner, transitions, _| {
-            learner.prepare(step, &transitions, shuffle)
-        })?;
-        let mut seconds: Vec<f64> = prepared.iter().map(|prepared| prepared.seconds).collect();
-        let planned: Vec<_> = prepared.into_iter().map(|prepared| prepared.result).collect();
-        let total = planned.iter().map(|planned| planned.batches()).sum();
-        let fed_tokens = planned.iter().map(|planned| planned.fed_tokens()).sum();
-        let (groups, flat_groups) = planned
+        let mut learners = self.learners_to_train()?;
+        let inputs = learners
             .iter()
-            .map(|planned| planned.groups())
-            .fold((0, 0), |(all, flat), (own, own_flat)| (all + own, flat + own_flat));
-        let mut done = 0;
+            .map(|learner| learner.own_transitions(step, transitions))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let planned = run_all(&mut learners, inputs, &mut || {}, |training, transitions, _| {
+            training.learner.prepare(step, &transitions, shuffle)
+        })?;
+        let (mut done, total) = (0, planned.iter().map(|planned| planned.batches()).sum());
         progress(UpdateProgress { done, total });
         let mut count = || {
             done += 1;
             progress(UpdateProgress { done, total });
         };
-        let updated = run_all(&mut self.learners, planned, &mut count, |learner, planned, progress| {
-            learner.update(&planned, progress)
+        let updates = run_all(&mut learners, planned, &mut count, |training, planned, progress| {
+            training.run(&planned, progress)
         })?;
-        let mut policies = Vec::new();
-        for (seconds, updated) in seconds.iter_mut().zip(updated) {
-            policies.extend(updated.result);
-            *seconds += updated.seconds;
-        }
-        self.seconds = seconds;
-        policies.sort_by_key(|metrics| self.names.iter().position(|name| *name == metrics.policy));
-        Ok(StepMetrics { policies, groups, flat_groups, batches: total, fed_tokens })
+        Ok(StepMetrics::new(updates.iter(), &self.names))
     }
 }
 

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::Path;
 
 use pl_run::plan::RunPlan;
-use pl_run::schedule::StepSchedule;
 use pl_run::schedule::simulate::pools::{LONGEST_TAIL, PhaseCosts, SplitSimulation};
 use pl_run::schedule::simulate::{RunCosts, Simulation, StepCosts, read_costs};
 use pl_run::{CheckedWorkflow, select_device};
@@ -40,22 +39,22 @@ fn simulate(checked: &CheckedWorkflow, costs: &str, devices: Option<u32>, json: 
         let workflow = checked.workflow.name.clone();
         return Err(pl_run::Error::NoTrainBlock { workflow }.into());
     };
-    let own = StepSchedule::from(train);
+    let (steps, own) = (u64::from(train.steps), u64::from(checked.workflow.largest_staleness()));
     let mut stalenesses = STALENESSES.to_vec();
-    if !stalenesses.contains(&own.staleness()) {
-        stalenesses.push(own.staleness());
+    if !stalenesses.contains(&own) {
+        stalenesses.push(own);
         stalenesses.sort_unstable();
     }
     let mut out = std::io::stdout().lock();
     if let Some(devices) = devices {
         let costs = parse_phases(costs)?;
-        let simulate = |staleness: &u64| costs.simulate(devices, own.steps(), *staleness);
+        let simulate = |staleness: &u64| costs.simulate(devices, steps, *staleness);
         let simulations: Option<Vec<SplitSimulation>> = stalenesses.iter().map(simulate).collect();
         let simulations = simulations.ok_or_else(|| {
             let pools = costs.train.len() + 1;
             CommandError::input(format!("--devices {devices}: rollouts and learners need at least {pools}"))
         })?;
-        let table = SplitTable { schedule: own, costs: &costs, devices, simulations: &simulations };
+        let table = SplitTable { steps, staleness: own, costs: &costs, devices, simulations: &simulations };
         match json {
             true => writeln!(out, "{:#}", table.to_json())?,
             false => write!(out, "{table}")?,
@@ -63,14 +62,12 @@ fn simulate(checked: &CheckedWorkflow, costs: &str, devices: Option<u32>, json: 
         return Ok(());
     }
     let costs = parse_costs(costs)?;
-    let simulations: Vec<Simulation> = stalenesses
-        .into_iter()
-        .map(|staleness| Simulation::new(StepSchedule::new(own.steps(), staleness), &costs))
-        .collect();
+    let simulations: Vec<Simulation> =
+        stalenesses.into_iter().map(|staleness| Simulation::new(steps, staleness, &costs)).collect();
     if json {
-        writeln!(out, "{:#}", serde_json::json!({ "steps": own.steps(), "schedules": simulations }))?;
+        writeln!(out, "{:#}", serde_json::json!({ "steps": steps, "schedules": simulations }))?;
     } else {
-        write!(out, "{}", SimulationTable { schedule: own, simulations: &simulations })?;
+        write!(out, "{}", SimulationTable { steps, staleness: own, simulations: &simulations })?;
     }
     Ok(())
 }
@@ -90,7 +87,7 @@ fn parse_costs(text: &str) -> Result<RunCosts, CommandError> {
             _ => return Err(invalid(part, "the costs are `rollout`, `train` and `evaluate`")),
         }
     }
-    let step = StepCosts { episodes: vec![rollout], train, evaluate };
+    let step = StepCosts { episodes: vec![rollout], train: vec![train], evaluate };
     Ok(RunCosts { slots: 1, steps: vec![step] })
 }
 

@@ -2,22 +2,22 @@
 
 use std::fmt;
 
-use pl_run::schedule::StepSchedule;
 use pl_run::schedule::simulate::Simulation;
 use pl_run::schedule::simulate::pools::{PhaseCosts, SplitSimulation};
 use serde_json::{Value, json};
 
 /// Simulated schedules for people: a line for each staleness.
 pub struct SimulationTable<'a> {
-    /// Schedule of the workflow.
-    pub schedule: StepSchedule,
+    pub steps: u64,
+    /// Largest staleness of a policy of the workflow.
+    pub staleness: u64,
     /// The first one is `sync`.
     pub simulations: &'a [Simulation],
 }
 
 impl fmt::Display for SimulationTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let steps = self.schedule.steps();
+        let steps = self.steps;
         writeln!(f, "{steps} steps, rollouts and training on devices of their own")?;
         writeln!(f, "  staleness       seconds   speed-up   rollouts idle   training idle")?;
         let sync = self.simulations.first().map_or(0.0, |sync| sync.seconds);
@@ -28,7 +28,7 @@ impl fmt::Display for SimulationTable<'_> {
                 1 => " (one_step_off)",
                 _ => "",
             };
-            let mark = if staleness == self.schedule.staleness() { '*' } else { ' ' };
+            let mark = if staleness == self.staleness { '*' } else { ' ' };
             let speedup = if seconds > 0.0 { sync / seconds } else { 1.0 };
             let staleness = format!("{staleness}{name}");
             writeln!(
@@ -44,8 +44,9 @@ impl fmt::Display for SimulationTable<'_> {
 
 /// Splits of devices for people: a line for each staleness.
 pub struct SplitTable<'a> {
-    /// Schedule of the workflow.
-    pub schedule: StepSchedule,
+    pub steps: u64,
+    /// Largest staleness of a policy of the workflow.
+    pub staleness: u64,
     pub costs: &'a PhaseCosts,
     pub devices: u32,
     pub simulations: &'a [SplitSimulation],
@@ -54,7 +55,7 @@ pub struct SplitTable<'a> {
 impl SplitTable<'_> {
     pub fn to_json(&self) -> Value {
         json!({
-            "steps": self.schedule.steps(),
+            "steps": self.steps,
             "devices": self.devices,
             "sync_step_seconds": self.costs.sync_step(self.devices),
             "bound": self.costs.bound(self.devices),
@@ -65,12 +66,12 @@ impl SplitTable<'_> {
 
 impl fmt::Display for SplitTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (steps, devices) = (self.schedule.steps(), self.devices);
+        let (steps, devices) = (self.steps, self.devices);
         let (sync, bound) = (self.costs.sync_step(devices), self.costs.bound(devices));
         writeln!(f, "{steps} steps on {devices} devices; sync, phase by phase, takes {sync:.1} s a step")?;
         writeln!(f, "  staleness   speed-up   devices: rollouts + learners   idle: rollouts, training")?;
         for SplitSimulation { split, simulation, speedup } in self.simulations {
-            let mark = if simulation.staleness == self.schedule.staleness() { '*' } else { ' ' };
+            let mark = if simulation.staleness == self.staleness { '*' } else { ' ' };
             let train = split.train.iter().map(u32::to_string).collect::<Vec<_>>().join(" + ");
             let split = format!("{} + {train}", split.rollout);
             writeln!(
@@ -94,10 +95,10 @@ mod tests {
 
     #[test]
     fn schedules_are_compared_with_sync() {
-        let step = StepCosts { episodes: vec![3.0], train: 2.0, evaluate: 0.0 };
+        let step = StepCosts { episodes: vec![3.0], train: vec![2.0], evaluate: 0.0 };
         let costs = RunCosts { slots: 1, steps: vec![step] };
-        let simulations = [0, 1].map(|staleness| Simulation::new(StepSchedule::new(4, staleness), &costs));
-        let table = SimulationTable { schedule: StepSchedule::new(4, 1), simulations: &simulations };
+        let simulations = [0, 1].map(|staleness| Simulation::new(4, staleness, &costs));
+        let table = SimulationTable { steps: 4, staleness: 1, simulations: &simulations };
         let expected = [
             "4 steps, rollouts and training on devices of their own",
             "  staleness       seconds   speed-up   rollouts idle   training idle",
@@ -120,12 +121,8 @@ mod tests {
             tail: 0.0,
         };
         let simulations = [0, 1].map(|staleness| costs.simulate(4, 3, staleness).unwrap());
-        let table = SplitTable {
-            schedule: StepSchedule::new(3, 1),
-            costs: &costs,
-            devices: 4,
-            simulations: &simulations,
-        };
+        let table =
+            SplitTable { steps: 3, staleness: 1, costs: &costs, devices: 4, simulations: &simulations };
         let expected = [
             "3 steps on 4 devices; sync, phase by phase, takes 10.0 s a step",
             "  staleness   speed-up   devices: rollouts + learners   idle: rollouts, training",

@@ -12,11 +12,11 @@ use crate::error::Error;
 
 use super::{PolicyRouter, Route, no_route};
 
-/// One version of the trained adapters, and the policies that never change. Its adapters are removed from the engine
-/// when the last episode that holds it has ended.
+/// One version of the adapters that a learner trains. They are removed from the engine when the last episode that holds
+/// it has ended.
 pub(crate) struct PinnedVersion {
     router: Arc<PolicyRouter>,
-    /// Index in the engine of each policy of the workflow. `None` for a policy that never changes.
+    /// Index in the engine of each policy of the workflow. `None` for policies of others.
     adapters: Vec<Option<usize>>,
 }
 
@@ -31,7 +31,7 @@ impl PolicyRouter {
 }
 
 impl PinnedVersion {
-    /// Adds a version of the trained policies to the engine: for each its index, weights and version.
+    /// Adds a version of a learner's policies to the engine: for each its index, weights and version.
     ///
     /// # Errors
     /// If an adapter does not fit the engine, or its policy is not in the engine.
@@ -75,20 +75,6 @@ impl PinnedVersion {
     }
 }
 
-#[async_trait]
-impl Generate for PinnedVersion {
-    async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
-        match self.index(request.policy) {
-            Some(index) => self.router.generate_embedded(index, request).await,
-            None => self.router.generate(request).await,
-        }
-    }
-
-    fn is_reproducible(&self, policy: usize) -> bool {
-        self.router.is_reproducible(policy)
-    }
-}
-
 impl Drop for PinnedVersion {
     fn drop(&mut self) {
         let Some(engine) = &self.router.engine else { return };
@@ -97,5 +83,25 @@ impl Drop for PinnedVersion {
                 tracing::debug!(%error, "an adapter was not removed from the engine, which has ended");
             }
         }
+    }
+}
+
+/// Versions of the policies of all learners, and the policies that never change.
+pub(crate) struct PinnedTeam {
+    pub router: Arc<PolicyRouter>,
+    pub versions: Vec<Arc<PinnedVersion>>,
+}
+
+#[async_trait]
+impl Generate for PinnedTeam {
+    async fn generate(&self, request: Request) -> Result<Vec<Completion>, GenerateError> {
+        match self.versions.iter().find_map(|version| version.index(request.policy)) {
+            Some(index) => self.router.generate_embedded(index, request).await,
+            None => self.router.generate(request).await,
+        }
+    }
+
+    fn is_reproducible(&self, policy: usize) -> bool {
+        self.router.is_reproducible(policy)
     }
 }

@@ -1,6 +1,6 @@
 //! Admission: which episode starts next, and which step is handed to the trainer next.
 //!
-//! Steps and evaluations wait in line in the order in which the trainer's weights made them possible. An episode starts
+//! Steps and evaluations wait in line in the order in which the learners' weights made them possible. An episode starts
 //! as soon as one of the slots is free and every episode of the steps before it has started, so the stragglers of a
 //! step play beside the first episodes of the steps after it. Finished steps wait until those before them have been
 //! handed over. Nothing here knows of time: the weights of an episode follow from its step alone ([`super::StepSchedule`]),
@@ -18,6 +18,8 @@
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+
+use super::StepSchedule;
 
 /// Rules of an [`Admission`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,11 +42,7 @@ pub enum Action {
         update: u64,
     },
     /// Draw the tasks of a step. [`Admission::add_episodes`] tells their number.
-    Draw {
-        step: u64,
-        /// Number of updates in the weights that its episodes use.
-        update: u64,
-    },
+    Draw { step: u64 },
     /// Start an episode of a step. [`Admission::finished`] ends it.
     Start {
         step: u64,
@@ -59,23 +57,26 @@ pub enum Action {
 /// Steps and evaluations in progress, and those that wait.
 #[derive(Debug, Clone)]
 pub struct Admission {
+    schedule: StepSchedule,
     rules: AdmissionRules,
     /// In the order in which they start.
     queue: VecDeque<Entry>,
     running: usize,
+    /// Last step that was added.
+    last_step: u64,
 }
 
 /// A step or an evaluation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Entry {
-    /// Number of updates in its weights.
-    update: u64,
+    /// Number of updates of each learner in its weights.
+    updates: Vec<u64>,
     state: State,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    Evaluation { begun: bool },
+    Evaluation { update: u64, begun: bool },
     Undrawn { step: u64 },
     Drawing { step: u64 },
     Playing { step: u64, total: usize, started: usize, ended: usize },
@@ -96,34 +97,40 @@ impl Entry {
 
 impl Admission {
     /// An admission without any work.
-    pub fn new(rules: AdmissionRules) -> Admission {
-        Admission { rules, queue: VecDeque::new(), running: 0 }
+    pub fn new(schedule: StepSchedule, rules: AdmissionRules) -> Admission {
+        Admission { schedule, rules, queue: VecDeque::new(), running: 0, last_step: 0 }
     }
 
-    /// Adds the work that the weights after `update` make possible: evaluations first, then steps in order.
-    pub fn hand_over(&mut self, update: u64, evaluate: bool, steps: RangeInclusive<u64>) {
-        let evaluation = evaluate.then_some(State::Evaluation { begun: false });
-        let states = evaluation.into_iter().chain(steps.map(|step| State::Undrawn { step }));
-        self.queue.extend(states.map(|state| Entry { update, state }));
+    /// Adds the evaluations after an update of all learners.
+    pub fn evaluate(&mut self, update: u64) {
+        let updates = vec![update; self.schedule.learners()];
+        self.queue.push_back(Entry { updates, state: State::Evaluation { update, begun: false } });
+    }
+
+    /// Adds steps whose weights are there.
+    pub fn play(&mut self, steps: RangeInclusive<u64>) {
+        self.last_step = self.last_step.max(*steps.end());
+        let entry = |step| Entry { updates: self.schedule.updates(step), state: State::Undrawn { step } };
+        self.queue.extend(steps.map(entry));
     }
 
     /// Returns the next thing to do, which counts as begun. Returns `None` if something has to end or to be handed over
     /// first.
     pub fn next_action(&mut self) -> Option<Action> {
-        let oldest = self.queue.front()?.update;
+        let oldest = self.queue.front()?.updates.clone();
         for (index, entry) in self.queue.iter_mut().enumerate() {
-            let Entry { update, state } = *entry;
+            let state = entry.state;
             // Another version of the weights, or results of the step before, have to be awaited.
-            let waits = (!self.rules.keeps_versions && update != oldest) || self.rules.draws_in_turn;
+            let waits = (!self.rules.keeps_versions && entry.updates != oldest) || self.rules.draws_in_turn;
             if index > 0 && waits {
                 return None;
             }
             match state {
-                State::Evaluation { begun } => {
+                State::Evaluation { update, begun } => {
                     if begun || index > 0 {
                         return None;
                     }
-                    entry.state = State::Evaluation { begun: true };
+                    entry.state = State::Evaluation { update, begun: true };
                     return Some(Action::Evaluate { update });
                 }
                 State::Undrawn { step } => {
@@ -131,7 +138,7 @@ impl Admission {
                         return None;
                     }
                     entry.state = State::Drawing { step };
-                    return Some(Action::Draw { step, update });
+                    return Some(Action::Draw { step });
                 }
                 State::Drawing { .. } => return None,
                 State::Playing { step, total, started, ended } if started < total => {
@@ -180,7 +187,7 @@ impl Admission {
 
     /// Ends the evaluations that have begun.
     pub fn evaluated(&mut self) {
-        self.queue.retain(|entry| entry.state != State::Evaluation { begun: true });
+        self.queue.retain(|entry| !matches!(entry.state, State::Evaluation { begun: true, .. }));
     }
 
     /// Drops everything that has not begun. Episodes that have not started never will, so their steps are not handed
@@ -200,9 +207,12 @@ impl Admission {
         self.running
     }
 
-    /// True if work uses the weights after `update`, or will.
-    pub fn uses(&self, update: u64) -> bool {
-        self.queue.iter().any(|entry| entry.update == update)
+    /// True if work uses a learner's weights after `update`, or steps that are added later will.
+    pub fn uses(&self, learner: usize, update: u64) -> bool {
+        let next = self.last_step + 1;
+        let is_later =
+            next <= self.schedule.steps() && self.schedule.updates(next).get(learner) <= Some(&update);
+        is_later || self.queue.iter().any(|entry| entry.updates.get(learner) == Some(&update))
     }
 
     fn entry(&mut self, of_step: u64) -> Option<&mut Entry> {

@@ -7,7 +7,7 @@
 pub mod pools;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,8 @@ use crate::progress::StepSeconds;
 pub struct StepCosts {
     /// Each episode, in the order in which they start.
     pub episodes: Vec<f64>,
-    /// The slowest learner.
-    pub train: f64,
+    /// Each learner.
+    pub train: Vec<f64>,
     /// Evaluations after the step; 0 if none is due.
     pub evaluate: f64,
 }
@@ -45,7 +45,7 @@ pub struct Simulation {
     pub seconds: f64,
     /// Share of the slots' time in which they play no episode of a step and no evaluation.
     pub rollout_idle: f64,
-    /// Share of the time in which nothing is trained.
+    /// Share of the time in which a learner does not train, the mean over the learners.
     pub train_idle: f64,
 }
 
@@ -61,6 +61,12 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
         slots: usize,
         #[serde(default)]
         episode_seconds: Vec<f64>,
+        #[serde(default)]
+        learners: Vec<Learner>,
+    }
+    #[derive(Deserialize)]
+    struct Learner {
+        seconds: f64,
     }
     let path = run.join("timings.jsonl");
     let failed = |problem: String| Error::Costs { path: path.clone(), problem };
@@ -80,7 +86,10 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
             true => line.episode_seconds,
             false => vec![line.seconds.play],
         },
-        train: line.seconds.train,
+        train: match line.learners.as_slice() {
+            [] => vec![line.seconds.train],
+            learners => learners.iter().map(|learner| learner.seconds).collect(),
+        },
         evaluate: line.seconds.evaluate,
     };
     Ok(RunCosts { slots, steps: lines.into_iter().map(costs).collect() })
@@ -91,7 +100,7 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
 enum End {
     Episode { step: u64 },
     Evaluation,
-    Update,
+    Update { learner: usize },
 }
 
 /// Time on the virtual clock. Ordered, since none is NaN.
@@ -112,45 +121,58 @@ impl Ord for Time {
     }
 }
 
-impl Simulation {
-    /// Simulates a run whose versions can be used side by side.
-    pub fn new(schedule: StepSchedule, costs: &RunCosts) -> Simulation {
-        Simulator::new(schedule, costs).run()
+impl RunCosts {
+    /// Number of learners.
+    pub fn learners(&self) -> usize {
+        self.steps.iter().map(|step| step.train.len()).max().unwrap_or(0)
     }
 }
 
-/// A trainer and episodes around an [`Admission`].
+impl Simulation {
+    /// Simulates a run whose versions can be used side by side, with the same staleness for every learner.
+    pub fn new(steps: u64, staleness: u64, costs: &RunCosts) -> Simulation {
+        Simulator::new(StepSchedule::new(steps, vec![staleness; costs.learners()]), costs).run()
+    }
+}
+
+/// Learners and episodes around an [`Admission`].
 struct Simulator<'c> {
     schedule: StepSchedule,
     costs: &'c RunCosts,
     admission: Admission,
     now: f64,
     ends: BinaryHeap<Reverse<(Time, End)>>,
-    /// Steps that have been handed to the trainer and not been trained on.
-    ready: BTreeSet<u64>,
+    /// Last step that has been handed to the learners.
+    played: u64,
     /// Last step that was handed to the admission.
     planned: u64,
-    trained: u64,
-    is_training: bool,
-    awaits_evaluation: bool,
+    learners: Vec<LearnerState>,
+    /// Last update with an evaluation that has ended.
+    evaluated: u64,
     slot_seconds: f64,
     train_seconds: f64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct LearnerState {
+    /// Number of updates.
+    trained: u64,
+    is_training: bool,
 }
 
 impl<'c> Simulator<'c> {
     fn new(schedule: StepSchedule, costs: &'c RunCosts) -> Simulator<'c> {
         let rules = AdmissionRules { slots: costs.slots.max(1), draws_in_turn: false, keeps_versions: true };
         Simulator {
+            admission: Admission::new(schedule.clone(), rules),
+            learners: vec![LearnerState::default(); schedule.learners()],
             schedule,
             costs,
-            admission: Admission::new(rules),
             now: 0.0,
             ends: BinaryHeap::new(),
-            ready: BTreeSet::new(),
+            played: 0,
             planned: 0,
-            trained: 0,
-            is_training: false,
-            awaits_evaluation: false,
+            evaluated: 0,
             slot_seconds: 0.0,
             train_seconds: 0.0,
         }
@@ -166,7 +188,7 @@ impl<'c> Simulator<'c> {
     }
 
     fn run(mut self) -> Simulation {
-        self.hand_over(false);
+        self.play_ahead();
         loop {
             while let Some(action) = self.admission.next_action() {
                 self.act(action);
@@ -179,17 +201,19 @@ impl<'c> Simulator<'c> {
         let slots = self.costs.slots.max(1) as f64;
         let idle = |busy: f64| if self.now > 0.0 { 1.0 - busy / self.now } else { 0.0 };
         Simulation {
-            staleness: self.schedule.staleness,
+            staleness: self.schedule.staleness(),
             seconds: self.now,
             rollout_idle: idle(self.slot_seconds / slots),
-            train_idle: idle(self.train_seconds),
+            train_idle: idle(self.train_seconds / self.learners.len().max(1) as f64),
         }
     }
 
-    fn hand_over(&mut self, evaluate: bool) {
-        let steps = self.schedule.steps_to_play(self.trained, self.planned);
+    /// Hands the steps to the admission whose weights are there.
+    fn play_ahead(&mut self) {
+        let trained: Vec<u64> = self.learners.iter().map(|learner| learner.trained).collect();
+        let steps = self.schedule.steps_to_play(&trained, self.planned);
         self.planned = self.planned.max(*steps.end());
-        self.admission.hand_over(self.trained, evaluate, steps);
+        self.admission.play(steps);
     }
 
     fn act(&mut self, action: Action) {
@@ -199,7 +223,7 @@ impl<'c> Simulator<'c> {
                 self.slot_seconds += seconds * self.costs.slots.max(1) as f64;
                 self.end_after(seconds, End::Evaluation);
             }
-            Action::Draw { step, .. } => {
+            Action::Draw { step } => {
                 let episodes = self.step_costs(step).episodes.len();
                 self.admission.add_episodes(step, episodes);
             }
@@ -210,21 +234,24 @@ impl<'c> Simulator<'c> {
             }
             Action::Collect { step } => {
                 self.admission.close(step);
-                self.ready.insert(step);
+                self.played = step;
             }
         }
     }
 
-    /// Starts the next update if the trainer is free and its step is there.
+    /// Starts the next update of every learner that is free, if its step is there. An evaluation stops all of them.
     fn train(&mut self) {
-        let next = self.trained + 1;
-        if self.is_training || self.awaits_evaluation || !self.ready.remove(&next) {
-            return;
+        for index in 0..self.learners.len() {
+            let LearnerState { trained, is_training } = self.learners[index];
+            let awaits_evaluation = trained > self.evaluated && self.step_costs(trained).evaluate > 0.0;
+            if is_training || awaits_evaluation || trained >= self.played {
+                continue;
+            }
+            self.learners[index].is_training = true;
+            let seconds = self.step_costs(trained + 1).train.get(index).copied().unwrap_or(0.0);
+            self.train_seconds += seconds;
+            self.end_after(seconds, End::Update { learner: index });
         }
-        self.is_training = true;
-        let seconds = self.step_costs(next).train;
-        self.train_seconds += seconds;
-        self.end_after(seconds, End::Update);
     }
 
     fn end(&mut self, end: End) {
@@ -232,15 +259,24 @@ impl<'c> Simulator<'c> {
             End::Episode { step } => self.admission.finished(step),
             End::Evaluation => {
                 self.admission.evaluated();
-                self.awaits_evaluation = false;
+                self.evaluated = self.slowest();
             }
-            End::Update => {
-                self.trained += 1;
-                self.is_training = false;
-                self.awaits_evaluation = self.step_costs(self.trained).evaluate > 0.0;
-                self.hand_over(self.awaits_evaluation);
+            End::Update { learner } => {
+                let before = self.slowest();
+                let own = &mut self.learners[learner];
+                (own.trained, own.is_training) = (own.trained + 1, false);
+                let update = self.slowest();
+                if update > before && self.step_costs(update).evaluate > 0.0 {
+                    self.admission.evaluate(update);
+                }
+                self.play_ahead();
             }
         }
+    }
+
+    /// Returns the number of updates that all learners have done.
+    fn slowest(&self) -> u64 {
+        self.learners.iter().map(|learner| learner.trained).min().unwrap_or(0)
     }
 }
 
@@ -253,11 +289,11 @@ mod tests {
     /// Simulates steps of one episode each, one at a time.
     fn simulate(steps: u64, staleness: u64, costs: &[StepCosts]) -> Simulation {
         let costs = RunCosts { slots: 1, steps: costs.to_vec() };
-        Simulation::new(StepSchedule::new(steps, staleness), &costs)
+        Simulation::new(steps, staleness, &costs)
     }
 
     fn step(rollout: f64, train: f64, evaluate: f64) -> StepCosts {
-        StepCosts { episodes: vec![rollout], train, evaluate }
+        StepCosts { episodes: vec![rollout], train: vec![train], evaluate }
     }
 
     fn constant(rollout: f64, train: f64) -> [StepCosts; 1] {
@@ -292,14 +328,30 @@ mod tests {
         // Two slots; one of two episodes is slow. Step by step, a step takes 8 seconds.
         let costs = RunCosts {
             slots: 2,
-            steps: vec![StepCosts { episodes: vec![8.0, 2.0], train: 1.0, evaluate: 0.0 }],
+            steps: vec![StepCosts { episodes: vec![8.0, 2.0], train: vec![1.0], evaluate: 0.0 }],
         };
-        let seconds = |staleness| Simulation::new(StepSchedule::new(4, staleness), &costs).seconds;
+        let seconds = |staleness| Simulation::new(4, staleness, &costs).seconds;
         assert_eq!(seconds(0), 36.0);
         // Slot 1: 8 + 2 + 8 + 2; slot 2: 2 + 8, and 2 of step 2 until its weights are there.
         assert!(seconds(3) <= 23.0 && seconds(3) >= 21.0, "{}", seconds(3));
-        let idle = Simulation::new(StepSchedule::new(4, 0), &costs).rollout_idle;
+        let idle = Simulation::new(4, 0, &costs).rollout_idle;
         assert!((idle - (1.0 - 40.0 / 72.0)).abs() < 1e-12);
+    }
+
+    /// Learners that are slow in different steps wait for each other without staleness, and not with it.
+    #[test]
+    fn learners_have_a_pace_of_their_own() {
+        let step = |train: [f64; 2]| StepCosts { episodes: vec![1.0], train: train.into(), evaluate: 0.0 };
+        let costs = RunCosts { slots: 1, steps: vec![step([1.0, 5.0]), step([5.0, 1.0])] };
+        assert_eq!(Simulation::new(6, 0, &costs).seconds, 36.0);
+        // The first rollout, then 18 seconds of updates for each learner.
+        assert_eq!(Simulation::new(6, 5, &costs).seconds, 19.0);
+        // Evaluations stop all learners.
+        let evaluated = RunCosts {
+            steps: costs.steps.iter().map(|own| StepCosts { evaluate: 1.0, ..own.clone() }).collect(),
+            ..costs
+        };
+        assert_eq!(Simulation::new(6, 5, &evaluated).seconds, 37.0);
     }
 
     proptest! {
@@ -316,7 +368,7 @@ mod tests {
             let sum = |part: fn(&StepCosts) -> f64| -> f64 {
                 (0..steps as usize).map(|step| part(&costs[step % costs.len()])).sum()
             };
-            let (rollout, train) = (sum(rollout), sum(|c| c.train));
+            let (rollout, train) = (sum(rollout), sum(|c| c.train[0]));
             let seconds = simulate(steps, staleness, &costs).seconds;
             prop_assert!(seconds >= rollout.max(train) - 1e-9);
             prop_assert!(seconds <= rollout + train + 1e-9);

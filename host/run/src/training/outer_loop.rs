@@ -1,99 +1,44 @@
 //! The outer loop: play steps, update the policies, hand the new weights over, evaluate, save checkpoints.
 //!
-//! This thread trains; the rollout thread ([`super::rollout_thread`]) plays. [`StepSchedule`] names the weights
-//! that each step is played with. A run that was killed at any moment continues from its last checkpoint and
+//! The rollout thread ([`super::rollout_thread`]) plays, the threads of the learners ([`super::learner_threads`]) train,
+//! and this one writes the run folder. [`StepSchedule`] names the weights that each step is played with. Learners train at
+//! their own pace; they wait for each other at the steps after which the team is evaluated or saved. A run that was killed at any moment continues from its last checkpoint and
 //! ends as if it had never been killed: everything that the loop writes is either named in the checkpoint's
 //! [`LoopState`] or cut off when the run resumes. Steps that were played ahead of their update are named too.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::RangeInclusive;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use pl_dsl::workflow::{Evaluation, Train};
-use pl_record::{LogLengths, RunFolder};
-use pl_rollout::SPAN_TARGET;
+use pl_record::RunFolder;
 use pl_trainer::checkpoint::{Checkpoints, EvaluationScore};
-use pl_trainer::{LearnerSeconds, StepMetrics, UpdateProgress};
+use pl_trainer::{ServedPolicy, StepMetrics, Trainer};
 use pl_types::{GenerateError, seed};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::checkpoints::PolicyVersions;
 use crate::error::Error;
-use crate::evaluation::{EvaluationReport, mean};
+use crate::evaluation::mean;
+use crate::generation::PolicyRouter;
 use crate::host::Host;
-use crate::memory::ProcessMemory;
 use crate::model_card::model_cards;
-use crate::progress::{Activity, MetricsLine, StepSeconds};
+use crate::progress::{MetricsLine, StepSeconds};
 use crate::run_folder::draw;
 use crate::schedule::StepSchedule;
 use crate::schedule::admission::{Admission, AdmissionRules};
-use crate::session::Session;
 
-use super::cursor::{ScenarioCursor, cursors};
-use super::rollout_thread::{Handover, RolloutEvent, RolloutThread};
+use super::kept_versions::KeptVersions;
+use super::learner_threads::{EventSender, LearnerThreads, LoopEvent, report_panic};
+use super::loop_state::{LoopState, StepAhead};
+use super::metrics_lines::{evaluation_line, step_line};
+use super::pace::{LearnerResult, Pace};
+use super::rollout_thread::{Handover, LearnerWeights, RolloutEvent, RolloutThread};
 use super::rollouts::{PlayedStep, Rollouts};
+use super::step_times::{Clock, LearnerTimes, StepTimes, milliseconds};
 use super::{StopRequest, TrainingRun};
-
-/// State of the loop after a step, part of every checkpoint.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct LoopState {
-    /// Number of finished steps.
-    pub step: u64,
-    /// Positions in the tasks of the scenarios after the finished steps. Empty before the first step.
-    #[serde(alias = "next_task", deserialize_with = "cursors")]
-    pub scenarios: Vec<ScenarioCursor>,
-    /// Lengths of the run folder's append-only files.
-    pub lengths: LogLengths,
-    /// Steps that were played and not trained on yet, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ahead: Vec<StepAhead>,
-}
-
-/// A step that was played ahead of its update. Its transitions are in its step file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StepAhead {
-    step: u64,
-    metrics: Map<String, Value>,
-    failures: Vec<Value>,
-    tokens: u64,
-    #[serde(alias = "next_task", deserialize_with = "cursors")]
-    scenarios: Vec<ScenarioCursor>,
-}
-
-impl From<&PlayedStep> for StepAhead {
-    fn from(played: &PlayedStep) -> Self {
-        StepAhead {
-            step: played.step,
-            metrics: played.metrics.clone(),
-            failures: played.failures.clone(),
-            tokens: played.tokens,
-            scenarios: played.cursors.clone(),
-        }
-    }
-}
-
-impl StepAhead {
-    /// Reads the step's transitions from the run folder.
-    pub(super) fn read(self, folder: &RunFolder) -> Result<PlayedStep, Error> {
-        let transitions = folder.read_step(self.step)?;
-        let StepAhead { step, metrics, failures, tokens, scenarios: cursors } = self;
-        Ok(PlayedStep {
-            step,
-            transitions,
-            metrics,
-            failures,
-            tokens,
-            cursors,
-            seconds: 0.0,
-            episode_seconds: Vec::new(),
-            finished: None,
-        })
-    }
-}
 
 /// Reason for which a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,19 +56,19 @@ impl TrainingRun<'_> {
     /// If a step can't be played, an update fails, or the run folder can't be written. The last checkpoint
     /// stands.
     pub fn train(&mut self, stop: &StopRequest) -> Result<RunEnding, Error> {
-        let Self { host, train, session, rollouts, folder, state } = self;
+        let Self { host, train, session, schedule, earlier, rollouts, folder, state } = self;
         let checkpoints = Checkpoints::new(RunFolder::checkpoints(folder.root()), train.keep_checkpoints);
         // Finishes what a run that was killed at its very end left undone.
         checkpoints.tidy()?;
         draw(host, folder);
-        let schedule = StepSchedule::from(&*train);
         if state.step == schedule.steps() {
             return Ok(RunEnding::Done);
         }
-        let played = std::mem::take(&mut state.ahead)
-            .into_iter()
-            .map(|ahead| ahead.read(folder))
-            .collect::<Result<VecDeque<_>, _>>()?;
+        let mut played = BTreeMap::new();
+        for ahead in std::mem::take(&mut state.ahead) {
+            let step = ahead.read(folder)?;
+            played.insert(step.step, Arc::new(step));
+        }
         let rules = AdmissionRules {
             slots: train.episodes as usize,
             draws_in_turn: rollouts.draws_in_turn(),
@@ -133,10 +78,11 @@ impl TrainingRun<'_> {
             host,
             rollouts,
             router: Arc::clone(&session.router),
-            admission: Admission::new(rules),
+            admission: Admission::new(schedule.clone(), rules),
+            schedule: schedule.clone(),
             keeps_versions: rules.keeps_versions,
-            cursors: played.back().map_or(&state.scenarios, |last| &last.cursors).clone(),
-            steps: schedule.steps(),
+            versions: session.trainer.versions(),
+            cursors: played.values().last().map_or(&state.scenarios, |last| &last.cursors).clone(),
             stop: (!schedule.overlaps()).then(|| stop.clone()),
             weights: BTreeMap::new(),
             open: BTreeMap::new(),
@@ -144,108 +90,91 @@ impl TrainingRun<'_> {
         let (handovers, received) = unbounded_channel();
         let (sender, events) = channel();
         let router = Arc::clone(&session.router);
+        let kept = KeptVersions::restored(std::mem::take(earlier), &session.trainer);
         let ended = std::thread::scope(|scope| {
-            scope.spawn(move || thread.run(received, &sender));
+            let rollout_events = sender.clone();
+            scope.spawn(move || report_panic(&rollout_events, || thread.run(received, &rollout_events)));
             let last_planned = state.step + played.len() as u64;
             let outer_loop = OuterLoop {
                 host,
                 train,
                 schedule,
                 rollouts,
-                session,
+                router: &router,
+                seed: session.seed,
                 folder,
                 state,
                 played,
                 last_planned,
+                kept,
                 checkpoints,
                 handovers,
+                sender,
                 events,
-                started: Instant::now(),
+                clock: Clock::start(),
             };
             // The rollout thread ends when the loop is dropped.
-            outer_loop.run(stop)
+            outer_loop.run(&mut session.trainer, stop)
         });
         host.block_on(router.release());
         ended
     }
 }
 
-/// The training side of the loop.
+/// The side of the loop that the learners and the run folder are on.
 struct OuterLoop<'r> {
     host: &'r Host,
     train: &'r Train,
-    schedule: StepSchedule,
+    schedule: &'r StepSchedule,
     rollouts: &'r Rollouts,
-    session: &'r mut Session,
+    router: &'r PolicyRouter,
+    /// Seed of the run.
+    seed: u64,
     folder: &'r mut RunFolder,
     state: &'r mut LoopState,
-    /// Steps that were played and not trained on yet, in order. Their step files are written.
-    played: VecDeque<PlayedStep>,
+    /// Steps that were played and that some learner has not trained on yet. Their step files are written.
+    played: BTreeMap<u64, Arc<PlayedStep>>,
     /// Last step that the rollout thread was asked to play.
     last_planned: u64,
+    /// Empty unless learners may be behind by different numbers of updates.
+    kept: KeptVersions,
     checkpoints: Checkpoints,
     handovers: UnboundedSender<Handover>,
-    events: Receiver<Result<RolloutEvent, Error>>,
-    /// Start of the loop.
-    started: Instant,
-}
-
-/// Times and token counts of a step, for `timings.jsonl`.
-#[derive(Default)]
-struct StepTimes {
-    seconds: StepSeconds,
-    sampled_tokens: u64,
-    trained_tokens: u64,
-    /// Parts of `seconds.train`.
-    learners: Vec<LearnerSeconds>,
-    /// Seconds of each episode.
-    episode_seconds: Vec<f64>,
-    timeline: Vec<TimelinePart>,
-}
-
-/// Part of a step on the clock of the loop, in seconds since its start.
-#[derive(Serialize)]
-struct TimelinePart {
-    part: &'static str,
-    start: f64,
-    end: f64,
+    /// Sender of `events`, for the threads of the learners.
+    sender: EventSender,
+    events: Receiver<Result<LoopEvent, Error>>,
+    clock: Clock,
 }
 
 impl OuterLoop<'_> {
-    fn run(mut self, stop: &StopRequest) -> Result<RunEnding, Error> {
+    fn run(mut self, trainer: &mut Trainer, stop: &StopRequest) -> Result<RunEnding, Error> {
         let steps = self.schedule.steps();
+        self.hand_over_all(trainer)?;
         if self.state.step == 0 {
             // The untrained team is the baseline. A resumed run has evaluated its last step already.
-            self.hand_over(true, true)?;
             self.evaluate(&mut StepTimes::default())?;
-        } else {
-            self.hand_over(false, true)?;
         }
         // Score of the finished steps, until a checkpoint has it.
         let mut unsaved = None;
         while self.state.step < steps {
-            let waiting = Instant::now();
-            let Some(played) = self.next_played()? else {
+            let Some(mut times) = self.train_to_barrier(trainer, stop)? else {
                 if let Some(score) = unsaved.take() {
-                    self.save(score)?;
+                    self.save(trainer, score)?;
                 }
                 return Ok(RunEnding::Interrupted);
             };
-            let mut times = self.update(played, waiting.elapsed().as_secs_f64())?;
             let (step, interrupted) = (self.state.step, stop.is_requested());
-            self.hand_over(true, !interrupted)?;
             let score = self.evaluate(&mut times)?;
             self.append_times(&times)?;
             let improved = match &score {
                 Some(score) => is_best(&self.checkpoints, score)?,
                 None => false,
             };
-            let due = step.is_multiple_of(u64::from(self.train.checkpoint_every.max(1)));
             unsaved = Some(score);
-            if (step == steps || interrupted || due || improved)
+            if (step == steps || interrupted || self.is_checkpoint_due(step) || improved)
                 && let Some(score) = unsaved.take()
             {
-                self.save(score)?;
+                self.save(trainer, score)?;
             }
             if interrupted && step < steps {
                 return Ok(RunEnding::Interrupted);
@@ -254,23 +183,146 @@ impl OuterLoop<'_> {
         Ok(RunEnding::Done)
     }
 
-    /// Hands the current weights to the rollout thread: for evaluations, and for the steps that the schedule
-    /// plays with them.
-    fn hand_over(&mut self, evaluate: bool, play: bool) -> Result<(), Error> {
+    fn is_checkpoint_due(&self, step: u64) -> bool {
+        step.is_multiple_of(u64::from(self.train.checkpoint_every.max(1)))
+    }
+
+    fn is_evaluation_due(&self, step: u64) -> bool {
+        self.rollouts.evaluates_after(step, step == self.schedule.steps())
+    }
+
+    /// Returns the next step after which all learners wait, so that the team is evaluated or saved as a whole. Without
+    /// overlap, they wait for each other's rollouts after every step.
+    fn next_barrier(&self) -> u64 {
+        let steps = self.schedule.steps();
+        let waits = |step: &u64| {
+            !self.schedule.overlaps() || self.is_checkpoint_due(*step) || self.is_evaluation_due(*step)
+        };
+        (self.state.step + 1..steps).find(waits).unwrap_or(steps)
+    }
+
+    /// Trains all learners up to the next barrier, or until a stop is requested. Returns the times of the last step.
+    /// Returns `None` if no step was finished.
+    fn train_to_barrier(
+        &mut self,
+        trainer: &mut Trainer,
+        stop: &StopRequest,
+    ) -> Result<Option<StepTimes>, Error> {
+        let names = trainer.names().to_vec();
+        let (host, sender, copies) = (self.host, self.sender.clone(), self.schedule.overlaps());
+        let learners = trainer.learners_to_train()?;
+        std::thread::scope(|scope| {
+            let threads = LearnerThreads::start(scope, learners, host, copies, &sender);
+            self.train_side_by_side(&threads, &names, stop)
+        })
+    }
+
+    fn train_side_by_side(
+        &mut self,
+        threads: &LearnerThreads,
+        names: &[String],
+        stop: &StopRequest,
+    ) -> Result<Option<StepTimes>, Error> {
+        let barrier = self.next_barrier();
+        let mut pace = Pace::new(self.state.step, self.schedule.learners());
+        let mut last = None;
+        loop {
+            let end = self.last_step(&pace, barrier, stop);
+            if self.state.step >= end {
+                return Ok(last);
+            }
+            self.begin_updates(&mut pace, end, threads)?;
+            let trained = match self.next_event()? {
+                Some(LoopEvent::Trained(trained)) => *trained,
+                Some(LoopEvent::Rollout(RolloutEvent::Stopped)) => return Ok(last),
+                Some(LoopEvent::Rollout(_)) | None => continue,
+            };
+            let weights = self.keep(trained.learner, trained.step, &trained.policies);
+            let finished = pace.end(trained);
+            let evaluate = finished.is_some() && self.is_evaluation_due(pace.finished());
+            let until = match stop.is_requested() {
+                true => self.schedule.played_before_checkpoint(self.last_step(&pace, barrier, stop)),
+                false => self.schedule.steps(),
+            };
+            self.hand_over(&pace.updates(), vec![weights], evaluate.then(|| pace.finished()), until)?;
+            if let Some(results) = finished {
+                let times = self.finish_step(results, threads, names)?;
+                if let Some(earlier) = last.replace(times) {
+                    self.append_times(&earlier)?;
+                }
+            }
+        }
+    }
+
+    /// Returns the step that all learners have to reach before they wait for each other.
+    fn last_step(&self, pace: &Pace, barrier: u64, stop: &StopRequest) -> u64 {
+        // Without overlap, the rollout thread ends the run before it plays another step.
+        if !self.schedule.overlaps() || !stop.is_requested() {
+            return barrier;
+        }
+        // A run without a step has nothing to continue from.
+        pace.last_begun().max(1)
+    }
+
+    /// Starts the next update of every idle learner whose step is there.
+    fn begin_updates(&self, pace: &mut Pace, end: u64, threads: &LearnerThreads) -> Result<(), Error> {
+        let idle = pace.idle().into_iter().filter(|(_, step)| *step <= end);
+        let ready: Vec<(usize, &Arc<PlayedStep>)> =
+            idle.filter_map(|(learner, step)| Some((learner, self.played.get(&step)?))).collect();
+        if !ready.is_empty() && !self.schedule.overlaps() {
+            self.host.block_on(self.router.sleep())?;
+        }
+        for (learner, played) in ready {
+            let shuffle = self.train.shuffle_rewards;
+            let shuffle = shuffle.then(|| seed::trainer(self.seed, "shuffled rewards", "", &[played.step]));
+            pace.begin(learner);
+            threads.train(learner, played, shuffle);
+        }
+        Ok(())
+    }
+
+    /// Hands the weights after the finished steps to the rollout thread, with those that a checkpoint has kept besides.
+    fn hand_over_all(&mut self, trainer: &mut Trainer) -> Result<(), Error> {
         let update = self.state.step;
-        let trainer = &self.session.trainer;
-        let weights = match self.schedule.overlaps() {
-            true => PolicyVersions::copied(trainer),
-            false => PolicyVersions::shared(trainer),
-        };
-        let steps = if play {
-            self.schedule.steps_to_play(update, self.last_planned)
-        } else {
-            RangeInclusive::new(1, 0)
-        };
+        let shallow = |own: &[ServedPolicy]| PolicyVersions::new(own.iter().map(ServedPolicy::shallow));
+        let mut weights = Vec::new();
+        for (learner, update, own) in self.kept.iter() {
+            weights.push(LearnerWeights { learner, update, policies: shallow(own) });
+        }
+        for (learner, training) in trainer.learners_to_train()?.iter().enumerate() {
+            let mut policies = training.served();
+            if self.schedule.overlaps() {
+                policies = policies.iter().map(ServedPolicy::copy).collect();
+            }
+            weights.push(self.keep(learner, update, &policies));
+        }
+        let updates = vec![update; self.schedule.learners()];
+        let evaluate = (update == 0 && self.is_evaluation_due(0)).then_some(0);
+        self.hand_over(&updates, weights, evaluate, self.schedule.steps())
+    }
+
+    /// Returns a learner's weights for the rollout thread, and keeps them for checkpoints that need them.
+    fn keep(&mut self, learner: usize, update: u64, policies: &[ServedPolicy]) -> LearnerWeights {
+        if self.schedule.differs() {
+            self.kept.add(learner, update, policies);
+        }
+        let policies = PolicyVersions::new(policies.iter().map(ServedPolicy::shallow));
+        LearnerWeights { learner, update, policies }
+    }
+
+    /// Hands weights to the rollout thread: for evaluations, and for the steps up to `until` that can be played when the
+    /// learners have done `updates`.
+    fn hand_over(
+        &mut self,
+        updates: &[u64],
+        weights: Vec<LearnerWeights>,
+        evaluate: Option<u64>,
+        until: u64,
+    ) -> Result<(), Error> {
+        let steps = self.schedule.steps_to_play(updates, self.last_planned);
+        let steps = *steps.start()..=(*steps.end()).min(until);
         self.last_planned = self.last_planned.max(*steps.end());
-        let evaluate = evaluate && self.rollouts.evaluates_after(update, update == self.schedule.steps());
-        match self.handovers.send(Handover { update, weights, evaluate, steps }) {
+        match self.handovers.send(Handover { weights, evaluate, steps }) {
             Ok(()) => Ok(()),
             // The thread ended with an error, which is its last event.
             Err(_) => loop {
@@ -279,81 +331,91 @@ impl OuterLoop<'_> {
         }
     }
 
-    /// Returns the next step to train on. Returns `None` if a stop was requested before it was played.
-    fn next_played(&mut self) -> Result<Option<PlayedStep>, Error> {
-        loop {
-            if let Some(played) = self.played.pop_front() {
-                return Ok(Some(played));
-            }
-            if let Some(RolloutEvent::Stopped) = self.next_event()? {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Waits for the next event of the rollout thread. Returns `None` for a played step, which it keeps.
-    fn next_event(&mut self) -> Result<Option<RolloutEvent>, Error> {
+    /// Waits for the next event. Returns `None` for a played step, which it keeps.
+    fn next_event(&mut self) -> Result<Option<LoopEvent>, Error> {
         let event = self.events.recv().unwrap_or(Err(Error::Engine(GenerateError::Stopped)))?;
-        let RolloutEvent::Played(played) = event else { return Ok(Some(event)) };
+        let LoopEvent::Rollout(RolloutEvent::Played(played)) = event else { return Ok(Some(event)) };
         self.folder.write_step(played.step, &played.transitions)?;
-        self.played.push_back(*played);
+        self.played.insert(played.step, Arc::new(*played));
         Ok(None)
     }
 
-    /// Trains on a step and writes its line of metrics. `wait` is the time that the trainer waited for it.
-    fn update(&mut self, played: PlayedStep, wait: f64) -> Result<StepTimes, Error> {
-        let step = played.step;
+    /// Writes the lines of a step that all learners have trained on.
+    fn finish_step(
+        &mut self,
+        results: Vec<LearnerResult>,
+        threads: &LearnerThreads,
+        names: &[String],
+    ) -> Result<StepTimes, Error> {
+        let step = self.state.step + 1;
+        let played = self.played.remove(&step).ok_or(Error::Engine(GenerateError::Stopped))?;
         for failure in &played.failures {
             self.folder.failures.append(failure)?;
         }
-        let shuffle = self.train.shuffle_rewards;
-        let shuffle = shuffle.then(|| seed::trainer(self.session.seed, "shuffled rewards", "", &[step]));
-        if !self.schedule.overlaps() {
-            self.host.block_on(self.session.router.sleep())?;
-        }
-        let started = Instant::now();
-        let mut tracker = self.host.progress().start(Activity::Update);
-        let mut progress = |progress: UpdateProgress| tracker.update(progress.done, progress.total);
-        let trainer = &mut self.session.trainer;
-        let span =
-            tracing::info_span!(target: SPAN_TARGET, "update", step, transitions = played.transitions.len());
-        let metrics = span.in_scope(|| trainer.update(step, &played.transitions, shuffle, &mut progress))?;
-        drop(tracker);
-        let tokens = trainer.take_trained_completions();
+        let metrics = StepMetrics::new(results.iter().map(|result| &result.trained.update), names);
+        let times = self.step_times(&played, &results, threads);
+        let updates = results.into_iter().map(|result| result.trained.update);
+        let mut tokens: Vec<_> = updates.flat_map(|update| update.completions).collect();
         if !tokens.is_empty() {
+            tokens.sort_by(|a, b| (&a.key, a.epoch).cmp(&(&b.key, b.epoch)));
             self.folder.write_tokens(step, &tokens)?;
         }
-        let train = started.elapsed().as_secs_f64();
-        let seconds = StepSeconds { play: played.seconds, wait, train, evaluate: 0.0 };
-        let played_until =
-            played.finished.map(|finished| self.timeline_part("play", finished, played.seconds));
-        let trained_until = self.timeline_part("train", Instant::now(), train);
         self.state.step = step;
         self.state.scenarios.clone_from(&played.cursors);
+        self.kept.drop_unused(self.schedule, step);
         let line = step_line(step, &played, &metrics);
         self.folder.append_metrics(step, &line)?;
-        self.report(None, &line, seconds);
-        Ok(StepTimes {
-            seconds,
+        self.report(None, &line, times.seconds);
+        Ok(times)
+    }
+
+    fn step_times(
+        &self,
+        played: &PlayedStep,
+        results: &[LearnerResult],
+        threads: &LearnerThreads,
+    ) -> StepTimes {
+        let clock = &self.clock;
+        let times = |(result, names): (&LearnerResult, &Vec<String>)| LearnerTimes {
+            policies: names.clone(),
+            seconds: result.trained.update.seconds,
+            wait: result.waited,
+            start: clock.seconds(result.trained.started),
+            end: clock.seconds(result.trained.ended),
+        };
+        let first = results.iter().map(|result| result.trained.started).min();
+        let last = results.iter().map(|result| result.trained.ended).max();
+        let train = last.zip(first).map_or(0.0, |(last, first)| (last - first).as_secs_f64());
+        // While one learner trains, the others don't keep the trainer waiting.
+        let wait = results.iter().map(|result| result.waited).reduce(f64::min).unwrap_or(0.0);
+        let parts = [
+            played.finished.map(|finished| clock.part("play", finished, played.seconds)),
+            last.map(|last| clock.part("train", last, train)),
+        ];
+        StepTimes {
+            step: played.step,
+            seconds: StepSeconds { play: played.seconds, wait, train, evaluate: 0.0 },
             sampled_tokens: played.tokens,
-            trained_tokens: metrics.fed_tokens,
-            learners: self.session.trainer.learner_seconds(),
+            trained_tokens: results.iter().map(|result| result.trained.update.fed_tokens).sum(),
+            learners: results.iter().zip(&threads.names).map(times).collect(),
             episode_seconds: played.episode_seconds.iter().copied().map(milliseconds).collect(),
-            timeline: played_until.into_iter().chain([trained_until]).collect(),
-        })
+            timeline: parts.into_iter().flatten().collect(),
+        }
     }
 
     /// Waits for the evaluations that are due after the finished steps and writes their lines. Returns the
     /// score if the scoring evaluation is among them.
     fn evaluate(&mut self, times: &mut StepTimes) -> Result<Option<EvaluationScore>, Error> {
         let step = self.state.step;
-        if !self.rollouts.evaluates_after(step, step == self.schedule.steps()) {
+        if !self.is_evaluation_due(step) {
             return Ok(None);
         }
         let reports = loop {
-            if let Some(RolloutEvent::Evaluated { reports, seconds: taken }) = self.next_event()? {
-                times.seconds.evaluate = taken;
-                times.timeline.push(self.timeline_part("evaluate", Instant::now(), taken));
+            if let Some(LoopEvent::Rollout(RolloutEvent::Evaluated { reports, seconds })) =
+                self.next_event()?
+            {
+                times.seconds.evaluate = seconds;
+                times.timeline.push(self.clock.part("evaluate", Instant::now(), seconds));
                 break reports;
             }
         };
@@ -372,72 +434,35 @@ impl OuterLoop<'_> {
     }
 
     /// Saves a checkpoint after the finished steps, with the steps that must have been played ahead of it.
-    fn save(&mut self, score: Option<EvaluationScore>) -> Result<(), Error> {
+    fn save(&mut self, trainer: &Trainer, score: Option<EvaluationScore>) -> Result<(), Error> {
         let step = self.state.step;
         let last = self.schedule.played_before_checkpoint(step);
         while step + (self.played.len() as u64) < last {
             self.next_event()?;
         }
-        let ahead = self.played.iter().filter(|played| played.step <= last);
-        self.state.ahead = ahead.map(StepAhead::from).collect();
+        let ahead = self.played.values().filter(|played| played.step <= last);
+        self.state.ahead = ahead.map(|played| StepAhead::from(&**played)).collect();
         self.state.lengths = self.folder.sync()?;
         let cards = model_cards(self.folder.root(), step)?;
-        let trainer = &self.session.trainer;
-        self.checkpoints.save_with_cards(trainer, step, score, &json!(self.state), &cards)?;
+        let earlier = self.kept.earlier(self.schedule, step);
+        self.checkpoints.save_with(trainer, step, score, &json!(self.state), &cards, &earlier)?;
         draw(self.host, self.folder);
         Ok(())
     }
 
     fn append_times(&mut self, times: &StepTimes) -> Result<(), Error> {
-        let StepTimes { seconds, sampled_tokens, trained_tokens, learners, episode_seconds, timeline } =
-            times;
-        let memory = ProcessMemory::read();
-        let step = self.state.step;
-        let mut line = json!({
-            "step": step,
-            "seconds": seconds,
-            "learners": learners,
-            "slots": self.train.episodes,
-            "episode_seconds": episode_seconds,
-            "sampled_tokens_per_second": *sampled_tokens as f64 / seconds.play.max(1e-9),
-            "trained_tokens_per_second": *trained_tokens as f64 / seconds.train.max(1e-9),
-            "memory_bytes": memory.map(|memory| memory.resident),
-            "peak_memory_bytes": memory.map(|memory| memory.peak),
-            "timeline": timeline,
-        });
-        if self.session.router.uses_servers() {
+        let mut line = times.line(self.train.episodes);
+        if self.router.uses_servers() {
             // Since the step before: the schedule may have played several meanwhile.
-            line["servers"] = json!(self.session.router.take_server_stats());
+            line["servers"] = json!(self.router.take_server_stats());
         }
-        Ok(self.folder.append_timings(step, &line)?)
-    }
-
-    /// Returns a part of a step that took some seconds up to `end`.
-    fn timeline_part(&self, part: &'static str, end: Instant, seconds: f64) -> TimelinePart {
-        let end = end.saturating_duration_since(self.started).as_secs_f64();
-        TimelinePart { part, start: milliseconds((end - seconds).max(0.0)), end: milliseconds(end) }
+        Ok(self.folder.append_timings(times.step, &line)?)
     }
 
     fn report(&self, evaluation: Option<&str>, line: &Value, seconds: StepSeconds) {
         let (step, steps) = (self.state.step, self.schedule.steps());
         self.host.progress().metrics(&MetricsLine { step, steps, evaluation, line, seconds });
     }
-}
-
-/// Rounds seconds to milliseconds.
-fn milliseconds(seconds: f64) -> f64 {
-    (seconds * 1e3).round() / 1e3
-}
-
-/// Returns the line of metrics of an evaluation.
-fn evaluation_line(step: u64, report: &EvaluationReport) -> Value {
-    let mut line = Map::new();
-    line.insert("kind".into(), "evaluation".into());
-    line.insert("step".into(), step.into());
-    line.insert("name".into(), report.name.clone().into());
-    line.insert("success".into(), report.success.into());
-    line.extend(report.metrics());
-    Value::Object(line)
 }
 
 /// Returns true if no checkpoint of the same evaluation has at least this score.
@@ -454,24 +479,4 @@ fn identity(evaluations: &[&Evaluation]) -> String {
     let all = evaluations.iter().map(settings).collect::<Vec<_>>().join("\n");
     let block = evaluations.first().map_or("", |evaluation| evaluation.block());
     format!("{block} {}", &blake3::hash(all.as_bytes()).to_hex()[..16])
-}
-
-/// Returns the line of metrics of a training step.
-fn step_line(step: u64, played: &PlayedStep, metrics: &StepMetrics) -> Value {
-    let mut line = Map::new();
-    line.insert("kind".into(), "step".into());
-    line.insert("step".into(), step.into());
-    line.extend(played.metrics.clone());
-    line.insert("transitions".into(), played.transitions.len().into());
-    line.insert("groups".into(), metrics.groups.into());
-    line.insert("flat_groups".into(), metrics.flat_groups.into());
-    let gap = metrics
-        .policies
-        .iter()
-        .filter_map(|m| m.max_logprob_gap)
-        .fold(None, |a: Option<f64>, b| Some(a.map_or(b, |a| a.max(b))));
-    line.insert("max_logprob_gap".into(), json!(gap));
-    let policies = metrics.policies.iter().map(|m| (m.policy.clone(), json!(m))).collect();
-    line.insert("policies".into(), Value::Object(policies));
-    Value::Object(line)
 }

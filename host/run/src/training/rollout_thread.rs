@@ -7,34 +7,43 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Instant;
 
+use pl_types::Generate;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
 use crate::checkpoints::PolicyVersions;
 use crate::error::Error;
 use crate::evaluation::EvaluationReport;
-use crate::generation::PolicyRouter;
+use crate::generation::{PinnedTeam, PinnedVersion, PolicyRouter};
 use crate::host::Host;
+use crate::schedule::StepSchedule;
 use crate::schedule::admission::{Action, Admission};
 
 use super::StopRequest;
 use super::cursor::ScenarioCursor;
+use super::learner_threads::{EventSender, LoopEvent};
 use super::open_step::{EndedEpisode, OpenStep};
 use super::rollouts::{PlayedStep, Rollouts};
 use super::step_weights::StepWeights;
 
-/// Weights after an update, with the work that they are for.
+/// Weights of learners, with the work that they make possible.
 pub(super) struct Handover {
-    /// Number of updates that the weights include.
-    pub update: u64,
-    pub weights: PolicyVersions,
-    /// True to run the evaluations that are due after this update, before any step is played.
-    pub evaluate: bool,
+    pub weights: Vec<LearnerWeights>,
+    /// Number of updates after which evaluations are due, before any of the steps is played.
+    pub evaluate: Option<u64>,
     /// Steps to play.
     pub steps: RangeInclusive<u64>,
+}
+
+/// Weights of a learner's policies after an update.
+pub(super) struct LearnerWeights {
+    /// Position among the learners.
+    pub learner: usize,
+    /// Number of updates that the weights include.
+    pub update: u64,
+    pub policies: PolicyVersions,
 }
 
 /// Finished work of the rollout thread.
@@ -55,39 +64,45 @@ pub(super) struct RolloutThread<'r> {
     pub rollouts: &'r Rollouts,
     pub router: Arc<PolicyRouter>,
     pub admission: Admission,
+    pub schedule: StepSchedule,
     /// True if weights are kept beside others.
     pub keeps_versions: bool,
+    /// Versions of all policies before the run, in the workflow's order.
+    pub versions: Vec<u64>,
     /// Positions in the tasks of the scenarios. Empty before the first step.
     pub cursors: Vec<ScenarioCursor>,
-    /// Total number of steps of the run.
-    pub steps: u64,
     /// Request that ends the thread before it plays the next step. `None` if steps that the schedule has begun
     /// must be played, because a checkpoint needs them.
     pub stop: Option<StopRequest>,
-    /// Weights that were handed over, by their update.
-    pub weights: BTreeMap<u64, HandedWeights>,
+    /// Weights that were handed over, by their learner and update.
+    pub weights: BTreeMap<(usize, u64), HandedWeights>,
     pub open: BTreeMap<u64, OpenStep>,
 }
 
 /// Weights that were handed over.
-pub(super) enum HandedWeights {
+pub(super) struct HandedWeights {
+    /// Index and version of each policy.
+    versions: Vec<(usize, u64)>,
+    state: WeightState,
+}
+
+enum WeightState {
     /// Not in use yet.
     New(PolicyVersions),
-    InUse(StepWeights),
+    /// Served beside others.
+    Pinned(Arc<PinnedVersion>),
+    /// Served in place of earlier ones.
+    Published,
 }
 
 impl RolloutThread<'_> {
     /// Body of the thread. Ends when the trainer hangs up, or after the first error.
-    pub fn run(
-        mut self,
-        handovers: UnboundedReceiver<Handover>,
-        events: &Sender<Result<RolloutEvent, Error>>,
-    ) {
+    pub fn run(mut self, handovers: UnboundedReceiver<Handover>, events: &EventSender) {
         let host = self.host;
         let result = host.block_on(async {
             let mut running = JoinSet::new();
             // A trainer that has hung up needs no result.
-            let mut send = |event| drop(events.send(Ok(event)));
+            let mut send = |event| drop(events.send(Ok(LoopEvent::Rollout(event))));
             let result = self.play(handovers, &mut running, &mut send).await;
             running.shutdown().await;
             result
@@ -113,11 +128,7 @@ impl RolloutThread<'_> {
             }
             tokio::select! {
                 handover = handovers.recv(), if is_connected => match handover {
-                    Some(Handover { update, weights, evaluate, steps }) => {
-                        self.admission.hand_over(update, evaluate, steps);
-                        self.weights.insert(update, HandedWeights::New(weights));
-                        self.drop_unused_weights();
-                    }
+                    Some(handover) => self.receive(handover),
                     None => {
                         is_connected = false;
                         self.admission.stop();
@@ -148,22 +159,22 @@ impl RolloutThread<'_> {
     ) -> Result<(), Error> {
         match action {
             Action::Evaluate { update } => {
-                let weights = self.use_weights(update).await?;
+                let weights = self.use_weights(&vec![update; self.schedule.learners()]).await?;
                 let started = Instant::now();
-                let last = update == self.steps;
+                let last = update == self.schedule.steps();
                 let reports = self.rollouts.evaluate(self.host, update, last, &weights).await?;
                 self.admission.evaluated();
                 self.drop_unused_weights();
                 send(RolloutEvent::Evaluated { reports, seconds: started.elapsed().as_secs_f64() });
             }
-            Action::Draw { step, update } => {
+            Action::Draw { step } => {
                 // The first step is always played: a run without one has nothing to continue from.
-                if update > 0 && self.stop.as_ref().is_some_and(StopRequest::is_requested) {
+                if step > 1 && self.stop.as_ref().is_some_and(StopRequest::is_requested) {
                     self.admission.stop();
                     send(RolloutEvent::Stopped);
                     return Ok(());
                 }
-                let weights = self.use_weights(update).await?;
+                let weights = self.use_weights(&self.schedule.updates(step)).await?;
                 let open = OpenStep::draw(self.rollouts, self.host, step, &self.cursors, weights).await?;
                 self.cursors = open.cursors().to_vec();
                 self.admission.add_episodes(step, open.round_size());
@@ -194,28 +205,64 @@ impl RolloutThread<'_> {
         Ok(())
     }
 
-    /// Returns the weights after an update, ready to be used.
-    async fn use_weights(&mut self, update: u64) -> Result<StepWeights, Error> {
-        let ready = match self.weights.remove(&update) {
-            Some(HandedWeights::InUse(weights)) => weights,
-            Some(HandedWeights::New(weights)) => {
-                let versions = weights.versions.clone();
-                match self.keeps_versions {
-                    true => StepWeights { versions, generator: Some(Arc::new(weights.pin(&self.router)?)) },
-                    false => {
-                        weights.publish(&self.router).await?;
-                        StepWeights { versions, generator: None }
-                    }
-                }
-            }
-            None => return Err(Error::Engine(pl_types::GenerateError::Stopped)),
-        };
-        self.weights.insert(update, HandedWeights::InUse(ready.clone()));
-        Ok(ready)
+    /// Takes over weights, and the work that they make possible.
+    fn receive(&mut self, Handover { weights, evaluate, steps }: Handover) {
+        for LearnerWeights { learner, update, policies } in weights {
+            let versions = policies.versions().to_vec();
+            self.weights
+                .insert((learner, update), HandedWeights { versions, state: WeightState::New(policies) });
+        }
+        if let Some(update) = evaluate {
+            self.admission.evaluate(update);
+        }
+        self.admission.play(steps);
+        self.drop_unused_weights();
     }
 
+    /// Returns the weights of the learners after a number of updates each, ready to be used.
+    async fn use_weights(&mut self, updates: &[u64]) -> Result<StepWeights, Error> {
+        let mut versions = self.versions.clone();
+        let mut pinned = Vec::new();
+        for (learner, update) in updates.iter().enumerate() {
+            let Some(handed) = self.weights.remove(&(learner, *update)) else {
+                return Err(Error::Engine(pl_types::GenerateError::Stopped));
+            };
+            let state = match handed.state {
+                WeightState::New(policies) if self.keeps_versions => {
+                    WeightState::Pinned(Arc::new(policies.pin(&self.router)?))
+                }
+                WeightState::New(policies) => {
+                    policies.publish(&self.router).await?;
+                    WeightState::Published
+                }
+                in_use => in_use,
+            };
+            if let WeightState::Pinned(version) = &state {
+                pinned.push(Arc::clone(version));
+            }
+            for (policy, version) in &handed.versions {
+                if let Some(own) = versions.get_mut(*policy) {
+                    *own = *version;
+                }
+            }
+            self.weights.insert((learner, *update), HandedWeights { state, ..handed });
+        }
+        let generator = self.keeps_versions.then(|| {
+            let team = PinnedTeam { router: Arc::clone(&self.router), versions: pinned };
+            Arc::new(team) as Arc<dyn Generate>
+        });
+        Ok(StepWeights { versions, generator })
+    }
+
+    /// Drops weights that nothing will use. The newest of each learner are kept: evaluations may still use them.
     fn drop_unused_weights(&mut self) {
+        let mut newest = BTreeMap::new();
+        for (learner, update) in self.weights.keys() {
+            newest.insert(*learner, *update);
+        }
         let admission = &self.admission;
-        self.weights.retain(|update, _| admission.uses(*update));
+        self.weights.retain(|(learner, update), _| {
+            newest.get(learner) == Some(update) || admission.uses(*learner, *update)
+        });
     }
 }

@@ -10,7 +10,7 @@ use pl_types::Generate;
 pub(super) struct StepWeights {
     /// Versions of all policies, in the workflow's order.
     pub versions: Vec<u64>,
-    /// Generator with these versions. `None` for the session's, which has the newest.
+    /// Generator with these versions. `None` for the session's, which has them.
     pub generator: Option<Arc<dyn Generate>>,
 }
 

@@ -36,6 +36,8 @@ pub(super) struct Manifest {
     #[serde(default)]
     scored_by: Option<String>,
     pub(super) policies: Vec<SavedPolicy>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) earlier: Vec<SavedVersion>,
     pub(super) state: Value,
     /// Keys are paths within the checkpoint, with `/`.
     pub(super) files: BTreeMap<String, FileDigest>,
@@ -51,6 +53,16 @@ pub(super) struct SavedPolicy {
     /// Optimiser steps of its critic, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) critic_steps: Option<u64>,
+}
+
+/// Version of a policy before that of the checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SavedVersion {
+    /// Number of updates of its learner.
+    pub(super) update: u64,
+    pub(super) policy: String,
+    /// Number of updates that changed the policy.
+    pub(super) version: u64,
 }
 
 /// Size and hash of a file.
@@ -76,12 +88,13 @@ impl Manifest {
         step: u64,
         score: Option<EvaluationScore>,
         policies: Vec<SavedPolicy>,
+        earlier: Vec<SavedVersion>,
         state: Value,
     ) -> Result<Self, Error> {
         let mut files = BTreeMap::new();
         sync_and_digest(folder, folder, &mut files)?;
         let (score, scored_by) = score.map(|score| (score.value, score.evaluation)).unzip();
-        Ok(Self { format: FORMAT, step, score, scored_by, policies, state, files })
+        Ok(Self { format: FORMAT, step, score, scored_by, policies, earlier, state, files })
     }
 
     /// Writes the manifest and its hash, and syncs both.

@@ -9,6 +9,7 @@ use pl_types::Dtype;
 use serde_json::Value;
 use tch::{Device, Tensor, no_grad};
 
+use super::earlier::EarlierVersion;
 use super::files::io_error;
 use super::manifest::{EvaluationScore, FileDigest, Manifest, SavedPolicy, damaged};
 use crate::critic::{Critic, CriticModel};
@@ -19,7 +20,7 @@ use crate::trainer::Trainer;
 const POLICIES: &str = "policies";
 const OPTIMIZERS: &str = "optimizers";
 /// Weight and bias of a critic, in the folder of its policy.
-const VALUE_HEAD: &str = "value_head.safetensors";
+pub(super) const VALUE_HEAD: &str = "value_head.safetensors";
 /// Model card, in the folder of its policy.
 const CARD: &str = "README.md";
 /// Folder of a critic's own adapter or model, in the folder of its policy.
@@ -174,6 +175,7 @@ impl Trainer {
         score: Option<EvaluationScore>,
         state: &Value,
         cards: &BTreeMap<String, String>,
+        earlier: &[EarlierVersion],
     ) -> Result<(), Error> {
         self.export(&folder.join(POLICIES))?;
         let optimizers = folder.join(OPTIMIZERS);
@@ -196,7 +198,8 @@ impl Trainer {
                 critic_steps: policy.critic.as_ref().map(|critic| critic.optimizer.steps()),
             });
         }
-        Manifest::for_folder(folder, step, score, policies, state.clone())?.write(folder)
+        let earlier = self.write_earlier(folder, earlier)?;
+        Manifest::for_folder(folder, step, score, policies, earlier, state.clone())?.write(folder)
     }
 }
 
@@ -220,19 +223,19 @@ fn restore_network(policy: &str, critic: &Critic, path: &Path, config: &Config) 
 }
 
 /// Writes named tensors as safetensors.
-fn write_tensors(path: &Path, tensors: Vec<(String, Tensor)>) -> Result<(), Error> {
+pub(super) fn write_tensors(path: &Path, tensors: Vec<(String, Tensor)>) -> Result<(), Error> {
     let tensors: Vec<_> =
         tensors.into_iter().map(|(name, tensor)| (name, tensor.to_device(Device::Cpu))).collect();
     Tensor::write_safetensors(&tensors, path).map_err(Error::torch(format!("writing {}", path.display())))
 }
 
 /// Reads the tensors of a safetensors file.
-fn read_tensors(path: &Path) -> Result<Vec<(String, Tensor)>, Error> {
+pub(super) fn read_tensors(path: &Path) -> Result<Vec<(String, Tensor)>, Error> {
     Tensor::read_safetensors(path).map_err(|error| damaged(path, &format!("cannot be read ({error})")))
 }
 
 /// Copies tensors from `saved` into `own`, in place. Names and shapes must be equal.
-fn restore_tensors(
+pub(super) fn restore_tensors(
     path: &Path,
     own: Vec<(String, Tensor)>,
     saved: Vec<(String, Tensor)>,

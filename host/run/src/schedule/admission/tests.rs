@@ -27,8 +27,8 @@ struct Model {
 /// Things that happened, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct History {
-    /// Updates in the weights of each step's episodes.
-    versions: BTreeMap<u64, u64>,
+    /// Updates of each learner in the weights of each step's episodes.
+    versions: BTreeMap<u64, Vec<u64>>,
     /// Episodes started, in order.
     starts: Vec<(u64, usize)>,
     /// Steps handed over, in order.
@@ -37,6 +37,30 @@ struct History {
     evaluated: Vec<u64>,
     /// Time at which the run ended.
     end: u64,
+}
+
+/// A learner on the virtual clock.
+#[derive(Debug, Clone, Copy)]
+struct LearnerModel {
+    trained: u64,
+    /// End of its update in progress.
+    end: Option<u64>,
+}
+
+/// Weights that are held for episodes, by learner and update.
+struct Weights(BTreeSet<(usize, u64)>);
+
+impl Weights {
+    /// Drops what nothing will use, as a run does.
+    fn drop_unused(&mut self, admission: &Admission, learners: &[LearnerModel]) {
+        self.0.retain(|(learner, update)| {
+            learners[*learner].trained == *update || admission.uses(*learner, *update)
+        });
+    }
+
+    fn have(&self, updates: &[u64]) -> bool {
+        updates.iter().enumerate().all(|(learner, update)| self.0.contains(&(learner, *update)))
+    }
 }
 
 impl Model {
@@ -48,40 +72,53 @@ impl Model {
     /// trained on or the run has nothing left to do.
     fn run(&self, first: u64, last: u64) -> History {
         let mut history = History::default();
-        let mut admission = Admission::new(self.rules);
+        let mut admission = Admission::new(self.schedule.clone(), self.rules);
         let ahead = if first == 0 { 0 } else { self.schedule.played_before_checkpoint(first) };
-        let mut ready: BTreeSet<u64> = (first + 1..=ahead).collect();
-        let (mut planned, mut trained, mut now) = (ahead, first, 0);
-        // Episodes in progress with their ends, and the end of the update or evaluation in progress.
+        let mut played: BTreeSet<u64> = (first + 1..=ahead).collect();
+        let mut learners = vec![LearnerModel { trained: first, end: None }; self.schedule.learners()];
+        let (mut planned, mut evaluated, mut now) = (ahead, first, 0);
+        // Those of a checkpoint.
+        let mut weights = Weights(BTreeSet::new());
+        for learner in 0..learners.len() {
+            weights.0.extend(self.schedule.earlier_updates(learner, first).map(|update| (learner, update)));
+            weights.0.insert((learner, first));
+        }
+        // Episodes in progress with their ends, and the end of the evaluation in progress.
         let mut running: Vec<(u64, u64)> = Vec::new();
-        let (mut update_end, mut evaluation_end, mut awaits_evaluation): (Option<u64>, Option<u64>, bool) =
-            (None, None, false);
+        let mut evaluation_end: Option<u64> = None;
         let mut number = 0;
         let mut refilled: BTreeSet<u64> = BTreeSet::new();
-        let mut hand_over = |admission: &mut Admission, trained: u64, evaluate: bool| {
-            let steps = self.schedule.steps_to_play(trained, planned);
+        let mut play = |admission: &mut Admission, learners: &[LearnerModel]| {
+            let trained: Vec<u64> = learners.iter().map(|learner| learner.trained).collect();
+            let steps = self.schedule.steps_to_play(&trained, planned);
             planned = planned.max(*steps.end());
-            admission.hand_over(trained, evaluate, steps);
+            admission.play(steps);
         };
-        hand_over(&mut admission, trained, false);
-        while trained < last || awaits_evaluation {
+        let slowest =
+            |learners: &[LearnerModel]| learners.iter().map(|learner| learner.trained).min().unwrap_or(0);
+        let is_due = |step: u64| self.every > 0 && step.is_multiple_of(self.every);
+        play(&mut admission, &learners);
+        while slowest(&learners) < last || (is_due(last) && evaluated < last) {
             while let Some(action) = admission.next_action() {
                 match action {
                     Action::Evaluate { update } => {
                         assert!(running.is_empty(), "an evaluation plays alone");
-                        assert_eq!(update, trained);
+                        assert!(learners.iter().all(|learner| learner.trained == update));
+                        assert!(weights.have(&vec![update; learners.len()]));
                         history.evaluated.push(update);
                         evaluation_end = Some(now + 3);
                     }
-                    Action::Draw { step, update } => {
-                        history.versions.insert(step, update);
+                    Action::Draw { step } => {
+                        let updates = self.schedule.updates(step);
+                        assert!(weights.have(&updates), "step {step} has no weights {updates:?}");
+                        history.versions.insert(step, updates);
                         admission.add_episodes(step, Self::at(&self.episodes, step));
                     }
                     Action::Start { step, episode } => {
-                        let versions: BTreeSet<u64> =
-                            running.iter().map(|(other, _)| history.versions[other]).collect();
+                        let versions: BTreeSet<&Vec<u64>> =
+                            running.iter().map(|(other, _)| &history.versions[other]).collect();
                         if !self.rules.keeps_versions {
-                            assert!(versions.iter().all(|other| *other == history.versions[&step]));
+                            assert!(versions.iter().all(|other| *other == &history.versions[&step]));
                         }
                         if self.rules.draws_in_turn {
                             assert!(running.iter().all(|(other, _)| *other == step));
@@ -100,18 +137,28 @@ impl Model {
                         }
                         admission.close(step);
                         history.closed.push(step);
-                        ready.insert(step);
+                        played.insert(step);
+                        weights.drop_unused(&admission, &learners);
                     }
                 }
             }
             // Steps between the last trained one and the newest drawn one: the bound on what is held.
+            let trained = slowest(&learners);
             let open = history.versions.keys().filter(|step| **step > trained).count() as u64;
             assert!(open <= self.schedule.staleness() + 1, "{open} steps are ahead of update {trained}");
-            if update_end.is_none() && !awaits_evaluation && trained < last && ready.remove(&(trained + 1)) {
-                update_end = Some(now + Self::at(&self.updates, trained));
+            for (index, learner) in learners.iter_mut().enumerate() {
+                let waits = is_due(learner.trained) && evaluated < learner.trained;
+                if learner.end.is_none()
+                    && !waits
+                    && learner.trained < last
+                    && played.contains(&(learner.trained + 1))
+                {
+                    learner.end = Some(now + Self::at(&self.updates, learner.trained + 3 * index as u64));
+                }
             }
-            let ends = running.iter().map(|(_, end)| *end).chain(update_end).chain(evaluation_end);
-            let Some(next) = ends.min() else {
+            let updates = learners.iter().filter_map(|learner| learner.end);
+            let Some(next) = running.iter().map(|(_, end)| *end).chain(updates).chain(evaluation_end).min()
+            else {
                 panic!("nothing is in progress after update {trained} of {last}: {admission:?}");
             };
             now = next;
@@ -120,13 +167,23 @@ impl Model {
             let ended: Vec<(u64, u64)> = ended;
             ended.iter().for_each(|(step, _)| admission.finished(*step));
             if evaluation_end == Some(now) {
-                (evaluation_end, awaits_evaluation) = (None, false);
+                (evaluation_end, evaluated) = (None, slowest(&learners));
                 admission.evaluated();
+                weights.drop_unused(&admission, &learners);
             }
-            if update_end == Some(now) {
-                (update_end, trained) = (None, trained + 1);
-                awaits_evaluation = self.every > 0 && trained.is_multiple_of(self.every);
-                hand_over(&mut admission, trained, awaits_evaluation);
+            for index in 0..learners.len() {
+                if learners[index].end != Some(now) {
+                    continue;
+                }
+                let before = slowest(&learners);
+                learners[index] = LearnerModel { trained: learners[index].trained + 1, end: None };
+                weights.0.insert((index, learners[index].trained));
+                let update = slowest(&learners);
+                if update > before && is_due(update) {
+                    admission.evaluate(update);
+                }
+                play(&mut admission, &learners);
+                weights.drop_unused(&admission, &learners);
             }
         }
         history.end = now;
@@ -135,7 +192,8 @@ impl Model {
 }
 
 fn models() -> impl Strategy<Value = Model> {
-    let numbers = (1_u64..12, 0_u64..5, 1_usize..9, any::<bool>(), any::<bool>(), 0_u64..4);
+    let staleness = prop::collection::vec(0_u64..5, 1..4);
+    let numbers = (1_u64..12, staleness, 1_usize..9, any::<bool>(), any::<bool>(), 0_u64..4);
     let lists = (
         prop::collection::vec(0_usize..9, 1..5),
         // A long tail: most episodes are short.
@@ -144,29 +202,33 @@ fn models() -> impl Strategy<Value = Model> {
         prop::collection::vec(0_usize..4, 1..4),
     );
     (numbers, lists).prop_map(|(numbers, (episodes, lengths, updates, refills))| {
-        let (steps, staleness, slots, draws_in_turn, keeps_versions, every) = numbers;
+        let (steps, mut staleness, slots, draws_in_turn, keeps_versions, every) = numbers;
+        if !keeps_versions {
+            // Versions that are not kept side by side change together.
+            staleness = vec![staleness[0]; staleness.len()];
+        }
         let schedule = StepSchedule::new(steps, staleness);
         let rules = AdmissionRules { slots, draws_in_turn, keeps_versions };
         Model { schedule, rules, episodes, lengths, updates, refills, every }
     })
 }
 
-/// Version of each step's weights by the schedule alone.
-fn versions(schedule: StepSchedule, steps: RangeInclusive<u64>) -> BTreeMap<u64, u64> {
-    steps.map(|step| (step, step.saturating_sub(1 + schedule.staleness()))).collect()
+/// Versions of each step's weights by the schedule alone.
+fn versions(schedule: &StepSchedule, steps: RangeInclusive<u64>) -> BTreeMap<u64, Vec<u64>> {
+    steps.map(|step| (step, schedule.updates(step))).collect()
 }
 
 #[test]
 fn stragglers_play_beside_the_next_step() {
     let rules = AdmissionRules { slots: 3, draws_in_turn: false, keeps_versions: true };
-    let mut admission = Admission::new(rules);
-    admission.hand_over(0, false, 1..=2);
-    assert_eq!(admission.next_action(), Some(Action::Draw { step: 1, update: 0 }));
+    let mut admission = Admission::new(StepSchedule::new(2, vec![1]), rules);
+    admission.play(1..=2);
+    assert_eq!(admission.next_action(), Some(Action::Draw { step: 1 }));
     assert_eq!(admission.next_action(), None);
     admission.add_episodes(1, 2);
     let start = |step, episode| Action::Start { step, episode };
     let all = |admission: &mut Admission| std::iter::from_fn(|| admission.next_action()).collect::<Vec<_>>();
-    assert_eq!(all(&mut admission), [start(1, 0), start(1, 1), Action::Draw { step: 2, update: 0 }]);
+    assert_eq!(all(&mut admission), [start(1, 0), start(1, 1), Action::Draw { step: 2 }]);
     admission.add_episodes(2, 3);
     assert_eq!(all(&mut admission), [start(2, 0)]);
     admission.finished(1);
@@ -182,14 +244,14 @@ fn stragglers_play_beside_the_next_step() {
     admission.close(1);
     assert_eq!(all(&mut admission), [Action::Collect { step: 2 }]);
     admission.close(2);
-    assert!(!admission.uses(0));
+    assert!(!admission.uses(0, 0));
 }
 
 #[test]
 fn a_stopped_admission_starts_nothing_and_closes_nothing() {
     let rules = AdmissionRules { slots: 1, draws_in_turn: false, keeps_versions: true };
-    let mut admission = Admission::new(rules);
-    admission.hand_over(0, false, 1..=2);
+    let mut admission = Admission::new(StepSchedule::new(2, vec![1]), rules);
+    admission.play(1..=2);
     admission.next_action();
     admission.add_episodes(1, 1);
     assert_eq!(admission.next_action(), Some(Action::Start { step: 1, episode: 0 }));
@@ -209,7 +271,7 @@ proptest! {
         let steps = model.schedule.steps();
         let history = model.run(0, steps);
         prop_assert_eq!(&history.closed, &(1..=steps).collect::<Vec<_>>());
-        prop_assert_eq!(&history.versions, &versions(model.schedule, 1..=steps));
+        prop_assert_eq!(&history.versions, &versions(&model.schedule, 1..=steps));
         // Oldest first: the order of starts is that of keys.
         prop_assert!(history.starts.is_sorted());
         let evaluated: Vec<u64> = match model.every {
@@ -222,7 +284,7 @@ proptest! {
     /// Without staleness, nothing overlaps, so neither rule changes anything.
     #[test]
     fn a_staleness_of_zero_is_sync(model in models()) {
-        let sync = Model { schedule: StepSchedule::new(model.schedule.steps(), 0), ..model };
+        let sync = Model { schedule: StepSchedule::new(model.schedule.steps(), vec![0; model.schedule.learners()]), ..model };
         let other = AdmissionRules { keeps_versions: !sync.rules.keeps_versions, ..sync.rules };
         let steps = sync.schedule.steps();
         let history = sync.run(0, steps);
@@ -241,7 +303,7 @@ proptest! {
         let at = at.min(steps);
         let resumed = model.run(at, steps);
         let first = model.schedule.played_before_checkpoint(at) + 1;
-        prop_assert_eq!(&resumed.versions, &versions(model.schedule, first..=steps));
+        prop_assert_eq!(&resumed.versions, &versions(&model.schedule, first..=steps));
         prop_assert_eq!(&resumed.closed, &(first..=steps).collect::<Vec<_>>());
     }
 }

@@ -9,7 +9,6 @@ use distrs::Normal;
 use serde::Serialize;
 
 use super::{RunCosts, Simulation, StepCosts};
-use crate::schedule::StepSchedule;
 
 /// Slots of a device. Only rounding depends on it.
 const SLOTS: u32 = 8;
@@ -58,9 +57,9 @@ pub struct SplitSimulation {
 impl PhaseCosts {
     /// Seconds of a `sync` step on `devices` devices, one phase after the other.
     pub fn sync_step(&self, devices: u32) -> f64 {
-        let costs = StepCosts { episodes: shuffled(&self.lengths(), 1), train: 0.0, evaluate: 0.0 };
+        let costs = StepCosts { episodes: shuffled(&self.lengths(), 1), train: vec![0.0], evaluate: 0.0 };
         let costs = RunCosts { slots: (SLOTS * devices) as usize, steps: vec![costs] };
-        let rollout = Simulation::new(StepSchedule::new(1, 0), &costs).seconds;
+        let rollout = Simulation::new(1, 0, &costs).seconds;
         let train = self.train.iter().sum::<f64>() * f64::from(self.devices) / f64::from(devices);
         self.wake + rollout + self.sleep + train + self.other
     }
@@ -82,10 +81,7 @@ impl PhaseCosts {
         let splits = near.iter().filter_map(|rollout| self.split(devices, u32::try_from(*rollout).ok()?));
         let sync = self.sync_step(devices) * steps as f64;
         let simulations = splits.map(|split| {
-            let simulation = Simulation::new(
-                StepSchedule::new(steps, staleness),
-                &self.run_costs(&split, &lengths, steps),
-            );
+            let simulation = Simulation::new(steps, staleness, &self.run_costs(&split, &lengths, steps));
             SplitSimulation { split, simulation, speedup: sync / simulation.seconds }
         });
         simulations.max_by(|a, b| a.speedup.total_cmp(&b.speedup))
@@ -94,13 +90,13 @@ impl PhaseCosts {
     /// Returns the split whose slower side is fastest. A step's episodes take `work` seconds of slots.
     fn balanced(&self, devices: u32, work: f64) -> Option<Split> {
         let seconds =
-            |split: &Split| (work / f64::from(SLOTS * split.rollout)).max(self.update_seconds(split));
+            |split: &Split| (work / f64::from(SLOTS * split.rollout)).max(self.slowest_update(split));
         let mut best: Option<(f64, Split)> = None;
         // From few devices for rollouts on: the slower side gets faster up to the balance, then slower.
         let (mut low, mut high) = (1, devices.checked_sub(self.train.len() as u32)?);
         while low <= high {
             let split = self.split(devices, low + (high - low) / 2)?;
-            let is_short = work / f64::from(SLOTS * split.rollout) > self.update_seconds(&split);
+            let is_short = work / f64::from(SLOTS * split.rollout) > self.slowest_update(&split);
             if is_short {
                 low = split.rollout + 1;
             } else {
@@ -135,16 +131,22 @@ impl PhaseCosts {
         Some(Split { rollout, train })
     }
 
-    /// Seconds of an update: of the slowest learner, and the rest of a step.
-    fn update_seconds(&self, split: &Split) -> f64 {
+    /// Seconds of each learner's update, with the rest of a step.
+    fn update_seconds(&self, split: &Split) -> Vec<f64> {
         let own = self.train.iter().zip(&split.train);
-        let slowest = own.map(|(seconds, devices)| seconds / f64::from(*devices)).fold(0.0, f64::max);
-        slowest * f64::from(self.devices) + self.other
+        let seconds =
+            |(seconds, devices): (&f64, &u32)| seconds * f64::from(self.devices) / f64::from(*devices);
+        own.map(seconds).map(|seconds| seconds + self.other).collect()
+    }
+
+    fn slowest_update(&self, split: &Split) -> f64 {
+        self.update_seconds(split).into_iter().fold(0.0, f64::max)
     }
 
     fn run_costs(&self, split: &Split, lengths: &[f64], steps: u64) -> RunCosts {
         let train = self.update_seconds(split);
-        let step = |step| StepCosts { episodes: shuffled(lengths, step), train, evaluate: 0.0 };
+        let step =
+            |step| StepCosts { episodes: shuffled(lengths, step), train: train.clone(), evaluate: 0.0 };
         RunCosts { slots: (SLOTS * split.rollout) as usize, steps: (1..=steps).map(step).collect() }
     }
 

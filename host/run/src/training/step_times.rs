@@ -1,0 +1,90 @@
+//! Times of a step, for `timings.jsonl`.
+
+use std::time::Instant;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::memory::ProcessMemory;
+use crate::progress::StepSeconds;
+
+/// Clock of the loop.
+#[derive(Clone, Copy)]
+pub(super) struct Clock(Instant);
+
+/// Times and token counts of a step.
+#[derive(Default)]
+pub(super) struct StepTimes {
+    pub step: u64,
+    pub seconds: StepSeconds,
+    pub sampled_tokens: u64,
+    pub trained_tokens: u64,
+    pub learners: Vec<LearnerTimes>,
+    /// Seconds of each episode.
+    pub episode_seconds: Vec<f64>,
+    pub timeline: Vec<TimelinePart>,
+}
+
+/// Update of one learner. Those of several learners overlap.
+#[derive(Serialize)]
+pub(super) struct LearnerTimes {
+    /// Names of its policies.
+    pub policies: Vec<String>,
+    /// Duration.
+    pub seconds: f64,
+    /// Seconds that it waited for the step.
+    pub wait: f64,
+    /// Seconds from the start of the loop.
+    pub start: f64,
+    pub end: f64,
+}
+
+/// Part of a step on the clock of the loop, in seconds since its start.
+#[derive(Serialize)]
+pub(super) struct TimelinePart {
+    part: &'static str,
+    start: f64,
+    end: f64,
+}
+
+impl Clock {
+    /// Starts a clock.
+    pub fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    /// Returns the time of a moment in seconds, to the millisecond.
+    pub fn seconds(&self, moment: Instant) -> f64 {
+        milliseconds(moment.saturating_duration_since(self.0).as_secs_f64())
+    }
+
+    /// Returns a part of a step that took some seconds up to `end`.
+    pub fn part(&self, part: &'static str, end: Instant, seconds: f64) -> TimelinePart {
+        let end = end.saturating_duration_since(self.0).as_secs_f64();
+        TimelinePart { part, start: milliseconds((end - seconds).max(0.0)), end: milliseconds(end) }
+    }
+}
+
+impl StepTimes {
+    /// Returns the line of the step. `slots` is the largest number of episodes at a time.
+    pub fn line(&self, slots: u32) -> Value {
+        let memory = ProcessMemory::read();
+        json!({
+            "step": self.step,
+            "seconds": self.seconds,
+            "learners": self.learners,
+            "slots": slots,
+            "episode_seconds": self.episode_seconds,
+            "sampled_tokens_per_second": self.sampled_tokens as f64 / self.seconds.play.max(1e-9),
+            "trained_tokens_per_second": self.trained_tokens as f64 / self.seconds.train.max(1e-9),
+            "memory_bytes": memory.map(|memory| memory.resident),
+            "peak_memory_bytes": memory.map(|memory| memory.peak),
+            "timeline": self.timeline,
+        })
+    }
+}
+
+/// Rounds seconds to milliseconds.
+pub(super) fn milliseconds(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
+}

@@ -1,0 +1,103 @@
+//! Versions of adapters before that of a checkpoint.
+//!
+//! If one learner may be further behind than another, steps that are not played yet use its weights of several updates.
+
+use std::path::{Path, PathBuf};
+
+use pl_model::TensorSet;
+use pl_types::ValueHeadWeights;
+use tch::Tensor;
+
+use super::manifest::{Manifest, SavedVersion, damaged};
+use super::state::{VALUE_HEAD, read_tensors, restore_tensors, write_tensors};
+use crate::error::Error;
+use crate::trainer::{ServedPolicy, Trainer};
+
+const EARLIER: &str = "earlier";
+
+/// A policy with the adapter that it had after an earlier update.
+#[derive(Debug)]
+pub struct EarlierVersion {
+    /// Number of updates of its learner.
+    pub update: u64,
+    /// Has an adapter.
+    pub policy: ServedPolicy,
+}
+
+impl Trainer {
+    /// Writes versions of adapters into the folder of a checkpoint.
+    pub(super) fn write_earlier(
+        &self,
+        checkpoint: &Path,
+        versions: &[EarlierVersion],
+    ) -> Result<Vec<SavedVersion>, Error> {
+        let mut saved = Vec::new();
+        for EarlierVersion { update, policy } in versions {
+            let (Some(name), Some(adapter)) = (self.names().get(policy.policy), &policy.adapter) else {
+                continue;
+            };
+            let path = version_path(checkpoint, *update, name);
+            adapter.save(&path).map_err(Error::model(name))?;
+            if let Some(ValueHeadWeights { weight, bias }) = &policy.value_head {
+                let head = [("weight", Tensor::from_slice(weight)), ("bias", Tensor::from_slice(&[*bias]))];
+                write_tensors(
+                    &path.join(VALUE_HEAD),
+                    head.map(|(name, tensor)| (name.to_owned(), tensor)).into(),
+                )?;
+            }
+            saved.push(SavedVersion { update: *update, policy: name.clone(), version: policy.version });
+        }
+        Ok(saved)
+    }
+
+    /// Reads the earlier versions of a checkpoint that [`Trainer::load`] has loaded.
+    ///
+    /// # Errors
+    /// If a version can't be read or does not fit its policy.
+    pub fn load_earlier(&self, checkpoint: &Path) -> Result<Vec<EarlierVersion>, Error> {
+        let saved = Manifest::read(checkpoint)?.earlier;
+        saved.iter().map(|saved| self.read_version(checkpoint, saved)).collect()
+    }
+
+    fn read_version(&self, checkpoint: &Path, saved: &SavedVersion) -> Result<EarlierVersion, Error> {
+        let SavedVersion { update, policy: name, version } = saved;
+        let path = version_path(checkpoint, *update, name);
+        let index = self.names().iter().position(|own| own == name);
+        let current = index.and_then(|index| self.served(index)).map(|policy| policy.copy());
+        let Some((mut policy, adapter)) = current.and_then(|mut policy| {
+            let adapter = policy.adapter.take()?;
+            Some((policy, adapter))
+        }) else {
+            let problem = format!(
+                "it has an adapter of `{name}`, which has none; resume with the workflow that wrote it"
+            );
+            return Err(Error::Checkpoint { path, problem });
+        };
+        let config = &self.model_for(policy.policy).config;
+        let read = pl_model::Adapter::load(&path, config).map_err(Error::model(name))?;
+        restore_tensors(&path, adapter.parameters(), read.parameters())?;
+        if policy.value_head.is_some() {
+            policy.value_head = Some(read_head(&path.join(VALUE_HEAD))?);
+        }
+        (policy.adapter, policy.version) = (Some(adapter), *version);
+        Ok(EarlierVersion { update: *update, policy })
+    }
+}
+
+fn read_head(path: &Path) -> Result<ValueHeadWeights, Error> {
+    let (mut weight, mut bias) = (Vec::new(), Vec::new());
+    for (name, tensor) in read_tensors(path)? {
+        let numbers =
+            Vec::<f32>::try_from(tensor.flatten(0, -1)).map_err(Error::torch(path.display().to_string()))?;
+        match name.as_str() {
+            "weight" => weight = numbers,
+            _ => bias = numbers,
+        }
+    }
+    let bias = bias.first().copied().ok_or_else(|| damaged(path, "has no bias"))?;
+    Ok(ValueHeadWeights { weight, bias })
+}
+
+fn version_path(checkpoint: &Path, update: u64, policy: &str) -> PathBuf {
+    checkpoint.join(EARLIER).join(update.to_string()).join(policy)
+}
