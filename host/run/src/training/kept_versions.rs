@@ -51,6 +51,12 @@ impl KeptVersions {
         earlier
     }
 
+    /// Returns the first update of each of `learners` learners that there are weights of, if `update` is the newest.
+    pub fn first_updates(&self, learners: usize, update: u64) -> Vec<u64> {
+        let own = |learner: usize| self.0.keys().filter(move |key| key.0 == learner).map(|key| key.1);
+        (0..learners).map(|learner| own(learner).min().unwrap_or(update)).collect()
+    }
+
     /// Returns all versions with their learner and update.
     pub fn iter(&self) -> impl Iterator<Item = (usize, u64, &[ServedPolicy])> {
         self.0.iter().map(|((learner, update), policies)| (*learner, *update, policies.as_slice()))

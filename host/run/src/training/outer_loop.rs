@@ -64,6 +64,9 @@ impl TrainingRun<'_> {
         if state.step == schedule.steps() {
             return Ok(RunEnding::Done);
         }
+        let kept = KeptVersions::restored(std::mem::take(earlier), &session.trainer);
+        let first = kept.first_updates(schedule.learners(), state.step);
+        let schedule = &schedule.clone().without_weights_before(first);
         let mut played = BTreeMap::new();
         for ahead in std::mem::take(&mut state.ahead) {
             let step = ahead.read(folder)?;
@@ -90,7 +93,6 @@ impl TrainingRun<'_> {
         let (handovers, received) = unbounded_channel();
         let (sender, events) = channel();
         let router = Arc::clone(&session.router);
-        let kept = KeptVersions::restored(std::mem::take(earlier), &session.trainer);
         let ended = std::thread::scope(|scope| {
             let rollout_events = sender.clone();
             scope.spawn(move || report_panic(&rollout_events, || thread.run(received, &rollout_events)));

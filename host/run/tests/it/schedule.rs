@@ -116,6 +116,75 @@ fn rollouts_lack_exactly_the_updates_of_the_staleness() {
     }
 }
 
+/// Two models with an adapter each: the first policy may be one update behind, the second four.
+const OWN_STALENESS: [&str; 6] = [
+    "train.schedule=async",
+    "train.steps=6",
+    "first.lora.rank=2",
+    "second.lora.rank=2",
+    "first.train.staleness=1",
+    "second.train.staleness=4",
+];
+
+#[test]
+fn each_policy_lacks_the_updates_of_its_own_staleness() {
+    let workflow = Workflow::new("flat-l3.mas", "");
+    let run = workflow.run(&[&OWN_STALENESS[..], &["held_out.every=0", "train.checkpoint_every=6"]].concat());
+    let mut seen = [0, 0];
+    for step in 1..=6u64 {
+        let path = run.join(format!("steps/{step:06}.parquet"));
+        for transition in pl_record::read_transitions(&path).unwrap() {
+            let policy = transition.policy as usize;
+            assert_eq!(transition.version, (step - 1).saturating_sub([1, 4][policy]), "step {step}");
+            seen[policy] += 1;
+        }
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+    // Both learners train on their own: each has its time on every step.
+    let text = std::fs::read_to_string(run.join("timings.jsonl")).unwrap();
+    for line in text.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let learners = line["learners"].as_array().unwrap();
+        assert_eq!(learners.len(), 2);
+        assert!(learners.iter().all(|own| own["start"].as_f64().unwrap() < own["end"].as_f64().unwrap()));
+    }
+}
+
+/// Random pauses, an interrupt and a kill change nothing, whichever learner is ahead.
+#[test]
+fn learners_at_their_own_pace_have_the_same_results() {
+    let workflow = Workflow::new("flat-l3.mas", "");
+    let overrides =
+        [&OWN_STALENESS[..], &["held_out.every=4", "train.checkpoint_every=3", "train.keep_checkpoints=9"]]
+            .concat();
+    workflow.try_run("whole", &overrides).unwrap();
+    let whole = workflow.path("whole");
+    let same = |name: &str| {
+        for policy in ["first", "second"] {
+            assert_same_results(&whole, &workflow.path(name), &format!("{policy}/adapter_model.safetensors"));
+        }
+    };
+    for (name, episodes) in [("few", "train.episodes=2"), ("many", "train.episodes=32")] {
+        let overrides = [&overrides[..], &[episodes]].concat();
+        assert_eq!(run_with_delays(&workflow, name, &overrides, 5, None), RunEnding::Done);
+        same(name);
+    }
+    // Steps after the checkpoint use older weights of the second policy, which the checkpoint has.
+    assert!(whole.join("checkpoints/step-00000003/earlier/0/second/adapter_model.safetensors").is_file());
+    assert!(!whole.join("checkpoints/step-00000003/earlier/0/first").exists());
+    for (name, stop_after) in [("stopped early", 1), ("stopped", 3)] {
+        let ending = run_with_delays(&workflow, name, &overrides, 11, Some(stop_after));
+        assert_eq!(ending, RunEnding::Interrupted);
+        assert_eq!(resume(&workflow.path(name), &[]).unwrap(), RunEnding::Done);
+        same(name);
+    }
+    // As after a kill between two checkpoints.
+    workflow.try_run("killed", &overrides).unwrap();
+    std::fs::remove_dir_all(workflow.path("killed/checkpoints/step-00000006")).unwrap();
+    assert_eq!(resume(&workflow.path("killed"), &[]).unwrap(), RunEnding::Done);
+    same("killed");
+}
+
 /// One episode at a time plays steps in turn; many at a time play the stragglers of a step beside the next steps.
 #[test]
 fn results_do_not_depend_on_the_number_of_episodes_at_a_time() {
@@ -189,6 +258,19 @@ fn an_interrupted_run_ends_as_an_undisturbed_one() {
         assert!(!checkpoints(&stopped).is_empty());
         assert_eq!(resume(&stopped, &[]).unwrap(), RunEnding::Done);
         assert_same_results(&workflow.path("whole"), &stopped, ADAPTER);
+    }
+}
+
+/// The first steps after the former end use the newest weights that there are.
+#[test]
+fn runs_are_prolonged() {
+    for overrides in [&["train.schedule=async", "train.staleness=2"][..], &OWN_STALENESS] {
+        for steps in ["train.steps=4", "train.steps=5"] {
+            let workflow = Workflow::new("flat-l3.mas", "");
+            let run = workflow.run(&[overrides, &[steps, "held_out.every=0"]].concat());
+            assert_eq!(resume(&run, &["train.steps=9"]).unwrap(), RunEnding::Done);
+            assert_eq!(metrics(&run, "step").len(), 9);
+        }
     }
 }
 

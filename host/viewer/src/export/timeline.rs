@@ -39,6 +39,17 @@ struct Seconds {
 struct Learner {
     policies: Vec<String>,
     seconds: f64,
+    /// Earlier versions have none of the following: their learners start together.
+    wait: Option<f64>,
+    start: Option<f64>,
+    end: Option<f64>,
+}
+
+impl Learner {
+    /// Time from which the learner waits for this step.
+    fn waits_from(&self) -> Option<f64> {
+        Some(self.start? - self.wait.unwrap_or(0.0))
+    }
 }
 
 /// Part of a step, in seconds since the start of its process.
@@ -86,7 +97,7 @@ impl Timeline {
         let mut rows: Vec<f64> = Vec::new();
         let mut learners: Vec<String> = Vec::new();
         let (mut shift, mut last_trained, mut latest) = (0.0, 0.0, 0.0_f64);
-        for line in lines {
+        for (index, line) in lines.iter().enumerate() {
             let train = line.timeline.iter().find(|part| part.part == "train");
             if train.is_some_and(|train| train.end < last_trained) {
                 // Another process, whose clock starts anew.
@@ -97,7 +108,8 @@ impl Timeline {
                 latest = latest.max(end);
                 if part.part == "train" {
                     last_trained = part.end;
-                    self.add_update(line, start, end, &mut learners);
+                    let next = lines.get(index + 1).map_or(&[][..], |next| &next.learners);
+                    self.add_update(line, next, shift, (start, end), &mut learners);
                     continue;
                 }
                 let row = rows.iter().position(|busy_until| *busy_until <= start).unwrap_or(rows.len());
@@ -114,10 +126,19 @@ impl Timeline {
         }
     }
 
-    /// Adds the update of each learner, the time in which it waits for the others, and for the step.
-    fn add_update(&mut self, line: &Line, start: f64, end: f64, learners: &mut Vec<String>) {
+    /// Adds the update of each learner, the time in which it waits for the step, and for the others. `next` are the
+    /// learners in the next step, `shift` is the start of the process.
+    fn add_update(
+        &mut self,
+        line: &Line,
+        next: &[Learner],
+        shift: f64,
+        (start, end): (f64, f64),
+        learners: &mut Vec<String>,
+    ) {
         // Earlier versions have only the whole.
-        let whole = Learner { policies: vec!["all policies".to_owned()], seconds: end - start };
+        let policies = vec!["all policies".to_owned()];
+        let whole = Learner { policies, seconds: end - start, wait: None, start: None, end: None };
         let own = if line.learners.is_empty() { std::slice::from_ref(&whole) } else { &line.learners };
         for learner in own {
             let name = learner.policies.join(", ");
@@ -126,15 +147,21 @@ impl Timeline {
                 self.name_row(TRAINING, row, &name);
                 learners.push(name);
             }
-            let trained = (start + learner.seconds).min(end);
+            let began = learner.start.map_or(start, |own| shift + own);
+            let trained = learner.end.map_or((start + learner.seconds).min(end), |own| shift + own);
             let step = format!("step {}", line.step);
-            if line.seconds.wait > 0.0 {
-                let waited = (start - line.seconds.wait).max(0.0);
-                self.event(TRAINING, row, &step, "waiting for episodes", (waited, start));
+            let wait = learner.wait.unwrap_or(line.seconds.wait);
+            if wait > 0.0 {
+                self.event(TRAINING, row, &step, "waiting for episodes", ((began - wait).max(0.0), began));
             }
-            self.event(TRAINING, row, &step, "training", (start, trained));
-            if own.len() > 1 && trained < end {
-                self.event(TRAINING, row, &step, "waiting for other learners", (trained, end));
+            self.event(TRAINING, row, &step, "training", (began, trained));
+            // A learner at its own pace is at the next step by then.
+            let later = next.iter().find(|other| other.policies == learner.policies);
+            let later =
+                later.and_then(Learner::waits_from).map(|own| shift + own).filter(|own| *own >= trained);
+            let until = later.map_or(end, |own| own.min(end));
+            if own.len() > 1 && trained < until {
+                self.event(TRAINING, row, &step, "waiting for other learners", (trained, until));
             }
         }
     }
