@@ -304,3 +304,32 @@ fn roles_map_agents_to_other_policies() {
     x.mas:12:59: MAS0008 error: `reason` is set twice in `roles` (remove one of them)
     ");
 }
+
+#[test]
+fn a_staleness_of_a_policy_has_conditions() {
+    let own = "train { staleness = 4 }";
+    let text = messages("", own, &[]);
+    assert!(text.contains("only with `schedule = async`"), "{text}");
+    let text = messages("schedule = async", own, &[]);
+    assert!(text.contains("policies `coder` and `reasoner` are adapters on one model"), "{text}");
+    assert!(text.contains("their staleness is 4 and 2"), "{text}");
+    assert_eq!(messages("schedule = async; staleness = 4", own, &[]), "");
+
+    // Two models: each policy can have its own, unless its versions replace each other.
+    let two_models = file("schedule = async", own).replace(
+        "policy reasoner { model = base",
+        "model other = \"smollm2-135m\"\npolicy reasoner { model = other",
+    );
+    let workflow = |text: String| check(&Source { name: "x.mas".to_owned(), text }, &[], &TestCatalog);
+    let checked = workflow(two_models.clone());
+    assert!(checked.diagnostics.is_empty(), "{}", render::short(&checked.diagnostics, &checked.sources));
+    let checked = checked.workflow.unwrap();
+    assert_eq!([0, 1].map(|policy| checked.staleness(policy)), [4, 2]);
+    assert_eq!(checked.largest_staleness(), 4);
+    let whole = workflow(two_models.replace("other; lora { rank = 4 }", "other"));
+    let text = render::short(&whole.diagnostics, &whole.sources);
+    assert!(
+        text.contains("policy `reasoner` trains a whole model, so its versions replace each other"),
+        "{text}"
+    );
+}
