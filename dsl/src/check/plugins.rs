@@ -41,6 +41,12 @@ impl Resolver<'_, '_, '_> {
             http: own.words("http").unwrap_or_default(),
             policies: own.words("policies").unwrap_or_default(),
         };
+        let name = block.name.as_ref().map_or("", |name| name.text.as_str());
+        for key in ["read", "http"] {
+            if let Some(location) = own.location(key) {
+                self.scope.places.add(BlockKind::Plugin, name, key, location);
+            }
+        }
         let mut valid = true;
         let mut refuse = |key: &str, message: String, help: &str| {
             let location = own.location(key).unwrap_or(block.location());

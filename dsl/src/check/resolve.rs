@@ -18,6 +18,7 @@ use crate::eval::params::params;
 use crate::eval::scalar::Scalar;
 use crate::eval::scope::{Namespace, Param, Scope};
 use crate::eval::typed::evaluate_as;
+use crate::places::WrittenPlaces;
 use crate::settings::{self as table, SettingKind};
 use crate::source::Location;
 use crate::source::Sources;
@@ -26,17 +27,18 @@ use crate::syntax::tree::{Block, File};
 use crate::workflow::layout;
 use crate::workflow::{Agent, Evaluation, Layout, LongPrompt, Lora, Model, Policy, Workflow};
 
-/// Checks the whole tree. Returns `None` if an error was reported.
+/// Checks the whole tree. The workflow is `None` if an error was reported.
 pub(crate) fn resolve(
     mut file: File,
     sources: &Sources,
     namespaces: Vec<Namespace>,
     catalog: &dyn Catalog,
     reports: &mut Reports,
-) -> Option<Workflow> {
+) -> (Option<Workflow>, WrittenPlaces) {
     let scope = Scope::new(catalog, sources, namespaces);
     let mut resolver = Resolver { catalog, scope, reports, plugins: Vec::new() };
-    resolver.run(&mut file)
+    let workflow = resolver.run(&mut file);
+    (workflow, resolver.scope.places)
 }
 
 impl Resolver<'_, '_, '_> {
