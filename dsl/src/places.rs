@@ -22,7 +22,10 @@ const KINDS: [BlockKind; 8] = [
 /// Place of a setting.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    Line { file: String, line: usize },
+    Line {
+        file: String,
+        line: usize,
+    },
     /// An override, as messages name it.
     Override(String),
 }

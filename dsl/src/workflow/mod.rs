@@ -57,6 +57,13 @@ impl Workflow {
             .to_value()
     }
 
+    /// Returns the corpora that environments may search.
+    pub fn used_corpora(&self) -> Vec<&Corpus> {
+        let positions = self.scenarios.iter().flat_map(|one| one.environment.corpora.iter().copied());
+        let used: BTreeSet<usize> = positions.collect();
+        used.into_iter().filter_map(|index| self.corpora.get(index)).collect()
+    }
+
     /// Returns the position of the policy that an agent uses, in an evaluation if one is named. Returns `None` if there
     /// is no such agent.
     pub fn policy_of(&self, agent: &str, evaluation: Option<&str>) -> Option<usize> {

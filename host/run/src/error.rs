@@ -15,6 +15,7 @@ use self::locate::LocateError;
 use self::plugin::PluginError;
 use self::stored::InvalidWorkflow;
 use crate::diagnostics::Diagnostics;
+use crate::permissions::{Want, flags};
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -32,9 +33,15 @@ pub enum Error {
     /// WebAssembly can't be run on this machine.
     #[error(transparent)]
     WasmEngine(pl_wasm::Error),
+    /// A file of a workflow can't be read without permission.
+    #[error(transparent)]
+    NotRead(LocateError),
     /// The workflow has errors.
     #[error("the workflow has errors:\n{0}")]
     Workflow(Diagnostics),
+    /// The workflow needs more of the machine than the user has allowed.
+    #[error("{}", not_allowed(workflow, wants))]
+    NotAllowed { workflow: String, wants: Vec<Want> },
     /// The workflow is to be trained but has no `train` block.
     #[error("workflow {workflow} has no `train` block: add one, or use `play` or `evaluate`")]
     NoTrainBlock { workflow: String },
@@ -231,6 +238,15 @@ fn see(run: &Option<PathBuf>, episode: &Option<EpisodeId>) -> String {
         (Some(run), Some(episode)) => format!("\n  see: pl-host replay {} {episode}", run.display()),
         _ => String::new(),
     }
+}
+
+fn not_allowed(workflow: &str, wants: &[Want]) -> String {
+    let lines: Vec<String> = wants.iter().map(Want::to_string).collect();
+    format!(
+        "{workflow} needs what was not allowed:\n  {}\nhint: `{}` allows it",
+        lines.join("\n  "),
+        flags(wants)
+    )
 }
 
 fn named_scenarios(scenarios: &[String]) -> String {

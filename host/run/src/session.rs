@@ -92,13 +92,14 @@ impl Session {
     /// checkpoint.
     ///
     /// # Errors
-    /// If a model, plugin or checkpoint can't be loaded.
+    /// [`Error::NotAllowed`]; if a model, plugin or checkpoint can't be loaded.
     pub fn open(
         host: &Host,
         checked: &CheckedWorkflow,
         device: Device,
         options: &SessionOptions,
     ) -> Result<Session, Error> {
+        checked.require_permissions(host)?;
         let models = LocatedModels::find(host, checked, device)?;
         let mut workflow = checked.workflow.clone();
         match &options.checkpoint {
