@@ -21,6 +21,7 @@ mod languages;
 mod mixture;
 mod neovim;
 mod openai;
+mod permissions;
 mod plugins;
 mod replay;
 mod search;

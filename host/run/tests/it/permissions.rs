@@ -3,12 +3,15 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use pl_run::{
     Access, CheckedWorkflow, DevicePreference, Error, Host, NoProgress, ResumeOptions, RunOptions,
     StopRequest, TrainingRun, select_device,
 };
 use serde_json::Value;
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
 
 use crate::support::{EMBEDDED, Workflow, parse, repository};
 
@@ -37,7 +40,7 @@ fn wants(host: &Host, workflow: &Workflow, overrides: &[&str]) -> Vec<String> {
 fn everything_beyond_the_folder_is_listed_with_its_line() {
     let more = "server fleet = [\"http://10.0.0.1:8000\", \"https://gpu.example.org\"] { key_variable = \"FLEET_KEY\" }\n\
                 policy far { model = base; train = false; server = fleet }\n\
-                evaluate roles { roles { first = far }; tasks = \"/data/x.jsonl\" }\n\
+                evaluate roles { roles { alto = far }; tasks = \"/data/x.jsonl\" }\n\
                 sandbox { backend = docker; endpoints = [\"tcp://other:2376\"]; certificates = \"/certs\" }\n";
     let workflow = Workflow::new("tree-l2.mas", more);
     let text = fs::read_to_string(&workflow.file).unwrap();
@@ -132,6 +135,38 @@ fn a_check_reads_no_model_outside_of_the_folder() {
     let error = estimate(&[components()]).unwrap_err();
     assert!(error.contains("--allow-read="), "{error}");
     estimate(&[components(), model()]).unwrap();
+}
+
+/// Returns a component that loops when it is asked for its items, which it has no section of.
+fn endless_component() -> Vec<u8> {
+    let guest = fs::read_to_string(repository().join("host/plugin/tests/guests/hostile.wat")).unwrap();
+    // The first attack, a loop, on the first entry point.
+    let text = guest.replace("WHERE", "0").replace("WHAT", "1");
+    let mut module = wat::parse_str(text).unwrap();
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_dir(repository().join("wit/v0.1")).unwrap();
+    let world = resolve.select_world(&[package], Some("domain")).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
+    ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
+}
+
+#[test]
+fn a_component_that_does_not_describe_itself_is_given_up() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    fs::write(workflow.path("endless.wasm"), endless_component()).unwrap();
+    let text = fs::read_to_string(&workflow.file).unwrap();
+    let start = text.find("plugin letters").unwrap();
+    let end = start + text[start..].find('\n').unwrap();
+    // Limits that would let it go on for hours.
+    let plugin = "plugin letters = \"endless.wasm\" { fuel = 1000000000000000; timeout = 3600s }";
+    fs::write(&workflow.file, text[..start].to_owned() + plugin + &text[end..]).unwrap();
+    let started = Instant::now();
+    let host = host_with(&[]);
+    let Err(error) = CheckedWorkflow::open(&host, &workflow.file, &[]) else { panic!() };
+    let message = error.to_string();
+    assert!(message.contains("it could not be described within 10 s"), "{message}");
+    drop(host);
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 fn start(host: &Host, workflow: &Workflow, run: &Path, overrides: &[&str]) -> Result<(), Error> {
