@@ -134,7 +134,7 @@ fn commands_read_no_text_outside_of_the_folder() {
         let refused = foreign.command(command).output().unwrap();
         let message = stderr(&refused);
         assert_eq!(refused.status.code(), Some(2), "{command}: {message}");
-        assert!(message.contains("`--allow-read=/etc/passwd` allows it"), "{command}: {message}");
+        assert!(message.contains("`--allow-read=/etc/passwd`"), "{command}: {message}");
         assert!(!message.contains("root:") && !stdout(&refused).contains("root:"), "{command}");
     }
     let allowed = succeed(foreign.command("check").arg("--allow-read=/etc/passwd"));
