@@ -5,7 +5,7 @@
 //! mark as a token of its own, encodes the text on both sides as any other, and the mark is left out.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -31,14 +31,14 @@ const OF_MESSAGES: [&str; 10] = [
 /// Texts of a tokenizer's control tokens.
 #[derive(Debug)]
 pub(super) struct ControlTokens {
-    /// By their first character.
-    texts: HashMap<char, Vec<String>>,
+    /// By their first character, of which there are few.
+    texts: Vec<(char, Vec<String>)>,
 }
 
 impl ControlTokens {
     /// Collects the control tokens among a tokenizer's added tokens, each with whether it is flagged as special.
     pub fn new(added: impl IntoIterator<Item = (String, bool)>) -> ControlTokens {
-        let mut texts: HashMap<char, Vec<String>> = HashMap::new();
+        let mut texts: BTreeMap<char, Vec<String>> = BTreeMap::new();
         for (text, special) in added {
             let lower = text.to_lowercase();
             let is_control = special || OF_MESSAGES.iter().any(|part| lower.contains(part));
@@ -48,13 +48,14 @@ impl ControlTokens {
                 texts.entry(first).or_default().push(text);
             }
         }
-        ControlTokens { texts }
+        ControlTokens { texts: texts.into_iter().collect() }
     }
 
     /// Returns a text with a mark inside each control token.
     pub fn mark<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let begins = |rest: &str, first: char| {
-            self.texts.get(&first).is_some_and(|known| known.iter().any(|token| rest.starts_with(token)))
+            let known = self.texts.iter().find(|(character, _)| *character == first);
+            known.is_some_and(|(_, known)| known.iter().any(|token| rest.starts_with(token)))
         };
         let mut marked = String::new();
         let mut copied = 0;
