@@ -12,26 +12,13 @@ use crate::source::{Location, Source};
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::parse::parse;
 use crate::syntax::tree::{Block, Entry, File, Setting, Value, ValueKind};
-use crate::workflow::Workflow;
+use crate::workflow::{Palette, Workflow};
 
 /// Settings of the language that a design may give its agents. The others are settings of the agents' items.
 const KEYS: [&str; 6] = ["policy", "temperature", "top_k", "top_p", "min_p", "max_tokens"];
 
 /// Largest design in bytes. A team of a dozen agents with long prompts has a tenth.
 const LARGEST: usize = 64 << 10;
-
-/// Parts that a design may use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Palette {
-    /// Items such as `std.chat`.
-    pub agents: Vec<String>,
-    /// Policies of the frame.
-    pub policies: Vec<String>,
-    /// Largest number of agents.
-    pub max_agents: usize,
-    /// Largest number of visits of one agent in an episode.
-    pub max_visits: u32,
-}
 
 /// A mistake of a design. Lines are those of the fragment, from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::TestCatalog;
-use pl_dsl::workflow::{Plugin, Workflow};
-use pl_dsl::{Catalog, CatalogError, DesignMistake, Palette, Source, check_design};
+use pl_dsl::workflow::{Palette, Plugin, Workflow};
+use pl_dsl::{Catalog, CatalogError, DesignMistake, Source, check_design};
 use pl_types::Item;
 use proptest::prelude::*;
 
@@ -48,6 +48,7 @@ fn palette() -> Palette {
         policies: names(&["coder", "reasoner"]),
         max_agents: 3,
         max_visits: 3,
+        max_tokens: 10_000,
     }
 }
 

@@ -3,12 +3,14 @@
 
 mod condition;
 mod corpus;
+mod designer;
 pub(crate) mod layout;
 pub mod objective;
 mod server;
 mod tasks;
 
 pub use corpus::{Corpus, CorpusSource, PassageFile, RetrievalServer};
+pub use designer::{Designer, Palette};
 pub use objective::PolicyTraining;
 pub use server::{Server, ServerKind};
 pub use tasks::{Curriculum, DataName, Rise, Tasks};
@@ -37,6 +39,8 @@ pub struct Workflow {
     pub corpora: Vec<Corpus>,
     pub policies: Vec<Policy>,
     pub agents: Vec<Agent>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub designers: Vec<Designer>,
     /// One or more, in order of writing.
     pub scenarios: Vec<Scenario>,
     pub sandbox: Sandbox,
@@ -206,8 +210,12 @@ pub struct Scenario {
     #[serde(default = "equal_weight", skip_serializing_if = "is_equal_weight")]
     pub weight: f64,
     pub environment: Environment,
+    /// Without nodes if the team is still to be designed.
     pub turns: Turns,
     pub reward: Reward,
+    /// Position in the workflow's `designers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub designer: Option<usize>,
 }
 
 /// Weight of a scenario in a file without `mix`.
@@ -223,6 +231,11 @@ impl Scenario {
     /// Returns the positions of the agents that act in it, without repetitions.
     pub fn agents(&self) -> BTreeSet<usize> {
         self.turns.nodes.iter().flat_map(|node| node.agents.iter().copied()).collect()
+    }
+
+    /// True if it has a designer and no turns of its own.
+    pub fn lacks_team(&self) -> bool {
+        self.designer.is_some() && self.turns.nodes.is_empty()
     }
 }
 
