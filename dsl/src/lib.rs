@@ -21,7 +21,7 @@ pub mod workflow;
 
 pub use analysis::names;
 pub use catalog::{Catalog, CatalogError, read_text};
-pub use design::{DesignMistake, check_design};
+pub use design::{DesignMistake, Frame, FrameError, check_design, design_grammar, own_design, pattern};
 pub use diagnostic::{Diagnostic, DiagnosticCode, Label, Severity, render};
 pub use eval::functions;
 pub use format::format;

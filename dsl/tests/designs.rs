@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::TestCatalog;
 use pl_dsl::workflow::{Palette, Plugin, Workflow};
-use pl_dsl::{Catalog, CatalogError, DesignMistake, Source, check_design};
+use pl_dsl::{Catalog, CatalogError, DesignMistake, Frame, Source, check_design};
 use pl_types::Item;
 use proptest::prelude::*;
 
@@ -53,7 +53,7 @@ fn palette() -> Palette {
 }
 
 fn design(fragment: &str) -> Result<Workflow, Vec<DesignMistake>> {
-    let frame = Source { name: "frame.mas".to_owned(), text: FRAME.to_owned() };
+    let frame = Frame::from(Source { name: "frame.mas".to_owned(), text: FRAME.to_owned() });
     let catalog = Counting::default();
     let checked = check_design(&frame, &palette(), fragment, &catalog);
     assert_eq!(catalog.0.load(Ordering::Relaxed), 0, "a file was read for {fragment}");
@@ -204,6 +204,8 @@ fn hostile_fragments_are_refused() {
         "solve -> end when env.missing",
         "solve -> end when turn + 1 > 3",
         "solve -> end when maths.tool",
+        "solve -> end when reward.success",
+        "solve -> end when reward.team > 0.5 and env.agreed",
         "lora { rank = 8 }",
         "environment = problems",
     ];
