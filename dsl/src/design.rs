@@ -13,7 +13,7 @@ mod mistakes;
 mod patterns;
 
 pub use check::check_design;
-pub use frame::{Frame, FrameError, own_design};
+pub use frame::{Frame, FrameError, own_design, with_paths};
 pub use grammar::design_grammar;
 pub use mistakes::DesignMistake;
 pub use patterns::pattern;

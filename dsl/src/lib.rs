@@ -21,7 +21,9 @@ pub mod workflow;
 
 pub use analysis::names;
 pub use catalog::{Catalog, CatalogError, read_text};
-pub use design::{DesignMistake, Frame, FrameError, check_design, design_grammar, own_design, pattern};
+pub use design::{
+    DesignMistake, Frame, FrameError, check_design, design_grammar, own_design, pattern, with_paths,
+};
 pub use diagnostic::{Diagnostic, DiagnosticCode, Label, Severity, render};
 pub use eval::functions;
 pub use format::format;

@@ -111,7 +111,7 @@ fn sample(grammar: &Arc<CompiledGrammar>, max_tokens: usize, seed: u64) -> Strin
         let long: Vec<u32> = allowed.iter().copied().filter(|token| *token > 256).collect();
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let drawn = (random >> 33) as usize;
-        let from = if long.is_empty() || drawn % 3 == 0 { &allowed } else { &long };
+        let from = if long.is_empty() || drawn.is_multiple_of(3) { &allowed } else { &long };
         let token = constraint.advance(from[(drawn / 3) % from.len()]).unwrap();
         if token == END {
             break;

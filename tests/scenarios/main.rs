@@ -13,6 +13,7 @@ mod agreement;
 mod bad_input;
 mod boards;
 mod commands;
+mod design;
 mod determinism;
 mod device;
 mod foresight;

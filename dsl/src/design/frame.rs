@@ -92,29 +92,9 @@ impl Frame {
         Ok(Frame { source: Source { name: source.name.clone(), text: without(text, cut) }, overrides })
     }
 
-    /// Returns the frame with other paths of files: those for which `rewrite` returns one.
-    #[must_use]
-    pub fn with_paths(&self, rewrite: &dyn Fn(&str) -> Option<String>) -> Frame {
-        let text = self.source.text.as_str();
-        let file = parse(text, 0..text.len(), 0, &mut Reports::new(&[]));
-        let mut paths = Paths { rewrite, edits: Vec::new() };
-        for block in &file.blocks {
-            let in_head = settings::head_setting(block.kind).is_some() || block.kind.names_file();
-            if let Some(value) = &block.value {
-                paths.value(value, in_head);
-            }
-            paths.body(block.kind, &block.body);
-        }
-        let mut edits = paths.edits;
-        edits.sort_by_key(|(span, _)| std::cmp::Reverse(span.start));
-        let mut out = text.to_owned();
-        for (span, path) in edits {
-            out.replace_range(span.start..span.end, &serde_json::Value::from(path).to_string());
-        }
-        Frame {
-            source: Source { name: self.source.name.clone(), text: out },
-            overrides: self.overrides.clone(),
-        }
+    /// Returns the overrides that apply to its designs.
+    pub fn overrides(&self) -> &[Override] {
+        &self.overrides
     }
 
     /// Returns the whole file of a design, formatted, without the blocks whose spans `unused` returns for it.
@@ -144,6 +124,26 @@ impl Frame {
     pub(super) fn whole(&self, fragment: &str) -> String {
         format!("{}\n{fragment}", self.source.text)
     }
+}
+
+/// Returns the text of a workflow with other paths of files: those for which `rewrite` returns one.
+pub fn with_paths(text: &str, rewrite: &dyn Fn(&str) -> Option<String>) -> String {
+    let file = parse(text, 0..text.len(), 0, &mut Reports::new(&[]));
+    let mut paths = Paths { rewrite, edits: Vec::new() };
+    for block in &file.blocks {
+        let in_head = settings::head_setting(block.kind).is_some() || block.kind.names_file();
+        if let Some(value) = &block.value {
+            paths.value(value, in_head);
+        }
+        paths.body(block.kind, &block.body);
+    }
+    let mut edits = paths.edits;
+    edits.sort_by_key(|(span, _)| std::cmp::Reverse(span.start));
+    let mut out = text.to_owned();
+    for (span, path) in edits {
+        out.replace_range(span.start..span.end, &serde_json::Value::from(path).to_string());
+    }
+    out
 }
 
 /// Returns the team of a scenario as a design: its agents and turns as they are written. Returns `None` if it has none in

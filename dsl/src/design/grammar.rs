@@ -198,7 +198,7 @@ fn turns(palette: &Palette, out: &mut String) {
     let policies: Vec<String> = palette.policies.iter().map(|name| quoted(name)).collect();
     let _ = write!(
         out,
-        "first: \"start\" (ARROW node)* ARROW (\"end\" | node) (WS \"when\" WS condition_0)?\n\
+        "first: \"start\" (ARROW node)+ (ARROW \"end\")? (WS \"when\" WS condition_0)?\n\
          policy: \"policy\" EQUALS ({policies})\n\
          turns: \"turns\" WS? \"{{\" gap ({body}) gap \"}}\"\n\
          max: \"max\" EQUALS ({max})\n\

@@ -8,10 +8,10 @@ use crate::syntax::block_kind::BlockKind as B;
 pub const PATTERNS: &[Choice] = &[
     word("single", "one agent answers once"),
     word("reflection", "one agent answers, a second one criticises, and the first answers again"),
-    word("debate", "two agents answer in turn until they agree, or for two rounds"),
+    word("debate", "two agents answer in turn, for two rounds"),
     word("ensemble", "three agents answer side by side, and a fourth decides"),
-    word("router", "one agent answers; only if that doesn't end the episode, a more careful one follows"),
-    word("planner", "a planner writes a plan, and two workers follow it side by side"),
+    word("router", "one agent answers; unless a fact says that it did, a more careful one follows"),
+    word("planner", "a planner writes a plan, a worker follows it, and another one finishes"),
 ];
 
 /// Settings of these blocks, block by block.
@@ -43,7 +43,7 @@ pub(super) const DESIGNS: &[Setting] = &[
         "patterns",
         SettingKind::Choices(PATTERNS),
         DefaultValue::AllWords,
-        "Hand-made teams that are played before the first round, as far as the palette has `std.chat` and room for them. \
+        "Hand-made teams that are played before the first round, as far as the palette has room for them. \
          The designer sees their text and results. All by default: their cost is that of as many designs.",
     ),
     setting(

@@ -2,6 +2,7 @@
 
 pub mod common;
 pub mod data;
+pub mod design;
 pub mod permissions;
 pub mod plugin;
 pub mod runs;
@@ -18,6 +19,7 @@ use clap_complete::Shell;
 use pl_run::Permissions;
 
 use self::data::DataCommand;
+use self::design::{DesignArgs, DesignsArgs};
 use self::permissions::PermissionArgs;
 use self::plugin::{PluginCommand, PluginDevArgs};
 use self::runs::{CompareArgs, ReplayArgs};
@@ -54,6 +56,10 @@ pub enum Command {
     Graph(GraphArgs),
     /// Train the policies of a workflow
     Run(RunArgs),
+    /// Look for teams: a designer proposes designs, they are checked and played, and it sees the results
+    Design(DesignArgs),
+    /// List the designs of a search
+    Designs(DesignsArgs),
     /// Train a workflow with every combination of some settings and seeds
     Sweep(SweepArgs),
     /// Compare runs: their differing settings and their results
@@ -120,6 +126,7 @@ impl Command {
             | Command::Audit(AuditArgs { source, .. })
             | Command::Graph(GraphArgs { source, .. })
             | Command::Sweep(SweepArgs { source, .. })
+            | Command::Design(DesignArgs { source, .. })
             | Command::Evaluate(EvaluateArgs { source, .. })
             | Command::Play(PlayArgs { source, .. })
             | Command::Grade(GradeArgs { source, .. }) => &source.permissions,

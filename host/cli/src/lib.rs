@@ -60,6 +60,8 @@ fn run(command: &Command, embedded: Embedded, terminal: &Arc<Terminal>) -> Comma
         Command::Plan(options) => commands::plan::run(&app()?, options),
         Command::Graph(options) => commands::graph::run(&app()?, options),
         Command::Run(options) => commands::run::run(&app()?, options),
+        Command::Design(options) => commands::design::run(&app()?, options),
+        Command::Designs(options) => commands::designs::run(options),
         Command::Sweep(options) => commands::sweep::run(&app()?, options),
         Command::Compare(options) => commands::compare::run(options),
         Command::Evaluate(options) => commands::evaluate::run(&app()?, options),

@@ -18,6 +18,7 @@ mod checkpoints;
 pub mod compare;
 mod corpus;
 pub mod data;
+pub mod design;
 mod device;
 mod diagnostics;
 pub mod doctor;

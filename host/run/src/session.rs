@@ -85,6 +85,8 @@ pub struct Session {
     pub(crate) seed: u64,
     /// Date that chat templates see as today.
     pub(crate) date: NaiveDate,
+    /// Chat format of each policy.
+    pub(crate) formats: Arc<[ChatFormat]>,
 }
 
 impl Session {
@@ -176,7 +178,7 @@ impl Session {
         };
         let formats = trainer.policies().into_iter().map(format).collect();
         let formats = with_hosted_formats(workflow, formats)?;
-        let setups = episode_setups(checked, formats, date, &environments, router.clone())?;
+        let setups = episode_setups(checked, Arc::clone(&formats), date, &environments, router.clone())?;
         let scenarios = environments.into_iter().zip(setups);
         Ok(Session {
             trainer,
@@ -196,6 +198,7 @@ impl Session {
             model_sources: located.into_iter().map(|model| model.source).collect(),
             seed,
             date,
+            formats,
         })
     }
 

@@ -102,6 +102,12 @@ impl<'h> TrainingRun<'h> {
     ) -> Result<TrainingRun<'h>, Error> {
         let train = train_block(&checked.workflow)?.clone();
         checked.require_permissions(host)?;
+        let scenarios = checked.workflow.scenarios.iter().enumerate();
+        let trained = scenarios.filter(|(_, scenario)| scenario.weight > 0.0).map(|(index, _)| index);
+        let evaluated = checked.workflow.evaluations.iter().map(|evaluation| evaluation.scenario);
+        for scenario in trained.chain(evaluated) {
+            checked.require_team(scenario)?;
+        }
         if let Some(folder) = &options.folder {
             RunFolder::check_unused(folder).map_err(Error::RunFolder)?;
         }

@@ -166,6 +166,17 @@ impl CheckedWorkflow {
         })
     }
 
+    /// Checks that a scenario has turns to play.
+    ///
+    /// # Errors
+    /// [`Error::NoTeam`] if its designer has yet to write them.
+    pub fn require_team(&self, scenario: usize) -> Result<(), Error> {
+        match self.workflow.scenarios.get(scenario).filter(|one| one.lacks_team()) {
+            Some(one) => Err(Error::NoTeam { scenario: one.name.clone().unwrap_or_default() }),
+            None => Ok(()),
+        }
+    }
+
     /// Creates the environment of each scenario with the sandbox and the corpora that the workflow configures. Scenarios
     /// that name the same environment share it. The index of a corpus is built if the cache has none.
     ///
