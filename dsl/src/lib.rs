@@ -13,6 +13,7 @@ mod eval;
 pub mod explain;
 mod format;
 pub mod graph;
+mod places;
 pub mod settings;
 mod source;
 mod syntax;
@@ -20,10 +21,13 @@ pub mod workflow;
 
 pub use analysis::names;
 pub use catalog::{Catalog, CatalogError, read_text};
-pub use design::{DesignMistake, Palette, check_design};
+pub use design::{
+    DesignMistake, Frame, FrameError, check_design, design_grammar, own_design, pattern, with_paths,
+};
 pub use diagnostic::{Diagnostic, DiagnosticCode, Label, Severity, render};
 pub use eval::functions;
 pub use format::format;
+pub use places::{Place, Places};
 pub use source::overrides::{Override, OverrideError, VARIABLE};
 pub use source::{Source, SourceFile, Sources, Span};
 pub use syntax::block_kind::BlockKind;
@@ -43,6 +47,8 @@ pub struct Checked {
     pub diagnostics: Vec<Diagnostic>,
     /// The workflow file and the files that it names, which the spans of diagnostics refer to.
     pub sources: Sources,
+    /// Places of the settings that name files, addresses and environment variables.
+    pub places: Places,
 }
 
 /// Returns the syntax errors of a text. Takes a fraction of the time of [`check`].
@@ -77,7 +83,8 @@ pub fn check(source: &Source, overrides: &[Override], catalog: &dyn Catalog) -> 
     let mut reports = Reports::new(overrides);
     let Assembly { mut file, sources, namespaces } = assemble(source, catalog, &mut reports);
     overrides::apply(&mut file, overrides, &mut reports);
-    let workflow = resolve(file, &sources, namespaces, catalog, &mut reports);
+    let (workflow, written) = resolve(file, &sources, namespaces, catalog, &mut reports);
     let workflow = workflow.filter(|_| !reports.failed());
-    Checked { workflow, diagnostics: reports.finish(), sources }
+    let places = written.resolve(&sources, overrides);
+    Checked { workflow, diagnostics: reports.finish(), sources, places }
 }

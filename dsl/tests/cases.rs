@@ -30,7 +30,7 @@ fn every_case_has_its_messages() {
     let mut seen = BTreeSet::new();
     snapshots().bind(|| {
         for source in cases {
-            let Checked { workflow, diagnostics, sources } = check(&source, &[], &TestCatalog);
+            let Checked { workflow, diagnostics, sources, .. } = check(&source, &[], &TestCatalog);
             let shown = if diagnostics.is_empty() {
                 "no diagnostics\n".to_owned()
             } else {
@@ -63,7 +63,7 @@ fn examples_are_clean_and_have_their_layout() {
     let examples = workflows(&folder("../examples"));
     for (name, layout) in layouts {
         let source = examples.iter().find(|source| source.name == name).unwrap();
-        let Checked { workflow, diagnostics, sources } = check(source, &[], &TestCatalog);
+        let Checked { workflow, diagnostics, sources, .. } = check(source, &[], &TestCatalog);
         assert_eq!(render::short(&diagnostics, &sources), "");
         assert_eq!(workflow.unwrap().layout, layout, "{name}");
     }
@@ -75,7 +75,7 @@ fn examples_of_algorithms_are_clean() {
     let examples = workflows(&folder("../examples/algorithms"));
     assert!(examples.len() >= 5, "only {} examples were found", examples.len());
     for source in examples {
-        let Checked { workflow, diagnostics, sources } = check(&source, &[], &TestCatalog);
+        let Checked { workflow, diagnostics, sources, .. } = check(&source, &[], &TestCatalog);
         assert_eq!(render::short(&diagnostics, &sources), "");
         let workflow = workflow.unwrap();
         assert_eq!(format!("{}.mas", workflow.name), source.name);

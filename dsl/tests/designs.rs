@@ -6,11 +6,14 @@
 mod common;
 
 use std::path::Path;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::TestCatalog;
-use pl_dsl::workflow::{Plugin, Workflow};
-use pl_dsl::{Catalog, CatalogError, DesignMistake, Palette, Source, check_design};
+use pl_dsl::workflow::{Palette, Plugin, Workflow};
+use pl_dsl::{
+    Catalog, CatalogError, DesignMistake, DiagnosticCode, Frame, Source, check_design, own_design, with_paths,
+};
 use pl_types::Item;
 use proptest::prelude::*;
 
@@ -48,13 +51,62 @@ fn palette() -> Palette {
         policies: names(&["coder", "reasoner"]),
         max_agents: 3,
         max_visits: 3,
+        max_tokens: 10_000,
     }
 }
 
+/// The same frame as a part of a whole workflow, whose other parts designs don't see.
+const WHOLE: &str = r#"# A workflow with a designer.
+workflow team
+param samples: int = 4
+plugin maths = "math.wasm"
+model base = "smollm2-135m"
+policy coder    { model = base; train = false }
+policy reasoner { model = base; train = false }
+policy secret   { model = base; train = false }
+environment problems = maths.problems
+environment others = maths.problems { tasks = "others.jsonl" }
+reward score = maths.score
+reward final = maths.final
+inference { slots = samples }
+
+# The team by hand.
+agent tool = maths.tool { policy = coder }      # it counts
+agent reason = maths.reasoner { policy = secret }
+
+designer architect = std.designer {
+  policy = secret
+  palette { agents = [std.chat, maths.tool]; policies = [coder, reasoner]; max_agents = 3; max_visits = 3 }
+}
+
+scenario made { environment = problems; reward = score; designer = architect; turns { max = 1; start -> tool -> end } }
+scenario more { environment = others; reward = final; turns { start -> reason -> end } }
+
+mix { made = 0.5; more = 0.5 }
+
+evaluate here  { scenario = made; limit = 5 }
+evaluate there { scenario = more; limit = 5 }
+evaluate swapped { scenario = made; roles { tool = secret } }
+"#;
+
+fn whole() -> (Source, Workflow) {
+    let source = Source { name: "team.mas".to_owned(), text: WHOLE.to_owned() };
+    let workflow = pl_dsl::check(&source, &[], &TestCatalog).workflow.unwrap();
+    (source, workflow)
+}
+
 fn design(fragment: &str) -> Result<Workflow, Vec<DesignMistake>> {
-    let frame = Source { name: "frame.mas".to_owned(), text: FRAME.to_owned() };
+    let frame = Frame::from(Source { name: "frame.mas".to_owned(), text: FRAME.to_owned() });
     let catalog = Counting::default();
     let checked = check_design(&frame, &palette(), fragment, &catalog);
+    // Assembled from a whole workflow, it is the same.
+    static OF_SCENARIO: LazyLock<Frame> = LazyLock::new(|| {
+        let (source, workflow) = whole();
+        Frame::new(&source, &workflow, 0, &[]).unwrap()
+    });
+    let assembled = check_design(&OF_SCENARIO, &palette(), fragment, &catalog);
+    let team = |workflow: &Workflow| (workflow.agents.clone(), workflow.scenarios.clone());
+    assert_eq!(assembled.as_ref().map(team).ok(), checked.as_ref().map(team).ok(), "{fragment}");
     assert_eq!(catalog.0.load(Ordering::Relaxed), 0, "a file was read for {fragment}");
     if let Ok(workflow) = &checked {
         let used = workflow.agents.iter().map(|agent| &workflow.policies[agent.policy].name);
@@ -105,6 +157,38 @@ fn mistakes_have_their_line_and_kind() {
     let mistakes = design(&format!("{more}{DEBATE}")).unwrap_err();
     assert_eq!(mistakes, [DesignMistake::Agents { count: 5, max: 3 }]);
     assert!(matches!(design(&" ".repeat(100_000)).unwrap_err()[..], [DesignMistake::Size(_)]));
+}
+
+#[test]
+fn the_file_of_a_design_has_what_it_uses() {
+    let (source, workflow) = whole();
+    let frame = Frame::new(&source, &workflow, 0, &[]).unwrap();
+    let own = own_design(&source, &workflow, 0).unwrap();
+    assert_eq!(
+        own,
+        "agent tool = maths.tool { policy = coder }\n\nturns { max = 1; start -> tool -> end }\n"
+    );
+    let file = frame.file(&own, &|text| {
+        let source = Source { name: "x.mas".to_owned(), text: text.to_owned() };
+        let checked = pl_dsl::check(&source, &[], &TestCatalog);
+        assert!(checked.workflow.is_some(), "{text}");
+        let unused = checked.diagnostics.iter().filter(|one| one.code == DiagnosticCode::Unused);
+        unused.map(|one| one.labels[0].span).collect()
+    });
+    insta::assert_snapshot!(file);
+    assert!(
+        Frame::new(&Source { name: "x.mas".to_owned(), text: FRAME.to_owned() }, &workflow, 0, &[]).is_err()
+    );
+}
+
+#[test]
+fn paths_change_where_they_stand_for_files() {
+    let text = "plugin maths = \"math.wasm\"\nagent a = maths.tool { system = file(\"a.txt\"); template = \"a.txt\" }\n\
+                environment e = maths.problems { tasks = \"a.txt\" }\n";
+    let moved = with_paths(text, &|path| (path == "a.txt").then(|| "../a.txt".to_owned()));
+    let expected =
+        text.replacen("\"a.txt\"", "\"../a.txt\"", 1).replace("tasks = \"a.txt\"", "tasks = \"../a.txt\"");
+    assert_eq!(moved, expected);
 }
 
 /// Statements, settings, values and conditions that would reach beyond the palette.
@@ -203,6 +287,8 @@ fn hostile_fragments_are_refused() {
         "solve -> end when env.missing",
         "solve -> end when turn + 1 > 3",
         "solve -> end when maths.tool",
+        "solve -> end when reward.success",
+        "solve -> end when reward.team > 0.5 and env.agreed",
         "lora { rank = 8 }",
         "environment = problems",
     ];

@@ -93,7 +93,7 @@ const FILES: &[&str] = &[
 /// Checks a text, renders its diagnostics in all forms, and asserts the invariants of any result.
 fn check_invariants(text: String, overrides: &[Override]) {
     let source = Source { name: "x.mas".to_owned(), text };
-    let Checked { workflow, diagnostics, sources } = check(&source, overrides, &TestCatalog);
+    let Checked { workflow, diagnostics, sources, .. } = check(&source, overrides, &TestCatalog);
     let failed = diagnostics.iter().any(|one| one.severity == Severity::Error);
     assert_eq!(workflow.is_none(), failed, "{diagnostics:?}");
     for label in diagnostics.iter().flat_map(|one| &one.labels) {

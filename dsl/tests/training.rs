@@ -40,7 +40,7 @@ fn messages(train: &str, coder: &str, overrides: &[&str]) -> String {
 }
 
 fn valid(train: &str, coder: &str, overrides: &[&str]) -> Workflow {
-    let Checked { workflow, diagnostics, sources } = checked(train, coder, overrides);
+    let Checked { workflow, diagnostics, sources, .. } = checked(train, coder, overrides);
     assert!(diagnostics.is_empty(), "{}", render::short(&diagnostics, &sources));
     workflow.unwrap()
 }
@@ -295,7 +295,7 @@ fn roles_map_agents_to_other_policies() {
     let workflow = checked.workflow.expect("a role may have another model");
     assert_eq!(workflow.policy_of("tool", Some("x")), Some(2));
     assert_eq!(workflow.policy_of("tool", None), Some(0));
-    let Checked { diagnostics, sources, workflow } =
+    let Checked { diagnostics, sources, workflow, .. } =
         evaluation("tol = reasoner; reason = codr; reason = coder");
     assert!(workflow.is_none());
     insta::assert_snapshot!(render::short(&diagnostics, &sources), @r"

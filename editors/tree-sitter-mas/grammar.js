@@ -110,6 +110,7 @@ module.exports = grammar({
         'environment',
         'agent',
         'reward',
+        'designer',
         'scenario',
         'evaluate',
       ),

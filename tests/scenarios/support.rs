@@ -24,12 +24,23 @@ pub fn scenario(name: &str) -> PathBuf {
     repository().join("tests/scenarios").join(name)
 }
 
-/// Returns a `pl-host` command with two CPU threads on every machine.
+/// Returns a `pl-host` command with two CPU threads on every machine. Its workflows may read the repository, which has the
+/// model of most tests, and connect to this machine.
 pub fn pl_host() -> Command {
+    let mut command = pl_host_without_permissions();
+    command.env("PL_HOST_ALLOW_READ", repository()).env("PL_HOST_ALLOW_NET", "127.0.0.1,localhost");
+    command
+}
+
+/// Returns a `pl-host` command whose workflows may use no more than their own folders.
+pub fn pl_host_without_permissions() -> Command {
     let program = repository().join("target/release/pl-host");
     assert!(program.is_file(), "{} is missing: run `cargo xtask test`", program.display());
     let mut command = Command::new(program);
     command.env("OMP_NUM_THREADS", "2").env("NO_COLOR", "1");
+    for variable in ["PL_HOST_ALLOW_READ", "PL_HOST_ALLOW_NET", "PL_HOST_ALLOW_ENV"] {
+        command.env_remove(variable);
+    }
     command
 }
 

@@ -173,6 +173,8 @@ impl Finder {
                     let wanted: &[BlockKind] = match (kind, setting.key.text.as_str()) {
                         (BlockKind::Scenario, "environment") => &[BlockKind::Environment],
                         (BlockKind::Scenario, "reward") => &[BlockKind::Reward],
+                        (BlockKind::Scenario, "designer") => &[BlockKind::Designer],
+                        (BlockKind::Palette, "agents") => &[BlockKind::Plugin],
                         (BlockKind::Evaluate, "scenario") => &[BlockKind::Scenario],
                         (_, "policy" | "policies") => &[BlockKind::Policy],
                         (_, "model") => &[BlockKind::Model],

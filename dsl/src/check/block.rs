@@ -131,6 +131,13 @@ pub(crate) fn check_settings(
     let outer = reports.context.replace(block.head);
     let out = check_body(block.kind, &block.title(), block.location(), &block.body, guest, scope, reports);
     reports.context = outer;
+    let name = block.name.as_ref().map_or("", |name| name.text.as_str());
+    for (key, location) in out.written.iter().filter_map(|written| Some((written.key, written.value?))) {
+        scope.places.add(block.kind, name, key, location);
+    }
+    if let (Some(head), Some(value)) = (settings::head_setting(block.kind), &block.value) {
+        scope.places.add(block.kind, name, head.key, value.location);
+    }
     out
 }
 

@@ -3,6 +3,7 @@
 mod block;
 mod condition;
 mod corpora;
+mod designers;
 mod grammar;
 mod logic;
 mod objective;

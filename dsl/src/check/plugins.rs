@@ -41,6 +41,12 @@ impl Resolver<'_, '_, '_> {
             http: own.words("http").unwrap_or_default(),
             policies: own.words("policies").unwrap_or_default(),
         };
+        let name = block.name.as_ref().map_or("", |name| name.text.as_str());
+        for key in ["read", "http"] {
+            if let Some(location) = own.location(key) {
+                self.scope.places.add(BlockKind::Plugin, name, key, location);
+            }
+        }
         let mut valid = true;
         let mut refuse = |key: &str, message: String, help: &str| {
             let location = own.location(key).unwrap_or(block.location());
@@ -153,12 +159,22 @@ impl Resolver<'_, '_, '_> {
                 return (None, None);
             }
         };
-        let plugin = plugin.as_str();
-        let Some(at) = self.plugin(plugin, *location) else {
+        self.find_item(&plugin, item, *location, kind)
+    }
+
+    /// Looks up an item of a plugin. Returns the index of the plugin with the item's name, and the item, each if known.
+    pub(super) fn find_item(
+        &mut self,
+        plugin: &str,
+        item: &str,
+        location: Location,
+        kind: ItemKind,
+    ) -> (Option<(usize, String)>, Option<Rc<Item>>) {
+        let Some(at) = self.plugin(plugin, location) else {
             let names = self.plugins.iter().map(|loaded| loaded.name.as_str()).chain([BUILT_IN]);
             let hint = suggest(plugin, "the plugins are", names);
             let message = format!("there is no plugin `{plugin}`");
-            self.reports.error(DiagnosticCode::UnknownName, *location, message, "").maybe_help(hint);
+            self.reports.error(DiagnosticCode::UnknownName, location, message, "").maybe_help(hint);
             return (None, None);
         };
         self.plugins[at].used = true;
@@ -167,13 +183,13 @@ impl Resolver<'_, '_, '_> {
             if let Some(other) = items.iter().find(|one| one.name == item) {
                 let message = format!("`{plugin}.{item}` is of kind {}, not {kind}", other.kind);
                 self.reports
-                    .error(DiagnosticCode::WrongItemKind, *location, message, "")
+                    .error(DiagnosticCode::WrongItemKind, location, message, "")
                     .help(format!("items of kind {kind}: {}", list_of_kind(items, kind)));
             } else {
                 let names = items.iter().filter(|one| one.kind == kind).map(|one| one.name.as_str());
                 let hint = suggest(item, "its items of that kind are", names);
                 let message = format!("plugin `{plugin}` has no {kind} `{item}`");
-                self.reports.error(DiagnosticCode::UnknownItem, *location, message, "").maybe_help(hint);
+                self.reports.error(DiagnosticCode::UnknownItem, location, message, "").maybe_help(hint);
             }
             return (None, None);
         };

@@ -18,25 +18,27 @@ use crate::eval::params::params;
 use crate::eval::scalar::Scalar;
 use crate::eval::scope::{Namespace, Param, Scope};
 use crate::eval::typed::evaluate_as;
+use crate::places::WrittenPlaces;
 use crate::settings::{self as table, SettingKind};
 use crate::source::Location;
 use crate::source::Sources;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, File};
 use crate::workflow::layout;
-use crate::workflow::{Agent, Evaluation, Layout, LongPrompt, Lora, Model, Policy, Workflow};
+use crate::workflow::{Agent, Designer, Evaluation, Layout, LongPrompt, Lora, Model, Policy, Workflow};
 
-/// Checks the whole tree. Returns `None` if an error was reported.
+/// Checks the whole tree. The workflow is `None` if an error was reported.
 pub(crate) fn resolve(
     mut file: File,
     sources: &Sources,
     namespaces: Vec<Namespace>,
     catalog: &dyn Catalog,
     reports: &mut Reports,
-) -> Option<Workflow> {
+) -> (Option<Workflow>, WrittenPlaces) {
     let scope = Scope::new(catalog, sources, namespaces);
     let mut resolver = Resolver { catalog, scope, reports, plugins: Vec::new() };
-    resolver.run(&mut file)
+    let workflow = resolver.run(&mut file);
+    (workflow, resolver.scope.places)
 }
 
 impl Resolver<'_, '_, '_> {
@@ -64,14 +66,18 @@ impl Resolver<'_, '_, '_> {
         let mut resolved_policies = self.policies(&policies, &models, &servers);
         let agents = self.named(file, BlockKind::Agent);
         let resolved_agents = self.agents(&agents, &policies);
+        let designers = self.named(file, BlockKind::Designer);
+        let resolved_designers = self.designers(&designers, &policies);
         for (kind, names) in
             [(BlockKind::Model, &models), (BlockKind::Policy, &policies), (BlockKind::Agent, &agents)]
         {
-            if names.blocks.is_empty() && !names.nameless {
+            // A designer writes the agents.
+            let designed = kind == BlockKind::Agent && !designers.blocks.is_empty();
+            if names.blocks.is_empty() && !names.nameless && !designed {
                 self.missing(kind);
             }
         }
-        let scenarios = self.scenarios(file, &agents, &corpora);
+        let scenarios = self.scenarios(file, &agents, &corpora, &designers);
         let sandbox = self.sandbox(file);
         let inference = self.inference(file);
         let train_block = self.single(file, BlockKind::Train, false);
@@ -87,7 +93,13 @@ impl Resolver<'_, '_, '_> {
         let evaluations = self.evaluations(file, &scenarios, &agents, &policies);
         self.unused_servers(&servers, &resolved_policies);
         self.unused_corpora(&corpora, &scenarios);
-        self.unused(file, &models, &policies, &resolved_policies, &resolved_agents, &evaluations);
+        self.unused_designers(&designers, &scenarios);
+        let users = PolicyUsers {
+            agents: &resolved_agents,
+            designers: &resolved_designers,
+            evaluations: &evaluations,
+        };
+        self.unused(file, &models, &policies, &resolved_policies, &users);
         let agents: Option<Vec<Agent>> = resolved_agents.into_iter().map(|one| one.agent).collect();
         let policies: Option<Vec<Policy>> = resolved_policies.into_iter().map(|one| one.policy).collect();
         let layout = match (&agents, &policies) {
@@ -113,6 +125,7 @@ impl Resolver<'_, '_, '_> {
             corpora: resolved_corpora.into_iter().collect::<Option<_>>()?,
             policies: policies?,
             agents: agents?,
+            designers: resolved_designers.into_iter().collect::<Option<_>>()?,
             scenarios: scenarios.list.into_iter().collect::<Option<_>>()?,
             sandbox: sandbox?,
             inference: inference?,
@@ -236,9 +249,9 @@ impl Resolver<'_, '_, '_> {
         models: &NamedBlocks,
         policies: &NamedBlocks,
         resolved: &[ResolvedPolicy],
-        agents: &[ResolvedAgent],
-        evaluations: &[Option<Evaluation>],
+        users: &PolicyUsers,
     ) {
+        let PolicyUsers { agents, designers, evaluations } = users;
         // An invalid block may use a block that seems unused.
         let mut unused: Vec<&Block> = Vec::new();
         if !resolved.is_empty() && resolved.iter().all(|one| one.policy.is_some()) {
@@ -250,11 +263,18 @@ impl Resolver<'_, '_, '_> {
                 .extend((0..models.blocks.len()).filter(|at| !used.contains(at)).map(|at| models.blocks[at]));
         }
         let granted = self.granted_policies(policies, resolved);
-        let all_agents = !agents.is_empty() && agents.iter().all(|one| one.agent.is_some());
-        if all_agents && evaluations.iter().all(Option::is_some) {
+        let all_users = !(agents.is_empty() && designers.is_empty())
+            && agents.iter().all(|one| one.agent.is_some())
+            && designers.iter().all(Option::is_some);
+        if all_users && evaluations.iter().all(Option::is_some) {
             let mut used: BTreeSet<usize> =
                 agents.iter().flat_map(|one| &one.agent).map(|agent| agent.policy).collect();
             used.extend(granted);
+            for designer in designers.iter().flatten() {
+                used.insert(designer.policy);
+                let named = designer.palette.policies.iter();
+                used.extend(named.filter_map(|name| policies.index.get(name.as_str())));
+            }
             let in_roles: BTreeSet<usize> =
                 evaluations.iter().flatten().flat_map(|one| &one.roles).map(|role| role.policy).collect();
             for (at, (block, own)) in policies.blocks.iter().zip(resolved).enumerate() {
@@ -327,15 +347,23 @@ impl Resolver<'_, '_, '_> {
     }
 }
 
-fn sampling(own: &BlockSettings) -> Option<Sampling> {
+/// Blocks that use policies.
+struct PolicyUsers<'r> {
+    agents: &'r [ResolvedAgent],
+    designers: &'r [Option<Designer>],
+    evaluations: &'r [Option<Evaluation>],
+}
+
+/// Returns the sampling settings of an agent or a designer; a designer has no penalties.
+pub(super) fn sampling(own: &BlockSettings) -> Option<Sampling> {
     Some(Sampling {
         temperature: own.number("temperature")?,
         top_k: own.integer("top_k")?,
         top_p: own.number("top_p")?,
         min_p: own.number("min_p")?,
-        repetition_penalty: own.number("repetition_penalty")?,
-        presence_penalty: own.number("presence_penalty")?,
-        frequency_penalty: own.number("frequency_penalty")?,
+        repetition_penalty: own.number("repetition_penalty").unwrap_or(1.0),
+        presence_penalty: own.number("presence_penalty").unwrap_or(0.0),
+        frequency_penalty: own.number("frequency_penalty").unwrap_or(0.0),
         logit_bias: Default::default(),
         grammar: None,
     })

@@ -72,11 +72,12 @@ impl Resolver<'_, '_, '_> {
         file: &'f File,
         agents: &NamedBlocks,
         corpora: &NamedBlocks,
+        designers: &NamedBlocks,
     ) -> ResolvedScenarios<'f> {
         let blocks = self.named(file, BlockKind::Scenario);
         let resolved = match blocks.blocks.is_empty() && !blocks.nameless {
             true => self.unnamed_scenario(file, blocks, agents, corpora),
-            false => self.named_scenarios(file, blocks, agents, corpora),
+            false => self.named_scenarios(file, blocks, agents, corpora, designers),
         };
         self.agents_not_reached(agents, &resolved.1);
         resolved.0
@@ -111,6 +112,7 @@ impl Resolver<'_, '_, '_> {
                 environment: environments.first()?.environment.clone()?,
                 turns: checked.as_ref()?.turns.clone()?,
                 reward: reward?,
+                designer: None,
             })
         };
         let resolved = ResolvedScenarios {
@@ -129,6 +131,7 @@ impl Resolver<'_, '_, '_> {
         blocks: NamedBlocks<'f>,
         agents: &NamedBlocks,
         corpora: &NamedBlocks,
+        designers: &NamedBlocks,
     ) -> (ResolvedScenarios<'f>, Vec<CheckedTurns>) {
         for block in file.blocks.iter().filter(|block| block.kind == BlockKind::Turns) {
             let diagnostic = self.reports.error(
@@ -169,7 +172,12 @@ impl Resolver<'_, '_, '_> {
                 false => self.reference(&own, "reward", &reward_blocks, "reward"),
             };
             let of_environment = environment.and_then(|at| environments.get(at));
-            let turns = self.turns_of(block, agents, of_environment);
+            let designer =
+                own.location("designer").map(|_| self.reference(&own, "designer", designers, "designer"));
+            let turns = match (block.inner(BlockKind::Turns), designer) {
+                (None, Some(_)) => CheckedTurns::to_be_designed(),
+                _ => self.turns_of(block, agents, of_environment),
+            };
             let scenario = || {
                 Some(Scenario {
                     name: Some(blocks.name(at).to_owned()),
@@ -177,6 +185,10 @@ impl Resolver<'_, '_, '_> {
                     environment: of_environment?.environment.clone()?,
                     turns: turns.turns.clone()?,
                     reward: rewards.get(reward?)?.clone()?,
+                    designer: match designer {
+                        Some(designer) => Some(designer?),
+                        None => None,
+                    },
                 })
             };
             list.push(scenario());
@@ -201,7 +213,7 @@ impl Resolver<'_, '_, '_> {
                 let message = format!("{} has no `turns`", block.title());
                 self.reports
                     .error(DiagnosticCode::MissingSetting, block.location(), message, "")
-                    .help("add `turns { start -> NAME -> end }` between its braces");
+                    .help("add `turns { start -> NAME -> end }` between its braces, or `designer = NAME`");
             }
             return CheckedTurns::default();
         };

@@ -46,6 +46,15 @@ pub(crate) struct CheckedTurns {
     pub agents: Option<BTreeSet<usize>>,
 }
 
+impl CheckedTurns {
+    /// Turns of a scenario whose designer writes them.
+    pub fn to_be_designed() -> Self {
+        let end = Edge { to: Target::End, when: None };
+        let turns = Turns { max: 1, start: vec![end], nodes: Vec::new() };
+        CheckedTurns { turns: Some(turns), agents: Some(BTreeSet::new()) }
+    }
+}
+
 /// Checks `turns { … }`, whose keyword is at `keyword`. `agents` are the names of all agents in order.
 pub(crate) fn turns(
     body: &Body,

@@ -7,6 +7,7 @@ use super::scalar::Scalar;
 use crate::catalog::Catalog;
 use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic::reports::Reports;
+use crate::places::WrittenPlaces;
 use crate::source::Location;
 use crate::source::Sources;
 use crate::syntax::tree::{NamespaceId, Value};
@@ -45,6 +46,7 @@ pub(crate) struct Scope<'c> {
     pub templates_used: BTreeSet<String>,
     /// Full names of the blocks of other files that are used.
     pub imports_used: BTreeSet<String>,
+    pub places: WrittenPlaces,
     pub namespaces: Vec<Namespace>,
     pub catalog: &'c dyn Catalog,
     pub sources: &'c Sources,
@@ -68,6 +70,7 @@ impl<'c> Scope<'c> {
             used: BTreeSet::new(),
             templates_used: BTreeSet::new(),
             imports_used: BTreeSet::new(),
+            places: WrittenPlaces::default(),
             namespaces,
             catalog,
             sources,

@@ -64,7 +64,8 @@ fn evaluate_kind(
         | SettingKind::Server
         | SettingKind::Environment
         | SettingKind::Reward
-        | SettingKind::Scenario => name(key, kind, value, scope, reports).map(Scalar::Text),
+        | SettingKind::Scenario
+        | SettingKind::Designer => name(key, kind, value, scope, reports).map(Scalar::Text),
         SettingKind::CorpusNames | SettingKind::PolicyNames => {
             let values = match is_list(value) {
                 true => elements(key, kind, value, scope, reports)?,
@@ -72,6 +73,10 @@ fn evaluate_kind(
                 false => vec![value.clone()],
             };
             unique_elements(key, &values, reports, |one, reports| name(key, kind, one, scope, reports))
+        }
+        SettingKind::Items => {
+            let values = elements(key, kind, value, scope, reports)?;
+            unique_elements(key, &values, reports, |one, reports| item(key, kind, one, scope, reports))
         }
         SettingKind::Text => match text_of_raw(value) {
             Some(text) => Some(Scalar::Text(text)),
@@ -152,6 +157,27 @@ fn name(
     }
     mismatch(key, kind, &found, value.location, reports).help(help);
     None
+}
+
+/// Evaluates an item, `PLUGIN.ITEM`, to its full name.
+fn item(
+    key: &str,
+    kind: SettingKind,
+    value: &Value,
+    scope: &mut Scope,
+    reports: &mut Reports,
+) -> Option<String> {
+    let (plugin, item) = match &value.kind {
+        ValueKind::Path(names) if names.len() >= 2 => (&names[..names.len() - 1], &names[names.len() - 1]),
+        _ => {
+            let message = format!("`{key}` must be {kind}");
+            reports
+                .error(DiagnosticCode::WrongType, value.location, message, "expected `PLUGIN.ITEM`")
+                .help("write the plugin and the item without quotes: `maths.tool`");
+            return None;
+        }
+    };
+    Some(format!("{}.{item}", scope.full_name(plugin)))
 }
 
 /// Makes a path given by `--set` absolute: it is relative to the working directory.

@@ -11,7 +11,8 @@ impl BlockKind {
             BlockKind::Critic => "the critic of `advantage = gae`, if it differs from the defaults",
             BlockKind::Roles => "agents that use other policies in this evaluation",
             BlockKind::Grant => "access to folders and hosts; without it, the plugin has none",
-            BlockKind::Turns => "the order in which agents act; required",
+            BlockKind::Palette => "what its designs may use; required",
+            BlockKind::Turns => "the order in which agents act; required without `designer`",
             BlockKind::Curriculum => "a level of generated tasks that rises during training",
             _ => "",
         }
@@ -82,6 +83,11 @@ impl BlockKind {
                 "The score of an episode: an item of a plugin that scores the team and each agent, and the weights of \
                  both parts. Required exactly once in a file without scenarios. Further settings are declared by the item."
             }
+            BlockKind::Designer => {
+                "A model that writes teams: agents and turns in this language, from a palette. `pl-host design` lets it propose \
+                 designs for the scenarios that name it, plays them, shows it the results and asks again. A design has no \
+                 plugins, models, paths or grants, and is checked like any workflow before it is played."
+            }
             BlockKind::Scenario => {
                 "An environment, the turns that agents play in it, and their reward. A file with `scenario` blocks may have \
                  several environments and rewards; a file without them has one of each, and its `turns` outside. All \
@@ -132,6 +138,10 @@ impl BlockKind {
                 "Written inside an evaluation: maps agents to policies other than their own, such as \
                  `roles { tool = reasoner; reason = plain }`, to swap roles or to measure with an untrained partner. \
                  Agents that are not mentioned keep their policy. Training is not affected."
+            }
+            BlockKind::Palette => {
+                "Written inside a designer: the items and policies that its designs may use, and the bounds within which they \
+                 stay. A design beyond them is not played."
             }
             BlockKind::Grant => {
                 "Written inside a plugin: access to folders and to hosts over HTTP. Without it, a plugin has no \

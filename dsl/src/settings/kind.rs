@@ -96,6 +96,10 @@ pub enum SettingKind {
     Reward,
     /// The name of a `scenario` block.
     Scenario,
+    /// The name of a `designer` block.
+    Designer,
+    /// A list of distinct items of plugins, with at least one.
+    Items,
 }
 
 /// A word that a setting accepts.
@@ -165,6 +169,8 @@ impl fmt::Display for SettingKind {
             SettingKind::Environment => f.write_str("the name of an environment"),
             SettingKind::Reward => f.write_str("the name of a reward"),
             SettingKind::Scenario => f.write_str("the name of a scenario"),
+            SettingKind::Designer => f.write_str("the name of a designer"),
+            SettingKind::Items => f.write_str("a list of items such as `[std.chat]`"),
         }
     }
 }

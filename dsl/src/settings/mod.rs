@@ -5,6 +5,7 @@
 
 pub(crate) mod algorithms;
 mod describe;
+mod designs;
 mod kind;
 mod rows;
 mod run;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 pub use algorithms::{ALGORITHMS, AT_GRPO, PublishedAlgorithm, published_algorithm};
+pub use designs::PATTERNS;
 pub use kind::{Choice, DefaultValue, Setting, SettingKind, words};
 pub use team::{LAYOUTS, TARGETS};
 pub(crate) use units::{show_bytes, show_duration};
@@ -24,7 +26,7 @@ use crate::syntax::block_kind::BlockKind;
 
 /// All settings, block by block. Those of a policy's own `train { … }` are settings of [`BlockKind::Train`].
 pub fn all() -> impl Iterator<Item = &'static Setting> {
-    [team::TEAM, run::RUN, training::TRAINING, training::CRITIC].into_iter().flatten()
+    [team::TEAM, designs::DESIGNS, run::RUN, training::TRAINING, training::CRITIC].into_iter().flatten()
 }
 
 /// Setting in a block's head. Returns `None` if the block has no such setting.

@@ -583,4 +583,13 @@ pub(super) const TEAM: &[Setting] = &[
         DefaultValue::Required,
         "Reward of its episodes. Several scenarios may share one.",
     ),
+    setting(
+        B::Scenario,
+        "designer",
+        SettingKind::Designer,
+        DefaultValue::Absent("its `turns` are its team"),
+        "Designer that writes the scenario's team. `turns` may be missing then: `pl-host design` looks for a team, and \
+         `run`, `evaluate` and `play` refuse the scenario until it has one. With `turns` of its own, they play those, and \
+         the designer sees their result first.",
+    ),
 ];

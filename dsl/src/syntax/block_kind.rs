@@ -25,6 +25,8 @@ pub enum BlockKind {
     Turns,
     /// `reward NAME = PLUGIN.ITEM { … }`
     Reward,
+    /// `designer NAME = std.designer { … }`
+    Designer,
     /// `scenario NAME { … }`
     Scenario,
     /// `mix { SCENARIO = WEIGHT }`
@@ -49,6 +51,8 @@ pub enum BlockKind {
     Roles,
     /// `grant { … }`, inside a plugin.
     Grant,
+    /// `palette { … }`, inside a designer.
+    Palette,
     /// `include "FILE"`
     Include,
     /// `use "FILE" as NAME`
@@ -74,6 +78,7 @@ impl BlockKind {
         BlockKind::Agent,
         BlockKind::Turns,
         BlockKind::Reward,
+        BlockKind::Designer,
         BlockKind::Scenario,
         BlockKind::Mix,
         BlockKind::Sandbox,
@@ -96,6 +101,7 @@ impl BlockKind {
             BlockKind::Agent => "agent",
             BlockKind::Turns => "turns",
             BlockKind::Reward => "reward",
+            BlockKind::Designer => "designer",
             BlockKind::Scenario => "scenario",
             BlockKind::Mix => "mix",
             BlockKind::Sandbox => "sandbox",
@@ -107,6 +113,7 @@ impl BlockKind {
             BlockKind::Curriculum => "curriculum",
             BlockKind::Roles => "roles",
             BlockKind::Grant => "grant",
+            BlockKind::Palette => "palette",
             BlockKind::Include => "include",
             BlockKind::Use => "use",
             BlockKind::Template => "template",
@@ -128,6 +135,7 @@ impl BlockKind {
         BlockKind::Critic,
         BlockKind::Grant,
         BlockKind::Curriculum,
+        BlockKind::Palette,
         BlockKind::Roles,
     ];
 
@@ -137,6 +145,7 @@ impl BlockKind {
             BlockKind::Policy => &[BlockKind::Lora, BlockKind::PolicyTrain, BlockKind::Critic],
             BlockKind::Plugin => &[BlockKind::Grant],
             BlockKind::Environment => &[BlockKind::Curriculum],
+            BlockKind::Designer => &[BlockKind::Palette],
             BlockKind::Scenario => &[BlockKind::Turns],
             BlockKind::Evaluate => &[BlockKind::Roles],
             _ => &[],
@@ -170,6 +179,7 @@ impl BlockKind {
                 | BlockKind::Critic
                 | BlockKind::Grant
                 | BlockKind::Curriculum
+                | BlockKind::Palette
                 | BlockKind::Roles
                 | BlockKind::Include
         )
@@ -209,6 +219,9 @@ impl BlockKind {
             BlockKind::Agent => "agent NAME = PLUGIN.ITEM { … }",
             BlockKind::Turns => "turns { … }",
             BlockKind::Reward => "reward NAME = PLUGIN.ITEM { … }",
+            BlockKind::Designer => {
+                "designer NAME = std.designer { policy = NAME; palette { agents = [std.chat]; policies = [NAME] } }"
+            }
             BlockKind::Scenario => "scenario NAME { environment = NAME; reward = NAME; turns { … } }",
             BlockKind::Mix => "mix { SCENARIO = WEIGHT }",
             BlockKind::Sandbox => "sandbox { … }",
@@ -220,6 +233,7 @@ impl BlockKind {
             BlockKind::Curriculum => "curriculum { from = 1; to = 5 }",
             BlockKind::Roles => "roles { AGENT = POLICY }",
             BlockKind::Grant => "grant { … }",
+            BlockKind::Palette => "palette { agents = [std.chat]; policies = [NAME] }",
             BlockKind::Include => "include \"FILE.mas\"",
             BlockKind::Use => "use \"FILE.mas\" as NAME",
             BlockKind::Template => "template NAME(topic: string) = agent PLUGIN.ITEM { … }",

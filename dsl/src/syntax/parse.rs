@@ -20,7 +20,7 @@ use crate::source::Location;
 use crate::source::Span;
 
 /// Blocks that later versions of the language will have.
-const RESERVED: [&str; 3] = ["designer", "devices", "cluster"];
+const RESERVED: [&str; 2] = ["devices", "cluster"];
 
 /// Parses one file. A statement with a syntax error is reported and left out; a block with an error in its head is kept
 /// without `sound`, so that its name is still known. `text` may hold other files besides.
@@ -170,6 +170,7 @@ impl<'t> Reader<'t, '_, '_> {
             | BlockKind::Critic
             | BlockKind::Grant
             | BlockKind::Curriculum
+            | BlockKind::Palette
             | BlockKind::Roles => Rule::bare_head,
             BlockKind::Workflow | BlockKind::Scenario | BlockKind::Evaluate => Rule::named_head,
             BlockKind::Policy => Rule::either_head,
@@ -183,6 +184,7 @@ impl<'t> Reader<'t, '_, '_> {
             | BlockKind::Corpus
             | BlockKind::Environment
             | BlockKind::Agent
+            | BlockKind::Designer
             | BlockKind::Reward => Rule::assignment,
         };
         let help = || format!("write `{}`", kind.form());

@@ -3,12 +3,14 @@
 
 mod condition;
 mod corpus;
+mod designer;
 pub(crate) mod layout;
 pub mod objective;
 mod server;
 mod tasks;
 
 pub use corpus::{Corpus, CorpusSource, PassageFile, RetrievalServer};
+pub use designer::{Designer, Palette};
 pub use objective::PolicyTraining;
 pub use server::{Server, ServerKind};
 pub use tasks::{Curriculum, DataName, Rise, Tasks};
@@ -37,6 +39,8 @@ pub struct Workflow {
     pub corpora: Vec<Corpus>,
     pub policies: Vec<Policy>,
     pub agents: Vec<Agent>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub designers: Vec<Designer>,
     /// One or more, in order of writing.
     pub scenarios: Vec<Scenario>,
     pub sandbox: Sandbox,
@@ -68,6 +72,13 @@ impl Workflow {
             .into_generator()
             .into_root_schema_for::<Workflow>()
             .to_value()
+    }
+
+    /// Returns the corpora that environments may search.
+    pub fn used_corpora(&self) -> Vec<&Corpus> {
+        let positions = self.scenarios.iter().flat_map(|one| one.environment.corpora.iter().copied());
+        let used: BTreeSet<usize> = positions.collect();
+        used.into_iter().filter_map(|index| self.corpora.get(index)).collect()
     }
 
     /// Returns the position of the policy that an agent uses, in an evaluation if one is named. Returns `None` if there
@@ -212,8 +223,12 @@ pub struct Scenario {
     #[serde(default = "equal_weight", skip_serializing_if = "is_equal_weight")]
     pub weight: f64,
     pub environment: Environment,
+    /// Without nodes if the team is still to be designed.
     pub turns: Turns,
     pub reward: Reward,
+    /// Position in the workflow's `designers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub designer: Option<usize>,
 }
 
 /// Weight of a scenario in a file without `mix`.
@@ -229,6 +244,11 @@ impl Scenario {
     /// Returns the positions of the agents that act in it, without repetitions.
     pub fn agents(&self) -> BTreeSet<usize> {
         self.turns.nodes.iter().flat_map(|node| node.agents.iter().copied()).collect()
+    }
+
+    /// True if it has a designer and no turns of its own.
+    pub fn lacks_team(&self) -> bool {
+        self.designer.is_some() && self.turns.nodes.is_empty()
     }
 }
 

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pl_run::{CheckedWorkflow, Embedded, Host, Session, SessionOptions, select_device};
+use pl_run::{CheckedWorkflow, Embedded, Error, Host, Permissions, Session, SessionOptions, select_device};
 
 use crate::arguments::common::{MachineArgs, WorkflowArgs};
+use crate::consent;
 use crate::diagnostics::{self, DiagnosticFormat};
 use crate::exit::{CommandError, CommandResult};
 use crate::progress::Terminal;
@@ -17,9 +18,13 @@ pub struct App {
 }
 
 impl App {
-    /// Starts the host.
-    pub fn new(embedded: Embedded, terminal: Arc<Terminal>) -> Result<App, CommandError> {
-        let host = Host::new(embedded, terminal.clone())?;
+    /// Starts the host. Workflows have the permissions.
+    pub fn new(
+        embedded: Embedded,
+        terminal: Arc<Terminal>,
+        permissions: Permissions,
+    ) -> Result<App, CommandError> {
+        let host = Host::new(embedded, terminal.clone())?.with_permissions(permissions);
         Ok(App { host, terminal })
     }
 
@@ -28,6 +33,25 @@ impl App {
         let checked = CheckedWorkflow::open(&self.host, &source.file, &source.given.all()?)?;
         self.show_warnings(&checked)?;
         Ok(checked)
+    }
+
+    /// Opens a workflow that is going to be played: what it needs of the machine must be allowed, or the user is asked.
+    pub fn open_to_play(&self, source: &WorkflowArgs) -> Result<CheckedWorkflow, CommandError> {
+        let checked = self.open(source)?;
+        self.with_consent(|| checked.require_permissions(&self.host))?;
+        Ok(checked)
+    }
+
+    /// Does something for which a workflow may need permissions. Asks for them at the terminal and tries again.
+    pub fn with_consent<T>(&self, mut act: impl FnMut() -> Result<T, Error>) -> Result<T, CommandError> {
+        loop {
+            match act() {
+                Err(Error::NotAllowed { workflow, wants }) if consent::ask(&workflow, &wants)? => {
+                    self.host.allow(&wants);
+                }
+                result => return Ok(result?),
+            }
+        }
     }
 
     /// Shows the warnings of a workflow.
@@ -42,7 +66,7 @@ impl App {
         machine: &MachineArgs,
         checkpoint: Option<&Path>,
     ) -> Result<(CheckedWorkflow, Session), CommandError> {
-        let checked = self.open(source)?;
+        let checked = self.open_to_play(source)?;
         let device = select_device(&self.host, machine.device.into())?;
         let options = SessionOptions {
             seed: machine.seed,

@@ -2,6 +2,8 @@
 
 pub mod common;
 pub mod data;
+pub mod design;
+pub mod permissions;
 pub mod plugin;
 pub mod runs;
 pub mod sandbox;
@@ -14,9 +16,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use pl_run::Permissions;
 
 use self::data::DataCommand;
-use self::plugin::PluginCommand;
+use self::design::{DesignArgs, DesignsArgs};
+use self::permissions::PermissionArgs;
+use self::plugin::{PluginCommand, PluginDevArgs};
 use self::runs::{CompareArgs, ReplayArgs};
 use self::sandbox::SandboxCommand;
 use self::serve::ServeArgs;
@@ -51,6 +56,10 @@ pub enum Command {
     Graph(GraphArgs),
     /// Train the policies of a workflow
     Run(RunArgs),
+    /// Look for teams: a designer proposes designs, they are checked and played, and it sees the results
+    Design(DesignArgs),
+    /// List the designs of a search
+    Designs(DesignsArgs),
     /// Train a workflow with every combination of some settings and seeds
     Sweep(SweepArgs),
     /// Compare runs: their differing settings and their results
@@ -93,6 +102,8 @@ pub enum Command {
         /// Use standard input and output; the only way, named because most editors do
         #[arg(long)]
         stdio: bool,
+        #[command(flatten)]
+        permissions: PermissionArgs,
     },
     /// Create, build, test and inspect plugins
     Plugin {
@@ -104,6 +115,33 @@ pub enum Command {
         #[command(subcommand)]
         command: SandboxCommand,
     },
+}
+
+impl Command {
+    /// Returns the permissions of the workflows that the command opens. Other commands open none.
+    pub fn permissions(&self) -> Permissions {
+        let arguments = match self {
+            Command::Check(CheckArgs { source, .. })
+            | Command::Plan(PlanArgs { source, .. })
+            | Command::Audit(AuditArgs { source, .. })
+            | Command::Graph(GraphArgs { source, .. })
+            | Command::Sweep(SweepArgs { source, .. })
+            | Command::Design(DesignArgs { source, .. })
+            | Command::Evaluate(EvaluateArgs { source, .. })
+            | Command::Play(PlayArgs { source, .. })
+            | Command::Grade(GradeArgs { source, .. }) => &source.permissions,
+            Command::Run(RunArgs { permissions, .. })
+            | Command::Serve(ServeArgs { permissions, .. })
+            | Command::View(ViewArgs { permissions, .. })
+            | Command::Replay(ReplayArgs { permissions, .. })
+            | Command::Lsp { permissions, .. }
+            | Command::Plugin { command: PluginCommand::Dev(PluginDevArgs { permissions, .. }) } => {
+                permissions
+            }
+            _ => return Permissions::default(),
+        };
+        arguments.permissions()
+    }
 }
 
 #[derive(Args)]

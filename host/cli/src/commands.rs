@@ -5,6 +5,8 @@ pub mod check;
 pub mod compare;
 pub mod completions;
 pub mod data;
+pub mod design;
+pub mod designs;
 pub mod doctor;
 pub mod evaluate;
 pub mod explain;

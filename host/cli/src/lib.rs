@@ -6,6 +6,7 @@
 mod app;
 mod arguments;
 mod commands;
+mod consent;
 mod conversation;
 mod diagnostics;
 mod exit;
@@ -48,7 +49,7 @@ pub fn main(embedded: Embedded) -> ExitCode {
 }
 
 fn run(command: &Command, embedded: Embedded, terminal: &Arc<Terminal>) -> CommandResult {
-    let app = || App::new(embedded, Arc::clone(terminal));
+    let app = || App::new(embedded, Arc::clone(terminal), command.permissions());
     match command {
         Command::New(options) => commands::new::run(options),
         Command::Check(options) => commands::check::run(&app()?, options),
@@ -59,6 +60,8 @@ fn run(command: &Command, embedded: Embedded, terminal: &Arc<Terminal>) -> Comma
         Command::Plan(options) => commands::plan::run(&app()?, options),
         Command::Graph(options) => commands::graph::run(&app()?, options),
         Command::Run(options) => commands::run::run(&app()?, options),
+        Command::Design(options) => commands::design::run(&app()?, options),
+        Command::Designs(options) => commands::designs::run(options),
         Command::Sweep(options) => commands::sweep::run(&app()?, options),
         Command::Compare(options) => commands::compare::run(options),
         Command::Evaluate(options) => commands::evaluate::run(&app()?, options),

@@ -7,7 +7,7 @@ use std::fmt;
 use pl_dsl::workflow::ServerKind;
 use pl_dsl::workflow::objective::CriticBase;
 use pl_run::Bytes;
-use pl_run::plan::{CheckpointPlan, CorpusPlan, CriticPlan, PolicyPlan, RunPlan, TaskPlan};
+use pl_run::plan::{CheckpointPlan, CorpusPlan, CriticPlan, PermissionPlan, PolicyPlan, RunPlan, TaskPlan};
 
 /// A number with separated thousands.
 struct Count(u64);
@@ -57,7 +57,8 @@ impl fmt::Display for PlanTable<'_> {
         section(f, "layout").line(format_args!("{}: {}", plan.layout, plan.layout_meaning))?;
         write_weights(plan, f)?;
         write_components(plan, f)?;
-        write_counts(plan, f)
+        write_counts(plan, f)?;
+        write_permissions(plan, f)
     }
 }
 
@@ -101,6 +102,17 @@ fn write_weights(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Ok(memory) => write!(f, "{}", memory),
         Err(why) => section(f, "memory").line(format_args!("unknown: {why}")),
     }
+}
+
+/// Writes what a run needs beyond the workflow's folder.
+fn write_permissions(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut needs = section(f, "needs");
+    for PermissionPlan { flag, place, purpose, allowed } in &plan.permissions {
+        let place = place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
+        let allowed = if *allowed { "allowed" } else { "NOT ALLOWED yet" };
+        needs.line(format_args!("{place}{purpose}, {allowed} ({flag})"))?;
+    }
+    Ok(())
 }
 
 fn write_servers(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -62,6 +62,9 @@ impl<'d> Collector<'d> {
             CursorContext::Value { key } if namespace.is_none() => {
                 self.value(cursor, span_text(&self.document.text, key));
             }
+            CursorContext::Value { key } if self.names_items(cursor, key) => {
+                self.items_of_kind(Some(BlockKind::Agent), namespace);
+            }
             CursorContext::Edge if namespace.is_none() => self.turn_nodes(),
             CursorContext::Condition => self.condition(cursor, namespace),
             CursorContext::Head { .. }
@@ -163,6 +166,8 @@ impl<'d> Collector<'d> {
                 return self.declarations("environment", CompletionItemKind::VALUE);
             }
             Some(SettingKind::Reward) => return self.declarations("reward", CompletionItemKind::VALUE),
+            Some(SettingKind::Designer) => return self.declarations("designer", CompletionItemKind::VALUE),
+            Some(SettingKind::Items) => return self.items_of_kind(Some(BlockKind::Agent), None),
             Some(SettingKind::Scenario) => return self.declarations("scenario", CompletionItemKind::VALUE),
             Some(SettingKind::Boolean) => self.booleans(),
             _ => {}
@@ -202,6 +207,13 @@ impl<'d> Collector<'d> {
         self.declarations("param", CompletionItemKind::CONSTANT);
     }
 
+    /// True for a setting whose value is a list of items.
+    fn names_items(&self, cursor: &Cursor, key: Span) -> bool {
+        let kind = cursor.blocks.last().and_then(|block| block.kind);
+        let setting = kind.and_then(|kind| settings::find(kind, span_text(&self.document.text, key)));
+        setting.is_some_and(|setting| setting.kind == SettingKind::Items)
+    }
+
     /// Values after the `=` of a block's head: plugins, templates, or the items of a plugin.
     fn items_of_kind(&mut self, kind: Option<BlockKind>, namespace: Option<&str>) {
         let wanted = match kind {
@@ -223,6 +235,12 @@ impl<'d> Collector<'d> {
                 self.declarations("plugin", CompletionItemKind::MODULE);
                 self.add("std", CompletionItemKind::MODULE, "the built-in plugin", None);
                 self.declarations("template", CompletionItemKind::FUNCTION);
+            }
+            (None, None) if kind == Some(BlockKind::Designer) => {
+                self.add("std.designer", CompletionItemKind::CLASS, "a model that writes teams", None);
+            }
+            (None, Some("std")) if kind == Some(BlockKind::Designer) => {
+                self.add("designer", CompletionItemKind::CLASS, "a model that writes teams", None);
             }
             (None, None) if kind == Some(BlockKind::Policy) => {
                 self.declarations("template", CompletionItemKind::FUNCTION)

@@ -1,6 +1,7 @@
 //! Text on its way to and from a model: tokenizers, chat templates and stop strings.
 
 pub(crate) mod chat;
+mod control_tokens;
 mod python_format;
 pub(crate) mod stop_strings;
 pub(crate) mod template;

@@ -1,6 +1,6 @@
 //! The inputs of a run, so that another machine can compare its own with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 
@@ -40,6 +40,10 @@ pub struct Lock {
     pub starts: BTreeMap<String, String>,
     /// Hash by file.
     pub data: BTreeMap<String, String>,
+    /// Access beyond the folder of the workflow that the user allowed: `read PATH`, `net HOST:PORT`, `env NAME`. It
+    /// may grow when the run is resumed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub permissions: BTreeSet<String>,
 }
 
 impl Lock {

@@ -137,13 +137,14 @@ impl Audit {
     /// Audits the scenario at a position of a workflow, with the tasks of the first level if it has a curriculum.
     ///
     /// # Errors
-    /// If a plugin can't be loaded, the tasks can't be read, or the cache can't be written.
+    /// [`Error::NotAllowed`]; if a plugin can't be loaded, the tasks can't be read, or the cache can't be written.
     pub fn new(
         host: &Host,
         checked: &CheckedWorkflow,
         scenario: usize,
         options: &AuditOptions,
     ) -> Result<Audit, Error> {
+        checked.require_permissions(host)?;
         let environment = checked.environments(host)?.swap_remove(scenario);
         let block = &checked.workflow.scenarios[scenario];
         let tasks = &block.environment.tasks;

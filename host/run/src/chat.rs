@@ -38,23 +38,24 @@ impl PromptEncoder for ChatEncoder {
         };
         let messages = messages.iter().map(chat_message).collect::<Result<Vec<_>, _>>()?;
         let tools = tools.iter().map(tool_schema).collect::<Result<Vec<_>, _>>()?;
-        let render = |tools: Vec<Value>| {
+        let encode = |tools: Vec<Value>| {
             let options = RenderOptions {
                 tools,
                 thinking: self.thinking,
                 add_generation_prompt: true,
                 date: Some(self.date),
             };
-            format.template.render(&messages, &options).map_err(|e| Fault::new("chat template", e))
+            let encoded = format.template.encode(&format.tokenizer, &messages, &options);
+            encoded.map_err(|error| Fault::new("chat template", error))
         };
         let offers = !tools.is_empty();
-        let text = render(tools)?;
-        if offers && text == render(Vec::new())? {
+        let tokens = encode(tools)?;
+        if offers && tokens == encode(Vec::new())? {
             let cause = "the agent offers tools, but this model's chat template ignores tools: use a model that can call \
                          tools";
             return Err(Fault::new("chat template", cause));
         }
-        format.tokenizer.encode(&text).map_err(|e| Fault::new("tokenizer", e))
+        Ok(tokens)
     }
 
     fn tool_calls(&self, policy: usize, text: &str) -> Vec<ToolCall> {

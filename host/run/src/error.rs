@@ -15,6 +15,7 @@ use self::locate::LocateError;
 use self::plugin::PluginError;
 use self::stored::InvalidWorkflow;
 use crate::diagnostics::Diagnostics;
+use crate::permissions::{Want, flags};
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -32,9 +33,15 @@ pub enum Error {
     /// WebAssembly can't be run on this machine.
     #[error(transparent)]
     WasmEngine(pl_wasm::Error),
+    /// A file of a workflow can't be read without permission.
+    #[error(transparent)]
+    NotRead(LocateError),
     /// The workflow has errors.
     #[error("the workflow has errors:\n{0}")]
     Workflow(Diagnostics),
+    /// The workflow needs more of the machine than the user has allowed.
+    #[error("{}", not_allowed(workflow, wants))]
+    NotAllowed { workflow: String, wants: Vec<Want> },
     /// The workflow is to be trained but has no `train` block.
     #[error("workflow {workflow} has no `train` block: add one, or use `play` or `evaluate`")]
     NoTrainBlock { workflow: String },
@@ -147,6 +154,35 @@ pub enum Error {
     /// The workflow has no such agent.
     #[error("--agent {agent}: the workflow's agents are {}", agents.join(", "))]
     NoAgent { agent: String, agents: Vec<String> },
+    /// The scenario's team is still to be designed.
+    #[error("scenario {scenario} has no turns yet: `pl-host design` looks for a team, or write its `turns`")]
+    NoTeam { scenario: String },
+    /// No scenario has a designer.
+    #[error("the workflow has no scenario with a designer: write `designer = NAME` in one")]
+    NoDesigner,
+    /// The designed scenario can't be separated from the rest of its file.
+    #[error(transparent)]
+    Frame(pl_dsl::FrameError),
+    /// The designer's model has too small a context.
+    #[error(
+        "designer {designer}: its prompt has {prompt} tokens and a design up to {design}, but the model's context has \
+         {context}; lower the designer's `max_tokens` or use another model"
+    )]
+    DesignerContext { designer: String, prompt: usize, design: u32, context: usize },
+    /// The designer's prompt can't be encoded.
+    #[error("designer {designer}: {reason}")]
+    DesignerPrompt { designer: String, reason: String },
+    /// The folder has the designs of another search.
+    #[error(
+        "{} has the designs of another search: {difference}\nhint: choose another folder with --out", path.display()
+    )]
+    OtherSearch { path: PathBuf, difference: String },
+    /// A file of a search can't be read or written.
+    #[error("{}: {source}", path.display())]
+    Designs { path: PathBuf, source: std::io::Error },
+    /// A line of a search's record is not one.
+    #[error("{}: line {line}: {source}; remove the line", path.display())]
+    DesignRecord { path: PathBuf, line: usize, source: serde_json::Error },
     /// A line of answers can't be graded.
     #[error("line {line}: {source}")]
     Grade { line: usize, source: Box<pl_plugin::Error> },
@@ -231,6 +267,15 @@ fn see(run: &Option<PathBuf>, episode: &Option<EpisodeId>) -> String {
         (Some(run), Some(episode)) => format!("\n  see: pl-host replay {} {episode}", run.display()),
         _ => String::new(),
     }
+}
+
+fn not_allowed(workflow: &str, wants: &[Want]) -> String {
+    let lines: Vec<String> = wants.iter().map(Want::to_string).collect();
+    format!(
+        "{workflow} needs what was not allowed:\n  {}\nhint: `{}` allows it",
+        lines.join("\n  "),
+        flags(wants)
+    )
 }
 
 fn named_scenarios(scenarios: &[String]) -> String {

@@ -55,6 +55,7 @@ pub fn evaluate<E: From<Error>>(
     mut finished: impl FnMut(&EvaluationResult) -> Result<(), E>,
 ) -> Result<(), E> {
     for evaluation in evaluations(checked) {
+        checked.require_team(evaluation.scenario)?;
         let round = Round {
             seed: session.seed,
             step: 0,

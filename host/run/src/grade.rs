@@ -70,7 +70,7 @@ struct Grader {
 /// verdict to `graded`, in order.
 ///
 /// # Errors
-/// If the workflow has no such agent, a plugin can't grade an answer, or `graded` fails.
+/// [`Error::NotAllowed`]; if the workflow has no such agent, a plugin can't grade an answer, or `graded` fails.
 pub fn grade<E: From<Error>>(
     host: &Host,
     checked: &CheckedWorkflow,
@@ -81,6 +81,7 @@ pub fn grade<E: From<Error>>(
     let index = agent_index(checked, agent)?;
     let scenarios = &checked.workflow.scenarios;
     let scenario = scenarios.iter().position(|one| one.agents().contains(&index)).unwrap_or_default();
+    checked.require_permissions(host)?;
     let mut environments = checked.environments(host)?;
     let grader = Arc::new(Grader {
         environment: environments.swap_remove(scenario),

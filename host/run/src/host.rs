@@ -9,6 +9,7 @@ use pl_wasm::{Engine, EngineConfig};
 use tokio::runtime::{Handle, Runtime};
 
 use crate::error::Error;
+use crate::permissions::{Permissions, SharedPermissions, Want};
 use crate::progress::{Notice, Progress};
 
 /// WebAssembly components that a program ships with. The command line embeds them in its binary; a test reads
@@ -34,6 +35,7 @@ pub struct Host {
     runtime: Option<Runtime>,
     embedded: Embedded,
     progress: Arc<dyn Progress>,
+    permissions: SharedPermissions,
 }
 
 impl Host {
@@ -43,7 +45,25 @@ impl Host {
     /// [`Error::Runtime`] if the system refuses the threads.
     pub fn new(embedded: Embedded, progress: Arc<dyn Progress>) -> Result<Host, Error> {
         let runtime = Runtime::new().map_err(|source| Error::Runtime { source })?;
-        Ok(Host { handle: runtime.handle().clone(), runtime: Some(runtime), embedded, progress })
+        let (handle, permissions) = (runtime.handle().clone(), SharedPermissions::default());
+        Ok(Host { handle, runtime: Some(runtime), embedded, progress, permissions })
+    }
+
+    /// Lets workflows use more of the machine than their own folders, which is all by default.
+    #[must_use]
+    pub fn with_permissions(mut self, permissions: Permissions) -> Host {
+        self.permissions = permissions.into();
+        self
+    }
+
+    /// Allows what a workflow wants.
+    pub fn allow(&self, wants: &[Want]) {
+        self.permissions.allow(wants.iter().map(|want| want.access.clone()));
+    }
+
+    /// Returns the permissions of workflows, which later answers of the user extend.
+    pub fn permissions(&self) -> &SharedPermissions {
+        &self.permissions
     }
 
     /// Returns a handle to the runtime, to spawn work on.

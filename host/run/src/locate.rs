@@ -111,9 +111,14 @@ pub fn model_on_disk(folder: &Path, source: &str) -> Result<PathBuf, LocateError
     cache.fetch(&wanted, &mut |_| {}).map(|fetched| fetched.path).map_err(|_| LocateError::NotFetched)
 }
 
+/// Returns true if a model's source is a path, and false for a model of a hub and the name of a fetched one.
+pub(crate) fn is_path(source: &str) -> bool {
+    let looks = source.starts_with(['.', '/']) || source.contains('/') || source.ends_with(".gguf");
+    looks && !source.starts_with("hf:")
+}
+
 fn local_model(folder: &Path, source: &str) -> Result<PathBuf, LocateError> {
-    let is_path = source.starts_with(['.', '/']) || source.contains('/') || source.ends_with(".gguf");
-    if is_path {
+    if is_path(source) {
         let path = folder.join(source);
         return if path.exists() { Ok(path) } else { Err(LocateError::NoFile(path)) };
     }

@@ -12,6 +12,7 @@ use crate::chat::today;
 use crate::corpus;
 use crate::error::Error;
 use crate::host::Host;
+use crate::permissions::Access;
 use crate::session::{Session, is_start_restored};
 use crate::workflow::CheckedWorkflow;
 
@@ -50,7 +51,14 @@ pub(crate) fn lock_of(
         dtypes: session.model_dtypes.clone(),
         starts: hash_starts(&checked.workflow.policies, &checked.folder)?,
         data,
+        permissions: checked.wants().iter().map(|want| want.access.to_string()).collect(),
     })
+}
+
+/// Returns what the user allowed when a run was started or resumed.
+pub(crate) fn recorded_permissions(lock: &Lock) -> impl Iterator<Item = Access> {
+    // A text of another form allows nothing, and the user is asked.
+    lock.permissions.iter().filter_map(|text| text.parse().ok())
 }
 
 /// Returns the date at which a run was started, or the current date if an earlier version did not record it.

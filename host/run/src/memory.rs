@@ -18,7 +18,6 @@ use tch::Device;
 
 use crate::dtype::model_dtype;
 use crate::error::Error;
-use crate::locate;
 
 pub use machine::MachineMemory;
 pub(crate) use machine::ProcessMemory;
@@ -82,29 +81,6 @@ impl MemoryEstimate {
             machine = MachineMemory::read();
         }
         Ok(MemoryEstimate { device, parts, machine })
-    }
-
-    /// Estimates from the models that are on this machine. Nothing is fetched.
-    ///
-    /// # Errors
-    /// [`Error::LocateModel`] if a model is not on this machine, [`Error::Model`] if its configuration can't
-    /// be read.
-    pub fn without_fetching(
-        workflow: &Workflow,
-        folder: &Path,
-        device: Device,
-    ) -> Result<MemoryEstimate, Error> {
-        let paths = workflow
-            .models
-            .iter()
-            .map(|model| {
-                locate::model_on_disk(folder, &model.source).map_err(|error| Error::LocateModel {
-                    model: model.name.clone(),
-                    source: Box::new(error),
-                })
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        MemoryEstimate::new(workflow, folder, &paths, device)
     }
 
     /// Returns the parts of the estimate, in bytes.

@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::locate;
 use crate::memory::MemoryEstimate;
+use crate::permissions::Want;
 use crate::run_folder::default_folder;
 use crate::sandbox::is_python_cached;
 use crate::workflow::CheckedWorkflow;
@@ -49,6 +50,21 @@ pub struct RunPlan {
     pub evaluations: Vec<EvaluationPlan>,
     /// `None` if the workflow has no `train` block.
     pub training: Option<TrainingPlan>,
+    /// Access beyond the workflow's folder that a run needs.
+    pub permissions: Vec<PermissionPlan>,
+}
+
+/// Permission of a plan.
+#[derive(Serialize)]
+pub struct PermissionPlan {
+    /// Flag that allows it, with its value.
+    pub flag: String,
+    /// Place in the file, if it is known.
+    pub place: Option<String>,
+    /// Use of it in words.
+    pub purpose: String,
+    /// True if the user has allowed it.
+    pub allowed: bool,
 }
 
 /// Scenario of a plan.
@@ -254,7 +270,7 @@ impl RunPlan {
             device: format!("{device:?}").to_lowercase(),
             layout: graph.layout,
             layout_meaning: graph.layout_meaning,
-            memory: MemoryEstimate::without_fetching(workflow, &checked.folder, device),
+            memory: checked.estimate_memory(device),
             plugins: workflow
                 .plugins
                 .iter()
@@ -277,6 +293,7 @@ impl RunPlan {
             policies,
             evaluations,
             training,
+            permissions: checked.wants().into_iter().map(|want| PermissionPlan::new(host, want)).collect(),
         }
     }
 
@@ -299,6 +316,17 @@ impl RunPlan {
     }
 }
 
+impl PermissionPlan {
+    fn new(host: &Host, Want { access, purpose, place }: Want) -> PermissionPlan {
+        PermissionPlan {
+            flag: format!("{}={}", access.kind().flag(), access.value()),
+            place: place.map(|place| place.to_string()),
+            purpose,
+            allowed: host.permissions().allows(&access),
+        }
+    }
+}
+
 impl ModelPlan {
     fn new(checked: &CheckedWorkflow, model: &workflow::Model, device: Device) -> ModelPlan {
         let path = locate::model_on_disk(&checked.folder, &model.source).ok();
@@ -316,7 +344,7 @@ impl ModelPlan {
             dtype: model_dtype(model, device).to_string(),
             kind,
             fetch: hub && path.is_none(),
-            config: path.as_ref().and_then(|path| Config::read(path).ok()),
+            config: checked.model_on_disk(model).ok().and_then(|path| Config::read(&path).ok()),
             path,
         }
     }
@@ -393,11 +421,16 @@ fn adapter_numbers(config: &Config, lora: &Lora) -> u64 {
 
 impl CorpusPlan {
     fn new(checked: &CheckedWorkflow, corpus: &workflow::Corpus) -> CorpusPlan {
-        let (indexed, problem) = match corpus::is_indexed(corpus, &checked.folder) {
+        let path = corpus::path(corpus, &checked.folder);
+        let may_read = match &path {
+            Ok(Some(path)) => checked.check_read(path).map_err(Error::NotRead),
+            Ok(None) | Err(_) => Ok(()),
+        };
+        let (indexed, problem) = match may_read.and_then(|()| corpus::is_indexed(corpus, &checked.folder)) {
             Ok(indexed) => (indexed, None),
             Err(error) => (None, Some(error.to_string())),
         };
-        let source = match corpus::path(corpus, &checked.folder) {
+        let source = match path {
             Ok(Some(path)) => path.display().to_string(),
             Ok(None) | Err(_) => corpus.source.location().to_owned(),
         };
@@ -459,6 +492,7 @@ impl TaskPlan {
 /// Returns a task file and its number of records. As in a run, these are the lines that are not blank.
 fn records(checked: &CheckedWorkflow, path: &str) -> Result<(PathBuf, u64), Error> {
     let path = locate::task_file(&checked.folder, path).map_err(Error::LocateTasks)?;
+    checked.check_read(&path).map_err(Error::NotRead)?;
     if data::is_converted(&path) {
         let records = pl_data::read_file(&path).map_err(|error| Error::LocateTasks(error.into()))?;
         return Ok((path, records.len() as u64));

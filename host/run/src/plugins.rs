@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,9 +16,11 @@ use pl_wasm::{AllowedHost, Engine, Folders};
 use tokio::runtime::Handle;
 
 use crate::error::Error;
+use crate::error::locate::LocateError;
 use crate::error::plugin::PluginError;
 use crate::host::{Host, plugin_engine};
 use crate::locate;
+use crate::permissions::{Given, Reads, SharedPermissions};
 
 /// Longest time in which a component is compiled and describes itself in a check.
 const LONGEST_DESCRIPTION: Duration = Duration::from_secs(10);
@@ -33,16 +35,20 @@ pub struct PluginCatalog {
     std_chat: &'static [u8],
     /// Folder that paths in the workflow are relative to.
     folder: PathBuf,
+    reads: Reads,
+    /// Files outside of the folder whose text was read.
+    texts_outside: RefCell<BTreeSet<PathBuf>>,
     loaded: RefCell<BTreeMap<String, Plugin>>,
 }
 
 impl PluginCatalog {
-    /// Returns a catalog for workflows in `folder`.
+    /// Returns a catalog for workflows in `folder`, with the host's permissions. `given` stands on the command line.
     ///
     /// # Errors
     /// Those of [`plugin_engine`].
-    pub fn new(host: &Host, folder: &Path) -> Result<PluginCatalog, Error> {
-        PluginCatalog::with_runtime(host.handle(), host.embedded().std_chat, folder)
+    pub(crate) fn new(host: &Host, folder: &Path, given: Given) -> Result<PluginCatalog, Error> {
+        let reads = Reads::new(folder, host.permissions().clone(), given);
+        PluginCatalog::with_reads(host.handle(), host.embedded().std_chat, folder, reads)
     }
 
     /// Returns a catalog that loads plugins on `runtime`, with the component of the built-in plugin.
@@ -53,9 +59,31 @@ impl PluginCatalog {
         runtime: Handle,
         std_chat: &'static [u8],
         folder: &Path,
+        permissions: SharedPermissions,
+    ) -> Result<PluginCatalog, Error> {
+        let reads = Reads::new(folder, permissions, Given::default());
+        PluginCatalog::with_reads(runtime, std_chat, folder, reads)
+    }
+
+    fn with_reads(
+        runtime: Handle,
+        std_chat: &'static [u8],
+        folder: &Path,
+        reads: Reads,
     ) -> Result<PluginCatalog, Error> {
         let (engine, folder) = (plugin_engine()?, folder.to_path_buf());
-        Ok(PluginCatalog { engine, runtime, std_chat, folder, loaded: RefCell::default() })
+        let (texts_outside, loaded) = Default::default();
+        Ok(PluginCatalog { engine, runtime, std_chat, folder, reads, texts_outside, loaded })
+    }
+
+    /// Returns the decision about the files that the workflow names.
+    pub(crate) fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
+    /// Returns the files outside of the folder whose text was read.
+    pub(crate) fn texts_outside(&self) -> Vec<PathBuf> {
+        self.texts_outside.borrow().iter().cloned().collect()
     }
 
     /// Returns a plugin with its grants, compiled and described.
@@ -102,6 +130,9 @@ impl PluginCatalog {
             .iter()
             .filter_map(|path| Some((Grant::mount_name(path)?, self.folder.join(path))))
             .collect();
+        for (_, folder) in &folders {
+            self.reads.check(folder).map_err(LocateError::NotAllowed)?;
+        }
         let folders = folders.iter().map(|(name, folder)| (*name, folder.as_path()));
         Folders::read(folders).map(Some).map_err(|error| PluginError::Grant(error.to_string()))
     }
@@ -129,6 +160,9 @@ impl PluginCatalog {
     fn component(&self, block: &PluginBlock) -> Result<Cow<'static, [u8]>, PluginError> {
         let Some(path) = &block.path else { return Ok(Cow::Borrowed(self.std_chat)) };
         let path = locate::plugin(&self.folder, path)?;
+        if path.parent() != locate::shipped_plugins().as_deref() {
+            self.reads.check(&path).map_err(LocateError::NotAllowed)?;
+        }
         let read = || {
             let mut bytes = Vec::new();
             std::fs::File::open(&path)?.take(LARGEST_COMPONENT + 1).read_to_end(&mut bytes)?;
@@ -183,7 +217,11 @@ fn closed_spec(block: &PluginBlock) -> PluginSpec {
 
 impl Catalog for PluginCatalog {
     fn text(&self, path: &Path) -> Result<String, CatalogError> {
-        pl_dsl::read_text(&self.folder.join(path))
+        let path = self.folder.join(path);
+        self.reads.check(&path).map_err(CatalogError::NotAllowed)?;
+        let text = pl_dsl::read_text(&path)?;
+        self.texts_outside.borrow_mut().extend(self.reads.leaving(&path));
+        Ok(text)
     }
 
     fn items(&self, block: &PluginBlock) -> Result<Vec<Item>, CatalogError> {

@@ -8,7 +8,8 @@ use tch::Device;
 
 use crate::error::Error;
 use crate::host::Host;
-use crate::origin::require_trust;
+use crate::lock::recorded_permissions;
+use crate::origin::{is_own, require_trust};
 use crate::session::{Session, SessionOptions, absolute};
 use crate::stored::StoredWorkflow;
 use crate::workflow::CheckedWorkflow;
@@ -36,8 +37,8 @@ pub fn open_run(
 /// With `trust`, a run of somebody else may use the components and folders that it names.
 ///
 /// # Errors
-/// [`Error::ForeignRun`]; if a plugin is another build than the run was played with, or the run has no such
-/// plugin.
+/// [`Error::ForeignRun`]; [`Error::NotAllowed`] if it needs more than its start was allowed; if a plugin is another build
+/// than the run was played with, or the run has no such plugin.
 pub(crate) fn open_recorded(
     host: &Host,
     run: &Path,
@@ -57,7 +58,16 @@ pub(crate) fn open_recorded(
             }
         }
     }
-    let checked = stored.open(host, run)?;
+    let trusted = trust || is_own(run);
+    if trusted {
+        host.permissions().allow(recorded_permissions(&lock));
+    }
+    let given = stored.given(trusted, &[]).with_files(plugins.values());
+    let checked = stored.open(host, run, given)?;
+    if trust {
+        host.allow(&checked.wants());
+    }
+    checked.require_reads(host)?;
     check_builds(&checked, &lock, plugins)?;
     Ok((checked, lock))
 }

@@ -84,6 +84,8 @@ pub struct Session {
     pub(crate) seed: u64,
     /// Date that chat templates see as today.
     pub(crate) date: NaiveDate,
+    /// Chat format of each policy.
+    pub(crate) formats: Arc<[ChatFormat]>,
 }
 
 impl Session {
@@ -91,13 +93,14 @@ impl Session {
     /// checkpoint.
     ///
     /// # Errors
-    /// If a model, plugin or checkpoint can't be loaded.
+    /// [`Error::NotAllowed`]; if a model, plugin or checkpoint can't be loaded.
     pub fn open(
         host: &Host,
         checked: &CheckedWorkflow,
         device: Device,
         options: &SessionOptions,
     ) -> Result<Session, Error> {
+        checked.require_permissions(host)?;
         let models = LocatedModels::find(host, checked, device)?;
         let mut workflow = checked.workflow.clone();
         match &options.checkpoint {
@@ -174,7 +177,7 @@ impl Session {
         };
         let formats = trainer.policies().into_iter().map(format).collect();
         let formats = with_hosted_formats(workflow, formats)?;
-        let setups = episode_setups(checked, formats, date, &environments, router.clone())?;
+        let setups = episode_setups(checked, Arc::clone(&formats), date, &environments, router.clone())?;
         let scenarios = environments.into_iter().zip(setups);
         Ok(Session {
             trainer,
@@ -194,6 +197,7 @@ impl Session {
             model_sources: located.into_iter().map(|model| model.source).collect(),
             seed,
             date,
+            formats,
         })
     }
 

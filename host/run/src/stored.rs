@@ -5,13 +5,14 @@ mod validate;
 use std::path::{Path, PathBuf};
 
 use pl_dsl::workflow::Workflow;
-use pl_dsl::{Override, Source, Sources};
+use pl_dsl::{Override, Places, Source, Sources};
 use pl_record::RunFolder;
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::Diagnostics;
 use crate::error::Error;
 use crate::host::Host;
+use crate::permissions::Given;
 use crate::plugins::PluginCatalog;
 use crate::session::{Session, absolute};
 use crate::workflow::CheckedWorkflow;
@@ -81,13 +82,19 @@ impl StoredWorkflow {
         Ok(stored)
     }
 
-    /// Opens the workflow with its plugins. It was checked when its run was started.
+    /// Returns what the user has named on the command line: `more`, and what the run was started with if it is `trusted`.
+    pub(crate) fn given(&self, trusted: bool, more: &[Override]) -> Given {
+        let started: Vec<Override> = self.overrides.iter().map(Override::from).collect();
+        Given::new(started.iter().filter(|_| trusted).chain(more), &self.folder)
+    }
+
+    /// Opens the workflow with its plugins. It was checked when its run was started. The user has named what is in `given`.
     ///
     /// # Errors
     /// If the plugin engine can't be started.
-    pub fn open(self, host: &Host, root: &Path) -> Result<CheckedWorkflow, Error> {
+    pub(crate) fn open(self, host: &Host, root: &Path, given: Given) -> Result<CheckedWorkflow, Error> {
         let text = RunFolder::read_text(root, "workflow.mas").unwrap_or_default();
-        let plugins = PluginCatalog::new(host, &self.folder)?;
+        let plugins = PluginCatalog::new(host, &self.folder, given)?;
         let source = Source { name: self.workflow.name.clone(), text: text.clone() };
         let warnings = Diagnostics { list: Vec::new(), sources: Sources::from(source) };
         let overrides = self.overrides.iter().map(Override::from).collect();
@@ -97,11 +104,12 @@ impl StoredWorkflow {
             folder: self.folder,
             overrides,
             warnings,
+            places: Places::default(),
             plugins,
         })
     }
 
-    /// Checks the text of the run's file again, with further settings.
+    /// Checks the text of the run's file again, with further settings. The user has named what is in `given`.
     ///
     /// # Errors
     /// [`Error::Workflow`] if a setting does not exist or its value is invalid.
@@ -110,12 +118,13 @@ impl StoredWorkflow {
         host: &Host,
         root: &Path,
         more: &[Override],
+        given: Given,
     ) -> Result<CheckedWorkflow, Error> {
         let path = root.join("workflow.mas");
         let text = RunFolder::read_text(root, "workflow.mas").map_err(Error::RunFolder)?;
         let mut overrides: Vec<Override> = self.overrides.iter().map(Override::from).collect();
         overrides.extend(more.iter().cloned());
         let source = Source { name: path.display().to_string(), text };
-        CheckedWorkflow::check(host, source, self.folder.clone(), &overrides)
+        CheckedWorkflow::check(host, source, self.folder.clone(), &overrides, given)
     }
 }

@@ -32,9 +32,9 @@ use crate::chat::today;
 use crate::checkpoints::{newest, newest_step};
 use crate::error::Error;
 use crate::host::Host;
-use crate::lock::{allow_missing_starts, lock_of, start_date};
+use crate::lock::{allow_missing_starts, lock_of, recorded_permissions, start_date};
 use crate::memory::MemoryEstimate;
-use crate::origin::require_trust;
+use crate::origin::{is_own, require_trust};
 use crate::plan::RunPlan;
 use crate::progress::Notice;
 use crate::resume::{copy_changeable_settings, fixed_settings};
@@ -114,6 +114,13 @@ impl<'h> TrainingRun<'h> {
         options: &RunOptions,
     ) -> Result<TrainingRun<'h>, Error> {
         let train = train_block(&checked.workflow)?.clone();
+        checked.require_permissions(host)?;
+        let scenarios = checked.workflow.scenarios.iter().enumerate();
+        let trained = scenarios.filter(|(_, scenario)| scenario.weight > 0.0).map(|(index, _)| index);
+        let evaluated = checked.workflow.evaluations.iter().map(|evaluation| evaluation.scenario);
+        for scenario in trained.chain(evaluated) {
+            checked.require_team(scenario)?;
+        }
         if let Some(folder) = &options.folder {
             RunFolder::check_unused(folder).map_err(Error::RunFolder)?;
         }
@@ -137,7 +144,7 @@ impl<'h> TrainingRun<'h> {
     /// # Errors
     /// [`Error::RunFolder`] if the folder is not a run folder or another process writes into it,
     /// [`Error::NothingToResume`] if it has no checkpoint but recorded episodes, [`Error::ForeignRun`] if it is
-    /// not the user's own, [`Error::Changed`] if the machine, a plugin, a model, a `from` or a data file differs from what the
+    /// not the user's own, [`Error::NotAllowed`] if it needs more than its start was allowed, [`Error::Changed`] if the machine, a plugin, a model, a `from` or a data file differs from what the
     /// run was started with, [`Error::FixedSettings`] if a setting can't change.
     pub fn resume(
         host: &'h Host,
@@ -146,9 +153,13 @@ impl<'h> TrainingRun<'h> {
         options: &ResumeOptions,
     ) -> Result<TrainingRun<'h>, Error> {
         let run_lock = RunFolder::lock(root).map_err(Error::RunFolder)?;
-        let lock: Lock = RunFolder::read_json(root, "lock.json").map_err(Error::RunFolder)?;
+        let mut lock: Lock = RunFolder::read_json(root, "lock.json").map_err(Error::RunFolder)?;
         let mut stored = StoredWorkflow::read(root)?;
         require_trust(root, &stored, &BTreeMap::new(), options.trust)?;
+        let trusted = options.trust || is_own(root);
+        if trusted {
+            host.permissions().allow(recorded_permissions(&lock));
+        }
         let checkpoint = newest(&RunFolder::checkpoints(root))?;
         if checkpoint.is_none() {
             run_folder::check_start(root, options.from_start)?;
@@ -159,9 +170,14 @@ impl<'h> TrainingRun<'h> {
                 Some(checkpoint) => read_state(checkpoint)?,
                 None => LoopState::default(),
             };
-            change_settings(host, root, &mut stored, overrides, &state)?;
+            change_settings(host, root, &mut stored, overrides, &state, trusted)?;
         }
-        let checked = stored.clone().open(host, root)?;
+        let given = stored.given(trusted, overrides);
+        let checked = stored.clone().open(host, root, given)?;
+        if options.trust {
+            host.allow(&checked.wants());
+        }
+        checked.require_permissions(host)?;
         let train = train_block(&checked.workflow)?.clone();
         let mut workflow = checked.workflow.clone();
         if checkpoint.is_some() {
@@ -192,6 +208,10 @@ impl<'h> TrainingRun<'h> {
         let folder = RunFolder::resume(run_lock, steps, state.lengths).map_err(Error::RunFolder)?;
         if !overrides.is_empty() {
             folder.write_json("workflow.json", &stored)?;
+        }
+        if lock.permissions != now.permissions {
+            lock.permissions = now.permissions;
+            folder.write_json("lock.json", &lock)?;
         }
         // Later resumes of a run that the user trusts don't ask again.
         run_folder::mark(host, root);
@@ -280,9 +300,10 @@ fn change_settings(
     stored: &mut StoredWorkflow,
     overrides: &[Override],
     state: &LoopState,
+    trusted: bool,
 ) -> Result<(), Error> {
-    let before = stored.with_overrides(host, root, &[])?;
-    let now = stored.with_overrides(host, root, overrides)?;
+    let before = stored.with_overrides(host, root, &[], stored.given(trusted, &[]))?;
+    let now = stored.with_overrides(host, root, overrides, stored.given(trusted, overrides))?;
     let reasons = fixed_settings(&before.workflow, &now.workflow, state.step);
     if !reasons.is_empty() {
         return Err(Error::FixedSettings { path: root.to_path_buf(), reasons });

@@ -1,23 +1,26 @@
 //! Checked workflows: a file, its diagnostics, and the plugins that it names.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pl_dsl::workflow::{Corpus, Tasks, Workflow};
-use pl_dsl::{Override, Source};
+use pl_dsl::workflow::{Corpus, Model, Tasks, Workflow};
+use pl_dsl::{Override, Places, Source};
 use pl_plugin::Services;
 use pl_rollout::{TaskFile, TaskSource};
+use tch::Device;
 
 use crate::corpus;
 use crate::data;
 use crate::diagnostics::Diagnostics;
 use crate::error::Error;
+use crate::error::locate::LocateError;
 use crate::host::Host;
 use crate::locate;
 use crate::memory::MemoryEstimate;
+use crate::permissions::{AccessKind, Given, Want};
 use crate::plugins::PluginCatalog;
 use crate::sandbox::LazyWorkers;
+use crate::wants::wants;
 
 /// Workflow that passed its check, with its plugins.
 pub struct CheckedWorkflow {
@@ -30,6 +33,8 @@ pub struct CheckedWorkflow {
     pub overrides: Vec<Override>,
     /// Warnings of the check.
     pub warnings: Diagnostics,
+    /// Places of settings in the file. None in a run folder.
+    pub(crate) places: Places,
     pub plugins: PluginCatalog,
 }
 
@@ -43,21 +48,24 @@ impl CheckedWorkflow {
             .map_err(|source| Error::Read { path: file.to_path_buf(), source })?;
         let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
         let source = Source { name: file.display().to_string(), text };
-        CheckedWorkflow::check(host, source, folder, overrides)
+        let given = Given::new(overrides, &folder);
+        CheckedWorkflow::check(host, source, folder, overrides, given)
     }
 
-    /// Checks the text of a workflow whose paths are relative to `folder`.
+    /// Checks the text of a workflow whose paths are relative to `folder`. The user has named what is in `given`.
     ///
     /// # Errors
     /// Those of [`CheckedWorkflow::open`].
-    pub fn check(
+    pub(crate) fn check(
         host: &Host,
         source: Source,
         folder: PathBuf,
         overrides: &[Override],
+        given: Given,
     ) -> Result<CheckedWorkflow, Error> {
-        let plugins = PluginCatalog::new(host, &folder)?;
+        let plugins = PluginCatalog::new(host, &folder, given)?;
         let checked = pl_dsl::check(&source, overrides, &plugins);
+        let places = checked.places;
         let warnings = Diagnostics { list: checked.diagnostics, sources: checked.sources };
         let Some(workflow) = checked.workflow else { return Err(Error::Workflow(warnings)) };
         for model in &workflow.models {
@@ -71,7 +79,66 @@ impl CheckedWorkflow {
                 data::check_name(name).map_err(Error::LocateTasks)?;
             }
         }
-        Ok(CheckedWorkflow { workflow, text: source.text, folder, overrides, warnings, plugins })
+        Ok(CheckedWorkflow { workflow, text: source.text, folder, overrides, warnings, places, plugins })
+    }
+
+    /// Returns what the workflow needs beyond its own folder, allowed or not, without what stands on the command line.
+    pub fn wants(&self) -> Vec<Want> {
+        wants(&self.workflow, &self.folder, &self.places, &self.plugins)
+    }
+
+    /// Checks that the user has allowed all that the workflow needs.
+    ///
+    /// # Errors
+    /// [`Error::NotAllowed`].
+    pub fn require_permissions(&self, host: &Host) -> Result<(), Error> {
+        self.require(host, self.wants())
+    }
+
+    /// Checks that the user has allowed all that the workflow reads, which is what a replay needs.
+    ///
+    /// # Errors
+    /// [`Error::NotAllowed`].
+    pub(crate) fn require_reads(&self, host: &Host) -> Result<(), Error> {
+        let wants = self.wants().into_iter().filter(|want| want.access.kind() == AccessKind::Read);
+        self.require(host, wants.collect())
+    }
+
+    fn require(&self, host: &Host, mut wants: Vec<Want>) -> Result<(), Error> {
+        wants.retain(|want| !host.permissions().allows(&want.access));
+        if wants.is_empty() {
+            return Ok(());
+        }
+        Err(Error::NotAllowed { workflow: self.workflow.name.clone(), wants })
+    }
+
+    /// Checks that a file of the workflow may be read.
+    pub(crate) fn check_read(&self, path: &Path) -> Result<(), LocateError> {
+        self.plugins.reads().check(path).map_err(LocateError::NotAllowed)
+    }
+
+    /// Finds a model that is already on this machine and that may be read. Nothing is fetched.
+    pub(crate) fn model_on_disk(&self, model: &Model) -> Result<PathBuf, LocateError> {
+        if locate::is_path(&model.source) {
+            self.check_read(&self.folder.join(&model.source))?;
+        }
+        locate::model_on_disk(&self.folder, &model.source)
+    }
+
+    /// Estimates the memory that the workflow needs. Nothing is fetched, and nothing is read without permission.
+    ///
+    /// # Errors
+    /// If a model is not on this machine, or its configuration can't be read.
+    pub fn estimate_memory(&self, device: Device) -> Result<MemoryEstimate, Error> {
+        for from in self.workflow.policies.iter().filter_map(|policy| policy.from.as_ref()) {
+            self.check_read(&self.folder.join(from)).map_err(Error::NotRead)?;
+        }
+        let find = |model: &Model| {
+            let located = self.model_on_disk(model);
+            located.map_err(|error| Error::LocateModel { model: model.name.clone(), source: Box::new(error) })
+        };
+        let paths = self.workflow.models.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        MemoryEstimate::new(&self.workflow, &self.folder, &paths, device)
     }
 
     /// Adds the warnings that follow from a memory estimate.
@@ -97,6 +164,17 @@ impl CheckedWorkflow {
             scenario: name.to_owned(),
             scenarios: scenarios.iter().filter_map(|one| one.name.clone()).collect(),
         })
+    }
+
+    /// Checks that a scenario has turns to play.
+    ///
+    /// # Errors
+    /// [`Error::NoTeam`] if its designer has yet to write them.
+    pub fn require_team(&self, scenario: usize) -> Result<(), Error> {
+        match self.workflow.scenarios.get(scenario).filter(|one| one.lacks_team()) {
+            Some(one) => Err(Error::NoTeam { scenario: one.name.clone().unwrap_or_default() }),
+            None => Ok(()),
+        }
     }
 
     /// Creates the environment of each scenario with the sandbox and the corpora that the workflow configures. Scenarios
@@ -205,9 +283,7 @@ impl CheckedWorkflow {
 
     /// Returns the corpora that environments may search.
     pub fn corpora(&self) -> Vec<&Corpus> {
-        let used: BTreeSet<usize> =
-            self.workflow.scenarios.iter().flat_map(|one| one.environment.corpora.iter().copied()).collect();
-        used.into_iter().filter_map(|index| self.workflow.corpora.get(index)).collect()
+        self.workflow.used_corpora()
     }
 
     /// Returns the task files of the workflow that are there, each with the name of its environment or evaluation.

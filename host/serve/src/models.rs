@@ -46,16 +46,17 @@ impl ServedModel {
         thinking: Option<bool>,
         add_generation_prompt: bool,
     ) -> Result<Vec<u32>, ApiError> {
-        let render = |tools: Vec<Value>| {
+        let encode = |tools: Vec<Value>| {
             let options = RenderOptions { tools, thinking, add_generation_prompt, date: Some(self.date) };
-            self.template.render(messages, &options).map_err(|e| ApiError::field("messages", e.to_string()))
+            let encoded = self.template.encode(&self.tokenizer, messages, &options);
+            encoded.map_err(|error| ApiError::field("messages", error.to_string()))
         };
         let offers = !tools.is_empty();
-        let text = render(tools)?;
-        if offers && text == render(Vec::new())? {
+        let tokens = encode(tools)?;
+        if offers && tokens == encode(Vec::new())? {
             return Err(ApiError::field("tools", "this model's chat template ignores tools; leave them out"));
         }
-        self.encode(&text)
+        Ok(tokens)
     }
 
     /// Returns the number of tokens that may follow a prompt: `asked`, or else all that fit.

@@ -211,6 +211,7 @@ fn generate(root: &Path, steps: u64) {
         dtypes: [].into(),
         starts: [].into(),
         data: [].into(),
+        permissions: [].into(),
     };
     let workflow = json!({ "folder": "/", "workflow": {
         "name": "large", "agents": [{ "name": "tool" }, { "name": "reason" }], "train": { "steps": steps },

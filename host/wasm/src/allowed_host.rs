@@ -22,6 +22,11 @@ impl AllowedHost {
         (port.is_some() == named_port).then(|| Self { name: authority.host().to_ascii_lowercase(), port })
     }
 
+    /// Returns the port. `None` means HTTPS on port 443 only.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
     /// Returns true if the grant covers a URI.
     pub(crate) fn allows(&self, uri: &http::Uri) -> bool {
         let Some(name) = uri.host() else { return false };

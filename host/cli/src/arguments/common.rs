@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use pl_dsl::Override;
 use pl_run::DevicePreference;
 
+use super::permissions::PermissionArgs;
 use crate::exit::CommandError;
 
 /// Arguments of every command that reads a workflow.
@@ -15,6 +16,8 @@ pub struct WorkflowArgs {
     pub file: PathBuf,
     #[command(flatten)]
     pub given: OverrideArgs,
+    #[command(flatten)]
+    pub permissions: PermissionArgs,
 }
 
 /// Params and settings from outside the file. Later ones win: environment variables (`PL_HOST_PARAM_NAME`),

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use pl_types::EpisodeId;
 
+use super::permissions::PermissionArgs;
+
 #[derive(Subcommand)]
 pub enum PluginCommand {
     /// Create a project: sources, tests, and a workflow that uses them
@@ -93,6 +95,8 @@ pub struct PluginDevArgs {
     /// Build and replay once, without waiting for changes
     #[arg(long)]
     pub once: bool,
+    #[command(flatten)]
+    pub permissions: PermissionArgs,
 }
 
 #[derive(Args)]

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use pl_types::EpisodeId;
 
+use super::permissions::PermissionArgs;
+
 #[derive(Args)]
 pub struct ReplayArgs {
     /// The run folder
@@ -28,6 +30,8 @@ pub struct ReplayArgs {
     /// Allow a run folder that somebody else wrote to use the plugins and folders that it names
     #[arg(long)]
     pub trust: bool,
+    #[command(flatten)]
+    pub permissions: PermissionArgs,
 }
 
 fn named_file(text: &str) -> Result<(String, PathBuf), String> {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::common::{DeviceChoice, OverrideArgs};
+use super::permissions::PermissionArgs;
 
 #[derive(Args)]
 pub struct ServeArgs {
@@ -45,4 +46,6 @@ pub struct ServeArgs {
     /// Name of the team as a model
     #[arg(long, value_name = "NAME", default_value = "team")]
     pub team: String,
+    #[command(flatten)]
+    pub permissions: PermissionArgs,
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use pl_run::sweep::GridAxis;
 
 use super::common::{DeviceChoice, MachineArgs, OverrideArgs, WorkflowArgs};
+use super::permissions::PermissionArgs;
 
 #[derive(Args)]
 pub struct RunArgs {
@@ -45,6 +46,8 @@ pub struct RunArgs {
     /// as http://127.0.0.1:4318
     #[arg(long, value_name = "ENDPOINT")]
     pub otlp: Option<String>,
+    #[command(flatten)]
+    pub permissions: PermissionArgs,
 }
 
 #[derive(Args)]

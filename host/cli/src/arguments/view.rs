@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::common::DeviceChoice;
+use super::permissions::PermissionArgs;
 
 #[derive(Args)]
 pub struct ViewArgs {
@@ -28,6 +29,8 @@ pub struct ViewArgs {
     /// Device of episodes that are played
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,
+    #[command(flatten)]
+    pub permissions: PermissionArgs,
 }
 
 #[derive(Args)]

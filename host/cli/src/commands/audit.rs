@@ -13,7 +13,7 @@ use crate::table::plain_table;
 use crate::visible;
 
 pub fn run(app: &App, options: &AuditArgs) -> CommandResult {
-    let checked = app.open(&options.source)?;
+    let checked = app.open_to_play(&options.source)?;
     let wanted =
         AuditOptions { tasks: options.tasks.max(1), seed: options.seed, answers: options.answers.clone() };
     let scenarios = match options.scenario.as_deref() {

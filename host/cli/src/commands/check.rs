@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use pl_run::{CheckedWorkflow, DevicePreference, Error, MemoryEstimate, select_device};
+use pl_run::{CheckedWorkflow, DevicePreference, Error, select_device};
 
 use crate::app::App;
 use crate::arguments::common::WorkflowArgs;
@@ -13,7 +13,7 @@ use crate::exit::{CommandError, CommandResult};
 use crate::visible;
 
 pub fn run(app: &App, options: &CheckArgs) -> CommandResult {
-    let WorkflowArgs { file, given } = &options.source;
+    let WorkflowArgs { file, given, .. } = &options.source;
     let device = select_device(&app.host, DevicePreference::Auto)?;
     let mut checked = match CheckedWorkflow::open(&app.host, file, &given.all()?) {
         Err(Error::Workflow(errors)) => {
@@ -22,7 +22,7 @@ pub fn run(app: &App, options: &CheckArgs) -> CommandResult {
         }
         checked => checked?,
     };
-    let memory = MemoryEstimate::without_fetching(&checked.workflow, &checked.folder, device);
+    let memory = checked.estimate_memory(device);
     if let Ok(memory) = &memory {
         checked.warn_of_memory(memory);
     }

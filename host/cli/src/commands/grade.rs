@@ -10,7 +10,7 @@ use crate::arguments::training::GradeArgs;
 use crate::exit::{CommandError, CommandResult};
 
 pub fn run(app: &App, options: &GradeArgs) -> CommandResult {
-    let checked = app.open(&options.source)?;
+    let checked = app.open_to_play(&options.source)?;
     let answers = read()?;
     let total = answers.len();
     let mut out = std::io::stdout().lock();

@@ -8,7 +8,7 @@ use pl_dsl::graph::{Graph, TerminalOptions};
 use crate::app::App;
 use crate::arguments::workflow::{GraphArgs, GraphFormat};
 use crate::exit::{CommandError, CommandResult};
-use crate::visible::visible;
+use crate::visible::{self, visible};
 
 /// Columns if stdout is not a terminal.
 const DEFAULT_WIDTH: usize = 100;
@@ -41,7 +41,11 @@ pub fn run(app: &App, options: &GraphArgs) -> CommandResult {
     match &options.out {
         Some(out) => std::fs::write(out, drawing)
             .map_err(|e| CommandError::input(format!("cannot write {}: {e}", out.display()))),
-        None => Ok(std::io::stdout().lock().write_all(drawing.as_bytes())?),
+        // Its colours are escapes, and those of names were shown.
+        None if options.format == GraphFormat::Terminal => {
+            Ok(std::io::stdout().lock().write_all(drawing.as_bytes())?)
+        }
+        None => Ok(visible::stdout().write_all(drawing.as_bytes())?),
     }
 }
 

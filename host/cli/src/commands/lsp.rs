@@ -11,9 +11,13 @@ use crate::exit::{CommandError, CommandResult};
 
 pub fn run(app: &App) -> CommandResult {
     let (runtime, std_chat) = (app.host.handle(), app.host.embedded().std_chat);
-    let open = move |folder: &Path| match PluginCatalog::with_runtime(runtime.clone(), std_chat, folder) {
-        Ok(catalog) => Ok(Box::new(catalog) as Box<dyn Catalog>),
-        Err(error) => Err(CatalogError::plugin(error)),
+    let permissions = app.host.permissions().clone();
+    let open = move |folder: &Path| {
+        let catalog = PluginCatalog::with_runtime(runtime.clone(), std_chat, folder, permissions.clone());
+        match catalog {
+            Ok(catalog) => Ok(Box::new(catalog) as Box<dyn Catalog>),
+            Err(error) => Err(CatalogError::plugin(error)),
+        }
     };
     let hooks = ServerHooks { catalog: Box::new(open), format: |text| pl_dsl::format(text).ok() };
     serve_stdio(hooks).map_err(CommandError::failed)

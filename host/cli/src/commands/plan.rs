@@ -13,6 +13,7 @@ use crate::arguments::workflow::PlanArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::plan::PlanTable;
 use crate::plan::simulation::{SimulationTable, SplitTable};
+use crate::visible;
 
 pub fn run(app: &App, options: &PlanArgs) -> CommandResult {
     if let Some(costs) = &options.costs {
@@ -22,7 +23,7 @@ pub fn run(app: &App, options: &PlanArgs) -> CommandResult {
     let device = select_device(&app.host, options.device.into())?;
     let checked = app.open(&options.source)?;
     let plan = RunPlan::new(&app.host, &checked, device);
-    let mut out = std::io::stdout().lock();
+    let mut out = visible::stdout();
     if options.json {
         writeln!(out, "{:#}", plan.to_json())?;
     } else {

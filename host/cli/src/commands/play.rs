@@ -14,6 +14,7 @@ pub fn run(app: &App, options: &PlayArgs) -> CommandResult {
     let (checked, session) =
         app.open_session(&options.source, &options.machine, options.checkpoint.as_deref())?;
     let scenario = checked.scenario(options.scenario.as_deref())?;
+    checked.require_team(scenario)?;
     let player = session.player(scenario).ok_or_else(|| CommandError::failed("the scenario is missing"))?;
     let task = match &options.task {
         Some(text) => task_from_text(text),

@@ -64,7 +64,7 @@ fn describe_end(trace: &Trace) -> String {
 
 fn replayer(app: &App, options: &ReplayArgs) -> Result<Replayer, CommandError> {
     let plugins: BTreeMap<_, _> = options.plugins.iter().cloned().collect();
-    Ok(Replayer::new(&app.host, &options.run, &plugins, options.trust)?)
+    app.with_consent(|| Replayer::new(&app.host, &options.run, &plugins, options.trust))
 }
 
 fn replay_one(app: &App, options: &ReplayArgs, trace: &Trace) -> CommandResult {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pl_dsl::workflow::{Docker, Sandbox as Settings, SandboxBackend, WorkerProcesses};
 use pl_run::Embedded;
+use pl_run::Permissions;
 use pl_run::sandbox::{LazyWorkers, docker_settings};
 use pl_sandbox::{
     DEFAULT_IMAGE, DockerSettings, DockerWorkers, Ending, ImageSource, Inspection, Job, Verdict,
@@ -25,7 +26,7 @@ use crate::visible;
 const REGISTRY_IMAGE: &str = "python:3.11-slim";
 
 pub fn run(embedded: Embedded, terminal: &Arc<Terminal>, command: &SandboxCommand) -> CommandResult {
-    let app = || App::new(embedded, Arc::clone(terminal));
+    let app = || App::new(embedded, Arc::clone(terminal), Permissions::default());
     match command {
         SandboxCommand::Run(options) => run_file(&app()?, options),
         SandboxCommand::Doctor(options) => doctor(&app()?, options),

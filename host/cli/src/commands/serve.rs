@@ -75,8 +75,9 @@ fn open(app: &App, options: &ServeArgs) -> Result<(CheckedWorkflow, Session), Co
         own_weights: options.allow_runtime_weights,
     };
     if !options.file.is_dir() {
-        let source = WorkflowArgs { file: options.file.clone(), given: options.given.clone() };
-        let checked = app.open(&source)?;
+        let (given, permissions) = (options.given.clone(), options.permissions.clone());
+        let source = WorkflowArgs { file: options.file.clone(), given, permissions };
+        let checked = app.open_to_play(&source)?;
         let device = select_device(&app.host, options.device.into())?;
         let session = Session::open(&app.host, &checked, device, &session)?;
         return Ok((checked, session));
@@ -86,7 +87,7 @@ fn open(app: &App, options: &ServeArgs) -> Result<(CheckedWorkflow, Session), Co
         return Err(CommandError::input(message));
     }
     let device = select_device(&app.host, options.device.into())?;
-    Ok(open_run(&app.host, &options.file, device, &session, options.trust)?)
+    app.with_consent(|| open_run(&app.host, &options.file, device, &session, options.trust))
 }
 
 /// Returns the policies of a session as models of the API.

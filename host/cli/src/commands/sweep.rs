@@ -26,7 +26,7 @@ pub fn run(app: &App, options: &SweepArgs) -> CommandResult {
         folder: options.out.clone().unwrap_or_else(|| default_folder(&file)),
         file,
     };
-    let ending = sweep.run(&app.host, device, &stop)?;
+    let ending = app.with_consent(|| sweep.run(&app.host, device, &stop))?;
     let results = sweep.results()?;
     let mut out = visible::stdout();
     if options.json {

@@ -5,17 +5,31 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io;
 
 use chrono::{NaiveDate, NaiveTime, Utc};
 use minijinja::value::ValueKind;
-use minijinja::{Environment, Error as JinjaError, ErrorKind, State, Value};
+use minijinja::{Environment, Error as JinjaError, ErrorKind, Output, State, Value};
 
 use crate::error::Error;
 use crate::text::chat::{ChatMessage, RenderOptions};
 use crate::text::python_format;
+use crate::text::tokenizer::Tokenizer;
 
 /// Name of the variable with the date for `strftime_now`. Templates can't name it.
 const DATE: &str = "the date";
+
+/// Instructions of one rendering, about half a second. A conversation of a thousand messages takes some ten thousands.
+const FUEL: u64 = 5_000_000;
+
+/// Largest size of a rendered conversation and of a printed value, in bytes. The longest contexts have a few megabytes.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Deepest recursion of macros. Those of templates describe the nested types of tools.
+const MOST_RECURSION: usize = 100;
+
+/// Longest format of a date, in bytes.
+const LONGEST_DATE_FORMAT: usize = 256;
 
 /// A model's chat template.
 #[derive(Debug)]
@@ -80,12 +94,38 @@ impl ChatTemplate {
             (DATE, options.date.map(|date| date.to_string().into())),
         ];
         context.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
-        self.environment.get_template("chat").and_then(|template| template.render(context)).map_err(|e| {
-            fail(format!(
+        let mut text = BoundedText::default();
+        let rendered = self.environment.get_template("chat");
+        let rendered = rendered.and_then(|chat| chat.render_captured_to(context, &mut text).map(drop));
+        match rendered {
+            Ok(()) => Ok(String::from_utf8_lossy(&text.bytes).into_owned()),
+            Err(error) if text.is_full || error.kind() == ErrorKind::OutOfFuel => {
+                let limit = if text.is_full { "writes too much" } else { "does not end" };
+                Err(fail(format!("it {limit} (line {})", error.line().unwrap_or_default())))
+            }
+            Err(error) => Err(fail(format!(
                 "it rejects these messages: {}; change the roles or the content that the agent's prompt sends",
-                explain(&e)
-            ))
-        })
+                explain(&error)
+            ))),
+        }
+    }
+
+    /// Returns the token ids of a conversation. Control tokens in the texts of messages and tools are text there: only
+    /// those of the template begin and end messages.
+    ///
+    /// # Errors
+    /// Those of [`ChatTemplate::render`] and [`Tokenizer::encode`].
+    pub fn encode(
+        &self,
+        tokenizer: &Tokenizer,
+        messages: &[ChatMessage],
+        options: &RenderOptions,
+    ) -> Result<Vec<u32>, Error> {
+        let control = tokenizer.control_tokens();
+        let messages: Vec<ChatMessage> = messages.iter().map(|one| control.mark_message(one)).collect();
+        let mut options = options.clone();
+        options.tools.iter_mut().for_each(|tool| control.mark_json(tool));
+        tokenizer.encode_marked(&self.render(&messages, &options)?)
     }
 
     /// Returns the template's source, if the model has a template.
@@ -102,12 +142,36 @@ impl ChatTemplate {
     }
 }
 
+/// Rendered text, up to [`MOST_BYTES`].
+#[derive(Default)]
+struct BoundedText {
+    bytes: Vec<u8>,
+    is_full: bool,
+}
+
+impl io::Write for BoundedText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > MOST_BYTES {
+            self.is_full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 fn jinja_environment() -> Environment<'static> {
     let mut environment = Environment::new();
+    environment.set_fuel(Some(FUEL));
+    environment.set_recursion_limit(MOST_RECURSION);
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-    environment.set_formatter(python_format::print);
+    environment.set_formatter(print_bounded);
     environment.add_filter("tojson", python_format::tojson);
     // Python strings are iterable, and templates rely on it.
     environment.add_test("iterable", |value: &Value| {
@@ -120,8 +184,19 @@ fn jinja_environment() -> Environment<'static> {
     environment
 }
 
+/// Prints a value in Python's notation, unless it is too long: blocks that are kept as texts must not double each other.
+fn print_bounded(out: &mut Output, state: &State, value: &Value) -> Result<(), JinjaError> {
+    if value.as_str().is_some_and(|text| text.len() > MOST_BYTES) {
+        return Err(JinjaError::new(ErrorKind::InvalidOperation, "a text is too long"));
+    }
+    python_format::print(out, state, value)
+}
+
 /// Formats the conversation's date, or the current time.
 fn strftime_now(state: &State, format: String) -> Result<String, JinjaError> {
+    if format.len() > LONGEST_DATE_FORMAT {
+        return Err(JinjaError::new(ErrorKind::InvalidOperation, "the format of the date is too long"));
+    }
     let date = state.lookup(DATE).and_then(|date| date.as_str()?.parse::<NaiveDate>().ok());
     let time = date.map_or_else(Utc::now, |date| date.and_time(NaiveTime::MIN).and_utc());
     let mut text = String::new();

@@ -1,6 +1,11 @@
 //! Text to token ids and back, through Hugging Face's `tokenizers`.
 
+use std::sync::OnceLock;
+
+use tokenizers::AddedToken;
+
 use crate::error::Error;
+use crate::text::control_tokens::{ControlTokens, MARK};
 
 /// A model's tokenizer.
 #[derive(Debug)]
@@ -10,7 +15,17 @@ pub struct Tokenizer {
     end_of_turn: Vec<u32>,
     /// Sorted ids of special tokens.
     special: Vec<u32>,
+    control: ControlTokens,
+    /// Knows [`MARK`]. Made for the first text with one.
+    marking: OnceLock<Option<MarkingTokenizer>>,
     len: usize,
+}
+
+/// A tokenizer to which a mark inside control tokens is a token of its own.
+#[derive(Debug)]
+struct MarkingTokenizer {
+    inner: tokenizers::Tokenizer,
+    mark: u32,
 }
 
 impl Tokenizer {
@@ -41,8 +56,12 @@ impl Tokenizer {
             .map(|(id, _)| *id)
             .collect();
         special.sort_unstable();
+        let added = inner.get_added_tokens_decoder();
+        let ends = end_of_turn.iter().filter_map(|id| inner.id_to_token(*id)).map(|text| (text, true));
+        let control = added.values().map(|token| (token.content.clone(), token.special)).chain(ends);
+        let control = ControlTokens::new(control);
         let len = inner.get_vocab_size(true);
-        Ok(Self { model, inner, end_of_turn, special, len })
+        Ok(Self { model, inner, end_of_turn, special, control, marking: OnceLock::new(), len })
     }
 
     /// Returns the token ids of a text. Special tokens in the text are recognised; none are added.
@@ -55,6 +74,26 @@ impl Tokenizer {
             .encode_fast(text, false)
             .map_err(|e| Error::Tokenizer { model: self.model.clone(), reason: e.to_string() })?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    pub(super) fn control_tokens(&self) -> &ControlTokens {
+        &self.control
+    }
+
+    /// Returns the token ids of a text whose marked control tokens are text.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`] if the tokenizer can't encode the text.
+    pub(super) fn encode_marked(&self, text: &str) -> Result<Vec<u32>, Error> {
+        if !text.contains(MARK) {
+            return self.encode(text);
+        }
+        let failed = |reason: String| Error::Tokenizer { model: self.model.clone(), reason };
+        let marking = self.marking.get_or_init(|| MarkingTokenizer::new(&self.inner)).as_ref();
+        let marking =
+            marking.ok_or_else(|| failed("it can't keep control tokens in texts apart".to_owned()))?;
+        let encoding = marking.inner.encode_fast(text, false).map_err(|error| failed(error.to_string()))?;
+        Ok(encoding.get_ids().iter().copied().filter(|id| *id != marking.mark).collect())
     }
 
     /// Returns the text of token ids. Invalid UTF-8 becomes U+FFFD; ids outside of the vocabulary are
@@ -104,5 +143,14 @@ impl Tokenizer {
         self.inner
             .to_string(false)
             .map_err(|e| Error::Tokenizer { model: self.model.clone(), reason: e.to_string() })
+    }
+}
+
+impl MarkingTokenizer {
+    fn new(inner: &tokenizers::Tokenizer) -> Option<MarkingTokenizer> {
+        let mut inner = inner.clone();
+        inner.add_special_tokens(&[AddedToken::from(MARK.to_string(), true).normalized(false)]);
+        let mark = inner.token_to_id(&MARK.to_string())?;
+        Some(MarkingTokenizer { inner, mark })
     }
 }

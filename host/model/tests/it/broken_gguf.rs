@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use pl_model::Model;
 use pl_types::Dtype;
@@ -153,4 +154,28 @@ fn inconsistent_settings_are_refused() {
     let cut = with_tensor("llama3.gguf", "rope_freqs.weight", COLUMNS_AT, &3u64.to_le_bytes());
     assert!(refusal(&cut).contains("3 rotary factors for the 4 frequencies"));
     assert!(matches!(load(&bytes).unwrap().config.rope_scaling, pl_model::RopeScaling::Factors { .. }));
+}
+
+/// A sparse file takes no space on the disk, and lists of bytes would take 32 times its size in memory.
+#[test]
+fn headers_that_claim_too_much_are_refused_soon() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    let claims = |tensors: u64, entries: u64, rest: &[u8]| {
+        let (tensors, entries) = (tensors.to_le_bytes(), entries.to_le_bytes());
+        let bytes = [b"GGUF".as_slice(), &3u32.to_le_bytes(), &tensors, &entries, rest].concat();
+        fs::write(&path, bytes).unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_len(1 << 30).unwrap();
+        let started = Instant::now();
+        let refused = Model::load(&path, Device::Cpu, Dtype::F32).map(|_| ()).unwrap_err().to_string();
+        assert!(started.elapsed() < Duration::from_secs(5), "{refused}: {:?}", started.elapsed());
+        refused
+    };
+    let (key, list, bytes) = ([&1u64.to_le_bytes(), b"k".as_slice()].concat(), 9u32, 0u32);
+    let of_bytes =
+        [&key, &list.to_le_bytes()[..], &bytes.to_le_bytes(), &(1u64 << 29).to_le_bytes()].concat();
+    assert!(claims(0, 1, &of_bytes).contains("values of metadata"));
+    assert!(claims(u64::MAX, 0, &[]).contains("tensors are more than any model has"));
+    // Keys without letters and values of one byte.
+    assert!(claims(0, u64::MAX, &[]).contains("values of metadata"));
 }

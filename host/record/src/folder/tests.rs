@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
@@ -20,6 +20,7 @@ fn lock() -> Lock {
         dtypes: BTreeMap::new(),
         starts: BTreeMap::new(),
         data: BTreeMap::new(),
+        permissions: BTreeSet::new(),
     }
 }
 

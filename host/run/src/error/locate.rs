@@ -17,6 +17,9 @@ pub enum LocateError {
     /// A file or folder is missing.
     #[error("there is no {}; correct the path", .0.display())]
     NoFile(PathBuf),
+    /// A file or folder is outside of the workflow's folder, and reading it was not allowed.
+    #[error("{} is outside of the workflow's folder; `--allow-read={}` allows it", .0.display(), .0.display())]
+    NotAllowed(PathBuf),
     /// A task file is missing.
     #[error("there is no task file {}", .0.display())]
     NoTaskFile(PathBuf),

@@ -9,6 +9,7 @@ mod filters;
 mod foreign;
 mod memory;
 mod objectives;
+mod permissions;
 mod resume;
 mod roles;
 mod run_folders;

@@ -12,7 +12,7 @@ fn estimate(overrides: &[&str], device: Device) -> MemoryEstimate {
 fn estimate_of(scenario: &str, overrides: &[&str], device: Device) -> MemoryEstimate {
     let workflow = Workflow::new(scenario, "");
     let checked = CheckedWorkflow::open(&host(), &workflow.file, &parse(overrides)).unwrap();
-    MemoryEstimate::without_fetching(&checked.workflow, &checked.folder, device).unwrap()
+    checked.estimate_memory(device).unwrap()
 }
 
 fn part(estimate: &MemoryEstimate, name: &str) -> u64 {
@@ -94,7 +94,6 @@ fn a_workflow_that_does_not_fit_gets_a_warning() {
 fn a_missing_model_is_an_error_that_names_it() {
     let workflow = Workflow::new("tree-l2.mas", "");
     let checked = CheckedWorkflow::open(&host(), &workflow.file, &parse(&["base.source=./gone"])).unwrap();
-    let error =
-        MemoryEstimate::without_fetching(&checked.workflow, &checked.folder, Device::Cpu).unwrap_err();
+    let error = checked.estimate_memory(Device::Cpu).unwrap_err();
     assert!(matches!(&error, Error::LocateModel { model, .. } if model == "base"), "{error}");
 }

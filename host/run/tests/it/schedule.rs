@@ -8,8 +8,8 @@ use std::time::Duration;
 use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
 use pl_run::schedule::simulate::read_costs;
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Host, Progress, RunEnding, RunOptions, StopRequest, TrainingRun,
-    select_device,
+    CheckedWorkflow, DevicePreference, Host, Permissions, Progress, RunEnding, RunOptions, StopRequest,
+    TrainingRun, select_device,
 };
 
 use crate::support::{EMBEDDED, Workflow, checkpoints, metrics, parse, resume};
@@ -65,7 +65,7 @@ fn run_with_delays(
 ) -> RunEnding {
     let stop = StopRequest::default();
     let progress = Delays { state: delays.into(), stop: stop_after.map(|step| (step, stop.clone())) };
-    let host = Host::new(EMBEDDED, Arc::new(progress)).unwrap();
+    let host = Host::new(EMBEDDED, Arc::new(progress)).unwrap().with_permissions(Permissions::all());
     let device = select_device(&host, DevicePreference::Cpu).unwrap();
     let checked = CheckedWorkflow::open(&host, &workflow.file, &parse(overrides)).unwrap();
     let options = RunOptions { folder: Some(workflow.path(name)), seed: 1 };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pl_dsl::Override;
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Embedded, Error, Host, NoProgress, ResumeOptions, RunEnding,
-    RunOptions, StopRequest, TrainingRun, select_device,
+    CheckedWorkflow, DevicePreference, Embedded, Error, Host, NoProgress, Permissions, ResumeOptions,
+    RunEnding, RunOptions, StopRequest, TrainingRun, select_device,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -64,8 +64,9 @@ impl Workflow {
     }
 }
 
+/// The workflows name plugins and models of the repository.
 pub fn host() -> Host {
-    Host::new(EMBEDDED, Arc::new(NoProgress)).unwrap()
+    Host::new(EMBEDDED, Arc::new(NoProgress)).unwrap().with_permissions(Permissions::all())
 }
 
 pub fn parse(overrides: &[&str]) -> Vec<Override> {

@@ -110,6 +110,7 @@ fn progress_reports_metrics_and_activities() {
     let workflow = Workflow::new("tree-l2.mas", "");
     let progress = Arc::new(Recorder::default());
     let host = pl_run::Host::new(EMBEDDED, progress.clone()).unwrap();
+    let host = host.with_permissions(pl_run::Permissions::all());
     let device = pl_run::select_device(&host, pl_run::DevicePreference::Cpu).unwrap();
     let overrides = crate::support::parse(&["train.steps=1"]);
     let checked = pl_run::CheckedWorkflow::open(&host, &workflow.file, &overrides).unwrap();

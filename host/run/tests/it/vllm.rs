@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use pl_inference::{BaseModel, LlmEngine, LlmEngineConfig, PolicyWeights};
 use pl_model::{Adapter, Model, Projection, TensorSet};
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Embedded, Host, NoProgress, RunEnding, RunOptions, StopRequest,
-    TrainingRun, select_device,
+    CheckedWorkflow, DevicePreference, Embedded, Host, NoProgress, Permissions, RunEnding, RunOptions,
+    StopRequest, TrainingRun, select_device,
 };
 use pl_servers::{
     Backoff, Fleet, FleetConfig, Probe, RemoteAdapter, RemoteModel, RemoteWeights, ServerError, ServerKind,
@@ -143,7 +143,7 @@ fn host() -> Host {
     };
     let (std_chat, python_worker) = (read("std_chat.wasm"), read("python.wasm.zst"));
     let embedded = Embedded { std_chat, python_worker, worker_arguments: None };
-    Host::new(embedded, Arc::new(NoProgress)).unwrap()
+    Host::new(embedded, Arc::new(NoProgress)).unwrap().with_permissions(Permissions::all())
 }
 
 fn open(host: &Host, file: &Path) -> CheckedWorkflow {

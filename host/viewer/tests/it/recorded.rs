@@ -83,6 +83,7 @@ pub fn create(runs: &Path, name: &str, seed: u64) -> (PathBuf, RunFolder) {
         dtypes: [].into(),
         starts: [].into(),
         data: [].into(),
+        permissions: [].into(),
     };
     let workflow = json!({ "folder": "/", "workflow": {
         "name": "sums",

@@ -55,6 +55,7 @@ fn build_and_replay(app: &App, project: &Project, run: &Path, options: &PluginDe
             failed: false,
             trust: false,
             show: options.show,
+            permissions: options.permissions.clone(),
             plugins: vec![(options.plugin.clone().unwrap_or_else(|| project.name.clone()), component)],
         },
     );

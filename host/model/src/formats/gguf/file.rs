@@ -11,6 +11,13 @@ use crate::error::Error;
 use crate::formats::gguf::quant::{GgmlType, READABLE, format_name};
 use crate::formats::mapped_file::MappedFile;
 
+/// Largest number of metadata values, those of lists included. Each takes up to 32 times its size in the file. The
+/// largest vocabularies have some two million.
+const MOST_VALUES: u64 = 8 << 20;
+
+/// Largest number of tensors. The largest models have some tens of thousands.
+const MOST_TENSORS: u64 = 1 << 20;
+
 /// A metadata value. Numbers of all widths are widened.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum MetadataValue {
@@ -69,7 +76,7 @@ pub(crate) struct Header {
 impl Header {
     /// Reads the header from the bytes of a file. Messages name `path`.
     pub(crate) fn parse(bytes: &[u8], path: &Path) -> Result<Self, Error> {
-        let mut reader = Reader { bytes, offset: 0, path };
+        let mut reader = Reader { bytes, offset: 0, path, values: 0 };
         if reader.take(4)? != b"GGUF" {
             return Err(Error::format(path, "not a GGUF file (a model is a GGUF file or a folder)"));
         }
@@ -79,6 +86,9 @@ impl Header {
         }
         let tensor_count = reader.u64()?;
         let entries = reader.u64()?;
+        if tensor_count > MOST_TENSORS {
+            return Err(Error::format(path, format!("{tensor_count} tensors are more than any model has")));
+        }
         let mut metadata = HashMap::new();
         for _ in 0..entries {
             let key = reader.string()?;
@@ -154,6 +164,10 @@ impl Header {
         let Some(data) = data else { return fail("reaches past the end of the file; fetch it again") };
 
         let tensor = Tensor::f_zeros(info.shape.as_slice(), (Kind::Float, Device::Cpu))?;
+        if rows == 0 || columns == 0 {
+            // It has no memory to point to.
+            return Ok(tensor);
+        }
         // SAFETY: a new contiguous f32 tensor of rows x columns values (they fit into memory, as `length`
         // does, and were allocated), which nothing else refers to yet.
         let values =
@@ -169,6 +183,8 @@ struct Reader<'a> {
     bytes: &'a [u8],
     offset: usize,
     path: &'a Path,
+    /// Number of metadata values so far.
+    values: u64,
 }
 
 impl<'a> Reader<'a> {
@@ -201,6 +217,11 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, kind: u32, depth: u32) -> Result<MetadataValue, Error> {
+        self.values += 1;
+        if self.values > MOST_VALUES {
+            let problem = format!("it has more than {MOST_VALUES} values of metadata, more than any model");
+            return Err(Error::format(self.path, problem));
+        }
         Ok(match kind {
             0 => MetadataValue::Uint(u64::from(self.array::<1>()?[0])),
             1 => MetadataValue::Int(i64::from(i8::from_le_bytes(self.array()?))),

@@ -1,0 +1,105 @@
+//! Checks `designer` blocks and their palettes.
+
+use std::collections::BTreeSet;
+
+use pl_types::ItemKind;
+
+use super::block::{ItemOfBlock, check_settings};
+use super::resolve::sampling;
+use super::resolver::{BUILT_IN, NamedBlocks, Resolver};
+use super::scenarios::ResolvedScenarios;
+use crate::diagnostic::DiagnosticCode;
+use crate::syntax::block_kind::BlockKind;
+use crate::syntax::tree::{Block, ValueKind};
+use crate::workflow::{Designer, Palette};
+
+/// Item that designers are made of.
+const ITEM: &str = "designer";
+
+impl Resolver<'_, '_, '_> {
+    pub(super) fn designers(
+        &mut self,
+        designers: &NamedBlocks,
+        policies: &NamedBlocks,
+    ) -> Vec<Option<Designer>> {
+        let blocks = designers.blocks.iter().enumerate();
+        blocks.map(|(at, block)| self.designer(designers.name(at), block, policies)).collect()
+    }
+
+    fn designer(&mut self, name: &str, block: &Block, policies: &NamedBlocks) -> Option<Designer> {
+        let own = check_settings(block, &ItemOfBlock::None, &mut self.scope, self.reports);
+        let is_built_in = self.is_built_in(block);
+        let policy = self.reference(&own, "policy", policies, "policy");
+        let palette = self.palette(block, policies);
+        is_built_in?;
+        Some(Designer {
+            name: name.to_owned(),
+            policy: policy?,
+            designs: own.integer("designs")?,
+            executions: own.integer("executions")?,
+            patterns: own.words("patterns")?,
+            instructions: own.text("instructions").map(str::to_owned),
+            constrained: own.boolean("constrained")?,
+            sampling: sampling(&own)?,
+            max_tokens: own.integer("max_tokens")?,
+            palette: palette?,
+        })
+    }
+
+    /// Checks that the block is made of `std.designer`. Returns `None` if an error was reported.
+    fn is_built_in(&mut self, block: &Block) -> Option<()> {
+        let value = block.value.as_ref()?;
+        let found = matches!(&value.kind, ValueKind::Path(names) if *names == [BUILT_IN, ITEM]);
+        if !found {
+            let message = format!("{} is not made of `{BUILT_IN}.{ITEM}`", block.title());
+            self.reports
+                .error(DiagnosticCode::UnknownItem, value.location, message, "")
+                .help(format!("write `{}`", block.kind.form()));
+        }
+        found.then_some(())
+    }
+
+    fn palette(&mut self, block: &Block, policies: &NamedBlocks) -> Option<Palette> {
+        let Some(own) = self.inner(block, BlockKind::Palette) else {
+            if block.body.complete {
+                let message = format!("{} has no `palette`", block.title());
+                self.reports
+                    .error(DiagnosticCode::MissingSetting, block.location(), message, "")
+                    .help(format!("add `{}` between its braces", BlockKind::Palette.form()));
+            }
+            return None;
+        };
+        let named = self.references(&own, "policies", policies, "policy");
+        let agents = own.words("agents");
+        let mut known = true;
+        if let (Some(agents), Some(location)) = (&agents, own.location("agents")) {
+            for agent in agents {
+                let Some((plugin, item)) = agent.rsplit_once('.') else { continue };
+                // An item of a plugin that can't be loaded is unknown, which was reported.
+                known &= self.find_item(plugin, item, location, ItemKind::Agent).1.is_some();
+            }
+        }
+        Some(Palette {
+            agents: agents.filter(|_| known)?,
+            policies: named?.into_iter().map(|at| policies.name(at).to_owned()).collect(),
+            max_agents: own.integer("max_agents")?,
+            max_visits: own.integer("max_visits")?,
+            max_tokens: own.integer("max_tokens")?,
+        })
+    }
+
+    pub(super) fn unused_designers(&mut self, designers: &NamedBlocks, scenarios: &ResolvedScenarios) {
+        // An invalid scenario may name any of them.
+        if scenarios.list.iter().any(Option::is_none) {
+            return;
+        }
+        let used: BTreeSet<usize> = scenarios.list.iter().flatten().filter_map(|one| one.designer).collect();
+        let unused = |(at, block): &(usize, &&Block)| block.sound && !used.contains(at);
+        for (_, block) in designers.blocks.iter().enumerate().filter(unused) {
+            let message = format!("{} is never used", block.title());
+            self.reports
+                .warning(DiagnosticCode::Unused, block.location(), message, "")
+                .help("write `designer = NAME` in a scenario, or remove it");
+        }
+    }
+}

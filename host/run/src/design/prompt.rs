@@ -1,0 +1,121 @@
+//! The designer's prompt: the language of designs, the palette, a task, and the results so far.
+
+use std::fmt::Write as _;
+
+use pl_dsl::pattern;
+use pl_types::{FactKind, Item};
+use serde_json::Value;
+
+use super::record::{DesignRecord, Outcome};
+use super::subject::Subject;
+use super::view::TaskView;
+
+/// Longest text of a view that a prompt shows, in characters.
+const LONGEST_VIEW: usize = 1500;
+
+/// Most mistakes of a design that a prompt shows.
+const MISTAKES: usize = 3;
+
+const LANGUAGE: &str = "\
+You design teams of language models. A design is one or more `agent` blocks and one `turns` block:
+
+agent NAME = ITEM { policy = POLICY; SETTING = VALUE; … }
+turns {
+  max = N                      # visits of one agent in an episode
+  start -> one -> [two, three] # agents in brackets act side by side
+  two -> end when CONDITION    # tried in the order of writing; the last edge of a node has no condition
+  two -> one
+}
+
+Every agent is in the turns, and every path reaches `end`. Agents see the view of the environment, which shows what the \
+agents before them did, and nothing else. Conditions compare facts (`env.NAME`) and `turn`, the number of visits of the agent \
+so far, with `and`, `or`, `not`. Texts are in double quotes; \\n is a new line.";
+
+/// Designs that a prompt shows.
+pub(super) struct Shown<'r> {
+    /// The best, with their results.
+    pub best: Vec<&'r DesignRecord>,
+    /// Others, with their mistakes.
+    pub wrong: Vec<&'r DesignRecord>,
+    /// True if a hand-made design stands in for them.
+    pub example: bool,
+}
+
+/// Returns the system message and the user message.
+pub(super) fn messages(subject: &Subject, view: &TaskView, shown: &Shown) -> [String; 2] {
+    let mut text = palette(subject);
+    let task: String = view.text().chars().take(LONGEST_VIEW).collect();
+    let _ = write!(text, "\nThe view of a task before the first turn:\n{task}\n");
+    let parts = view.parts();
+    if shown.example
+        && let Some(example) = pattern("single", &subject.designer.palette, &parts, &subject.facts)
+    {
+        let _ = write!(text, "\nA design:\n{example}");
+    }
+    for record in &shown.best {
+        let _ = write!(text, "\nThis design {}:\n{}", result(&record.outcome), record.design);
+    }
+    for record in &shown.wrong {
+        let _ = write!(text, "\nThis design is wrong: {}\n{}", result(&record.outcome), record.design);
+    }
+    text.push_str("\nWrite a new design that solves more tasks, or as many with fewer tokens. Answer with the design alone.");
+    if let Some(instructions) = &subject.designer.instructions {
+        let _ = write!(text, "\n{instructions}");
+    }
+    [LANGUAGE.to_owned(), text]
+}
+
+/// Describes what designs may use.
+fn palette(subject: &Subject) -> String {
+    let palette = &subject.designer.palette;
+    let mut text = format!(
+        "At most {} agents; `max` at most {}; at most {} tokens in an episode.\nPolicies: {}\nItems:\n",
+        palette.max_agents,
+        palette.max_visits,
+        palette.max_tokens,
+        palette.policies.join(", ")
+    );
+    for (path, item) in palette.agents.iter().zip(&subject.items) {
+        let _ = writeln!(text, "- {path}: {}", item.doc);
+        settings(item, &mut text);
+    }
+    text.push_str(
+        "Every agent may set `temperature` (0 to 2), `top_p` (above 0, up to 1) and `max_tokens`.\nFacts:\n",
+    );
+    for fact in &subject.facts {
+        let kind = match fact.kind {
+            FactKind::Boolean => "true or false",
+            FactKind::Number => "a number",
+            FactKind::Text => "a text",
+        };
+        let _ = writeln!(text, "- env.{} ({kind}): {}", fact.name, fact.doc);
+    }
+    text
+}
+
+fn settings(item: &Item, text: &mut String) {
+    let declared = item.settings_schema.get("properties").and_then(Value::as_object);
+    for (key, schema) in declared.into_iter().flatten() {
+        let doc = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        let _ = writeln!(text, "  - {key}: {}", doc.lines().next().unwrap_or_default());
+    }
+}
+
+/// Describes an outcome.
+fn result(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Invalid { mistakes } => {
+            mistakes.iter().take(MISTAKES).cloned().collect::<Vec<_>>().join("; ")
+        }
+        Outcome::Costly { bound, most } => {
+            format!("an episode may take {bound} tokens, more than {most}")
+        }
+        Outcome::Played { success, tokens, truncated, .. } => {
+            let solved = format!("solved {:.0} % of the tasks with {tokens:.0} tokens each", 100.0 * success);
+            match *truncated > 0.0 {
+                true => format!("{solved}, {:.0} % of them cut off", 100.0 * truncated),
+                false => solved,
+            }
+        }
+    }
+}

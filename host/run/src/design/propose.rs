@@ -1,0 +1,148 @@
+//! Proposals: the designer's completions of a round's prompt.
+
+use std::sync::Arc;
+
+use pl_dsl::design_grammar;
+use pl_plugin::{Message, Part, Role};
+use pl_rollout::PromptEncoder;
+use pl_types::{Generate, Phase, Request, Sampling, StreamKey};
+
+use super::prompt::{Shown, messages};
+use super::record::{Archive, DesignRecord, Outcome};
+use super::subject::{Proposal, Subject};
+use super::view::TaskView;
+use crate::chat::ChatEncoder;
+use crate::error::Error;
+use crate::session::Session;
+use crate::workflow::CheckedWorkflow;
+
+/// Numbers of good and of wrong designs that a prompt shows, as far as they fit the context.
+const SHOWN: [(usize, usize); 4] = [(3, 2), (2, 1), (1, 0), (0, 0)];
+
+/// Name of the random streams of proposals.
+const STREAMS: &str = "designer";
+
+pub(super) struct Proposer<'s> {
+    session: &'s Session,
+    subject: &'s Subject<'s>,
+    view: &'s TaskView,
+    sampling: Sampling,
+}
+
+impl<'s> Proposer<'s> {
+    pub fn new(
+        checked: &CheckedWorkflow,
+        session: &'s Session,
+        subject: &'s Subject<'s>,
+        view: &'s TaskView,
+    ) -> Proposer<'s> {
+        let designer = subject.designer;
+        let mut sampling = designer.sampling.clone();
+        let is_here = checked.workflow.policies.get(designer.policy).is_some_and(|one| one.server.is_none());
+        if designer.constrained && is_here {
+            let grammar = design_grammar(&designer.palette, &subject.items, &subject.facts);
+            sampling.grammar = Some(Arc::new(grammar));
+        }
+        Proposer { session, subject, view, sampling }
+    }
+
+    /// Proposes the designs of a round with these numbers.
+    ///
+    /// # Errors
+    /// If the prompt doesn't fit the model, or generation fails.
+    pub async fn propose(
+        &self,
+        round: u32,
+        numbers: &[u32],
+        archive: &Archive,
+    ) -> Result<Vec<Proposal>, Error> {
+        let designer = self.subject.designer;
+        let (prompt, parents) = self.prompt(&archive.before(round))?;
+        let seed = |number: &u32| {
+            let key = StreamKey {
+                seed: self.session.seed,
+                phase: Phase::Evaluate(STREAMS.to_owned()),
+                step: u64::from(round),
+                task: *number,
+                sample: 0,
+                attempt: 0,
+            };
+            key.completion(0, 0, 0, 0, 0)
+        };
+        let request = Request {
+            policy: designer.policy,
+            prompt: prompt.into(),
+            seeds: numbers.iter().map(seed).collect(),
+            max_tokens: designer.max_tokens,
+            sampling: self.sampling.clone(),
+            stop: Arc::from([]),
+            stop_ids: Arc::from([]),
+            top_logprobs: 0,
+            listener: None,
+        };
+        let completions = self.session.router.generate(request).await.map_err(Error::Engine)?;
+        let proposals = completions.into_iter().map(|completion| Proposal {
+            origin: STREAMS.to_owned(),
+            parents: parents.clone(),
+            design: without_fences(&completion.text).to_owned(),
+            tokens: completion.tokens.len() as u64,
+        });
+        Ok(proposals.collect())
+    }
+
+    /// Returns the tokens of the prompt with as many earlier designs as fit, and their hashes.
+    fn prompt(&self, earlier: &[&DesignRecord]) -> Result<(Vec<u32>, Vec<String>), Error> {
+        let designer = self.subject.designer;
+        let encoder = ChatEncoder {
+            formats: Arc::clone(&self.session.formats),
+            thinking: None,
+            date: self.session.date,
+        };
+        let context = encoder.context(designer.policy).unwrap_or(usize::MAX);
+        let is_played = |one: &&&DesignRecord| matches!(one.outcome, Outcome::Played { .. });
+        let mut shortest = usize::MAX;
+        for (good, wrong) in SHOWN {
+            let best: Vec<&DesignRecord> = earlier.iter().filter(is_played).take(good).copied().collect();
+            let others = earlier.iter().filter(|one| !is_played(one));
+            let shown =
+                Shown { example: best.is_empty(), wrong: others.take(wrong).copied().collect(), best };
+            let [system, user] = messages(self.subject, self.view, &shown);
+            let message = |role, text| Message { role, parts: vec![Part::Text(text)] };
+            let messages = [message(Role::System, system), message(Role::User, user)];
+            let prompt = encoder.encode(designer.policy, &messages, &[]).map_err(|fault| {
+                Error::DesignerPrompt { designer: designer.name.clone(), reason: fault.cause }
+            })?;
+            if prompt.len().saturating_add(designer.max_tokens as usize) <= context {
+                let parents = shown.best.iter().chain(&shown.wrong).map(|one| one.hash.clone());
+                return Ok((prompt, parents.collect()));
+            }
+            shortest = shortest.min(prompt.len());
+        }
+        Err(Error::DesignerContext {
+            designer: designer.name.clone(),
+            prompt: shortest,
+            design: designer.max_tokens,
+            context,
+        })
+    }
+}
+
+/// Returns the text within the first code fence of Markdown, or all of it.
+fn without_fences(text: &str) -> &str {
+    let Some((_, fenced)) = text.split_once("```") else { return text };
+    let inside = fenced.split_once('\n').map_or("", |(_, rest)| rest);
+    inside.split_once("```").map_or(inside, |(design, _)| design)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_fences;
+
+    #[test]
+    fn code_fences_of_markdown_are_removed() {
+        assert_eq!(without_fences("agent a"), "agent a");
+        assert_eq!(without_fences("Here:\n```mas\nagent a\n```\nIt is good."), "agent a\n");
+        assert_eq!(without_fences("```\nagent a"), "agent a");
+        assert_eq!(without_fences("```"), "");
+    }
+}
