@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use pl_testing::{Requirement, skip_or_fail};
 use serde_json::{Value, json};
 
 use crate::support::{pl_host_without_permissions, repository, scenario, stderr, stdout, succeed};
@@ -152,6 +153,62 @@ fn special_files_and_folders_of_the_system_end_a_check_soon() {
         assert_eq!(refused.status.code(), Some(2), "{path}: {}", stdout(&refused));
         assert!(started.elapsed() < Duration::from_secs(10), "{path}");
     }
+}
+
+#[test]
+fn huge_files_do_not_hold_up_a_plan() {
+    let foreign = Foreign::new("evaluate more { tasks = \"huge.jsonl\" }\n");
+    fs::File::create(foreign.folder.path().join("huge.jsonl")).unwrap().set_len(100 << 30).unwrap();
+    let started = Instant::now();
+    let shown = stdout(&succeed(&mut foreign.command("plan")));
+    assert!(shown.contains("is larger than 4 GiB"), "{shown}");
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+}
+
+/// Starts a run at a terminal, gives an answer, and returns what the terminal shows.
+fn run_at_a_terminal(foreign: &Foreign, answer: &str) -> String {
+    let run = foreign.run();
+    let mut terminal = Command::new("python3");
+    terminal
+        .args(["-c", "import pty, sys; pty.spawn(sys.argv[1:])"])
+        .arg(run.get_program())
+        .args(run.get_args());
+    for (name, value) in run.get_envs() {
+        match value {
+            Some(value) => terminal.env(name, value),
+            None => terminal.env_remove(name),
+        };
+    }
+    terminal.current_dir(foreign.folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut terminal = terminal.spawn().unwrap();
+    writeln!(terminal.stdin.as_mut().unwrap(), "{answer}").unwrap();
+    // The end of its input would be typed too: it stays open.
+    let input = terminal.stdin.take();
+    let mut shown = String::new();
+    terminal.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
+    drop(input);
+    terminal.wait().unwrap();
+    shown
+}
+
+#[test]
+fn an_answer_at_the_terminal_allows_a_run() {
+    if !Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return skip_or_fail(Requirement::Python, "there is no python3");
+    }
+    let foreign = Foreign::new("");
+    let refused = run_at_a_terminal(&foreign, "n");
+    assert!(refused.contains("foreign.mas:4: model base is read from"), "{refused}");
+    assert!(
+        refused.contains("Allow it? [y/N]") && refused.contains("needs what was not allowed"),
+        "{refused}"
+    );
+    assert!(!foreign.folder.path().join("run").exists(), "{refused}");
+    let allowed = run_at_a_terminal(&foreign, "y");
+    assert_eq!(allowed.matches("Allow it?").count(), 1, "{allowed}");
+    assert!(foreign.folder.path().join("run/checkpoints").is_dir(), "{allowed}");
+    let lock = fs::read_to_string(foreign.folder.path().join("run/lock.json")).unwrap();
+    assert!(lock.contains(&format!("read {}", model())), "{lock}");
 }
 
 /// Opens a file in the language server and returns the messages of its first diagnostics.

@@ -139,7 +139,8 @@ pub(super) const RUN: &[Setting] = &[
         SettingKind::Texts,
         DefaultValue::Absent("`$DOCKER_HOST`, or `unix:///var/run/docker.sock`"),
         "Docker engines that share the load (`docker`): `unix://PATH`, `tcp://HOST:PORT`, or \
-         `https://HOST:PORT` with `certificates`. An engine that fails is skipped until it responds again.",
+         `https://HOST:PORT` with `certificates`. An engine that fails is skipped until it responds \
+         again. The user must allow each (`--allow-net`).",
     ),
     setting(
         B::Sandbox,

@@ -118,8 +118,8 @@ pub(super) const TEAM: &[Setting] = &[
         "key_variable",
         SettingKind::Text,
         DefaultValue::Absent("no key is sent"),
-        "Environment variable with the key that requests carry. The key itself never stands in a file. Without \
-         `https`, it crosses the network readably.",
+        "Environment variable with the key that requests carry, which the user must allow (`--allow-env`). The key itself \
+         never stands in a file. Without `https`, it crosses the network readably.",
     ),
     setting(
         B::Server,
@@ -208,7 +208,8 @@ pub(super) const TEAM: &[Setting] = &[
         "key_variable",
         SettingKind::Text,
         DefaultValue::Absent("no key is sent"),
-        "Environment variable with the key that requests to a server carry. The key itself never stands in a file.",
+        "Environment variable with the key that requests to a server carry, which the user must allow (`--allow-env`). The \
+         key itself never stands in a file.",
     ),
     setting(
         B::Corpus,
@@ -257,7 +258,7 @@ pub(super) const TEAM: &[Setting] = &[
         DefaultValue::Absent("no folder"),
         "Folders that the plugin may read, relative to the workflow file. The plugin sees the folder \
          `data/tables` as `/tables`. The files are read once, when the plugin is loaded, and `lock.json` \
-         records their hashes.",
+         records their hashes. A folder outside of the workflow's own needs the user's permission (`--allow-read`).",
     ),
     setting(
         B::Grant,
@@ -266,7 +267,7 @@ pub(super) const TEAM: &[Setting] = &[
         DefaultValue::Absent("no host"),
         "Hosts that the plugin may contact over HTTP: `api.example.org` (HTTPS on port 443), or \
          `localhost:8080` for that port, encrypted or not. A name that leads to a private address is refused \
-         unless the grant has that address itself. An episode that contacts a host is not \
+         unless the grant has that address itself. The user must allow each (`--allow-net`). An episode that contacts a host is not \
          reproducible and is marked so; `replay` gives it the recorded responses.",
     ),
     setting(

@@ -36,6 +36,9 @@ pub enum Error {
     /// A file of a workflow can't be read without permission.
     #[error(transparent)]
     NotRead(LocateError),
+    /// A file is too large to be read for a plan. A run reads it.
+    #[error("{} is larger than {} GiB; a plan does not read it", path.display(), largest >> 30)]
+    NotPlanned { path: PathBuf, largest: u64 },
     /// The workflow has errors.
     #[error("the workflow has errors:\n{0}")]
     Workflow(Diagnostics),

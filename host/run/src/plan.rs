@@ -4,7 +4,9 @@
 
 pub mod counts;
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
 
 use pl_dsl::graph::Graph;
 use pl_dsl::workflow::objective::CriticBase;
@@ -28,6 +30,9 @@ use crate::sandbox::is_python_cached;
 use crate::workflow::CheckedWorkflow;
 
 use self::counts::{EpisodeBounds, EvaluationBounds, StepBounds};
+
+/// Largest file of tasks or passages that is read for a plan, in bytes. It takes a few seconds.
+const LARGEST_FILE: u64 = 4 << 30;
 
 /// Plan of a run.
 #[derive(Serialize)]
@@ -423,7 +428,7 @@ impl CorpusPlan {
     fn new(checked: &CheckedWorkflow, corpus: &workflow::Corpus) -> CorpusPlan {
         let path = corpus::path(corpus, &checked.folder);
         let may_read = match &path {
-            Ok(Some(path)) => checked.check_read(path).map_err(Error::NotRead),
+            Ok(Some(path)) => check_planned(checked, path),
             Ok(None) | Err(_) => Ok(()),
         };
         let (indexed, problem) = match may_read.and_then(|()| corpus::is_indexed(corpus, &checked.folder)) {
@@ -492,14 +497,48 @@ impl TaskPlan {
 /// Returns a task file and its number of records. As in a run, these are the lines that are not blank.
 fn records(checked: &CheckedWorkflow, path: &str) -> Result<(PathBuf, u64), Error> {
     let path = locate::task_file(&checked.folder, path).map_err(Error::LocateTasks)?;
-    checked.check_read(&path).map_err(Error::NotRead)?;
+    check_planned(checked, &path)?;
     if data::is_converted(&path) {
         let records = pl_data::read_file(&path).map_err(|error| Error::LocateTasks(error.into()))?;
         return Ok((path, records.len() as u64));
     }
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Ok((path, text.lines().filter(|line| !line.trim().is_empty()).count() as u64)),
+    match count_lines(&path) {
+        Ok(count) => Ok((path, count)),
         Err(source) => Err(Error::Read { path, source }),
+    }
+}
+
+/// Counts the lines that are not blank.
+fn count_lines(path: &Path) -> io::Result<u64> {
+    let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
+    let (mut count, mut blank) = (0, true);
+    loop {
+        let bytes = file.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(count + u64::from(!blank));
+        }
+        for byte in bytes {
+            match byte {
+                b'\n' => {
+                    count += u64::from(!blank);
+                    blank = true;
+                }
+                byte => blank = blank && byte.is_ascii_whitespace(),
+            }
+        }
+        let read = bytes.len();
+        file.consume(read);
+    }
+}
+
+/// Checks that a file may be read, and that it does not take minutes.
+fn check_planned(checked: &CheckedWorkflow, path: &Path) -> Result<(), Error> {
+    checked.check_read(path).map_err(Error::NotRead)?;
+    match path.metadata() {
+        Ok(file) if file.len() > LARGEST_FILE => {
+            Err(Error::NotPlanned { path: path.to_path_buf(), largest: LARGEST_FILE })
+        }
+        _ => Ok(()),
     }
 }
 
