@@ -235,6 +235,7 @@ pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
     let (plugin, item, settings) = (0, String::new(), Map::new());
     let models = policies.iter().map(|policy| policy.model).max().unwrap_or(0) + 1;
     Workflow {
+        designers: Vec::new(),
         name: "test".into(),
         params: Default::default(),
         plugins: Vec::new(),
@@ -246,6 +247,7 @@ pub fn workflow(mut policies: Vec<Policy>, train: Option<Train>) -> Workflow {
         policies,
         agents: Vec::new(),
         scenarios: vec![Scenario {
+            designer: None,
             name: None,
             weight: 1.0,
             environment: Environment {

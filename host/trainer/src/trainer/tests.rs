@@ -9,6 +9,7 @@ use pl_dsl::workflow::objective::{Advantage, Correction, Objective, OldLogprobs,
 
 use super::*;
 use crate::fixtures::{model, policy, same_bits, train, transition, workflow};
+use crate::preparation::TurnOutcome;
 
 fn new_trainer(policies: Vec<Policy>, models: Vec<Model>) -> Trainer {
     let workflow = workflow(policies, Some(train()));
