@@ -39,6 +39,7 @@ fn every_example_passes_check() {
     assert_eq!(
         layouts,
         [
+            "autoevol L0",
             "chat L2",
             "code L0",
             "code-team L2",

@@ -3,6 +3,7 @@
 mod cursor;
 mod kept_versions;
 mod learner_threads;
+mod loop_events;
 mod loop_state;
 mod metrics_lines;
 mod mixture;

@@ -1,42 +1,19 @@
 //! Threads of the learners: each trains on the steps that it is given, one after the other.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::Instant;
 
 use pl_rollout::SPAN_TARGET;
-use pl_trainer::{LearnerTraining, LearnerUpdate, ServedPolicy, UpdateProgress};
-use pl_types::GenerateError;
+use pl_trainer::{LearnerTraining, ServedPolicy, UpdateProgress};
 
 use crate::error::Error;
 use crate::host::Host;
 use crate::progress::Activity;
 
-use super::rollout_thread::RolloutEvent;
+use super::loop_events::{EventSender, LoopEvent, TrainedStep, report_panic};
 use super::rollouts::PlayedStep;
-
-/// Event that the outer loop waits for.
-pub(super) enum LoopEvent {
-    Rollout(RolloutEvent),
-    Trained(Box<TrainedStep>),
-}
-
-/// Sender of events. An error ends the loop.
-pub(super) type EventSender = Sender<Result<LoopEvent, Error>>;
-
-/// A step that a learner has trained on.
-pub(super) struct TrainedStep {
-    /// Position among the learners.
-    pub learner: usize,
-    pub step: u64,
-    pub update: LearnerUpdate,
-    /// Weights after the update.
-    pub policies: Vec<ServedPolicy>,
-    pub started: Instant,
-    pub ended: Instant,
-}
 
 /// A step to train on.
 struct Order {
@@ -46,27 +23,40 @@ struct Order {
 }
 
 /// Running threads, one for each learner. They end when this is dropped, after the updates that they have begun.
-pub(super) struct LearnerThreads {
+pub(super) struct LearnerThreads<'t, 'h> {
     orders: Vec<Sender<Order>>,
+    /// The learner, if there is one alone. It trains on the caller's thread: a new thread in each step would start
+    /// libtorch's own threads again and leave memory behind.
+    only: Option<LearnerThread<'t, 'h>>,
+    events: EventSender,
     /// Names of the policies of each learner.
     pub names: Vec<Vec<String>>,
 }
 
-impl LearnerThreads {
+impl<'t, 'h> LearnerThreads<'t, 'h> {
     /// Starts the threads. With `copies`, the weights that they send are copies, which later updates don't change.
-    pub fn start<'scope, 'env, 't: 'scope>(
+    pub fn start<'scope, 'env>(
         scope: &'scope Scope<'scope, 'env>,
         learners: Vec<LearnerTraining<'t>>,
-        host: &'scope Host,
+        host: &'h Host,
         copies: bool,
         events: &EventSender,
-    ) -> LearnerThreads {
-        let mut threads = LearnerThreads { orders: Vec::new(), names: Vec::new() };
+    ) -> LearnerThreads<'t, 'h>
+    where
+        't: 'scope,
+        'h: 'scope,
+    {
+        let names = learners.iter().map(LearnerTraining::names).collect();
+        let mut threads = LearnerThreads { orders: Vec::new(), only: None, events: events.clone(), names };
+        let is_alone = learners.len() == 1;
         for (index, training) in learners.into_iter().enumerate() {
-            threads.names.push(training.names());
+            let thread = LearnerThread { index, training, host, copies };
+            if is_alone {
+                threads.only = Some(thread);
+                break;
+            }
             let (sender, orders) = channel();
             threads.orders.push(sender);
-            let thread = LearnerThread { index, training, host, copies };
             let events = events.clone();
             scope.spawn(move || report_panic(&events, || thread.run(&orders, &events)));
         }
@@ -74,9 +64,12 @@ impl LearnerThreads {
     }
 
     /// Starts a learner's update on a step. Its result is an event.
-    pub fn train(&self, learner: usize, played: &Arc<PlayedStep>, shuffle: Option<[u8; 32]>) {
+    pub fn train(&mut self, learner: usize, played: &Arc<PlayedStep>, shuffle: Option<[u8; 32]>) {
         let order = Order { played: Arc::clone(played), shuffle };
-        if let Some(orders) = self.orders.get(learner) {
+        if let Some(only) = &mut self.only {
+            // The loop receives it after this call.
+            drop(self.events.send(only.result(&order)));
+        } else if let Some(orders) = self.orders.get(learner) {
             // A thread that has ended has sent the reason.
             drop(orders.send(order));
         }
@@ -93,13 +86,17 @@ struct LearnerThread<'t, 'h> {
 impl LearnerThread<'_, '_> {
     fn run(mut self, orders: &Receiver<Order>, events: &EventSender) {
         for order in orders {
-            let result = self.train(&order).map(|step| LoopEvent::Trained(Box::new(step)));
+            let result = self.result(&order);
             let failed = result.is_err();
             // A loop that has ended needs no result.
             if events.send(result).is_err() || failed {
                 return;
             }
         }
+    }
+
+    fn result(&mut self, order: &Order) -> Result<LoopEvent, Error> {
+        Ok(LoopEvent::Trained(Box::new(self.train(order)?)))
     }
 
     fn train(&mut self, order: &Order) -> Result<TrainedStep, Error> {
@@ -118,13 +115,5 @@ impl LearnerThread<'_, '_> {
         }
         let ended = Instant::now();
         Ok(TrainedStep { learner: self.index, step: *step, update, policies, started, ended })
-    }
-}
-
-/// Runs the body of a thread of the loop. A panic is an event too, so that the loop does not wait for the thread for ever.
-pub(super) fn report_panic(events: &EventSender, body: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
-        drop(events.send(Err(Error::Engine(GenerateError::Stopped))));
-        resume_unwind(panic);
     }
 }

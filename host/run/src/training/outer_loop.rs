@@ -31,11 +31,12 @@ use crate::schedule::StepSchedule;
 use crate::schedule::admission::{Admission, AdmissionRules};
 
 use super::kept_versions::KeptVersions;
-use super::learner_threads::{EventSender, LearnerThreads, LoopEvent, report_panic};
+use super::learner_threads::LearnerThreads;
+use super::loop_events::{EventSender, LoopEvent, RolloutEvent, report_panic};
 use super::loop_state::{LoopState, StepAhead};
 use super::metrics_lines::{evaluation_line, step_line};
 use super::pace::{LearnerResult, Pace};
-use super::rollout_thread::{Handover, LearnerWeights, RolloutEvent, RolloutThread};
+use super::rollout_thread::{Handover, LearnerWeights, RolloutThread};
 use super::rollouts::{PlayedStep, Rollouts};
 use super::step_times::{Clock, LearnerTimes, StepTimes, milliseconds};
 use super::{StopRequest, TrainingRun};
@@ -214,14 +215,14 @@ impl OuterLoop<'_> {
         let (host, sender, copies) = (self.host, self.sender.clone(), self.schedule.overlaps());
         let learners = trainer.learners_to_train()?;
         std::thread::scope(|scope| {
-            let threads = LearnerThreads::start(scope, learners, host, copies, &sender);
-            self.train_side_by_side(&threads, &names, stop)
+            let mut threads = LearnerThreads::start(scope, learners, host, copies, &sender);
+            self.train_side_by_side(&mut threads, &names, stop)
         })
     }
 
     fn train_side_by_side(
         &mut self,
-        threads: &LearnerThreads,
+        threads: &mut LearnerThreads<'_, '_>,
         names: &[String],
         stop: &StopRequest,
     ) -> Result<Option<StepTimes>, Error> {
@@ -248,7 +249,7 @@ impl OuterLoop<'_> {
             };
             self.hand_over(&pace.updates(), vec![weights], evaluate.then(|| pace.finished()), until)?;
             if let Some(results) = finished {
-                let times = self.finish_step(results, threads, names)?;
+                let times = self.finish_step(results, &threads.names, names)?;
                 if let Some(earlier) = last.replace(times) {
                     self.append_times(&earlier)?;
                 }
@@ -267,7 +268,12 @@ impl OuterLoop<'_> {
     }
 
     /// Starts the next update of every idle learner whose step is there.
-    fn begin_updates(&self, pace: &mut Pace, end: u64, threads: &LearnerThreads) -> Result<(), Error> {
+    fn begin_updates(
+        &self,
+        pace: &mut Pace,
+        end: u64,
+        threads: &mut LearnerThreads<'_, '_>,
+    ) -> Result<(), Error> {
         let idle = pace.idle().into_iter().filter(|(_, step)| *step <= end);
         let ready: Vec<(usize, &Arc<PlayedStep>)> =
             idle.filter_map(|(learner, step)| Some((learner, self.played.get(&step)?))).collect();
@@ -346,7 +352,7 @@ impl OuterLoop<'_> {
     fn finish_step(
         &mut self,
         results: Vec<LearnerResult>,
-        threads: &LearnerThreads,
+        learners: &[Vec<String>],
         names: &[String],
     ) -> Result<StepTimes, Error> {
         let step = self.state.step + 1;
@@ -355,7 +361,7 @@ impl OuterLoop<'_> {
             self.folder.failures.append(failure)?;
         }
         let metrics = StepMetrics::new(results.iter().map(|result| &result.trained.update), names);
-        let times = self.step_times(&played, &results, threads);
+        let times = self.step_times(&played, &results, learners);
         let updates = results.into_iter().map(|result| result.trained.update);
         let mut tokens: Vec<_> = updates.flat_map(|update| update.completions).collect();
         if !tokens.is_empty() {
@@ -375,7 +381,7 @@ impl OuterLoop<'_> {
         &self,
         played: &PlayedStep,
         results: &[LearnerResult],
-        threads: &LearnerThreads,
+        learners: &[Vec<String>],
     ) -> StepTimes {
         let clock = &self.clock;
         let times = |(result, names): (&LearnerResult, &Vec<String>)| LearnerTimes {
@@ -399,7 +405,7 @@ impl OuterLoop<'_> {
             seconds: StepSeconds { play: played.seconds, wait, train, evaluate: 0.0 },
             sampled_tokens: played.tokens,
             trained_tokens: results.iter().map(|result| result.trained.update.fed_tokens).sum(),
-            learners: results.iter().zip(&threads.names).map(times).collect(),
+            learners: results.iter().zip(learners).map(times).collect(),
             episode_seconds: played.episode_seconds.iter().copied().map(milliseconds).collect(),
             timeline: parts.into_iter().flatten().collect(),
         }

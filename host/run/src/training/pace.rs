@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::learner_threads::TrainedStep;
+use super::loop_events::TrainedStep;
 
 /// Steps that each learner has trained on since all of them were at the same one.
 pub(super) struct Pace {

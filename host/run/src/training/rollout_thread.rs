@@ -15,7 +15,6 @@ use tokio::task::JoinSet;
 
 use crate::checkpoints::PolicyVersions;
 use crate::error::Error;
-use crate::evaluation::EvaluationReport;
 use crate::generation::{PinnedTeam, PinnedVersion, PolicyRouter};
 use crate::host::Host;
 use crate::schedule::StepSchedule;
@@ -23,9 +22,9 @@ use crate::schedule::admission::{Action, Admission};
 
 use super::StopRequest;
 use super::cursor::ScenarioCursor;
-use super::learner_threads::{EventSender, LoopEvent};
+use super::loop_events::{EventSender, LoopEvent, RolloutEvent};
 use super::open_step::{EndedEpisode, OpenStep};
-use super::rollouts::{PlayedStep, Rollouts};
+use super::rollouts::Rollouts;
 use super::step_weights::StepWeights;
 
 /// Weights of learners, with the work that they make possible.
@@ -44,18 +43,6 @@ pub(super) struct LearnerWeights {
     /// Number of updates that the weights include.
     pub update: u64,
     pub policies: PolicyVersions,
-}
-
-/// Finished work of the rollout thread.
-pub(super) enum RolloutEvent {
-    /// Evaluations of the weights after an update.
-    Evaluated {
-        reports: Vec<EvaluationReport>,
-        seconds: f64,
-    },
-    Played(Box<PlayedStep>),
-    /// A stop was requested before the next step was played.
-    Stopped,
 }
 
 /// State and surroundings of the rollout thread.

@@ -1,0 +1,54 @@
+//! Events that the outer loop waits for.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use pl_trainer::{LearnerUpdate, ServedPolicy};
+use pl_types::GenerateError;
+
+use crate::error::Error;
+use crate::evaluation::EvaluationReport;
+
+use super::rollouts::PlayedStep;
+
+/// Finished work.
+pub(super) enum LoopEvent {
+    Rollout(RolloutEvent),
+    Trained(Box<TrainedStep>),
+}
+
+/// Sender of events. An error ends the loop.
+pub(super) type EventSender = Sender<Result<LoopEvent, Error>>;
+
+/// A step that a learner has trained on.
+pub(super) struct TrainedStep {
+    /// Position among the learners.
+    pub learner: usize,
+    pub step: u64,
+    pub update: LearnerUpdate,
+    /// Weights after the update.
+    pub policies: Vec<ServedPolicy>,
+    pub started: Instant,
+    pub ended: Instant,
+}
+
+/// Finished work of the rollout thread.
+pub(super) enum RolloutEvent {
+    /// Evaluations of the weights after an update.
+    Evaluated {
+        reports: Vec<EvaluationReport>,
+        seconds: f64,
+    },
+    Played(Box<PlayedStep>),
+    /// A stop was requested before the next step was played.
+    Stopped,
+}
+
+/// Runs the body of a thread of the loop. A panic is an event too, so that the loop does not wait for the thread for ever.
+pub(super) fn report_panic(events: &EventSender, body: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
+        drop(events.send(Err(Error::Engine(GenerateError::Stopped))));
+        resume_unwind(panic);
+    }
+}
