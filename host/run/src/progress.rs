@@ -15,8 +15,7 @@ use serde_json::Value;
 use crate::diagnostics::Diagnostics;
 use crate::error::cuda::CudaUnavailable;
 
-/// Receiver of progress reports. All methods are called from the thread that runs the operation, or from a
-/// worker thread of its runtime.
+/// Receiver of progress reports. Methods are called from any thread of the operation.
 pub trait Progress: Send + Sync {
     /// Starts a report on `activity`. The returned tracker is updated while the activity runs and dropped
     /// when it ends.
@@ -61,7 +60,7 @@ pub enum Activity<'a> {
         /// Number of tokens that the engine has generated since it started.
         generated_tokens: Arc<dyn Fn() -> u64 + Send + Sync>,
     },
-    /// Update of the trained policies. Units: packed batches.
+    /// Update of the policies of one learner. Units: packed batches.
     Update,
     /// Replay of recorded episodes. Units: episodes.
     Replay,

@@ -27,7 +27,7 @@ pub struct StepSchedule {
     steps: u64,
     /// Of each learner.
     staleness: Vec<u64>,
-    /// First update of each learner whose weights there are.
+    /// Oldest update of each learner whose weights are available.
     first: Vec<u64>,
 }
 
@@ -38,7 +38,7 @@ impl StepSchedule {
         StepSchedule { steps, first: vec![0; staleness.len()], staleness }
     }
 
-    /// Sets the first update of each learner whose weights there are. Steps that would be played with earlier ones are
+    /// Sets the oldest update of each learner whose weights are available. Steps that would be played with earlier ones are
     /// played with these: the first ones after the former end of a run that was prolonged.
     pub fn without_weights_before(self, first: Vec<u64>) -> StepSchedule {
         StepSchedule { first, ..self }
@@ -94,7 +94,7 @@ impl StepSchedule {
     pub fn earlier_updates(&self, learner: usize, update: u64) -> Range<u64> {
         let next = self.played_before_checkpoint(update) + 1;
         match self.staleness.get(learner) {
-            // All of them, since the run may be prolonged.
+            // Up to `update`, even if the run ends before it uses them: it may be prolonged.
             Some(staleness) if next <= self.steps => next.saturating_sub(1 + staleness)..update,
             _ => update..update,
         }

@@ -21,6 +21,7 @@ mod earlier;
 mod files;
 mod manifest;
 mod state;
+mod tensors;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -42,7 +42,7 @@ mod validate;
 
 pub use error::Error;
 pub use learner::{Learner, LearnerSettings, NewPolicy};
-pub use metrics::{StepMetrics, UpdateMetrics};
+pub use metrics::{LearnerUpdate, StepMetrics, UpdateMetrics};
 pub use plan::Sample;
 pub use policy_setup::ADAPTER_CONFIG;
-pub use trainer::{LearnerTraining, LearnerUpdate, ServedPolicy, Trainer, UpdateProgress};
+pub use trainer::{LearnerTraining, ServedPolicy, Trainer, UpdateProgress};

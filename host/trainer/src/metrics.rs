@@ -4,9 +4,8 @@ mod critic;
 
 use std::collections::BTreeMap;
 
+use pl_types::TrainedCompletion;
 use serde::{Deserialize, Serialize};
-
-use crate::trainer::LearnerUpdate;
 
 pub use self::critic::CriticMetrics;
 pub(crate) use self::critic::CriticSums;
@@ -100,6 +99,25 @@ pub struct StepMetrics {
     pub batches: u64,
     /// Tokens fed to models, prompts included, over all passes.
     pub fed_tokens: u64,
+}
+
+/// Result of a learner's update on the transitions of a step.
+#[derive(Debug)]
+pub struct LearnerUpdate {
+    /// Metrics of every policy that had transitions.
+    pub policies: Vec<UpdateMetrics>,
+    /// Number of groups of completions that were compared.
+    pub groups: u64,
+    /// Those of them without a difference in their returns.
+    pub flat_groups: u64,
+    /// Packed batches run.
+    pub batches: u64,
+    /// Tokens fed to the model over all passes.
+    pub fed_tokens: u64,
+    /// What the update computed of each token, by key and epoch. Empty if `train.record_tokens` is off.
+    pub completions: Vec<TrainedCompletion>,
+    /// Wall-clock seconds.
+    pub seconds: f64,
 }
 
 impl StepMetrics {

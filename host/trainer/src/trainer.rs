@@ -19,8 +19,8 @@ use crate::learner::{Learner, LearnerSettings, NewPolicy};
 use crate::metrics::StepMetrics;
 use crate::policy_setup::{InitialWeights, PolicySetup, set_up_policies};
 
+pub use self::learner_training::LearnerTraining;
 use self::learner_training::served_policy;
-pub use self::learner_training::{LearnerTraining, LearnerUpdate};
 use self::side_by_side::run_all;
 
 /// A policy's current weights, as inference needs them.

@@ -33,12 +33,12 @@ impl KeptVersions {
         self.0.insert((learner, update), policies.iter().map(ServedPolicy::shallow).collect());
     }
 
-    /// Drops what no checkpoint after `update` or later needs.
+    /// Drops the versions that no checkpoint from `update` on needs.
     pub fn drop_unused(&mut self, schedule: &StepSchedule, update: u64) {
         self.0.retain(|(learner, own), _| *own >= schedule.earlier_updates(*learner, update).start);
     }
 
-    /// Returns the versions before those after `update` that steps which are not played then will use.
+    /// Returns the older versions that a checkpoint after `update` needs for steps that are not played yet.
     pub fn earlier(&self, schedule: &StepSchedule, update: u64) -> Vec<EarlierVersion> {
         let mut earlier = Vec::new();
         for ((learner, own), policies) in &self.0 {
@@ -51,7 +51,7 @@ impl KeptVersions {
         earlier
     }
 
-    /// Returns the first update of each of `learners` learners that there are weights of, if `update` is the newest.
+    /// Returns the oldest update of each learner whose weights are kept, or `update` if there is none.
     pub fn first_updates(&self, learners: usize, update: u64) -> Vec<u64> {
         let own = |learner: usize| self.0.keys().filter(move |key| key.0 == learner).map(|key| key.1);
         (0..learners).map(|learner| own(learner).min().unwrap_or(update)).collect()

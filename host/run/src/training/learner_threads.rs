@@ -22,7 +22,7 @@ struct Order {
     shuffle: Option<[u8; 32]>,
 }
 
-/// Running threads, one for each learner. They end when this is dropped, after the updates that they have begun.
+/// Learners, each on a thread of its own if there are several. The threads end when this is dropped, after the updates that they have begun.
 pub(super) struct LearnerThreads<'t, 'h> {
     orders: Vec<Sender<Order>>,
     /// The learner, if there is one alone. It trains on the caller's thread: a new thread in each step would start
@@ -63,7 +63,8 @@ impl<'t, 'h> LearnerThreads<'t, 'h> {
         threads
     }
 
-    /// Starts a learner's update on a step. Its result is an event.
+    /// Starts a learner's update on a step. Its result is an event. If there is one learner alone, the update ends before
+    /// this returns.
     pub fn train(&mut self, learner: usize, played: &Arc<PlayedStep>, shuffle: Option<[u8; 32]>) {
         let order = Order { played: Arc::clone(played), shuffle };
         if let Some(only) = &mut self.only {

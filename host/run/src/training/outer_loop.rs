@@ -115,6 +115,7 @@ impl TrainingRun<'_> {
                 sender,
                 events,
                 clock: Clock::start(),
+                trained_until: Instant::now(),
             };
             // The rollout thread ends when the loop is dropped.
             outer_loop.run(&mut session.trainer, stop)
@@ -139,7 +140,7 @@ struct OuterLoop<'r> {
     played: BTreeMap<u64, Arc<PlayedStep>>,
     /// Last step that the rollout thread was asked to play.
     last_planned: u64,
-    /// Empty unless learners may be behind by different numbers of updates.
+    /// Empty if all learners have the same staleness.
     kept: KeptVersions,
     checkpoints: Checkpoints,
     handovers: UnboundedSender<Handover>,
@@ -147,6 +148,8 @@ struct OuterLoop<'r> {
     sender: EventSender,
     events: Receiver<Result<LoopEvent, Error>>,
     clock: Clock,
+    /// End of the last step's updates, or of the evaluation and the checkpoint after them.
+    trained_until: Instant,
 }
 
 impl OuterLoop<'_> {
@@ -227,6 +230,7 @@ impl OuterLoop<'_> {
         stop: &StopRequest,
     ) -> Result<Option<StepTimes>, Error> {
         let barrier = self.next_barrier();
+        self.trained_until = Instant::now();
         let mut pace = Pace::new(self.state.step, self.schedule.learners());
         let mut last = None;
         loop {
@@ -378,27 +382,29 @@ impl OuterLoop<'_> {
     }
 
     fn step_times(
-        &self,
+        &mut self,
         played: &PlayedStep,
         results: &[LearnerResult],
         learners: &[Vec<String>],
     ) -> StepTimes {
-        let clock = &self.clock;
+        let clock = self.clock;
         let times = |(result, names): (&LearnerResult, &Vec<String>)| LearnerTimes {
             policies: names.clone(),
             seconds: result.trained.update.seconds,
-            wait: result.waited,
+            wait: milliseconds(result.waited),
             start: clock.seconds(result.trained.started),
             end: clock.seconds(result.trained.ended),
         };
-        let first = results.iter().map(|result| result.trained.started).min();
-        let last = results.iter().map(|result| result.trained.ended).max();
-        let train = last.zip(first).map_or(0.0, |(last, first)| (last - first).as_secs_f64());
-        // While one learner trains, the others don't keep the trainer waiting.
-        let wait = results.iter().map(|result| result.waited).reduce(f64::min).unwrap_or(0.0);
+        // Parts of a step don't overlap those of the step before, also if a learner was ahead.
+        let free = self.trained_until;
+        let first = results.iter().map(|result| result.trained.started).min().unwrap_or(free).max(free);
+        let last = results.iter().map(|result| result.trained.ended).max().unwrap_or(first);
+        let wait = (first - free).as_secs_f64();
+        let train = last.saturating_duration_since(first).as_secs_f64();
+        self.trained_until = last;
         let parts = [
             played.finished.map(|finished| clock.part("play", finished, played.seconds)),
-            last.map(|last| clock.part("train", last, train)),
+            Some(clock.part("train", last, train)),
         ];
         StepTimes {
             step: played.step,

@@ -1,4 +1,4 @@
-//! Versions of adapters before that of a checkpoint.
+//! Adapters from updates before a checkpoint's own.
 //!
 //! If one learner may be further behind than another, steps that are not played yet use its weights of several updates.
 
@@ -9,7 +9,7 @@ use pl_types::ValueHeadWeights;
 use tch::Tensor;
 
 use super::manifest::{Manifest, SavedVersion, damaged};
-use super::state::{VALUE_HEAD, read_tensors, restore_tensors, write_tensors};
+use super::tensors::{VALUE_HEAD, read_tensors, restore_tensors, write_tensors};
 use crate::error::Error;
 use crate::trainer::{ServedPolicy, Trainer};
 
@@ -69,7 +69,7 @@ impl Trainer {
             Some((policy, adapter))
         }) else {
             let problem = format!(
-                "it has an adapter of `{name}`, which has none; resume with the workflow that wrote it"
+                "it has an earlier adapter of policy `{name}`, but the policy has no adapter in this workflow; resume with the workflow that wrote it"
             );
             return Err(Error::Checkpoint { path, problem });
         };

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use pl_model::{Adapter, Config, Model, TensorSet};
 use pl_types::Dtype;
 use serde_json::Value;
-use tch::{Device, Tensor, no_grad};
+use tch::Device;
 
 use super::earlier::EarlierVersion;
 use super::files::io_error;
 use super::manifest::{EvaluationScore, FileDigest, Manifest, SavedPolicy, damaged};
+use super::tensors::{VALUE_HEAD, read_tensors, restore_tensors, write_tensors};
 use crate::critic::{Critic, CriticModel};
 use crate::error::Error;
 use crate::learner::TrainedPolicy;
@@ -19,8 +20,6 @@ use crate::trainer::Trainer;
 
 const POLICIES: &str = "policies";
 const OPTIMIZERS: &str = "optimizers";
-/// Weight and bias of a critic, in the folder of its policy.
-pub(super) const VALUE_HEAD: &str = "value_head.safetensors";
 /// Model card, in the folder of its policy.
 const CARD: &str = "README.md";
 /// Folder of a critic's own adapter or model, in the folder of its policy.
@@ -220,46 +219,6 @@ fn restore_network(policy: &str, critic: &Critic, path: &Path, config: &Config) 
     };
     restore_tensors(path, own, saved.map_err(Error::model(policy))?)?;
     model.map_or(Ok(()), CriticModel::publish).map_err(Error::model(policy))
-}
-
-/// Writes named tensors as safetensors.
-pub(super) fn write_tensors(path: &Path, tensors: Vec<(String, Tensor)>) -> Result<(), Error> {
-    let tensors: Vec<_> =
-        tensors.into_iter().map(|(name, tensor)| (name, tensor.to_device(Device::Cpu))).collect();
-    Tensor::write_safetensors(&tensors, path).map_err(Error::torch(format!("writing {}", path.display())))
-}
-
-/// Reads the tensors of a safetensors file.
-pub(super) fn read_tensors(path: &Path) -> Result<Vec<(String, Tensor)>, Error> {
-    Tensor::read_safetensors(path).map_err(|error| damaged(path, &format!("cannot be read ({error})")))
-}
-
-/// Copies tensors from `saved` into `own`, in place. Names and shapes must be equal.
-pub(super) fn restore_tensors(
-    path: &Path,
-    own: Vec<(String, Tensor)>,
-    saved: Vec<(String, Tensor)>,
-) -> Result<(), Error> {
-    let mut saved: BTreeMap<String, Tensor> = saved.into_iter().collect();
-    for (name, mut tensor) in own {
-        let Some(value) = saved.remove(&name).filter(|value| value.size() == tensor.size()) else {
-            let problem = format!(
-                "it has no tensor `{name}` of shape {:?}; resume with the workflow that wrote it",
-                tensor.size()
-            );
-            return Err(Error::Checkpoint { path: path.to_path_buf(), problem });
-        };
-        no_grad(|| tensor.f_copy_(&value)).map_err(Error::torch(format!("reading {}", path.display())))?;
-    }
-    match saved.keys().next() {
-        None => Ok(()),
-        Some(name) => {
-            let problem = format!(
-                "it has a tensor `{name}` that the policy does not have; resume with the workflow that wrote it"
-            );
-            Err(Error::Checkpoint { path: path.to_path_buf(), problem })
-        }
-    }
 }
 
 fn optimizer_path(checkpoint: &Path, policy: &TrainedPolicy) -> PathBuf {

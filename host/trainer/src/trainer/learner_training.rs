@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use pl_model::TensorSet;
-use pl_types::{TrainedCompletion, Transition};
+use pl_types::Transition;
 
 use crate::critic::Critic;
 use crate::error::Error;
 use crate::learner::{Learner, PlannedUpdate, TrainedPolicy};
-use crate::metrics::UpdateMetrics;
+use crate::metrics::LearnerUpdate;
 use crate::preparation::TurnOutcome;
 use crate::validate::refuse;
 
@@ -22,25 +22,6 @@ pub struct LearnerTraining<'t> {
     pub(super) base: usize,
     /// Number of policies of the workflow.
     pub(super) policies: usize,
-}
-
-/// Result of a learner's update on the transitions of a step.
-#[derive(Debug)]
-pub struct LearnerUpdate {
-    /// Metrics of every policy that had transitions.
-    pub policies: Vec<UpdateMetrics>,
-    /// Number of groups of completions that were compared.
-    pub groups: u64,
-    /// Those of them without a difference in their returns.
-    pub flat_groups: u64,
-    /// Packed batches run.
-    pub batches: u64,
-    /// Tokens fed to the model over all passes.
-    pub fed_tokens: u64,
-    /// What the update computed of each token, by key and epoch. Empty if `train.record_tokens` is off.
-    pub completions: Vec<TrainedCompletion>,
-    /// Wall-clock seconds.
-    pub seconds: f64,
 }
 
 impl LearnerTraining<'_> {

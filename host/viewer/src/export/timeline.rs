@@ -17,6 +17,9 @@ const TRAINING: u32 = 2;
 /// Seconds between the processes of a resumed run: the time that passed between them is not recorded.
 const RESUME_GAP: f64 = 1.0;
 
+/// Times in `timings.jsonl` are rounded to milliseconds.
+const ROUNDING: f64 = 0.002;
+
 /// Line of `timings.jsonl`. Those of earlier versions have no timeline or no learners.
 #[derive(Deserialize)]
 struct Line {
@@ -27,6 +30,14 @@ struct Line {
     learners: Vec<Learner>,
     #[serde(default)]
     timeline: Vec<Part>,
+}
+
+impl Line {
+    /// Returns the end of the step's updates.
+    fn trained_until(&self) -> f64 {
+        let train = self.timeline.iter().find(|part| part.part == "train");
+        train.map_or(0.0, |train| train.end)
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -108,7 +119,8 @@ impl Timeline {
                 latest = latest.max(end);
                 if part.part == "train" {
                     last_trained = part.end;
-                    let next = lines.get(index + 1).map_or(&[][..], |next| &next.learners);
+                    let next = lines.get(index + 1).filter(|next| next.trained_until() >= part.end);
+                    let next = next.map_or(&[][..], |next| &next.learners);
                     self.add_update(line, next, shift, (start, end), &mut learners);
                     continue;
                 }
@@ -157,9 +169,11 @@ impl Timeline {
             self.event(TRAINING, row, &step, "training", (began, trained));
             // A learner at its own pace is at the next step by then.
             let later = next.iter().find(|other| other.policies == learner.policies);
-            let later =
-                later.and_then(Learner::waits_from).map(|own| shift + own).filter(|own| *own >= trained);
-            let until = later.map_or(end, |own| own.min(end));
+            let later = later
+                .and_then(Learner::waits_from)
+                .map(|own| shift + own)
+                .filter(|own| *own >= trained - ROUNDING);
+            let until = later.map_or(end, |own| own.max(trained).min(end));
             if own.len() > 1 && trained < until {
                 self.event(TRAINING, row, &step, "waiting for other learners", (trained, until));
             }

@@ -1,0 +1,52 @@
+//! Files of named tensors.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tch::{Device, Tensor, no_grad};
+
+use super::manifest::damaged;
+use crate::error::Error;
+
+/// Weight and bias of a critic, in the folder of its policy.
+pub(super) const VALUE_HEAD: &str = "value_head.safetensors";
+
+/// Writes named tensors as safetensors.
+pub(super) fn write_tensors(path: &Path, tensors: Vec<(String, Tensor)>) -> Result<(), Error> {
+    let tensors: Vec<_> =
+        tensors.into_iter().map(|(name, tensor)| (name, tensor.to_device(Device::Cpu))).collect();
+    Tensor::write_safetensors(&tensors, path).map_err(Error::torch(format!("writing {}", path.display())))
+}
+
+/// Reads the tensors of a safetensors file.
+pub(super) fn read_tensors(path: &Path) -> Result<Vec<(String, Tensor)>, Error> {
+    Tensor::read_safetensors(path).map_err(|error| damaged(path, &format!("cannot be read ({error})")))
+}
+
+/// Copies tensors from `saved` into `own`, in place. Names and shapes must be equal.
+pub(super) fn restore_tensors(
+    path: &Path,
+    own: Vec<(String, Tensor)>,
+    saved: Vec<(String, Tensor)>,
+) -> Result<(), Error> {
+    let mut saved: BTreeMap<String, Tensor> = saved.into_iter().collect();
+    for (name, mut tensor) in own {
+        let Some(value) = saved.remove(&name).filter(|value| value.size() == tensor.size()) else {
+            let problem = format!(
+                "it has no tensor `{name}` of shape {:?}; resume with the workflow that wrote it",
+                tensor.size()
+            );
+            return Err(Error::Checkpoint { path: path.to_path_buf(), problem });
+        };
+        no_grad(|| tensor.f_copy_(&value)).map_err(Error::torch(format!("reading {}", path.display())))?;
+    }
+    match saved.keys().next() {
+        None => Ok(()),
+        Some(name) => {
+            let problem = format!(
+                "it has a tensor `{name}` that the policy does not have; resume with the workflow that wrote it"
+            );
+            Err(Error::Checkpoint { path: path.to_path_buf(), problem })
+        }
+    }
+}
