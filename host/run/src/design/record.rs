@@ -5,7 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -24,6 +25,7 @@ pub struct DesignRecord {
     /// Position in its round.
     pub index: u32,
     /// First 12 hexadecimal digits of the BLAKE3 hash of its formatted text.
+    #[serde(deserialize_with = "hash")]
     pub hash: String,
     /// `designer`, `own`, or the word of a pattern.
     pub origin: String,
@@ -192,6 +194,15 @@ fn read(path: &Path) -> Result<Vec<DesignRecord>, Error> {
     whole.lines().enumerate().map(line).collect()
 }
 
+/// Reads a hash, which is also the name of a file.
+fn hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let hash = String::deserialize(deserializer)?;
+    match hash.len() == 12 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true => Ok(hash),
+        false => Err(D::Error::custom("the hash of a design has 12 hexadecimal digits")),
+    }
+}
+
 /// Reads the designs of a folder, the best first: those that were played by success and tokens, then the others.
 ///
 /// # Errors
@@ -201,4 +212,30 @@ pub fn read_designs(folder: &Path) -> Result<Vec<DesignRecord>, Error> {
     records.sort_by(better);
     records.dedup_by(|later, first| later.hash == first.hash);
     Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_that_is_a_path_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = |hash: &str| {
+            serde_json::json!({
+                "round": 0, "index": 0, "hash": hash, "origin": "own", "parents": [],
+                "outcome": {"kind": "invalid", "mistakes": []},
+                "designer_tokens": 0, "execution_tokens": 0, "design": ""
+            })
+        };
+        let refused = |hash: &str| {
+            std::fs::write(folder.path().join(FILE), format!("{}\n", record(hash))).unwrap();
+            let error = read_designs(folder.path()).unwrap_err();
+            std::error::Error::source(&error)
+                .is_some_and(|source| source.to_string().contains("12 hexadecimal digits"))
+        };
+        for hash in ["../../x", "/tmp/absolute", "0123456789a", ""] {
+            assert!(refused(hash), "{hash}");
+        }
+    }
 }
