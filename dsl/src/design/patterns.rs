@@ -23,7 +23,7 @@ struct Pattern {
 /// A member of a pattern.
 struct Role {
     name: &'static str,
-    /// What it does, in words to the model.
+    /// Its task, in words to the model.
     system: &'static str,
     /// True if its last line is the answer; otherwise all that it writes is.
     answers: bool,

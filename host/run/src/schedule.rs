@@ -25,7 +25,7 @@ use std::ops::{Range, RangeInclusive};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepSchedule {
     steps: u64,
-    /// Of each learner.
+    /// Staleness of each learner.
     staleness: Vec<u64>,
     /// Oldest update of each learner whose weights are available.
     first: Vec<u64>,

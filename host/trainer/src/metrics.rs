@@ -114,7 +114,7 @@ pub struct LearnerUpdate {
     pub batches: u64,
     /// Tokens fed to the model over all passes.
     pub fed_tokens: u64,
-    /// What the update computed of each token, by key and epoch. Empty if `train.record_tokens` is off.
+    /// Values that the update computed for each token, by key and epoch. Empty if `train.record_tokens` is off.
     pub completions: Vec<TrainedCompletion>,
     /// Wall-clock seconds.
     pub seconds: f64,

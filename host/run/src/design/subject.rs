@@ -28,7 +28,7 @@ impl Proposal {
     }
 }
 
-/// What a search is about: a scenario, its designer, and what designs are made of.
+/// Subject of a search: a scenario, its designer, and the parts that designs are made of.
 pub(crate) struct Subject<'c> {
     pub checked: &'c CheckedWorkflow,
     pub scenario: usize,

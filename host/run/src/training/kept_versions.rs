@@ -51,7 +51,7 @@ impl KeptVersions {
         earlier
     }
 
-    /// Returns the oldest update of each learner whose weights are kept, or `update` if there is none.
+    /// Returns the oldest update of each learner whose weights are kept, or `update` if there are no such weights.
     pub fn first_updates(&self, learners: usize, update: u64) -> Vec<u64> {
         let own = |learner: usize| self.0.keys().filter(move |key| key.0 == learner).map(|key| key.1);
         (0..learners).map(|learner| own(learner).min().unwrap_or(update)).collect()

@@ -6,7 +6,7 @@ use std::thread::Scope;
 use std::time::Instant;
 
 use pl_rollout::SPAN_TARGET;
-use pl_trainer::{LearnerTraining, ServedPolicy, UpdateProgress};
+use pl_trainer::{LearnerTraining, UpdateProgress};
 
 use crate::error::Error;
 use crate::host::Host;
@@ -110,10 +110,7 @@ impl LearnerThread<'_, '_> {
         let update =
             span.in_scope(|| self.training.update(*step, transitions, order.shuffle, &mut progress))?;
         drop(tracker);
-        let mut policies = self.training.served();
-        if self.copies {
-            policies = policies.iter().map(ServedPolicy::copy).collect();
-        }
+        let policies = self.training.served(self.copies);
         let ended = Instant::now();
         Ok(TrainedStep { learner: self.index, step: *step, update, policies, started, ended })
     }

@@ -296,16 +296,10 @@ impl OuterLoop<'_> {
     /// Hands the weights after the finished steps to the rollout thread, with those that a checkpoint has kept besides.
     fn hand_over_all(&mut self, trainer: &mut Trainer) -> Result<(), Error> {
         let update = self.state.step;
-        let shallow = |own: &[ServedPolicy]| PolicyVersions::new(own.iter().map(ServedPolicy::shallow));
-        let mut weights = Vec::new();
-        for (learner, update, own) in self.kept.iter() {
-            weights.push(LearnerWeights { learner, update, policies: shallow(own) });
-        }
+        let kept = self.kept.iter().map(|(learner, update, own)| learner_weights(learner, update, own));
+        let mut weights: Vec<LearnerWeights> = kept.collect();
         for (learner, training) in trainer.learners_to_train()?.iter().enumerate() {
-            let mut policies = training.served();
-            if self.schedule.overlaps() {
-                policies = policies.iter().map(ServedPolicy::copy).collect();
-            }
+            let policies = training.served(self.schedule.overlaps());
             weights.push(self.keep(learner, update, &policies));
         }
         let updates = vec![update; self.schedule.learners()];
@@ -318,8 +312,7 @@ impl OuterLoop<'_> {
         if self.schedule.differs() {
             self.kept.add(learner, update, policies);
         }
-        let policies = PolicyVersions::new(policies.iter().map(ServedPolicy::shallow));
-        LearnerWeights { learner, update, policies }
+        learner_weights(learner, update, policies)
     }
 
     /// Hands weights to the rollout thread: for evaluations, and for the steps up to `until` that can be played when the
@@ -477,6 +470,12 @@ impl OuterLoop<'_> {
         let (step, steps) = (self.state.step, self.schedule.steps());
         self.host.progress().metrics(&MetricsLine { step, steps, evaluation, line, seconds });
     }
+}
+
+/// Returns a learner's weights after an update for the rollout thread, in the same memory.
+fn learner_weights(learner: usize, update: u64, policies: &[ServedPolicy]) -> LearnerWeights {
+    let policies = PolicyVersions::new(policies.iter().map(ServedPolicy::shallow));
+    LearnerWeights { learner, update, policies }
 }
 
 /// Returns true if no checkpoint of the same evaluation has at least this score.

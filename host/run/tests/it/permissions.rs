@@ -1,4 +1,4 @@
-//! What a workflow may use beyond its own folder.
+//! Files, addresses and variables beyond its own folder that a workflow uses.
 
 use std::fs;
 use std::path::Path;

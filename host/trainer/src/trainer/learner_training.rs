@@ -35,9 +35,12 @@ impl LearnerTraining<'_> {
         self.learner.policies().iter().map(|policy| policy.policy)
     }
 
-    /// Returns the current weights of the policies.
-    pub fn served(&self) -> Vec<ServedPolicy> {
-        let served = |trained| served_policy(self.learner, trained, self.base);
+    /// Returns the current weights of the policies. With `copies`, later updates don't change them.
+    pub fn served(&self, copies: bool) -> Vec<ServedPolicy> {
+        let served = |trained| {
+            let served = served_policy(self.learner, trained, self.base);
+            if copies { served.copy() } else { served }
+        };
         self.learner.policies().iter().map(served).collect()
     }
 
