@@ -15,9 +15,11 @@ use serde_json::Value;
 use self::intervals::{Proportion, difference};
 use crate::setup;
 
-/// An experiment: arms that are compared with a control.
+/// An experiment: arms that are compared with one of them.
 struct Experiment {
     name: &'static str,
+    /// Training steps of each run.
+    steps: u32,
     arms: &'static [Arm],
 }
 
@@ -26,21 +28,33 @@ struct Arm {
     name: &'static str,
     /// Workflow file below `examples/`.
     file: &'static str,
-    /// Name of the arm that it is compared with. `None` for a control, whose rewards are permuted.
+    /// Settings besides those of all arms.
+    settings: &'static [&'static str],
+    /// Name of the arm that it is compared with. `None` for that arm itself.
     control: Option<&'static str>,
 }
 
 const fn arm(name: &'static str, file: &'static str) -> Arm {
-    Arm { name, file, control: Some("control") }
+    Arm { name, file, settings: &[], control: Some("control") }
 }
 
+/// The arm whose rewards are permuted.
 const fn control(file: &'static str) -> Arm {
-    Arm { name: "control", file, control: None }
+    Arm { name: "control", file, settings: &["train.shuffle_rewards=true"], control: None }
+}
+
+const RECOMPUTED: &str = "train.old_logprobs=recompute";
+const TRUNCATED: &str = "train.correction=tis";
+
+/// The maths team under a staleness, compared with the one that waits for each update.
+const fn stale(name: &'static str, settings: &'static [&'static str]) -> Arm {
+    Arm { name, file: "math.mas", settings, control: Some("0") }
 }
 
 const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "objectives",
+        steps: 10,
         arms: &[
             arm("at_grpo", "math.mas"),
             arm("ppo", "algorithms/ppo.mas"),
@@ -52,8 +66,20 @@ const EXPERIMENTS: &[Experiment] = &[
             control("math.mas"),
         ],
     },
-    Experiment { name: "math-l1", arms: &[arm("L1", "math-l1.mas"), control("math-l1.mas")] },
-    Experiment { name: "math-l3", arms: &[arm("L3", "math-l3.mas"), control("math-l3.mas")] },
+    Experiment { name: "math-l1", steps: 10, arms: &[arm("L1", "math-l1.mas"), control("math-l1.mas")] },
+    Experiment { name: "math-l3", steps: 10, arms: &[arm("L3", "math-l3.mas"), control("math-l3.mas")] },
+    Experiment {
+        name: "staleness",
+        steps: 20,
+        arms: &[
+            Arm { name: "0", file: "math.mas", settings: &[], control: None },
+            stale("1", &["train.schedule=async", "train.staleness=1"]),
+            stale("4", &["train.schedule=async", "train.staleness=4"]),
+            stale("8", &["train.schedule=async", "train.staleness=8"]),
+            stale("4-corrected", &["train.schedule=async", "train.staleness=4", RECOMPUTED, TRUNCATED]),
+            stale("8-corrected", &["train.schedule=async", "train.staleness=8", RECOMPUTED, TRUNCATED]),
+        ],
+    },
 ];
 
 /// Command line of `reproduce`.
@@ -93,7 +119,7 @@ impl Options {
         let mut options = Options {
             experiment,
             seeds: vec![1, 2, 3],
-            settings: vec!["train.steps=10".to_owned()],
+            settings: vec![format!("train.steps={}", experiment.steps)],
             folder: PathBuf::from("runs/reproduce").join(name),
             table_only: false,
         };
@@ -124,8 +150,8 @@ impl Options {
 
     fn sweep(&self, program: &Path, root: &Path, arm: &Arm) -> Result<()> {
         let seeds: Vec<String> = self.seeds.iter().map(u64::to_string).collect();
-        let shuffled = arm.control.is_none().then(|| "train.shuffle_rewards=true".to_owned());
-        let settings = self.settings.iter().chain(&shuffled).flat_map(|own| ["--set", own]);
+        let shared = self.settings.iter().map(String::as_str);
+        let settings = shared.chain(arm.settings.iter().copied()).flat_map(|own| ["--set", own]);
         let status = Command::new(program)
             .arg("sweep")
             .arg(root.join("examples").join(arm.file))
@@ -222,7 +248,7 @@ mod tests {
     #[test]
     fn every_workflow_of_an_experiment_exists_and_has_its_control() {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
-        for Experiment { name, arms } in EXPERIMENTS {
+        for Experiment { name, arms, .. } in EXPERIMENTS {
             assert!(arms.iter().all(|arm| examples.join(arm.file).is_file()), "{name}");
             let names: Vec<&str> = arms.iter().map(|arm| arm.name).collect();
             assert!(arms.iter().filter_map(|arm| arm.control).all(|own| names.contains(&own)), "{name}");
