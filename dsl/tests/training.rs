@@ -11,7 +11,7 @@ use pl_dsl::workflow::objective::{
     Advantage, Aggregation, Algorithm, Baseline, Correction, CriticBase, GroupBy, KlEstimator, KlPlace,
     Objective, Ratio, Returns, Scale, TrustRegion,
 };
-use pl_dsl::workflow::{LrSchedule, PolicyTraining, Workflow};
+use pl_dsl::workflow::{BatchOrder, LrSchedule, PolicyTraining, Workflow};
 use pl_dsl::{Checked, Override, Source, check, render};
 
 /// A file with settings in `train`, and inner blocks of the policy `coder`.
@@ -303,6 +303,28 @@ fn roles_map_agents_to_other_policies() {
     x.mas:12:53: MAS0012 error: there is no policy `codr` (did you mean `coder`?)
     x.mas:12:59: MAS0008 error: `reason` is set twice in `roles` (remove one of them)
     ");
+}
+
+#[test]
+fn tasks_that_end_first_are_trained_on_first_under_conditions() {
+    let order = |train: &str| valid(train, "", &[]).train.unwrap().order;
+    assert_eq!(order("schedule = async"), BatchOrder::Keys);
+    assert_eq!(order("schedule = async; order = arrival"), BatchOrder::Arrival);
+    for train in ["order = arrival", "schedule = one_step_off; order = arrival"] {
+        let text = messages(train, "", &[]);
+        assert!(text.contains("`order = arrival` has no effect with a staleness of"), "{text}");
+    }
+    let drops = "schedule = async; order = arrival; flat_groups = drop";
+    assert_eq!(valid(drops, "", &[]).train.unwrap().max_refills, 0);
+    let text = messages(&format!("{drops}; max_refills = 3"), "", &[]);
+    assert!(text.contains("so it can't be refilled"), "{text}");
+    let by_success =
+        "environment problems = maths.problems { curriculum { from = 1; to = 3; raise_at = 0.8 } }";
+    let text = file("schedule = async; order = arrival", "")
+        .replace("environment problems = maths.problems", by_success);
+    let checked = check(&Source { name: "x.mas".to_owned(), text }, &[], &TestCatalog);
+    let text = render::short(&checked.diagnostics, &checked.sources);
+    assert!(text.contains("can't rise by the success of a step"), "{text}");
 }
 
 #[test]

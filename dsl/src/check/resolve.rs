@@ -87,6 +87,7 @@ impl Resolver<'_, '_, '_> {
             for reward in scenarios.trained_rewards() {
                 self.returns_of_end(block, train, reward, &resolved_policies);
             }
+            self.levels_by_arrival(block, train, &scenarios.list);
         }
         self.server_policies(&policies, &resolved_policies, &resolved_servers, &resolved_agents);
         self.sleeping_servers(&servers, &resolved_servers, train.as_ref().and_then(Option::as_ref));

@@ -15,7 +15,9 @@ use crate::syntax::tree::Block;
 use crate::workflow::objective::{
     Advantage, Baseline, Critic, CriticBase, FlatGroups, Objective, Returns, Scale,
 };
-use crate::workflow::{Agent, Faults, Policy, PolicyTraining, Reward, Rollout, Schedule, Train};
+use crate::workflow::{
+    Agent, BatchOrder, Faults, Policy, PolicyTraining, Reward, Rise, Rollout, Scenario, Schedule, Train,
+};
 
 /// Staleness of `async` if the file has none.
 const DEFAULT_STALENESS: u32 = 2;
@@ -36,11 +38,9 @@ impl Resolver<'_, '_, '_> {
             self.staleness_of_policies(train, policies);
         }
         self.samples(block, &file, &objectives);
-        let refills = self.refills(&file, &objectives);
-        if let Some(train) = &mut train
-            && !refills
-        {
-            train.max_refills = 0;
+        let drops = self.drops_groups(&file, &objectives);
+        if let Some(train) = &mut train {
+            self.refills(train, drops, &file);
         }
         self.sampling_of_trained(block, names, agents, policies);
         train
@@ -65,6 +65,7 @@ impl Resolver<'_, '_, '_> {
             "async" => Schedule::Async,
             _ => return None,
         };
+        let staleness = self.staleness(schedule, own)?;
         Some(Train {
             rollout: match own.text("rollout")? {
                 "tree" => Rollout::Tree,
@@ -78,7 +79,8 @@ impl Resolver<'_, '_, '_> {
             fault_penalty: own.number("fault_penalty")?,
             steps: own.integer("steps")?,
             schedule,
-            staleness: self.staleness(schedule, own)?,
+            staleness,
+            order: self.order(staleness, own)?,
             epochs: own.integer("epochs")?,
             mini_batches: own.integer("mini_batches")?,
             shuffle_rewards: own.boolean("shuffle_rewards")?,
@@ -107,8 +109,8 @@ impl Resolver<'_, '_, '_> {
         Some(faults)
     }
 
-    /// Returns true if steps play new tasks in place of those whose groups are left out.
-    fn refills(&mut self, file: &BlockSettings, objectives: &[Objective]) -> bool {
+    /// Returns true if groups without a spread of returns are left out.
+    fn drops_groups(&mut self, file: &BlockSettings, objectives: &[Objective]) -> bool {
         let drops = objectives.iter().any(|one| one.flat_groups == FlatGroups::Drop);
         if let (false, Some(location)) = (drops || objectives.is_empty(), file.location("max_refills")) {
             let message = "`max_refills` has no effect without `flat_groups = drop`";
@@ -117,6 +119,38 @@ impl Resolver<'_, '_, '_> {
                 .help("remove it, or set `flat_groups = drop`");
         }
         drops
+    }
+
+    /// Sets the number of refills to 0 where steps have none.
+    fn refills(&mut self, train: &mut Train, drops: bool, file: &BlockSettings) {
+        let by_arrival = train.order == BatchOrder::Arrival;
+        if let (true, true, Some(location)) =
+            (by_arrival, train.max_refills > 0, file.location("max_refills"))
+        {
+            let message =
+                "`order = arrival` closes a step before all of its tasks have ended, so it can't be refilled";
+            self.reports
+                .error(DiagnosticCode::BadSetting, location, message, "")
+                .help("remove `max_refills`, or set `order = keys`");
+        }
+        if !drops || by_arrival {
+            train.max_refills = 0;
+        }
+    }
+
+    /// Reports a level that rises by the success of steps, if the tasks of a step end in several updates.
+    pub(super) fn levels_by_arrival(&mut self, block: &Block, train: &Train, scenarios: &[Option<Scenario>]) {
+        let rises = |scenario: &Scenario| {
+            let curriculum = scenario.environment.curriculum.as_ref();
+            curriculum.is_some_and(|curriculum| matches!(curriculum.rise, Rise::Success { .. }))
+        };
+        if train.order == BatchOrder::Arrival && scenarios.iter().flatten().any(rises) {
+            let message =
+                "with `order = arrival`, the level of a curriculum can't rise by the success of a step";
+            self.reports
+                .error(DiagnosticCode::BadSetting, block.location(), message, "")
+                .help("set `every` in the curriculum, or `order = keys`");
+        }
     }
 
     /// Reports policies whose completions are credited with the reward of their own turn, which is 0 before the end.
@@ -171,6 +205,25 @@ impl Resolver<'_, '_, '_> {
         Some(fixed)
     }
 
+    /// Returns the tasks that an update trains on. Only a staleness leaves a choice.
+    fn order(&mut self, staleness: u32, own: &BlockSettings) -> Option<BatchOrder> {
+        let order = match own.text("order")? {
+            "keys" => BatchOrder::Keys,
+            "arrival" => BatchOrder::Arrival,
+            _ => return None,
+        };
+        if let (BatchOrder::Arrival, 0 | 1, Some(location)) = (order, staleness, own.location("order")) {
+            let message = format!(
+                "`order = arrival` has no effect with a staleness of {staleness}: every update has to wait for all of its \
+                 tasks"
+            );
+            self.reports
+                .error(DiagnosticCode::NoEffect, location, message, "")
+                .help("set `schedule = async` with a `staleness` of 2 or more, or remove `order`");
+        }
+        Some(order)
+    }
+
     /// Checks the staleness of policies that have their own.
     fn staleness_of_policies(&mut self, train: &Train, policies: &[ResolvedPolicy]) {
         let mut trained = Vec::new();
@@ -210,6 +263,13 @@ impl Resolver<'_, '_, '_> {
             }
         }
         let differs = trained.iter().any(|(_, staleness, _)| *staleness != trained[0].1);
+        if differs && train.order == BatchOrder::Arrival {
+            let message = "with `order = arrival`, all policies have the same staleness";
+            self.reports
+                .error(DiagnosticCode::BadSetting, location, message, "")
+                .help("remove `staleness` from the policies, or set `order = keys`");
+            return;
+        }
         let replaced = trained.iter().find(|(policy, ..)| policy.lora.is_none() || policy.server.is_some());
         if let (true, Some((policy, ..))) = (differs, replaced) {
             let what =

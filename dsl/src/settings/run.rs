@@ -40,6 +40,11 @@ const SCHEDULES: &[Choice] = &[
     word("async", "steps are played ahead of the update, up to `staleness`"),
 ];
 
+const ORDERS: &[Choice] = &[
+    word("keys", "an update trains on the tasks that were drawn for it"),
+    word("arrival", "an update trains on the tasks that ended first; the order is recorded"),
+];
+
 const FAULTS: &[Choice] = &[
     word(
         "redraw",
@@ -272,6 +277,16 @@ pub(super) const RUN: &[Setting] = &[
          `sync`. Larger numbers even out slow steps, and learn from older samples. Each needs memory for a copy \
          of the trained weights. A policy may have a staleness of its own, if all trained policies are adapters that \
          this machine generates for; the adapters of one base have the same.",
+    ),
+    setting(
+        B::Train,
+        "order",
+        SettingKind::Choice(ORDERS),
+        DefaultValue::Word("keys"),
+        "Tasks that an update trains on (`schedule = async`). `keys` by default: results don't depend on timing. With \
+         `arrival`, a slow task does not hold up an update: it is trained on by a later one, as far as `staleness` allows. \
+         Half of the staleness, rounded up, is used to play ahead, the rest to wait for slow tasks. Two runs differ; \
+         `run --replay-schedule RUN` repeats the order of a run.",
     ),
     setting(
         B::Train,

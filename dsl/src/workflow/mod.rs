@@ -458,6 +458,9 @@ pub struct Train {
     /// Number of updates that the weights of a rollout are behind; 0 for `sync`.
     #[serde(default)]
     pub staleness: u32,
+    /// Tasks that an update trains on.
+    #[serde(default)]
+    pub order: BatchOrder,
     /// Passes over a step's transitions.
     pub epochs: u32,
     /// Optimiser steps per pass.
@@ -503,6 +506,17 @@ pub enum Schedule {
     Sync,
     OneStepOff,
     Async,
+}
+
+/// Tasks that an update trains on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchOrder {
+    /// Those that were drawn for it.
+    #[default]
+    Keys,
+    /// Those that ended first.
+    Arrival,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

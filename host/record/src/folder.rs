@@ -21,6 +21,7 @@ use crate::lock_holder::LockHolder;
 use crate::own_files::{delete_later, own_files, parse_step};
 use crate::run_lock::{RunLock, find_holder};
 use crate::scalars::scalars;
+use crate::schedule::{RecordedBatch, SCHEDULE};
 use crate::table::{read_transitions, write_transitions};
 use crate::token_table::write_trained;
 use crate::traces::{TraceFile, Traces};
@@ -38,7 +39,7 @@ const CHECKPOINTS: &str = "checkpoints";
 const ADAPTERS: &str = "adapters";
 
 /// Entries of a run folder that a run writes, except its lock.
-const ENTRIES: [&str; 14] = [
+const ENTRIES: [&str; 15] = [
     WORKFLOW,
     "workflow.mas",
     "lock.json",
@@ -46,6 +47,7 @@ const ENTRIES: [&str; 14] = [
     METRICS,
     TIMINGS,
     FAILURES,
+    SCHEDULE,
     EVENTS,
     CURVES,
     STEPS,
@@ -68,6 +70,9 @@ pub struct LogLengths {
     /// 0 in checkpoints of earlier versions: the file then begins at the resumed step.
     #[serde(default)]
     pub events: u64,
+    /// 0 if each update trains on the tasks that were drawn for it: the file does not exist then.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub schedule: u64,
 }
 
 /// Steps of a run whose files are kept when it resumes.
@@ -87,6 +92,8 @@ pub struct RunFolder {
     timings: AppendLog,
     pub failures: AppendLog,
     events: EventFile,
+    /// `None` if nothing was written.
+    schedule: Option<AppendLog>,
 }
 
 impl RunFolder {
@@ -182,15 +189,18 @@ impl RunFolder {
     fn open_logs(lock: RunLock, lengths: LogLengths) -> Result<Self, Error> {
         let root = lock.root();
         let logs = [(METRICS, lengths.metrics), (TIMINGS, lengths.timings), (FAILURES, lengths.failures)];
-        for (name, length) in logs.into_iter().chain([(EVENTS, lengths.events)]) {
+        let others = [(EVENTS, lengths.events), (SCHEDULE, lengths.schedule)];
+        for (name, length) in logs.into_iter().chain(others) {
             AppendLog::check_length(&root.join(name), length)?;
         }
         let open = |(name, length): (&str, u64)| AppendLog::open(&root.join(name), length);
         let [metrics, timings, failures] = logs.map(open);
         let (metrics, timings, failures) = (metrics?, timings?, failures?);
         let events = EventFile::open(&root.join(EVENTS), lengths.events)?;
+        let has_schedule = root.join(SCHEDULE).exists();
+        let schedule = has_schedule.then(|| open((SCHEDULE, lengths.schedule))).transpose()?;
         sync_folder(root)?;
-        Ok(RunFolder { lock, metrics, timings, failures, events })
+        Ok(RunFolder { lock, metrics, timings, failures, events, schedule })
     }
 
     pub fn root(&self) -> &Path {
@@ -213,6 +223,22 @@ impl RunFolder {
     pub fn append_timings(&mut self, step: u64, line: &Value) -> Result<(), Error> {
         self.timings.append(line)?;
         self.events.append(step, &scalars(line))
+    }
+
+    /// Writes a line of `schedule.jsonl`.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub fn append_schedule(&mut self, batch: &RecordedBatch) -> Result<(), Error> {
+        let log = match &mut self.schedule {
+            Some(log) => log,
+            None => {
+                let log = AppendLog::open(&self.lock.root().join(SCHEDULE), 0)?;
+                sync_folder(self.lock.root())?;
+                self.schedule.insert(log)
+            }
+        };
+        log.append(batch)
     }
 
     /// Returns the folder of the adapters that servers load, which exists if the run has such servers.
@@ -275,6 +301,7 @@ impl RunFolder {
             timings: self.timings.sync()?,
             failures: self.failures.sync()?,
             events: self.events.sync()?,
+            schedule: self.schedule.as_mut().map_or(Ok(0), AppendLog::sync)?,
         })
     }
 
@@ -282,6 +309,10 @@ impl RunFolder {
     pub fn draw(&self) -> Result<(), Error> {
         draw_curves(&self.root().join(METRICS), &self.root().join(CURVES))
     }
+}
+
+fn is_zero(length: &u64) -> bool {
+    *length == 0
 }
 
 /// Parses the name of a file in `steps` or `tokens`. Returns `None` for files that are not the run's.

@@ -10,6 +10,7 @@
 //!   metrics.jsonl              a line per step and per evaluation: equal for equal seeds
 //!   timings.jsonl              seconds and rates: different in every run
 //!   failures.jsonl             episodes that failed, with their cause
+//!   schedule.jsonl             tasks of each step's update, if those that end first are trained on first
 //!   events.out.tfevents.…      the numbers of metrics and timings, for TensorBoard
 //!   steps/000001.parquet       every transition of the step
 //!   tokens/000001.parquet       what the update computed of each of their tokens
@@ -32,6 +33,7 @@ mod lock_holder;
 mod own_files;
 mod run_lock;
 mod scalars;
+pub mod schedule;
 mod settings;
 mod step_table;
 mod table;

@@ -62,8 +62,8 @@ impl RolloutPlan {
         run_with_retries(setup, self, task, sample).instrument(span).await
     }
 
-    /// Returns the results of all episodes, from their attempts in any order.
-    pub fn collect(&self, mut attempts: Vec<Attempt>) -> RolloutBatch {
+    /// Returns the results of `tasks` of the plan's tasks, from the attempts at all of their episodes in any order.
+    pub fn collect(&self, tasks: usize, mut attempts: Vec<Attempt>) -> RolloutBatch {
         let mut batch = RolloutBatch::default();
         attempts.sort_by_key(|a| (a.trace.key.task, a.trace.key.sample, a.trace.key.attempt));
         for Attempt { result, failure, trace } in attempts {
@@ -83,7 +83,7 @@ impl RolloutPlan {
                 }
             }
         }
-        batch.lost = self.size() - batch.episodes.len();
+        batch.lost = tasks * self.per_task() as usize - batch.episodes.len();
         batch.transitions.sort_by(|a, b| a.key.cmp(&b.key));
         batch.failures.sort();
         batch
@@ -162,7 +162,7 @@ pub async fn play_batch(
         progress(state);
     }
     drop(running);
-    Ok(plan.collect(attempts))
+    Ok(plan.collect(plan.tasks.len(), attempts))
 }
 
 /// Plays one episode, and again with fresh random streams if it fails. Returns all attempts in order.

@@ -121,6 +121,9 @@ pub enum Error {
         path = path.display()
     )]
     NothingToResume { path: PathBuf },
+    /// The order of a run's updates can't be repeated.
+    #[error("can't repeat the schedule of {}: {problem}", run.display())]
+    Schedule { run: PathBuf, problem: String },
     /// The workflow in a run folder is invalid.
     #[error("{}: {source}; restore the file as the run wrote it", path.display())]
     StoredWorkflow { path: PathBuf, source: InvalidWorkflow },

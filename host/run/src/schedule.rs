@@ -17,6 +17,7 @@
 //! are.
 
 pub mod admission;
+pub mod batches;
 pub mod simulate;
 
 use std::ops::{Range, RangeInclusive};
@@ -29,13 +30,28 @@ pub struct StepSchedule {
     staleness: Vec<u64>,
     /// Oldest update of each learner whose weights are available.
     first: Vec<u64>,
+    /// Number of updates that a task may wait for slower ones. 0 if each update trains on the tasks that were drawn for it.
+    late: u64,
 }
 
 impl StepSchedule {
     /// A schedule of `steps` steps for learners that have a staleness each: the number of their updates that the weights of
     /// a rollout are behind.
     pub fn new(steps: u64, staleness: Vec<u64>) -> StepSchedule {
-        StepSchedule { steps, first: vec![0; staleness.len()], staleness }
+        StepSchedule { steps, first: vec![0; staleness.len()], staleness, late: 0 }
+    }
+
+    /// A schedule in which an update trains on the tasks that end first, for learners that have the same staleness: half of it,
+    /// rounded up, is the number of updates that the weights of a rollout are behind, and the rest the number of updates
+    /// that a task may be late.
+    pub fn by_arrival(steps: u64, staleness: u64, learners: usize) -> StepSchedule {
+        let late = staleness / 2;
+        StepSchedule { late, ..StepSchedule::new(steps, vec![staleness - late; learners]) }
+    }
+
+    /// Number of updates that a task may be trained on after the one that it was drawn for.
+    pub fn late(&self) -> u64 {
+        self.late
     }
 
     /// Sets the oldest update of each learner whose weights are available. Steps that would be played with earlier ones are
@@ -54,7 +70,7 @@ impl StepSchedule {
         self.staleness.len()
     }
 
-    /// Largest staleness of a learner.
+    /// Largest staleness of a learner: the number of updates that the weights of a rollout are behind.
     pub fn staleness(&self) -> u64 {
         self.staleness.iter().copied().max().unwrap_or(0)
     }

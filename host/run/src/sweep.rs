@@ -230,7 +230,7 @@ fn open_run<'h>(
     device: Device,
 ) -> Result<Option<TrainingRun<'h>>, Error> {
     if !is_run(root) {
-        let options = RunOptions { folder: Some(root.to_path_buf()), seed };
+        let options = RunOptions { folder: Some(root.to_path_buf()), seed, replay_schedule: None };
         return TrainingRun::start(host, checked, device, &options).map(Some);
     }
     let stored = StoredWorkflow::read(root)?;

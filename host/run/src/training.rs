@@ -13,6 +13,7 @@ mod pace;
 mod rollout_thread;
 mod rollouts;
 mod step_metrics;
+mod step_results;
 mod step_times;
 mod step_weights;
 
@@ -22,7 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pl_dsl::Override;
-use pl_dsl::workflow::{LrSchedule, Train, Workflow};
+use pl_dsl::workflow::{BatchOrder, LrSchedule, Train, Workflow};
+use pl_record::schedule::{SCHEDULE, read_schedule};
 use pl_record::{FinishedSteps, Lock, RunFolder};
 use pl_trainer::checkpoint::EarlierVersion;
 use pl_trainer::{Learner, Trainer};
@@ -41,10 +43,12 @@ use crate::progress::Notice;
 use crate::resume::{copy_changeable_settings, fixed_settings};
 use crate::run_folder;
 use crate::schedule::StepSchedule;
+use crate::schedule::batches::{BatchRule, RepeatingRun};
 use crate::session::{LocatedModels, Session, is_start_restored};
 use crate::stored::{StoredOverride, StoredWorkflow};
 use crate::workflow::CheckedWorkflow;
 
+use self::outer_loop::is_barrier;
 use self::rollouts::Rollouts;
 
 pub use self::cursor::{LevelState, ScenarioCursor};
@@ -75,6 +79,8 @@ pub struct RunOptions {
     pub folder: Option<PathBuf>,
     /// Seed of every random stream.
     pub seed: u64,
+    /// Run folder whose updates' tasks are repeated.
+    pub replay_schedule: Option<PathBuf>,
 }
 
 /// Options of a resumed run.
@@ -85,6 +91,8 @@ pub struct ResumeOptions {
     pub overrides: Vec<Override>,
     /// If the run has no checkpoint, deletes what it has recorded and starts it again.
     pub from_start: bool,
+    /// Run folder whose updates' tasks are repeated.
+    pub replay_schedule: Option<PathBuf>,
     /// Allows a run folder of somebody else to use the components, folders and hosts that it names.
     pub trust: bool,
 }
@@ -95,6 +103,8 @@ pub struct TrainingRun<'h> {
     train: Train,
     session: Session,
     schedule: StepSchedule,
+    /// Tasks of each update, if they are those of a run before.
+    order: Option<BatchRule>,
     /// Versions of the checkpoint that the run continues from, before its own.
     earlier: Vec<EarlierVersion>,
     rollouts: Rollouts,
@@ -129,15 +139,17 @@ impl<'h> TrainingRun<'h> {
         let session = Session::load(host, checked, &checked.workflow, models, options.seed, today())?;
         let lock = lock_of(host, checked, &session, device)?;
         let mut rollouts = Rollouts::new(host, checked, &session)?;
+        let schedule = schedule_of(&checked.workflow, &train, &session.trainer);
+        let recorded = options.replay_schedule.as_deref();
+        let order = recorded.map(|run| recorded_order(run, &train, &schedule, &rollouts)).transpose()?;
         note::warn_if_missing(host, checked);
         let stored = StoredWorkflow::new(checked, &session);
         let folder = run_folder::create(host, options.folder.as_deref(), &checked.text, &stored, &lock)?;
         folder.write_json("plan.json", &RunPlan::new(host, checked, device).to_json())?;
         rollouts.keep_traces(folder.traces());
         keep_adapters(&session, &folder)?;
-        let schedule = schedule(&checked.workflow, &train, &session.trainer);
         let (earlier, state) = (Vec::new(), LoopState::default());
-        Ok(TrainingRun { host, train, session, schedule, earlier, rollouts, folder, state })
+        Ok(TrainingRun { host, train, session, schedule, order, earlier, rollouts, folder, state })
     }
 
     /// Continues the run in `root` after its last checkpoint.
@@ -204,6 +216,9 @@ impl<'h> TrainingRun<'h> {
                 .map_err(|source| Error::State { path: checkpoint, source })?;
         }
         let mut rollouts = Rollouts::new(host, &checked, &session)?;
+        let schedule = schedule_of(&checked.workflow, &train, &session.trainer);
+        let recorded = options.replay_schedule.as_deref();
+        let order = recorded.map(|run| recorded_order(run, &train, &schedule, &rollouts)).transpose()?;
         let played = state.step + state.ahead.len() as u64;
         let steps = FinishedSteps { played, trained: state.step };
         let folder = RunFolder::resume(run_lock, steps, state.lengths).map_err(Error::RunFolder)?;
@@ -219,8 +234,7 @@ impl<'h> TrainingRun<'h> {
         rollouts.keep_traces(folder.traces());
         keep_adapters(&session, &folder)?;
         host.notify(Notice::Resumed { step: state.step });
-        let schedule = schedule(&checked.workflow, &train, &session.trainer);
-        Ok(TrainingRun { host, train, session, schedule, earlier, rollouts, folder, state })
+        Ok(TrainingRun { host, train, session, schedule, order, earlier, rollouts, folder, state })
     }
 
     /// Returns the run folder.
@@ -253,12 +267,34 @@ impl<'h> TrainingRun<'h> {
 }
 
 /// Returns the schedule of a run: each learner has the staleness of its policies.
-fn schedule(workflow: &Workflow, train: &Train, trainer: &Trainer) -> StepSchedule {
+fn schedule_of(workflow: &Workflow, train: &Train, trainer: &Trainer) -> StepSchedule {
     let own = |learner: &Learner| {
         let policy = learner.policies().first().map(|own| own.policy);
         u64::from(policy.map_or(train.staleness, |policy| workflow.staleness(policy)))
     };
-    StepSchedule::new(u64::from(train.steps), trainer.learners().iter().map(own).collect())
+    let (steps, learners) = (u64::from(train.steps), trainer.learners());
+    match train.order {
+        BatchOrder::Keys => StepSchedule::new(steps, learners.iter().map(own).collect()),
+        BatchOrder::Arrival => StepSchedule::by_arrival(steps, u64::from(train.staleness), learners.len()),
+    }
+}
+
+/// Reads the tasks of each update of a run, to be repeated.
+fn recorded_order(
+    run: &Path,
+    train: &Train,
+    schedule: &StepSchedule,
+    rollouts: &Rollouts,
+) -> Result<BatchRule, Error> {
+    let refused = |problem: String| Error::Schedule { run: run.to_path_buf(), problem };
+    if train.order != BatchOrder::Arrival {
+        return Err(refused("only a run with `order = arrival` repeats the order of another one".to_owned()));
+    }
+    let batches = read_schedule(run)?;
+    let batches = batches.ok_or_else(|| refused(format!("it has no {SCHEDULE}")))?;
+    let is_barrier = |step| is_barrier(train, rollouts, step);
+    let repeating = RepeatingRun { schedule, tasks: train.tasks_per_step as usize, is_barrier: &is_barrier };
+    repeating.rule(batches).map_err(refused)
 }
 
 /// Keeps the adapters that servers load in the run folder.

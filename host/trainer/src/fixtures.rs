@@ -39,6 +39,7 @@ pub fn train() -> Train {
         steps: 10,
         schedule: Schedule::Sync,
         staleness: 0,
+        order: BatchOrder::Keys,
         epochs: 1,
         mini_batches: 1,
         shuffle_rewards: false,

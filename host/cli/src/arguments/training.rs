@@ -36,6 +36,9 @@ pub struct RunArgs {
     /// Seed of every random stream [default: 0]
     #[arg(long, conflicts_with = "resume")]
     pub seed: Option<u64>,
+    /// Train on tasks in the order of the run in this folder, which had `order = arrival`: with its seed, the same bits
+    #[arg(long, value_name = "DIR")]
+    pub replay_schedule: Option<PathBuf>,
     /// Show the run in a browser while it goes on, at this address and port [default: 127.0.0.1:7575, or any free port]
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
     pub view: Option<Option<SocketAddr>>,

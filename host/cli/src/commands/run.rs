@@ -23,13 +23,22 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
     let mut run = match (&options.resume, &options.file) {
         (Some(folder), _) => {
             let overrides = options.given.command_line()?;
-            let resume = ResumeOptions { overrides, from_start: options.from_start, trust: options.trust };
+            let resume = ResumeOptions {
+                overrides,
+                from_start: options.from_start,
+                replay_schedule: options.replay_schedule.clone(),
+                trust: options.trust,
+            };
             app.with_consent(|| TrainingRun::resume(host, folder, device, &resume))?
         }
         (None, Some(file)) => {
             let checked = CheckedWorkflow::open(host, file, &options.given.all()?)?;
             app.show_warnings(&checked)?;
-            let run = RunOptions { folder: options.out.clone(), seed: options.seed.unwrap_or(0) };
+            let run = RunOptions {
+                folder: options.out.clone(),
+                seed: options.seed.unwrap_or(0),
+                replay_schedule: options.replay_schedule.clone(),
+            };
             app.with_consent(|| TrainingRun::start(host, &checked, device, &run))?
         }
         (None, None) => return Err(CommandError::input("give a workflow, or --resume DIR")),

@@ -88,7 +88,7 @@ fn a_log_that_is_too_short_stops_a_resume_before_anything_is_deleted() {
     for name in ["metrics.jsonl", "timings.jsonl", "steps/000003.parquet"] {
         fs::write(root.join(name), "1\n2\n").unwrap();
     }
-    let lengths = LogLengths { metrics: 2, timings: 2, failures: 1, events: 0 };
+    let lengths = LogLengths { metrics: 2, timings: 2, failures: 1, ..LogLengths::default() };
     let steps = FinishedSteps { played: 2, trained: 2 };
     let error = RunFolder::resume(RunFolder::lock(root).unwrap(), steps, lengths).unwrap_err();
     assert!(matches!(error, Error::Truncated { found: 0, expected: 1, .. }), "{error}");

@@ -3,7 +3,7 @@
 //! Steps and evaluations wait in line in the order in which the learners' weights made them possible. An episode starts
 //! as soon as one of the slots is free and every episode of the steps before it has started, so the stragglers of a
 //! step play beside the first episodes of the steps after it. Finished steps wait until those before them have been
-//! handed over. Nothing here knows of time: the weights of an episode follow from its step alone ([`super::StepSchedule`]),
+//! handed over, or their tasks are put into batches in the order in which they end ([`super::batches`]). Nothing here knows of time: the weights of an episode follow from its step alone ([`super::StepSchedule`]),
 //! and the order of the steps never changes.
 //!
 //! A training run and the simulator ([`super::simulate`]) are driven by the same [`Admission`].
@@ -19,7 +19,10 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
+use pl_record::schedule::RecordedBatch;
+
 use super::StepSchedule;
+use super::batches::Batches;
 
 /// Rules of an [`Admission`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +37,7 @@ pub struct AdmissionRules {
 }
 
 /// The next thing to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Run the evaluations after an update. No episode of a step is running. [`Admission::evaluated`] ends it.
     Evaluate {
@@ -50,8 +53,10 @@ pub enum Action {
         episode: usize,
     },
     /// All episodes of a step have ended, and the steps before it have been handed over. [`Admission::add_episodes`]
-    /// adds others, [`Admission::close`] ends the step.
+    /// adds others, [`Admission::close`] ends the step. With batches by arrival, other steps may be unfinished.
     Collect { step: u64 },
+    /// Hand tasks that have ended to the trainer, for the update of a step.
+    HandOver(RecordedBatch),
 }
 
 /// Steps and evaluations in progress, and those that wait.
@@ -61,6 +66,8 @@ pub struct Admission {
     rules: AdmissionRules,
     /// In the order in which they start.
     queue: VecDeque<Entry>,
+    /// `None` if steps are handed over as they were drawn.
+    batches: Option<Batches>,
     running: usize,
     /// Last step that was added.
     last_step: u64,
@@ -98,7 +105,12 @@ impl Entry {
 impl Admission {
     /// An admission without any work.
     pub fn new(schedule: StepSchedule, rules: AdmissionRules) -> Admission {
-        Admission { schedule, rules, queue: VecDeque::new(), running: 0, last_step: 0 }
+        Admission { schedule, rules, queue: VecDeque::new(), batches: None, running: 0, last_step: 0 }
+    }
+
+    /// Hands over tasks in batches by arrival.
+    pub fn with_batches(self, batches: Option<Batches>) -> Admission {
+        Admission { batches, ..self }
     }
 
     /// Adds the evaluations after an update of all learners.
@@ -117,6 +129,10 @@ impl Admission {
     /// Returns the next thing to do, which counts as begun. Returns `None` if something has to end or to be handed over
     /// first.
     pub fn next_action(&mut self) -> Option<Action> {
+        if let Some(batch) = self.batches.as_mut().and_then(Batches::take) {
+            return Some(Action::HandOver(batch));
+        }
+        let by_arrival = self.batches.is_some();
         let oldest = self.queue.front()?.updates.clone();
         for (index, entry) in self.queue.iter_mut().enumerate() {
             let state = entry.state;
@@ -149,7 +165,7 @@ impl Admission {
                     entry.state = State::Playing { step, total, started: started + 1, ended };
                     return Some(Action::Start { step, episode: started });
                 }
-                State::Playing { step, total, ended, .. } if index == 0 && ended == total => {
+                State::Playing { step, total, ended, .. } if (index == 0 || by_arrival) && ended == total => {
                     entry.state = State::Collecting { step, total };
                     return Some(Action::Collect { step });
                 }
@@ -159,21 +175,28 @@ impl Admission {
         None
     }
 
-    /// Adds episodes to a step whose tasks have been drawn, or whose results have been collected.
-    pub fn add_episodes(&mut self, of_step: u64, episodes: usize) {
+    /// Adds episodes to a step whose tasks have been drawn, or whose results have been collected, by the task that each
+    /// belongs to.
+    pub fn add_episodes(&mut self, of_step: u64, task_of: &[u32]) {
+        if let Some(batches) = &mut self.batches {
+            batches.add(of_step, task_of);
+        }
         if let Some(entry) = self.entry(of_step) {
             let before = match entry.state {
                 State::Drawing { .. } => 0,
                 State::Collecting { total, .. } => total,
                 _ => return,
             };
-            let total = before + episodes;
+            let total = before + task_of.len();
             entry.state = State::Playing { step: of_step, total, started: before, ended: before };
         }
     }
 
-    /// Ends an episode of a step.
-    pub fn finished(&mut self, of_step: u64) {
+    /// Ends an episode of a step, by its position.
+    pub fn finished(&mut self, of_step: u64, episode: usize) {
+        if let Some(batches) = &mut self.batches {
+            batches.end_episode(of_step, episode);
+        }
         if let Some(Entry { state: State::Playing { ended, .. }, .. }) = self.entry(of_step) {
             *ended += 1;
             self.running -= 1;

@@ -98,7 +98,7 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
 /// End of something in progress, on the virtual clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
-    Episode { step: u64 },
+    Episode { step: u64, episode: usize },
     Evaluation,
     Update { learner: usize },
 }
@@ -224,18 +224,20 @@ impl<'c> Simulator<'c> {
                 self.end_after(seconds, End::Evaluation);
             }
             Action::Draw { step } => {
-                let episodes = self.step_costs(step).episodes.len();
-                self.admission.add_episodes(step, episodes);
+                let episodes = self.step_costs(step).episodes.len() as u32;
+                self.admission.add_episodes(step, &(0..episodes).collect::<Vec<_>>());
             }
             Action::Start { step, episode } => {
                 let seconds = self.step_costs(step).episodes[episode];
                 self.slot_seconds += seconds;
-                self.end_after(seconds, End::Episode { step });
+                self.end_after(seconds, End::Episode { step, episode });
             }
             Action::Collect { step } => {
                 self.admission.close(step);
                 self.played = step;
             }
+            // Steps are handed over as they were drawn.
+            Action::HandOver(_) => {}
         }
     }
 
@@ -256,7 +258,7 @@ impl<'c> Simulator<'c> {
 
     fn end(&mut self, end: End) {
         match end {
-            End::Episode { step } => self.admission.finished(step),
+            End::Episode { step, episode } => self.admission.finished(step, episode),
             End::Evaluation => {
                 self.admission.evaluated();
                 self.evaluated = self.slowest();

@@ -62,6 +62,7 @@ impl StepAhead {
             seconds: 0.0,
             episode_seconds: Vec::new(),
             finished: None,
+            tasks: Vec::new(),
         })
     }
 }

@@ -1,13 +1,13 @@
-//! A step whose episodes play: drawn from its scenarios, and collected when all of them have ended.
+//! A step whose episodes play: drawn from its scenarios, and collected when all of them have ended, or task by task.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use pl_record::TraceFile;
-use pl_rollout::{Attempt, EpisodeSetup, RolloutBatch, RolloutPlan, SPAN_TARGET};
+use pl_rollout::{Attempt, EpisodeSetup, RolloutPlan, SPAN_TARGET, Trace};
 use pl_trainer::filter::tasks_without_spread;
-use pl_types::Phase;
-use serde_json::{Map, json};
+use pl_types::{Phase, TaskKey};
 
 use crate::error::Error;
 use crate::host::Host;
@@ -15,8 +15,8 @@ use crate::progress::Tracker;
 
 use super::cursor::ScenarioCursor;
 use super::mixture::deal;
-use super::rollouts::{PlayedStep, Rollouts, ScenarioBatch};
-use super::step_metrics::step_metrics;
+use super::rollouts::{Rollouts, ScenarioBatch};
+use super::step_results::{EpisodeTime, StepResults, TaskResults};
 use super::step_weights::StepWeights;
 
 /// A step in progress.
@@ -39,10 +39,12 @@ pub(super) struct OpenStep {
     tracker: Box<dyn Tracker>,
     span: tracing::Span,
     ended: usize,
-    /// Seconds of each episode that was drawn, in the order in which they start.
-    episode_seconds: Vec<f64>,
-    started: Option<Instant>,
-    finished: Instant,
+    /// Times of the episodes that have ended, by their position.
+    times: BTreeMap<usize, EpisodeTime>,
+    /// Tasks whose results were taken.
+    taken: BTreeSet<u32>,
+    /// Their traces.
+    traces: Vec<Trace>,
 }
 
 /// Tasks of a scenario in a round.
@@ -57,11 +59,11 @@ struct DrawnTasks {
 pub(super) struct EndedEpisode {
     pub step: u64,
     /// Position in the step.
-    episode: usize,
+    pub episode: usize,
     /// Position among the scenarios of its round.
     scenario: usize,
     attempts: Vec<Attempt>,
-    seconds: f64,
+    time: EpisodeTime,
 }
 
 impl OpenStep {
@@ -102,9 +104,9 @@ impl OpenStep {
             tracker: rollouts.start_tracker(host, &format!("step {step}")),
             span: tracing::info_span!(target: SPAN_TARGET, "rollouts", step),
             ended: 0,
-            episode_seconds: Vec::new(),
-            started: None,
-            finished: Instant::now(),
+            times: BTreeMap::new(),
+            taken: BTreeSet::new(),
+            traces: Vec::new(),
         };
         open.draw_round(rollouts, &counts).await?;
         Ok(open)
@@ -141,7 +143,6 @@ impl OpenStep {
             self.round.push(DrawnTasks { scenario, setup, plan: Arc::new(plan), attempts: Vec::new() });
         }
         self.order = interleaved(self.round.iter().map(|drawn| drawn.plan.episodes()));
-        self.episode_seconds.resize(self.episodes(), 0.0);
         self.tracker.update(self.ended as u64, self.episodes() as u64);
         Ok(())
     }
@@ -151,9 +152,10 @@ impl OpenStep {
         self.earlier + self.order.len()
     }
 
-    /// Number of episodes of the newest round.
-    pub fn round_size(&self) -> usize {
-        self.order.len()
+    /// Returns the task of each episode of the newest round, by its number within the step.
+    pub fn task_of(&self) -> Vec<u32> {
+        let number = |(scenario, task, _): &(usize, u32, u32)| self.round[*scenario].plan.first_task + task;
+        self.order.iter().map(number).collect()
     }
 
     /// Returns the positions in the tasks of the scenarios after those that were drawn.
@@ -162,16 +164,21 @@ impl OpenStep {
     }
 
     /// Returns the play of an episode, by its position in the step. `None` if there is no such episode.
-    pub fn play(&mut self, episode: usize) -> Option<impl Future<Output = EndedEpisode> + Send + 'static> {
+    pub fn play(&self, episode: usize) -> Option<impl Future<Output = EndedEpisode> + Send + 'static> {
         let (scenario, task, sample) = *self.order.get(episode.checked_sub(self.earlier)?)?;
         let drawn = self.round.get(scenario)?;
         let (setup, plan) = (Arc::clone(&drawn.setup), Arc::clone(&drawn.plan));
-        self.started.get_or_insert_with(Instant::now);
         let step = self.step;
         let playing = async move {
             let started = Instant::now();
             let attempts = plan.play(&setup, task, sample).await;
-            EndedEpisode { step, episode, scenario, attempts, seconds: started.elapsed().as_secs_f64() }
+            EndedEpisode {
+                step,
+                episode,
+                scenario,
+                attempts,
+                time: EpisodeTime { started, ended: Instant::now() },
+            }
         };
         Some(tracing::Instrument::instrument(playing, self.span.clone()))
     }
@@ -181,11 +188,8 @@ impl OpenStep {
         if let Some(drawn) = self.round.get_mut(ended.scenario) {
             drawn.attempts.extend(ended.attempts);
         }
-        if let Some(seconds) = self.episode_seconds.get_mut(ended.episode) {
-            *seconds = ended.seconds;
-        }
+        self.times.insert(ended.episode, ended.time);
         self.ended += 1;
-        self.finished = Instant::now();
         self.tracker.update(self.ended as u64, self.episodes() as u64);
     }
 
@@ -198,12 +202,13 @@ impl OpenStep {
         let mut counts = vec![0; rollouts.scenarios.len()];
         let may_refill = self.refills < rollouts.train.max_refills;
         for DrawnTasks { scenario, plan, attempts, .. } in std::mem::take(&mut self.round) {
-            let batch = plan.collect(attempts);
+            let tasks = plan.tasks.len();
+            let batch = plan.collect(tasks, attempts);
             if may_refill {
                 counts[scenario] =
                     tasks_without_spread(&batch.transitions, &rollouts.trainings, self.step).len() as u32;
             }
-            self.batches.push(ScenarioBatch { scenario, tasks: plan.tasks.len() as u32, batch });
+            self.batches.push(ScenarioBatch { scenario, tasks: tasks as u32, batch });
         }
         if counts.iter().all(|count| *count == 0) {
             return Ok(false);
@@ -213,34 +218,58 @@ impl OpenStep {
         Ok(true)
     }
 
-    /// Returns the results of the step, and writes its traces.
-    ///
-    /// # Errors
-    /// If every episode failed, or the traces can't be written.
-    pub fn close(mut self, rollouts: &Rollouts, host: &Host) -> Result<PlayedStep, Error> {
-        let by_scenario = rollouts.scenario_metrics(&self.batches, &self.levels, &mut self.cursors);
-        let mut all = RolloutBatch::default();
-        self.batches.into_iter().for_each(|one| all.append(one.batch));
-        let played = all.with_episodes(self.step);
-        let by_scenario = if played.is_ok() { by_scenario } else { Map::new() };
-        let batch = rollouts.keep(host, &TraceFile { step: self.step, evaluation: None }, played)?;
-        let mut metrics = step_metrics(&batch, &rollouts.scenarios[0].setup.agents);
-        metrics.extend(by_scenario);
-        if rollouts.train.max_refills > 0 {
-            metrics.insert("refilled_tasks".into(), (self.tasks - rollouts.train.tasks_per_step).into());
-        }
-        let started = self.started.unwrap_or(self.finished);
-        Ok(PlayedStep {
+    /// Returns the results of the step.
+    pub fn close(self, rollouts: &Rollouts) -> StepResults {
+        let refills = rollouts.train.max_refills > 0;
+        StepResults {
             step: self.step,
             cursors: self.cursors,
-            seconds: self.finished.saturating_duration_since(started).as_secs_f64(),
-            finished: Some(self.finished),
-            episode_seconds: self.episode_seconds,
-            failures: batch.failures.iter().map(|failure| json!(failure)).collect(),
-            tokens: batch.episodes.iter().map(|e| e.tokens).sum(),
-            metrics,
-            transitions: batch.transitions,
-        })
+            levels: self.levels,
+            batches: self.batches,
+            times: self.times.into_values().collect(),
+            refilled: refills.then(|| self.tasks - rollouts.train.tasks_per_step),
+            tasks: Vec::new(),
+        }
+    }
+
+    /// Returns the tasks whose results were not taken yet.
+    pub fn tasks(&self) -> BTreeSet<u32> {
+        self.task_of().into_iter().filter(|task| !self.taken.contains(task)).collect()
+    }
+
+    /// Takes the results of a task whose episodes have ended. Its traces stay with the step.
+    pub fn take(&mut self, task: u32) -> Option<TaskResults> {
+        let own = |drawn: &DrawnTasks| {
+            task.checked_sub(drawn.plan.first_task).is_some_and(|own| (own as usize) < drawn.plan.tasks.len())
+        };
+        let position = self.round.iter().position(own)?;
+        let drawn = &mut self.round[position];
+        let (attempts, others) =
+            std::mem::take(&mut drawn.attempts).into_iter().partition(|one| one.trace.key.task == task);
+        drawn.attempts = others;
+        self.taken.insert(task);
+        let mut batch = drawn.plan.collect(1, attempts);
+        self.traces.append(&mut batch.traces);
+        let first_task = drawn.plan.first_task;
+        let episodes = self.order.iter().enumerate();
+        let episodes = episodes.filter(|(_, own)| (own.0, first_task + own.1) == (position, task));
+        let times = episodes.filter_map(|(episode, _)| self.times.get(&episode).copied()).collect();
+        let scenario = ScenarioBatch { scenario: drawn.scenario, tasks: 1, batch };
+        Some(TaskResults { task: TaskKey { step: self.step, task }, scenario, times })
+    }
+
+    /// Returns the levels of the tasks of the scenarios.
+    pub fn levels(&self) -> &[Option<u32>] {
+        &self.levels
+    }
+
+    /// Writes the traces of the tasks that were taken, of a step whose episodes have all ended.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub fn write_traces(mut self, rollouts: &Rollouts) -> Result<(), Error> {
+        self.traces.sort_by_key(|trace| (trace.key.task, trace.key.sample, trace.key.attempt));
+        rollouts.write_traces(&TraceFile { step: self.step, evaluation: None }, &self.traces)
     }
 }
 

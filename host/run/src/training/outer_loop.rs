@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-use pl_dsl::workflow::{Evaluation, Train};
+use pl_dsl::workflow::{BatchOrder, Evaluation, Train};
 use pl_record::RunFolder;
+use pl_record::schedule::RecordedBatch;
 use pl_trainer::checkpoint::{Checkpoints, EvaluationScore};
 use pl_trainer::{ServedPolicy, StepMetrics, Trainer};
 use pl_types::{GenerateError, seed};
@@ -29,6 +30,7 @@ use crate::progress::{MetricsLine, StepSeconds};
 use crate::run_folder::draw;
 use crate::schedule::StepSchedule;
 use crate::schedule::admission::{Admission, AdmissionRules};
+use crate::schedule::batches::{BatchRule, Batches};
 
 use super::kept_versions::KeptVersions;
 use super::learner_threads::LearnerThreads;
@@ -57,7 +59,7 @@ impl TrainingRun<'_> {
     /// If a step can't be played, an update fails, or the run folder can't be written. The last checkpoint
     /// stands.
     pub fn train(&mut self, stop: &StopRequest) -> Result<RunEnding, Error> {
-        let Self { host, train, session, schedule, earlier, rollouts, folder, state } = self;
+        let Self { host, train, session, schedule, order, earlier, rollouts, folder, state } = self;
         let checkpoints = Checkpoints::new(RunFolder::checkpoints(folder.root()), train.keep_checkpoints);
         // Finishes what a run that was killed at its very end left undone.
         checkpoints.tidy()?;
@@ -78,18 +80,29 @@ impl TrainingRun<'_> {
             draws_in_turn: rollouts.draws_in_turn(),
             keeps_versions: schedule.overlaps() && session.router.keeps_versions(&session.trainer),
         };
+        let batches = match (train.order, order.clone()) {
+            (BatchOrder::Keys, _) => None,
+            (BatchOrder::Arrival, recorded) => {
+                let rule = recorded.unwrap_or(BatchRule::Arrival { late: schedule.late() });
+                let done = state.step + played.len() as u64;
+                Some(Batches::new(rule, train.tasks_per_step as usize, done))
+            }
+        };
         let thread = RolloutThread {
             host,
             rollouts,
             router: Arc::clone(&session.router),
-            admission: Admission::new(schedule.clone(), rules),
+            admission: Admission::new(schedule.clone(), rules).with_batches(batches),
             schedule: schedule.clone(),
+            by_arrival: train.order == BatchOrder::Arrival,
             keeps_versions: rules.keeps_versions,
             versions: session.trainer.versions(),
             cursors: played.values().last().map_or(&state.scenarios, |last| &last.cursors).clone(),
             stop: (!schedule.overlaps()).then(|| stop.clone()),
             weights: BTreeMap::new(),
             open: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            drawn: BTreeMap::new(),
         };
         let (handovers, received) = unbounded_channel();
         let (sender, events) = channel();
@@ -102,6 +115,8 @@ impl TrainingRun<'_> {
                 host,
                 train,
                 schedule,
+                by_arrival: train.order == BatchOrder::Arrival,
+                repeats: order.is_some(),
                 rollouts,
                 router: &router,
                 seed: session.seed,
@@ -130,6 +145,10 @@ struct OuterLoop<'r> {
     host: &'r Host,
     train: &'r Train,
     schedule: &'r StepSchedule,
+    /// True if an update trains on the tasks that end first.
+    by_arrival: bool,
+    /// True if it trains on those of a run before.
+    repeats: bool,
     rollouts: &'r Rollouts,
     router: &'r PolicyRouter,
     /// Seed of the run.
@@ -177,7 +196,7 @@ impl OuterLoop<'_> {
                 None => false,
             };
             unsaved = Some(score);
-            if (step == steps || interrupted || self.is_checkpoint_due(step) || improved)
+            if (step == steps || interrupted || is_checkpoint_due(self.train, step) || improved)
                 && let Some(score) = unsaved.take()
             {
                 self.save(trainer, score)?;
@@ -189,21 +208,15 @@ impl OuterLoop<'_> {
         Ok(RunEnding::Done)
     }
 
-    fn is_checkpoint_due(&self, step: u64) -> bool {
-        step.is_multiple_of(u64::from(self.train.checkpoint_every.max(1)))
-    }
-
     fn is_evaluation_due(&self, step: u64) -> bool {
         self.rollouts.evaluates_after(step, step == self.schedule.steps())
     }
 
-    /// Returns the next step after which all learners wait, so that the team is evaluated or saved as a whole. Without
-    /// overlap, they wait for each other's rollouts after every step.
+    /// Returns the next step after which all learners wait. Without overlap, they wait for each other's rollouts after every
+    /// step.
     fn next_barrier(&self) -> u64 {
+        let waits = |step: &u64| !self.schedule.overlaps() || is_barrier(self.train, self.rollouts, *step);
         let steps = self.schedule.steps();
-        let waits = |step: &u64| {
-            !self.schedule.overlaps() || self.is_checkpoint_due(*step) || self.is_evaluation_due(*step)
-        };
         (self.state.step + 1..steps).find(waits).unwrap_or(steps)
     }
 
@@ -230,6 +243,11 @@ impl OuterLoop<'_> {
         stop: &StopRequest,
     ) -> Result<Option<StepTimes>, Error> {
         let barrier = self.next_barrier();
+        if self.by_arrival {
+            // The steps that waited for the checkpoint.
+            let updates = vec![self.state.step; self.schedule.learners()];
+            self.hand_over(&updates, Vec::new(), None, self.schedule.steps())?;
+        }
         self.trained_until = Instant::now();
         let mut pace = Pace::new(self.state.step, self.schedule.learners());
         let mut last = None;
@@ -247,9 +265,13 @@ impl OuterLoop<'_> {
             let weights = self.keep(trained.learner, trained.step, &trained.policies);
             let finished = pace.end(trained);
             let evaluate = finished.is_some() && self.is_evaluation_due(pace.finished());
-            let until = match stop.is_requested() {
-                true => self.schedule.played_before_checkpoint(self.last_step(&pace, barrier, stop)),
-                false => self.schedule.steps(),
+            let until = if stop.is_requested() {
+                self.schedule.played_before_checkpoint(self.last_step(&pace, barrier, stop))
+            } else if self.by_arrival {
+                // A checkpoint there has the tasks of whole steps.
+                self.schedule.played_before_checkpoint(barrier)
+            } else {
+                self.schedule.steps()
             };
             self.hand_over(&pace.updates(), vec![weights], evaluate.then(|| pace.finished()), until)?;
             if let Some(results) = finished {
@@ -268,7 +290,16 @@ impl OuterLoop<'_> {
             return barrier;
         }
         // A run without a step has nothing to continue from.
-        pace.last_begun().max(1)
+        let begun = pace.last_begun().max(1);
+        match self.repeats {
+            // Between barriers, the record may put tasks of later steps first.
+            true => barrier,
+            // Tasks of all steps that were handed over may be in the next batches, so a checkpoint has to come after them.
+            false if self.by_arrival => {
+                begun.max(self.last_planned.saturating_sub(self.schedule.staleness())).min(barrier)
+            }
+            false => begun,
+        }
     }
 
     /// Starts the next update of every idle learner whose step is there.
@@ -341,6 +372,10 @@ impl OuterLoop<'_> {
         let event = self.events.recv().unwrap_or(Err(Error::Engine(GenerateError::Stopped)))?;
         let LoopEvent::Rollout(RolloutEvent::Played(played)) = event else { return Ok(Some(event)) };
         self.folder.write_step(played.step, &played.transitions)?;
+        if !played.tasks.is_empty() {
+            let (step, tasks) = (played.step, played.tasks.clone());
+            self.folder.append_schedule(&RecordedBatch { step, tasks })?;
+        }
         self.played.insert(played.step, Arc::new(*played));
         Ok(None)
     }
@@ -470,6 +505,15 @@ impl OuterLoop<'_> {
         let (step, steps) = (self.state.step, self.schedule.steps());
         self.host.progress().metrics(&MetricsLine { step, steps, evaluation, line, seconds });
     }
+}
+
+/// Returns true if all learners wait for each other after a step, because the team is evaluated or saved as a whole.
+pub(super) fn is_barrier(train: &Train, rollouts: &Rollouts, step: u64) -> bool {
+    is_checkpoint_due(train, step) || rollouts.evaluates_after(step, step == u64::from(train.steps))
+}
+
+fn is_checkpoint_due(train: &Train, step: u64) -> bool {
+    step.is_multiple_of(u64::from(train.checkpoint_every.max(1)))
 }
 
 /// Returns a learner's weights after an update for the rollout thread, in the same memory.

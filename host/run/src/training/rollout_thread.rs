@@ -1,15 +1,16 @@
 //! The rollout thread of a run: plays steps and evaluations with the weights that the trainer hands over.
 //!
 //! [`Admission`] decides what starts next. Episodes of several steps play at the same time, each with the weights that
-//! the schedule names for its step; steps are handed to the trainer in order. Weights that can't be kept beside others
-//! are replaced when no episode runs.
+//! the schedule names for its step; steps are handed to the trainer in order, with the tasks that were drawn for them or with
+//! those that ended first. Weights that can't be kept beside others are replaced when no episode runs.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pl_types::Generate;
+use pl_record::schedule::RecordedBatch;
+use pl_types::{Generate, GenerateError, TaskKey};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
@@ -25,6 +26,7 @@ use super::cursor::ScenarioCursor;
 use super::loop_events::{EventSender, LoopEvent, RolloutEvent};
 use super::open_step::{EndedEpisode, OpenStep};
 use super::rollouts::Rollouts;
+use super::step_results::{StepResults, TaskResults};
 use super::step_weights::StepWeights;
 
 /// Weights of learners, with the work that they make possible.
@@ -52,6 +54,8 @@ pub(super) struct RolloutThread<'r> {
     pub router: Arc<PolicyRouter>,
     pub admission: Admission,
     pub schedule: StepSchedule,
+    /// True if an update trains on the tasks that end first.
+    pub by_arrival: bool,
     /// True if weights are kept beside others.
     pub keeps_versions: bool,
     /// Versions of all policies before the run, in the workflow's order.
@@ -64,6 +68,17 @@ pub(super) struct RolloutThread<'r> {
     /// Weights that were handed over, by their learner and update.
     pub weights: BTreeMap<(usize, u64), HandedWeights>,
     pub open: BTreeMap<u64, OpenStep>,
+    /// Results of tasks that wait for their batch, of steps that have ended.
+    pub waiting: BTreeMap<TaskKey, TaskResults>,
+    /// What is known of steps that were drawn and not handed over. Empty if steps are handed over as they were drawn.
+    pub drawn: BTreeMap<u64, DrawnStep>,
+}
+
+/// Positions and levels of a step that was drawn.
+pub(super) struct DrawnStep {
+    /// Positions in the tasks of the scenarios after those of the step.
+    cursors: Vec<ScenarioCursor>,
+    levels: Vec<Option<u32>>,
 }
 
 /// Weights that were handed over.
@@ -128,11 +143,11 @@ impl RolloutThread<'_> {
                         episode: None,
                     };
                     let ended = ended.map_err(failed)?;
-                    let step = ended.step;
+                    let (step, episode) = (ended.step, ended.episode);
                     if let Some(open) = self.open.get_mut(&step) {
                         open.end(ended);
                     }
-                    self.admission.finished(step);
+                    self.admission.finished(step, episode);
                 }
             }
         }
@@ -164,23 +179,42 @@ impl RolloutThread<'_> {
                 let weights = self.use_weights(&self.schedule.updates(step)).await?;
                 let open = OpenStep::draw(self.rollouts, self.host, step, &self.cursors, weights).await?;
                 self.cursors = open.cursors().to_vec();
-                self.admission.add_episodes(step, open.round_size());
+                self.admission.add_episodes(step, &open.task_of());
+                if self.by_arrival {
+                    let (cursors, levels) = (self.cursors.clone(), open.levels().to_vec());
+                    self.drawn.insert(step, DrawnStep { cursors, levels });
+                }
                 self.open.insert(step, open);
             }
             Action::Start { step, episode } => {
-                if let Some(playing) = self.open.get_mut(&step).and_then(|open| open.play(episode)) {
+                if let Some(playing) = self.open.get(&step).and_then(|open| open.play(episode)) {
                     running.spawn(playing);
                 }
+            }
+            Action::Collect { step } if self.by_arrival => {
+                self.admission.close(step);
+                if let Some(mut open) = self.open.remove(&step) {
+                    for task in open.tasks() {
+                        let results = open.take(task);
+                        self.waiting.extend(results.map(|results| (results.task, results)));
+                    }
+                    open.write_traces(self.rollouts)?;
+                }
+                self.drop_unused_weights();
+            }
+            Action::HandOver(batch) => {
+                let played = self.batch(batch)?.into_step(self.rollouts, self.host)?;
+                send(RolloutEvent::Played(Box::new(played)));
             }
             Action::Collect { step } => {
                 let Some(open) = self.open.get_mut(&step) else { return Ok(()) };
                 if open.refill(self.rollouts).await? {
-                    self.admission.add_episodes(step, open.round_size());
+                    self.admission.add_episodes(step, &open.task_of());
                     return Ok(());
                 }
                 self.admission.close(step);
                 if let Some(open) = self.open.remove(&step) {
-                    let played = open.close(self.rollouts, self.host)?;
+                    let played = open.close(self.rollouts).into_step(self.rollouts, self.host)?;
                     if self.rollouts.draws_in_turn() {
                         self.cursors.clone_from(&played.cursors);
                     }
@@ -190,6 +224,20 @@ impl RolloutThread<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Puts the results of tasks together that ended first.
+    fn batch(&mut self, RecordedBatch { step, tasks }: RecordedBatch) -> Result<StepResults, Error> {
+        let mut results = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let open = || self.open.get_mut(&task.step)?.take(task.task);
+            // Admission counts a task as ended only if it was played.
+            let own =
+                self.waiting.remove(&task).or_else(open).ok_or(Error::Engine(GenerateError::Stopped))?;
+            results.push(own);
+        }
+        let drawn = self.drawn.remove(&step).ok_or(Error::Engine(GenerateError::Stopped))?;
+        Ok(StepResults::by_arrival(step, drawn.cursors, drawn.levels, results))
     }
 
     /// Takes over weights, and the work that they make possible.
@@ -212,7 +260,7 @@ impl RolloutThread<'_> {
         let mut pinned = Vec::new();
         for (learner, update) in updates.iter().enumerate() {
             let Some(handed) = self.weights.remove(&(learner, *update)) else {
-                return Err(Error::Engine(pl_types::GenerateError::Stopped));
+                return Err(Error::Engine(GenerateError::Stopped));
             };
             let state = match handed.state {
                 WeightState::New(policies) if self.keeps_versions => {

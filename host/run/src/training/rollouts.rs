@@ -6,8 +6,8 @@ use std::time::Instant;
 use pl_dsl::workflow::objective::PolicyTraining;
 use pl_dsl::workflow::{Curriculum, Evaluation, Rise, Train};
 use pl_record::{TraceFile, Traces};
-use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutProgress, SPAN_TARGET, TaskSource};
-use pl_types::{EpisodeId, Transition};
+use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutProgress, SPAN_TARGET, TaskSource, Trace};
+use pl_types::{EpisodeId, TaskKey, Transition};
 use serde_json::{Map, Value, json};
 use tracing::Instrument;
 
@@ -41,6 +41,9 @@ pub(super) struct PlayedStep {
     pub episode_seconds: Vec<f64>,
     /// End of the rollouts. `None` if another process has played them.
     pub finished: Option<Instant>,
+    /// Tasks that were put together because they ended first. Empty if the tasks are those that were drawn for the step, and
+    /// for a step that another process has recorded.
+    pub tasks: Vec<TaskKey>,
 }
 
 /// A scenario of a run, with its source of tasks.
@@ -192,7 +195,7 @@ impl Rollouts {
             let mut tracker = self.start_tracker(host, &evaluation.name);
             let update = move |p: RolloutProgress| tracker.update(p.done as u64, p.total as u64);
             let file = TraceFile { step, evaluation: Some(evaluation.name.clone()) };
-            let keep = |batch| self.keep(host, &file, batch);
+            let keep = |batch| self.keep(host, Some(&file), batch);
             let setup = weights.setup(&self.scenarios[evaluation.scenario].setup);
             let span =
                 tracing::info_span!(target: SPAN_TARGET, "evaluation", step, evaluation = evaluation.name);
@@ -208,11 +211,23 @@ impl Rollouts {
         host.progress().start(Activity::Episodes { title, generated_tokens })
     }
 
-    /// Writes the traces of a batch, also if every episode failed, and reports failures.
+    /// Writes the traces of a step.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub(super) fn write_traces(&self, file: &TraceFile, traces: &[Trace]) -> Result<(), Error> {
+        match &self.traces {
+            Some(folder) => Ok(folder.write(file, traces)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the traces of a batch, also if every episode failed, and reports failures. Without a `file`, traces are not
+    /// written.
     pub(super) fn keep(
         &self,
         host: &Host,
-        file: &TraceFile,
+        file: Option<&TraceFile>,
         batch: Result<RolloutBatch, pl_rollout::Error>,
     ) -> Result<RolloutBatch, Error> {
         let failed = |error, run, episode| Error::Rollout { source: Box::new(error), run, episode };
@@ -220,7 +235,9 @@ impl Rollouts {
         let run = traces.run().to_path_buf();
         match batch {
             Ok(batch) => {
-                traces.write(file, &batch.traces)?;
+                if let Some(file) = file {
+                    traces.write(file, &batch.traces)?;
+                }
                 if let Some(failure) = batch.failures.first() {
                     let message = failure.describe();
                     host.notify(Notice::Faults {
@@ -233,7 +250,9 @@ impl Rollouts {
                 Ok(batch)
             }
             Err(pl_rollout::Error::NoEpisode { traces: lost, episodes, step, cause }) => {
-                traces.write(file, &lost)?;
+                if let Some(file) = file {
+                    traces.write(file, &lost)?;
+                }
                 let episode = lost.first().map(|trace| EpisodeId::from_key(&trace.key));
                 let source = pl_rollout::Error::NoEpisode { traces: Vec::new(), episodes, step, cause };
                 Err(failed(source, Some(run), episode))

@@ -14,7 +14,7 @@ pub fn train_two_steps(embedded: Embedded, file: &Path, folder: &Path) -> Result
     if let Some(train) = &mut checked.workflow.train {
         train.steps = 2;
     }
-    let options = RunOptions { folder: Some(folder.to_path_buf()), seed: 1 };
+    let options = RunOptions { folder: Some(folder.to_path_buf()), seed: 1, ..RunOptions::default() };
     let mut run = TrainingRun::start(&host, &checked, device, &options)?;
     run.train(&StopRequest::default())
 }

@@ -172,7 +172,7 @@ fn a_component_that_does_not_describe_itself_is_given_up() {
 fn start(host: &Host, workflow: &Workflow, run: &Path, overrides: &[&str]) -> Result<(), Error> {
     let device = select_device(host, DevicePreference::Cpu)?;
     let checked = CheckedWorkflow::open(host, &workflow.file, &parse(overrides))?;
-    let options = RunOptions { folder: Some(run.to_path_buf()), seed: 1 };
+    let options = RunOptions { folder: Some(run.to_path_buf()), seed: 1, ..RunOptions::default() };
     TrainingRun::start(host, &checked, device, &options)?.train(&StopRequest::default()).map(|_| ())
 }
 

@@ -38,7 +38,7 @@ fn a_second_writer_learns_who_holds_the_folder() {
     let (host, root) = (host(), workflow.path("run"));
     let device = select_device(&host, DevicePreference::Cpu).unwrap();
     let checked = CheckedWorkflow::open(&host, &workflow.file, &parse(&["train.steps=1"])).unwrap();
-    let options = RunOptions { folder: Some(root.clone()), seed: 1 };
+    let options = RunOptions { folder: Some(root.clone()), seed: 1, ..RunOptions::default() };
     let first = TrainingRun::start(&host, &checked, device, &options).unwrap();
     let before = files(&root);
     let error = resume(&root, &[]).unwrap_err();

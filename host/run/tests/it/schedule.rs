@@ -1,16 +1,22 @@
 //! Schedules other than `sync`: their results depend on the order of steps alone.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use pl_record::schedule::read_schedule;
+use pl_record::{TraceFile, Traces};
 use pl_run::progress::{Activity, MetricsLine, Notice, Tracker};
 use pl_run::schedule::simulate::read_costs;
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Host, Permissions, Progress, RunEnding, RunOptions, StopRequest,
-    TrainingRun, select_device,
+    CheckedWorkflow, DevicePreference, Error, Host, Permissions, Progress, RunEnding, RunOptions,
+    StopRequest, TrainingRun, select_device,
 };
+
+use pl_types::{TaskKey, Transition};
+use serde_json::Value;
 
 use crate::support::{EMBEDDED, Workflow, checkpoints, metrics, parse, resume};
 
@@ -63,13 +69,25 @@ fn run_with_delays(
     delays: u64,
     stop_after: Option<u64>,
 ) -> RunEnding {
+    try_with_delays(workflow, name, overrides, delays, stop_after, None).unwrap()
+}
+
+fn try_with_delays(
+    workflow: &Workflow,
+    name: &str,
+    overrides: &[&str],
+    delays: u64,
+    stop_after: Option<u64>,
+    repeated: Option<&str>,
+) -> Result<RunEnding, Error> {
     let stop = StopRequest::default();
     let progress = Delays { state: delays.into(), stop: stop_after.map(|step| (step, stop.clone())) };
     let host = Host::new(EMBEDDED, Arc::new(progress)).unwrap().with_permissions(Permissions::all());
     let device = select_device(&host, DevicePreference::Cpu).unwrap();
     let checked = CheckedWorkflow::open(&host, &workflow.file, &parse(overrides)).unwrap();
-    let options = RunOptions { folder: Some(workflow.path(name)), seed: 1 };
-    TrainingRun::start(&host, &checked, device, &options).unwrap().train(&stop).unwrap()
+    let replay_schedule = repeated.map(|run| workflow.path(run));
+    let options = RunOptions { folder: Some(workflow.path(name)), seed: 1, replay_schedule };
+    TrainingRun::start(&host, &checked, device, &options)?.train(&stop)
 }
 
 /// Checks that two runs have the same metrics, transitions and final weights: those in the file `policies` of the last
@@ -285,4 +303,82 @@ fn a_killed_run_ends_as_an_undisturbed_one() {
     assert!(checkpoints(&killed).contains(&4), "{:?}", checkpoints(&killed));
     assert_eq!(resume(&killed, &[]).unwrap(), RunEnding::Done);
     assert_same_results(&workflow.path("whole"), &killed, ADAPTER);
+}
+
+/// Tasks that end first are trained on first, with a staleness of four: two steps are played ahead, and tasks may be two
+/// updates late.
+const BY_ARRIVAL: [&str; 7] = [
+    "train.schedule=async",
+    "train.staleness=4",
+    "train.order=arrival",
+    "train.steps=6",
+    "train.tasks_per_step=3",
+    "train.checkpoint_every=3",
+    "held_out.every=0",
+];
+
+/// Checks that each task of a run of six steps is trained on once, within its staleness, and that its traces are in the
+/// file of the step that it was drawn for.
+fn assert_all_tasks_are_trained(run: &Path) {
+    let batches = read_schedule(run).unwrap().unwrap();
+    assert_eq!(batches.iter().map(|batch| batch.step).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+    let mut tasks: Vec<TaskKey> = batches.iter().flat_map(|batch| batch.tasks.clone()).collect();
+    tasks.sort_unstable();
+    let all = (1..=6).flat_map(|step| (0..3).map(move |task| TaskKey { step, task }));
+    assert!(tasks.into_iter().eq(all));
+    for batch in &batches {
+        let path = run.join(format!("steps/{:06}.parquet", batch.step));
+        for Transition { key, version, .. } in pl_record::read_transitions(&path).unwrap() {
+            assert!(batch.tasks.contains(&TaskKey { step: key.step, task: key.task }));
+            // A resumed run has no weights from before its checkpoint.
+            assert!(version + 3 >= key.step && version < batch.step && batch.step - 1 - version <= 4);
+        }
+        let file = TraceFile { step: batch.step, evaluation: None };
+        let index = Traces::for_run(run).index(&file).unwrap().unwrap();
+        let played: BTreeSet<u32> = index.attempts.iter().map(|attempt| attempt.task).collect();
+        assert_eq!(played.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
+    }
+    let late = |line: &Value| line["late_tasks"].as_u64().unwrap();
+    assert!(metrics(run, "step").iter().map(late).all(|late| late <= 3));
+}
+
+#[test]
+fn tasks_that_end_first_are_trained_on_first_and_the_order_can_be_repeated() {
+    for (scenario, policies) in [("tree-l2.mas", ADAPTER), ("flat-l3.mas", "")] {
+        let workflow = Workflow::new(scenario, "");
+        let run = |name, overrides: &[&str], delays, repeated| {
+            let overrides = [&BY_ARRIVAL[..], overrides].concat();
+            try_with_delays(&workflow, name, &overrides, delays, None, repeated)
+        };
+        assert_eq!(run("first", &[], 3, None).unwrap(), RunEnding::Done);
+        assert_all_tasks_are_trained(&workflow.path("first"));
+        // One episode at a time ends them in another order.
+        assert_eq!(run("again", &["train.episodes=2"], 8, Some("first")).unwrap(), RunEnding::Done);
+        assert_all_tasks_are_trained(&workflow.path("again"));
+        assert_same_results(&workflow.path("first"), &workflow.path("again"), policies);
+        let error = run("other", &["train.tasks_per_step=2"], 1, Some("first")).unwrap_err().to_string();
+        assert!(error.contains("can't repeat the schedule of") && error.contains("has 3 tasks"), "{error}");
+        assert!(!workflow.path("other").exists());
+    }
+}
+
+#[test]
+fn a_run_by_arrival_is_resumed_and_loses_no_task() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    assert_eq!(run_with_delays(&workflow, "stopped", &BY_ARRIVAL, 5, Some(1)), RunEnding::Interrupted);
+    let stopped = workflow.path("stopped");
+    assert!(metrics(&stopped, "step").len() < 6);
+    assert_eq!(resume(&stopped, &[]).unwrap(), RunEnding::Done);
+    assert_all_tasks_are_trained(&stopped);
+    // As after a kill between the checkpoints of steps 3 and 6.
+    std::fs::remove_dir_all(stopped.join("checkpoints/step-00000006")).unwrap();
+    assert_eq!(resume(&stopped, &[]).unwrap(), RunEnding::Done);
+    assert_all_tasks_are_trained(&stopped);
+    // A run in the order of keys has no order to repeat.
+    workflow.try_run("keys", &["train.steps=1"]).unwrap();
+    let error = try_with_delays(&workflow, "b", &BY_ARRIVAL, 5, None, Some("keys")).unwrap_err();
+    assert!(error.to_string().contains("has no schedule.jsonl"), "{error}");
+    let keys = ["train.steps=1"];
+    let error = try_with_delays(&workflow, "c", &keys, 5, None, Some("stopped")).unwrap_err();
+    assert!(error.to_string().contains("only a run with `order = arrival`"), "{error}");
 }

@@ -59,7 +59,7 @@ impl Workflow {
         let host = host();
         let device = select_device(&host, DevicePreference::Cpu)?;
         let checked = CheckedWorkflow::open(&host, &self.file, &parse(overrides))?;
-        let options = RunOptions { folder: Some(self.path(name)), seed: 1 };
+        let options = RunOptions { folder: Some(self.path(name)), seed: 1, ..RunOptions::default() };
         TrainingRun::start(&host, &checked, device, &options)?.train(&StopRequest::default())
     }
 }

@@ -114,7 +114,7 @@ fn progress_reports_metrics_and_activities() {
     let device = pl_run::select_device(&host, pl_run::DevicePreference::Cpu).unwrap();
     let overrides = crate::support::parse(&["train.steps=1"]);
     let checked = pl_run::CheckedWorkflow::open(&host, &workflow.file, &overrides).unwrap();
-    let options = pl_run::RunOptions { folder: Some(workflow.path("run")), seed: 1 };
+    let options = pl_run::RunOptions { folder: Some(workflow.path("run")), seed: 1, ..Default::default() };
     let mut run = pl_run::TrainingRun::start(&host, &checked, device, &options).unwrap();
     run.train(&pl_run::StopRequest::default()).unwrap();
     let reports = progress.0.lock().unwrap();

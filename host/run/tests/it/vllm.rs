@@ -160,7 +160,7 @@ fn train(file: &Path, out: &Path, server: &mut Vllm, base: &Path) {
             let host = host();
             let checked = open(&host, file);
             let device = select_device(&host, DevicePreference::Cpu).unwrap();
-            let options = RunOptions { folder: Some(out.to_path_buf()), seed: 1 };
+            let options = RunOptions { folder: Some(out.to_path_buf()), seed: 1, ..RunOptions::default() };
             let mut run = TrainingRun::start(&host, &checked, device, &options).unwrap();
             run.train(&StopRequest::default()).unwrap()
         });

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::schedule::StepSchedule;
+use crate::schedule::batches::{BatchRule, RepeatingRun};
+use pl_types::TaskKey;
 
 /// A run to simulate. Lengths are in ticks of a virtual clock.
 #[derive(Debug, Clone)]
@@ -22,6 +24,8 @@ struct Model {
     refills: Vec<usize>,
     /// Steps between evaluations. 0 for none.
     every: u64,
+    /// Rule by which tasks are handed over, and the number of tasks of a step. `None` for those that were drawn for it.
+    batches: Option<(BatchRule, u32)>,
 }
 
 /// Things that happened, in order.
@@ -33,6 +37,8 @@ struct History {
     starts: Vec<(u64, usize)>,
     /// Steps handed over, in order.
     closed: Vec<u64>,
+    /// Tasks of each step that was handed over by arrival.
+    batches: Vec<RecordedBatch>,
     /// Evaluated updates, in order.
     evaluated: Vec<u64>,
     /// Time at which the run ended.
@@ -68,12 +74,23 @@ impl Model {
         list[index as usize % list.len()]
     }
 
+    /// Returns the task of each episode of a step.
+    fn task_of(&self, step: u64) -> Vec<u32> {
+        let episodes = Self::at(&self.episodes, step) as u32;
+        match &self.batches {
+            // Tasks of several episodes, which end in any order.
+            Some((_, tasks)) => (0..tasks * (1 + episodes % 3)).map(|episode| episode % tasks).collect(),
+            None => (0..episodes).collect(),
+        }
+    }
+
     /// Plays the steps after `first`, those before are trained on and `ahead` more are played, until `last` steps are
     /// trained on or the run has nothing left to do.
     fn run(&self, first: u64, last: u64) -> History {
         let mut history = History::default();
-        let mut admission = Admission::new(self.schedule.clone(), self.rules);
         let ahead = if first == 0 { 0 } else { self.schedule.played_before_checkpoint(first) };
+        let batches = self.batches.clone().map(|(rule, tasks)| Batches::new(rule, tasks as usize, ahead));
+        let mut admission = Admission::new(self.schedule.clone(), self.rules).with_batches(batches);
         let mut played: BTreeSet<u64> = (first + 1..=ahead).collect();
         let mut learners = vec![LearnerModel { trained: first, end: None }; self.schedule.learners()];
         let (mut planned, mut evaluated, mut now) = (ahead, first, 0);
@@ -84,7 +101,7 @@ impl Model {
             weights.0.insert((learner, first));
         }
         // Episodes in progress with their ends, and the end of the evaluation in progress.
-        let mut running: Vec<(u64, u64)> = Vec::new();
+        let mut running: Vec<(u64, usize, u64)> = Vec::new();
         let mut evaluation_end: Option<u64> = None;
         let mut number = 0;
         let mut refilled: BTreeSet<u64> = BTreeSet::new();
@@ -112,33 +129,40 @@ impl Model {
                         let updates = self.schedule.updates(step);
                         assert!(weights.have(&updates), "step {step} has no weights {updates:?}");
                         history.versions.insert(step, updates);
-                        admission.add_episodes(step, Self::at(&self.episodes, step));
+                        admission.add_episodes(step, &self.task_of(step));
                     }
                     Action::Start { step, episode } => {
                         let versions: BTreeSet<&Vec<u64>> =
-                            running.iter().map(|(other, _)| &history.versions[other]).collect();
+                            running.iter().map(|(other, ..)| &history.versions[other]).collect();
                         if !self.rules.keeps_versions {
                             assert!(versions.iter().all(|other| *other == &history.versions[&step]));
                         }
                         if self.rules.draws_in_turn {
-                            assert!(running.iter().all(|(other, _)| *other == step));
+                            assert!(running.iter().all(|(other, ..)| *other == step));
                         }
                         assert!(evaluation_end.is_none(), "nothing plays beside an evaluation");
                         history.starts.push((step, episode));
-                        running.push((step, now + Self::at(&self.lengths, number)));
+                        running.push((step, episode, now + Self::at(&self.lengths, number)));
                         number += 1;
                         assert!(running.len() <= self.rules.slots && running.len() == admission.running());
                     }
                     Action::Collect { step } => {
                         let more = Self::at(&self.refills, step);
                         if self.rules.draws_in_turn && more > 0 && refilled.insert(step) {
-                            admission.add_episodes(step, more);
+                            admission.add_episodes(step, &vec![0; more]);
                             continue;
                         }
                         admission.close(step);
-                        history.closed.push(step);
-                        played.insert(step);
+                        if self.batches.is_none() {
+                            history.closed.push(step);
+                            played.insert(step);
+                        }
                         weights.drop_unused(&admission, &learners);
+                    }
+                    Action::HandOver(batch) => {
+                        history.closed.push(batch.step);
+                        played.insert(batch.step);
+                        history.batches.push(batch);
                     }
                 }
             }
@@ -157,15 +181,15 @@ impl Model {
                 }
             }
             let updates = learners.iter().filter_map(|learner| learner.end);
-            let Some(next) = running.iter().map(|(_, end)| *end).chain(updates).chain(evaluation_end).min()
+            let Some(next) = running.iter().map(|(.., end)| *end).chain(updates).chain(evaluation_end).min()
             else {
                 panic!("nothing is in progress after update {trained} of {last}: {admission:?}");
             };
             now = next;
-            let (ended, others) = running.iter().partition(|(_, end)| *end == now);
+            let (ended, others) = running.iter().partition(|(.., end)| *end == now);
             running = others;
-            let ended: Vec<(u64, u64)> = ended;
-            ended.iter().for_each(|(step, _)| admission.finished(*step));
+            let ended: Vec<(u64, usize, u64)> = ended;
+            ended.iter().for_each(|(step, episode, _)| admission.finished(*step, *episode));
             if evaluation_end == Some(now) {
                 (evaluation_end, evaluated) = (None, slowest(&learners));
                 admission.evaluated();
@@ -209,7 +233,18 @@ fn models() -> impl Strategy<Value = Model> {
         }
         let schedule = StepSchedule::new(steps, staleness);
         let rules = AdmissionRules { slots, draws_in_turn, keeps_versions };
-        Model { schedule, rules, episodes, lengths, updates, refills, every }
+        Model { schedule, rules, episodes, lengths, updates, refills, every, batches: None }
+    })
+}
+
+/// Runs in which tasks are trained on in the order in which they end, with their staleness.
+fn models_by_arrival() -> impl Strategy<Value = (Model, u64)> {
+    (models(), 2_u64..9, 1_u32..5).prop_map(|(model, staleness, tasks)| {
+        let (steps, learners) = (model.schedule.steps(), model.schedule.learners());
+        let schedule = StepSchedule::by_arrival(steps, staleness, learners);
+        let batches = Some((BatchRule::Arrival { late: schedule.late() }, tasks));
+        let rules = AdmissionRules { draws_in_turn: false, ..model.rules };
+        (Model { schedule, rules, batches, ..model }, staleness)
     })
 }
 
@@ -225,21 +260,21 @@ fn stragglers_play_beside_the_next_step() {
     admission.play(1..=2);
     assert_eq!(admission.next_action(), Some(Action::Draw { step: 1 }));
     assert_eq!(admission.next_action(), None);
-    admission.add_episodes(1, 2);
+    admission.add_episodes(1, &[0, 0]);
     let start = |step, episode| Action::Start { step, episode };
     let all = |admission: &mut Admission| std::iter::from_fn(|| admission.next_action()).collect::<Vec<_>>();
     assert_eq!(all(&mut admission), [start(1, 0), start(1, 1), Action::Draw { step: 2 }]);
-    admission.add_episodes(2, 3);
+    admission.add_episodes(2, &[0, 0, 0]);
     assert_eq!(all(&mut admission), [start(2, 0)]);
-    admission.finished(1);
+    admission.finished(1, 0);
     assert_eq!(all(&mut admission), [start(2, 1)]);
     // The slow one of step 1 holds the whole of step 2 back from the trainer, not from playing.
-    admission.finished(2);
+    admission.finished(2, 0);
     assert_eq!(all(&mut admission), [start(2, 2)]);
-    admission.finished(2);
-    admission.finished(2);
+    admission.finished(2, 0);
+    admission.finished(2, 0);
     assert_eq!(all(&mut admission), []);
-    admission.finished(1);
+    admission.finished(1, 0);
     assert_eq!(all(&mut admission), [Action::Collect { step: 1 }]);
     admission.close(1);
     assert_eq!(all(&mut admission), [Action::Collect { step: 2 }]);
@@ -253,11 +288,11 @@ fn a_stopped_admission_starts_nothing_and_closes_nothing() {
     let mut admission = Admission::new(StepSchedule::new(2, vec![1]), rules);
     admission.play(1..=2);
     admission.next_action();
-    admission.add_episodes(1, 1);
+    admission.add_episodes(1, &[0]);
     assert_eq!(admission.next_action(), Some(Action::Start { step: 1, episode: 0 }));
     admission.stop();
     assert_eq!((admission.next_action(), admission.running()), (None, 1));
-    admission.finished(1);
+    admission.finished(1, 0);
     assert_eq!((admission.next_action(), admission.running()), (None, 0));
 }
 
@@ -294,6 +329,48 @@ proptest! {
         let rules = AdmissionRules { draws_in_turn: turned, ..without_refills.rules };
         let history = without_refills.run(0, steps);
         prop_assert_eq!(Model { rules, ..without_refills }.run(0, steps), history);
+    }
+
+    /// However long the episodes last, each task is trained on once, and no later than its staleness allows. A run that repeats
+    /// the record has the same batches, however long its own episodes last.
+    #[test]
+    fn tasks_by_arrival_are_within_their_staleness(
+        (model, staleness) in models_by_arrival(),
+        other in prop::collection::vec(1_u64..60, 1..20),
+    ) {
+        let steps = model.schedule.steps();
+        let tasks = model.batches.as_ref().unwrap().1;
+        let history = model.run(0, steps);
+        prop_assert_eq!(&history.closed, &(1..=steps).collect::<Vec<_>>());
+        prop_assert_eq!(&history.versions, &versions(&model.schedule, 1..=steps));
+        for RecordedBatch { step, tasks: own } in &history.batches {
+            prop_assert!(own.len() == tasks as usize && own.is_sorted());
+            for task in own {
+                // The weights after the updates before this one, and those that the task was played with.
+                let behind = step - 1 - history.versions[&task.step][0];
+                prop_assert!(behind <= staleness, "{task} is {behind} updates behind in step {step}");
+            }
+        }
+        let mut trained: Vec<TaskKey> = history.batches.iter().flat_map(|batch| batch.tasks.clone()).collect();
+        trained.sort_unstable();
+        let all = (1..=steps).flat_map(|step| (0..tasks).map(move |task| TaskKey { step, task }));
+        prop_assert_eq!(trained, all.collect::<Vec<_>>());
+
+        let run = RepeatingRun { schedule: &model.schedule, tasks: tasks as usize, is_barrier: &|_| false };
+        let rule = run.rule(history.batches.clone()).unwrap();
+        let repeated = Model { batches: Some((rule, tasks)), lengths: other, ..model };
+        prop_assert_eq!(repeated.run(0, steps).batches, history.batches);
+    }
+
+    /// A run that goes on from a checkpoint trains on the tasks that the steps before have left.
+    #[test]
+    fn resumed_runs_by_arrival_train_on_the_rest((model, _) in models_by_arrival(), at in 1_u64..12) {
+        let steps = model.schedule.steps();
+        let at = at.min(steps);
+        let first = model.schedule.played_before_checkpoint(at) + 1;
+        let history = model.run(at, steps);
+        prop_assert_eq!(&history.closed, &(first..=steps).collect::<Vec<_>>());
+        prop_assert!(history.batches.iter().flat_map(|batch| &batch.tasks).all(|task| task.step >= first));
     }
 
     /// A run that goes on from any checkpoint plays the rest with the same weights.

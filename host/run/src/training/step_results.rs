@@ -1,0 +1,103 @@
+//! Results of the tasks that an update trains on: those that were drawn for it, or those that ended first.
+
+use std::time::Instant;
+
+use pl_record::TraceFile;
+use pl_rollout::RolloutBatch;
+use pl_types::TaskKey;
+use serde_json::{Map, json};
+
+use crate::error::Error;
+use crate::host::Host;
+
+use super::cursor::ScenarioCursor;
+use super::rollouts::{PlayedStep, Rollouts, ScenarioBatch};
+use super::step_metrics::step_metrics;
+
+/// Start and end of an episode.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EpisodeTime {
+    pub started: Instant,
+    pub ended: Instant,
+}
+
+/// Results of one task.
+pub(super) struct TaskResults {
+    pub task: TaskKey,
+    pub scenario: ScenarioBatch,
+    /// Times of its episodes.
+    pub times: Vec<EpisodeTime>,
+}
+
+/// Results of the tasks of a step.
+pub(super) struct StepResults {
+    pub step: u64,
+    /// Positions in the tasks of the scenarios after those that were drawn for the step.
+    pub cursors: Vec<ScenarioCursor>,
+    /// Levels of the tasks of the scenarios.
+    pub levels: Vec<Option<u32>>,
+    pub batches: Vec<ScenarioBatch>,
+    /// Times of the episodes, in the order in which they started.
+    pub times: Vec<EpisodeTime>,
+    /// Number of tasks that were played in place of others. `None` if none can be.
+    pub refilled: Option<u32>,
+    /// Tasks in the order of their results. Empty if they are those that were drawn for the step.
+    pub tasks: Vec<TaskKey>,
+}
+
+impl StepResults {
+    /// Results of tasks that ended first, in the order of their keys.
+    pub fn by_arrival(
+        step: u64,
+        cursors: Vec<ScenarioCursor>,
+        levels: Vec<Option<u32>>,
+        results: Vec<TaskResults>,
+    ) -> StepResults {
+        let refilled = None;
+        let (mut batches, mut times, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+        for TaskResults { task, scenario, times: own } in results {
+            tasks.push(task);
+            batches.push(scenario);
+            times.extend(own);
+        }
+        times.sort_by_key(|time| time.started);
+        StepResults { step, cursors, levels, batches, times, refilled, tasks }
+    }
+
+    /// Returns the step that the trainer gets. Writes the traces of a step whose tasks were drawn for it.
+    ///
+    /// # Errors
+    /// If every episode failed, or the traces can't be written.
+    pub fn into_step(self, rollouts: &Rollouts, host: &Host) -> Result<PlayedStep, Error> {
+        let StepResults { step, mut cursors, levels, batches, times, refilled, tasks } = self;
+        let by_scenario = rollouts.scenario_metrics(&batches, &levels, &mut cursors);
+        let mut all = RolloutBatch::default();
+        batches.into_iter().for_each(|one| all.append(one.batch));
+        let played = all.with_episodes(step);
+        let by_scenario = if played.is_ok() { by_scenario } else { Map::new() };
+        let file = tasks.is_empty().then_some(TraceFile { step, evaluation: None });
+        let batch = rollouts.keep(host, file.as_ref(), played)?;
+        let mut metrics = step_metrics(&batch, &rollouts.scenarios[0].setup.agents);
+        metrics.extend(by_scenario);
+        metrics.extend(refilled.map(|tasks| ("refilled_tasks".to_owned(), tasks.into())));
+        if !tasks.is_empty() {
+            let late = tasks.iter().filter(|task| task.step < step).count();
+            metrics.insert("late_tasks".into(), late.into());
+        }
+        let started = times.iter().map(|time| time.started).min();
+        let finished = times.iter().map(|time| time.ended).max();
+        let lasted = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
+        Ok(PlayedStep {
+            step,
+            cursors,
+            seconds: started.zip(finished).map_or(0.0, |(from, to)| lasted(from, to)),
+            finished,
+            episode_seconds: times.iter().map(|time| lasted(time.started, time.ended)).collect(),
+            failures: batch.failures.iter().map(|failure| json!(failure)).collect(),
+            tokens: batch.episodes.iter().map(|e| e.tokens).sum(),
+            metrics,
+            transitions: batch.transitions,
+            tasks,
+        })
+    }
+}
