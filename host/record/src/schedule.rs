@@ -7,7 +7,7 @@ use pl_types::TaskKey;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::jsonl::read_jsonl;
+use crate::folder::RunFolder;
 
 /// Name of the file in a run folder.
 pub const SCHEDULE: &str = "schedule.jsonl";
@@ -22,10 +22,23 @@ pub struct RecordedBatch {
 /// Reads the tasks of each update of a run. Returns `None` if each update trains on the tasks that were drawn for it.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::Line`].
+/// [`Error::Io`], also if the file is larger than 64 MiB; [`Error::Line`].
 pub fn read_schedule(run: &Path) -> Result<Option<Vec<RecordedBatch>>, Error> {
     let path = run.join(SCHEDULE);
-    if path.is_file() { read_jsonl(&path).map(Some) } else { Ok(None) }
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = RunFolder::read_text(run, SCHEDULE)?;
+    // A run in progress may be writing the last line.
+    let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n')).enumerate();
+    let parse = |(index, line): (usize, &str)| {
+        serde_json::from_str(line).map_err(|e| Error::Line {
+            path: path.clone(),
+            line: index + 1,
+            message: e.to_string(),
+        })
+    };
+    lines.map(parse).collect::<Result<_, _>>().map(Some)
 }
 
 /// Returns the step whose update trains on a task: the one that it was drawn for, unless the record of the run says otherwise.
@@ -54,6 +67,9 @@ mod tests {
         assert_eq!(trained_in(run.path(), task(1, 0)).unwrap(), 2);
         // Played, and in no batch yet.
         assert_eq!(trained_in(run.path(), task(3, 0)).unwrap(), 3);
+        // The rest of the last line is not written yet.
+        std::fs::write(run.path().join(SCHEDULE), format!("{text}{{\"step\":3,")).unwrap();
+        assert_eq!(trained_in(run.path(), task(1, 0)).unwrap(), 2);
         std::fs::write(run.path().join(SCHEDULE), "{\"step\":1,\"tasks\":[\"1\"]}\n").unwrap();
         assert!(trained_in(run.path(), task(1, 0)).unwrap_err().to_string().contains("write STEP.TASK"));
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::event::{Full, Kind, TraceRecord};
 use crate::runs::{FoundRun, inside};
-use crate::trained::{PassView, records};
+use crate::trained::{PassView, records, step_of};
 use crate::workflow::{TokenTexts, Workflows};
 
 /// Largest number of ids of a sampled support that are shown.
@@ -180,15 +180,15 @@ fn find(
     position: &CompletionPosition,
     ids: &[u32],
 ) -> Result<Option<Transition>, Error> {
-    let path = RunFolder::step_file(&run.root, id.step);
+    let path = RunFolder::step_file(&run.root, step_of(run, id.step, id.task)?);
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if !inside(&run.root, &["steps", &file])?.is_file() {
         return Ok(None);
     }
     let table = StepTable::open(&path)?;
     for (row, key) in table.keys()?.into_iter().enumerate() {
-        let wanted = (id.task, id.sample, position.visit, position.branch);
-        if (key.task, key.sample, key.node_visit, key.branch) != wanted {
+        let wanted = (id.step, id.task, id.sample, position.visit, position.branch);
+        if (key.step, key.task, key.sample, key.node_visit, key.branch) != wanted {
             continue;
         }
         let transition = table.transition(row)?;

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use pl_record::schedule::{SCHEDULE, trained_in};
 use pl_record::{RunFolder, TokenTable};
-use pl_types::{Clipping, EpisodeId, Key, TrainedCompletion};
+use pl_types::{Clipping, EpisodeId, Key, TaskKey, TrainedCompletion};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -55,9 +56,17 @@ impl PassView {
     }
 }
 
-/// Opens the tokens of a step. Returns `None` if the run has no such file: it records none, or the step is not
-/// finished.
-fn open(run: &FoundRun, step: u64) -> Result<Option<TokenTable>, Error> {
+/// Returns the step whose update trains on a task.
+pub(crate) fn step_of(run: &FoundRun, step: u64, task: u32) -> Result<u64, Error> {
+    // Refuses links.
+    inside(&run.root, &[SCHEDULE])?;
+    Ok(trained_in(&run.root, TaskKey { step, task })?)
+}
+
+/// Opens the tokens of the update that trains on a task. Returns `None` if the run has no such file: it records none, or the
+/// step is not finished.
+fn open(run: &FoundRun, step: u64, task: u32) -> Result<Option<TokenTable>, Error> {
+    let step = step_of(run, step, task)?;
     let path = RunFolder::token_file(&run.root, step);
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if !inside(&run.root, &["tokens", &file])?.is_file() {
@@ -68,7 +77,7 @@ fn open(run: &FoundRun, step: u64) -> Result<Option<TokenTable>, Error> {
 
 /// Reads the records of a completion, by epoch.
 pub(crate) fn records(run: &FoundRun, key: &Key) -> Result<Vec<TrainedCompletion>, Error> {
-    let Some(table) = open(run, key.step)? else { return Ok(Vec::new()) };
+    let Some(table) = open(run, key.step, key.task)? else { return Ok(Vec::new()) };
     let rows = table.rows()?.into_iter().enumerate().filter(|(_, row)| row.key == *key);
     let mut records = Vec::new();
     for (row, _) in rows {
@@ -83,11 +92,10 @@ pub(crate) fn add_advantages(run: &FoundRun, name: &str, episode: &mut EpisodeDe
     if id.evaluation.is_some() || episode.failure.is_some() {
         return Ok(());
     }
-    let Some(table) = open(run, id.step)? else { return Ok(()) };
-    let rows = table
-        .rows()?
-        .into_iter()
-        .filter(|row| (row.key.task, row.key.sample, row.epoch) == (id.task, id.sample, 0));
+    let Some(table) = open(run, id.step, id.task)? else { return Ok(()) };
+    let rows = table.rows()?.into_iter().filter(|row| {
+        (row.key.step, row.key.task, row.key.sample, row.epoch) == (id.step, id.task, id.sample, 0)
+    });
     let by_place: HashMap<(u32, u32, u32), f64> =
         rows.map(|row| ((row.key.node_visit, row.key.branch, row.key.agent), row.advantage)).collect();
     let agents = read_workflow(&run.root)?;

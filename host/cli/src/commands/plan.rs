@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::arguments::workflow::PlanArgs;
 use crate::exit::{CommandError, CommandResult};
 use crate::plan::PlanTable;
-use crate::plan::simulation::{SimulationTable, SplitTable};
+use crate::plan::simulation::{ComparedSchedule, SimulationTable, SplitTable};
 use crate::visible;
 
 pub fn run(app: &App, options: &PlanArgs) -> CommandResult {
@@ -63,12 +63,16 @@ fn simulate(checked: &CheckedWorkflow, costs: &str, devices: Option<u32>, json: 
         return Ok(());
     }
     let costs = parse_costs(costs)?;
-    let simulations: Vec<Simulation> =
-        stalenesses.into_iter().map(|staleness| Simulation::new(steps, staleness, &costs)).collect();
-    if json {
-        writeln!(out, "{:#}", serde_json::json!({ "steps": steps, "schedules": simulations }))?;
-    } else {
-        write!(out, "{}", SimulationTable { steps, staleness: own, simulations: &simulations })?;
+    let simulate = |staleness| ComparedSchedule {
+        by_keys: Simulation::new(steps, staleness, &costs),
+        by_arrival: Simulation::by_arrival(steps, staleness, &costs),
+    };
+    let schedules: Vec<ComparedSchedule> = stalenesses.into_iter().map(simulate).collect();
+    let workflow = Simulation::of_workflow(&checked.workflow, &costs);
+    let table = SimulationTable { steps, schedules: &schedules, workflow: workflow.as_ref() };
+    match json {
+        true => writeln!(out, "{:#}", table.to_json())?,
+        false => write!(out, "{table}")?,
     }
     Ok(())
 }
@@ -88,8 +92,8 @@ fn parse_costs(text: &str) -> Result<RunCosts, CommandError> {
             _ => return Err(invalid(part, "the costs are `rollout`, `train` and `evaluate`")),
         }
     }
-    let step = StepCosts { episodes: vec![rollout], train: vec![train], evaluate };
-    Ok(RunCosts { slots: 1, steps: vec![step] })
+    let step = StepCosts { episodes: vec![rollout], tasks: Vec::new(), train: vec![train], evaluate };
+    Ok(RunCosts { slots: 1, steps: vec![step], policies: Vec::new() })
 }
 
 /// Parses the costs of phases.

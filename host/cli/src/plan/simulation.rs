@@ -6,39 +6,69 @@ use pl_run::schedule::simulate::Simulation;
 use pl_run::schedule::simulate::pools::{PhaseCosts, SplitSimulation};
 use serde_json::{Value, json};
 
-/// Simulated schedules for people: a line for each staleness.
+/// A staleness that all learners have.
+pub struct ComparedSchedule {
+    pub by_keys: Simulation,
+    /// The same with `order = arrival`, where that is possible.
+    pub by_arrival: Option<Simulation>,
+}
+
+/// Simulated schedules: a line for each staleness, and one for the workflow.
 pub struct SimulationTable<'a> {
     pub steps: u64,
-    /// Largest staleness of a policy of the workflow.
-    pub staleness: u64,
     /// The first one is `sync`.
-    pub simulations: &'a [Simulation],
+    pub schedules: &'a [ComparedSchedule],
+    /// The workflow as it is written, with its checkpoints.
+    pub workflow: Option<&'a Simulation>,
+}
+
+impl SimulationTable<'_> {
+    pub fn to_json(&self) -> Value {
+        let schedule = |one: &ComparedSchedule| {
+            let mut line = json!(one.by_keys);
+            line["by_arrival"] = json!(one.by_arrival);
+            line
+        };
+        let schedules: Vec<Value> = self.schedules.iter().map(schedule).collect();
+        json!({ "steps": self.steps, "schedules": schedules, "workflow": self.workflow })
+    }
+
+    fn line(&self, name: &str, simulation: &Simulation) -> String {
+        let Simulation { seconds, rollout_idle, train_idle, .. } = *simulation;
+        let speedup = self.speedup(simulation);
+        let (rollout_idle, train_idle) = (100.0 * rollout_idle, 100.0 * train_idle);
+        format!("  {name:<17}{seconds:>6.1} s {speedup:>9.2}x {rollout_idle:>13.0} % {train_idle:>13.0} %")
+    }
+
+    /// Seconds of `sync` over those of a simulation.
+    fn speedup(&self, simulation: &Simulation) -> f64 {
+        let sync = self.schedules.first().map_or(0.0, |sync| sync.by_keys.seconds);
+        if simulation.seconds > 0.0 { sync / simulation.seconds } else { 1.0 }
+    }
 }
 
 impl fmt::Display for SimulationTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let steps = self.steps;
-        writeln!(f, "{steps} steps, rollouts and training on devices of their own")?;
-        writeln!(f, "  staleness       seconds   speed-up   rollouts idle   training idle")?;
-        let sync = self.simulations.first().map_or(0.0, |sync| sync.seconds);
-        for simulation in self.simulations {
-            let Simulation { staleness, seconds, rollout_idle, train_idle } = *simulation;
-            let name = match staleness {
+        let has_arrival = self.schedules.iter().any(|one| one.by_arrival.is_some());
+        let arrival = if has_arrival { "   order = arrival" } else { "" };
+        writeln!(f, "{} steps, rollouts and training on devices of their own", self.steps)?;
+        writeln!(f, "  staleness       seconds   speed-up   rollouts idle   training idle{arrival}")?;
+        for ComparedSchedule { by_keys, by_arrival } in self.schedules {
+            let name = match by_keys.staleness {
                 0 => " (sync)",
                 1 => " (one_step_off)",
                 _ => "",
             };
-            let mark = if staleness == self.staleness { '*' } else { ' ' };
-            let speedup = if seconds > 0.0 { sync / seconds } else { 1.0 };
-            let staleness = format!("{staleness}{name}");
-            writeln!(
-                f,
-                "{mark} {staleness:<17}{seconds:>6.1} s {speedup:>9.2}x {:>13.0} % {:>13.0} %",
-                100.0 * rollout_idle,
-                100.0 * train_idle
-            )?;
+            write!(f, "{}", self.line(&format!("{}{name}", by_keys.staleness), by_keys))?;
+            match by_arrival {
+                Some(simulation) => writeln!(f, "{:>17.2}x", self.speedup(simulation))?,
+                None => writeln!(f)?,
+            }
         }
-        writeln!(f, "* schedule of the workflow")
+        match self.workflow {
+            Some(workflow) => writeln!(f, "{}", self.line("as written", workflow)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -95,16 +125,21 @@ mod tests {
 
     #[test]
     fn schedules_are_compared_with_sync() {
-        let step = StepCosts { episodes: vec![3.0], train: vec![2.0], evaluate: 0.0 };
-        let costs = RunCosts { slots: 1, steps: vec![step] };
-        let simulations = [0, 1].map(|staleness| Simulation::new(4, staleness, &costs));
-        let table = SimulationTable { steps: 4, staleness: 1, simulations: &simulations };
+        let step = StepCosts { episodes: vec![3.0], tasks: vec![0], train: vec![2.0], evaluate: 0.0 };
+        let costs = RunCosts { slots: 1, steps: vec![step], policies: Vec::new() };
+        let schedules = [0, 1, 2].map(|staleness| ComparedSchedule {
+            by_keys: Simulation::new(4, staleness, &costs),
+            by_arrival: Simulation::by_arrival(4, staleness, &costs),
+        });
+        let workflow = Some(&schedules[1].by_keys);
+        let table = SimulationTable { steps: 4, schedules: &schedules, workflow };
         let expected = [
             "4 steps, rollouts and training on devices of their own",
-            "  staleness       seconds   speed-up   rollouts idle   training idle",
+            "  staleness       seconds   speed-up   rollouts idle   training idle   order = arrival",
             "  0 (sync)           20.0 s      1.00x            40 %            60 %",
-            "* 1 (one_step_off)   14.0 s      1.43x            14 %            43 %",
-            "* schedule of the workflow",
+            "  1 (one_step_off)   14.0 s      1.43x            14 %            43 %",
+            "  2                  14.0 s      1.43x            14 %            43 %             1.43x",
+            "  as written         14.0 s      1.43x            14 %            43 %",
         ];
         assert_eq!(table.to_string().lines().collect::<Vec<_>>(), expected);
     }

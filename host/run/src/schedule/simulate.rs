@@ -7,13 +7,16 @@
 pub mod pools;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use pl_dsl::workflow::{BatchOrder, Workflow};
+
 use super::StepSchedule;
 use super::admission::{Action, Admission, AdmissionRules};
+use super::batches::{BatchRule, Batches};
 use crate::error::Error;
 use crate::progress::StepSeconds;
 
@@ -22,6 +25,8 @@ use crate::progress::StepSeconds;
 pub struct StepCosts {
     /// Each episode, in the order in which they start.
     pub episodes: Vec<f64>,
+    /// Task of each episode, from 0. Empty if they are not known.
+    pub tasks: Vec<u32>,
     /// Each learner.
     pub train: Vec<f64>,
     /// Evaluations after the step; 0 if none is due.
@@ -35,6 +40,18 @@ pub struct RunCosts {
     pub slots: usize,
     /// The steps, from step 1 on. Repeated if there are more.
     pub steps: Vec<StepCosts>,
+    /// Names of the policies of each learner. Empty if they are not known.
+    pub policies: Vec<Vec<String>>,
+}
+
+/// Schedule to simulate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SimulatedSchedule {
+    pub schedule: StepSchedule,
+    /// Number of tasks of a step, if an update trains on those that end first.
+    pub by_arrival: Option<usize>,
+    /// Steps between checkpoints, at which learners wait for each other. 0 for none.
+    pub checkpoint_every: u64,
 }
 
 /// Simulated run.
@@ -62,11 +79,15 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
         #[serde(default)]
         episode_seconds: Vec<f64>,
         #[serde(default)]
+        episode_tasks: Vec<u32>,
+        #[serde(default)]
         learners: Vec<Learner>,
     }
     #[derive(Deserialize)]
     struct Learner {
         seconds: f64,
+        #[serde(default)]
+        policies: Vec<String>,
     }
     let path = run.join("timings.jsonl");
     let failed = |problem: String| Error::Costs { path: path.clone(), problem };
@@ -81,7 +102,10 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
     let has_episodes = lines.iter().all(|line| line.slots > 0);
     let slots = lines.iter().map(|line| if has_episodes { line.slots } else { 1 }).max();
     let slots = slots.ok_or_else(|| failed("the run has not finished a step".to_owned()))?;
+    let of_last = lines.last().map(|line| line.learners.as_slice()).unwrap_or_default();
+    let policies = of_last.iter().map(|learner| learner.policies.clone()).collect();
     let costs = |line: Line| StepCosts {
+        tasks: if has_episodes { line.episode_tasks } else { Vec::new() },
         episodes: match has_episodes && !line.episode_seconds.is_empty() {
             true => line.episode_seconds,
             false => vec![line.seconds.play],
@@ -92,7 +116,7 @@ pub fn read_costs(run: &Path) -> Result<RunCosts, Error> {
         },
         evaluate: line.seconds.evaluate,
     };
-    Ok(RunCosts { slots, steps: lines.into_iter().map(costs).collect() })
+    Ok(RunCosts { slots, steps: lines.into_iter().map(costs).collect(), policies })
 }
 
 /// End of something in progress, on the virtual clock.
@@ -126,18 +150,72 @@ impl RunCosts {
     pub fn learners(&self) -> usize {
         self.steps.iter().map(|step| step.train.len()).max().unwrap_or(0)
     }
+
+    /// Number of tasks of each step, if it is known and the same for all.
+    pub fn tasks(&self) -> Option<usize> {
+        let count = |step: &StepCosts| {
+            let is_known = !step.tasks.is_empty() && step.tasks.len() == step.episodes.len();
+            is_known.then(|| step.tasks.iter().copied().collect::<BTreeSet<_>>().len())
+        };
+        let first = count(self.steps.first()?)?;
+        self.steps.iter().all(|step| count(step) == Some(first)).then_some(first)
+    }
 }
 
 impl Simulation {
     /// Simulates a run whose versions can be used side by side, with the same staleness for every learner.
     pub fn new(steps: u64, staleness: u64, costs: &RunCosts) -> Simulation {
-        Simulator::new(StepSchedule::new(steps, vec![staleness; costs.learners()]), costs).run()
+        let schedule = StepSchedule::new(steps, vec![staleness; costs.learners()]);
+        Simulation::of(
+            &SimulatedSchedule { schedule, by_arrival: None, checkpoint_every: 0 },
+            staleness,
+            costs,
+        )
+    }
+
+    /// Simulates a run that trains on tasks in the order in which they end. Returns `None` if the costs don't tell the tasks of
+    /// episodes, or the staleness leaves no choice.
+    pub fn by_arrival(steps: u64, staleness: u64, costs: &RunCosts) -> Option<Simulation> {
+        let schedule = StepSchedule::by_arrival(steps, staleness, costs.learners());
+        let by_arrival = Some(costs.tasks().filter(|_| schedule.late() > 0)?);
+        let simulated = SimulatedSchedule { schedule, by_arrival, checkpoint_every: 0 };
+        Some(Simulation::of(&simulated, staleness, costs))
+    }
+
+    /// Simulates the run of a workflow, with the staleness of each policy and its checkpoints. Returns `None` if it is not
+    /// trained, or trains on tasks in the order in which they end and the costs don't tell the tasks of episodes.
+    pub fn of_workflow(workflow: &Workflow, costs: &RunCosts) -> Option<Simulation> {
+        let train = workflow.train.as_ref()?;
+        let largest = u64::from(workflow.largest_staleness());
+        let steps = u64::from(train.steps);
+        let (schedule, by_arrival) = match train.order {
+            BatchOrder::Keys => {
+                let position = |name: &String| workflow.policies.iter().position(|own| own.name == *name);
+                let staleness = |learner: usize| {
+                    let policy = costs.policies.get(learner).and_then(|names| position(names.first()?));
+                    policy.map_or(largest, |policy| u64::from(workflow.staleness(policy)))
+                };
+                (StepSchedule::new(steps, (0..costs.learners()).map(staleness).collect()), None)
+            }
+            BatchOrder::Arrival => {
+                (StepSchedule::by_arrival(steps, largest, costs.learners()), Some(costs.tasks()?))
+            }
+        };
+        let checkpoint_every = u64::from(train.checkpoint_every);
+        Some(Simulation::of(&SimulatedSchedule { schedule, by_arrival, checkpoint_every }, largest, costs))
+    }
+
+    fn of(simulated: &SimulatedSchedule, staleness: u64, costs: &RunCosts) -> Simulation {
+        let simulation = Simulator::new(simulated, costs).run();
+        Simulation { staleness, ..simulation }
     }
 }
 
 /// Learners and episodes around an [`Admission`].
 struct Simulator<'c> {
     schedule: StepSchedule,
+    by_arrival: bool,
+    checkpoint_every: u64,
     costs: &'c RunCosts,
     admission: Admission,
     now: f64,
@@ -161,10 +239,15 @@ struct LearnerState {
 }
 
 impl<'c> Simulator<'c> {
-    fn new(schedule: StepSchedule, costs: &'c RunCosts) -> Simulator<'c> {
+    fn new(simulated: &SimulatedSchedule, costs: &'c RunCosts) -> Simulator<'c> {
+        let SimulatedSchedule { schedule, by_arrival, checkpoint_every } = simulated.clone();
+        let rule = BatchRule::Arrival { late: schedule.late() };
+        let batches = by_arrival.map(|tasks| Batches::new(rule, tasks, 0));
         let rules = AdmissionRules { slots: costs.slots.max(1), draws_in_turn: false, keeps_versions: true };
         Simulator {
-            admission: Admission::new(schedule.clone(), rules),
+            admission: Admission::new(schedule.clone(), rules).with_batches(batches),
+            by_arrival: by_arrival.is_some(),
+            checkpoint_every,
             learners: vec![LearnerState::default(); schedule.learners()],
             schedule,
             costs,
@@ -224,8 +307,9 @@ impl<'c> Simulator<'c> {
                 self.end_after(seconds, End::Evaluation);
             }
             Action::Draw { step } => {
-                let episodes = self.step_costs(step).episodes.len() as u32;
-                self.admission.add_episodes(step, &(0..episodes).collect::<Vec<_>>());
+                let costs = self.step_costs(step);
+                let each = (0..costs.episodes.len() as u32).collect::<Vec<_>>();
+                self.admission.add_episodes(step, if self.by_arrival { &costs.tasks } else { &each });
             }
             Action::Start { step, episode } => {
                 let seconds = self.step_costs(step).episodes[episode];
@@ -234,10 +318,11 @@ impl<'c> Simulator<'c> {
             }
             Action::Collect { step } => {
                 self.admission.close(step);
-                self.played = step;
+                if !self.by_arrival {
+                    self.played = step;
+                }
             }
-            // Steps are handed over as they were drawn.
-            Action::HandOver(_) => {}
+            Action::HandOver(batch) => self.played = batch.step,
         }
     }
 
@@ -246,7 +331,8 @@ impl<'c> Simulator<'c> {
         for index in 0..self.learners.len() {
             let LearnerState { trained, is_training } = self.learners[index];
             let awaits_evaluation = trained > self.evaluated && self.step_costs(trained).evaluate > 0.0;
-            if is_training || awaits_evaluation || trained >= self.played {
+            let awaits_others = self.is_checkpoint(trained) && self.slowest() < trained;
+            if is_training || awaits_evaluation || awaits_others || trained >= self.played {
                 continue;
             }
             self.learners[index].is_training = true;
@@ -276,6 +362,10 @@ impl<'c> Simulator<'c> {
         }
     }
 
+    fn is_checkpoint(&self, step: u64) -> bool {
+        self.checkpoint_every > 0 && step.is_multiple_of(self.checkpoint_every)
+    }
+
     /// Returns the number of updates that all learners have done.
     fn slowest(&self) -> u64 {
         self.learners.iter().map(|learner| learner.trained).min().unwrap_or(0)
@@ -290,12 +380,12 @@ mod tests {
 
     /// Simulates steps of one episode each, one at a time.
     fn simulate(steps: u64, staleness: u64, costs: &[StepCosts]) -> Simulation {
-        let costs = RunCosts { slots: 1, steps: costs.to_vec() };
+        let costs = RunCosts { slots: 1, steps: costs.to_vec(), policies: Vec::new() };
         Simulation::new(steps, staleness, &costs)
     }
 
     fn step(rollout: f64, train: f64, evaluate: f64) -> StepCosts {
-        StepCosts { episodes: vec![rollout], train: vec![train], evaluate }
+        StepCosts { episodes: vec![rollout], tasks: vec![0], train: vec![train], evaluate }
     }
 
     fn constant(rollout: f64, train: f64) -> [StepCosts; 1] {
@@ -330,7 +420,13 @@ mod tests {
         // Two slots; one of two episodes is slow. Step by step, a step takes 8 seconds.
         let costs = RunCosts {
             slots: 2,
-            steps: vec![StepCosts { episodes: vec![8.0, 2.0], train: vec![1.0], evaluate: 0.0 }],
+            steps: vec![StepCosts {
+                episodes: vec![8.0, 2.0],
+                tasks: vec![0, 1],
+                train: vec![1.0],
+                evaluate: 0.0,
+            }],
+            policies: Vec::new(),
         };
         let seconds = |staleness| Simulation::new(4, staleness, &costs).seconds;
         assert_eq!(seconds(0), 36.0);
@@ -343,17 +439,51 @@ mod tests {
     /// Learners that are slow in different steps wait for each other without staleness, and not with it.
     #[test]
     fn learners_have_a_pace_of_their_own() {
-        let step = |train: [f64; 2]| StepCosts { episodes: vec![1.0], train: train.into(), evaluate: 0.0 };
-        let costs = RunCosts { slots: 1, steps: vec![step([1.0, 5.0]), step([5.0, 1.0])] };
+        let step = |train: [f64; 2]| StepCosts {
+            episodes: vec![1.0],
+            tasks: vec![0],
+            train: train.into(),
+            evaluate: 0.0,
+        };
+        let policies = vec![vec!["small".to_owned()], vec!["large".to_owned()]];
+        let costs = RunCosts { slots: 1, steps: vec![step([1.0, 5.0]), step([5.0, 1.0])], policies };
         assert_eq!(Simulation::new(6, 0, &costs).seconds, 36.0);
         // The first rollout, then 18 seconds of updates for each learner.
         assert_eq!(Simulation::new(6, 5, &costs).seconds, 19.0);
+        // They wait for each other at checkpoints: two steps of 6 seconds each, or one of 5.
+        let schedule = StepSchedule::new(6, vec![5, 5]);
+        let saved = |checkpoint_every| {
+            let simulated =
+                SimulatedSchedule { schedule: schedule.clone(), by_arrival: None, checkpoint_every };
+            Simulation::of(&simulated, 5, &costs).seconds
+        };
+        assert_eq!((saved(2), saved(1)), (19.0, 31.0));
         // Evaluations stop all learners.
         let evaluated = RunCosts {
             steps: costs.steps.iter().map(|own| StepCosts { evaluate: 1.0, ..own.clone() }).collect(),
             ..costs
         };
         assert_eq!(Simulation::new(6, 5, &evaluated).seconds, 37.0);
+    }
+
+    /// Two tasks a step, one of which is slow in every other step.
+    #[test]
+    fn a_slow_task_holds_up_a_later_update() {
+        let step = |slow: f64| StepCosts {
+            episodes: vec![1.0, slow],
+            tasks: vec![0, 1],
+            train: vec![2.0],
+            evaluate: 0.0,
+        };
+        let steps = vec![step(7.0), step(1.0)];
+        let costs = RunCosts { slots: 8, steps, policies: Vec::new() };
+        // Both wait for the first task that takes 7 seconds, or don't.
+        assert_eq!(Simulation::new(2, 2, &costs).seconds, 11.0);
+        assert_eq!(Simulation::by_arrival(2, 2, &costs).unwrap().seconds, 9.0);
+        // Nothing is late with a staleness of 1, or if the tasks are not known.
+        assert_eq!(Simulation::by_arrival(2, 1, &costs), None);
+        let unknown = StepCosts { tasks: Vec::new(), ..step(1.0) };
+        assert_eq!(Simulation::by_arrival(2, 2, &RunCosts { steps: vec![unknown], ..costs }), None);
     }
 
     proptest! {

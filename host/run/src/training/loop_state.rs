@@ -61,6 +61,7 @@ impl StepAhead {
             cursors,
             seconds: 0.0,
             episode_seconds: Vec::new(),
+            episode_tasks: Vec::new(),
             finished: None,
             tasks: Vec::new(),
         })

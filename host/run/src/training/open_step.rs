@@ -169,6 +169,7 @@ impl OpenStep {
         let drawn = self.round.get(scenario)?;
         let (setup, plan) = (Arc::clone(&drawn.setup), Arc::clone(&drawn.plan));
         let step = self.step;
+        let key = TaskKey { step, task: plan.first_task + task };
         let playing = async move {
             let started = Instant::now();
             let attempts = plan.play(&setup, task, sample).await;
@@ -177,7 +178,7 @@ impl OpenStep {
                 episode,
                 scenario,
                 attempts,
-                time: EpisodeTime { started, ended: Instant::now() },
+                time: EpisodeTime { task: key, started, ended: Instant::now() },
             }
         };
         Some(tracing::Instrument::instrument(playing, self.span.clone()))

@@ -441,6 +441,7 @@ impl OuterLoop<'_> {
             trained_tokens: results.iter().map(|result| result.trained.update.fed_tokens).sum(),
             learners: results.iter().zip(learners).map(times).collect(),
             episode_seconds: played.episode_seconds.iter().copied().map(milliseconds).collect(),
+            episode_tasks: played.episode_tasks.clone(),
             timeline: parts.into_iter().flatten().collect(),
         }
     }

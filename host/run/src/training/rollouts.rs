@@ -39,6 +39,8 @@ pub(super) struct PlayedStep {
     pub seconds: f64,
     /// Wall-clock seconds of each episode, in the order in which they start. Empty if another process has played them.
     pub episode_seconds: Vec<f64>,
+    /// Task of each episode, numbered in the order in which their first episodes start.
+    pub episode_tasks: Vec<u32>,
     /// End of the rollouts. `None` if another process has played them.
     pub finished: Option<Instant>,
     /// Tasks that were put together because they ended first. Empty if the tasks are those that were drawn for the step, and

@@ -1,5 +1,6 @@
 //! Results of the tasks that an update trains on: those that were drawn for it, or those that ended first.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use pl_record::TraceFile;
@@ -14,9 +15,11 @@ use super::cursor::ScenarioCursor;
 use super::rollouts::{PlayedStep, Rollouts, ScenarioBatch};
 use super::step_metrics::step_metrics;
 
-/// Start and end of an episode.
+/// Times of an episode.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EpisodeTime {
+    /// Task that it belongs to.
+    pub task: TaskKey,
     pub started: Instant,
     pub ended: Instant,
 }
@@ -93,6 +96,7 @@ impl StepResults {
             seconds: started.zip(finished).map_or(0.0, |(from, to)| lasted(from, to)),
             finished,
             episode_seconds: times.iter().map(|time| lasted(time.started, time.ended)).collect(),
+            episode_tasks: numbered(times.iter().map(|time| time.task)),
             failures: batch.failures.iter().map(|failure| json!(failure)).collect(),
             tokens: batch.episodes.iter().map(|e| e.tokens).sum(),
             metrics,
@@ -100,4 +104,14 @@ impl StepResults {
             tasks,
         })
     }
+}
+
+/// Returns the number of each task, counted from 0 in the order of their first places.
+fn numbered(tasks: impl Iterator<Item = TaskKey>) -> Vec<u32> {
+    let mut numbers = BTreeMap::new();
+    let mut number = |task| {
+        let next = numbers.len() as u32;
+        *numbers.entry(task).or_insert(next)
+    };
+    tasks.map(&mut number).collect()
 }

@@ -22,6 +22,8 @@ pub(super) struct StepTimes {
     pub learners: Vec<LearnerTimes>,
     /// Seconds of each episode.
     pub episode_seconds: Vec<f64>,
+    /// Task of each episode.
+    pub episode_tasks: Vec<u32>,
     pub timeline: Vec<TimelinePart>,
 }
 
@@ -75,6 +77,7 @@ impl StepTimes {
             "learners": self.learners,
             "slots": slots,
             "episode_seconds": self.episode_seconds,
+            "episode_tasks": self.episode_tasks,
             "sampled_tokens_per_second": self.sampled_tokens as f64 / self.seconds.play.max(1e-9),
             "trained_tokens_per_second": self.trained_tokens as f64 / self.seconds.train.max(1e-9),
             "memory_bytes": memory.map(|memory| memory.resident),

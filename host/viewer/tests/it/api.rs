@@ -162,6 +162,30 @@ fn tokens_have_the_log_probs_of_their_own_row() {
     assert_eq!(missing.status, 404);
 }
 
+/// Tasks of step 1 that ended late were trained on by the update of step 2, whose files have their rows.
+#[test]
+fn rows_of_a_late_task_are_in_the_files_of_the_step_that_trained_on_it() {
+    let runs = tempfile::tempdir().unwrap();
+    let run = example(runs.path(), "math", 0);
+    for folder in ["steps", "tokens"] {
+        let file = |step| run.join(format!("{folder}/{step:06}.parquet"));
+        std::fs::rename(file(1), file(2)).unwrap();
+    }
+    let server = Server::start(runs.path());
+    let tokens = || {
+        let view = server.get("/api/tokens?run=math&episode=1.0.0%230&agent=tool&visit=0&branch=0").json();
+        (view["recorded"]["reward"].clone(), view["passes"].as_array().map_or(0, Vec::len))
+    };
+    let advantage = || {
+        let tree = server.get("/api/episode?run=math&episode=1.2.0").json();
+        tree["visits"][0]["branches"][0]["rewards"][0]["advantage"].clone()
+    };
+    assert_eq!((tokens(), advantage()), ((json!(null), 0), json!(null)));
+    let schedule = "{\"step\":1,\"tasks\":[\"2.0\"]}\n{\"step\":2,\"tasks\":[\"1.0\",\"1.2\"]}\n";
+    std::fs::write(run.join("schedule.jsonl"), schedule).unwrap();
+    assert_eq!((tokens(), advantage()), ((json!(1.5), 1), json!(-1.0)));
+}
+
 #[test]
 fn drawings_belong_to_the_start_and_to_the_steps_that_led_to_them() {
     let runs = tempfile::tempdir().unwrap();

@@ -57,8 +57,14 @@ pub struct SplitSimulation {
 impl PhaseCosts {
     /// Seconds of a `sync` step on `devices` devices, one phase after the other.
     pub fn sync_step(&self, devices: u32) -> f64 {
-        let costs = StepCosts { episodes: shuffled(&self.lengths(), 1), train: vec![0.0], evaluate: 0.0 };
-        let costs = RunCosts { slots: (SLOTS * devices) as usize, steps: vec![costs] };
+        let costs = StepCosts {
+            episodes: shuffled(&self.lengths(), 1),
+            tasks: Vec::new(),
+            train: vec![0.0],
+            evaluate: 0.0,
+        };
+        let slots = (SLOTS * devices) as usize;
+        let costs = RunCosts { slots, steps: vec![costs], policies: Vec::new() };
         let rollout = Simulation::new(1, 0, &costs).seconds;
         let train = self.train.iter().sum::<f64>() * f64::from(self.devices) / f64::from(devices);
         self.wake + rollout + self.sleep + train + self.other
@@ -145,9 +151,14 @@ impl PhaseCosts {
 
     fn run_costs(&self, split: &Split, lengths: &[f64], steps: u64) -> RunCosts {
         let train = self.update_seconds(split);
-        let step =
-            |step| StepCosts { episodes: shuffled(lengths, step), train: train.clone(), evaluate: 0.0 };
-        RunCosts { slots: (SLOTS * split.rollout) as usize, steps: (1..=steps).map(step).collect() }
+        let step = |step| StepCosts {
+            episodes: shuffled(lengths, step),
+            tasks: Vec::new(),
+            train: train.clone(),
+            evaluate: 0.0,
+        };
+        let slots = (SLOTS * split.rollout) as usize;
+        RunCosts { slots, steps: (1..=steps).map(step).collect(), policies: Vec::new() }
     }
 
     /// Lengths of a step's episodes, as many as [`PhaseCosts::devices`] have slots. The longest takes
