@@ -26,7 +26,7 @@ use anyhow::{Context, Result, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use self::member::{Member, VERSION};
+pub use self::member::{Member, VERSION};
 use crate::{guests, setup};
 
 /// Place at which a packed program looks for libtorch.
@@ -63,7 +63,7 @@ pub fn write(root: &Path, program: &Path, into: &Path) -> Result<[PathBuf; 2]> {
 }
 
 /// Returns the program, stripped and without this machine's path of libtorch, and its plugins.
-fn package(root: &Path, program: &Path) -> Result<Vec<Member>> {
+pub fn package(root: &Path, program: &Path) -> Result<Vec<Member>> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let stripped = folder.path().join("pl-host");
     let strip = Command::new("strip").arg("-o").arg(&stripped).arg(program).status();

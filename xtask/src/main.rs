@@ -11,6 +11,7 @@
 //! cargo xtask toolchains      fetch the tools that build plugins in Rust, Python, JavaScript and C into the cache folder
 //! cargo xtask servers         fetch vLLM and llama.cpp's server, which tests start, into the cache folder (4 GB)
 //! cargo xtask model NAME      fetch a model that set-up leaves out: qwen2.5-coder-1.5b
+//! cargo xtask gpu-kit         set up, then pack what a bare machine with a GPU needs to test and measure; --dry-run tries it out
 //! cargo xtask architecture    write the picture of the crates into docs/architecture.md
 //! cargo xtask reproduce NAME  set up, then train what a table of docs/learning.md compares, and print the table
 //! cargo xtask bench           set up, then measure the main job as a whole
@@ -27,6 +28,7 @@ mod dist;
 #[cfg(test)]
 mod doctests;
 mod fetch;
+mod gpu_kit;
 mod guests;
 mod model;
 mod reproduce;
@@ -42,7 +44,7 @@ use crate::cargo::cargo;
 use crate::setup::Libtorch;
 
 const USAGE: &str = "usage: cargo xtask setup [--cuda | --cpu] | run FILE [options] | host ARGS… | test [options] | \
-     dist | toolchains | servers | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--out DIR] [--table] | bench [engine | servers | sandbox]";
+     dist | gpu-kit [--dry-run] | toolchains | servers | model NAME | architecture | reproduce NAME [--seeds 1,2,3] [--set KEY=VALUE] [--out DIR] [--table] | bench [engine | servers | sandbox]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -71,6 +73,7 @@ fn dispatch(arguments: &[String]) -> Result<u8> {
         }),
         Some(("model", [name])) => model::fetch(name).map(|()| 0),
         Some(("dist", [])) => dist::run(&root).map(|()| 0),
+        Some(("gpu-kit", rest)) => gpu_kit::run(&root, rest).map(|()| 0),
         Some(("architecture", [])) => architecture::write(&root).map(|()| 0),
         Some(("reproduce", rest)) => reproduce::run(&root, rest).map(|()| 0),
         Some(("bench", [])) => bench::run(&root).map(|()| 0),

@@ -4,17 +4,22 @@
 //! `cargo bench -p pl-trainer --bench update [-- FILTER]` prints a line of JSON for each figure;
 //! `cargo xtask bench engine` compares them with the peer's.
 //!
+//! `PL_HOST_BENCH_DEVICE=cuda` trains on the first GPU; `machine_allows` then follows from f32 products of one layer, which are
+//! too small for it.
+//!
 //! Needs the model where `cargo xtask setup` stores it (`PL_HOST_CACHE`, or `~/.cache/pl-host`); without it,
 //! nothing is measured.
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run stops with the reason")]
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use pl_dsl::settings::AT_GRPO;
 use pl_dsl::workflow::objective::{Advantage, Critic, CriticBase, Objective, Optimizer, PolicyTraining};
 use pl_dsl::workflow::{Lora, LrSchedule};
+use pl_kernels::cuda::{KernelSettings, find_libtorch_cuda, load, open};
 use pl_model::{Adapter, Checkpointing, Model, Projection, TensorSet};
 use pl_trainer::critic::CriticModel;
 use pl_trainer::plan::BatchPlan;
@@ -22,7 +27,7 @@ use pl_trainer::preparation::TurnOutcome;
 use pl_trainer::{Learner, LearnerSettings, NewPolicy, Sample};
 use pl_types::{Dtype, Group, Key, Transition};
 use serde_json::json;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, IndexOp, Kind, Tensor};
 
 const PROMPT: usize = 128;
 const COMPLETION: usize = 128;
@@ -103,11 +108,13 @@ fn main() {
 
 /// Speed in GFLOP/s of a matrix product of the size of a feed-forward projection, computed as in training.
 fn product_rate() -> f64 {
-    let options = (Kind::Float, Device::Cpu);
+    let options = (Kind::Float, *DEVICE);
     let (x, matrix) = (Tensor::ones([2048, 576], options), Tensor::ones([1536, 576], options));
     let times = (0..20).map(|_| {
         let start = Instant::now();
-        let _ = std::hint::black_box(pl_model::linear(&x, &matrix));
+        let product = pl_model::linear(&x, &matrix);
+        // Waits for the device.
+        let _ = std::hint::black_box(product.i((0, 0)).double_value(&[]));
         start.elapsed().as_secs_f64()
     });
     2.0 * 2048.0 * 576.0 * 1536.0 / times.fold(f64::INFINITY, f64::min) / 1e9
@@ -132,17 +139,34 @@ fn peak_memory() -> Option<String> {
     Some(line.trim_start_matches("VmHWM:").trim().to_owned())
 }
 
-fn smollm2() -> Option<Model> {
-    let cache = std::env::var_os("PL_HOST_CACHE").map(PathBuf::from).or_else(|| {
+fn cache() -> Option<PathBuf> {
+    std::env::var_os("PL_HOST_CACHE").map(PathBuf::from).or_else(|| {
         let home = std::env::var_os("HOME")?;
         Some(PathBuf::from(home).join(".cache/pl-host"))
-    })?;
+    })
+}
+
+/// The device that `PL_HOST_BENCH_DEVICE` names: `cuda`, with the kernels for it, or the CPU.
+static DEVICE: LazyLock<Device> = LazyLock::new(|| {
+    if std::env::var_os("PL_HOST_BENCH_DEVICE").is_none_or(|name| name != "cuda") {
+        return Device::Cpu;
+    }
+    if let Some(library) = find_libtorch_cuda() {
+        load(&library).expect("libtorch's CUDA libraries can be loaded");
+    }
+    let cache = cache().expect("HOME or PL_HOST_CACHE is set");
+    open(0, &KernelSettings::new(&cache)).expect("a CUDA device with kernels");
+    Device::Cuda(0)
+});
+
+fn smollm2() -> Option<Model> {
+    let cache = cache()?;
     let path = cache.join("models/smollm2-135m/model.gguf");
     if !path.is_file() {
         eprintln!("skipped: {} is missing (cargo xtask setup fetches it)", path.display());
         return None;
     }
-    Model::load(&path, Device::Cpu, Dtype::F32).inspect_err(|error| eprintln!("skipped: {error}")).ok()
+    Model::load(&path, *DEVICE, Dtype::F32).inspect_err(|error| eprintln!("skipped: {error}")).ok()
 }
 
 fn settings(checkpointing: Checkpointing) -> LearnerSettings {

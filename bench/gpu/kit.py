@@ -1,0 +1,314 @@
+"""Runs the kit of `cargo xtask gpu-kit` on a machine with a GPU: checks, whole runs and benchmarks, one stage after another.
+
+    python3 kit.py [--device cuda|cpu] [--seconds 540] [--out report] [--stages doctor,parity] [--torch FOLDER]
+
+Needs Python 3.10 with torch 2.11 (or `--torch`, the folder of one) and nothing else. Every stage writes OUT/STAGE.json when it
+ends, and OUT/report.json and OUT/report.md are written anew each time, so that whatever stops the kit leaves what was measured. A stage
+that fails or takes too long does not stop the others.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import shapes
+
+KIT = pathlib.Path(__file__).resolve().parent
+PROGRAM = KIT / "pl_host/bin/pl-host"
+# Last lines of a stage's output that its report keeps.
+KEPT_LINES = 60
+# Seconds that are left for the report.
+RESERVE = 5
+
+
+class Kit:
+    """Device, folders and environment of all stages."""
+
+    def __init__(self, arguments, libtorch):
+        self.device = arguments.device
+        self.out = pathlib.Path(arguments.out).resolve()
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.ends = time.monotonic() + arguments.seconds - RESERVE
+        libraries = [str(libtorch / "lib"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        self.environment = os.environ | {
+            "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+            "PL_HOST_CACHE": str(KIT / "cache"),
+            "PL_HOST_BENCH_DEVICE": self.device,
+            # A run names folders of the kit, which is not the user's own project.
+            "PL_HOST_ALLOW_READ": str(KIT),
+        }
+        if self.device == "cuda":
+            # A parity test that finds no device fails instead of being skipped.
+            self.environment["PL_HOST_NEEDS_CUDA"] = "1"
+
+    def run(self, command, limit, folder=KIT):
+        """Runs a command with its children. Returns its exit code, or None if it took too long, and its output."""
+        seconds = min(limit, self.ends - time.monotonic())
+        log = self.out / "output.txt"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [str(part) for part in command], cwd=folder, env=self.environment, stdin=subprocess.DEVNULL,
+                stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            )
+            try:
+                code = process.wait(max(seconds, 1))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                code = None
+        return code, log.read_text(errors="replace")
+
+
+class Skipped(Exception):
+    """A stage that this machine can't run, with the reason."""
+
+
+class Failed(Exception):
+    """A stage that failed, with what is known of it: the end of its output, or its figures."""
+
+    def __init__(self, reason, output="", figures=None):
+        super().__init__(reason)
+        self.output, self.figures = output, figures
+
+
+def check(code, output, figures=None):
+    if code is None:
+        raise Failed("took too long", output, figures)
+    if code != 0:
+        raise Failed(f"ended with {code}", output, figures)
+
+
+def machine(kit):
+    """The machine's name and its ceilings: products of matrices in bf16 and f32, and copies."""
+    script = KIT / "ceilings.py"
+    code, output = kit.run([sys.executable, script, kit.device], 120)
+    if code != 0 and "No module named 'torch'" in output:
+        raise Skipped("the Python that runs this has no torch")
+    check(code, output)
+    return json.loads(output.splitlines()[-1])
+
+
+def doctor(kit):
+    """What the program finds on the machine."""
+    code, output = kit.run([PROGRAM, "doctor", "--json"], 60)
+    start = output.find("[")
+    checks = json.loads(output[start : output.rfind("]") + 1]) if start >= 0 else []
+    figures = {check["name"]: f"{check['status']}: {check['found'].splitlines()[0]}" for check in checks if check["found"]}
+    if not figures:
+        check(code, output)
+    if kit.device == "cuda" and not str(figures.get("cuda", "")).startswith("ready"):
+        raise Failed("the program finds no CUDA", output, figures)
+    return figures
+
+
+def parity(kit):
+    """The tests of the crates that compute on the device."""
+    archive = KIT / "tests.tar.zst"
+    command = [
+        KIT / "bin/cargo-nextest", "nextest", "run", "--archive-file", archive, "--workspace-remap", KIT / "source",
+        "--no-fail-fast", "--test-threads", "4", "--status-level", "fail",
+    ]
+    code, output = kit.run(command, 240)
+    summary = next((line.strip() for line in output.splitlines() if "Summary" in line), "no summary")
+    figures = {"summary": summary, "failed": [line.strip() for line in output.splitlines() if " FAIL " in line]}
+    check(code, output, figures)
+    return figures
+
+
+def train(kit, name, workflow, settings, limit):
+    """Trains a workflow and returns the figures of its steps, also of a run that failed."""
+    run = kit.out / "runs" / name
+    shutil.rmtree(run, ignore_errors=True)
+    command = [PROGRAM, "run", workflow, "--device", kit.device, "--seed", "1", "--out", run]
+    for setting in settings:
+        command += ["--set", setting]
+    code, output = kit.run(command, limit, workflow.parent)
+    figures = figures_of(run)
+    check(code, output, figures)
+    return figures
+
+
+def figures_of(run):
+    """Rates of a run's steps, and how far the log-probs of training and sampling differ before the first update."""
+
+    def lines(name):
+        path = run / name
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+    times, metrics = lines("timings.jsonl"), lines("metrics.jsonl")
+    steps = [line for line in metrics if line.get("kind") == "step"]
+    figures = {"steps": len(steps)}
+    if times:
+        # The first step compiles and warms up.
+        last = times[-1]
+        figures |= {
+            "play_seconds": round(last["seconds"]["play"], 2),
+            "train_seconds": round(last["seconds"]["train"], 2),
+            "sampled_tokens_per_second": round(last["sampled_tokens_per_second"]),
+            "trained_tokens_per_second": round(last["trained_tokens_per_second"]),
+        }
+    if steps:
+        policies = steps[0].get("policies", {})
+        figures["kl_to_sampler_before_the_first_update"] = {name: own.get("kl") for name, own in policies.items()}
+    return figures
+
+
+def steps(kit):
+    """The main job: two agents with adapters on SmolLM2."""
+    settings = ["train.steps=3", "test.every=0"]
+    return train(kit, "math", KIT / "examples/math.mas", settings, 120)
+
+
+def same_bits(kit):
+    """Two runs of one seed: whether their transitions are equal."""
+    workflow = KIT / "examples/math.mas"
+    settings = ["train.steps=2", "test.every=0", "train.samples=2", "train.tasks_per_step=2"]
+    for name in ("first", "second"):
+        train(kit, name, workflow, settings, 90)
+    read = lambda name, step: (kit.out / f"runs/{name}/steps/{step:06}.parquet").read_bytes()
+    equal = {f"step {step}": read("first", step) == read("second", step) for step in (1, 2)}
+    if not all(equal.values()):
+        raise Failed("runs of one seed differ", figures=equal)
+    return equal
+
+
+def benches(kit):
+    """The project's benchmarks: kernels beside plain libtorch, and whole updates."""
+    figures = {}
+    for bench in sorted((KIT / "benches").iterdir()):
+        # On a CPU one case shows that it runs.
+        filters = ["4 siblings"] if bench.name == "update" and kit.device == "cpu" else []
+        code, output = kit.run([bench, "--bench", *filters], 120)
+        lines = [line for line in output.splitlines() if line.strip()]
+        figures[bench.name] = {"code": code, "output": lines[-KEPT_LINES:]}
+    if any(own["code"] != 0 for own in figures.values()):
+        raise Failed("a benchmark failed", figures=figures)
+    return figures
+
+
+def models(kit):
+    """Whole steps of models of real shapes, with random weights."""
+    figures = {}
+    for shape in shapes.for_device(kit.device):
+        try:
+            workflow = shape.write(KIT / "shapes" / shape.name)
+            figures[shape.name] = train(kit, shape.name, workflow, [], 150)
+        except Failed as failure:
+            figures[shape.name] = {"failed": str(failure), "figures": failure.figures, "output": tail(failure.output)}
+    failed = [name for name, own in figures.items() if "failed" in own]
+    if failed:
+        raise Failed(f"{', '.join(failed)} failed", figures=figures)
+    return figures
+
+
+def peers(kit):
+    """The update of transformers beside the project's, where transformers is installed."""
+    if importlib.util.find_spec("transformers") is None:
+        raise Skipped("transformers is not installed")
+    model = KIT / "cache/models/smollm2-135m/model.gguf"
+    code, output = kit.run([sys.executable, KIT / "peers/train_transformers.py", "full", "--model", model], 120)
+    check(code, output)
+    return json.loads(output.splitlines()[-1])
+
+
+def profile(kit):
+    """A profile of one step by Nsight Systems, where it is installed."""
+    if shutil.which("nsys") is None:
+        raise Skipped("nsys is not installed")
+    run = kit.out / "runs/profile"
+    shutil.rmtree(run, ignore_errors=True)
+    command = ["nsys", "profile", "--stats=true", "--force-overwrite=true", "-o", kit.out / "profile"]
+    command += [PROGRAM, "run", KIT / "examples/math.mas", "--device", kit.device, "--out", run]
+    command += ["--set", "train.steps=1", "--set", "test.every=0"]
+    code, output = kit.run(command, 180)
+    check(code, output)
+    return {"kernels": output.splitlines()[-KEPT_LINES:]}
+
+
+# In the order of their worth, should the time end.
+STAGES = [machine, doctor, parity, steps, same_bits, benches, models, peers, profile]
+
+
+def tail(output):
+    return output.splitlines()[-KEPT_LINES:]
+
+
+def run_stage(kit, stage):
+    """Runs a stage. Its result has no exception: it is written whatever happens."""
+    started = time.monotonic()
+    result = {"stage": stage.__name__, "what": stage.__doc__.splitlines()[0]}
+    try:
+        result |= {"verdict": "passed", "figures": stage(kit)}
+    except Skipped as reason:
+        result |= {"verdict": "skipped", "reason": str(reason)}
+    except Failed as failure:
+        result |= {"verdict": "failed", "reason": str(failure), "figures": failure.figures, "output": tail(failure.output)}
+    except Exception as error:  # A mistake of the kit must not cost the other stages.
+        result |= {"verdict": "failed", "reason": f"{type(error).__name__}: {error}"}
+    return result | {"seconds": round(time.monotonic() - started, 1)}
+
+
+def report(kit, results, left):
+    """Writes what is known so far as JSON and Markdown."""
+    manifest = json.loads((KIT / "manifest.json").read_text())
+    whole = {"kit": manifest, "device": kit.device, "stages": results, "not_reached": left}
+    (kit.out / "report.json").write_text(json.dumps(whole, indent=1))
+    lines = [f"# pl-host {manifest['version']} on {kit.device}", "", "| stage | verdict | seconds | what |", "|---|---|---|---|"]
+    for result in results:
+        verdict = " ".join(filter(None, [result["verdict"], result.get("reason")])).replace("|", "/")
+        lines.append(f"| {result['stage']} | {verdict} | {result['seconds']} | {result['what']} |")
+    lines += [f"| {name} | not reached | | |" for name in left]
+    for result in results:
+        if result.get("figures") or result.get("output"):
+            lines += ["", f"## {result['stage']}", "", "```json", json.dumps(result.get("figures"), indent=1), "```"]
+        if result.get("output"):
+            lines += ["", "```text", *result["output"], "```"]
+    (kit.out / "report.md").write_text("\n".join(lines) + "\n")
+
+
+def libtorch(named):
+    """Returns the folder of the package torch."""
+    if named:
+        return pathlib.Path(named).resolve()
+    found = importlib.util.find_spec("torch")
+    if found is None or not found.submodule_search_locations:
+        sys.exit("error: this Python has no torch; name the folder of one with --torch")
+    return pathlib.Path(found.submodule_search_locations[0])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--seconds", type=float, default=540, help="time for all stages (default: 540)")
+    parser.add_argument("--out", default="report", help="folder of the results (default: report)")
+    parser.add_argument("--stages", help="names of stages, with commas between (default: all)")
+    parser.add_argument("--torch", help="folder of the package torch (default: that of this Python)")
+    arguments = parser.parse_args()
+    names = {stage.__name__: stage for stage in STAGES}
+    chosen = arguments.stages.split(",") if arguments.stages else list(names)
+    unknown = [name for name in chosen if name not in names]
+    if unknown:
+        sys.exit(f"error: there is no stage {unknown[0]}; there are {', '.join(names)}")
+    kit = Kit(arguments, libtorch(arguments.torch))
+    results, left = [], list(chosen)
+    report(kit, results, left)
+    while left and time.monotonic() < kit.ends:
+        result = run_stage(kit, names[left.pop(0)])
+        results.append(result)
+        (kit.out / f"{result['stage']}.json").write_text(json.dumps(result, indent=1))
+        report(kit, results, left)
+        print(f"{result['stage']}: {result['verdict']} after {result['seconds']} s {result.get('reason', '')}".rstrip(), flush=True)
+    print(kit.out / "report.md")
+    failed = [result["stage"] for result in results if result["verdict"] == "failed"]
+    sys.exit(1 if failed or left else 0)
+
+
+if __name__ == "__main__":
+    main()
