@@ -12,7 +12,7 @@ mod grammar;
 mod mistakes;
 mod patterns;
 
-pub use check::check_design;
+pub use check::{check_design, format_design};
 pub use frame::{Frame, FrameError, own_design, with_paths};
 pub use grammar::design_grammar;
 pub use mistakes::DesignMistake;

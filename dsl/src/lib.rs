@@ -22,7 +22,8 @@ pub mod workflow;
 pub use analysis::names;
 pub use catalog::{Catalog, CatalogError, read_text};
 pub use design::{
-    DesignMistake, Frame, FrameError, check_design, design_grammar, own_design, pattern, with_paths,
+    DesignMistake, Frame, FrameError, check_design, design_grammar, format_design, own_design, pattern,
+    with_paths,
 };
 pub use diagnostic::{Diagnostic, DiagnosticCode, Label, Severity, render};
 pub use eval::functions;

@@ -140,7 +140,7 @@ fn a_design_of_the_palette_resolves() {
 #[test]
 fn mistakes_have_their_line_and_kind() {
     let mistakes = design(&DEBATE.replace("max_tokens = 64", "max_tokenz = 64")).unwrap_err();
-    assert!(matches!(&mistakes[..], [DesignMistake::Checked { line: 2, .. }]), "{mistakes:?}");
+    assert!(matches!(&mistakes[..], [DesignMistake::Checked { line: Some(2), .. }]), "{mistakes:?}");
     let mistakes = design(&DEBATE.replace("policy = coder", "policy = secret")).unwrap_err();
     assert_eq!(
         mistakes[0].to_string(),
@@ -179,6 +179,73 @@ fn the_file_of_a_design_has_what_it_uses() {
     assert!(
         Frame::new(&Source { name: "x.mas".to_owned(), text: FRAME.to_owned() }, &workflow, 0, &[]).is_err()
     );
+}
+
+#[test]
+fn overrides_of_what_is_left_out_are_left_out() {
+    let text =
+        WHOLE.replace("policy coder ", "policy tool {\n  model = base\n  train = false\n}\npolicy coder ");
+    let source = Source { name: "team.mas".to_owned(), text };
+    let workflow = pl_dsl::check(&source, &[], &TestCatalog).workflow.unwrap();
+    let given = [
+        "samples=5",
+        "agent tool.temperature=0.5",
+        "policy tool.train=false",
+        "reason.max_tokens=9",
+        "architect.designs=9",
+        "mix.made=0.1",
+        "there.limit=1",
+        "here.limit=1",
+        "others.level=2",
+        "inference.slots=3",
+        "base.dtype=f32",
+    ];
+    let overrides = given.map(|one| one.parse().unwrap());
+    let frame = Frame::new(&source, &workflow, 0, &overrides).unwrap();
+    let left: Vec<&str> = frame.overrides().iter().map(|one| one.path.as_str()).collect();
+    assert_eq!(left, ["samples", "policy tool.train", "here.limit", "inference.slots", "base.dtype"]);
+}
+
+/// A used or included file with an agent.
+struct OtherFile;
+
+impl Catalog for OtherFile {
+    fn text(&self, _: &Path) -> Result<String, CatalogError> {
+        let policy =
+            FRAME.lines().filter(|line| ["plugin", "model"].iter().any(|word| line.starts_with(word)));
+        let agent =
+            "policy spare { model = base; train = false }\nagent spare = maths.tool { policy = spare }";
+        Ok(policy.chain([agent]).collect::<Vec<_>>().join("\n"))
+    }
+
+    fn items(&self, plugin: &Plugin) -> Result<Vec<Item>, CatalogError> {
+        TestCatalog.items(plugin)
+    }
+}
+
+#[test]
+fn agents_of_other_files_are_none_of_a_designs() {
+    let text = format!("{FRAME}use \"lib.mas\" as lib\n");
+    let frame = Frame::from(Source { name: "frame.mas".to_owned(), text });
+    let design = |turns: &str| {
+        let text = format!("agent solve = maths.tool {{ policy = coder }}\nturns {{ {turns} }}\n");
+        check_design(&frame, &palette(), &text, &OtherFile)
+    };
+    design("max = 1; start -> solve -> end").unwrap();
+    let mistakes = design("max = 1; start -> solve -> lib.spare -> end").unwrap_err();
+    assert_eq!(mistakes, [DesignMistake::Agent { line: 2, agent: "lib.spare".to_owned() }]);
+    assert!(design("max = 1; start -> [solve, lib.spare] -> end").is_err());
+    // Those of an included file would be in every design.
+    let own = ["plugin maths", "model base"];
+    let lines = WHOLE.lines().filter(|line| !own.iter().any(|word| line.starts_with(word)));
+    let text = lines.map(|line| format!("{line}\n")).collect::<String>() + "include \"lib.mas\"\n";
+    let source = Source {
+        name: "team.mas".to_owned(),
+        text: text.replace("start -> reason", "start -> spare -> reason"),
+    };
+    let workflow = pl_dsl::check(&source, &[], &OtherFile).workflow.unwrap();
+    let error = Frame::new(&source, &workflow, 0, &[]).unwrap_err();
+    assert!(error.to_string().contains("agent `spare` is in a file that team.mas includes"), "{error}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Searches for teams: deterministic, resumed after a kill to the same designs, and files that other commands work on.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{pl_host, scenario, stderr, stdout, succeed};
+use crate::support::{pl_host, run, scenario, stderr, stdout, succeed};
 
 fn design(file: &Path, out: &Path, rounds: u32) -> Command {
     let mut command = pl_host();
@@ -42,7 +43,7 @@ fn a_search_that_was_cut_off_anywhere_goes_on_to_the_same_designs() {
     // The grammar holds: no design has a syntax error.
     let texts = found.iter().map(|one| one["outcome"].to_string());
     assert!(texts.into_iter().all(|outcome| !outcome.contains("MAS0001")), "{expected}");
-    for cut in [1, 40, expected.len() / 2, expected.len() - 3] {
+    for cut in [1, 40, expected.len() / 2, expected.len() - 3, expected.len() - 1] {
         let part = folder.path().join(format!("cut-{cut}"));
         succeed(&mut design(&file, &part, 0));
         std::fs::write(part.join("designs.jsonl"), &expected[..cut]).unwrap();
@@ -95,6 +96,61 @@ fn the_best_designs_are_workflows() {
     let best = listed.split_whitespace().next().unwrap();
     let shown = stdout(&succeed(pl_host().arg("designs").arg(&out).args(["--show", best])));
     assert!(shown.contains("turns"), "{shown}");
+}
+
+#[test]
+fn the_best_design_is_written_again_unless_a_person_has_changed_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("search");
+    let file = scenario("letters/design.mas");
+    succeed(&mut design(&file, &out, 0));
+    let best = out.join("best.mas");
+    let text = std::fs::read_to_string(&best).unwrap();
+    // A search that was killed before it wrote the file, or after it wrote an earlier one.
+    std::fs::remove_file(&best).unwrap();
+    succeed(&mut design(&file, &out, 0));
+    assert_eq!(std::fs::read_to_string(&best).unwrap(), text);
+    std::fs::write(&best, format!("# mine\n{text}")).unwrap();
+    let output = succeed(&mut design(&file, &out, 0));
+    assert!(stderr(&output).contains("was changed and stays as it is"), "{}", stderr(&output));
+    assert!(std::fs::read_to_string(&best).unwrap().starts_with("# mine"));
+    // A record that somebody has changed is no way around the palette.
+    std::fs::remove_file(&best).unwrap();
+    std::fs::remove_dir_all(out.join("best")).unwrap();
+    let spoilt = record(&out).replace("turns {", "plugin spy = \\\"spy.wasm\\\"\\nturns {");
+    assert!(spoilt.contains("spy.wasm"));
+    std::fs::write(out.join("designs.jsonl"), spoilt).unwrap();
+    succeed(&mut design(&file, &out, 0));
+    assert!(!best.exists());
+}
+
+#[test]
+fn the_file_of_a_search_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, file) = (folder.path().join("search"), scenario("letters/design.mas"));
+    succeed(&mut design(&file, &out, 0));
+    std::fs::write(out.join("search.json"), "{").unwrap();
+    let output = design(&file, &out, 0).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("its search.json can't be read"), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(out.join("search.json")).unwrap(), "{");
+}
+
+#[test]
+fn a_run_lists_the_designs_that_it_trained_with_and_replays() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    succeed(&mut run(&scenario("letters/designer.mas"), &out, &["--set", "train.steps=1"]));
+    let found = designs(&out);
+    assert_eq!(found.len(), 8);
+    let hashes: BTreeSet<&str> = found.iter().filter_map(|one| one["hash"].as_str()).collect();
+    let listed = stdout(&succeed(pl_host().arg("designs").arg(&out)));
+    assert_eq!(listed.lines().count(), hashes.len());
+    let best = listed.split_whitespace().next().unwrap();
+    succeed(pl_host().arg("check").arg(out.join(format!("best/{best}.mas"))));
+    let replayed = stdout(&succeed(pl_host().arg("replay").arg(&out).arg("--all")));
+    let (count, rest) = replayed.trim().split_once(' ').unwrap();
+    assert_eq!(rest, format!("episodes: {count} as recorded"));
 }
 
 #[test]

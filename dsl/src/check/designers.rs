@@ -11,7 +11,7 @@ use super::scenarios::ResolvedScenarios;
 use crate::diagnostic::DiagnosticCode;
 use crate::syntax::block_kind::BlockKind;
 use crate::syntax::tree::{Block, ValueKind};
-use crate::workflow::{Designer, Palette};
+use crate::workflow::{Designer, ExecutorGroups, Palette};
 
 /// Item that designers are made of.
 const ITEM: &str = "designer";
@@ -37,6 +37,10 @@ impl Resolver<'_, '_, '_> {
             policy: policy?,
             designs: own.integer("designs")?,
             executions: own.integer("executions")?,
+            executor_groups: match own.text("executor_groups")? {
+                "role" => ExecutorGroups::Role,
+                _ => ExecutorGroups::Design,
+            },
             patterns: own.words("patterns")?,
             instructions: own.text("instructions").map(str::to_owned),
             constrained: own.boolean("constrained")?,

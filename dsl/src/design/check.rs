@@ -47,6 +47,12 @@ pub fn check_design(
     Ok(workflow)
 }
 
+/// Returns a design as the formatter writes it. One with a syntax error, and one that is too large, stays as it is.
+pub fn format_design(fragment: &str) -> String {
+    let formatted = (fragment.len() <= LARGEST).then(|| crate::format(fragment).ok()).flatten();
+    formatted.unwrap_or_else(|| fragment.to_owned())
+}
+
 /// The errors among diagnostics of a text in which the fragment begins at `start`.
 fn errors(diagnostics: &[Diagnostic], fragment: &str, start: usize) -> Vec<DesignMistake> {
     let errors = diagnostics.iter().filter(|one| one.severity == Severity::Error);
@@ -54,7 +60,7 @@ fn errors(diagnostics: &[Diagnostic], fragment: &str, start: usize) -> Vec<Desig
         .map(|one| {
             let at = one.labels.first().and_then(|label| label.span.start.checked_sub(start));
             DesignMistake::Checked {
-                line: at.map_or(0, |at| line(fragment, at)),
+                line: at.map(|at| line(fragment, at)),
                 code: one.code,
                 message: one.message.clone(),
             }

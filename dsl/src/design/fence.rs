@@ -1,17 +1,25 @@
 //! The fence around designs: they use nothing but their palette.
 
+use std::collections::BTreeSet;
+
 use super::mistakes::DesignMistake;
 use crate::source::Location;
 use crate::syntax::block_kind::BlockKind;
-use crate::syntax::tree::{Block, Entry, File, Setting, Value, ValueKind};
+use crate::syntax::tree::{Block, EdgeLine, Entry, File, Setting, Value, ValueKind};
 use crate::workflow::Palette;
 
 /// Settings of the language that a design may give its agents. The others are settings of the agents' items.
 pub(super) const KEYS: [&str; 6] = ["policy", "temperature", "top_k", "top_p", "min_p", "max_tokens"];
 
 /// Returns the mistakes of a fragment that reach beyond its palette.
-pub(super) fn beyond_palette(file: &File, palette: &Palette, fragment: &str) -> Vec<DesignMistake> {
-    let mut fence = Fence { palette, fragment, mistakes: Vec::new() };
+pub(super) fn beyond_palette<'a>(
+    file: &'a File,
+    palette: &'a Palette,
+    fragment: &'a str,
+) -> Vec<DesignMistake> {
+    let agents = file.blocks.iter().filter(|block| block.kind == BlockKind::Agent);
+    let names = agents.filter_map(|block| block.name.as_ref().map(|name| name.text.as_str()));
+    let mut fence = Fence { palette, fragment, agents: names.collect(), mistakes: Vec::new() };
     fence.file(file);
     fence.mistakes
 }
@@ -24,6 +32,8 @@ pub(super) fn line(fragment: &str, at: usize) -> usize {
 struct Fence<'a> {
     palette: &'a Palette,
     fragment: &'a str,
+    /// Names of its agents.
+    agents: BTreeSet<&'a str>,
     mistakes: Vec<DesignMistake>,
 }
 
@@ -104,6 +114,7 @@ impl Fence<'_> {
                     self.mistakes.push(DesignMistake::Block { line, block: format!("`{}`", name.text) });
                 }
                 Entry::Edge(edge) => {
+                    self.nodes(edge);
                     if let Some(when) = edge.when.as_ref().filter(|when| !is_condition(when)) {
                         let line = self.line(when.location);
                         self.mistakes.push(DesignMistake::Condition { line });
@@ -113,10 +124,21 @@ impl Fence<'_> {
         }
     }
 
+    /// Files that the frame includes may have agents, which are none of the design's.
+    fn nodes(&mut self, edge: &EdgeLine) {
+        for name in edge.nodes.iter().flat_map(|node| &node.names) {
+            if !matches!(name.text.as_str(), "start" | "end") && !self.agents.contains(name.text.as_str()) {
+                let line = self.line(name.location);
+                self.mistakes.push(DesignMistake::Agent { line, agent: name.text.clone() });
+            }
+        }
+    }
+
     fn line(&self, location: Location) -> usize {
         match location {
             Location::Span(span) => line(self.fragment, span.start),
-            Location::Override(_) => 0,
+            // A fragment is parsed without overrides.
+            Location::Override(_) => 1,
         }
     }
 }

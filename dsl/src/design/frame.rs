@@ -11,7 +11,7 @@ use crate::syntax::block_kind::BlockKind;
 use crate::syntax::parse::parse;
 use crate::syntax::scan::{Statement, scan, split_word};
 use crate::syntax::tree::{Body, Entry, Value, ValueKind};
-use crate::workflow::Workflow;
+use crate::workflow::{Agent, Workflow};
 
 /// A workflow file with one environment and one reward, and without agents and turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,16 @@ pub enum FrameError {
         /// The workflow file.
         file: String,
     },
+    /// An agent is in an included file, and would be in every design.
+    #[error(
+        "agent `{agent}` is in a file that {file} includes; move it into {file}, or name its file with `use`"
+    )]
+    IncludedAgent {
+        /// The agent.
+        agent: String,
+        /// The workflow file.
+        file: String,
+    },
 }
 
 impl From<Source> for Frame {
@@ -45,7 +55,7 @@ impl Frame {
     /// Overrides of what is left out are left out too.
     ///
     /// # Errors
-    /// [`FrameError`] if the scenario is not in the file itself.
+    /// [`FrameError`] if the scenario, or an agent without a namespace, is not in the file itself.
     pub fn new(
         source: &Source,
         workflow: &Workflow,
@@ -58,7 +68,7 @@ impl Frame {
         let reward = found.map_or("", |one| one.reward.name.as_str());
         let text = source.text.as_str();
         let mut cut: Vec<Range<usize>> = Vec::new();
-        let mut gone: BTreeSet<&str> = BTreeSet::from(["mix", "layout"]);
+        let (mut gone, mut kept) = (BTreeSet::new(), BTreeSet::new());
         let mut has_scenario = false;
         for statement in statements(text) {
             let Head { word, name: own } = Head::new(&statement, text);
@@ -79,15 +89,27 @@ impl Frame {
                 },
                 _ => true,
             };
-            if !keep {
-                gone.insert(own);
+            if keep {
+                kept.insert((word, own));
+            } else {
+                gone.insert((word, own));
                 cut.push(with_comments(text, extent(&statement)));
             }
         }
         if !has_scenario {
             return Err(FrameError::Included { scenario: name.to_owned(), file: source.name.clone() });
         }
-        let left = |one: &&Override| !gone.contains(one.path.split('.').next().unwrap_or_default());
+        // Those of used files have dots in their names, and are there only if something names them.
+        let included =
+            |agent: &&Agent| !agent.name.contains('.') && !gone.contains(&("agent", agent.name.as_str()));
+        if let Some(agent) = workflow.agents.iter().find(included) {
+            let (agent, file) = (agent.name.clone(), source.name.clone());
+            return Err(FrameError::IncludedAgent { agent, file });
+        }
+        let is_of = |one: &Override, blocks: &BTreeSet<(&str, &str)>| {
+            blocks.iter().any(|(word, name)| is_of_block(&one.path, word, name))
+        };
+        let left = |one: &&Override| is_of(one, &kept) || !is_of(one, &gone);
         let overrides = overrides.iter().filter(left).cloned().collect();
         Ok(Frame { source: Source { name: source.name.clone(), text: without(text, cut) }, overrides })
     }
@@ -183,6 +205,16 @@ impl<'t> Head<'t> {
     fn new(statement: &Statement, text: &'t str) -> Head<'t> {
         let (word, rest) = split_word(statement.head.slice(text));
         Head { word, name: split_word(rest.trim_start()).0 }
+    }
+}
+
+/// Returns true if the path of an override leads to a block: `tool.temperature` or `agent tool.temperature` to `agent tool`,
+/// `mix.made` to `mix`, which has no name.
+fn is_of_block(path: &str, word: &str, name: &str) -> bool {
+    let target = path.split('.').next().unwrap_or_default().trim();
+    match target.split_once(char::is_whitespace) {
+        Some((kind, own)) => kind == word && own.trim() == name,
+        None => target == if name.is_empty() { word } else { name },
     }
 }
 

@@ -1,12 +1,15 @@
 //! The grammar of designs, in the dialect of Lark that llguidance reads.
 //!
-//! It is made from the settings table, the palette and what its items declare. It generates the agents first, then the
-//! turns, with the spacing of the formatter or any other, but without comments; everything that it generates parses. Names
-//! that are not declared, keys that are set twice and numbers out of range are left to the check.
+//! It is made from the settings table, the palette and what its items declare, and generates one form of designs: agents
+//! whose names are given by their number, each with its settings in a fixed order, then the turns, whose last line leads
+//! from `start` through all agents to `end` and whose lines before it leave that path under a condition. All that it
+//! generates parses, reaches every agent and can end. The spacing is that of the formatter or any other; there are no
+//! comments. What an item declares beyond types and ranges is left to the check.
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
-use pl_types::{Fact, Grammar, Item};
+use pl_types::{Fact, FactKind, Grammar, Item};
 use serde_json::Value as Json;
 
 use super::fence::KEYS;
@@ -14,22 +17,17 @@ use crate::settings::{self, SettingKind};
 use crate::syntax::block_kind::BlockKind;
 use crate::workflow::Palette;
 
-/// Words that no agent may be named: those of the language, and the reserved names of agents.
-const NO_NAMES: [&str; 14] = [
-    "and", "or", "not", "when", "true", "false", "if", "then", "else", "in", "start", "end", "team",
-    "success",
-];
+/// Names of the agents of a design, in their order. A grammar of more agents would have many times the rules.
+pub(super) const NAMES: [&str; 8] =
+    ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
 
 /// Depth of parentheses in conditions. Deeper ones are never needed, and the parser has a limit.
 const DEPTH: usize = 3;
 
-/// Largest `max_visits` whose numbers are listed one by one.
-const LISTED: u32 = 64;
-
 /// Depth to which references and alternatives of a schema are followed.
 const SCHEMA_DEPTH: usize = 8;
 
-/// Spacing, names, numbers and texts.
+/// Spacing, numbers and texts.
 const TERMINALS: &str = r#"
 gap: (WS | SEP)?
 WS: /[ \t]{1,64}/
@@ -38,68 +36,71 @@ LIST_GAP: /[ \t\n]{1,24}/
 EQUALS: /[ \t]{0,64}=[ \t]{0,4}/
 ARROW: /[ \t]{0,64}->[ \t]{0,4}/
 COMPARISON: /[ \t]{0,4}(==|!=|<=|>=|<|>)[ \t]{0,4}/
+EQUALITY: /[ \t]{0,4}(==|!=)[ \t]{0,4}/
 NUMBER: /[0-9]{1,9}(\.[0-9]{1,6})?([eE][+\-]?[0-9]{1,2})?/
 TEXT: /"([^"\\$\n\r\x00]|\\["\\nt]|\$+([^"\\${\n\r\x00]|\\["\\nt]))*\$*"/
 LINES: /"""([^"\\$\r\x00]|\\["\\nt]|\$+([^"\\${\r\x00]|\\["\\nt]))*\$*"""/
 "#;
 
-/// Returns the grammar of the designs of a palette. `items` are the items of its agents, in the order of the palette, and
-/// `facts` those that its environment reports.
+/// Returns the grammar of the designs of a palette, of at most eight agents. `items` are the items of its agents, in the
+/// order of the palette, and `facts` those that its environment reports.
 pub fn design_grammar(palette: &Palette, items: &[Item], facts: &[Fact]) -> Grammar {
     // A completion is led to its end by the words that the grammar spells out, the first ones first: those that end a
     // design stand before those that go on with it.
-    let mut out = format!("start: gap agent{{1,{}}} turns gap\n", palette.max_agents);
-    turns(palette, &mut out);
-    agents(palette, items, &mut out);
+    let mut out = String::from("start: gap agent_1 rest_1 gap\n");
+    let most = palette.max_agents.clamp(1, NAMES.len());
+    turns(palette, most, &mut out);
+    agents(palette, items, most, &mut out);
     conditions(facts, &mut out);
     out.push_str(TERMINALS);
-    let _ = writeln!(out, "NAME: /{}/", names_except(&NO_NAMES));
     Grammar::Lark(out)
 }
 
-fn agents(palette: &Palette, items: &[Item], out: &mut String) {
+fn agents(palette: &Palette, items: &[Item], most: usize, out: &mut String) {
+    for (number, name) in (1..=most).zip(NAMES) {
+        let _ = writeln!(out, "agent_{number}: \"agent\" WS {} EQUALS made SEP", quoted(name));
+    }
     let forms: Vec<String> = (0..palette.agents.len()).map(|at| format!("made_of_{at}")).collect();
-    let _ = writeln!(out, "agent: \"agent\" WS NAME EQUALS ({}) SEP", forms.join(" | "));
+    let _ = writeln!(out, "made: {}", forms.join(" | "));
     for (at, name) in palette.agents.iter().enumerate() {
         let schema = items.get(at).map(|item| &item.settings_schema);
-        let settings = agent_settings(palette, schema);
-        let _ = writeln!(
-            out,
-            "made_of_{at}: {} WS? \"{{\" gap (setting_{at} SEP)* policy (SEP setting_{at})* gap \"}}\"",
-            quoted(name)
-        );
-        let _ = writeln!(out, "setting_{at}: {}", settings.join("\n  | "));
+        let settings: String = agent_settings(palette, schema).concat();
+        let _ = writeln!(out, "made_of_{at}: {} WS? \"{{\" gap policy{settings} gap \"}}\"", quoted(name));
     }
 }
 
-/// Alternatives of the settings of an agent, without its policy.
+/// Settings of an agent after its policy: those that its item declares, in the order of the schema, then those of the
+/// language. Only those that the item requires must be there.
 fn agent_settings(palette: &Palette, schema: Option<&Json>) -> Vec<String> {
-    let of_language = settings::in_block(BlockKind::Agent).filter(|own| KEYS.contains(&own.key));
-    let mut all: Vec<String> = of_language
-        .filter_map(|own| {
-            let value = match own.kind {
-                SettingKind::Integer { .. } if own.key == "max_tokens" => whole_up_to(palette.max_tokens),
-                SettingKind::Integer { max, .. } => whole_up_to(max.unsigned_abs()),
-                SettingKind::Number { max, .. } => number_up_to(max),
-                _ => return None,
-            };
-            Some(setting(own.key, &value))
-        })
-        .collect();
     let declared = schema.and_then(|schema| schema.get("properties")).and_then(Json::as_object);
+    let required = schema.and_then(|schema| schema.get("required")).and_then(Json::as_array);
+    let mut all = Vec::new();
     for (key, node) in declared.into_iter().flatten() {
         let own = settings::find(BlockKind::Agent, key).is_some();
+        let must = required.is_some_and(|keys| keys.iter().any(|required| required == key.as_str()));
         if let (false, Some(root)) = (own, schema)
             && let Some(value) = value_of(node, root, SCHEMA_DEPTH)
         {
-            all.push(setting(key, &value));
+            all.push(setting(key, &value, must));
         }
+    }
+    for own in settings::in_block(BlockKind::Agent).filter(|own| KEYS.contains(&own.key)) {
+        let value = match own.kind {
+            SettingKind::Integer { min, .. } if own.key == "max_tokens" => {
+                whole_within(min.unsigned_abs()..=palette.max_tokens)
+            }
+            SettingKind::Integer { min, max } => whole_within(min.unsigned_abs()..=max.unsigned_abs()),
+            SettingKind::Number { min, max, above } => number_within(min, max, above),
+            _ => continue,
+        };
+        all.push(setting(own.key, &value, false));
     }
     all
 }
 
-fn setting(key: &str, value: &str) -> String {
-    format!("{} EQUALS ({value})", quoted(key))
+fn setting(key: &str, value: &str, must: bool) -> String {
+    let optional = if must { "" } else { "?" };
+    format!(" (SEP {} EQUALS ({value})){optional}", quoted(key))
 }
 
 /// Alternatives of the values that a schema describes, as far as designs can write them. Returns `None` for objects.
@@ -135,8 +136,9 @@ fn of_type(kind: &str, node: &Json, root: &Json, depth: usize) -> Option<String>
         "string" => Some("TEXT | LINES".to_owned()),
         "boolean" => Some("\"true\" | \"false\"".to_owned()),
         "integer" => {
-            let largest = bound("maximum").filter(|most| *most >= 0.0).unwrap_or(1e9);
-            Some(format!("{sign}{}", whole_up_to(largest as u64)))
+            let largest = bound("maximum").filter(|most| *most >= 0.0).unwrap_or(1e9) as u64;
+            let least = bound("minimum").filter(|least| *least >= 0.0).unwrap_or(0.0) as u64;
+            Some(format!("{sign}{}", whole_within(least.min(largest)..=largest)))
         }
         "number" => Some(format!("{sign}NUMBER")),
         "array" => {
@@ -144,8 +146,12 @@ fn of_type(kind: &str, node: &Json, root: &Json, depth: usize) -> Option<String>
                 Some(item) => value_of(item, root, depth)?,
                 None => "TEXT".to_owned(),
             };
+            let more = match node.get("maxItems").and_then(Json::as_u64) {
+                Some(most) => format!("{{0,{}}}", most.clamp(1, 64) - 1),
+                None => "*".to_owned(),
+            };
             Some(format!(
-                "\"[\" LIST_GAP? ({item}) (LIST_GAP? \",\" LIST_GAP? ({item}))* LIST_GAP? (\",\" LIST_GAP?)? \"]\""
+                "\"[\" LIST_GAP? ({item}) (LIST_GAP? \",\" LIST_GAP? ({item})){more} LIST_GAP? (\",\" LIST_GAP?)? \"]\""
             ))
         }
         _ => None,
@@ -167,92 +173,160 @@ fn joined(alternatives: impl Iterator<Item = Option<String>>) -> Option<String> 
     (!all.is_empty()).then(|| all.join(" | "))
 }
 
-/// Whole numbers with no more digits than `largest`.
-fn whole_up_to(largest: u64) -> String {
-    format!("/[0-9]{{1,{}}}/", largest.to_string().len().min(9))
-}
-
-/// Numbers with no more digits before the point than `largest`; up to 1, no number above it.
-fn number_up_to(largest: f64) -> String {
-    if largest == 1.0 {
-        return "/0(\\.[0-9]{1,4})?|1(\\.0{1,4})?/".to_owned();
+/// Whole numbers of a range, without leading zeros, of at most nine digits.
+fn whole_within(range: RangeInclusive<u64>) -> String {
+    let (least, most) = (*range.start(), (*range.end()).min(999_999_999));
+    // Ranges of numbers with equally many digits.
+    let mut parts = Vec::new();
+    let mut from = least;
+    while from <= most {
+        let digits = from.to_string().len() as u32;
+        let to = most.min(10u64.pow(digits) - 1);
+        parts.push(equally_long(&from.to_string(), &to.to_string()));
+        from = to + 1;
     }
-    let digits = format!("{largest:.0}").len().min(9);
-    format!("/[0-9]{{1,{digits}}}(\\.[0-9]{{1,4}})?/")
+    format!("/{}/", parts.join("|"))
 }
 
-fn turns(palette: &Palette, out: &mut String) {
-    let max = match palette.max_visits {
-        visits @ ..=LISTED => {
-            (1..=visits).map(|visits| quoted(&visits.to_string())).collect::<Vec<_>>().join(" | ")
-        }
-        visits => whole_up_to(u64::from(visits)),
-    };
+/// Returns a regular expression of the numbers between two that have equally many digits.
+fn equally_long(from: &str, to: &str) -> String {
+    let (Some(low), Some(high)) = (from.chars().next(), to.chars().next()) else { return String::new() };
+    let (from, to) = (&from[1..], &to[1..]);
+    if low == high {
+        return format!("{low}{}", equally_long(from, to));
+    }
+    let count = from.len();
+    let any = if count == 0 { String::new() } else { format!("[0-9]{{{count}}}") };
+    let (mut low, mut high) = (low as u8, high as u8);
+    let mut parts = Vec::new();
+    if from.bytes().any(|digit| digit != b'0') {
+        parts.push(format!("{}{}", low as char, equally_long(from, &"9".repeat(count))));
+        low += 1;
+    }
+    let to_last = to.bytes().any(|digit| digit != b'9');
+    let mut last = None;
+    if to_last {
+        last = Some(format!("{}{}", high as char, equally_long(&"0".repeat(count), to)));
+        high -= 1;
+    }
+    if low <= high {
+        parts.push(format!("[{}-{}]{any}", low as char, high as char));
+    }
+    parts.extend(last);
+    format!("({})", parts.join("|"))
+}
+
+/// Numbers of a range whose ends are whole, with up to four digits after the point.
+fn number_within(min: f64, max: f64, above: bool) -> String {
+    let (least, most) = (min.max(0.0) as u64, max.min(1e9) as u64);
+    let whole = |range| whole_within(range).trim_matches('/').to_owned();
+    let mut parts = Vec::new();
+    if above {
+        parts.push(format!("{least}\\.0{{0,3}}[1-9][0-9]{{0,3}}"));
+    }
+    let first = if above { least + 1 } else { least };
+    if first < most {
+        parts.push(format!("({})(\\.[0-9]{{1,4}})?", whole(first..=most - 1)));
+    }
+    parts.push(format!("{most}(\\.0{{1,4}})?"));
+    format!("/{}/", parts.join("|"))
+}
+
+/// The turns of teams of up to `most` agents.
+fn turns(palette: &Palette, most: usize, out: &mut String) {
+    let max = whole_within(1..=u64::from(palette.max_visits));
     let default = settings::find(BlockKind::Turns, "max").map(|own| own.default);
     let fits = matches!(default, Some(settings::DefaultValue::Integer(visits)) if visits <= i64::from(palette.max_visits));
-    // Without `max`, the default of the language holds. Where that is too large, `max` comes first.
-    let body = match fits {
-        true => "edges | max SEP edges | edges SEP max | edges SEP max SEP later",
-        false => "max SEP edges",
-    };
+    // Without `max`, the default of the language holds, which may be too large.
+    let optional = if fits { "?" } else { "" };
     let policies: Vec<String> = palette.policies.iter().map(|name| quoted(name)).collect();
-    let _ = write!(
-        out,
-        "first: \"start\" (ARROW node)+ (ARROW \"end\")? (WS \"when\" WS condition_0)?\n\
-         policy: \"policy\" EQUALS ({policies})\n\
-         turns: \"turns\" WS? \"{{\" gap ({body}) gap \"}}\"\n\
-         max: \"max\" EQUALS ({max})\n\
-         edges: (edge SEP)* first (SEP (edge | first))*\n\
-         later: (edge | first) (SEP (edge | first))*\n\
-         edge: node (ARROW node)* ARROW (\"end\" | node) (WS \"when\" WS condition_0)?\n\
-         node: NAME | \"[\" LIST_GAP? NAME (LIST_GAP? \",\" LIST_GAP? NAME)* LIST_GAP? (\",\" LIST_GAP?)? \"]\"\n",
-        policies = policies.join(" | "),
-    );
+    let _ =
+        writeln!(out, "policy: \"policy\" EQUALS ({})\nmax: \"max\" EQUALS ({max})", policies.join(" | "));
+    for count in 1..=most {
+        let more = match count < most {
+            true => format!(" | agent_{} rest_{}", count + 1, count + 1),
+            false => String::new(),
+        };
+        let paths = paths(count);
+        let bodies: Vec<String> = (0..paths.len()).map(|at| format!("path_{count}_{at}")).collect();
+        let _ = writeln!(
+            out,
+            "rest_{count}: turns_{count}{more}\n\
+             turns_{count}: \"turns\" WS? \"{{\" gap (max SEP){optional} ({}) gap \"}}\"",
+            bodies.join(" | ")
+        );
+        for (at, nodes) in paths.iter().enumerate() {
+            let nodes: Vec<String> = nodes.iter().map(node).collect();
+            let _ = writeln!(
+                out,
+                "path_{count}_{at}: (leave_{count}_{at} SEP)* \"start\" ARROW {} ARROW \"end\"\n\
+                 leave_{count}_{at}: ({any}) ARROW (\"end\" | {any}) WS \"when\" WS condition_0",
+                nodes.join(" ARROW "),
+                any = nodes.join(" | "),
+            );
+        }
+    }
 }
 
-/// Conditions over the episode.
+/// Returns the paths through agents in their order: one after the other, or with one group that acts side by side. Each node
+/// is a range of agents, from 0.
+fn paths(agents: usize) -> Vec<Vec<RangeInclusive<usize>>> {
+    let single = |at: usize| at..=at;
+    let mut all = vec![(0..agents).map(single).collect()];
+    for from in 0..agents {
+        for to in from + 1..agents {
+            let before = (0..from).map(single);
+            all.push(before.chain([from..=to]).chain((to + 1..agents).map(single)).collect());
+        }
+    }
+    all
+}
+
+/// A node of a path.
+fn node(agents: &RangeInclusive<usize>) -> String {
+    let names: Vec<String> = NAMES[agents.clone()].iter().map(|name| quoted(name)).collect();
+    match names.as_slice() {
+        [only] => only.clone(),
+        several => format!(
+            "(\"[\" LIST_GAP? {} LIST_GAP? (\",\" LIST_GAP?)? \"]\")",
+            several.join(" LIST_GAP? \",\" LIST_GAP? ")
+        ),
+    }
+}
+
+/// Conditions over the episode, each with the type that its facts have.
 fn conditions(facts: &[Fact], out: &mut String) {
+    let of_kind = |kind: FactKind| {
+        let own = facts.iter().filter(move |fact| fact.kind == kind);
+        own.map(|fact| quoted(&format!("env.{}", fact.name)))
+    };
+    let mut numbers: Vec<String> = of_kind(FactKind::Number).collect();
+    numbers.push(quoted("turn"));
+    let (booleans, texts): (Vec<_>, Vec<_>) =
+        (of_kind(FactKind::Boolean).collect(), of_kind(FactKind::Text).collect());
+    let mut compared = vec!["number COMPARISON (\"-\"? NUMBER | number)".to_owned()];
+    if !texts.is_empty() {
+        compared.push(format!("({}) EQUALITY TEXT", texts.join(" | ")));
+    }
+    let _ = writeln!(out, "number: {}\ncompared: {}", numbers.join(" | "), compared.join(" | "));
     for depth in 0..=DEPTH {
-        let group = match depth {
-            DEPTH => String::new(),
-            _ => format!(" | \"(\" WS? condition_{} WS? \")\"", depth + 1),
+        let mut truths = booleans.clone();
+        if depth < DEPTH {
+            truths.push(format!("\"(\" WS? condition_{} WS? \")\"", depth + 1));
+        }
+        let truths = match truths.is_empty() {
+            true => String::new(),
+            false => format!(" | (\"not\" WS)? ({})", truths.join(" | ")),
         };
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "condition_{depth}: not_{depth} (WS (\"and\" | \"or\") WS not_{depth})*\n\
-             not_{depth}: (\"not\" WS)? compared_{depth} (COMPARISON compared_{depth})?\n\
-             compared_{depth}: operand{group}\n"
+            "condition_{depth}: part_{depth} (WS (\"and\" | \"or\") WS part_{depth})*\n\
+             part_{depth}: compared{truths}"
         );
     }
-    let mut operands: Vec<String> = facts.iter().map(|fact| quoted(&format!("env.{}", fact.name))).collect();
-    for word in ["turn", "true", "false"] {
-        operands.push(quoted(word));
-    }
-    let _ = writeln!(out, "operand: {} | TEXT | \"-\"? NUMBER", operands.join(" | "));
 }
 
 /// A text in double quotes.
 fn quoted(text: &str) -> String {
     Json::from(text).to_string()
-}
-
-/// Returns a regular expression of names that leaves out some words, which have letters alone.
-fn names_except(words: &[&str]) -> String {
-    let mut prefixes: Vec<&str> =
-        words.iter().flat_map(|word| (0..=word.len()).map(|length| &word[..length])).collect();
-    prefixes.sort_unstable();
-    prefixes.dedup();
-    let mut alternatives = Vec::new();
-    for prefix in prefixes {
-        let continues = |letter: char| {
-            words.iter().any(|word| word.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(letter)))
-        };
-        let letters: String = ('a'..='z').filter(|letter| !continues(*letter)).collect();
-        let digits = if prefix.is_empty() { "" } else { "0-9" };
-        alternatives.push(format!("{prefix}[{letters}A-Z_{digits}][a-zA-Z0-9_]{{0,30}}"));
-        if !prefix.is_empty() && !words.contains(&prefix) {
-            alternatives.push(prefix.to_owned());
-        }
-    }
-    alternatives.join("|")
 }

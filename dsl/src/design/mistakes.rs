@@ -29,6 +29,16 @@ pub enum DesignMistake {
         /// Items of the palette.
         known: String,
     },
+    /// An agent that the design doesn't have.
+    #[error(
+        "line {line}: the design has no agent `{agent}`; write an `agent` block for it, or remove it from `turns`"
+    )]
+    Agent {
+        /// The line.
+        line: usize,
+        /// The agent.
+        agent: String,
+    },
     /// A policy outside of the palette.
     #[error("line {line}: the palette has no policy `{policy}`; use {known}")]
     Policy {
@@ -81,14 +91,39 @@ pub enum DesignMistake {
         /// Largest number.
         max: u32,
     },
+    /// The plugin of an agent refuses its settings.
+    #[error("agent `{agent}` can't be made: {reason}")]
+    Refused {
+        /// The agent.
+        agent: String,
+        /// The plugin's reason.
+        reason: String,
+    },
     /// A mistake that the check of workflows found.
-    #[error("line {line}: {message} ({code})")]
+    #[error("{}{message} ({code})", of_line(*.line))]
     Checked {
-        /// The line; 0 if the mistake is about the design as a whole.
-        line: usize,
+        /// The line. `None` if the mistake is about the design as a whole.
+        line: Option<usize>,
         /// Its code.
         code: DiagnosticCode,
         /// Its message.
         message: String,
     },
+}
+
+impl DesignMistake {
+    /// True if the design is no text of the language, or too large to be read as one.
+    pub fn is_syntax(&self) -> bool {
+        let of_syntax = [DiagnosticCode::Syntax, DiagnosticCode::Unclosed, DiagnosticCode::TooDeep];
+        match self {
+            DesignMistake::Size(_) => true,
+            DesignMistake::Checked { code, .. } => of_syntax.contains(code),
+            _ => false,
+        }
+    }
+}
+
+/// Returns the beginning of a message about a line.
+fn of_line(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!("line {line}: "))
 }

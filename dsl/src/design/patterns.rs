@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use pl_types::{Fact, FactKind};
 
+use super::grammar::NAMES;
 use crate::workflow::Palette;
 
 /// Item whose prompts a pattern writes. Other items have their own.
@@ -20,82 +21,70 @@ struct Pattern {
     turns: &'static [&'static str],
 }
 
-/// A member of a pattern.
+/// A member of a pattern. Its name is that of its number.
 struct Role {
-    name: &'static str,
     /// Its task, in words to the model.
     system: &'static str,
     /// True if its last line is the answer; otherwise all that it writes is.
     answers: bool,
 }
 
-const fn answers(name: &'static str, system: &'static str) -> Role {
-    Role { name, system, answers: true }
+const fn answers(system: &'static str) -> Role {
+    Role { system, answers: true }
 }
 
-const fn advises(name: &'static str, system: &'static str) -> Role {
-    Role { name, system, answers: false }
+const fn advises(system: &'static str) -> Role {
+    Role { system, answers: false }
 }
 
 const SOLVE: &str = "Solve the task step by step. Write the answer alone on the last line.";
 
 const PATTERNS: &[Pattern] = &[
-    Pattern {
-        word: "single",
-        roles: &[answers("solver", SOLVE)],
-        turns: &["max = 1", "start -> solver -> end"],
-    },
+    Pattern { word: "single", roles: &[answers(SOLVE)], turns: &["max = 1", "start -> first -> end"] },
     Pattern {
         word: "reflection",
         roles: &[
-            answers("solver", SOLVE),
-            advises("critic", "Find the mistakes in the latest answer. Name each in one sentence."),
+            answers(SOLVE),
+            advises("Find the mistakes in the latest answer. Name each in one sentence."),
         ],
         turns: &[
             "max = 2",
-            "start -> solver",
-            "solver -> end when turn >= 2",
-            "solver -> critic",
-            "critic -> solver",
+            "first -> end when turn >= 2",
+            "second -> first when turn < 2",
+            "start -> first -> second -> end",
         ],
     },
     Pattern {
         word: "debate",
         roles: &[
-            answers("first", SOLVE),
-            answers(
-                "second",
-                "Check the latest answer on your own. Write the right answer alone on the last line.",
-            ),
+            answers(SOLVE),
+            answers("Check the latest answer on your own. Write the right answer alone on the last line."),
         ],
-        turns: &["max = 2", "start -> first -> second", "second -> end when turn >= 2", "second -> first"],
+        turns: &["max = 2", "second -> first when turn < 2", "start -> first -> second -> end"],
     },
     Pattern {
         word: "ensemble",
         roles: &[
-            answers("first", SOLVE),
-            answers(
-                "second",
-                "Solve the task from its end to its beginning. Write the answer alone on the last line.",
-            ),
-            answers("third", "Solve the task and check every step. Write the answer alone on the last line."),
-            answers("judge", "Decide which of the answers is right. Write it alone on the last line."),
+            answers(SOLVE),
+            answers("Solve the task from its end to its beginning. Write the answer alone on the last line."),
+            answers("Solve the task and check every step. Write the answer alone on the last line."),
+            answers("Decide which of the answers is right. Write it alone on the last line."),
         ],
-        turns: &["max = 1", "start -> [first, second, third] -> judge -> end"],
+        turns: &["max = 1", "start -> [first, second, third] -> fourth -> end"],
     },
     Pattern {
         word: "router",
-        roles: &[answers("quick", "Answer at once, in one line."), answers("careful", SOLVE)],
-        turns: &["max = 1", "start -> quick", "quick -> end when FACT", "quick -> careful -> end"],
+        roles: &[answers("Answer at once, in one line."), answers(SOLVE)],
+        turns: &["max = 1", "first -> end when FACT", "start -> first -> second -> end"],
     },
     Pattern {
         word: "planner",
         roles: &[
-            advises("planner", "Write a short plan that solves the task. Don't solve it."),
-            answers("worker", "Follow the plan. Write the answer alone on the last line."),
-            answers("finisher", "Finish what is left of the plan. Write the answer alone on the last line."),
+            advises("Write a short plan that solves the task. Don't solve it."),
+            answers("Follow the plan. Write the answer alone on the last line."),
+            answers("Finish what is left of the plan. Write the answer alone on the last line."),
         ],
-        turns: &["max = 1", "start -> planner -> worker -> finisher -> end"],
+        turns: &["max = 1", "start -> first -> second -> third -> end"],
     },
 ];
 
@@ -111,8 +100,8 @@ pub fn pattern(word: &str, palette: &Palette, view: &[&str], facts: &[Fact]) -> 
     }
     let mut out = String::new();
     let policies = palette.policies.iter().cycle();
-    for (role, policy) in pattern.roles.iter().zip(policies) {
-        let _ = writeln!(out, "agent {} = {item} {{", role.name);
+    for ((role, name), policy) in pattern.roles.iter().zip(NAMES).zip(policies) {
+        let _ = writeln!(out, "agent {name} = {item} {{");
         let _ = writeln!(out, "  policy = {policy}");
         if item == CHAT {
             let shown: Vec<String> = view.iter().map(|part| format!("{part}: {{{part}}}")).collect();

@@ -14,6 +14,14 @@ pub const PATTERNS: &[Choice] = &[
     word("planner", "a planner writes a plan, a worker follows it, and another one finishes"),
 ];
 
+const EXECUTOR_GROUPS: &[Choice] = &[
+    word("design", "the executions of one design"),
+    word(
+        "role",
+        "all agents of a task that are made of the same item with the same policy, whatever their design",
+    ),
+];
+
 /// Settings of these blocks, block by block.
 pub(super) const DESIGNS: &[Setting] = &[
     setting(
@@ -28,15 +36,26 @@ pub(super) const DESIGNS: &[Setting] = &[
         "designs",
         SettingKind::Integer { min: 1, max: 1000 },
         DefaultValue::Integer(4),
-        "Number of designs that it proposes per round, all from the same prompt. 4 by default, like AutoEvol's.",
+        "Number of designs that it proposes per round of a search, or per task of a run, all from the same prompt. 4 by \
+         default, like AutoEvol's.",
     ),
     setting(
         B::Designer,
         "executions",
         SettingKind::Integer { min: 1, max: 100_000 },
         DefaultValue::Integer(4),
-        "Number of episodes that a design plays, one on each of the scenario's first tasks of training, the same for all \
-         designs. 4 by default, which tells good from bad; to tell good from better, take 32 or more.",
+        "Number of episodes that a design plays: in a search, one on each of the scenario's first tasks of training, the \
+         same for all designs; in a run, all on the task that it was written for. 4 by default, which tells good from bad; \
+         to tell good from better, take 32 or more.",
+    ),
+    setting(
+        B::Designer,
+        "executor_groups",
+        SettingKind::Choice(EXECUTOR_GROUPS),
+        DefaultValue::Word("design"),
+        "Completions that a run compares with each other for the advantages of the agents that designs are made of. `design` \
+         by default: the same agent in the same turn of the same team. `role` compares across the designs of a task: \
+         larger groups, but a good completion in a bad team then counts as a bad one.",
     ),
     setting(
         B::Designer,

@@ -14,6 +14,9 @@ pub struct Designer {
     pub designs: u32,
     /// Episodes that a design plays.
     pub executions: u32,
+    /// Completions that the advantages of its designs' agents compare.
+    #[serde(default)]
+    pub executor_groups: ExecutorGroups,
     /// Hand-made teams that are played before the first round.
     pub patterns: Vec<String>,
     /// Text at the end of its prompt.
@@ -24,6 +27,17 @@ pub struct Designer {
     pub sampling: Sampling,
     pub max_tokens: u32,
     pub palette: Palette,
+}
+
+/// Groups of the completions of designs' agents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutorGroups {
+    /// By design, agent and turn.
+    #[default]
+    Design,
+    /// By task, item, policy and turn.
+    Role,
 }
 
 /// `palette { agents = [std.chat]; policies = [coder]; max_agents = 5 }`: parts that designs may use, and their bounds.

@@ -10,7 +10,7 @@ mod server;
 mod tasks;
 
 pub use corpus::{Corpus, CorpusSource, PassageFile, RetrievalServer};
-pub use designer::{Designer, Palette};
+pub use designer::{Designer, ExecutorGroups, Palette};
 pub use objective::PolicyTraining;
 pub use server::{Server, ServerKind};
 pub use tasks::{Curriculum, DataName, Rise, Tasks};

@@ -30,6 +30,7 @@ const WORKFLOW: &str = "workflow.json";
 const METRICS: &str = "metrics.jsonl";
 const TIMINGS: &str = "timings.jsonl";
 const FAILURES: &str = "failures.jsonl";
+const DESIGNS: &str = "designs.jsonl";
 /// TensorBoard finds its files by `tfevents`, and sorts them by the number.
 const EVENTS: &str = "events.out.tfevents.0.pl-host";
 const CURVES: &str = "curves.png";
@@ -39,7 +40,7 @@ const CHECKPOINTS: &str = "checkpoints";
 const ADAPTERS: &str = "adapters";
 
 /// Entries of a run folder that a run writes, except its lock.
-const ENTRIES: [&str; 15] = [
+const ENTRIES: [&str; 16] = [
     WORKFLOW,
     "workflow.mas",
     "lock.json",
@@ -48,6 +49,7 @@ const ENTRIES: [&str; 15] = [
     TIMINGS,
     FAILURES,
     SCHEDULE,
+    DESIGNS,
     EVENTS,
     CURVES,
     STEPS,
@@ -73,6 +75,9 @@ pub struct LogLengths {
     /// 0 if each update trains on the tasks that were drawn for it: the file does not exist then.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub schedule: u64,
+    /// 0 in checkpoints of earlier versions, whose runs had no designs.
+    #[serde(default)]
+    pub designs: u64,
 }
 
 /// Steps of a run whose files are kept when it resumes.
@@ -91,6 +96,8 @@ pub struct RunFolder {
     metrics: AppendLog,
     timings: AppendLog,
     pub failures: AppendLog,
+    /// Designs. `None` before the first one.
+    designs: Option<AppendLog>,
     events: EventFile,
     /// `None` if nothing was written.
     schedule: Option<AppendLog>,
@@ -189,18 +196,20 @@ impl RunFolder {
     fn open_logs(lock: RunLock, lengths: LogLengths) -> Result<Self, Error> {
         let root = lock.root();
         let logs = [(METRICS, lengths.metrics), (TIMINGS, lengths.timings), (FAILURES, lengths.failures)];
-        let others = [(EVENTS, lengths.events), (SCHEDULE, lengths.schedule)];
+        let others = [(EVENTS, lengths.events), (SCHEDULE, lengths.schedule), (DESIGNS, lengths.designs)];
         for (name, length) in logs.into_iter().chain(others) {
             AppendLog::check_length(&root.join(name), length)?;
         }
         let open = |(name, length): (&str, u64)| AppendLog::open(&root.join(name), length);
         let [metrics, timings, failures] = logs.map(open);
         let (metrics, timings, failures) = (metrics?, timings?, failures?);
+        let has_designs = root.join(DESIGNS).symlink_metadata().is_ok();
+        let designs = has_designs.then(|| open((DESIGNS, lengths.designs))).transpose()?;
         let events = EventFile::open(&root.join(EVENTS), lengths.events)?;
         let has_schedule = root.join(SCHEDULE).exists();
         let schedule = has_schedule.then(|| open((SCHEDULE, lengths.schedule))).transpose()?;
         sync_folder(root)?;
-        Ok(RunFolder { lock, metrics, timings, failures, events, schedule })
+        Ok(RunFolder { lock, metrics, timings, failures, designs, events, schedule })
     }
 
     pub fn root(&self) -> &Path {
@@ -239,6 +248,22 @@ impl RunFolder {
             }
         };
         log.append(batch)
+    }
+
+    /// Writes a line of `designs.jsonl`.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub fn append_design(&mut self, design: &impl Serialize) -> Result<(), Error> {
+        let log = match &mut self.designs {
+            Some(log) => log,
+            None => {
+                let log = AppendLog::open(&self.lock.root().join(DESIGNS), 0)?;
+                sync_folder(self.lock.root())?;
+                self.designs.insert(log)
+            }
+        };
+        log.append(design)
     }
 
     /// Returns the folder of the adapters that servers load, which exists if the run has such servers.
@@ -302,6 +327,7 @@ impl RunFolder {
             failures: self.failures.sync()?,
             events: self.events.sync()?,
             schedule: self.schedule.as_mut().map_or(Ok(0), AppendLog::sync)?,
+            designs: self.designs.as_mut().map_or(Ok(0), AppendLog::sync)?,
         })
     }
 

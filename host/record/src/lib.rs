@@ -10,6 +10,7 @@
 //!   metrics.jsonl              a line per step and per evaluation: equal for equal seeds
 //!   timings.jsonl              seconds and rates: different in every run
 //!   failures.jsonl             episodes that failed, with their cause
+//!   designs.jsonl              designs of a run with a designer, with what became of them
 //!   schedule.jsonl             tasks of each step's update, if those that end first are trained on first
 //!   events.out.tfevents.…      the numbers of metrics and timings, for TensorBoard
 //!   steps/000001.parquet       every transition of the step

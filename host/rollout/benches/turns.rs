@@ -148,8 +148,9 @@ fn setup(
     completion: &'static str,
 ) -> Arc<EpisodeSetup> {
     let count = agents.len();
-    let runtime = |(name, agent): (&str, Arc<dyn Agent>)| AgentRuntime {
+    let runtime = |(number, (name, agent)): (usize, (&str, Arc<dyn Agent>))| AgentRuntime {
         name: name.to_owned(),
+        number: number as u32,
         agent,
         encoder: Arc::new(LengthEncoder),
         policy: 0,
@@ -165,8 +166,9 @@ fn setup(
     let nodes = (0..count).map(|agent| Node { agents: vec![agent], edges: next(agent + 1) }).collect();
     Arc::new(EpisodeSetup {
         scenario: None,
+        design: None,
         environment,
-        agents: agents.into_iter().map(runtime).collect(),
+        agents: agents.into_iter().enumerate().map(runtime).collect(),
         reward,
         team_weight: 1.0,
         local_weight: 1.0,
@@ -230,6 +232,7 @@ fn plan(mode: Rollout, tasks: Vec<Arc<Task>>) -> RolloutPlan {
         tasks,
         mode,
         samples: SAMPLES,
+        first_sample: 0,
         in_flight: 16,
         versions: vec![1].into(),
     }

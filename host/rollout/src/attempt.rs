@@ -44,6 +44,7 @@ pub async fn play_episode(setup: &EpisodeSetup, context: &EpisodeContext) -> Att
     let trace = Trace {
         key: context.key.clone(),
         scenario: setup.scenario.as_deref().map(str::to_owned),
+        design: setup.design.as_deref().map(str::to_owned),
         task: context.task.as_ref().clone(),
         mode: context.mode,
         candidates: context.candidates,

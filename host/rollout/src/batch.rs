@@ -32,6 +32,8 @@ pub struct RolloutPlan {
     pub mode: Rollout,
     /// Flat: episodes per task. Tree: candidates per node visit.
     pub samples: u32,
+    /// Number of the first sample of a task: of those that were played before it.
+    pub first_sample: u32,
     /// Limit on concurrent episodes (or trees).
     pub in_flight: usize,
     /// Versions of all policies.
@@ -51,7 +53,7 @@ impl RolloutPlan {
 
     /// Task and sample of each episode, or tree, in order.
     pub fn episodes(&self) -> Vec<(u32, u32)> {
-        let samples = |task| (0..self.per_task()).map(move |sample| (task, sample));
+        let samples = |task| (0..self.per_task()).map(move |sample| (task, self.first_sample + sample));
         (0..self.tasks.len() as u32).flat_map(samples).collect()
     }
 
@@ -113,15 +115,18 @@ pub struct RolloutProgress {
 }
 
 impl RolloutBatch {
-    /// Adds the results of tasks with higher numbers.
-    pub fn append(&mut self, later: RolloutBatch) {
-        let RolloutBatch { transitions, episodes, failures, lost, traces } = later;
+    /// Adds the results of other episodes.
+    pub fn append(&mut self, other: RolloutBatch) {
+        let RolloutBatch { transitions, episodes, failures, lost, traces } = other;
         self.transitions.extend(transitions);
+        self.transitions.sort_by(|a, b| a.key.cmp(&b.key));
         self.episodes.extend(episodes);
+        self.episodes.sort_by_key(|episode| (episode.task, episode.sample));
         self.failures.extend(failures);
         self.failures.sort();
         self.lost += lost;
         self.traces.extend(traces);
+        self.traces.sort_by_key(|trace| (trace.key.task, trace.key.sample, trace.key.attempt));
     }
 
     /// Returns the batch of a step if it has an episode.

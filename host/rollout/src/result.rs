@@ -121,7 +121,7 @@ impl EpisodeResult {
             task: context.key.task,
             sample: context.key.sample,
             node_visit: position.node_visit,
-            agent: prompt.agent as u32,
+            agent: agent.number,
             branch: position.branch,
             call: 0,
         };
@@ -177,7 +177,7 @@ impl EpisodeResult {
     /// scores nothing else.
     pub(crate) fn credit_end(&mut self, setup: &EpisodeSetup, acted: &[AgentPrompt], end: &ScoredStep) {
         for agent in (0..setup.agents.len()).filter(|agent| acted.iter().all(|own| own.agent != *agent)) {
-            let own = |t: &Transition| t.key.agent as usize == agent;
+            let own = |t: &Transition| t.key.agent == setup.agents[agent].number;
             let Some(visit) = self.transitions.iter().rev().find(|t| own(t)).map(|t| t.key.node_visit) else {
                 continue;
             };

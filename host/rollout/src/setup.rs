@@ -13,6 +13,8 @@ use crate::events::EpisodeEvent;
 #[derive(Clone)]
 pub struct AgentRuntime {
     pub name: String,
+    /// Number in keys and groups: the position among the workflow's agents, or one that tells agents of designs apart.
+    pub number: u32,
     pub agent: Arc<dyn Agent>,
     pub encoder: Arc<dyn PromptEncoder>,
     /// Index into the workflow's policies.
@@ -35,6 +37,8 @@ pub struct AgentRuntime {
 pub struct EpisodeSetup {
     /// Name of the scenario, which traces have. `None` if it has none.
     pub scenario: Option<Arc<str>>,
+    /// Text of the design that wrote the team, which traces have. `None` for the scenario's own team.
+    pub design: Option<Arc<str>>,
     pub environment: Arc<dyn Environment>,
     /// Agents, by index.
     pub agents: Vec<AgentRuntime>,

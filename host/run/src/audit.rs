@@ -415,6 +415,7 @@ impl<'a> AuditSetup<'a> {
             .collect::<Result<Vec<_>, Error>>()?;
         let runtime = |(index, block): (usize, &Agent)| AgentRuntime {
             name: block.name.clone(),
+            number: index as u32,
             agent: Arc::new(TaggingAgent { agent: Arc::clone(&agents[index]), index }),
             encoder: Arc::new(TextEncoder),
             policy: index,
@@ -428,6 +429,7 @@ impl<'a> AuditSetup<'a> {
         };
         let setup = EpisodeSetup {
             scenario: scenario.name.as_deref().map(Arc::from),
+            design: None,
             environment,
             agents: blocks.iter().enumerate().map(runtime).collect(),
             reward: Arc::new(reward),
@@ -497,6 +499,7 @@ impl<'a> AuditSetup<'a> {
             first_task: 0,
             mode: Rollout::Flat,
             samples: 1,
+            first_sample: 0,
             in_flight: IN_FLIGHT,
             versions: Arc::new([]),
         };

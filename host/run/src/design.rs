@@ -5,14 +5,23 @@
 //! design is a line of `designs.jsonl`, so that a search that was stopped anywhere goes on from there: the same seed gives
 //! the same designs.
 
+mod brief;
+mod episode;
 mod execute;
 mod files;
 mod prompt;
 mod propose;
 mod record;
+mod scenario;
 mod search;
 mod subject;
+mod team;
 mod view;
+
+pub(crate) use self::episode::design_of;
+pub(crate) use self::record::hash_of;
+pub(crate) use self::scenario::ScenarioDesigner;
+pub(crate) use self::team::Assessment;
 
 pub use self::record::{Archive, DesignRecord, Outcome, read_designs};
 pub use self::search::{SearchEnding, SearchOptions, search};

@@ -150,6 +150,7 @@ pub(crate) async fn play_round(
         first_task: 0,
         mode: Rollout::Flat,
         samples: evaluation.samples,
+        first_sample: 0,
         in_flight: round.in_flight,
         versions: round.versions.into(),
     };

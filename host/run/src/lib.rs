@@ -51,6 +51,7 @@ pub mod sandbox;
 pub mod schedule;
 mod server_key;
 mod session;
+mod stop_request;
 mod stored;
 pub mod sweep;
 mod token_gradient;
@@ -77,10 +78,10 @@ pub use progress::{NoProgress, Progress};
 pub use recorded::open_run;
 pub use run_tokenizers::RunTokenizers;
 pub use session::{Session, SessionOptions, SessionPolicy};
+pub use stop_request::StopRequest;
 pub use stored::StoredWorkflow;
 pub use token_gradient::{TokenGradient, token_gradient};
 pub use training::{
-    LevelState, LoopState, ResumeOptions, RunEnding, RunOptions, ScenarioCursor, StepAhead, StopRequest,
-    TrainingRun,
+    LevelState, LoopState, ResumeOptions, RunEnding, RunOptions, ScenarioCursor, StepAhead, TrainingRun,
 };
 pub use workflow::CheckedWorkflow;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pl_dsl::workflow::Workflow;
 use pl_record::RunFolder;
@@ -10,6 +11,7 @@ use pl_types::{EpisodeId, Phase};
 use tch::Device;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use crate::design::ScenarioDesigner;
 use crate::error::Error;
 use crate::evaluation::of_evaluation;
 use crate::host::Host;
@@ -123,7 +125,7 @@ impl PlayableRun {
             }
             PlayStart::Turn { episode, node_visit, prompts, draw } => {
                 let trace = RecordedRun::open(&self.run)?.find(&episode)?;
-                let setup = self.setup_of(&trace);
+                let setup = self.setup_of(&trace)?;
                 let prompts = self.encode(&setup, prompts)?;
                 let versions = self.session.trainer.versions().into();
                 let from = Continuation { node_visit, prompts, draw, versions };
@@ -137,8 +139,8 @@ impl PlayableRun {
         }
     }
 
-    /// Returns the setup that an episode was played with: that of its evaluation, or of training in its scenario.
-    fn setup_of(&self, trace: &Trace) -> EpisodeSetup {
+    /// Returns the setup that an episode was played with: that of its evaluation, of its design, or of training in its scenario.
+    fn setup_of(&self, trace: &Trace) -> Result<EpisodeSetup, Error> {
         let Workflow { evaluations, .. } = &self.checked.workflow;
         let evaluation = match &trace.key.phase {
             Phase::Evaluate(name) => evaluations.iter().find(|evaluation| evaluation.name == *name),
@@ -148,11 +150,15 @@ impl PlayableRun {
         let named =
             scenarios.iter().position(|own| own.setup.scenario.as_deref() == trace.scenario.as_deref());
         let scenario = evaluation.map(|evaluation| evaluation.scenario).or(named).unwrap_or_default();
-        let setup = EpisodeSetup::clone(&scenarios[scenario].setup);
-        match evaluation {
-            Some(evaluation) => of_evaluation(setup, evaluation),
-            None => setup,
+        let own = &scenarios[scenario];
+        if let Some(evaluation) = evaluation {
+            return Ok(of_evaluation(EpisodeSetup::clone(&own.setup), evaluation));
         }
+        let of_scenario = (Arc::clone(&own.setup), own.environment.services().clone());
+        let Session { formats, date, .. } = &self.session;
+        let designer = ScenarioDesigner::new(&self.checked, scenario, of_scenario, formats, *date)?;
+        let designed = designer.and_then(|designer| designer.setup_of(trace));
+        Ok(EpisodeSetup::clone(&designed.unwrap_or_else(|| Arc::clone(&own.setup))))
     }
 
     fn encode(

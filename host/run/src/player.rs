@@ -53,6 +53,7 @@ impl Player {
             first_task: 0,
             mode: Rollout::Flat,
             samples: 1,
+            first_sample: 0,
             in_flight: 1,
             versions: Arc::clone(&self.versions),
         };

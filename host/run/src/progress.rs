@@ -104,6 +104,13 @@ pub enum Notice {
     RunningOnCpu(CudaUnavailable),
     /// The CUDA kernels of this project can't be loaded. libtorch's own are used.
     KernelsUnavailable(pl_kernels::cuda::Error),
+    /// The file of the best design was changed since a search wrote it, and stays as it is.
+    BestDesignChanged {
+        /// The file.
+        path: PathBuf,
+        /// File of the design that is the best now.
+        best: PathBuf,
+    },
     /// The hub can't be reached. The cached copy of a data set is used.
     DataFromCache {
         /// Name of the data set.
@@ -191,6 +198,12 @@ impl fmt::Display for Notice {
             Notice::HubUnreachable { model, reason, commit } => {
                 write!(f, "warning: {model}: {reason}; using the cached copy (commit {commit})")
             }
+            Notice::BestDesignChanged { path, best } => write!(
+                f,
+                "{} was changed and stays as it is; the best design is {}",
+                path.display(),
+                best.display()
+            ),
             Notice::DataFromCache { data, reason } => {
                 write!(f, "warning: data set {data}: {reason}; using the cached copy")
             }

@@ -13,10 +13,11 @@ use pl_rollout::{
     Agreement, Difference, DisabledGenerator, EpisodeEvent, EpisodeSetup, EventKind, ReplayResult, Trace,
 };
 use pl_sandbox::DeniedSandbox;
-use pl_types::{EpisodeId, Phase, StreamKey};
+use pl_types::{EpisodeId, Phase};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::chat::ChatFormat;
+use crate::design::ScenarioDesigner;
 use crate::error::Error;
 use crate::evaluation::with_roles;
 use crate::host::Host;
@@ -124,6 +125,8 @@ pub fn has_fault(trace: &Trace) -> bool {
 pub struct Replayer {
     /// Setup of each scenario.
     scenarios: Vec<Arc<EpisodeSetup>>,
+    /// Designers of the scenarios that the run trained with one.
+    designers: Vec<Option<ScenarioDesigner>>,
     /// Setup of each evaluation, by name.
     evaluations: BTreeMap<String, Arc<EpisodeSetup>>,
     /// Chat format of each policy.
@@ -156,23 +159,33 @@ impl Replayer {
             Some((evaluation.name.clone(), Arc::new(with_roles(setup, &evaluation.roles))))
         };
         let evaluations = checked.workflow.evaluations.iter().filter_map(of_evaluation).collect();
-        Ok(Replayer { scenarios: setups.into_iter().map(Arc::new).collect(), evaluations, formats })
+        let scenarios: Vec<Arc<EpisodeSetup>> = setups.into_iter().map(Arc::new).collect();
+        let designers = scenarios.iter().enumerate().map(|(index, setup)| {
+            let of_scenario = (Arc::clone(setup), services.clone());
+            ScenarioDesigner::new(&checked, index, of_scenario, &formats, start_date(&lock))
+        });
+        let designers = designers.collect::<Result<_, Error>>()?;
+        Ok(Replayer { scenarios, designers, evaluations, formats })
     }
 
     /// Returns the setup that an attempt was played with.
-    fn setup_of(&self, key: &StreamKey, scenario: Option<&str>) -> &Arc<EpisodeSetup> {
-        let own = match &key.phase {
+    fn setup_of(&self, trace: &Trace) -> Arc<EpisodeSetup> {
+        let own = match &trace.key.phase {
             Phase::Evaluate(name) => self.evaluations.get(name),
             Phase::Train | Phase::Play => None,
         };
-        let of_scenario = || self.scenarios.iter().find(|setup| setup.scenario.as_deref() == scenario);
+        let is_it = |setup: &Arc<EpisodeSetup>| setup.scenario.as_deref() == trace.scenario.as_deref();
+        let scenario = self.scenarios.iter().position(is_it);
+        let designer = scenario.and_then(|index| self.designers.get(index)?.as_ref());
+        let designed = designer.filter(|_| own.is_none()).and_then(|designer| designer.setup_of(trace));
         // A stored workflow has at least one scenario.
-        own.or_else(of_scenario).unwrap_or(&self.scenarios[0])
+        let of_scenario = || own.unwrap_or(&self.scenarios[scenario.unwrap_or_default()]);
+        designed.unwrap_or_else(|| Arc::clone(of_scenario()))
     }
 
     /// Replays one attempt.
     pub fn replay(&self, host: &Host, trace: &Trace) -> ReplayResult {
-        host.block_on(pl_rollout::replay(self.setup_of(&trace.key, trace.scenario.as_deref()), trace))
+        host.block_on(pl_rollout::replay(&self.setup_of(trace), trace))
     }
 
     /// Replays one attempt whose events go to `watch`, which ends when the episode does.
@@ -189,8 +202,7 @@ impl Replayer {
         W: Future<Output = Result<(), E>>,
     {
         let (sender, events) = unbounded_channel();
-        let setup = self.setup_of(&trace.key, trace.scenario.as_deref());
-        let setup = EpisodeSetup { observer: Some(sender), ..EpisodeSetup::clone(setup) };
+        let setup = EpisodeSetup { observer: Some(sender), ..EpisodeSetup::clone(&self.setup_of(trace)) };
         // The events end when the setup is dropped.
         let playing = async move { Ok(pl_rollout::replay(&setup, trace).await) };
         let (replay, ()) = host.block_on(async { tokio::try_join!(playing, watch(events)) })?;
@@ -218,7 +230,7 @@ impl Replayer {
             host.block_on(async {
                 let mut replays = stream::iter(run.read(file).filter(wanted).map(|trace| async move {
                     let trace = trace?;
-                    let setup = Arc::clone(self.setup_of(&trace.key, trace.scenario.as_deref()));
+                    let setup = self.setup_of(&trace);
                     let replay = async move { pl_rollout::replay(&setup, &trace).await.agreement };
                     tokio::spawn(replay).await.map_err(Error::from)
                 }))
@@ -237,11 +249,11 @@ impl Replayer {
 
     /// Returns a text that shows a difference. Tokens are decoded.
     pub fn describe(&self, difference: &Difference) -> String {
-        // All scenarios have the same agents.
-        let setup = self.setup_of(&difference.key, None);
+        // All scenarios have the same agents. Those of designs have names of their own.
+        let agents = &self.scenarios[0].agents;
         difference.show(|agent, tokens| {
-            let runtime = setup.agents.iter().find(|known| known.name == agent);
-            let format = runtime.and_then(|runtime| self.formats.get(runtime.policy));
+            let runtime = agents.iter().find(|known| known.name == agent);
+            let format = self.formats.get(runtime.map_or(0, |runtime| runtime.policy));
             format.map(|format| format.tokenizer.decode(tokens, false)).unwrap_or_default()
         })
     }

@@ -1,9 +1,10 @@
 //! Tokenizers of recorded runs, for showing token ids as text. No weights are loaded and nothing is fetched.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pl_dsl::workflow::Workflow;
 use pl_model::{Model, Tokenizer};
 
 use crate::error::Error;
@@ -39,6 +40,7 @@ impl RunTokenizers {
         let workflow = &stored.workflow;
         let policy = workflow
             .policy_of(agent, evaluation)
+            .or_else(|| designed_policy(workflow, agent))
             .ok_or_else(|| Error::UnknownAgent { path: run.to_path_buf(), agent: agent.to_owned() })?;
         // The stored workflow was checked: all indexes are in range.
         let model = &workflow.models[workflow.policies[policy].model];
@@ -58,4 +60,17 @@ impl RunTokenizers {
         loaded.insert(path, Arc::clone(&tokenizer));
         Ok(tokenizer)
     }
+}
+
+/// Returns a policy with the model of a designer, or of an agent of a design. Returns `None` if the agent may have one of
+/// several models.
+fn designed_policy(workflow: &Workflow, agent: &str) -> Option<usize> {
+    if let Some(designer) = workflow.designers.iter().find(|designer| designer.name == agent) {
+        return Some(designer.policy);
+    }
+    let names = workflow.designers.iter().flat_map(|designer| &designer.palette.policies);
+    let position = |name: &String| workflow.policies.iter().position(|policy| policy.name == *name);
+    let policies: Vec<usize> = names.filter_map(position).collect();
+    let models: BTreeSet<usize> = policies.iter().map(|policy| workflow.policies[*policy].model).collect();
+    policies.first().copied().filter(|_| models.len() == 1)
 }

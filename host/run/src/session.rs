@@ -411,18 +411,11 @@ pub(crate) fn episode_setups(
     for (index, (scenario, environment)) in checked.workflow.scenarios.iter().zip(environments).enumerate() {
         let mut agents = Vec::new();
         for (position, agent) in checked.workflow.agents.iter().enumerate() {
-            let encoder = ChatEncoder { formats: Arc::clone(&formats), thinking: agent.thinking, date };
+            let item = checked.agent(position)?.with_services(environment.services().clone());
+            let bootstraps = has_critic(&checked.workflow, agent.policy);
             agents.push(AgentRuntime {
-                name: agent.name.clone(),
-                agent: Arc::new(checked.agent(position)?.with_services(environment.services().clone())),
-                encoder: Arc::new(encoder),
-                policy: agent.policy,
-                sampling: agent.sampling.clone(),
-                max_tokens: agent.max_tokens,
-                stop: agent.stop.clone(),
-                long_prompt: agent.long_prompt,
-                tool_rounds: agent.tool_rounds,
-                bootstraps: has_critic(&checked.workflow, agent.policy),
+                bootstraps,
+                ..agent_runtime(agent, position as u32, item, &formats, date)
             });
         }
         let plugin = checked.workflow.plugins.get(scenario.reward.plugin);
@@ -435,6 +428,7 @@ pub(crate) fn episode_setups(
         );
         setups.push(EpisodeSetup {
             scenario: scenario.name.as_deref().map(Arc::from),
+            design: None,
             environment: environment.clone(),
             agents,
             reward: Arc::new(checked.reward(index)?.with_policies(Arc::new(granted))),
@@ -456,8 +450,31 @@ pub(crate) fn episode_setups(
     Ok(setups)
 }
 
+/// Connects an agent with its policy. `number` is its number in keys and groups, `formats` has the chat format of each policy.
+pub(crate) fn agent_runtime(
+    block: &pl_dsl::workflow::Agent,
+    number: u32,
+    agent: pl_plugin::Agent,
+    formats: &Arc<[ChatFormat]>,
+    date: NaiveDate,
+) -> AgentRuntime {
+    AgentRuntime {
+        name: block.name.clone(),
+        number,
+        agent: Arc::new(agent),
+        encoder: Arc::new(ChatEncoder { formats: Arc::clone(formats), thinking: block.thinking, date }),
+        policy: block.policy,
+        sampling: block.sampling.clone(),
+        max_tokens: block.max_tokens,
+        stop: block.stop.clone(),
+        long_prompt: block.long_prompt,
+        tool_rounds: block.tool_rounds,
+        bootstraps: false,
+    }
+}
+
 /// Returns true if a critic is trained beside a policy.
-fn has_critic(workflow: &Workflow, policy: usize) -> bool {
+pub(crate) fn has_critic(workflow: &Workflow, policy: usize) -> bool {
     let training = workflow.policies[policy].training.as_ref();
     training.is_some_and(|training| training.critic.is_some())
 }

@@ -14,8 +14,9 @@ use crate::host::Host;
 use crate::progress::Notice;
 use crate::results::{MeanInterval, read_evaluations};
 use crate::resume::fixed_settings;
+use crate::stop_request::StopRequest;
 use crate::stored::StoredWorkflow;
-use crate::training::{ResumeOptions, RunEnding, RunOptions, StopRequest, TrainingRun, finished_steps};
+use crate::training::{ResumeOptions, RunEnding, RunOptions, TrainingRun, finished_steps};
 use crate::workflow::CheckedWorkflow;
 
 /// Values of one setting: `train.learning_rate=[1e-4, 2e-4]`.

@@ -1,6 +1,7 @@
 //! Training runs: started in a new run folder, or resumed from the last checkpoint of one.
 
 mod cursor;
+mod designs;
 mod kept_versions;
 mod learner_threads;
 mod loop_events;
@@ -19,8 +20,6 @@ mod step_weights;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use pl_dsl::Override;
 use pl_dsl::workflow::{BatchOrder, LrSchedule, Train, Workflow};
@@ -54,22 +53,6 @@ use self::rollouts::Rollouts;
 pub use self::cursor::{LevelState, ScenarioCursor};
 pub use self::loop_state::{LoopState, StepAhead};
 pub use self::outer_loop::RunEnding;
-
-/// Request to stop a run after its current step. Clones share the request.
-#[derive(Debug, Clone, Default)]
-pub struct StopRequest(Arc<AtomicBool>);
-
-impl StopRequest {
-    /// Requests the stop. Returns true if it had been requested before.
-    pub fn request(&self) -> bool {
-        self.0.swap(true, Ordering::Relaxed)
-    }
-
-    /// Returns true if the stop has been requested.
-    pub fn is_requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// Options of a new run.
 #[derive(Debug, Clone, Default)]
@@ -129,7 +112,9 @@ impl<'h> TrainingRun<'h> {
         let scenarios = checked.workflow.scenarios.iter().enumerate();
         let trained = scenarios.filter(|(_, scenario)| scenario.weight > 0.0).map(|(index, _)| index);
         let evaluated = checked.workflow.evaluations.iter().map(|evaluation| evaluation.scenario);
-        for scenario in trained.chain(evaluated) {
+        // A designer writes the teams of its own.
+        let has_designer = |index: &usize| checked.workflow.scenarios[*index].designer.is_some();
+        for scenario in trained.filter(|index| !has_designer(index)).chain(evaluated) {
             checked.require_team(scenario)?;
         }
         if let Some(folder) = &options.folder {

@@ -279,12 +279,19 @@ impl Trainer {
 
 /// A policy of `workflow` to train.
 fn new_policy(workflow: &Workflow, policy: usize, training: PolicyTraining) -> NewPolicy {
-    let agents = workflow.agents.iter().filter(|agent| agent.policy == policy);
+    let name = &workflow.policies[policy].name;
+    let agents = workflow.agents.iter().filter(|agent| agent.policy == policy).map(|agent| agent.max_tokens);
+    let designers = workflow.designers.iter().filter(|designer| designer.policy == policy);
+    let designers = designers.map(|designer| designer.max_tokens);
+    // Agents of designs have limits of their own, up to the bound of an episode.
+    let palettes = workflow.designers.iter().map(|designer| &designer.palette);
+    let palettes = palettes.filter(|palette| palette.policies.contains(name));
+    let palettes = palettes.map(|palette| u32::try_from(palette.max_tokens).unwrap_or(u32::MAX));
     NewPolicy {
         policy,
-        name: workflow.policies[policy].name.clone(),
+        name: name.clone(),
         training,
-        max_tokens: agents.map(|agent| agent.max_tokens).max().unwrap_or(1),
+        max_tokens: agents.chain(designers).max().or(palettes.max()).unwrap_or(1),
         has_start: workflow.policies[policy].from.is_some(),
         critic_model: None,
     }

@@ -40,6 +40,7 @@ export async function episodePage({ element, parameters, signal }) {
     ),
     notes(episode.notes) ?? "",
     taskBlock(episode.task),
+    episode.design ? h("section", { class: "card task" }, h("div", { class: "role" }, "design"), h("pre", {}, episode.design)) : "",
     content,
     episode.failure ? h("div", { class: "error" }, episode.failure) : "",
     checkpoints && h("p", {}, h("a", { href: link("play", { run, episode: episode.episode }) }, "Play this task")),

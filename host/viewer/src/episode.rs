@@ -41,6 +41,9 @@ pub struct EpisodeDetails {
     pub task_id: String,
     /// `None` in workflows without scenarios.
     pub scenario: Option<String>,
+    /// Text of the design that wrote the team, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub design: Option<String>,
     /// The task, JSON.
     pub task: String,
     pub tree: bool,
@@ -289,6 +292,7 @@ pub(crate) fn arrange(
         set: file.evaluation.unwrap_or_else(|| "train".to_owned()),
         task_id: trace.task.id,
         scenario: trace.scenario,
+        design: trace.design.map(|design| cut(design, longest)),
         task: cut(trace.task.data, longest),
         tree: trace.mode == Mode::Tree,
         success: trace.end.success,

@@ -47,6 +47,9 @@ pub(crate) struct TraceRecord<D: Detail> {
     /// `None` in workflows without scenarios, and in traces of earlier versions.
     #[serde(default)]
     pub(crate) scenario: Option<String>,
+    /// Design that wrote the team, if one did.
+    #[serde(default)]
+    pub(crate) design: Option<D::Text>,
     pub(crate) task: TaskRecord<D>,
     pub(crate) mode: Mode,
     pub(crate) events: Vec<EventRecord<D>>,

@@ -24,6 +24,9 @@ pub struct Trace {
     /// Name of the scenario. `None` in a workflow without `scenario` blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<String>,
+    /// Text of the design that wrote the team. `None` for the scenario's own team, and for a designer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub design: Option<String>,
     pub task: Task,
     pub mode: Rollout,
     /// Tree: candidates per node visit.

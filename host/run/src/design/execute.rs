@@ -1,21 +1,19 @@
 //! Execution of designs: their teams play the scenario's tasks with the session's models and environment.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
+use pl_dsl::Frame;
 use pl_dsl::workflow::{Rollout, Workflow};
-use pl_rollout::{EpisodeFailure, RolloutPlan, RolloutProgress, play_batch};
+use pl_rollout::{EpisodeSetup, RolloutPlan, RolloutProgress, play_batch};
 use pl_types::Phase;
 
+use super::brief::DesignBrief;
 use super::record::Outcome;
-use crate::diagnostics::Diagnostics;
+use super::team::{Assessment, TeamBuilder};
 use crate::error::Error;
-use crate::evaluation::mean;
 use crate::host::Host;
-use crate::permissions::Given;
-use crate::plugins::PluginCatalog;
 use crate::progress::Activity;
-use crate::session::{Session, episode_setups};
+use crate::session::Session;
 use crate::workflow::CheckedWorkflow;
 
 /// Name of the random streams of executions. All designs share them, so that they play under the same luck.
@@ -29,8 +27,7 @@ pub(super) struct Executor<'s> {
     checked: &'s CheckedWorkflow,
     session: &'s Session,
     scenario: usize,
-    /// The workflow of the latest design, with the plugins that are loaded.
-    latest: RefCell<Option<CheckedWorkflow>>,
+    builder: TeamBuilder,
 }
 
 impl<'s> Executor<'s> {
@@ -38,46 +35,43 @@ impl<'s> Executor<'s> {
         host: &'s Host,
         checked: &'s CheckedWorkflow,
         session: &'s Session,
-        scenario: usize,
-    ) -> Executor<'s> {
-        Executor { host, checked, session, scenario, latest: RefCell::new(None) }
+        (scenario, brief, frame): (usize, &DesignBrief, &Frame),
+    ) -> Result<Executor<'s>, Error> {
+        let own = &session.scenarios[scenario];
+        // Nothing is trained, and a team whose plugin fails has not succeeded.
+        let setup = EpisodeSetup { fault_penalty: Some(0.0), ..EpisodeSetup::clone(&own.setup) };
+        let builder = TeamBuilder::new(
+            checked,
+            brief,
+            frame.clone(),
+            (Arc::new(setup), own.environment.services().clone()),
+            Arc::clone(&session.formats),
+            session.date,
+        )?;
+        Ok(Executor { host, checked, session, scenario, builder })
+    }
+
+    pub fn builder(&self) -> &TeamBuilder {
+        &self.builder
+    }
+
+    /// Checks a design and bounds its cost.
+    pub fn assess(&self, design: &str) -> Assessment {
+        self.builder.assess(design)
     }
 
     /// Plays a design on the first tasks of training, one episode each. Returns its outcome and the number of tokens.
     ///
     /// # Errors
-    /// If tasks can't be read, or an agent of it can't be created.
-    pub fn play(&self, design: Workflow, executions: u32) -> Result<(Outcome, u64), Error> {
-        let mut latest = self.latest.borrow_mut();
-        let plugins = match latest.take() {
-            Some(before) => before.plugins,
-            None => {
-                let CheckedWorkflow { folder, overrides, .. } = self.checked;
-                PluginCatalog::new(self.host, folder, Given::new(overrides, folder))?
-            }
+    /// If tasks can't be read.
+    pub fn play(&self, design: &str, workflow: &Workflow, executions: u32) -> Result<(Outcome, u64), Error> {
+        let setup = match self.builder.setup(design, workflow, 0) {
+            Ok(setup) => setup,
+            Err(mistake) => return Ok((Outcome::wrong(&[mistake]), 0)),
         };
-        let team = latest.insert(CheckedWorkflow {
-            workflow: self.with_policies_of_session(design),
-            text: String::new(),
-            folder: self.checked.folder.clone(),
-            overrides: Vec::new(),
-            warnings: Diagnostics { list: Vec::new(), sources: Default::default() },
-            places: self.checked.places.clone(),
-            plugins,
-        });
-        let Session { formats, date, router, scenarios, seed, trainer, .. } = self.session;
+        let Session { scenarios, seed, trainer, .. } = self.session;
         let environment = &scenarios[self.scenario].environment;
-        let mut setups = episode_setups(
-            team,
-            Arc::clone(formats),
-            *date,
-            std::slice::from_ref(environment),
-            router.clone(),
-        )?;
         let block = &self.checked.workflow.scenarios[self.scenario].environment;
-        let Some(setup) = setups.pop() else {
-            return Err(Error::NoTasks { environment: block.name.clone() });
-        };
         let generated_tokens = self.session.token_counter();
         let mut tracker = self.host.progress().start(Activity::Episodes { title: STREAMS, generated_tokens });
         let batch = self.host.block_on(async {
@@ -92,6 +86,7 @@ impl<'s> Executor<'s> {
                 first_task: 0,
                 mode: Rollout::Flat,
                 samples: 1,
+                first_sample: 0,
                 in_flight: IN_FLIGHT,
                 versions: trainer.versions().into(),
             };
@@ -102,33 +97,6 @@ impl<'s> Executor<'s> {
                 episode: None,
             })
         })?;
-        let episodes = &batch.episodes;
-        let solved = episodes.iter().map(|episode| f64::from(episode.success));
-        let tokens: u64 = episodes.iter().map(|episode| episode.tokens).sum();
-        let outcome = Outcome::Played {
-            success: mean(solved.chain(std::iter::repeat_n(0.0, batch.lost))),
-            truncated: mean(episodes.iter().map(|episode| f64::from(episode.truncated))),
-            tokens: mean(episodes.iter().map(|episode| episode.tokens as f64)),
-            episodes: (episodes.len() + batch.lost) as u32,
-            failure: batch.failures.first().map(EpisodeFailure::describe),
-        };
-        Ok((outcome, tokens))
-    }
-
-    /// Gives a design the session's policies, by their names: it may lack those of used files that it doesn't name.
-    fn with_policies_of_session(&self, mut design: Workflow) -> Workflow {
-        let policies = &self.checked.workflow.policies;
-        for agent in &mut design.agents {
-            let name = design.policies.get(agent.policy).map(|policy| policy.name.as_str());
-            let own = policies.iter().position(|policy| Some(policy.name.as_str()) == name);
-            agent.policy = own.unwrap_or(agent.policy);
-        }
-        design.models = self.checked.workflow.models.clone();
-        design.policies = policies.clone();
-        for policy in &mut design.policies {
-            policy.training = None;
-        }
-        design.train = None;
-        design
+        Ok((Outcome::of_episodes(&batch), batch.episodes.iter().map(|episode| episode.tokens).sum()))
     }
 }

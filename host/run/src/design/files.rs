@@ -1,13 +1,16 @@
 //! The best designs as whole workflow files.
 
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-use pl_dsl::{DiagnosticCode, Frame, Source, Span, with_paths};
+use pl_dsl::workflow::Palette;
+use pl_dsl::{Catalog, DiagnosticCode, Frame, Source, Span, check_design, with_paths};
 
-use super::record::{Archive, DesignRecord, Outcome};
+use super::record::{Archive, DesignRecord, Outcome, write_whole};
 use crate::error::Error;
+use crate::host::Host;
+use crate::progress::Notice;
 use crate::session::absolute;
-use crate::workflow::CheckedWorkflow;
 
 /// Number of the best designs that are written as files.
 const KEPT: usize = 3;
@@ -16,44 +19,65 @@ const KEPT: usize = 3;
 const FOLDER: &str = "best";
 
 pub(super) struct DesignFiles<'s> {
-    pub checked: &'s CheckedWorkflow,
     pub frame: &'s Frame,
-    /// Folder of the search.
+    pub palette: &'s Palette,
+    pub catalog: &'s dyn Catalog,
+    /// Folder that paths in the workflow are relative to.
+    pub workflow_folder: &'s Path,
+    /// Folder of the search or the run.
     pub folder: &'s Path,
 }
 
 impl DesignFiles<'_> {
-    /// Writes the best designs that solved a task or were at least played, by their hashes, and the best one as `best.mas`
-    /// too. Files of designs that are no longer among them stay.
-    pub fn write_best(&self, archive: &Archive) -> Result<(), Error> {
-        let played = |one: &&DesignRecord| matches!(one.outcome, Outcome::Played { .. });
-        let best: Vec<&DesignRecord> =
-            archive.before(u32::MAX).into_iter().filter(played).take(KEPT).collect();
-        for record in &best {
-            let path = self.folder.join(FOLDER).join(format!("{}.mas", record.hash));
-            if !path.exists() {
-                self.write(record, &path)?;
+    /// Writes the best designs that were played, by their hashes, and the best one as `best.mas` too. Files of designs that
+    /// are no longer among them stay, and so does a `best.mas` that a person has changed, which is then reported.
+    pub fn write_best(&self, host: &Host, archive: &mut Archive) -> Result<(), Error> {
+        let Some(record) = self.write_by_hash(&archive.before(u32::MAX))? else { return Ok(()) };
+        let path = self.folder.join("best.mas");
+        let text = self.text(&record, self.folder);
+        match std::fs::read_to_string(&path) {
+            Ok(found) if found == text => return Ok(()),
+            Ok(found) if !archive.has_written(&found) => {
+                let best = self.folder.join(FOLDER).join(format!("{}.mas", record.hash));
+                host.notify(Notice::BestDesignChanged { path, best });
+                return Ok(());
             }
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(source) => return Err(Error::Designs { path, source }),
         }
-        match best.first() {
-            Some(record) => self.write(record, &self.folder.join("best.mas")),
-            None => Ok(()),
-        }
+        archive.will_write(&text)?;
+        write_whole(&path, &text)
     }
 
-    fn write(&self, record: &DesignRecord, path: &Path) -> Result<(), Error> {
-        let failed = |source| Error::Designs { path: path.to_path_buf(), source };
-        let folder = path.parent().unwrap_or(self.folder);
-        std::fs::create_dir_all(folder).map_err(failed)?;
+    /// Writes the best of some designs that were played, by their hashes. `records` has the best first. Returns the best.
+    pub fn write_by_hash(&self, records: &[&DesignRecord]) -> Result<Option<DesignRecord>, Error> {
+        let played = |one: &&&DesignRecord| matches!(one.outcome, Outcome::Played { .. });
+        // A record that somebody has changed may have any text.
+        let is_design =
+            |one: &&&DesignRecord| check_design(self.frame, self.palette, &one.design, self.catalog).is_ok();
+        let best: Vec<&DesignRecord> =
+            records.iter().filter(played).filter(is_design).take(KEPT).copied().collect();
+        let folder = self.folder.join(FOLDER);
+        std::fs::create_dir_all(&folder).map_err(|source| Error::Designs { path: folder.clone(), source })?;
+        for record in &best {
+            let path = folder.join(format!("{}.mas", record.hash));
+            if !path.exists() {
+                write_whole(&path, &self.text(record, &folder))?;
+            }
+        }
+        Ok(best.first().map(|record| DesignRecord::clone(record)))
+    }
+
+    /// Returns the whole workflow of a design, for a file in `folder`.
+    fn text(&self, record: &DesignRecord, folder: &Path) -> String {
         let text = self.frame.file(&record.design, &|text| self.unused(text));
-        let (from, base) = (absolute(folder), absolute(&self.checked.folder));
+        let (from, base) = (absolute(folder), absolute(self.workflow_folder));
         let text = with_paths(&text, &|path| {
             let is_own = Path::new(path).is_relative() && base.join(path).exists();
             is_own.then(|| relative(&from, &base.join(path)).display().to_string())
         });
-        let text = format!("{}{text}", self.header(record));
-        let beside = path.with_extension("mas.new");
-        std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path)).map_err(failed)
+        format!("{}{text}", self.header(record))
     }
 
     /// Comment at the beginning of a file.
@@ -67,7 +91,7 @@ impl DesignFiles<'_> {
         }
         out.push_str(".\n");
         for one in self.frame.overrides() {
-            out.push_str(&format!("# Found with {one}\n"));
+            out.push_str(&format!("# Found with {}\n", one_line(&one.to_string())));
         }
         out.push('\n');
         out
@@ -76,10 +100,15 @@ impl DesignFiles<'_> {
     /// Spans of the blocks that a file doesn't use.
     fn unused(&self, text: &str) -> Vec<Span> {
         let source = Source { name: "design.mas".to_owned(), text: text.to_owned() };
-        let checked = pl_dsl::check(&source, self.frame.overrides(), &self.checked.plugins);
+        let checked = pl_dsl::check(&source, self.frame.overrides(), self.catalog);
         let unused = checked.diagnostics.iter().filter(|one| one.code == DiagnosticCode::Unused);
         unused.filter_map(|one| one.labels.first().map(|label| label.span)).collect()
     }
+}
+
+/// Returns a text without line breaks, which would end a comment.
+fn one_line(text: &str) -> String {
+    text.replace('\r', "\\r").replace('\n', "\\n")
 }
 
 /// Returns the path that leads from a folder to a file, both absolute.
@@ -109,6 +138,11 @@ fn tidy(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_header_is_one_comment() {
+        assert_eq!(one_line("--set a=b\nplugin x = \"y\"\r"), "--set a=b\\nplugin x = \"y\"\\r");
+    }
 
     #[test]
     fn paths_lead_from_the_folder_of_the_file() {

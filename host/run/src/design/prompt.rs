@@ -6,8 +6,9 @@ use pl_dsl::pattern;
 use pl_types::{FactKind, Item};
 use serde_json::Value;
 
+use super::brief::DesignBrief;
 use super::record::{DesignRecord, Outcome};
-use super::subject::Subject;
+
 use super::view::TaskView;
 
 /// Longest text of a view that a prompt shows, in characters.
@@ -19,16 +20,16 @@ const MISTAKES: usize = 3;
 const LANGUAGE: &str = "\
 You design teams of language models. A design is one or more `agent` blocks and one `turns` block:
 
-agent NAME = ITEM { policy = POLICY; SETTING = VALUE; … }
+agent first = ITEM { policy = POLICY; SETTING = VALUE; … }
+agent second = …
 turns {
-  max = N                      # visits of one agent in an episode
-  start -> one -> [two, three] # agents in brackets act side by side
-  two -> end when CONDITION    # tried in the order of writing; the last edge of a node has no condition
-  two -> one
+  max = N                                  # visits of one agent in an episode
+  [second, third] -> first when CONDITION  # ways that are taken instead of the next one while their condition holds
+  start -> first -> [second, third] -> end # agents in brackets act side by side
 }
 
-Every agent is in the turns, and every path reaches `end`. Agents see the view of the environment, which shows what the \
-agents before them did, and nothing else. Conditions compare facts (`env.NAME`) and `turn`, the number of visits of the agent \
+Agents are named first, second, third and so on, and the last line of `turns` leads through all of them. They see the view \
+of the environment, which shows what the agents before them did, and nothing else. Conditions compare facts (`env.NAME`) and `turn`, the number of visits of the agent \
 so far, with `and`, `or`, `not`. Texts are in double quotes; \\n is a new line.";
 
 /// Designs that a prompt shows.
@@ -42,13 +43,13 @@ pub(super) struct Shown<'r> {
 }
 
 /// Returns the system message and the user message.
-pub(super) fn messages(subject: &Subject, view: &TaskView, shown: &Shown) -> [String; 2] {
-    let mut text = palette(subject);
+pub(super) fn messages(brief: &DesignBrief, view: &TaskView, shown: &Shown) -> [String; 2] {
+    let mut text = palette(brief);
     let task: String = view.text().chars().take(LONGEST_VIEW).collect();
     let _ = write!(text, "\nThe view of a task before the first turn:\n{task}\n");
     let parts = view.parts();
     if shown.example
-        && let Some(example) = pattern("single", &subject.designer.palette, &parts, &subject.facts)
+        && let Some(example) = pattern("single", &brief.designer.palette, &parts, &brief.facts)
     {
         let _ = write!(text, "\nA design:\n{example}");
     }
@@ -59,15 +60,15 @@ pub(super) fn messages(subject: &Subject, view: &TaskView, shown: &Shown) -> [St
         let _ = write!(text, "\nThis design is wrong: {}\n{}", result(&record.outcome), record.design);
     }
     text.push_str("\nWrite a new design that solves more tasks, or as many with fewer tokens. Answer with the design alone.");
-    if let Some(instructions) = &subject.designer.instructions {
+    if let Some(instructions) = &brief.designer.instructions {
         let _ = write!(text, "\n{instructions}");
     }
     [LANGUAGE.to_owned(), text]
 }
 
 /// Describes what designs may use.
-fn palette(subject: &Subject) -> String {
-    let palette = &subject.designer.palette;
+fn palette(brief: &DesignBrief) -> String {
+    let palette = &brief.designer.palette;
     let mut text = format!(
         "At most {} agents; `max` at most {}; at most {} tokens in an episode.\nPolicies: {}\nItems:\n",
         palette.max_agents,
@@ -75,14 +76,14 @@ fn palette(subject: &Subject) -> String {
         palette.max_tokens,
         palette.policies.join(", ")
     );
-    for (path, item) in palette.agents.iter().zip(&subject.items) {
+    for (path, item) in palette.agents.iter().zip(&brief.items) {
         let _ = writeln!(text, "- {path}: {}", item.doc);
         settings(item, &mut text);
     }
     text.push_str(
         "Every agent may set `temperature` (0 to 2), `top_p` (above 0, up to 1) and `max_tokens`.\nFacts:\n",
     );
-    for fact in &subject.facts {
+    for fact in &brief.facts {
         let kind = match fact.kind {
             FactKind::Boolean => "true or false",
             FactKind::Number => "a number",

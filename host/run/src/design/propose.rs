@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use pl_dsl::design_grammar;
 use pl_plugin::{Message, Part, Role};
 use pl_rollout::PromptEncoder;
 use pl_types::{Generate, Phase, Request, Sampling, StreamKey};
@@ -36,14 +35,9 @@ impl<'s> Proposer<'s> {
         subject: &'s Subject<'s>,
         view: &'s TaskView,
     ) -> Proposer<'s> {
-        let designer = subject.designer;
-        let mut sampling = designer.sampling.clone();
-        let is_here = checked.workflow.policies.get(designer.policy).is_some_and(|one| one.server.is_none());
-        if designer.constrained && is_here {
-            let grammar = design_grammar(&designer.palette, &subject.items, &subject.facts);
-            sampling.grammar = Some(Arc::new(grammar));
-        }
-        Proposer { session, subject, view, sampling }
+        let policy = subject.brief.designer.policy;
+        let is_here = checked.workflow.policies.get(policy).is_some_and(|one| one.server.is_none());
+        Proposer { session, subject, view, sampling: subject.brief.sampling(is_here) }
     }
 
     /// Proposes the designs of a round with these numbers.
@@ -56,7 +50,7 @@ impl<'s> Proposer<'s> {
         numbers: &[u32],
         archive: &Archive,
     ) -> Result<Vec<Proposal>, Error> {
-        let designer = self.subject.designer;
+        let designer = &self.subject.brief.designer;
         let (prompt, parents) = self.prompt(&archive.before(round))?;
         let seed = |number: &u32| {
             let key = StreamKey {
@@ -92,7 +86,7 @@ impl<'s> Proposer<'s> {
 
     /// Returns the tokens of the prompt with as many earlier designs as fit, and their hashes.
     fn prompt(&self, earlier: &[&DesignRecord]) -> Result<(Vec<u32>, Vec<String>), Error> {
-        let designer = self.subject.designer;
+        let designer = &self.subject.brief.designer;
         let encoder = ChatEncoder {
             formats: Arc::clone(&self.session.formats),
             thinking: None,
@@ -106,7 +100,7 @@ impl<'s> Proposer<'s> {
             let others = earlier.iter().filter(|one| !is_played(one));
             let shown =
                 Shown { example: best.is_empty(), wrong: others.take(wrong).copied().collect(), best };
-            let [system, user] = messages(self.subject, self.view, &shown);
+            let [system, user] = messages(&self.subject.brief, self.view, &shown);
             let message = |role, text| Message { role, parts: vec![Part::Text(text)] };
             let messages = [message(Role::System, system), message(Role::User, user)];
             let prompt = encoder.encode(designer.policy, &messages, &[]).map_err(|fault| {
@@ -128,7 +122,7 @@ impl<'s> Proposer<'s> {
 }
 
 /// Returns the text within the first code fence of Markdown, or all of it.
-fn without_fences(text: &str) -> &str {
+pub(super) fn without_fences(text: &str) -> &str {
     let Some((_, fenced)) = text.split_once("```") else { return text };
     let inside = fenced.split_once('\n').map_or("", |(_, rest)| rest);
     inside.split_once("```").map_or(inside, |(design, _)| design)

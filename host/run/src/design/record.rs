@@ -1,15 +1,19 @@
 //! The record of a search: a line of JSON for each design.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use pl_dsl::DesignMistake;
+use pl_rollout::{EpisodeFailure, RolloutBatch};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::error::Error;
+use crate::evaluation::mean;
 
 /// Name of the record in the folder of a search.
 const FILE: &str = "designs.jsonl";
@@ -20,9 +24,9 @@ const SEARCH: &str = "search.json";
 /// Proposed design and its outcome: a line of `designs.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DesignRecord {
-    /// Round; 0 has the hand-made designs.
+    /// Round of a search, of which 0 has the hand-made designs, or step of a run.
     pub round: u32,
-    /// Position in its round.
+    /// Position in its round or step.
     pub index: u32,
     /// First 12 hexadecimal digits of the BLAKE3 hash of its formatted text.
     #[serde(deserialize_with = "hash")]
@@ -36,6 +40,9 @@ pub struct DesignRecord {
     pub designer_tokens: u64,
     /// Tokens that its episodes sampled. 0 for a design that was proposed before.
     pub execution_tokens: u64,
+    /// Id of the task that it was written for. `None` in a search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
     /// Its text.
     pub design: String,
 }
@@ -72,13 +79,55 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Score, from -1 for a design without sense to 1 for one that solves all tasks. Before any episode, a design with fewer
-    /// mistakes scores higher.
-    pub fn score(&self) -> f64 {
+    /// Outcome of a design with mistakes.
+    pub(crate) fn wrong(mistakes: &[DesignMistake]) -> Outcome {
+        Outcome::Invalid { mistakes: mistakes.iter().map(ToString::to_string).collect() }
+    }
+
+    /// Outcome of a design's episodes. Those that failed in every attempt solved nothing.
+    pub(crate) fn of_episodes(batch: &RolloutBatch) -> Outcome {
+        let episodes = &batch.episodes;
+        let solved = episodes.iter().map(|episode| f64::from(episode.success));
+        Outcome::Played {
+            success: mean(solved.chain(std::iter::repeat_n(0.0, batch.lost))),
+            truncated: mean(episodes.iter().map(|episode| f64::from(episode.truncated))),
+            tokens: mean(episodes.iter().map(|episode| episode.tokens as f64)),
+            episodes: (episodes.len() + batch.lost) as u32,
+            failure: batch.failures.first().map(EpisodeFailure::describe),
+        }
+    }
+
+    /// Rank among designs: the success of one that was played, towards one half if it played few episodes (Laplace's rule
+    /// of succession). Before any episode, a design with fewer mistakes ranks higher, and below all that were played.
+    fn rank(&self) -> f64 {
         match self {
             Outcome::Invalid { mistakes } => -0.5 - 0.05 * mistakes.len().min(10) as f64,
             Outcome::Costly { .. } => -0.25,
-            Outcome::Played { success, .. } => *success,
+            Outcome::Played { success, episodes, .. } => {
+                let episodes = f64::from(*episodes);
+                (success * episodes + 1.0) / (episodes + 2.0)
+            }
+        }
+    }
+
+    /// Returns the outcome of all episodes of two records of a design.
+    fn merged(&self, other: &Outcome) -> Outcome {
+        match (self, other) {
+            (
+                Outcome::Played { success, truncated, tokens, episodes, failure },
+                Outcome::Played { success: s, truncated: c, tokens: t, episodes: e, failure: f },
+            ) => {
+                let both = f64::from(episodes.saturating_add(*e)).max(1.0);
+                let mean = |one: f64, two: f64| (one * f64::from(*episodes) + two * f64::from(*e)) / both;
+                Outcome::Played {
+                    success: mean(*success, *s),
+                    truncated: mean(*truncated, *c),
+                    tokens: mean(*tokens, *t),
+                    episodes: episodes.saturating_add(*e),
+                    failure: failure.clone().or_else(|| f.clone()),
+                }
+            }
+            _ => self.clone(),
         }
     }
 }
@@ -89,17 +138,29 @@ fn better(one: &DesignRecord, other: &DesignRecord) -> Ordering {
         Outcome::Played { tokens, .. } => *tokens,
         Outcome::Invalid { .. } | Outcome::Costly { .. } => 0.0,
     };
-    let by_score = other.outcome.score().total_cmp(&one.outcome.score());
-    by_score
+    let by_rank = other.outcome.rank().total_cmp(&one.outcome.rank());
+    by_rank
         .then(tokens(one).total_cmp(&tokens(other)))
         .then(one.hash.cmp(&other.hash))
         .then((one.round, one.index).cmp(&(other.round, other.index)))
+}
+
+/// What a search depends on, and the files that it wrote: the content of `search.json`.
+#[derive(Serialize, Deserialize)]
+struct SearchFile {
+    #[serde(flatten)]
+    fingerprint: Map<String, Value>,
+    /// Hashes of all texts that it wrote as `best.mas`: a file with another one is a person's.
+    #[serde(default)]
+    written: Vec<String>,
 }
 
 /// Designs of a search so far, on disk and in memory.
 pub struct Archive {
     path: PathBuf,
     file: File,
+    search: PathBuf,
+    state: SearchFile,
     records: Vec<DesignRecord>,
 }
 
@@ -108,38 +169,56 @@ impl Archive {
     ///
     /// # Errors
     /// [`Error::OtherSearch`] if it has designs of another search or another process uses it, and errors of the disk.
-    pub(super) fn open(folder: &Path, fingerprint: &Value) -> Result<Archive, Error> {
-        let failed = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source: std::io::Error| Error::Designs { path, source }
-        };
+    pub(super) fn open(folder: &Path, fingerprint: Map<String, Value>) -> Result<Archive, Error> {
         std::fs::create_dir_all(folder).map_err(failed(folder))?;
-        let search = folder.join(SEARCH);
         let other = |difference: &str| Error::OtherSearch {
             path: folder.to_path_buf(),
             difference: difference.to_owned(),
         };
-        match std::fs::read_to_string(&search) {
-            Ok(text) => {
-                let found: Value = serde_json::from_str(&text).unwrap_or_default();
-                for key in ["workflow", "settings", "scenario", "seed"] {
-                    if found.get(key) != fingerprint.get(key) {
-                        return Err(other(&format!("its {key} differs")));
-                    }
-                }
-            }
-            Err(_) => std::fs::write(&search, format!("{fingerprint}\n")).map_err(failed(&search))?,
-        }
         let path = folder.join(FILE);
         let open = OpenOptions::new().read(true).append(true).create(true).open(&path);
-        let file = open.map_err(failed(&path))?;
+        let mut file = open.map_err(failed(&path))?;
+        // Before anything is read or written.
         if rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(other("another process is adding to it"));
         }
+        let search = folder.join(SEARCH);
+        let state = match std::fs::read_to_string(&search) {
+            Ok(text) => {
+                let found: SearchFile = serde_json::from_str(&text)
+                    .map_err(|error| other(&format!("its {SEARCH} can't be read: {error}")))?;
+                let differs = |key: &&String| found.fingerprint.get(*key) != fingerprint.get(*key);
+                if let Some(key) = fingerprint.keys().find(differs) {
+                    return Err(other(&format!("its {key} differs")));
+                }
+                found
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let state = SearchFile { fingerprint, written: Vec::new() };
+                write_whole(&search, &json!(state).to_string())?;
+                state
+            }
+            Err(error) => return Err(failed(&search)(error)),
+        };
         let text = std::fs::read_to_string(&path).map_err(failed(&path))?;
         let whole = text.rfind('\n').map_or(0, |at| at + 1);
-        file.set_len(whole as u64).map_err(failed(&path))?;
-        Ok(Archive { records: read(&path)?, path, file })
+        match serde_json::from_str::<DesignRecord>(&text[whole..]) {
+            // Its newline alone is missing.
+            Ok(_) => file.write_all(b"\n").map_err(failed(&path))?,
+            Err(_) => file.set_len(whole as u64).map_err(failed(&path))?,
+        }
+        Ok(Archive { records: read(&path)?, path, file, search, state })
+    }
+
+    /// Returns true if a search wrote this text as `best.mas`.
+    pub(super) fn has_written(&self, text: &str) -> bool {
+        self.state.written.contains(&hash_of(text))
+    }
+
+    /// Remembers a text that is about to be written as `best.mas`.
+    pub(super) fn will_write(&mut self, text: &str) -> Result<(), Error> {
+        self.state.written.push(hash_of(text));
+        write_whole(&self.search, &json!(self.state).to_string())
     }
 
     /// Adds a design.
@@ -157,7 +236,8 @@ impl Archive {
 
     /// Tokens that designs and episodes have taken so far.
     pub fn tokens(&self) -> u64 {
-        self.records.iter().map(|one| one.designer_tokens + one.execution_tokens).sum()
+        let all = self.records.iter().flat_map(|one| [one.designer_tokens, one.execution_tokens]);
+        all.fold(0, u64::saturating_add)
     }
 
     pub(super) fn has(&self, round: u32, index: u32) -> bool {
@@ -178,10 +258,29 @@ impl Archive {
     }
 }
 
+/// Returns the first 12 hexadecimal digits of a text's BLAKE3 hash.
+pub(crate) fn hash_of(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex().chars().take(12).collect()
+}
+
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.to_path_buf();
+    move |source| Error::Designs { path, source }
+}
+
+/// Writes a file beside, and renames it: it is there as a whole or as it was.
+pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
+    let beside = path.with_added_extension("new");
+    let written = File::create(&beside).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_data()
+    });
+    written.and_then(|()| std::fs::rename(&beside, path)).map_err(failed(path))
+}
+
 /// Reads the record of a search.
 fn read(path: &Path) -> Result<Vec<DesignRecord>, Error> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| Error::Designs { path: path.to_path_buf(), source })?;
+    let text = std::fs::read_to_string(path).map_err(failed(path))?;
     // The last line of a search that goes on may be cut off.
     let whole = text.rfind('\n').map_or("", |at| &text[..at]);
     let line = |(at, line): (usize, &str)| {
@@ -203,14 +302,30 @@ fn hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     }
 }
 
-/// Reads the designs of a folder, the best first: those that were played by success and tokens, then the others.
+/// Reads the designs of a search or a run, the best first: those that were played by success and tokens, then the others. A
+/// design that a run played for several tasks is one.
 ///
 /// # Errors
 /// If the folder has no designs, or they can't be read.
 pub fn read_designs(folder: &Path) -> Result<Vec<DesignRecord>, Error> {
-    let mut records = read(&folder.join(FILE))?;
+    let mut records: Vec<DesignRecord> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for record in read(&folder.join(FILE))? {
+        match known.get(&record.hash).and_then(|at| records.get_mut(*at)) {
+            // In a search, one that comes again has the outcome of the first.
+            Some(first) if record.execution_tokens > 0 => {
+                first.outcome = first.outcome.merged(&record.outcome);
+                first.execution_tokens = first.execution_tokens.saturating_add(record.execution_tokens);
+                first.designer_tokens = first.designer_tokens.saturating_add(record.designer_tokens);
+            }
+            Some(_) => {}
+            None => {
+                known.insert(record.hash.clone(), records.len());
+                records.push(record);
+            }
+        }
+    }
     records.sort_by(better);
-    records.dedup_by(|later, first| later.hash == first.hash);
     Ok(records)
 }
 

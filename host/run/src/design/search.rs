@@ -11,7 +11,7 @@ use super::view::view_of_first_task;
 use crate::error::Error;
 use crate::host::Host;
 use crate::session::Session;
-use crate::training::StopRequest;
+use crate::stop_request::StopRequest;
 use crate::workflow::CheckedWorkflow;
 
 /// Options of a search.
@@ -51,13 +51,20 @@ pub fn search<E: From<Error>>(
     stop: &StopRequest,
     mut found: impl FnMut(&DesignRecord) -> Result<(), E>,
 ) -> Result<SearchEnding, E> {
-    checked.require_permissions(host)?;
     let subject = Subject::new(checked, options.scenario.as_deref())?;
-    let mut archive = Archive::open(&options.folder, &subject.fingerprint(session.seed))?;
+    let mut archive = Archive::open(&options.folder, subject.fingerprint(session.seed))?;
     let view = host.block_on(view_of_first_task(host, checked, session, subject.scenario))?;
     let proposer = Proposer::new(checked, session, &subject, &view);
-    let executor = Executor::new(host, checked, session, subject.scenario);
-    let files = DesignFiles { checked, frame: &subject.frame, folder: &options.folder };
+    let executor = Executor::new(host, checked, session, (subject.scenario, &subject.brief, &subject.frame))?;
+    let files = DesignFiles {
+        frame: &executor.builder().frame,
+        palette: &subject.brief.designer.palette,
+        catalog: &executor.builder().catalog,
+        workflow_folder: &checked.folder,
+        folder: &options.folder,
+    };
+    // A search that was killed may have recorded a design and not written it.
+    files.write_best(host, &mut archive)?;
     for round in 0..=options.rounds {
         let missing = missing(&archive, round, subject.count(round, &view));
         if missing.is_empty() {
@@ -85,7 +92,7 @@ pub fn search<E: From<Error>>(
             }
             let record = subject.assess(round, index, proposal, &archive, &executor)?;
             archive.append(&record)?;
-            files.write_best(&archive)?;
+            files.write_best(host, &mut archive)?;
             found(&record)?;
         }
     }

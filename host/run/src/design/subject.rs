@@ -1,14 +1,15 @@
 //! The subject of a search, and the assessment of proposals: their check, their bound and their episodes.
 
-use pl_dsl::workflow::{Designer, Palette, Workflow};
-use pl_dsl::{Catalog, Frame, Source, check_design, own_design, pattern};
-use pl_types::{Fact, Item, ItemKind};
+use pl_dsl::workflow::Palette;
+use pl_dsl::{Frame, Source, format_design, own_design, pattern};
+use serde_json::{Map, Value, json};
 
+use super::brief::DesignBrief;
 use super::execute::Executor;
-use super::record::{Archive, DesignRecord, Outcome};
+use super::record::{Archive, DesignRecord, Outcome, hash_of};
+use super::team::Assessment;
 use super::view::TaskView;
 use crate::error::Error;
-use crate::plan::counts::EpisodeBounds;
 use crate::workflow::CheckedWorkflow;
 
 /// Proposed design, before its check.
@@ -32,14 +33,10 @@ impl Proposal {
 pub(crate) struct Subject<'c> {
     pub checked: &'c CheckedWorkflow,
     pub scenario: usize,
-    pub designer: &'c Designer,
+    pub brief: DesignBrief,
     pub frame: Frame,
     /// Team of the scenario's own turns.
     own: Option<String>,
-    /// Items of the palette, in its order.
-    pub items: Vec<Item>,
-    /// Facts of the environment.
-    pub facts: Vec<Fact>,
 }
 
 impl<'c> Subject<'c> {
@@ -52,55 +49,47 @@ impl<'c> Subject<'c> {
                 designed.ok_or(Error::NoDesigner)?
             }
         };
-        let block = &workflow.scenarios[scenario];
-        let designer = block.designer.and_then(|at| workflow.designers.get(at)).ok_or(Error::NoDesigner)?;
         let source = Source { name: format!("{}.mas", workflow.name), text: checked.text.clone() };
         let frame = Frame::new(&source, workflow, scenario, &checked.overrides).map_err(Error::Frame)?;
-        let items = designer.palette.agents.iter().map(|path| {
-            let (plugin, item) = path.rsplit_once('.').unwrap_or((path.as_str(), ""));
-            item_of(checked, plugin, item, ItemKind::Agent)
-        });
-        let environment = workflow.plugins.get(block.environment.plugin).map_or("", |plugin| &plugin.name);
-        let environment = item_of(checked, environment, &block.environment.item, ItemKind::Environment)?;
         Ok(Subject {
             checked,
             scenario,
-            designer,
+            brief: DesignBrief::new(checked, scenario)?,
             own: own_design(&source, workflow, scenario),
-            items: items.collect::<Result<_, Error>>()?,
-            facts: environment.facts,
             frame,
         })
     }
 
     /// Everything that the designs of a search depend on, besides models, plugins and data.
-    pub fn fingerprint(&self, seed: u64) -> serde_json::Value {
-        serde_json::json!({
-            "workflow": blake3::hash(self.checked.text.as_bytes()).to_hex().as_str(),
-            "settings": self.checked.overrides.iter().map(|one| one.to_string()).collect::<Vec<_>>(),
-            "scenario": self.checked.workflow.scenarios[self.scenario].name,
-            "seed": seed,
-        })
+    pub fn fingerprint(&self, seed: u64) -> Map<String, Value> {
+        let settings: Vec<String> = self.checked.overrides.iter().map(|one| one.to_string()).collect();
+        let scenario = &self.checked.workflow.scenarios[self.scenario].name;
+        let workflow = blake3::hash(self.checked.text.as_bytes()).to_hex();
+        let parts = [
+            ("workflow", json!(workflow.as_str())),
+            ("settings", json!(settings)),
+            ("scenario", json!(scenario)),
+            ("seed", json!(seed)),
+        ];
+        parts.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
     }
 
     fn palette(&self) -> &Palette {
-        &self.designer.palette
+        &self.brief.designer.palette
     }
 
     /// Number of designs of a round.
     pub fn count(&self, round: u32, view: &TaskView) -> u32 {
-        if round == 0 { self.hand_made(view).len() as u32 } else { self.designer.designs }
+        if round == 0 { self.hand_made(view).len() as u32 } else { self.brief.designer.designs }
     }
 
     /// Origin and text of the hand-made designs.
     pub fn hand_made(&self, view: &TaskView) -> Vec<(String, String)> {
         let own = self.own.iter().map(|own| ("own".to_owned(), own.clone()));
         let parts = view.parts();
-        let patterns = self
-            .designer
-            .patterns
-            .iter()
-            .filter_map(|word| Some((word.clone(), pattern(word, self.palette(), &parts, &self.facts)?)));
+        let patterns = self.brief.designer.patterns.iter().filter_map(|word| {
+            Some((word.clone(), pattern(word, self.palette(), &parts, &self.brief.facts)?))
+        });
         own.chain(patterns).collect()
     }
 
@@ -114,17 +103,11 @@ impl<'c> Subject<'c> {
         executor: &Executor,
     ) -> Result<DesignRecord, Error> {
         let Proposal { origin, parents, design, tokens } = proposal;
-        let design = pl_dsl::format(&design).unwrap_or(design);
-        let hash: String = blake3::hash(design.as_bytes()).to_hex().chars().take(12).collect();
+        let design = format_design(&design);
+        let hash = hash_of(&design);
         let (outcome, execution_tokens) = match archive.outcome(&hash) {
             Some(earlier) => (earlier.clone(), 0),
-            None => match check_design(&self.frame, self.palette(), &design, &self.checked.plugins) {
-                Ok(workflow) => self.outcome(workflow, executor)?,
-                Err(mistakes) => {
-                    let mistakes = mistakes.iter().map(ToString::to_string).collect();
-                    (Outcome::Invalid { mistakes }, 0)
-                }
-            },
+            None => self.outcome(&design, executor)?,
         };
         Ok(DesignRecord {
             round,
@@ -135,31 +118,16 @@ impl<'c> Subject<'c> {
             outcome,
             designer_tokens: tokens,
             execution_tokens,
+            task: None,
             design,
         })
     }
 
-    fn outcome(&self, workflow: Workflow, executor: &Executor) -> Result<(Outcome, u64), Error> {
-        let turns = workflow.scenarios.first().map(|scenario| &scenario.turns);
-        let bound = turns.map_or(0, |turns| EpisodeBounds::new(turns, &workflow.agents).tokens);
-        let most = self.palette().max_tokens;
-        if bound > most {
-            return Ok((Outcome::Costly { bound, most }, 0));
+    fn outcome(&self, design: &str, executor: &Executor) -> Result<(Outcome, u64), Error> {
+        match executor.assess(design) {
+            Assessment::Sound(workflow) => executor.play(design, &workflow, self.brief.designer.executions),
+            Assessment::Costly { bound, most } => Ok((Outcome::Costly { bound, most }, 0)),
+            Assessment::Wrong(mistakes) => Ok((Outcome::wrong(&mistakes), 0)),
         }
-        executor.play(workflow, self.designer.executions)
     }
-}
-
-/// Returns an item of a plugin as it describes itself.
-fn item_of(checked: &CheckedWorkflow, plugin: &str, item: &str, kind: ItemKind) -> Result<Item, Error> {
-    let missing = || Error::DesignerPrompt {
-        designer: plugin.to_owned(),
-        reason: format!("the plugin has no {kind} `{item}`"),
-    };
-    let block = checked.workflow.plugins.iter().find(|block| block.name == plugin).ok_or_else(missing)?;
-    let items = checked
-        .plugins
-        .items(block)
-        .map_err(|error| Error::DesignerPrompt { designer: plugin.to_owned(), reason: error.to_string() })?;
-    items.into_iter().find(|one| one.kind == kind && one.name == item).ok_or_else(missing)
 }

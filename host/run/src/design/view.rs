@@ -18,6 +18,11 @@ const VIEWER: &str = "designer";
 pub(crate) struct TaskView(Value);
 
 impl TaskView {
+    /// Reads a view as an environment shows it: JSON.
+    pub fn new(view: &str) -> TaskView {
+        TaskView(serde_json::from_str(view).unwrap_or_else(|_| Value::String(view.to_owned())))
+    }
+
     /// Its JSON.
     pub fn text(&self) -> String {
         self.0.to_string()
@@ -61,5 +66,5 @@ pub(super) async fn view_of_first_task(
     let stream = RandomStream::new(key.environment());
     let mut episode = environment.start(&task, key.start_seed(), stream).await.map_err(failed)?;
     let view = episode.view(VIEWER).await.map_err(failed)?;
-    Ok(TaskView(serde_json::from_str(&view).unwrap_or(Value::String(view))))
+    Ok(TaskView::new(&view))
 }

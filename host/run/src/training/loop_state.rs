@@ -4,6 +4,7 @@ use pl_record::{LogLengths, RunFolder};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::design::DesignRecord;
 use crate::error::Error;
 
 use super::cursor::{ScenarioCursor, cursors};
@@ -30,6 +31,8 @@ pub struct StepAhead {
     step: u64,
     metrics: Map<String, Value>,
     failures: Vec<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    designs: Vec<DesignRecord>,
     tokens: u64,
     #[serde(alias = "next_task", deserialize_with = "cursors")]
     scenarios: Vec<ScenarioCursor>,
@@ -41,6 +44,7 @@ impl From<&PlayedStep> for StepAhead {
             step: played.step,
             metrics: played.metrics.clone(),
             failures: played.failures.clone(),
+            designs: played.designs.clone(),
             tokens: played.tokens,
             scenarios: played.cursors.clone(),
         }
@@ -51,12 +55,13 @@ impl StepAhead {
     /// Reads the step's transitions from the run folder.
     pub(super) fn read(self, folder: &RunFolder) -> Result<PlayedStep, Error> {
         let transitions = folder.read_step(self.step)?;
-        let StepAhead { step, metrics, failures, tokens, scenarios: cursors } = self;
+        let StepAhead { step, metrics, failures, designs, tokens, scenarios: cursors } = self;
         Ok(PlayedStep {
             step,
             transitions,
             metrics,
             failures,
+            designs,
             tokens,
             cursors,
             seconds: 0.0,

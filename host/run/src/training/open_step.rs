@@ -14,6 +14,7 @@ use crate::host::Host;
 use crate::progress::Tracker;
 
 use super::cursor::ScenarioCursor;
+use super::designs::{Executions, StepDesigns};
 use super::mixture::deal;
 use super::rollouts::{Rollouts, ScenarioBatch};
 use super::step_results::{EpisodeTime, StepResults, TaskResults};
@@ -36,6 +37,8 @@ pub(super) struct OpenStep {
     earlier: usize,
     /// Results of earlier rounds.
     batches: Vec<ScenarioBatch>,
+    /// Designs for the tasks of scenarios with a designer.
+    designs: Vec<StepDesigns>,
     tracker: Box<dyn Tracker>,
     span: tracing::Span,
     ended: usize,
@@ -50,9 +53,21 @@ pub(super) struct OpenStep {
 /// Tasks of a scenario in a round.
 struct DrawnTasks {
     scenario: usize,
+    part: Part,
     setup: Arc<EpisodeSetup>,
     plan: Arc<RolloutPlan>,
     attempts: Vec<Attempt>,
+}
+
+/// Part that the episodes on drawn tasks have in a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// The scenario's own team plays.
+    Team,
+    /// The designer writes.
+    Designer,
+    /// The team of a design plays, by its position among those of its scenario.
+    Design(usize),
 }
 
 /// An episode that has ended.
@@ -101,6 +116,7 @@ impl OpenStep {
             order: Vec::new(),
             earlier: 0,
             batches: Vec::new(),
+            designs: Vec::new(),
             tracker: rollouts.start_tracker(host, &format!("step {step}")),
             span: tracing::info_span!(target: SPAN_TARGET, "rollouts", step),
             ended: 0,
@@ -115,7 +131,7 @@ impl OpenStep {
     /// Draws tasks of each scenario.
     async fn draw_round(&mut self, rollouts: &Rollouts, counts: &[u32]) -> Result<(), Error> {
         let all: u32 = counts.iter().sum();
-        self.earlier += self.order.len();
+        let mut round = Vec::new();
         for (scenario, own) in rollouts.scenarios.iter().enumerate() {
             let (count, Some(source)) = (counts[scenario], &own.tasks) else { continue };
             if count == 0 {
@@ -125,6 +141,10 @@ impl OpenStep {
                 Some(level) => &source.at_level(level),
                 None => source,
             };
+            let (part, samples, setup) = match &own.designer {
+                Some(designer) => (Part::Designer, designer.designer().designs, &designer.setup),
+                None => (Part::Team, rollouts.train.samples, &own.setup),
+            };
             let first = self.cursors[scenario].next_task;
             let plan = RolloutPlan {
                 seed: rollouts.seed,
@@ -133,18 +153,25 @@ impl OpenStep {
                 tasks: source.take(first, count).await.map_err(Error::Tasks)?,
                 first_task: self.tasks,
                 mode: rollouts.train.rollout,
-                samples: rollouts.train.samples,
+                samples,
+                first_sample: 0,
                 in_flight: share_of_episodes(rollouts.train.episodes, count, all),
                 versions: self.weights.versions.as_slice().into(),
             };
             self.cursors[scenario].next_task += u64::from(count);
             self.tasks += count;
-            let setup = self.weights.setup(&own.setup);
-            self.round.push(DrawnTasks { scenario, setup, plan: Arc::new(plan), attempts: Vec::new() });
+            let setup = self.weights.setup(setup);
+            round.push(DrawnTasks { scenario, part, setup, plan: Arc::new(plan), attempts: Vec::new() });
         }
+        self.begin_round(round);
+        Ok(())
+    }
+
+    fn begin_round(&mut self, round: Vec<DrawnTasks>) {
+        self.earlier += self.order.len();
+        self.round = round;
         self.order = interleaved(self.round.iter().map(|drawn| drawn.plan.episodes()));
         self.tracker.update(self.ended as u64, self.episodes() as u64);
-        Ok(())
     }
 
     /// Number of episodes that were drawn so far.
@@ -194,22 +221,43 @@ impl OpenStep {
         self.tracker.update(self.ended as u64, self.episodes() as u64);
     }
 
-    /// Collects the results of a round. Draws others in place of tasks without a spread of returns, if the objectives
-    /// leave these out, and returns true if there are any.
+    /// Collects the results of a round. Draws the episodes of the designs that were written in it, and others in place of
+    /// tasks without a spread of returns, if the objectives leave these out. Returns true if there are any.
     ///
     /// # Errors
     /// If a task can't be read or generated.
     pub async fn refill(&mut self, rollouts: &Rollouts) -> Result<bool, Error> {
         let mut counts = vec![0; rollouts.scenarios.len()];
         let may_refill = self.refills < rollouts.train.max_refills;
-        for DrawnTasks { scenario, plan, attempts, .. } in std::mem::take(&mut self.round) {
+        let mut executions = Vec::new();
+        for DrawnTasks { scenario, part, plan, attempts, .. } in std::mem::take(&mut self.round) {
             let tasks = plan.tasks.len();
             let batch = plan.collect(tasks, attempts);
+            match (part, &rollouts.scenarios[scenario].designer) {
+                (Part::Designer, Some(designer)) => {
+                    let (designs, all) = StepDesigns::new(scenario, designer, &plan, batch);
+                    self.designs.push(designs);
+                    executions.extend(all.into_iter().map(|one| self.draw_executions(scenario, one)));
+                    continue;
+                }
+                (Part::Design(design), _) => {
+                    let own = self.designs.iter_mut().find(|designs| designs.scenario == scenario);
+                    if let Some(designs) = own {
+                        designs.end_executions(design, batch);
+                    }
+                    continue;
+                }
+                (Part::Team | Part::Designer, _) => {}
+            }
             if may_refill {
                 counts[scenario] =
                     tasks_without_spread(&batch.transitions, &rollouts.trainings, self.step).len() as u32;
             }
-            self.batches.push(ScenarioBatch { scenario, tasks: tasks as u32, batch });
+            self.batches.push(ScenarioBatch { scenario, tasks: tasks as u32, batch, designs: None });
+        }
+        if !executions.is_empty() {
+            self.begin_round(executions);
+            return Ok(true);
         }
         if counts.iter().all(|count| *count == 0) {
             return Ok(false);
@@ -219,8 +267,22 @@ impl OpenStep {
         Ok(true)
     }
 
+    fn draw_executions(&self, scenario: usize, executions: Executions) -> DrawnTasks {
+        let Executions { design, setup, plan } = executions;
+        let setup = self.weights.setup(&Arc::new(setup));
+        DrawnTasks { scenario, part: Part::Design(design), setup, plan: Arc::new(plan), attempts: Vec::new() }
+    }
+
     /// Returns the results of the step.
-    pub fn close(self, rollouts: &Rollouts) -> StepResults {
+    pub fn close(mut self, rollouts: &Rollouts) -> StepResults {
+        let mut designs = Vec::new();
+        for own in self.designs {
+            if let Some(designer) = &rollouts.scenarios[own.scenario].designer {
+                let (batch, records) = own.finish(self.step, designer.designer());
+                self.batches.push(batch);
+                designs.extend(records);
+            }
+        }
         let refills = rollouts.train.max_refills > 0;
         StepResults {
             step: self.step,
@@ -230,6 +292,7 @@ impl OpenStep {
             times: self.times.into_values().collect(),
             refilled: refills.then(|| self.tasks - rollouts.train.tasks_per_step),
             tasks: Vec::new(),
+            designs,
         }
     }
 
@@ -255,7 +318,7 @@ impl OpenStep {
         let episodes = self.order.iter().enumerate();
         let episodes = episodes.filter(|(_, own)| (own.0, first_task + own.1) == (position, task));
         let times = episodes.filter_map(|(episode, _)| self.times.get(&episode).copied()).collect();
-        let scenario = ScenarioBatch { scenario: drawn.scenario, tasks: 1, batch };
+        let scenario = ScenarioBatch { scenario: drawn.scenario, tasks: 1, batch, designs: None };
         Some(TaskResults { task: TaskKey { step: self.step, task }, scenario, times })
     }
 

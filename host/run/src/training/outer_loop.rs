@@ -31,7 +31,9 @@ use crate::run_folder::draw;
 use crate::schedule::StepSchedule;
 use crate::schedule::admission::{Admission, AdmissionRules};
 use crate::schedule::batches::{BatchRule, Batches};
+use crate::stop_request::StopRequest;
 
+use super::TrainingRun;
 use super::kept_versions::KeptVersions;
 use super::learner_threads::LearnerThreads;
 use super::loop_events::{EventSender, LoopEvent, RolloutEvent, report_panic};
@@ -41,7 +43,6 @@ use super::pace::{LearnerResult, Pace};
 use super::rollout_thread::{Handover, LearnerWeights, RolloutThread};
 use super::rollouts::{PlayedStep, Rollouts};
 use super::step_times::{Clock, LearnerTimes, StepTimes, milliseconds};
-use super::{StopRequest, TrainingRun};
 
 /// Reason for which a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -392,6 +393,9 @@ impl OuterLoop<'_> {
         for failure in &played.failures {
             self.folder.failures.append(failure)?;
         }
+        for design in &played.designs {
+            self.folder.append_design(design)?;
+        }
         let metrics = StepMetrics::new(results.iter().map(|result| &result.trained.update), names);
         let times = self.step_times(&played, &results, learners);
         let updates = results.into_iter().map(|result| result.trained.update);
@@ -486,6 +490,7 @@ impl OuterLoop<'_> {
         let ahead = self.played.values().filter(|played| played.step <= last);
         self.state.ahead = ahead.map(|played| StepAhead::from(&**played)).collect();
         self.state.lengths = self.folder.sync()?;
+        self.rollouts.write_best_designs(self.folder.root())?;
         let cards = model_cards(self.folder.root(), step)?;
         let earlier = self.kept.earlier(self.schedule, step);
         self.checkpoints.save_with(trainer, step, score, &json!(self.state), &cards, &earlier)?;

@@ -20,8 +20,8 @@ use crate::generation::{PinnedTeam, PinnedVersion, PolicyRouter};
 use crate::host::Host;
 use crate::schedule::StepSchedule;
 use crate::schedule::admission::{Action, Admission};
+use crate::stop_request::StopRequest;
 
-use super::StopRequest;
 use super::cursor::ScenarioCursor;
 use super::loop_events::{EventSender, LoopEvent, RolloutEvent};
 use super::open_step::{EndedEpisode, OpenStep};

@@ -1,16 +1,18 @@
 //! Rollouts and evaluations of a training run, with their traces and metrics.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use pl_dsl::workflow::objective::PolicyTraining;
-use pl_dsl::workflow::{Curriculum, Evaluation, Rise, Train};
+use pl_dsl::workflow::{BatchOrder, Curriculum, Evaluation, Rise, Rollout, Train};
 use pl_record::{TraceFile, Traces};
 use pl_rollout::{EpisodeSetup, RolloutBatch, RolloutProgress, SPAN_TARGET, TaskSource, Trace};
 use pl_types::{EpisodeId, TaskKey, Transition};
 use serde_json::{Map, Value, json};
 use tracing::Instrument;
 
+use crate::design::{DesignRecord, ScenarioDesigner};
 use crate::error::Error;
 use crate::evaluation::{EvaluationReport, Round, mean, play_round};
 use crate::generation::PolicyRouter;
@@ -31,6 +33,8 @@ pub(super) struct PlayedStep {
     pub metrics: Map<String, Value>,
     /// Lines for `failures.jsonl`.
     pub failures: Vec<Value>,
+    /// Lines for `designs.jsonl`.
+    pub designs: Vec<DesignRecord>,
     /// Number of sampled tokens.
     pub tokens: u64,
     /// Positions in the tasks of the scenarios after those of this step.
@@ -54,6 +58,8 @@ pub(super) struct TrainedScenario {
     pub weight: f64,
     pub curriculum: Option<Curriculum>,
     pub setup: Arc<EpisodeSetup>,
+    /// Designer that writes the teams of its tasks. `None` if it has a team, or is only evaluated.
+    pub designer: Option<ScenarioDesigner>,
     /// `None` if it is only evaluated.
     pub tasks: Option<TaskSource>,
 }
@@ -76,6 +82,8 @@ pub(super) struct ScenarioBatch {
     pub scenario: usize,
     pub tasks: u32,
     pub batch: RolloutBatch,
+    /// Metrics of its designs. `None` without a designer.
+    pub designs: Option<Map<String, Value>>,
 }
 
 impl Rollouts {
@@ -96,11 +104,24 @@ impl Rollouts {
                     }
                     false => None,
                 };
+                let designer = match tasks.is_some() {
+                    true => {
+                        let services = own.environment.services().clone();
+                        let of_scenario = (Arc::clone(&own.setup), services);
+                        ScenarioDesigner::new(checked, index, of_scenario, &session.formats, session.date)?
+                    }
+                    false => None,
+                };
+                if let (Some(_), Some(reason)) = (&designer, cannot_train_designers(&train)) {
+                    let scenario = block.name.clone().unwrap_or_default();
+                    return Err(Error::DesignerTraining { scenario, reason });
+                }
                 scenarios.push(TrainedScenario {
                     name: block.name.clone(),
                     weight: block.weight,
                     curriculum: block.environment.curriculum.clone(),
                     setup: Arc::clone(&own.setup),
+                    designer,
                     tasks,
                 });
             }
@@ -169,12 +190,32 @@ impl Rollouts {
             fields.insert("rollout_success".into(), json!(success));
             fields.insert("reward".into(), json!(mean(transitions.map(|transition| transition.reward))));
             fields.extend(levels[index].map(|level| ("level".to_owned(), Value::from(level))));
+            fields
+                .extend(own.iter().find_map(|one| Some(("designs".to_owned(), one.designs.clone()?.into()))));
             by_name.insert(name.clone(), Value::Object(fields));
         }
         if !by_name.is_empty() {
             line.insert("scenarios".into(), Value::Object(by_name));
         }
         line
+    }
+
+    /// Names of all agents and of the designers of the run.
+    pub fn agent_names(&self) -> Vec<&str> {
+        // All scenarios have the same agents.
+        let agents = self.scenarios.first().map(|scenario| scenario.setup.agents.as_slice());
+        let agents = agents.unwrap_or_default().iter().map(|agent| agent.name.as_str());
+        let designers = self.scenarios.iter().filter_map(|scenario| scenario.designer.as_ref());
+        agents.chain(designers.map(|designer| designer.designer().name.as_str())).collect()
+    }
+
+    /// Writes the best designs so far as files into the run folder.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn write_best_designs(&self, run: &Path) -> Result<(), Error> {
+        let designers = self.scenarios.iter().filter_map(|scenario| scenario.designer.as_ref());
+        designers.into_iter().try_for_each(|designer| designer.write_best(run))
     }
 
     /// Returns true if an evaluation is due after `step`.
@@ -262,6 +303,20 @@ impl Rollouts {
             Err(source) => Err(failed(source, None, None)),
         }
     }
+}
+
+/// Returns the reason why a run with these settings can't have a designer. Returns `None` if it can.
+fn cannot_train_designers(train: &Train) -> Option<&'static str> {
+    if train.rollout == Rollout::Tree {
+        return Some("a tree has no designs; set `rollout = flat` in `train`");
+    }
+    if train.max_refills > 0 {
+        return Some(
+            "tasks without a spread can't be replaced; set `max_refills = 0` or `flat_groups = keep`",
+        );
+    }
+    (train.order == BatchOrder::Arrival)
+        .then_some("a step's designs are played when all of them are written; set `order = keys`")
 }
 
 /// Returns true if an evaluation is due after `step`. After the last step, all are due that have an interval.

@@ -1,18 +1,18 @@
 //! Metrics of a step's episodes, before its update.
 
-use pl_rollout::{AgentRuntime, RolloutBatch};
+use pl_rollout::RolloutBatch;
 use pl_types::Transition;
 use serde_json::{Map, Value, json};
 
 use crate::evaluation::mean;
 
-/// Returns the metrics of a step's episodes.
+/// Returns the metrics of a step's episodes. `agents` are the names of those that have fields of their own.
 ///
 /// `rollout_success` is the success of the episodes; in a tree, that of the chosen path, so it is not to be
 /// compared with the success of an evaluation. `agents` has means over all samples, also by turn.
-pub(super) fn step_metrics(batch: &RolloutBatch, agents: &[AgentRuntime]) -> Map<String, Value> {
+pub(super) fn step_metrics(batch: &RolloutBatch, agents: &[&str]) -> Map<String, Value> {
     let episodes = &batch.episodes;
-    let by_agent = agents.iter().map(|agent| (agent.name.clone(), agent_metrics(batch, &agent.name)));
+    let by_agent = agents.iter().map(|agent| ((*agent).to_owned(), agent_metrics(batch, agent)));
     let mut line = Map::new();
     line.insert("episodes".into(), episodes.len().into());
     line.insert("failures".into(), batch.failures.len().into());

@@ -8,6 +8,7 @@ use pl_rollout::RolloutBatch;
 use pl_types::TaskKey;
 use serde_json::{Map, json};
 
+use crate::design::DesignRecord;
 use crate::error::Error;
 use crate::host::Host;
 
@@ -46,6 +47,8 @@ pub(super) struct StepResults {
     pub refilled: Option<u32>,
     /// Tasks in the order of their results. Empty if they are those that were drawn for the step.
     pub tasks: Vec<TaskKey>,
+    /// Designs that were written for the tasks.
+    pub designs: Vec<DesignRecord>,
 }
 
 impl StepResults {
@@ -64,7 +67,7 @@ impl StepResults {
             times.extend(own);
         }
         times.sort_by_key(|time| time.started);
-        StepResults { step, cursors, levels, batches, times, refilled, tasks }
+        StepResults { step, cursors, levels, batches, times, refilled, tasks, designs: Vec::new() }
     }
 
     /// Returns the step that the trainer gets. Writes the traces of a step whose tasks were drawn for it.
@@ -72,15 +75,16 @@ impl StepResults {
     /// # Errors
     /// If every episode failed, or the traces can't be written.
     pub fn into_step(self, rollouts: &Rollouts, host: &Host) -> Result<PlayedStep, Error> {
-        let StepResults { step, mut cursors, levels, batches, times, refilled, tasks } = self;
+        let StepResults { step, mut cursors, levels, batches, times, refilled, tasks, designs } = self;
         let by_scenario = rollouts.scenario_metrics(&batches, &levels, &mut cursors);
         let mut all = RolloutBatch::default();
         batches.into_iter().for_each(|one| all.append(one.batch));
-        let played = all.with_episodes(step);
+        // A step whose designs all have mistakes has no episode, and its designer learns from that.
+        let played = if designs.is_empty() { all.with_episodes(step) } else { Ok(all) };
         let by_scenario = if played.is_ok() { by_scenario } else { Map::new() };
         let file = tasks.is_empty().then_some(TraceFile { step, evaluation: None });
         let batch = rollouts.keep(host, file.as_ref(), played)?;
-        let mut metrics = step_metrics(&batch, &rollouts.scenarios[0].setup.agents);
+        let mut metrics = step_metrics(&batch, &rollouts.agent_names());
         metrics.extend(by_scenario);
         metrics.extend(refilled.map(|tasks| ("refilled_tasks".to_owned(), tasks.into())));
         if !tasks.is_empty() {
@@ -98,7 +102,9 @@ impl StepResults {
             episode_seconds: times.iter().map(|time| lasted(time.started, time.ended)).collect(),
             episode_tasks: numbered(times.iter().map(|time| time.task)),
             failures: batch.failures.iter().map(|failure| json!(failure)).collect(),
-            tokens: batch.episodes.iter().map(|e| e.tokens).sum(),
+            tokens: batch.episodes.iter().map(|episode| episode.tokens).sum::<u64>()
+                + designs.iter().map(|design| design.designer_tokens).sum::<u64>(),
+            designs,
             metrics,
             transitions: batch.transitions,
             tasks,

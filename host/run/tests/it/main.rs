@@ -4,6 +4,7 @@
 
 mod best;
 mod critic;
+mod designers;
 mod example;
 mod filters;
 mod foreign;

@@ -160,6 +160,7 @@ impl World {
     pub fn setup(self: &Arc<World>, agents: usize, turns: Turns) -> Arc<EpisodeSetup> {
         let runtime = |index| AgentRuntime {
             name: agent_name(index),
+            number: index as u32,
             agent: Arc::clone(self) as Arc<dyn Agent>,
             encoder: Arc::new(Bytes { context: None }),
             policy: index,
@@ -172,6 +173,7 @@ impl World {
         };
         Arc::new(EpisodeSetup {
             scenario: None,
+            design: None,
             environment: Arc::new(Shared(Arc::clone(self))),
             agents: (0..agents).map(runtime).collect(),
             reward: Arc::clone(self) as Arc<dyn Reward>,
@@ -424,6 +426,7 @@ pub fn plan(mode: Rollout, tasks: u32, samples: u32) -> RolloutPlan {
         tasks: (0..tasks).map(task).collect(),
         mode,
         samples,
+        first_sample: 0,
         in_flight: 1,
         versions: vec![40, 41, 42, 43].into(),
     }

@@ -1,0 +1,97 @@
+//! The designer of a scenario in a run: it writes designs for tasks, and their teams play them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pl_dsl::workflow::Designer;
+use pl_dsl::{Frame, Source};
+use pl_model::NaiveDate;
+use pl_plugin::Services;
+use pl_rollout::{EpisodeSetup, Trace};
+use pl_types::Phase;
+
+use super::brief::DesignBrief;
+use super::episode::designer_setup;
+use super::files::DesignFiles;
+use super::record::read_designs;
+use super::team::{Assessment, TeamBuilder};
+use crate::chat::{ChatEncoder, ChatFormat};
+use crate::error::Error;
+use crate::workflow::CheckedWorkflow;
+
+/// Designer of a scenario, with what its designs are played by.
+pub(crate) struct ScenarioDesigner {
+    designer: Designer,
+    pub builder: Arc<TeamBuilder>,
+    /// Setup of the episodes in which it writes.
+    pub setup: Arc<EpisodeSetup>,
+    /// Folder that paths in the workflow are relative to.
+    folder: PathBuf,
+}
+
+impl ScenarioDesigner {
+    /// Prepares the designer of a scenario. `setup` and `services` are those of the scenario, `formats` has the chat format of
+    /// each policy, `date` is what chat templates see as today. Returns `None` if the scenario has no designer.
+    ///
+    /// # Errors
+    /// If a plugin can't be loaded, or the scenario's text is in an included file.
+    pub fn new(
+        checked: &CheckedWorkflow,
+        scenario: usize,
+        (setup, services): (Arc<EpisodeSetup>, Services),
+        formats: &Arc<[ChatFormat]>,
+        date: NaiveDate,
+    ) -> Result<Option<ScenarioDesigner>, Error> {
+        let workflow = &checked.workflow;
+        if workflow.scenarios[scenario].designer.is_none() {
+            return Ok(None);
+        }
+        let brief = DesignBrief::new(checked, scenario)?;
+        let source = Source { name: format!("{}.mas", workflow.name), text: checked.text.clone() };
+        let frame = Frame::new(&source, workflow, scenario, &checked.overrides).map_err(Error::Frame)?;
+        let of_scenario = (Arc::clone(&setup), services);
+        let builder = TeamBuilder::new(checked, &brief, frame, of_scenario, Arc::clone(formats), date)?;
+        let builder = Arc::new(builder);
+        let encoder = ChatEncoder { formats: Arc::clone(formats), thinking: None, date };
+        let setup = designer_setup(checked, &brief, &builder, &setup, encoder);
+        let folder = checked.folder.clone();
+        Ok(Some(ScenarioDesigner { designer: brief.designer, builder, setup: Arc::new(setup), folder }))
+    }
+
+    pub fn designer(&self) -> &Designer {
+        &self.designer
+    }
+
+    /// Returns the setup that an attempt of a run was played with. Returns `None` for one of the scenario's own team.
+    pub fn setup_of(&self, trace: &Trace) -> Option<Arc<EpisodeSetup>> {
+        match &trace.design {
+            Some(design) => match self.builder.assess(design) {
+                // Numbers of agents are for training alone.
+                Assessment::Sound(workflow) => self.builder.setup(design, &workflow, 0).ok().map(Arc::new),
+                Assessment::Wrong(_) | Assessment::Costly { .. } => None,
+            },
+            None => {
+                // Its first event is the view that it was shown. Runs of earlier versions trained a team of the scenario's own.
+                let first = trace.events.iter().find_map(|event| event.position.agent.as_deref());
+                let is_designers = trace.key.phase == Phase::Train && first == Some(&self.designer.name);
+                is_designers.then(|| Arc::clone(&self.setup))
+            }
+        }
+    }
+
+    /// Writes the best designs of a run as whole workflows into its folder.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn write_best(&self, run: &Path) -> Result<(), Error> {
+        let records = read_designs(run)?;
+        let files = DesignFiles {
+            frame: &self.builder.frame,
+            palette: &self.designer.palette,
+            catalog: &self.builder.catalog,
+            workflow_folder: &self.folder,
+            folder: run,
+        };
+        files.write_by_hash(&records.iter().collect::<Vec<_>>()).map(drop)
+    }
+}

@@ -1,0 +1,241 @@
+//! The way from the text of a design to a team that plays: its check, its bound, and its agents.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pl_dsl::workflow::{Designer, ExecutorGroups, Plugin as PluginBlock, Workflow};
+use pl_dsl::{Catalog, CatalogError, DesignMistake, Frame, check_design, pattern};
+use pl_model::NaiveDate;
+use pl_plugin::{Plugin, Services};
+use pl_rollout::{AgentRuntime, EpisodeSetup};
+use pl_types::Item;
+
+use super::brief::DesignBrief;
+use crate::chat::ChatFormat;
+use crate::error::Error;
+use crate::plan::counts::EpisodeBounds;
+use crate::session::agent_runtime;
+use crate::workflow::CheckedWorkflow;
+
+/// Judgement of a design before any episode.
+pub(crate) enum Assessment {
+    /// It can be played.
+    Sound(Box<Workflow>),
+    /// An episode of it could sample too many tokens.
+    Costly { bound: u64, most: u64 },
+    /// It did not pass its check.
+    Wrong(Vec<DesignMistake>),
+}
+
+impl Assessment {
+    /// Reward of the design before any episode: 0 for one that can be played, about -0.5 for one with mistakes, about -1 for
+    /// one that doesn't parse. Of two with mistakes, the one with fewer has the higher reward, so that a designer whose
+    /// designs are all wrong can learn too.
+    pub fn reward(&self) -> f64 {
+        match self {
+            Assessment::Sound(_) => 0.0,
+            Assessment::Costly { .. } => -0.25,
+            Assessment::Wrong(mistakes) => {
+                let kind = if mistakes.iter().any(DesignMistake::is_syntax) { -1.0 } else { -0.5 };
+                kind - 0.05 * mistakes.len().min(9) as f64
+            }
+        }
+    }
+}
+
+/// Builder of the teams of a scenario's designs. It asks nobody: items and files are those of its creation.
+pub(crate) struct TeamBuilder {
+    pub frame: Frame,
+    designer: Designer,
+    pub catalog: KnownParts,
+    /// Loaded plugins by name.
+    plugins: BTreeMap<String, Plugin>,
+    /// Names of the session's policies.
+    policies: Vec<String>,
+    services: Services,
+    /// Setup of the scenario, with a team of its own or none.
+    scenario: Arc<EpisodeSetup>,
+    formats: Arc<[ChatFormat]>,
+    date: NaiveDate,
+    /// Number of the first agent of a design in keys and groups: after the workflow's own agents and the designers.
+    first_number: usize,
+}
+
+impl TeamBuilder {
+    /// Prepares to build teams for the scenario that `scenario` and `services` belong to. `formats` has the chat format of
+    /// each policy, `date` is what chat templates see as today.
+    ///
+    /// # Errors
+    /// If a plugin of the palette can't be loaded.
+    pub fn new(
+        checked: &CheckedWorkflow,
+        brief: &DesignBrief,
+        frame: Frame,
+        (scenario, services): (Arc<EpisodeSetup>, Services),
+        formats: Arc<[ChatFormat]>,
+        date: NaiveDate,
+    ) -> Result<TeamBuilder, Error> {
+        let (workflow, designer) = (&checked.workflow, &brief.designer);
+        let mut plugins = BTreeMap::new();
+        for path in &designer.palette.agents {
+            let name = path.rsplit_once('.').map_or(path.as_str(), |(plugin, _)| plugin);
+            if let Some(block) = workflow.plugins.iter().find(|block| block.name == name) {
+                let loaded = checked.plugins.load(block);
+                let failed = |error| Error::Plugin { plugin: name.to_owned(), source: Box::new(error) };
+                plugins.insert(name.to_owned(), loaded.map_err(failed)?);
+            }
+        }
+        Ok(TeamBuilder {
+            catalog: KnownParts::of(&frame, brief, &checked.plugins),
+            frame,
+            designer: designer.clone(),
+            plugins,
+            policies: workflow.policies.iter().map(|policy| policy.name.clone()).collect(),
+            services,
+            scenario,
+            formats,
+            date,
+            first_number: workflow.agents.len() + workflow.designers.len(),
+        })
+    }
+
+    /// Checks a design and bounds its cost.
+    pub fn assess(&self, design: &str) -> Assessment {
+        let palette = &self.designer.palette;
+        let workflow = match check_design(&self.frame, palette, design, &self.catalog) {
+            Ok(workflow) => workflow,
+            Err(mistakes) => return Assessment::Wrong(mistakes),
+        };
+        let turns = workflow.scenarios.first().map(|scenario| &scenario.turns);
+        let bound = turns.map_or(0, |turns| EpisodeBounds::new(turns, &workflow.agents).tokens);
+        if bound > palette.max_tokens {
+            return Assessment::Costly { bound, most: palette.max_tokens };
+        }
+        match self.setup(design, &workflow, 0) {
+            Ok(_) => Assessment::Sound(Box::new(workflow)),
+            Err(mistake) => Assessment::Wrong(vec![mistake]),
+        }
+    }
+
+    /// Returns the setup of a design's team. `number` is that of the design among those that are compared.
+    ///
+    /// # Errors
+    /// If the plugin of an agent refuses its settings.
+    pub fn setup(
+        &self,
+        design: &str,
+        workflow: &Workflow,
+        number: usize,
+    ) -> Result<EpisodeSetup, DesignMistake> {
+        let numbers = self.numbers(workflow, number);
+        let agents = workflow.agents.iter().zip(numbers);
+        let agents = agents.map(|(block, number)| self.agent(workflow, block, number));
+        Ok(EpisodeSetup {
+            agents: agents.collect::<Result<_, _>>()?,
+            turns: workflow
+                .scenarios
+                .first()
+                .map(|one| one.turns.clone())
+                .unwrap_or_else(|| self.scenario.turns.clone()),
+            design: Some(Arc::from(design)),
+            ..EpisodeSetup::clone(&self.scenario)
+        })
+    }
+
+    fn agent(
+        &self,
+        workflow: &Workflow,
+        block: &pl_dsl::workflow::Agent,
+        number: u32,
+    ) -> Result<AgentRuntime, DesignMistake> {
+        let refused = |reason: String| DesignMistake::Refused { agent: block.name.clone(), reason };
+        let plugin = workflow.plugins.get(block.plugin).and_then(|plugin| self.plugins.get(&plugin.name));
+        let plugin = plugin.ok_or_else(|| refused("its plugin is not loaded".to_owned()))?;
+        let agent = pl_plugin::Agent::new(plugin, &block.item, block.settings.clone())
+            .map_err(|error| refused(error.to_string()))?
+            .with_services(self.services.clone());
+        // The design may lack policies of used files that it doesn't name.
+        let name = workflow.policies.get(block.policy).map(|policy| &policy.name);
+        let policy = self.policies.iter().position(|own| Some(own) == name);
+        let policy = policy.ok_or_else(|| refused("its policy is not loaded".to_owned()))?;
+        let runtime = agent_runtime(block, number, agent, &self.formats, self.date);
+        Ok(AgentRuntime { policy, ..runtime })
+    }
+
+    /// Returns the number of each agent in keys and groups: agents with the same one are compared.
+    fn numbers(&self, workflow: &Workflow, design: usize) -> Vec<u32> {
+        let palette = &self.designer.palette;
+        let most = palette.max_agents;
+        let role = |agent: &pl_dsl::workflow::Agent| {
+            let plugin = workflow.plugins.get(agent.plugin).map_or("", |plugin| plugin.name.as_str());
+            let path = format!("{plugin}.{}", agent.item);
+            let item = palette.agents.iter().position(|own| *own == path).unwrap_or_default();
+            let name = workflow.policies.get(agent.policy).map(|policy| &policy.name);
+            let policy = palette.policies.iter().position(|own| Some(own) == name).unwrap_or_default();
+            item * palette.policies.len() + policy
+        };
+        let roles: Vec<usize> = workflow.agents.iter().map(role).collect();
+        let number = |at: usize| match self.designer.executor_groups {
+            ExecutorGroups::Design => design * most + at,
+            ExecutorGroups::Role => {
+                // Two agents of a team may have one role.
+                let earlier = roles[..at].iter().filter(|role| **role == roles[at]).count();
+                roles[at] * most + earlier
+            }
+        };
+        (0..roles.len()).map(|at| (self.first_number + number(at)) as u32).collect()
+    }
+}
+
+/// Items of plugins and texts of files, as they were when they were asked for the first time.
+pub(crate) struct KnownParts {
+    items: BTreeMap<String, Result<Vec<Item>, CatalogError>>,
+    texts: BTreeMap<PathBuf, Result<String, CatalogError>>,
+}
+
+impl KnownParts {
+    /// Collects what the check of designs asks for, which is the same for all of them.
+    fn of(frame: &Frame, brief: &DesignBrief, catalog: &dyn Catalog) -> KnownParts {
+        let asked = Recording { catalog, items: RefCell::default(), texts: RefCell::default() };
+        if let Some(design) = pattern("single", &brief.designer.palette, &[], &brief.facts) {
+            // Its mistakes don't matter here.
+            let _ = check_design(frame, &brief.designer.palette, &design, &asked);
+        }
+        KnownParts { items: asked.items.into_inner(), texts: asked.texts.into_inner() }
+    }
+}
+
+impl Catalog for KnownParts {
+    fn items(&self, plugin: &PluginBlock) -> Result<Vec<Item>, CatalogError> {
+        let missing = || Err(CatalogError::Unavailable("it was not loaded when the work on designs began"));
+        self.items.get(&plugin.name).cloned().unwrap_or_else(missing)
+    }
+
+    fn text(&self, path: &Path) -> Result<String, CatalogError> {
+        let missing = || Err(CatalogError::Unavailable("it was not read when the work on designs began"));
+        self.texts.get(path).cloned().unwrap_or_else(missing)
+    }
+}
+
+/// Catalog that remembers its answers.
+struct Recording<'c> {
+    catalog: &'c dyn Catalog,
+    items: RefCell<BTreeMap<String, Result<Vec<Item>, CatalogError>>>,
+    texts: RefCell<BTreeMap<PathBuf, Result<String, CatalogError>>>,
+}
+
+impl Catalog for Recording<'_> {
+    fn items(&self, plugin: &PluginBlock) -> Result<Vec<Item>, CatalogError> {
+        let items = self.catalog.items(plugin);
+        self.items.borrow_mut().insert(plugin.name.clone(), items.clone());
+        items
+    }
+
+    fn text(&self, path: &Path) -> Result<String, CatalogError> {
+        let text = self.catalog.text(path);
+        self.texts.borrow_mut().insert(path.to_path_buf(), text.clone());
+        text
+    }
+}
