@@ -12,7 +12,6 @@ use crate::diagnostics::Diagnostics;
 use crate::error::Error;
 use crate::evaluation::mean;
 use crate::host::Host;
-use crate::permissions::Given;
 use crate::plugins::PluginCatalog;
 use crate::progress::Activity;
 use crate::session::{Session, episode_setups};
@@ -52,8 +51,8 @@ impl<'s> Executor<'s> {
         let plugins = match latest.take() {
             Some(before) => before.plugins,
             None => {
-                let CheckedWorkflow { folder, overrides, .. } = self.checked;
-                PluginCatalog::new(self.host, folder, Given::new(overrides, folder))?
+                let CheckedWorkflow { folder, plugins, .. } = self.checked;
+                PluginCatalog::new(self.host, folder, plugins.reads().given().clone())?
             }
         };
         let team = latest.insert(CheckedWorkflow {
@@ -61,7 +60,7 @@ impl<'s> Executor<'s> {
             text: String::new(),
             folder: self.checked.folder.clone(),
             overrides: Vec::new(),
-            warnings: Diagnostics { list: Vec::new(), sources: Default::default() },
+            warnings: Diagnostics::default(),
             places: self.checked.places.clone(),
             plugins,
         });

@@ -51,7 +51,7 @@ pub fn search<E: From<Error>>(
     stop: &StopRequest,
     mut found: impl FnMut(&DesignRecord) -> Result<(), E>,
 ) -> Result<SearchEnding, E> {
-    checked.require_permissions(host)?;
+    checked.require_permissions()?;
     let subject = Subject::new(checked, options.scenario.as_deref())?;
     let mut archive = Archive::open(&options.folder, &subject.fingerprint(session.seed))?;
     let view = host.block_on(view_of_first_task(host, checked, session, subject.scenario))?;

@@ -7,6 +7,7 @@ mod critic;
 mod example;
 mod filters;
 mod foreign;
+mod fuzz;
 mod memory;
 mod objectives;
 mod permissions;
