@@ -1,7 +1,7 @@
 //! Access of the check to plugins and files.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use pl_types::Item;
@@ -45,8 +45,11 @@ pub enum CatalogError {
     #[error("it is larger than {} MiB", LARGEST_FILE >> 20)]
     TooLarge,
     /// The file is outside of the folder of the workflow, and reading it was not allowed.
-    #[error("it is outside of the workflow's folder; `--allow-read={}` allows it", .0.display())]
-    NotAllowed(PathBuf),
+    #[error("it is outside of the workflow's folder; `{flag}` allows it")]
+    NotAllowed {
+        /// Flag that allows it.
+        flag: String,
+    },
     /// The catalog has no plugins or files, with the reason.
     #[error("{0}")]
     Unavailable(&'static str),

@@ -21,6 +21,7 @@ pub mod workflow;
 
 pub use analysis::names;
 pub use catalog::{Catalog, CatalogError, read_text};
+pub use check::is_variable;
 pub use design::{
     DesignMistake, Frame, FrameError, check_design, design_grammar, format_design, own_design, pattern,
     with_paths,

@@ -24,6 +24,7 @@ mod neovim;
 mod openai;
 mod permissions;
 mod plugins;
+mod power;
 mod replay;
 mod search;
 mod serve;

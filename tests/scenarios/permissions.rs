@@ -211,6 +211,24 @@ fn an_answer_at_the_terminal_allows_a_run() {
     assert!(lock.contains(&format!("read {}", model())), "{lock}");
 }
 
+/// What a workflow is written in is asked for as everything else is.
+#[test]
+fn an_answer_at_the_terminal_allows_what_a_workflow_includes() {
+    if !Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return skip_or_fail(Requirement::Python, "there is no python3");
+    }
+    let outside = tempfile::tempdir().unwrap();
+    let included = outside.path().canonicalize().unwrap().join("more.mas");
+    fs::write(&included, "param unused: int = 1\n").unwrap();
+    let foreign = Foreign::new(&format!("include \"{}\"\n", included.display()));
+    let allowed = run_at_a_terminal(&foreign, "y\ny");
+    let question = format!("the workflow includes or loads {}", included.display());
+    assert!(allowed.contains(&question), "{allowed}");
+    assert!(foreign.folder.path().join("run/checkpoints").is_dir(), "{allowed}");
+    let lock = fs::read_to_string(foreign.folder.path().join("run/lock.json")).unwrap();
+    assert!(lock.contains(&format!("read {}", included.display())), "{lock}");
+}
+
 /// Opens a file in the language server and returns the messages of its first diagnostics.
 fn diagnostics_of_editor(file: &Path, flags: &[&str]) -> Vec<String> {
     let mut server = pl_host_without_permissions();

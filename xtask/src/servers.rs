@@ -28,7 +28,7 @@ pub fn set_up() -> Result<PathBuf> {
         return Ok(python);
     }
     eprintln!("fetching vLLM and llama.cpp into {}: about 4 GB, once for all checkouts", home.display());
-    succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
+    succeed(Command::new("python3").args(["-I", "-m", "venv", "--clear"]).arg(&home))?;
     install(&python, &[&TORCH[..], &[LLAMACPP, CLIENT]].concat())?;
     install(&python, &["--no-deps", VLLM])?;
     let packages = site_packages(&home)?;
@@ -42,7 +42,7 @@ pub fn set_up() -> Result<PathBuf> {
 }
 
 fn install(python: &Path, packages: &[&str]) -> Result<()> {
-    succeed(Command::new(python).args(["-m", "pip", "install", "--quiet"]).args(packages))
+    succeed(Command::new(python).args(["-I", "-m", "pip", "install", "--quiet"]).args(packages))
 }
 
 fn succeed(command: &mut Command) -> Result<()> {

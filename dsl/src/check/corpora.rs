@@ -36,7 +36,7 @@ impl Resolver<'_, '_, '_> {
             }
             CorpusSource::Server(RetrievalServer {
                 address: source,
-                key_variable: own.text("key_variable").map(str::to_owned),
+                key_variable: self.key_variable(&own)?,
                 timeout: own.duration("timeout")?,
                 retries: own.integer("retries")?,
             })

@@ -19,3 +19,5 @@ mod schema;
 mod servers;
 mod training;
 mod turns;
+
+pub use self::servers::is_variable;

@@ -1,6 +1,6 @@
 //! Checks `server` blocks, and policies that servers generate for.
 
-use super::block::{ItemOfBlock, check_settings};
+use super::block::{BlockSettings, ItemOfBlock, check_settings};
 use super::resolver::{NamedBlocks, ResolvedAgent, ResolvedPolicy, Resolver};
 use crate::diagnostic::DiagnosticCode;
 use crate::eval::scalar::Scalar;
@@ -29,13 +29,28 @@ impl Resolver<'_, '_, '_> {
                 "openai" => ServerKind::OpenAi,
                 _ => ServerKind::Vllm,
             },
-            key_variable: own.text("key_variable").map(str::to_owned),
+            key_variable: self.key_variable(&own)?,
             timeout: own.duration("timeout")?,
             connections: own.integer("connections")?,
             retries: own.integer("retries")?,
             hedge_after: own.duration("hedge_after"),
             sleep: own.integer("sleep")?,
         })
+    }
+
+    /// Returns the environment variable with the key of a server, if it has one. An invalid name is reported.
+    pub(super) fn key_variable(&mut self, own: &BlockSettings) -> Option<Option<String>> {
+        let Some(name) = own.text("key_variable") else { return Some(None) };
+        if is_variable(name) {
+            return Some(Some(name.to_owned()));
+        }
+        if let Some(location) = own.location("key_variable") {
+            let message = format!("`{name}` is not the name of an environment variable");
+            self.reports
+                .error(DiagnosticCode::BadSetting, location, message, "")
+                .help("a name has letters, digits and `_`, and does not begin with a digit");
+        }
+        None
     }
 
     /// Checks that servers which sleep can sleep, and have the time.
@@ -237,6 +252,12 @@ fn users(agents: &[ResolvedAgent], policy: usize) -> impl Iterator<Item = &Resol
     agents.iter().filter(move |one| one.agent.as_ref().is_some_and(|agent| agent.policy == policy))
 }
 
+/// Returns true for the names of environment variables that workflows may use.
+pub fn is_variable(name: &str) -> bool {
+    let is_first = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.starts_with(is_first) && name.chars().all(|c| is_first(c) || c.is_ascii_digit())
+}
+
 /// Checks the form of an address: `http://HOST:PORT`, possibly with a path.
 pub(super) fn check_address(address: &str) -> Result<(), String> {
     let uri: http::Uri = address.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
@@ -250,6 +271,11 @@ pub(super) fn check_address(address: &str) -> Result<(), String> {
             return Err("a user or password doesn't belong into an address".to_owned());
         }
         Some(authority) if authority.host().is_empty() => return Err("it has no host".to_owned()),
+        Some(authority)
+            if authority.host().contains([',', '*', ';', '\'', '(', ')', '!', '$', '&', '+', '=']) =>
+        {
+            return Err(format!("`{}` is not a host", authority.host()));
+        }
         Some(authority) if authority.as_str() != authority.host() && authority.port_u16().is_none() => {
             return Err("its port is not a number up to 65535".to_owned());
         }

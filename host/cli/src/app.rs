@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pl_dsl::Override;
 use pl_run::{CheckedWorkflow, Embedded, Error, Host, Permissions, Session, SessionOptions, select_device};
 
 use crate::arguments::common::{MachineArgs, WorkflowArgs};
@@ -37,8 +38,19 @@ impl App {
 
     /// Opens a workflow that is going to be played: what it needs of the machine must be allowed, or the user is asked.
     pub fn open_to_play(&self, source: &WorkflowArgs) -> Result<CheckedWorkflow, CommandError> {
-        let checked = self.open(source)?;
-        self.with_consent(|| checked.require_permissions(&self.host))?;
+        let checked = self.open_with_consent(&source.file, &source.given.all()?)?;
+        self.with_consent(|| checked.require_permissions())?;
+        Ok(checked)
+    }
+
+    /// Opens a workflow, asks for the files outside of its folder that it is written in, and shows its warnings.
+    pub fn open_with_consent(
+        &self,
+        file: &Path,
+        overrides: &[Override],
+    ) -> Result<CheckedWorkflow, CommandError> {
+        let checked = self.with_consent(|| CheckedWorkflow::open(&self.host, file, overrides))?;
+        self.show_warnings(&checked)?;
         Ok(checked)
     }
 
@@ -48,6 +60,11 @@ impl App {
             match act() {
                 Err(Error::NotAllowed { workflow, wants }) if consent::ask(&workflow, &wants)? => {
                     self.host.allow(&wants);
+                }
+                Err(Error::Workflow(errors))
+                    if !errors.refused.is_empty() && consent::ask("the workflow", &errors.refused)? =>
+                {
+                    self.host.allow(&errors.refused);
                 }
                 result => return Ok(result?),
             }

@@ -18,6 +18,8 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use pl_run::Permissions;
 
+use crate::exit::CommandError;
+
 use self::data::DataCommand;
 use self::design::{DesignArgs, DesignsArgs};
 use self::permissions::PermissionArgs;
@@ -119,7 +121,10 @@ pub enum Command {
 
 impl Command {
     /// Returns the permissions of the workflows that the command opens. Other commands open none.
-    pub fn permissions(&self) -> Permissions {
+    ///
+    /// # Errors
+    /// If a flag is invalid.
+    pub fn permissions(&self) -> Result<Permissions, CommandError> {
         let arguments = match self {
             Command::Check(CheckArgs { source, .. })
             | Command::Plan(PlanArgs { source, .. })
@@ -138,7 +143,7 @@ impl Command {
             | Command::Plugin { command: PluginCommand::Dev(PluginDevArgs { permissions, .. }) } => {
                 permissions
             }
-            _ => return Permissions::default(),
+            _ => return Ok(Permissions::default()),
         };
         arguments.permissions()
     }

@@ -25,7 +25,7 @@ pub enum DiagnosticFormat {
 /// # Errors
 /// If stdout can't be written.
 pub fn show(diagnostics: &Diagnostics, format: DiagnosticFormat) -> std::io::Result<()> {
-    let Diagnostics { list, sources } = diagnostics;
+    let Diagnostics { list, sources, .. } = diagnostics;
     match format {
         DiagnosticFormat::Human => {
             if !list.is_empty() {
@@ -42,7 +42,7 @@ pub fn show(diagnostics: &Diagnostics, format: DiagnosticFormat) -> std::io::Res
 }
 
 /// Renders diagnostics for people, in colour on a terminal. Control characters in a workflow are shown.
-fn human(Diagnostics { list, sources }: &Diagnostics) -> String {
+fn human(Diagnostics { list, sources, .. }: &Diagnostics) -> String {
     match visible(&render::human(list, sources, false)) {
         Cow::Borrowed(_) => render::human(list, sources, std::io::stderr().is_terminal()),
         Cow::Owned(shown) => shown,
@@ -61,7 +61,7 @@ mod tests {
         let message = "no agent \u{1b}[2Kb".to_owned();
         let list = vec![Diagnostic::about_file(code, severity, message, "remove it")];
         let source = Source { name: "a\u{1b}]0;x\u{7}.mas".to_owned(), text: String::new() };
-        let shown = human(&Diagnostics { list, sources: source.into() });
+        let shown = human(&Diagnostics::new(list, source.into()));
         assert!(shown.contains("no agent ␛[2Kb"), "{shown}");
         assert!(!shown.contains(['\u{1b}', '\u{7}']), "{shown}");
     }

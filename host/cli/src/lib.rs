@@ -49,7 +49,7 @@ pub fn main(embedded: Embedded) -> ExitCode {
 }
 
 fn run(command: &Command, embedded: Embedded, terminal: &Arc<Terminal>) -> CommandResult {
-    let app = || App::new(embedded, Arc::clone(terminal), command.permissions());
+    let app = || App::new(embedded, Arc::clone(terminal), command.permissions()?);
     match command {
         Command::New(options) => commands::new::run(options),
         Command::Check(options) => commands::check::run(&app()?, options),

@@ -6,8 +6,8 @@ use std::fmt;
 
 use pl_dsl::workflow::ServerKind;
 use pl_dsl::workflow::objective::CriticBase;
-use pl_run::Bytes;
 use pl_run::plan::{CheckpointPlan, CorpusPlan, CriticPlan, PermissionPlan, PolicyPlan, RunPlan, TaskPlan};
+use pl_run::{Bytes, one_line};
 
 /// A number with separated thousands.
 struct Count(u64);
@@ -108,7 +108,9 @@ fn write_weights(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 fn write_permissions(plan: &RunPlan, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut needs = section(f, "needs");
     for PermissionPlan { flag, place, purpose, allowed } in &plan.permissions {
-        let place = place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
+        // A name with a line break can't look like another line.
+        let place = place.as_ref().map_or_else(String::new, |place| format!("{}: ", one_line(place)));
+        let purpose = one_line(purpose);
         let allowed = if *allowed { "allowed" } else { "NOT ALLOWED yet" };
         needs.line(format_args!("{place}{purpose}, {allowed} ({flag})"))?;
     }

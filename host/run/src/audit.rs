@@ -144,7 +144,7 @@ impl Audit {
         scenario: usize,
         options: &AuditOptions,
     ) -> Result<Audit, Error> {
-        checked.require_permissions(host)?;
+        checked.require_permissions()?;
         let environment = checked.environments(host)?.swap_remove(scenario);
         let block = &checked.workflow.scenarios[scenario];
         let tasks = &block.environment.tasks;

@@ -1,6 +1,6 @@
 //! The corpus that an environment searches: a cached index of a file, or a retrieval server.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pl_dsl::workflow::{Corpus, CorpusSource, PassageFile, RetrievalServer};
@@ -11,19 +11,23 @@ use pl_types::Retrieve;
 
 use crate::error::Error;
 use crate::host::Host;
-use crate::locate;
 use crate::progress::Activity;
 use crate::server_key::server_key;
+use crate::workflow::CheckedWorkflow;
 
-/// Opens a corpus. Paths are relative to `folder`. The index of a file is built if the cache has none.
+/// Opens a corpus of a workflow. The index of a file is built if the cache has none.
 ///
 /// # Errors
 /// If the file is missing or has an invalid passage, the cache can't be written, or a server's settings are wrong.
-pub(crate) fn open(host: &Host, corpus: &Corpus, folder: &Path) -> Result<Arc<dyn Retrieve>, Error> {
+pub(crate) fn open(
+    host: &Host,
+    checked: &CheckedWorkflow,
+    corpus: &Corpus,
+) -> Result<Arc<dyn Retrieve>, Error> {
     let failed = |source| Error::Corpus { corpus: corpus.name.clone(), source: Box::new(source) };
     match &corpus.source {
         CorpusSource::File(file) => {
-            let index = FileIndex::locate(&corpus.name, file, folder)?;
+            let index = FileIndex::locate(checked, &corpus.name, file)?;
             cache::folder(&index.folder, |partial| {
                 let mut tracker = host.progress().start(Activity::IndexingCorpus { corpus: &corpus.name });
                 let mut progress = |done, total| tracker.update(done, total);
@@ -53,25 +57,25 @@ pub(crate) fn open(host: &Host, corpus: &Corpus, folder: &Path) -> Result<Arc<dy
 ///
 /// # Errors
 /// If the file is missing.
-pub(crate) fn path(corpus: &Corpus, folder: &Path) -> Result<Option<PathBuf>, Error> {
+pub(crate) fn path(checked: &CheckedWorkflow, corpus: &Corpus) -> Result<Option<PathBuf>, Error> {
     match &corpus.source {
-        CorpusSource::File(file) => file_path(&corpus.name, file, folder).map(Some),
+        CorpusSource::File(file) => file_path(checked, &corpus.name, file).map(Some),
         CorpusSource::Server(_) => Ok(None),
     }
 }
 
-fn file_path(name: &str, file: &PassageFile, folder: &Path) -> Result<PathBuf, Error> {
+fn file_path(checked: &CheckedWorkflow, name: &str, file: &PassageFile) -> Result<PathBuf, Error> {
     let missing = |source| Error::LocateCorpus { corpus: name.to_owned(), source };
-    locate::corpus(folder, &file.path).map_err(missing)
+    checked.corpus_file(&file.path).map_err(missing)
 }
 
 /// Returns true if the cache has the index of a corpus, and `None` for a server.
 ///
 /// # Errors
 /// If the file can't be read.
-pub(crate) fn is_indexed(corpus: &Corpus, folder: &Path) -> Result<Option<bool>, Error> {
+pub(crate) fn is_indexed(checked: &CheckedWorkflow, corpus: &Corpus) -> Result<Option<bool>, Error> {
     match &corpus.source {
-        CorpusSource::File(file) => Ok(Some(FileIndex::locate(&corpus.name, file, folder)?.folder.is_dir())),
+        CorpusSource::File(file) => Ok(Some(FileIndex::locate(checked, &corpus.name, file)?.folder.is_dir())),
         CorpusSource::Server(_) => Ok(None),
     }
 }
@@ -84,9 +88,9 @@ struct FileIndex {
 }
 
 impl FileIndex {
-    fn locate(name: &str, file: &PassageFile, folder: &Path) -> Result<FileIndex, Error> {
+    fn locate(checked: &CheckedWorkflow, name: &str, file: &PassageFile) -> Result<FileIndex, Error> {
         let failed = |source| Error::Corpus { corpus: name.to_owned(), source: Box::new(source) };
-        let path = file_path(name, file, folder)?;
+        let path = file_path(checked, name, file)?;
         let fields = Fields { id: file.id.clone(), title: file.title.clone(), text: file.text.clone() };
         let (file, language) = (CorpusFile { path, fields }, file.language.parse().map_err(failed)?);
         let key = file.index_key(language).map_err(failed)?;

@@ -4,13 +4,24 @@ use std::fmt;
 
 use pl_dsl::{Diagnostic, Sources};
 
+use crate::permissions::Want;
+
 /// Messages of a check with the texts that they refer to. [`pl_dsl::render`] renders them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Diagnostics {
     /// Messages in order of position.
     pub list: Vec<Diagnostic>,
     /// The file and what it includes.
     pub sources: Sources,
+    /// Files beyond its own folder that the workflow is written in or loads, and that were not read without permission.
+    pub refused: Vec<Want>,
+}
+
+impl Diagnostics {
+    /// Returns messages about files that were read.
+    pub fn new(list: Vec<Diagnostic>, sources: Sources) -> Diagnostics {
+        Diagnostics { list, sources, refused: Vec::new() }
+    }
 }
 
 impl fmt::Display for Diagnostics {

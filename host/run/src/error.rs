@@ -129,11 +129,18 @@ pub enum Error {
     StoredWorkflow { path: PathBuf, source: InvalidWorkflow },
     /// A run folder of somebody else would use resources of this machine.
     #[error(
-        "{} was not written by you on this machine, or its workflow.json was changed; it would use\n  {}\nhint: `--trust` \
+        "{} was not written by you on this machine, or its workflow was changed; beyond its own folder it would use\n  {}\nhint: `--trust` \
          allows this",
         path.display(), opens.join("\n  ")
     )]
     ForeignRun { path: PathBuf, opens: Vec<String> },
+    /// The text of a run was changed, so that its settings can't be changed in it.
+    #[error(
+        "{}: its workflow.mas, or a file that this includes, was changed since the run was started:\n  {}\nhint: restore it, or \
+         resume without `--set`",
+        path.display(), differences.join("\n  ")
+    )]
+    ChangedText { path: PathBuf, differences: Vec<String> },
     /// A checkpoint was written by another program.
     #[error("{}: the state of the run can't be read: {source}", path.display())]
     State { path: PathBuf, source: serde_json::Error },

@@ -81,7 +81,7 @@ pub fn grade<E: From<Error>>(
     let index = agent_index(checked, agent)?;
     let scenarios = &checked.workflow.scenarios;
     let scenario = scenarios.iter().position(|one| one.agents().contains(&index)).unwrap_or_default();
-    checked.require_permissions(host)?;
+    checked.require_permissions()?;
     let mut environments = checked.environments(host)?;
     let grader = Arc::new(Grader {
         environment: environments.swap_remove(scenario),

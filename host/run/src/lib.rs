@@ -70,7 +70,10 @@ pub use error::stored::InvalidWorkflow;
 pub use generation::{ControlError, RuntimeAdapters, RuntimeControl};
 pub use host::{Embedded, Host, plugin_engine};
 pub use memory::{Bytes, MachineMemory, MemoryEstimate};
-pub use permissions::{Access, AccessKind, Permissions, SharedPermissions, Want, flags};
+pub use permissions::{
+    Access, AccessKind, InvalidHost, InvalidVariable, ListedValue, Permissions, SharedPermissions, Want,
+    flags, one_line, split_list,
+};
 pub use pl_model::Tokenizer;
 pub use player::{PlayedEpisode, Player};
 pub use plugins::PluginCatalog;

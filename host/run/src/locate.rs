@@ -6,21 +6,25 @@ use pl_model::{FetchProgress, Hub, HubModel};
 
 use crate::error::locate::LocateError;
 use crate::host::Host;
+use crate::permissions::Reads;
 use crate::progress::{Activity, Notice, Progress, Tracker};
 
-/// Returns the path of a plugin: next to the workflow, or in the folder `plugins` next to the program.
+/// Returns the path of a plugin: next to the workflow, or in the folder `plugins` next to the program. A file that may not
+/// be read is not looked for.
 ///
 /// # Errors
-/// [`LocateError::NoPlugin`] if it is in neither.
-pub fn plugin(folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
+/// [`LocateError::NoPlugin`] if it is in neither; [`LocateError::NotAllowed`].
+pub(crate) fn plugin(reads: &Reads, folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
     let local = folder.join(path);
-    if local.is_file() {
+    let allowed = reads.check(&local);
+    if allowed.is_ok() && local.is_file() {
         return Ok(local);
     }
     // An included file may be in a folder of its own, but shipped plugins share one folder.
     let name = Path::new(path).file_name().unwrap_or_default();
     match shipped_plugins().map(|plugins| plugins.join(name)) {
         Some(shipped) if shipped.is_file() => Ok(shipped),
+        _ if allowed.is_err() => allowed.map(|()| local).map_err(LocateError::NotAllowed),
         Some(shipped) => Err(LocateError::NoPlugin { local, shipped }),
         None => Err(LocateError::NoFile(local)),
     }
@@ -34,27 +38,35 @@ pub fn shipped_plugins() -> Option<PathBuf> {
 /// Returns the path of a task file: next to the workflow, or in the working folder (for `--set`).
 ///
 /// # Errors
-/// [`LocateError::NoTaskFile`] if it is in neither.
-pub fn task_file(folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
-    data_file(folder, path).map_err(LocateError::NoTaskFile)
+/// [`LocateError::NoTaskFile`] if it is in neither; [`LocateError::NotAllowed`].
+pub(crate) fn task_file(reads: &Reads, folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
+    data_file(reads, folder, path, LocateError::NoTaskFile)
 }
 
 /// Returns the path of a corpus: next to the workflow, or in the working folder (for `--set`).
 ///
 /// # Errors
-/// [`LocateError::NoFile`] if it is in neither.
-pub fn corpus(folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
-    data_file(folder, path).map_err(LocateError::NoFile)
+/// [`LocateError::NoFile`] if it is in neither; [`LocateError::NotAllowed`].
+pub(crate) fn corpus(reads: &Reads, folder: &Path, path: &str) -> Result<PathBuf, LocateError> {
+    data_file(reads, folder, path, LocateError::NoFile)
 }
 
-/// Returns the path next to the workflow if the file is in neither place.
-fn data_file(folder: &Path, path: &str) -> Result<PathBuf, PathBuf> {
-    let local = folder.join(path);
-    let here = PathBuf::from(path);
-    if local.is_file() {
+/// Looks only for files that may be read: errors say nothing about others.
+fn data_file(
+    reads: &Reads,
+    folder: &Path,
+    path: &str,
+    missing: fn(PathBuf) -> LocateError,
+) -> Result<PathBuf, LocateError> {
+    let (local, here) = (folder.join(path), PathBuf::from(path));
+    let allowed = reads.check(&local);
+    if allowed.is_ok() && local.is_file() {
         return Ok(local);
     }
-    if here.is_file() { Ok(here) } else { Err(local) }
+    if reads.check(&here).is_ok() && here.is_file() {
+        return Ok(here);
+    }
+    Err(allowed.map_or_else(LocateError::NotAllowed, |()| missing(local)))
 }
 
 /// Checks the form of a model's source. Only the text is examined.

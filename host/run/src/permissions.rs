@@ -10,11 +10,12 @@ mod path;
 mod reads;
 mod want;
 
-pub use access::{Access, AccessKind};
-pub use want::{Want, flags};
+pub use access::{Access, AccessKind, InvalidHost, InvalidVariable};
+pub use want::{ListedValue, Want, flags, one_line, split_list};
 
 pub(crate) use given::Given;
 pub(crate) use reads::Reads;
+pub(crate) use want::flags_of;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

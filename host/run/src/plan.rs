@@ -22,9 +22,8 @@ use crate::data;
 use crate::dtype::model_dtype;
 use crate::error::Error;
 use crate::host::Host;
-use crate::locate;
 use crate::memory::MemoryEstimate;
-use crate::permissions::Want;
+use crate::permissions::{Want, flags_of};
 use crate::run_folder::default_folder;
 use crate::sandbox::is_python_cached;
 use crate::workflow::CheckedWorkflow;
@@ -298,7 +297,7 @@ impl RunPlan {
             policies,
             evaluations,
             training,
-            permissions: checked.wants().into_iter().map(|want| PermissionPlan::new(host, want)).collect(),
+            permissions: checked.wants().into_iter().map(|want| PermissionPlan::new(checked, want)).collect(),
         }
     }
 
@@ -322,19 +321,19 @@ impl RunPlan {
 }
 
 impl PermissionPlan {
-    fn new(host: &Host, Want { access, purpose, place }: Want) -> PermissionPlan {
+    fn new(checked: &CheckedWorkflow, Want { access, purpose, place }: Want) -> PermissionPlan {
         PermissionPlan {
-            flag: format!("{}={}", access.kind().flag(), access.value()),
+            flag: flags_of([&access]),
             place: place.map(|place| place.to_string()),
             purpose,
-            allowed: host.permissions().allows(&access),
+            allowed: checked.plugins.reads().allows(&access),
         }
     }
 }
 
 impl ModelPlan {
     fn new(checked: &CheckedWorkflow, model: &workflow::Model, device: Device) -> ModelPlan {
-        let path = locate::model_on_disk(&checked.folder, &model.source).ok();
+        let path = checked.model_on_disk(model).ok();
         let hub = model.source.starts_with("hf:");
         let kind = match &path {
             _ if hub => "from a hub",
@@ -349,7 +348,7 @@ impl ModelPlan {
             dtype: model_dtype(model, device).to_string(),
             kind,
             fetch: hub && path.is_none(),
-            config: checked.model_on_disk(model).ok().and_then(|path| Config::read(&path).ok()),
+            config: path.as_ref().and_then(|path| Config::read(path).ok()),
             path,
         }
     }
@@ -426,12 +425,12 @@ fn adapter_numbers(config: &Config, lora: &Lora) -> u64 {
 
 impl CorpusPlan {
     fn new(checked: &CheckedWorkflow, corpus: &workflow::Corpus) -> CorpusPlan {
-        let path = corpus::path(corpus, &checked.folder);
+        let path = corpus::path(checked, corpus);
         let may_read = match &path {
             Ok(Some(path)) => check_planned(checked, path),
             Ok(None) | Err(_) => Ok(()),
         };
-        let (indexed, problem) = match may_read.and_then(|()| corpus::is_indexed(corpus, &checked.folder)) {
+        let (indexed, problem) = match may_read.and_then(|()| corpus::is_indexed(checked, corpus)) {
             Ok(indexed) => (indexed, None),
             Err(error) => (None, Some(error.to_string())),
         };
@@ -496,7 +495,7 @@ impl TaskPlan {
 
 /// Returns a task file and its number of records. As in a run, these are the lines that are not blank.
 fn records(checked: &CheckedWorkflow, path: &str) -> Result<(PathBuf, u64), Error> {
-    let path = locate::task_file(&checked.folder, path).map_err(Error::LocateTasks)?;
+    let path = checked.task_file(path).map_err(Error::LocateTasks)?;
     check_planned(checked, &path)?;
     if data::is_converted(&path) {
         let records = pl_data::read_file(&path).map_err(|error| Error::LocateTasks(error.into()))?;

@@ -20,7 +20,7 @@ use crate::error::locate::LocateError;
 use crate::error::plugin::PluginError;
 use crate::host::{Host, plugin_engine};
 use crate::locate;
-use crate::permissions::{Given, Reads, SharedPermissions};
+use crate::permissions::{Access, Given, Reads, SharedPermissions, Want, flags_of};
 
 /// Longest time in which a component is compiled and describes itself in a check.
 const LONGEST_DESCRIPTION: Duration = Duration::from_secs(10);
@@ -38,16 +38,19 @@ pub struct PluginCatalog {
     reads: Reads,
     /// Files outside of the folder whose text was read.
     texts_outside: RefCell<BTreeSet<PathBuf>>,
+    /// Files whose text or component was not read without permission.
+    refused: RefCell<BTreeSet<PathBuf>>,
     loaded: RefCell<BTreeMap<String, Plugin>>,
 }
 
 impl PluginCatalog {
-    /// Returns a catalog for workflows in `folder`, with the host's permissions. `given` stands on the command line.
+    /// Returns a catalog for a workflow whose paths are relative to `folder`, with the host's permissions and what is given
+    /// to it alone.
     ///
     /// # Errors
     /// Those of [`plugin_engine`].
     pub(crate) fn new(host: &Host, folder: &Path, given: Given) -> Result<PluginCatalog, Error> {
-        let reads = Reads::new(folder, host.permissions().clone(), given);
+        let reads = Reads::new(host.permissions().clone(), given);
         PluginCatalog::with_reads(host.handle(), host.embedded().std_chat, folder, reads)
     }
 
@@ -61,7 +64,7 @@ impl PluginCatalog {
         folder: &Path,
         permissions: SharedPermissions,
     ) -> Result<PluginCatalog, Error> {
-        let reads = Reads::new(folder, permissions, Given::default());
+        let reads = Reads::new(permissions, Given::new([], folder));
         PluginCatalog::with_reads(runtime, std_chat, folder, reads)
     }
 
@@ -72,8 +75,8 @@ impl PluginCatalog {
         reads: Reads,
     ) -> Result<PluginCatalog, Error> {
         let (engine, folder) = (plugin_engine()?, folder.to_path_buf());
-        let (texts_outside, loaded) = Default::default();
-        Ok(PluginCatalog { engine, runtime, std_chat, folder, reads, texts_outside, loaded })
+        let (texts_outside, refused, loaded) = Default::default();
+        Ok(PluginCatalog { engine, runtime, std_chat, folder, reads, texts_outside, refused, loaded })
     }
 
     /// Returns the decision about the files that the workflow names.
@@ -81,9 +84,29 @@ impl PluginCatalog {
         &self.reads
     }
 
+    /// Allows access for this workflow alone.
+    pub(crate) fn allow(&mut self, more: impl IntoIterator<Item = Access>) {
+        self.reads.allow(more);
+    }
+
     /// Returns the files outside of the folder whose text was read.
     pub(crate) fn texts_outside(&self) -> Vec<PathBuf> {
         self.texts_outside.borrow().iter().cloned().collect()
+    }
+
+    /// Returns the files whose text or component was not read without permission, as what the workflow wants.
+    pub(crate) fn refused(&self) -> Vec<Want> {
+        let want = |path: &PathBuf| Want {
+            access: Access::Read(path.clone()),
+            purpose: format!("the workflow includes or loads {}", path.display()),
+            place: None,
+        };
+        self.refused.borrow().iter().map(want).collect()
+    }
+
+    fn refuse(&self, path: PathBuf) -> PathBuf {
+        self.refused.borrow_mut().insert(path.clone());
+        path
     }
 
     /// Returns a plugin with its grants, compiled and described.
@@ -159,10 +182,10 @@ impl PluginCatalog {
 
     fn component(&self, block: &PluginBlock) -> Result<Cow<'static, [u8]>, PluginError> {
         let Some(path) = &block.path else { return Ok(Cow::Borrowed(self.std_chat)) };
-        let path = locate::plugin(&self.folder, path)?;
-        if path.parent() != locate::shipped_plugins().as_deref() {
-            self.reads.check(&path).map_err(LocateError::NotAllowed)?;
-        }
+        let path = locate::plugin(&self.reads, &self.folder, path).map_err(|error| match error {
+            LocateError::NotAllowed(path) => LocateError::NotAllowed(self.refuse(path)),
+            error => error,
+        })?;
         let read = || {
             let mut bytes = Vec::new();
             std::fs::File::open(&path)?.take(LARGEST_COMPONENT + 1).read_to_end(&mut bytes)?;
@@ -185,7 +208,7 @@ impl PluginCatalog {
     /// Returns the path of a plugin's component. Returns `None` for the built-in plugin, or if the file is
     /// missing.
     pub fn path(&self, block: &PluginBlock) -> Option<PathBuf> {
-        block.path.as_ref().and_then(|path| locate::plugin(&self.folder, path).ok())
+        block.path.as_ref().and_then(|path| locate::plugin(&self.reads, &self.folder, path).ok())
     }
 
     /// Returns the hash of each loaded plugin by name.
@@ -195,7 +218,9 @@ impl PluginCatalog {
 
     /// Returns the items of a plugin. A component that carries its description is not compiled.
     fn describe(&self, block: &PluginBlock) -> Result<Vec<Item>, PluginError> {
-        for folder in block.grant.read.iter().map(|path| self.folder.join(path)) {
+        let granted = block.grant.read.iter().map(|path| self.folder.join(path));
+        // Nothing is said about folders that may not be read.
+        for folder in granted.filter(|folder| self.reads.check(folder).is_ok()) {
             if !folder.is_dir() {
                 return Err(PluginError::NoGrantedFolder(folder));
             }
@@ -218,7 +243,10 @@ fn closed_spec(block: &PluginBlock) -> PluginSpec {
 impl Catalog for PluginCatalog {
     fn text(&self, path: &Path) -> Result<String, CatalogError> {
         let path = self.folder.join(path);
-        self.reads.check(&path).map_err(CatalogError::NotAllowed)?;
+        self.reads.check(&path).map_err(|path| {
+            let flag = flags_of([&Access::Read(self.refuse(path))]);
+            CatalogError::NotAllowed { flag }
+        })?;
         let text = pl_dsl::read_text(&path)?;
         self.texts_outside.borrow_mut().extend(self.reads.leaving(&path));
         Ok(text)

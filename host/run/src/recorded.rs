@@ -8,7 +8,6 @@ use tch::Device;
 
 use crate::error::Error;
 use crate::host::Host;
-use crate::lock::recorded_permissions;
 use crate::origin::{is_own, require_trust};
 use crate::session::{Session, SessionOptions, absolute};
 use crate::stored::StoredWorkflow;
@@ -47,7 +46,6 @@ pub(crate) fn open_recorded(
 ) -> Result<(CheckedWorkflow, Lock), Error> {
     let lock: Lock = RunFolder::read_json(run, "lock.json").map_err(Error::RunFolder)?;
     let mut stored = StoredWorkflow::read(run)?;
-    require_trust(run, &stored, plugins, trust)?;
     for (name, file) in plugins {
         let blocks = &mut stored.workflow.plugins;
         match blocks.iter_mut().find(|block| block.name == *name) {
@@ -59,15 +57,15 @@ pub(crate) fn open_recorded(
         }
     }
     let trusted = trust || is_own(run);
-    if trusted {
-        host.permissions().allow(recorded_permissions(&lock));
-    }
-    let given = stored.given(trusted, &[]).with_files(plugins.values());
-    let checked = stored.open(host, run, given)?;
+    let given = stored.given(run, &lock, trusted, &[]).with_files(plugins.values());
+    let mut checked = stored.open(host, run, given)?;
     if trust {
-        host.allow(&checked.wants());
+        checked.allow_wants();
     }
-    checked.require_reads(host)?;
+    if !trusted {
+        require_trust(run, &checked)?;
+    }
+    checked.require_reads()?;
     check_builds(&checked, &lock, plugins)?;
     Ok((checked, lock))
 }

@@ -33,6 +33,16 @@ pub(crate) fn fixed_settings(old: &Workflow, new: &Workflow, step: u64) -> Vec<S
     reasons
 }
 
+/// Returns the settings that may change and that the text of a run has otherwise than the run itself: somebody has changed
+/// the text, or a file that it includes.
+pub(crate) fn changed_settings(run: &Workflow, text: &Workflow) -> Vec<String> {
+    let mut changed = run.clone();
+    copy_changeable_settings(text, &mut changed);
+    let mut differences = Vec::new();
+    collect_differences("", &json!(run), &json!(changed), &mut differences);
+    differences
+}
+
 /// Copies those settings that may change. Both workflows are of one run.
 pub(crate) fn copy_changeable_settings(from: &Workflow, to: &mut Workflow) {
     // Params act only through settings.

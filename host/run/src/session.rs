@@ -100,7 +100,7 @@ impl Session {
         device: Device,
         options: &SessionOptions,
     ) -> Result<Session, Error> {
-        checked.require_permissions(host)?;
+        checked.require_permissions()?;
         let models = LocatedModels::find(host, checked, device)?;
         let mut workflow = checked.workflow.clone();
         match &options.checkpoint {
@@ -333,7 +333,7 @@ impl LocatedModels {
         let list = memory.warnings();
         if !list.is_empty() {
             let source = Source { name: workflow.name.clone(), text: checked.text.clone() };
-            host.notify(Notice::Diagnostics(Diagnostics { list, sources: source.into() }));
+            host.notify(Notice::Diagnostics(Diagnostics::new(list, source.into())));
         }
         Ok(LocatedModels { models, device, memory })
     }

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use pl_dsl::workflow::Workflow;
 use pl_dsl::{Override, Places, Source, Sources};
-use pl_record::RunFolder;
+use pl_record::{Lock, RunFolder};
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::Diagnostics;
 use crate::error::Error;
 use crate::host::Host;
+use crate::lock::recorded_permissions;
 use crate::permissions::Given;
 use crate::plugins::PluginCatalog;
 use crate::session::{Session, absolute};
@@ -82,13 +83,20 @@ impl StoredWorkflow {
         Ok(stored)
     }
 
-    /// Returns what the user has named on the command line: `more`, and what the run was started with if it is `trusted`.
-    pub(crate) fn given(&self, trusted: bool, more: &[Override]) -> Given {
+    /// Returns what the run in `root` may use without a question. A `trusted` one has the folder of its workflow, what it was
+    /// started with, and what its start was allowed; all of these stand in the run folder, so that of somebody else has the
+    /// run folder alone. `more` stands on the command line.
+    pub(crate) fn given(&self, root: &Path, lock: &Lock, trusted: bool, more: &[Override]) -> Given {
+        if !trusted {
+            return Given::new(more, &self.folder).in_folder(root);
+        }
         let started: Vec<Override> = self.overrides.iter().map(Override::from).collect();
-        Given::new(started.iter().filter(|_| trusted).chain(more), &self.folder)
+        let mut given = Given::new(started.iter().chain(more), &self.folder);
+        given.allow(recorded_permissions(lock));
+        given
     }
 
-    /// Opens the workflow with its plugins. It was checked when its run was started. The user has named what is in `given`.
+    /// Opens the workflow with its plugins. It was checked when its run was started. It may use what is in `given`.
     ///
     /// # Errors
     /// If the plugin engine can't be started.
@@ -96,7 +104,7 @@ impl StoredWorkflow {
         let text = RunFolder::read_text(root, "workflow.mas").unwrap_or_default();
         let plugins = PluginCatalog::new(host, &self.folder, given)?;
         let source = Source { name: self.workflow.name.clone(), text: text.clone() };
-        let warnings = Diagnostics { list: Vec::new(), sources: Sources::from(source) };
+        let warnings = Diagnostics::new(Vec::new(), Sources::from(source));
         let overrides = self.overrides.iter().map(Override::from).collect();
         Ok(CheckedWorkflow {
             workflow: self.workflow,

@@ -18,7 +18,6 @@ mod step_results;
 mod step_times;
 mod step_weights;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use pl_dsl::Override;
@@ -34,12 +33,13 @@ use crate::chat::today;
 use crate::checkpoints::{newest, newest_step};
 use crate::error::Error;
 use crate::host::Host;
-use crate::lock::{allow_missing_starts, lock_of, recorded_permissions, start_date};
+use crate::lock::{allow_missing_starts, lock_of, start_date};
 use crate::memory::MemoryEstimate;
 use crate::origin::{is_own, require_trust};
+use crate::permissions::Given;
 use crate::plan::RunPlan;
 use crate::progress::Notice;
-use crate::resume::{copy_changeable_settings, fixed_settings};
+use crate::resume::{changed_settings, copy_changeable_settings, fixed_settings};
 use crate::run_folder;
 use crate::schedule::StepSchedule;
 use crate::schedule::batches::{BatchRule, RepeatingRun};
@@ -108,7 +108,7 @@ impl<'h> TrainingRun<'h> {
         options: &RunOptions,
     ) -> Result<TrainingRun<'h>, Error> {
         let train = train_block(&checked.workflow)?.clone();
-        checked.require_permissions(host)?;
+        checked.require_permissions()?;
         let scenarios = checked.workflow.scenarios.iter().enumerate();
         let trained = scenarios.filter(|(_, scenario)| scenario.weight > 0.0).map(|(index, _)| index);
         let evaluated = checked.workflow.evaluations.iter().map(|evaluation| evaluation.scenario);
@@ -153,10 +153,10 @@ impl<'h> TrainingRun<'h> {
         let run_lock = RunFolder::lock(root).map_err(Error::RunFolder)?;
         let mut lock: Lock = RunFolder::read_json(root, "lock.json").map_err(Error::RunFolder)?;
         let mut stored = StoredWorkflow::read(root)?;
-        require_trust(root, &stored, &BTreeMap::new(), options.trust)?;
         let trusted = options.trust || is_own(root);
-        if trusted {
-            host.permissions().allow(recorded_permissions(&lock));
+        if !trusted {
+            let given = stored.given(root, &lock, trusted, &options.overrides);
+            require_trust(root, &stored.clone().open(host, root, given)?)?;
         }
         let checkpoint = newest(&RunFolder::checkpoints(root))?;
         if checkpoint.is_none() {
@@ -168,14 +168,16 @@ impl<'h> TrainingRun<'h> {
                 Some(checkpoint) => read_state(checkpoint)?,
                 None => LoopState::default(),
             };
-            change_settings(host, root, &mut stored, overrides, &state, trusted)?;
+            let given = |more: &[Override]| stored.given(root, &lock, trusted, more);
+            let given = [given(&[]), given(overrides)];
+            change_settings(host, root, &mut stored, overrides, &state, given)?;
         }
-        let given = stored.given(trusted, overrides);
-        let checked = stored.clone().open(host, root, given)?;
+        let given = stored.given(root, &lock, trusted, overrides);
+        let mut checked = stored.clone().open(host, root, given)?;
         if options.trust {
-            host.allow(&checked.wants());
+            checked.allow_wants();
         }
-        checked.require_permissions(host)?;
+        checked.require_permissions()?;
         let train = train_block(&checked.workflow)?.clone();
         let mut workflow = checked.workflow.clone();
         if checkpoint.is_some() {
@@ -215,7 +217,9 @@ impl<'h> TrainingRun<'h> {
             folder.write_json("lock.json", &lock)?;
         }
         // Later resumes of a run that the user trusts don't ask again.
-        run_folder::mark(host, root);
+        if trusted {
+            run_folder::mark(host, root);
+        }
         rollouts.keep_traces(folder.traces());
         keep_adapters(&session, &folder)?;
         host.notify(Notice::Resumed { step: state.step });
@@ -315,17 +319,22 @@ fn read_state(checkpoint: &Path) -> Result<LoopState, Error> {
     serde_json::from_value(state).map_err(|source| Error::State { path: checkpoint.to_path_buf(), source })
 }
 
-/// Changes those settings of a run that `overrides` name.
+/// Changes those settings of a run that `overrides` name. The text of the run may use what is `given` without them and
+/// with them.
 fn change_settings(
     host: &Host,
     root: &Path,
     stored: &mut StoredWorkflow,
     overrides: &[Override],
     state: &LoopState,
-    trusted: bool,
+    [given_before, given]: [Given; 2],
 ) -> Result<(), Error> {
-    let before = stored.with_overrides(host, root, &[], stored.given(trusted, &[]))?;
-    let now = stored.with_overrides(host, root, overrides, stored.given(trusted, overrides))?;
+    let before = stored.with_overrides(host, root, &[], given_before)?;
+    let differences = changed_settings(&stored.workflow, &before.workflow);
+    if !differences.is_empty() {
+        return Err(Error::ChangedText { path: root.to_path_buf(), differences });
+    }
+    let now = stored.with_overrides(host, root, overrides, given)?;
     let reasons = fixed_settings(&before.workflow, &now.workflow, state.step);
     if !reasons.is_empty() {
         return Err(Error::FixedSettings { path: root.to_path_buf(), reasons });

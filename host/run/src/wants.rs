@@ -1,12 +1,13 @@
 //! Everything beyond its own folder that a workflow names.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pl_dsl::workflow::{CorpusSource, RetrievalServer, Tasks, Workflow};
 use pl_dsl::{BlockKind, Places};
 use pl_sandbox::default_endpoint;
 use pl_wasm::AllowedHost;
 
+use crate::error::locate::LocateError;
 use crate::locate;
 use crate::permissions::{Access, Want};
 use crate::plugins::PluginCatalog;
@@ -31,6 +32,14 @@ pub(crate) fn wants(
     found.wants
 }
 
+/// Returns the path of a file that is there or may not be read. One that is missing can't be opened.
+fn wanted(located: Result<PathBuf, LocateError>) -> Option<PathBuf> {
+    match located {
+        Ok(path) | Err(LocateError::NotAllowed(path)) => Some(path),
+        Err(_) => None,
+    }
+}
+
 struct Collector<'a> {
     workflow: &'a Workflow,
     folder: &'a Path,
@@ -45,7 +54,7 @@ type SettingOf<'a> = (BlockKind, &'a str, &'a str);
 impl Collector<'_> {
     fn add(&mut self, access: Access, written: &str, setting: Option<SettingOf<'_>>, purpose: String) {
         let reads = self.catalog.reads();
-        if reads.given().has(&access, written, reads.root()) {
+        if reads.given().has(&access, written) {
             return;
         }
         let place = setting.and_then(|(block, name, key)| self.places.find(block, name, key));
@@ -75,12 +84,12 @@ impl Collector<'_> {
         for plugin in &self.workflow.plugins {
             let name = plugin.name.as_str();
             let setting = |key| Some((BlockKind::Plugin, name, key));
-            // A component that is missing can't be loaded.
-            let located = plugin.path.as_ref().and_then(|path| locate::plugin(folder, path).ok());
-            if let (Some(path), Some(written)) = (located, &plugin.path)
-                && path.parent() != locate::shipped_plugins().as_deref()
-            {
-                self.read(&path, written, setting("path"), &format!("plugin {name} is loaded from"));
+            if let Some(written) = &plugin.path {
+                let located = locate::plugin(self.catalog.reads(), folder, written);
+                let is_shipped = |path: &PathBuf| path.parent() == locate::shipped_plugins().as_deref();
+                if let Some(path) = wanted(located).filter(|path| !is_shipped(path)) {
+                    self.read(&path, written, setting("path"), &format!("plugin {name} is loaded from"));
+                }
             }
             for granted in &plugin.grant.read {
                 let purpose = format!("plugin {name} reads");
@@ -121,7 +130,8 @@ impl Collector<'_> {
         let evaluations = evaluations.map(|one| (BlockKind::Evaluate, one.block(), &one.tasks));
         for (block, name, tasks) in environments.chain(evaluations) {
             let Tasks::File(written) = tasks else { continue };
-            let Ok(path) = locate::task_file(self.folder, written) else { continue };
+            let located = locate::task_file(self.catalog.reads(), self.folder, written);
+            let Some(path) = wanted(located) else { continue };
             let purpose = format!("the tasks of {name} are read from");
             self.read(&path, written, Some((block, name, "tasks")), &purpose);
         }
@@ -133,7 +143,8 @@ impl Collector<'_> {
             let setting = |key| (BlockKind::Corpus, name, key);
             match &corpus.source {
                 CorpusSource::File(file) => {
-                    let Ok(path) = locate::corpus(self.folder, &file.path) else { continue };
+                    let located = locate::corpus(self.catalog.reads(), self.folder, &file.path);
+                    let Some(path) = wanted(located) else { continue };
                     let purpose = format!("corpus {name} is read from");
                     self.read(&path, &file.path, Some(setting("source")), &purpose);
                 }

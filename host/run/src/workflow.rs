@@ -66,7 +66,8 @@ impl CheckedWorkflow {
         let plugins = PluginCatalog::new(host, &folder, given)?;
         let checked = pl_dsl::check(&source, overrides, &plugins);
         let places = checked.places;
-        let warnings = Diagnostics { list: checked.diagnostics, sources: checked.sources };
+        let refused = plugins.refused();
+        let warnings = Diagnostics { refused, ..Diagnostics::new(checked.diagnostics, checked.sources) };
         let Some(workflow) = checked.workflow else { return Err(Error::Workflow(warnings)) };
         for model in &workflow.models {
             locate::check_model_source(&model.source)
@@ -91,21 +92,34 @@ impl CheckedWorkflow {
     ///
     /// # Errors
     /// [`Error::NotAllowed`].
-    pub fn require_permissions(&self, host: &Host) -> Result<(), Error> {
-        self.require(host, self.wants())
+    pub fn require_permissions(&self) -> Result<(), Error> {
+        self.require(self.wants())
     }
 
     /// Checks that the user has allowed all that the workflow reads, which is what a replay needs.
     ///
     /// # Errors
     /// [`Error::NotAllowed`].
-    pub(crate) fn require_reads(&self, host: &Host) -> Result<(), Error> {
+    pub(crate) fn require_reads(&self) -> Result<(), Error> {
         let wants = self.wants().into_iter().filter(|want| want.access.kind() == AccessKind::Read);
-        self.require(host, wants.collect())
+        self.require(wants.collect())
     }
 
-    fn require(&self, host: &Host, mut wants: Vec<Want>) -> Result<(), Error> {
-        wants.retain(|want| !host.permissions().allows(&want.access));
+    /// Returns what the workflow needs beyond its own folder and was not allowed.
+    pub(crate) fn refused_wants(&self) -> Vec<Want> {
+        let mut wants = self.wants();
+        wants.retain(|want| !self.plugins.reads().allows(&want.access));
+        wants
+    }
+
+    /// Allows this workflow all that it needs, but no other.
+    pub(crate) fn allow_wants(&mut self) {
+        let wants = self.wants();
+        self.plugins.allow(wants.into_iter().map(|want| want.access));
+    }
+
+    fn require(&self, mut wants: Vec<Want>) -> Result<(), Error> {
+        wants.retain(|want| !self.plugins.reads().allows(&want.access));
         if wants.is_empty() {
             return Ok(());
         }
@@ -115,6 +129,16 @@ impl CheckedWorkflow {
     /// Checks that a file of the workflow may be read.
     pub(crate) fn check_read(&self, path: &Path) -> Result<(), LocateError> {
         self.plugins.reads().check(path).map_err(LocateError::NotAllowed)
+    }
+
+    /// Finds a task file that may be read.
+    pub(crate) fn task_file(&self, path: &str) -> Result<PathBuf, LocateError> {
+        locate::task_file(self.plugins.reads(), &self.folder, path)
+    }
+
+    /// Finds the file of a corpus that may be read.
+    pub(crate) fn corpus_file(&self, path: &str) -> Result<PathBuf, LocateError> {
+        locate::corpus(self.plugins.reads(), &self.folder, path)
     }
 
     /// Finds a model that is already on this machine and that may be read. Nothing is fetched.
@@ -184,7 +208,7 @@ impl CheckedWorkflow {
     /// If a plugin, the sandbox or a corpus is not usable.
     pub fn environments(&self, host: &Host) -> Result<Vec<Arc<pl_plugin::Environment>>, Error> {
         let sandbox = LazyWorkers::for_workflow(host, &self.workflow.sandbox, &self.folder)?;
-        let open = |corpus: &Corpus| Ok((corpus.name.clone(), corpus::open(host, corpus, &self.folder)?));
+        let open = |corpus: &Corpus| Ok((corpus.name.clone(), corpus::open(host, self, corpus)?));
         self.environments_with(|scenario| {
             let corpora = self.corpora_of(scenario).map(open).collect::<Result<_, Error>>()?;
             Ok(Services { sandbox: Arc::clone(&sandbox), corpora })
@@ -272,7 +296,7 @@ impl CheckedWorkflow {
 
     /// Returns a task file as JSONL.
     fn file_of(&self, path: &str) -> Result<PathBuf, Error> {
-        locate::task_file(&self.folder, path).and_then(data::as_jsonl).map_err(Error::LocateTasks)
+        self.task_file(path).and_then(data::as_jsonl).map_err(Error::LocateTasks)
     }
 
     /// Returns the corpora that the environment of a scenario may search.

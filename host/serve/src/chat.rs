@@ -71,6 +71,21 @@ pub(crate) struct Message {
     tool_calls: Vec<MessageToolCall>,
 }
 
+/// Roles of messages. Templates write a role as it is, between the parts of a control token in some (`<|user|>`): another
+/// word could make another token.
+const ROLES: [&str; 9] = [
+    "system",
+    "developer",
+    "user",
+    "assistant",
+    "tool",
+    // Of earlier versions of OpenAI's API, of Llama's, GLM's and Gemma's templates.
+    "function",
+    "ipython",
+    "observation",
+    "model",
+];
+
 /// Content of a message: a text, or a list of parts.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
@@ -117,8 +132,12 @@ impl Message {
     /// Returns the message in the form of chat templates.
     ///
     /// # Errors
-    /// If it has parts other than text, or a tool call whose arguments are not JSON.
+    /// If it has another role, parts other than text, or a tool call whose arguments are not JSON.
     pub(crate) fn to_chat(&self) -> Result<ChatMessage, ApiError> {
+        if !ROLES.contains(&self.role.as_str()) {
+            let message = format!("there is no role {:?}; the roles are {}", self.role, ROLES.join(", "));
+            return Err(ApiError::field("messages", message));
+        }
         let mut message = ChatMessage::new(self.role.as_str(), self.text()?);
         message.name.clone_from(&self.name);
         message.tool_call_id.clone_from(&self.tool_call_id);

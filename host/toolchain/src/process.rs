@@ -1,5 +1,6 @@
 //! Running tools.
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -25,8 +26,13 @@ pub(crate) enum ToolError {
 
 /// Returns the program that `name` refers to on the `PATH`.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    find_in(&std::env::var_os("PATH")?, name)
+}
+
+/// Relative folders are left out: they are those of whatever project is being built.
+fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// Runs a command and returns its stdout.
@@ -78,6 +84,8 @@ pub(crate) fn run_for(command: &mut Command, limit: Duration) -> std::result::Re
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -86,6 +94,19 @@ mod tests {
         command.args(["-c", "echo one; echo two >&2; echo three; exit 3"]);
         let error = run(&mut command, "the tool failed").unwrap_err();
         assert_eq!(error.to_string(), "the tool failed:\none\ntwo\nthree");
+    }
+
+    #[test]
+    fn programs_of_the_working_folder_are_not_found() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("zig"), "").unwrap();
+        let absolute = folder.path().display().to_string();
+        assert_eq!(find_in(OsStr::new(&format!(".:{absolute}")), "zig"), Some(folder.path().join("zig")));
+        // The folder of this package has it, under each of these names.
+        assert!(Path::new("Cargo.toml").is_file());
+        for relative in ["", ".", "src/..", ":"] {
+            assert_eq!(find_in(OsStr::new(relative), "Cargo.toml"), None, "{relative:?}");
+        }
     }
 
     #[test]

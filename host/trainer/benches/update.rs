@@ -114,7 +114,7 @@ fn product_rate() -> f64 {
         let start = Instant::now();
         let product = pl_model::linear(&x, &matrix);
         // Waits for the device.
-        let _ = std::hint::black_box(product.i((0, 0)).double_value(&[]));
+        let _ = std::hint::black_box(product.map(|product| product.i((0, 0)).double_value(&[])));
         start.elapsed().as_secs_f64()
     });
     2.0 * 2048.0 * 576.0 * 1536.0 / times.fold(f64::INFINITY, f64::min) / 1e9

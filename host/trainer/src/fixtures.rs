@@ -8,7 +8,7 @@ use pl_dsl::workflow::objective::{
     Advantage, Algorithm, Baseline, Critic, CriticBase, Objective, Optimizer, PolicyTraining, Scale,
 };
 use pl_dsl::workflow::{
-    Environment, Faults, Inference, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox,
+    BatchOrder, Environment, Faults, Inference, Layout, Lora, LrSchedule, Policy, Reward, Rollout, Sandbox,
     SandboxBackend, Scenario, Schedule, Tasks, Train, Turns, Workflow,
 };
 use pl_model::{

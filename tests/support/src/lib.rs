@@ -1,10 +1,11 @@
-//! Helpers of tests that need more than the checkout: visible skips, the folder of data sets, a browser.
+//! Helpers of tests that need more than the checkout: visible skips, the folder of data sets, a browser, a fuzzer.
 //!
 //! A test that lacks something prints `skipped: REASON` to stderr and passes. With the environment variable
 //! `PL_HOST_NEEDS_X=1` it fails instead, where `X` is the [`Requirement`]. `cargo xtask test` lists all skipped tests at
 //! its end, from the file that [`SKIP_LOG`] names.
 
 pub mod chromium;
+pub mod fuzz;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,8 @@ pub enum Requirement {
     Wandb,
     /// `TRACKIO`: the package trackio, with its extra `tensorboard`, in the `python3` on the `PATH`.
     Trackio,
+    /// `STRACE`: strace on the `PATH`, and the permission to trace.
+    Strace,
     /// `CURL`: curl on the `PATH`.
     Curl,
     /// `NEOVIM`: Neovim on the `PATH`.
@@ -77,6 +80,7 @@ impl Requirement {
             Self::Atif => "PL_HOST_NEEDS_ATIF",
             Self::Wandb => "PL_HOST_NEEDS_WANDB",
             Self::Trackio => "PL_HOST_NEEDS_TRACKIO",
+            Self::Strace => "PL_HOST_NEEDS_STRACE",
             Self::Curl => "PL_HOST_NEEDS_CURL",
             Self::Neovim => "PL_HOST_NEEDS_NEOVIM",
             Self::Vllm => "PL_HOST_NEEDS_VLLM",

@@ -87,8 +87,8 @@ fn python() -> Result<PathBuf> {
     // Not built aside and renamed, as other folders are: a virtual environment knows its own path.
     if !home.join("complete").exists() {
         eprintln!("fetching the peers into {}: about 3 GB, once", home.display());
-        succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
-        succeed(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PEERS))?;
+        succeed(Command::new("python3").args(["-I", "-m", "venv", "--clear"]).arg(&home))?;
+        succeed(Command::new(&python).args(["-I", "-m", "pip", "install", "--quiet"]).args(PEERS))?;
         std::fs::write(home.join("complete"), "")?;
     }
     Ok(python)

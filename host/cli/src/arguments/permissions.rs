@@ -5,33 +5,35 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use clap::Args;
-use pl_run::{Access, AccessKind, Permissions};
+use pl_run::{Access, AccessKind, ListedValue, Permissions, split_list};
 
-/// Value that stands for everything.
-const ALL: &str = "*";
+use crate::exit::CommandError;
 
 /// Access beyond the workflow's folder. Environment variables allow more: `PL_HOST_ALLOW_READ`, `PL_HOST_ALLOW_NET`,
-/// `PL_HOST_ALLOW_ENV`.
+/// `PL_HOST_ALLOW_ENV`. Values have commas between them; a backslash before a comma or `*` makes it a part of a value.
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Permissions")]
 pub struct PermissionArgs {
     /// Allow the workflow to read these files and folders outside of its own folder; any without a value.
     /// PL_HOST_ALLOW_READ has more
-    #[arg(long, value_name = "PATH,…", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    #[arg(long, value_name = "PATH,…", num_args = 0..=1, require_equals = true)]
     pub allow_read: Option<Vec<OsString>>,
     /// Allow the workflow to connect to these hosts, as HOST or HOST:PORT; any without a value. PL_HOST_ALLOW_NET has
     /// more
-    #[arg(long, value_name = "HOST,…", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    #[arg(long, value_name = "HOST,…", num_args = 0..=1, require_equals = true)]
     pub allow_net: Option<Vec<OsString>>,
     /// Allow the workflow to use the keys in these environment variables; in any without a value. PL_HOST_ALLOW_ENV has
     /// more
-    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true)]
     pub allow_env: Option<Vec<OsString>>,
 }
 
 impl PermissionArgs {
     /// Returns what the flags and the environment allow.
-    pub fn permissions(&self) -> Permissions {
+    ///
+    /// # Errors
+    /// If a host or the name of a variable is invalid.
+    pub fn permissions(&self) -> Result<Permissions, CommandError> {
         let mut permissions = Permissions::default();
         for (kind, flag, variable) in [
             (AccessKind::Read, &self.allow_read, "PL_HOST_ALLOW_READ"),
@@ -41,26 +43,32 @@ impl PermissionArgs {
             if flag.as_ref().is_some_and(Vec::is_empty) {
                 permissions.allow_all(kind);
             }
-            let of_environment = std::env::var_os(variable).unwrap_or_default();
-            let of_environment = of_environment.as_bytes().split(|byte| *byte == b',');
-            // Paths need not be UTF-8.
-            let of_environment = of_environment.map(OsStr::from_bytes);
-            let values = flag.iter().flatten().map(OsString::as_os_str).chain(of_environment);
-            values.for_each(|value| allow(&mut permissions, kind, value));
+            let of_environment = std::env::var_os(variable).map(|list| (variable, list));
+            let of_flag = flag.iter().flatten().map(|list| (kind.flag(), list.clone()));
+            for (source, list) in of_flag.chain(of_environment) {
+                for value in split_list(list.as_bytes()) {
+                    allow(&mut permissions, kind, &value)
+                        .map_err(|problem| CommandError::input(format!("{source}: {problem}")))?;
+                }
+            }
         }
-        permissions
+        Ok(permissions)
     }
 }
 
-fn allow(permissions: &mut Permissions, kind: AccessKind, value: &OsStr) {
-    let text = value.to_string_lossy();
-    match (kind, text.trim()) {
-        (_, "") => {}
-        (_, ALL) => permissions.allow_all(kind),
-        (AccessKind::Read, _) => permissions.allow(Access::read(Path::new(value))),
-        (AccessKind::Net, address) => permissions.allow(Access::net(address)),
-        (AccessKind::Env, name) => permissions.allow(Access::Env(name.to_owned())),
-    }
+fn allow(permissions: &mut Permissions, kind: AccessKind, value: &ListedValue) -> Result<(), String> {
+    let ListedValue::One(value) = value else {
+        permissions.allow_all(kind);
+        return Ok(());
+    };
+    let text = String::from_utf8_lossy(value);
+    permissions.allow(match kind {
+        // Paths need not be UTF-8.
+        AccessKind::Read => Access::read(Path::new(OsStr::from_bytes(value))),
+        AccessKind::Net => Access::parse_host(&text).map_err(|error| error.to_string())?,
+        AccessKind::Env => Access::parse_variable(&text).map_err(|error| error.to_string())?,
+    });
+    Ok(())
 }
 
 #[cfg(test)]
@@ -78,7 +86,7 @@ mod tests {
 
     fn parse(arguments: &[&str]) -> (Permissions, Option<String>) {
         let flags = Flags::parse_from(std::iter::once(&"pl-host").chain(arguments));
-        (flags.own.permissions(), flags.file)
+        (flags.own.permissions().unwrap(), flags.file)
     }
 
     #[test]
@@ -96,6 +104,28 @@ mod tests {
             assert!(permissions.allows(&Access::Env("KEY".to_owned())), "{all}");
             assert!(!permissions.allows(&Access::net("https://a.org")));
             assert_eq!(file.as_deref(), Some("a.mas"));
+        }
+    }
+
+    #[test]
+    fn a_comma_of_a_name_allows_nothing_else() {
+        let (listed, _) = parse(&["--allow-read=/a\\,\\*,/b"]);
+        assert!(
+            listed.allows(&Access::read(Path::new("/a,*"))) && listed.allows(&Access::read(Path::new("/b")))
+        );
+        assert!(
+            !listed.allows(&Access::read(Path::new("/a"))) && !listed.allows(&Access::read(Path::new("/c")))
+        );
+    }
+
+    #[test]
+    fn hosts_and_variables_that_nothing_would_match_are_errors() {
+        for wrong in
+            ["--allow-net=a.org/v1", "--allow-net=a.org,*.b.org", "--allow-env=A=B", "--allow-env=\\*"]
+        {
+            let flags = Flags::parse_from(["pl-host", wrong]);
+            let error = format!("{:?}", flags.own.permissions().unwrap_err());
+            assert!(error.contains("--allow-"), "{error}");
         }
     }
 }

@@ -29,10 +29,7 @@ pub fn run(options: &FmtArgs) -> CommandResult {
         let formatted = match pl_dsl::format(&source.text) {
             Ok(formatted) => formatted,
             Err(diagnostics) => {
-                diagnostics::show(
-                    &Diagnostics { list: diagnostics, sources: source.into() },
-                    DiagnosticFormat::Human,
-                )?;
+                diagnostics::show(&Diagnostics::new(diagnostics, source.into()), DiagnosticFormat::Human)?;
                 refused = true;
                 continue;
             }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use pl_run::{CheckedWorkflow, ResumeOptions, RunEnding, RunOptions, TrainingRun, select_device};
+use pl_run::{ResumeOptions, RunEnding, RunOptions, TrainingRun, select_device};
 use pl_telemetry::RunGauges;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -32,8 +32,7 @@ pub fn run(app: &App, options: &RunArgs) -> CommandResult {
             app.with_consent(|| TrainingRun::resume(host, folder, device, &resume))?
         }
         (None, Some(file)) => {
-            let checked = CheckedWorkflow::open(host, file, &options.given.all()?)?;
-            app.show_warnings(&checked)?;
+            let checked = app.open_with_consent(file, &options.given.all()?)?;
             let run = RunOptions {
                 folder: options.out.clone(),
                 seed: options.seed.unwrap_or(0),

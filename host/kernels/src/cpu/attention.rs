@@ -225,7 +225,7 @@ impl Cpu {
                 query: attention.queries[row],
                 q: &attention.q[start..start + group * heads.dim],
                 // SAFETY: no two tasks share a row and a head.
-                out: unsafe { out.part(row * width + first * heads.dim, group * heads.dim) },
+                out: unsafe { out.part(row * width + first * heads.dim, group * heads.dim) }.as_mut_ptr(),
                 scratch: &scratch[thread],
             };
             // SAFETY: the level was detected; blocks and lengths were checked.
@@ -241,7 +241,8 @@ struct HeadGroupKernel<'a> {
     head: usize,
     query: Query<'a>,
     q: &'a [f32],
-    out: &'a mut [f32],
+    /// First output of its heads, which nothing else refers to.
+    out: *mut f32,
     scratch: &'a Scratch,
 }
 
@@ -288,10 +289,9 @@ impl HeadGroupKernel<'_> {
             }
             self.mix::<S, G>(scores, padded, mixed);
         }
-        let out = self.out.as_ptr().cast_mut();
         for (g, mixed) in mixed.chunks_exact(padded_dim).enumerate() {
-            // SAFETY: only this task borrows `out`, which has all its heads.
-            unsafe { out.add((first + g) * dim).copy_from_nonoverlapping(mixed.as_ptr(), dim) };
+            // SAFETY: only this task has `out`, a part of the outputs with all its heads.
+            unsafe { self.out.add((first + g) * dim).copy_from_nonoverlapping(mixed.as_ptr(), dim) };
         }
         G
     }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use tokenizers::AddedToken;
 
 use crate::error::Error;
-use crate::text::control_tokens::{ControlTokens, MARK};
+use crate::text::control_tokens::{AddedText, ControlTokens, MARK};
 
 /// A model's tokenizer.
 #[derive(Debug)]
@@ -37,8 +37,7 @@ impl Tokenizer {
     /// [`Error::Tokenizer`] if the text is not a valid tokenizer.
     pub fn from_json(model: impl Into<String>, json: &[u8], eos: &[u32]) -> Result<Self, Error> {
         let model = model.into();
-        let mut inner = tokenizers::Tokenizer::from_bytes(json)
-            .map_err(|e| Error::Tokenizer { model: model.clone(), reason: e.to_string() })?;
+        let mut inner = parse(json).map_err(|reason| Error::Tokenizer { model: model.clone(), reason })?;
         // Prompts are neither padded nor truncated, whatever the file requests.
         inner.with_padding(None);
         inner
@@ -57,9 +56,14 @@ impl Tokenizer {
             .collect();
         special.sort_unstable();
         let added = inner.get_added_tokens_decoder();
-        let ends = end_of_turn.iter().filter_map(|id| inner.id_to_token(*id)).map(|text| (text, true));
-        let control = added.values().map(|token| (token.content.clone(), token.special)).chain(ends);
-        let control = ControlTokens::new(control);
+        let ends = end_of_turn.iter().filter_map(|id| inner.id_to_token(*id));
+        let ends = ends.map(|text| AddedText { text, special: true, normalized: false });
+        let added = added.values().map(|token| AddedText {
+            text: token.content.clone(),
+            special: token.special,
+            normalized: token.normalized,
+        });
+        let control = ControlTokens::new(added.chain(ends), inner.get_normalizer());
         let len = inner.get_vocab_size(true);
         Ok(Self { model, inner, end_of_turn, special, control, marking: OnceLock::new(), len })
     }
@@ -143,6 +147,16 @@ impl Tokenizer {
         self.inner
             .to_string(false)
             .map_err(|e| Error::Tokenizer { model: self.model.clone(), reason: e.to_string() })
+    }
+}
+
+/// Parses a tokenizer that may come from anywhere. The library panics on some invalid files.
+fn parse(json: &[u8]) -> Result<tokenizers::Tokenizer, String> {
+    // Most of its panics are about syntax.
+    serde_json::from_slice::<serde::de::IgnoredAny>(json).map_err(|error| error.to_string())?;
+    match std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(json)) {
+        Ok(parsed) => parsed.map_err(|error| error.to_string()),
+        Err(_) => Err("a part of it is invalid".to_owned()),
     }
 }
 

@@ -9,6 +9,7 @@ mod conformance;
 mod families;
 mod fetch;
 mod formats;
+mod fuzz;
 mod hub_server;
 mod packing;
 mod reference;

@@ -1,6 +1,8 @@
 //! Reasons for which a file of a workflow can't be found.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::permissions::{Access, flags_of};
 
 /// Reason for which a file of a workflow can't be found.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +20,7 @@ pub enum LocateError {
     #[error("there is no {}; correct the path", .0.display())]
     NoFile(PathBuf),
     /// A file or folder is outside of the workflow's folder, and reading it was not allowed.
-    #[error("{} is outside of the workflow's folder; `--allow-read={}` allows it", .0.display(), .0.display())]
+    #[error("{} is outside of the workflow's folder; `{}` allows it", .0.display(), read_flag(.0))]
     NotAllowed(PathBuf),
     /// A task file is missing.
     #[error("there is no task file {}", .0.display())]
@@ -50,6 +52,11 @@ pub enum LocateError {
     /// There is no cache folder.
     #[error(transparent)]
     Cache(#[from] pl_toolchain::Error),
+}
+
+/// Returns the flag that allows reading a path.
+fn read_flag(path: &Path) -> String {
+    flags_of([&Access::Read(path.to_path_buf())])
 }
 
 impl From<pl_data::Error> for LocateError {

@@ -15,6 +15,8 @@ pub enum InvalidWorkflow {
     Index { kind: &'static str, index: usize, count: usize },
     #[error("{name:?} can't be a name")]
     Name { name: String },
+    #[error("{name:?} is not the name of an environment variable")]
+    Variable { name: String },
     #[error("it has two blocks with the name {name:?}")]
     Duplicate { name: String },
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::network::{covers, host_and_port};
+use super::network::{covers, host_and_port, is_host};
 use super::path::resolve;
 
 /// Kind of access.
@@ -51,6 +51,27 @@ impl Access {
         Access::Net(host_and_port(address))
     }
 
+    /// Parses a host that the user allows: `HOST`, `HOST:PORT`, a URL, or `unix:///PATH`.
+    ///
+    /// # Errors
+    /// If the text has another form, which no address of a workflow would match.
+    pub fn parse_host(text: &str) -> Result<Access, InvalidHost> {
+        let address = host_and_port(text);
+        if is_host(&address) { Ok(Access::Net(address)) } else { Err(InvalidHost(text.to_owned())) }
+    }
+
+    /// Parses the name of an environment variable that the user allows.
+    ///
+    /// # Errors
+    /// If it is not one that a workflow can name.
+    pub fn parse_variable(text: &str) -> Result<Access, InvalidVariable> {
+        if pl_dsl::is_variable(text) {
+            Ok(Access::Env(text.to_owned()))
+        } else {
+            Err(InvalidVariable(text.to_owned()))
+        }
+    }
+
     pub fn kind(&self) -> AccessKind {
         match self {
             Access::Read(_) => AccessKind::Read,
@@ -90,6 +111,16 @@ impl fmt::Display for Access {
     }
 }
 
+/// Text that is not a host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a host: write HOST, HOST:PORT or unix:///PATH")]
+pub struct InvalidHost(String);
+
+/// Text that is not the name of an environment variable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not the name of an environment variable: it has letters, digits and `_`")]
+pub struct InvalidVariable(String);
+
 /// Text that is not the form of an access in `lock.json`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a permission")]
@@ -111,6 +142,39 @@ impl FromStr for Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_address_would_match_is_no_host() {
+        for host in [
+            "a.org",
+            "A.org:443",
+            "https://a.org/v1",
+            "[::1]",
+            "[::1]:80",
+            "10.0.0.1:1",
+            "unix:///run/d.sock",
+        ] {
+            assert!(Access::parse_host(host).is_ok(), "{host}");
+        }
+        for wrong in [
+            "a.org/v1",
+            "a.org:",
+            "a.org:http",
+            "a.org:99999",
+            "a,b",
+            "*.org",
+            "::1",
+            "http://",
+            "a b",
+            "a?x",
+        ] {
+            assert!(Access::parse_host(wrong).is_err(), "{wrong}");
+        }
+        assert!(Access::parse_variable("MY_KEY2").is_ok());
+        for wrong in ["", "2KEY", "A,B", "A=B", "A\nB"] {
+            assert!(Access::parse_variable(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn an_access_is_read_as_it_was_written() {

@@ -1,5 +1,7 @@
 //! Addresses in the form of permissions.
 
+use std::net::Ipv6Addr;
+
 /// Prefix of the addresses of Unix sockets, which are compared as a whole.
 const UNIX: &str = "unix://";
 
@@ -20,6 +22,20 @@ pub(super) fn host_and_port(address: &str) -> String {
         ((_, None), Some(port)) => format!("{authority}:{port}"),
         _ => authority,
     }
+}
+
+/// Returns true for `HOST`, `HOST:PORT` and the addresses of Unix sockets.
+pub(super) fn is_host(address: &str) -> bool {
+    if let Some(path) = address.strip_prefix(UNIX) {
+        return path.starts_with('/');
+    }
+    let (host, port) = split_port(address);
+    let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_named = match bracketed {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c)),
+    };
+    is_named && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
 /// Returns true if a permission for `allowed` is one for `wanted`.

@@ -10,25 +10,28 @@ use super::{Access, SharedPermissions};
 /// allowed.
 #[derive(Debug)]
 pub(crate) struct Reads {
-    /// The workflow's folder, resolved.
-    root: PathBuf,
     permissions: SharedPermissions,
     given: Given,
 }
 
 impl Reads {
-    /// Returns the decision for a workflow in `folder`.
-    pub fn new(folder: &Path, permissions: SharedPermissions, given: Given) -> Reads {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        Reads { root: resolve(folder), permissions, given }
+    /// Returns the decision for a workflow with the permissions of all workflows and what is given to it.
+    pub fn new(permissions: SharedPermissions, given: Given) -> Reads {
+        Reads { permissions, given }
     }
 
     pub fn given(&self) -> &Given {
         &self.given
     }
 
-    pub fn root(&self) -> &Path {
-        &self.root
+    /// Allows access for this workflow alone.
+    pub fn allow(&mut self, more: impl IntoIterator<Item = Access>) {
+        self.given.allow(more);
+    }
+
+    /// Returns true if the user allowed an access, for this workflow or for all.
+    pub fn allows(&self, access: &Access) -> bool {
+        self.given.allows(access) || self.permissions.allows(access)
     }
 
     /// Checks that a file or folder may be read.
@@ -38,7 +41,7 @@ impl Reads {
     pub fn check(&self, path: &Path) -> Result<(), PathBuf> {
         for path in self.leaving(path) {
             let access = Access::Read(path.clone());
-            if !self.given.has(&access, "", &self.root) && !self.permissions.allows(&access) {
+            if !self.given.has(&access, "") && !self.allows(&access) {
                 return Err(path);
             }
         }
@@ -48,11 +51,11 @@ impl Reads {
     /// Returns the paths outside of the workflow's folder that reading `path` leads to: its own, or the targets of a
     /// folder's links.
     pub fn leaving(&self, path: &Path) -> Vec<PathBuf> {
-        let resolved = resolve(path);
-        if !resolved.starts_with(&self.root) {
+        let (resolved, root) = (resolve(path), self.given.root());
+        if !resolved.starts_with(root) {
             return vec![resolved];
         }
-        if resolved.is_dir() { links_out_of(&self.root, &resolved) } else { Vec::new() }
+        if resolved.is_dir() { links_out_of(root, &resolved) } else { Vec::new() }
     }
 }
 
@@ -73,7 +76,7 @@ mod tests {
         symlink(other.join("x"), project.join("link")).unwrap();
         symlink(other.join("x"), project.join("model/config.json")).unwrap();
         let permissions = SharedPermissions::default();
-        let reads = Reads::new(&project, permissions.clone(), Given::default());
+        let reads = Reads::new(permissions.clone(), Given::new([], &project));
         assert_eq!(reads.check(&project.join("a/b")), Ok(()));
         let refused = ["../other/x", "link", "model", "/etc/passwd", "a/../../other/y"];
         for path in refused {

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
-use pl_dsl::workflow::{Target, Workflow};
+use pl_dsl::is_variable;
+use pl_dsl::workflow::{CorpusSource, Target, Workflow};
 
 use crate::error::stored::InvalidWorkflow;
 
@@ -25,6 +26,14 @@ pub(super) fn validate(workflow: &Workflow) -> Result<(), InvalidWorkflow> {
         if let Some(model) = critic.and_then(|critic| critic.model) {
             check_index("model", model, workflow.models.len())?;
         }
+    }
+    let corpora = workflow.corpora.iter().filter_map(|corpus| match &corpus.source {
+        CorpusSource::Server(server) => server.key_variable.as_ref(),
+        CorpusSource::File(_) => None,
+    });
+    let servers = workflow.servers.iter().filter_map(|server| server.key_variable.as_ref());
+    if let Some(name) = servers.chain(corpora).find(|name| !is_variable(name)) {
+        return Err(InvalidWorkflow::Variable { name: name.clone() });
     }
     for agent in &workflow.agents {
         check_index("plugin", agent.plugin, plugins)?;

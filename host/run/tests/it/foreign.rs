@@ -6,17 +6,25 @@ use std::path::Path;
 
 use pl_run::replay::{RecordedRun, Replayer};
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Error, ResumeOptions, RunEnding, StopRequest, StoredWorkflow,
+    Access, CheckedWorkflow, DevicePreference, Error, ResumeOptions, RunEnding, StopRequest, StoredWorkflow,
     TrainingRun, select_device,
 };
 use serde_json::{Value, json};
 
-use crate::support::{Workflow, host, parse, repository, resume};
+use crate::support::{Workflow, host, host_with, parse, repository, resume};
 
 fn change(path: &Path, change: impl FnOnce(&mut Value)) {
     let mut value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     change(&mut value);
     fs::write(path, value.to_string()).unwrap();
+}
+
+/// Opens a run to continue it, without any permission.
+fn open(root: &Path, overrides: &[&str]) -> Result<(), Error> {
+    let host = host_with(&[]);
+    let device = select_device(&host, DevicePreference::Cpu)?;
+    let options = ResumeOptions { overrides: parse(overrides), ..ResumeOptions::default() };
+    TrainingRun::resume(&host, root, device, &options).map(|_| ())
 }
 
 #[test]
@@ -31,16 +39,17 @@ fn a_run_of_somebody_else_needs_consent_for_its_components() {
             None => fs::remove_file(&mark).unwrap(),
             Some(text) => fs::write(&mark, text).unwrap(),
         }
-        let message = resume(&root, &[]).unwrap_err().to_string();
-        assert!(message.contains("plugin letters: /") && message.contains("--trust"), "{message}");
-        let replayed = Replayer::new(&host(), &root, &BTreeMap::new(), false);
+        let message = open(&root, &[]).unwrap_err().to_string();
+        assert!(message.contains("plugin letters is loaded from /"), "{message}");
+        assert!(message.contains("model base is read from /") && message.contains("--trust"), "{message}");
+        let replayed = Replayer::new(&host_with(&[]), &root, &BTreeMap::new(), false);
         assert!(matches!(replayed, Err(Error::ForeignRun { .. })));
     }
     change(&root.join("workflow.json"), |stored| {
         stored["workflow"]["plugins"][0]["grant"] =
             json!({ "read": ["/home"], "http": ["collector.example"] });
     });
-    let message = resume(&root, &[]).unwrap_err().to_string();
+    let message = open(&root, &[]).unwrap_err().to_string();
     assert!(
         message.contains("reads /home") && message.contains("requests to collector.example"),
         "{message}"
@@ -55,14 +64,106 @@ fn a_trusted_run_continues_and_is_the_users_own_afterwards() {
     Replayer::new(&host(), &root, &BTreeMap::new(), true).unwrap();
     let component = repository().join("target/release/plugins/letters.wasm");
     let chosen = BTreeMap::from([("letters".to_owned(), component)]);
-    Replayer::new(&host(), &root, &chosen, false).unwrap();
-    let host = host();
+    // The user has chosen the component, but not the model.
+    let replayed = Replayer::new(&host_with(&[]), &root, &chosen, false);
+    let message = replayed.map(|_| ()).unwrap_err().to_string();
+    assert!(message.contains("model base") && !message.contains("plugin letters"), "{message}");
+    let model = Access::read(&repository().join("tests/data/tiny"));
+    Replayer::new(&host_with(&[model]), &root, &chosen, false).unwrap();
+    let host = host_with(&[]);
     let device = select_device(&host, DevicePreference::Cpu).unwrap();
     let options = ResumeOptions { trust: true, ..ResumeOptions::default() };
     let mut run = TrainingRun::resume(&host, &root, device, &options).unwrap();
     assert_eq!(run.train(&StopRequest::default()).unwrap(), RunEnding::Done);
     drop(run);
+    open(&root, &["train.steps=2"]).unwrap();
+}
+
+#[test]
+fn a_run_that_nobody_trusts_stays_one_of_somebody_else() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let root = workflow.run(&["train.steps=1"]);
+    fs::remove_file(root.join("workflow.json.mac")).unwrap();
+    // Flags allow all that it wants.
+    assert_eq!(resume(&root, &["train.steps=2"]).err().map(|error| error.to_string()), None);
+    assert!(!root.join("workflow.json.mac").exists());
+}
+
+/// The text of a run is checked again when settings change: it must not bring hosts and keys into an own run.
+#[test]
+fn a_changed_text_or_record_of_permissions_makes_a_run_foreign() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let root = workflow.run(&["train.steps=1"]);
+    open(&root, &["train.steps=2"]).unwrap();
+    for name in ["workflow.mas", "lock.json", "workflow.json"] {
+        let own = fs::read_to_string(root.join(name)).unwrap();
+        // The same content in another form: whatever it says, it is not what this user has written.
+        fs::write(root.join(name), own.clone() + "\n").unwrap();
+        for overrides in [&[] as &[&str], &["train.steps=3"]] {
+            assert!(matches!(open(&root, overrides), Err(Error::ForeignRun { .. })), "{name} {overrides:?}");
+        }
+        fs::write(root.join(name), own).unwrap();
+    }
+    open(&root, &[]).unwrap();
+}
+
+/// Files that a workflow includes are not stored in its run.
+#[test]
+fn a_file_that_was_changed_since_brings_nothing_into_a_run() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let text = fs::read_to_string(&workflow.file).unwrap();
+    fs::write(&workflow.file, format!("{text}\ninclude \"more.mas\"\n")).unwrap();
+    let include = |workers: u32| {
+        fs::write(workflow.path("more.mas"), format!("sandbox {{ workers = {workers} }}\n")).unwrap();
+    };
+    include(1);
+    let root = workflow.run(&["train.steps=1"]);
+    include(3);
+    assert_eq!(resume(&root, &[]).unwrap(), RunEnding::Done);
+    let error = resume(&root, &["train.steps=2"]).unwrap_err();
+    assert!(error.is_input() && error.to_string().contains("sandbox.workers"), "{error}");
+    include(1);
     assert_eq!(resume(&root, &["train.steps=2"]).unwrap(), RunEnding::Done);
+}
+
+#[test]
+fn a_foreign_run_does_not_choose_its_own_folder() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let root = workflow.run(&["train.steps=1"]);
+    fs::remove_file(root.join("workflow.json.mac")).unwrap();
+    change(&root.join("workflow.json"), |stored| {
+        stored["folder"] = json!("/");
+        stored["overrides"] = json!([{ "path": "data", "value": "/etc", "shown": "--set data=/etc" }]);
+        let workflow = &mut stored["workflow"];
+        workflow["scenarios"][0]["environment"]["tasks"] = json!({ "file": "etc/passwd" });
+        workflow["policies"][0]["from"] = json!("home/you/adapter");
+    });
+    change(&root.join("lock.json"), |lock| {
+        lock["permissions"] = json!(["read /", "net collector.example:443"]);
+    });
+    let replayed = Replayer::new(&host_with(&[]), &root, &BTreeMap::new(), false).map(|_| ());
+    for message in [open(&root, &[]), replayed].map(|result| result.unwrap_err().to_string()) {
+        for opened in
+            ["are read from /etc/passwd", "starts from /home/you/adapter", "model base is read from"]
+        {
+            assert!(message.contains(opened), "{opened}: {message}");
+        }
+    }
+}
+
+/// A process may open several runs: the viewer plays of all that it shows.
+#[test]
+fn the_permissions_of_a_run_are_no_other_runs_own() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let own = workflow.run(&["train.steps=1"]);
+    let other = Workflow::new("tree-l2.mas", "");
+    let foreign = other.run(&["train.steps=1"]);
+    fs::remove_file(foreign.join("workflow.json.mac")).unwrap();
+    let host = host_with(&[]);
+    Replayer::new(&host, &own, &BTreeMap::new(), false).unwrap();
+    Replayer::new(&host, &own, &BTreeMap::new(), true).unwrap();
+    let replayed = Replayer::new(&host, &foreign, &BTreeMap::new(), false);
+    assert!(matches!(replayed, Err(Error::ForeignRun { .. })));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod designers;
 mod example;
 mod filters;
 mod foreign;
+mod fuzz;
 mod memory;
 mod objectives;
 mod permissions;

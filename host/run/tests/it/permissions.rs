@@ -2,25 +2,17 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pl_run::{
-    Access, CheckedWorkflow, DevicePreference, Error, Host, NoProgress, ResumeOptions, RunOptions,
-    StopRequest, TrainingRun, select_device,
+    Access, CheckedWorkflow, DevicePreference, Error, Host, ResumeOptions, RunOptions, StopRequest,
+    TrainingRun, select_device,
 };
 use serde_json::Value;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-use crate::support::{EMBEDDED, Workflow, parse, repository};
-
-/// Returns a host that allows what is listed.
-fn host_with(allowed: &[Access]) -> Host {
-    let host = Host::new(EMBEDDED, Arc::new(NoProgress)).unwrap();
-    host.permissions().allow(allowed.iter().cloned());
-    host
-}
+use crate::support::{Workflow, host_with, parse, repository};
 
 fn components() -> Access {
     Access::read(&repository().join("target/release/plugins"))
@@ -199,12 +191,42 @@ fn a_run_starts_with_permissions_and_its_resumes_keep_them() {
     assert!(permissions.iter().any(|one| *one == model().to_string()), "{permissions:?}");
     resume(&host_with(&[]), &run, &["train.steps=2"]).unwrap();
     assert_eq!(*lock()["permissions"].as_array().unwrap(), permissions);
-    // Without the record, the user is asked again.
+    // Without the record, the run is not as its user left it.
     let mut changed = lock();
     changed["permissions"] = Value::Array(Vec::new());
     fs::write(run.join("lock.json"), changed.to_string()).unwrap();
     let error = resume(&host_with(&[]), &run, &["train.steps=3"]).unwrap_err();
-    assert!(error.to_string().contains("--allow-read=") && error.is_input(), "{error}");
+    assert!(matches!(error, Error::ForeignRun { .. }) && error.is_input(), "{error}");
     resume(&host_with(&[components(), model()]), &run, &["train.steps=3"]).unwrap();
     assert_eq!(*lock()["permissions"].as_array().unwrap(), permissions);
+}
+
+/// A check says nothing about files that it may not read, not even whether they are there.
+#[test]
+fn a_check_does_not_tell_which_files_exist_elsewhere() {
+    let workflow = Workflow::new("tree-l2.mas", "");
+    let outside = tempfile::tempdir().unwrap();
+    let outside = outside.path().canonicalize().unwrap();
+    fs::create_dir(outside.join("there")).unwrap();
+    for file in ["there.wasm", "there.mas", "there.jsonl"] {
+        fs::write(outside.join(file), "x").unwrap();
+    }
+    let text = fs::read_to_string(&workflow.file).unwrap();
+    let checked = |name: &str| {
+        let path = outside.join(name).display().to_string();
+        let own =
+            text.replace("letters.wasm\"", &format!("letters.wasm\" {{ grant {{ read = [\"{path}\"] }} }}"));
+        let more = format!("include \"{path}.mas\"\nplugin other = \"{path}.wasm\"\n");
+        let tasks = format!("evaluate more {{ tasks = \"{path}.jsonl\" }}\n");
+        let shown = [own + &tasks, format!("{text}\n{more}")].map(|text| {
+            fs::write(&workflow.file, text).unwrap();
+            match CheckedWorkflow::open(&host_with(&[components()]), &workflow.file, &[]) {
+                Ok(checked) => checked.wants().iter().map(|want| want.to_string() + "\n").collect(),
+                Err(error) => error.to_string(),
+            }
+        });
+        assert!(shown[0].contains("the tasks of more are read from"), "{}", shown[0]);
+        shown.concat().replace(name, "NAME")
+    };
+    assert_eq!(checked("there"), checked("missing"));
 }

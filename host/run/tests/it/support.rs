@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pl_dsl::Override;
 use pl_run::{
-    CheckedWorkflow, DevicePreference, Embedded, Error, Host, NoProgress, Permissions, ResumeOptions,
+    Access, CheckedWorkflow, DevicePreference, Embedded, Error, Host, NoProgress, Permissions, ResumeOptions,
     RunEnding, RunOptions, StopRequest, TrainingRun, select_device,
 };
 use serde_json::Value;
@@ -67,6 +67,13 @@ impl Workflow {
 /// The workflows name plugins and models of the repository.
 pub fn host() -> Host {
     Host::new(EMBEDDED, Arc::new(NoProgress)).unwrap().with_permissions(Permissions::all())
+}
+
+/// Returns a host that allows what is listed.
+pub fn host_with(allowed: &[Access]) -> Host {
+    let host = Host::new(EMBEDDED, Arc::new(NoProgress)).unwrap();
+    host.permissions().allow(allowed.iter().cloned());
+    host
 }
 
 pub fn parse(overrides: &[&str]) -> Vec<Override> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bollard::errors::Error as BollardError;
-use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig};
+use bollard::models::{ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig};
 
 use super::engine::DockerEngine;
 use super::error::DockerError;
@@ -59,7 +59,21 @@ pub async fn create(engine: &DockerEngine, number: u32) -> Result<String, Docker
         }
         other => other,
     };
-    Ok(created.map_err(engine.request_error("create a container"))?.id)
+    let created = created.map_err(engine.request_error("create a container"))?;
+    let discarded: Vec<String> =
+        created.warnings.into_iter().filter(|warning| is_about_limits(warning)).collect();
+    if discarded.is_empty() {
+        return Ok(created.id);
+    }
+    engine.remove(&created.id).await;
+    Err(DockerError::NoLimits { endpoint: engine.endpoint().to_owned(), warning: discarded.join("; ") })
+}
+
+/// Returns true if an engine warns that it leaves out a limit that it was asked for: "Your kernel does not support memory
+/// limit capabilities or the cgroup is not mounted. Limitation discarded."
+fn is_about_limits(warning: &str) -> bool {
+    let warning = warning.to_lowercase();
+    ["discarded", "does not support", "without swap", "limit"].iter().any(|word| warning.contains(word))
 }
 
 fn body(settings: &DockerSettings, image: &str, number: u32) -> ContainerCreateBody {
@@ -95,8 +109,10 @@ fn body(settings: &DockerSettings, image: &str, number: u32) -> ContainerCreateB
         image: Some(image.to_owned()),
         user: Some(format!("{user}:{user}")),
         hostname: Some("sandbox".to_owned()),
+        // A check of the image would run beside jobs.
+        healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
         entrypoint: Some(vec![image::SUPERVISOR_PATH.to_owned()]),
-        cmd: Some(FOLDERS.map(str::to_owned).to_vec()),
+        cmd: Some(supervisor_arguments(settings, memory.unsigned_abs())),
         working_dir: Some("/".to_owned()),
         labels: Some(HashMap::from([(owner::LABEL.to_owned(), owner::owner())])),
         open_stdin: Some(true),
@@ -110,8 +126,37 @@ fn body(settings: &DockerSettings, image: &str, number: u32) -> ContainerCreateB
     }
 }
 
+/// Returns the arguments of the supervisor: the limits that it verifies, then the writable folders. A runtime of the user's
+/// choice may have no control groups inside, as gVisor's.
+fn supervisor_arguments(settings: &DockerSettings, memory: u64) -> Vec<String> {
+    let (processes, required) = (settings.pids + 1, u8::from(settings.runtime.is_none()));
+    let cpus = (settings.cpus * 1000.0).round() as u64;
+    let limits = format!("--limits={memory},{processes},{cpus},{required}");
+    std::iter::once(limits).chain(FOLDERS.map(str::to_owned)).collect()
+}
+
 /// Returns a separate user id for each container: the kernel counts some resources (pipes, watches) per user
 /// across all containers. All ids are within the range of an engine with its own user namespace.
 fn user_id(number: u32) -> u32 {
     20_000 + (std::process::id().wrapping_mul(64).wrapping_add(number)) % 40_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_about_limits_are_told_from_others() {
+        for warning in [
+            "Your kernel does not support memory limit capabilities or the cgroup is not mounted. Limitation discarded.",
+            "Your kernel does not support swap limit capabilities or the cgroup is not mounted. Memory limited without swap.",
+            "Your kernel does not support pids limit capabilities or the cgroup is not mounted. PIDs limit discarded.",
+            "Your kernel does not support CPU CFS scheduler. CPU period/quota discarded.",
+        ] {
+            assert!(is_about_limits(warning), "{warning}");
+        }
+        assert!(!is_about_limits(
+            "The requested image's platform (linux/arm64) does not match the detected host platform"
+        ));
+    }
 }

@@ -60,6 +60,29 @@ pub enum DockerError {
     /// The supervisor could not be built together with this program.
     #[error("this pl-host was built without the supervisor that containers need")]
     NoSupervisor,
+    /// The engine leaves out limits of containers.
+    #[error(
+        "the engine at {endpoint} does not limit containers ({warning}); enable control groups for it, or use another engine"
+    )]
+    NoLimits {
+        /// The endpoint.
+        endpoint: String,
+        /// The engine's warning.
+        warning: String,
+    },
+    /// The image has a volume, which outlives jobs.
+    #[error(
+        "the image {image:?} at {endpoint} declares the volume {path}, in which jobs would find files of earlier jobs; make an \
+         image without `VOLUME`"
+    )]
+    Volume {
+        /// The endpoint.
+        endpoint: String,
+        /// The image in the settings.
+        image: String,
+        /// Path of the volume.
+        path: String,
+    },
     /// A request to the engine failed.
     #[error("the engine at {endpoint} can't {action}: {source}")]
     Request {

@@ -62,6 +62,11 @@ pub async fn with_supervisor(docker: &Docker, engine: &DockerEngine) -> Result<S
         return Err(DockerError::NoSupervisor);
     }
     let base = inspect(engine, docker, &settings.image).await?;
+    let volumes = base.config.as_ref().and_then(|config| config.volumes.as_deref()).unwrap_or_default();
+    if let Some(path) = volumes.first().cloned() {
+        let (endpoint, image) = (engine.endpoint().to_owned(), settings.image.clone());
+        return Err(DockerError::Volume { endpoint, image, path });
+    }
     let mut hasher = blake3::Hasher::new();
     hasher.update(base.id.unwrap_or_default().as_bytes()).update(SUPERVISOR);
     let tag = hasher.finalize().to_hex()[..16].to_owned();

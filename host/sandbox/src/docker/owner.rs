@@ -4,34 +4,52 @@
 /// Label of the pool's containers. Its value is [`owner`].
 pub const LABEL: &str = "pl-host.owner";
 
-/// Returns a name of this process that no other process ever has: machine, boot, process id and start time.
+/// Place where process ids have a meaning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Namespace {
+    /// Host name and machine id. The id alone is the same in all containers of some images.
+    machine: String,
+    boot: String,
+    /// PID namespace: containers that share a kernel and a host name have one each.
+    pids: String,
+}
+
+impl Namespace {
+    fn own() -> Namespace {
+        let pids = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        Namespace {
+            machine: format!("{}/{}", read("/proc/sys/kernel/hostname"), read("/etc/machine-id")),
+            boot: read("/proc/sys/kernel/random/boot_id"),
+            pids: pids.display().to_string(),
+        }
+    }
+}
+
+/// Returns a name of this process that no other process ever has: machine, boot, PID namespace, process id and start time.
 pub fn owner() -> String {
     let pid = std::process::id();
     let started = start_time(pid).unwrap_or_default();
-    format!("{} {} {pid} {started}", machine(), boot())
+    let Namespace { machine, boot, pids } = Namespace::own();
+    format!("{machine} {boot} {pids} {pid} {started}")
 }
 
-/// Returns true if an owner is certainly dead. Owners on other machines never are.
+/// Returns true if an owner is certainly dead. Owners on other machines and in other PID namespaces never are.
 pub fn is_dead(owner: &str) -> bool {
-    is_dead_on(owner, &machine(), &boot(), start_time)
+    is_dead_in(&Namespace::own(), owner, start_time)
 }
 
-fn is_dead_on(owner: &str, machine: &str, boot: &str, start_time: impl Fn(u32) -> Option<String>) -> bool {
-    let mut parts = owner.split(' ');
-    let mut next = || parts.next().unwrap_or_default();
-    let (owner_machine, owner_boot, pid, started) = (next(), next(), next(), next());
-    if owner_machine != machine {
+fn is_dead_in(own: &Namespace, owner: &str, start_time: impl Fn(u32) -> Option<String>) -> bool {
+    let parts: Vec<&str> = owner.split(' ').collect();
+    // Earlier versions had another form.
+    let [machine, boot, pids, pid, started] = parts[..] else { return false };
+    // Machines of one name can only be told apart by their id.
+    if machine != own.machine || machine.ends_with('/') {
         return false;
     }
-    owner_boot != boot || pid.parse().ok().and_then(start_time).is_none_or(|now| now != started)
-}
-
-fn machine() -> String {
-    read("/proc/sys/kernel/hostname")
-}
-
-fn boot() -> String {
-    read("/proc/sys/kernel/random/boot_id")
+    if boot != own.boot {
+        return true;
+    }
+    pids == own.pids && pid.parse().ok().and_then(start_time).is_none_or(|now| now != started)
 }
 
 fn read(path: &str) -> String {
@@ -54,13 +72,24 @@ mod tests {
     #[test]
     fn only_owners_that_are_certainly_dead_lose_their_containers() {
         let alive = |pid| (pid == 7).then(|| "100".to_owned());
-        let dead = |owner| is_dead_on(owner, "here", "boot-2", alive);
-        assert!(!dead("here boot-2 7 100"));
-        assert!(dead("here boot-2 7 99"), "another process has its number");
-        assert!(dead("here boot-2 8 100"));
-        assert!(dead("here boot-1 7 100"), "the machine was restarted");
-        assert!(!dead("there boot-1 8 100"), "not this machine");
-        assert!(dead("here boot-2"));
+        let namespace = |machine: &str| Namespace {
+            machine: machine.to_owned(),
+            boot: "boot-2".to_owned(),
+            pids: "pid:[1]".to_owned(),
+        };
+        let dead = |owner| is_dead_in(&namespace("here/5f"), owner, alive);
+        assert!(!dead("here/5f boot-2 pid:[1] 7 100"));
+        assert!(dead("here/5f boot-2 pid:[1] 7 99"), "another process has its number");
+        assert!(dead("here/5f boot-2 pid:[1] 8 100"));
+        assert!(dead("here/5f boot-1 pid:[1] 7 100"), "the machine was restarted");
+        assert!(!dead("here/5f boot-2 pid:[2] 8 100"), "a container on this machine has other numbers");
+        assert!(!dead("here/60 boot-1 pid:[1] 8 100"), "another machine of this name");
+        assert!(!dead("there/5f boot-1 pid:[1] 8 100"), "not this machine");
+        assert!(
+            !is_dead_in(&namespace("localhost/"), "localhost/ boot-1 pid:[1] 8 100", alive),
+            "without an id"
+        );
+        assert!(!dead("here boot-2 7 100") && !dead(""), "another form");
         let own = owner();
         assert!(!is_dead(&own), "{own}");
     }

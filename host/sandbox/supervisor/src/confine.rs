@@ -75,10 +75,14 @@ fn writable_mount(line: &str, folders: &[PathBuf]) -> Option<String> {
     if read_only || system || folders.iter().any(|folder| folder == Path::new(path)) {
         return None;
     }
-    let device = fs::metadata(path).is_ok_and(|data| data.file_type().is_char_device());
+    // The engine's own files, and the devices, below which only root can write. A folder of a volume may have one that is
+    // open to all.
+    let kind = fs::metadata(path).map(|data| data.file_type());
+    let is_folder = kind.as_ref().is_ok_and(|kind| kind.is_dir()) && *path != "/dev";
+    let is_device = kind.is_ok_and(|kind| kind.is_char_device());
     let name = std::ffi::CString::new(*path).ok()?;
     // SAFETY: the name ends with a zero.
-    let open = *path == "/" || (!device && unsafe { libc::access(name.as_ptr(), libc::W_OK) } == 0);
+    let open = is_folder || (!is_device && unsafe { libc::access(name.as_ptr(), libc::W_OK) } == 0);
     open.then(|| (*path).to_owned())
 }
 
@@ -95,6 +99,9 @@ mod tests {
         assert_eq!(writable("89 72 0:48 / /work rw,nosuid - tmpfs tmpfs rw"), None);
         assert_eq!(writable("54 73 0:43 /null /dev/null rw,nosuid - tmpfs tmpfs rw,mode=755"), None);
         assert_eq!(writable("89 72 0:48 / /tmp rw,nosuid - tmpfs tmpfs rw"), Some("/tmp".into()));
+        // The root of a volume may be closed and a folder below it open.
+        assert_eq!(writable("89 72 0:48 / /usr rw,relatime - ext4 /dev/sda rw"), Some("/usr".into()));
+        assert_eq!(writable("89 72 0:48 / /usr ro,relatime - ext4 /dev/sda rw"), None);
         assert_eq!(writable("77 76 0:46 / /sys/fs/cgroup rw - cgroup cgroup rw"), None);
     }
 }

@@ -18,6 +18,12 @@ pub enum Error {
     Capabilities,
     #[error("it has a network")]
     Network,
+    #[error("it has no limit of {0}: the engine has no control groups")]
+    NoLimit(&'static str),
+    #[error("its limit of {name} is {found}, more than the engine was asked for")]
+    Limit { name: &'static str, found: String },
+    #[error("the argument {0:?} has not the form of limits")]
+    InvalidLimits(String),
     #[error("{0} is writable")]
     Writable(String),
     #[error("the file {0:?} leads out of its folder")]

@@ -6,7 +6,8 @@
 //! which all processes of the container share, denies every call that changes another process (see
 //! `confine`).
 //!
-//! Its arguments are the writable folders, the working folder first. It exits when its standard input ends,
+//! Its arguments are the limits that the container should have (`--limits=MEMORY,PROCESSES,CPUS,REQUIRED`),
+//! then the writable folders, the working folder first. It exits when its standard input ends,
 //! and all processes of the container end with it: no container keeps working after its host is gone.
 
 mod confine;
@@ -15,10 +16,12 @@ mod counters;
 mod error;
 mod folder;
 mod ipc;
+mod limits;
 mod program;
 mod reap;
 mod task;
 
+use std::ffi::OsString;
 use std::io::{BufWriter, ErrorKind};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,13 +29,18 @@ use std::process::ExitCode;
 use pl_supervisor::{SupervisorMessage, SupervisorTask, read_frame, write_frame};
 
 use crate::container::Container;
+use crate::limits::Limits;
+
+/// Prefix of the argument with the limits.
+const LIMITS: &str = "--limits=";
 
 /// Maximum size of a task in bytes: more than the memory of a container.
 const MAX_TASK: usize = 1 << 30;
 
 fn main() -> ExitCode {
-    let folders: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    match serve(&folders) {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (limits, folders) = split(&arguments);
+    match serve(limits, &folders) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => ExitCode::SUCCESS,
         Err(error) => {
@@ -42,10 +50,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(folders: &[PathBuf]) -> std::io::Result<()> {
+/// Splits the arguments into the text of the limits, if there is one, and the folders.
+fn split(arguments: &[OsString]) -> (Option<&str>, Vec<PathBuf>) {
+    let limits = arguments.first().and_then(|first| first.to_str()?.strip_prefix(LIMITS));
+    (limits, arguments.iter().skip(limits.iter().count()).map(PathBuf::from).collect())
+}
+
+fn check_limits(limits: Option<&str>) -> error::Result<()> {
+    let Some(text) = limits else { return Ok(()) };
+    Limits::parse(text).ok_or_else(|| error::Error::InvalidLimits(text.to_owned()))?.check()
+}
+
+fn serve(limits: Option<&str>, folders: &[PathBuf]) -> std::io::Result<()> {
     let (mut input, mut output) = (std::io::stdin(), BufWriter::new(std::io::stdout()));
     let mut send = |message: &SupervisorMessage| write_frame(&mut output, message);
-    let refusal = confine::confine_self().and_then(|()| confine::check_container(folders)).err();
+    let refusal = confine::confine_self()
+        .and_then(|()| confine::check_container(folders))
+        .and_then(|()| check_limits(limits))
+        .err();
     send(&SupervisorMessage::Ready(refusal.as_ref().map(ToString::to_string)))?;
     let Some(work) = folders.first().filter(|_| refusal.is_none()) else { return Ok(()) };
     let mut container = Container::new(work, folders)?;

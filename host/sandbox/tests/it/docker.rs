@@ -1,5 +1,8 @@
 //! Verdicts of jobs in containers on a real engine, and the life cycle of the containers.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pl_sandbox::{DockerSettings, DockerWorkers, Ending, File, Job, Sandbox, SandboxLimits, Usage, Verdict};
@@ -12,11 +15,17 @@ const HANG: Duration = Duration::from_secs(120);
 /// One engine for all checks: starting one takes longer than any of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn containers() {
-    let Some(mut engine) = TestEngine::start("containers").await else { return };
+    let scripts = tempfile::tempdir().unwrap();
+    let Some(mut engine) = TestEngine::start_with("containers", &runtimes(scripts.path())).await else {
+        return;
+    };
     verdicts(&engine).await;
     languages_files_and_cases(&engine).await;
     nothing_stays(&engine).await;
     limits_are_those_of_the_settings(&engine).await;
+    a_runtime_without_limits_is_refused(&engine).await;
+    a_kernel_of_its_own_runs_jobs(&engine).await;
+    images_that_keep_files_of_jobs_are_refused(&engine).await;
     containers_are_closed(&engine).await;
     containers_are_replaced(&engine).await;
     an_engine_that_fails_is_left_out(&engine).await;
@@ -200,6 +209,82 @@ async fn limits_are_those_of_the_settings(engine: &TestEngine) {
     let users: Vec<String> =
         containers.iter().map(|id| engine.docker(&["inspect", "--format", "{{.Config.User}}", id])).collect();
     assert!(users[0] != users[1] && !users.iter().any(|user| user.starts_with('0')), "{users:?}");
+    workers.shut_down().await;
+    assert_eq!(engine.containers(), Vec::<String>::new());
+}
+
+/// Writes runtimes, and returns the engine's arguments for them: `unlimited` starts containers without the limits that they
+/// should have, as engines without control groups do; `gvisor` is gVisor's.
+fn runtimes(folder: &Path) -> Vec<String> {
+    let scripts = [
+        (
+            "unlimited",
+            "#!/usr/bin/env python3\n\
+             import json, os, sys\n\
+             if '--bundle' in sys.argv:\n\
+             \x20   path = sys.argv[sys.argv.index('--bundle') + 1] + '/config.json'\n\
+             \x20   with open(path) as file: config = json.load(file)\n\
+             \x20   resources = config.get('linux', {}).get('resources', {})\n\
+             \x20   for name in ['memory', 'pids', 'cpu']: resources.pop(name, None)\n\
+             \x20   with open(path, 'w') as file: json.dump(config, file)\n\
+             os.execvp('runc', ['runc'] + sys.argv[1:])\n",
+        ),
+        ("gvisor", "#!/bin/sh\nexec runsc --platform=ptrace --network=none --ignore-cgroups \"$@\"\n"),
+    ];
+    let mut arguments = Vec::new();
+    for (name, script) in scripts {
+        let path = folder.join(name);
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        arguments.extend(["--add-runtime".to_owned(), format!("{name}={}", path.display())]);
+    }
+    arguments
+}
+
+async fn a_runtime_without_limits_is_refused(engine: &TestEngine) {
+    let settings = DockerSettings { runtime: Some("unlimited".to_owned()), ..engine.settings() };
+    // The control: containers do start with it, and nothing limits them.
+    let limits = "cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids/pids.max 2> /dev/null";
+    let started = ["run", "--rm", "--network=none", "--runtime=unlimited", "--pids-limit=20", engine::IMAGE];
+    assert_eq!(engine.docker(&[&started[..], &["sh", "-c", limits]].concat()), "max");
+    let refused = DockerWorkers::start(settings, |_| ()).await.map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("its limit of memory is"), "{refused}");
+    assert_eq!(engine.containers(), Vec::<String>::new());
+}
+
+async fn a_kernel_of_its_own_runs_jobs(engine: &TestEngine) {
+    let settings = DockerSettings { runtime: Some("gvisor".to_owned()), ..engine.settings() };
+    let probe = ["run", "--rm", "--network=none", "--runtime=gvisor", engine::IMAGE, "echo", "runs"];
+    if !engine::on_path("runsc") || engine.docker(&probe) != "runs" {
+        eprintln!("skipped: runsc runs no containers here");
+        return;
+    }
+    let workers = start(settings).await;
+    assert_eq!(run(&workers, python("print(6 * 7)")).await, printed("42\n"));
+    let kernel = run(&workers, python("print(open('/proc/version').read())")).await;
+    assert!(!kernel.stdout.contains(&fs::read_to_string("/proc/version").unwrap()), "{kernel:?}");
+    workers.shut_down().await;
+}
+
+/// Images with a volume, in which jobs of one container would find each other's files; with a check of their own health,
+/// a user and a command, which containers of the pool don't have.
+async fn images_that_keep_files_of_jobs_are_refused(engine: &TestEngine) {
+    let make = |name: &str, changes: &[&str]| {
+        let id = engine.docker(&["create", engine::IMAGE, "true"]);
+        let changes = changes.iter().flat_map(|change| ["--change", change]);
+        let arguments: Vec<&str> = ["commit"].into_iter().chain(changes).chain([id.as_str(), name]).collect();
+        engine.docker(&arguments);
+        engine.docker(&["rm", &id]);
+        DockerSettings { image: name.to_owned(), ..engine.settings() }
+    };
+    let volume = make("with-volume:1", &["VOLUME /data"]);
+    let refused = DockerWorkers::start(volume, |_| ()).await.map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("declares the volume /data"), "{refused}");
+    let noisy =
+        ["HEALTHCHECK --interval=1s CMD touch /tmp/checked", "USER 0", "ENTRYPOINT [\"touch\", \"/work/x\"]"];
+    let workers = start(make("noisy:1", &noisy)).await;
+    let look = "import os, time; time.sleep(1.5); print(sorted(os.listdir('/tmp')), os.getuid() > 0, os.listdir('.'))";
+    assert_eq!(run(&workers, python(look)).await, printed("[] True ['main.py']\n"));
     workers.shut_down().await;
     assert_eq!(engine.containers(), Vec::<String>::new());
 }

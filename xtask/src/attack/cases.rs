@@ -1,0 +1,515 @@
+//! The table of attacks and faults.
+
+/// Parts that `cargo xtask attack` takes.
+pub const PARTS: [&str; 4] = ["sandbox", "plugins", "files", "faults"];
+
+/// A test, by its package and the end of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Test {
+    pub package: &'static str,
+    pub name: &'static str,
+}
+
+impl Test {
+    /// Returns the filter of nextest that selects the test.
+    pub fn filter(&self) -> String {
+        format!("(package(={}) & test(/(^|::){}$/))", self.package, self.name)
+    }
+
+    /// Returns true if a test of the package has this name.
+    pub fn is(&self, name: &str) -> bool {
+        name.strip_suffix(self.name).is_some_and(|before| before.is_empty() || before.ends_with("::"))
+    }
+}
+
+/// An attack or a fault.
+#[derive(Debug)]
+pub struct Case {
+    pub number: u32,
+    pub part: &'static str,
+    pub attack: &'static str,
+    /// Findings of the security review that it belongs to.
+    pub findings: &'static [&'static str],
+    /// Tests that show that it fails.
+    pub tests: &'static [Test],
+    /// Tests that show that it would work without the defence. Empty if `tests` have their control inside.
+    pub controls: &'static [Test],
+}
+
+const fn test(package: &'static str, name: &'static str) -> Test {
+    Test { package, name }
+}
+
+/// Attacks as programs, on each back end. The first one shows all of them to work in an open container.
+const PROGRAMS: [Test; 3] = [
+    test("pl-sandbox", "attacks_fail_in_docker"),
+    test("pl-sandbox", "attacks_fail_in_wasm"),
+    test("pl-sandbox", "attacks_fail_in_worker_processes"),
+];
+
+/// All cases.
+pub const CASES: &[Case] = &[
+    Case {
+        number: 1,
+        part: "sandbox",
+        attack: "files that grow and shrink leave memory with the host",
+        findings: &["F1"],
+        tests: &[
+            test("pl-sandbox", "the_host_holds_no_more_than_the_limit"),
+            test("pl-wasm", "truncated_content_returns_its_memory"),
+            test("pl-wasm", "removed_nodes_free_their_place_in_the_limit"),
+        ],
+        controls: &[test("pl-sandbox", "attacks_fail_in_docker")],
+    },
+    Case {
+        number: 2,
+        part: "sandbox",
+        attack: "gigabytes of names and handles",
+        findings: &["F2"],
+        tests: &[
+            test("pl-sandbox", "the_host_holds_no_more_than_the_limit"),
+            test("pl-wasm", "names_and_entries_count"),
+            test("pl-wasm", "open_nodes_count_after_their_removal"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 3,
+        part: "sandbox",
+        attack: "work of the host that nobody pays for: paths, listings",
+        findings: &["F20"],
+        tests: &[
+            test("pl-sandbox", "work_of_the_host_is_paid_for"),
+            test("pl-wasm", "calls_of_the_host_cost_fuel"),
+            test("pl-wasm", "charges_return_their_bytes"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 4,
+        part: "sandbox",
+        attack: "programs that forge their verdict or read hidden tests",
+        findings: &["F3"],
+        tests: &[
+            test("code", "cheats_get_nothing"),
+            test("code", "expected_values_never_meet_the_program"),
+            test("code", "tests_that_cheat_earn_nothing"),
+            test("code", "secrets_never_meet_programs_or_tests"),
+        ],
+        controls: &[test("code", "a_right_program_passes_with_any_output")],
+    },
+    Case {
+        number: 5,
+        part: "sandbox",
+        attack: "reports with impossible numbers",
+        findings: &["F3"],
+        tests: &[
+            test("code", "impossible_numbers_stay_in_range"),
+            test("code", "no_loop_pays"),
+            test("code", "rewards_are_shares"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 6,
+        part: "sandbox",
+        attack: "an engine that starts containers without their limits",
+        findings: &["F9"],
+        tests: &[
+            test("pl-sandbox", "docker::containers"),
+            test("pl-sandbox", "warnings_about_limits_are_told_from_others"),
+            test("pl-supervisor", "limits_of_both_versions_are_understood"),
+            test("pl-supervisor", "a_limit_that_is_missing_wider_or_none_is_refused"),
+            test("pl-supervisor", "a_runtime_of_its_own_may_hide_its_limits_but_not_leave_them_out"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 7,
+        part: "sandbox",
+        attack: "images with volumes, health checks, commands, users",
+        findings: &["F11"],
+        tests: &[
+            test("pl-sandbox", "docker::containers"),
+            test("pl-supervisor", "writable_mounts_are_found"),
+            PROGRAMS[0],
+            PROGRAMS[1],
+            PROGRAMS[2],
+            test("pl-sandbox", "there_is_no_way_out"),
+            test("pl-sandbox", "jobs_share_nothing_and_verdicts_keep_their_order"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 8,
+        part: "faults",
+        attack: "a full disk, within any file of a run and of the caches",
+        findings: &[],
+        tests: &[
+            test("pl-tests", "kill::a_run_that_can_not_write_says_what_is_left_and_continues"),
+            test("pl-wasm", "a_full_disk_costs_the_entry_and_nothing_else"),
+            test("pl-model", "a_cache_that_is_full_or_not_a_folder"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 9,
+        part: "faults",
+        attack: "SIGKILL at many moments of a run, a sweep and a search",
+        findings: &[],
+        tests: &[
+            test("pl-tests", "kill::tree_with_an_adapter_per_agent"),
+            test("pl-tests", "kill::flat_with_a_model_per_agent"),
+            test("pl-tests", "kill::rollouts_ahead_of_updates"),
+            test("pl-tests", "kill::critics_references_and_refills"),
+            test("pl-tests", "kill::copied_references_and_refills_ahead_of_updates"),
+            test("pl-tests", "kill::mixtures_and_curricula"),
+            test("pl-tests", "kill::sixteen_bit_weights_with_masters"),
+            test("pl-tests", "kill::a_sweep_continues_in_the_run_that_was_killed"),
+            test("pl-tests", "design::a_killed_search_goes_on"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 10,
+        part: "faults",
+        attack: "power loss at any sync: what was not synced is gone",
+        findings: &["F18"],
+        tests: &[
+            test("pl-tests", "power::a_run_survives_power_loss_at_any_sync"),
+            test("pl-toolchain", "a_damaged_folder_is_created_again"),
+            test("pl-toolchain", "of_several_set_ups_one_creates_the_folder"),
+            test("pl-toolchain", "a_cache_is_writable_by_its_owner_alone"),
+        ],
+        controls: &[test("pl-tests", "power::without_syncs_a_power_loss_takes_the_run")],
+    },
+    Case {
+        number: 11,
+        part: "faults",
+        attack: "EIO at the n-th write, sync and rename",
+        findings: &[],
+        tests: &[test("pl-tests", "power::a_failing_disk_ends_a_run_that_continues_afterwards")],
+        controls: &[],
+    },
+    Case {
+        number: 12,
+        part: "faults",
+        attack: "SIGKILL while a checkpoint of the same step is replaced",
+        findings: &[],
+        tests: &[
+            test("pl-tests", "kill::resuming_cleans_up_after_a_kill_at_the_very_end"),
+            test("pl-trainer", "a_checkpoint_of_the_same_step_is_replaced"),
+            test("pl-trainer", "unfinished_checkpoints_are_ignored_and_removed"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 13,
+        part: "faults",
+        attack: "two processes in one run folder",
+        findings: &["F7"],
+        tests: &[
+            test("pl-tests", "kill::a_second_process_is_told_who_writes_into_the_folder"),
+            test("pl-run", "a_second_writer_learns_who_holds_the_folder"),
+            test("pl-record", "a_second_holder_is_refused_and_learns_of_the_first"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 14,
+        part: "faults",
+        attack: "a resume without checkpoints, or over files of others",
+        findings: &["F8", "F24"],
+        tests: &[
+            test("pl-run", "a_run_without_its_checkpoints_starts_again_only_if_that_is_asked_for"),
+            test("pl-run", "files_that_are_not_the_runs_stay"),
+            test("pl-run", "a_folder_that_is_not_a_run_is_not_touched"),
+            test("pl-record", "a_new_run_overwrites_nothing"),
+            test("pl-record", "a_resume_deletes_only_the_runs_own_later_files"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 15,
+        part: "faults",
+        attack: "logs with torn lines, holes and missing ends",
+        findings: &[],
+        tests: &[
+            test("pl-record", "a_reopened_log_loses_the_lines_after_the_checkpoint"),
+            test("pl-record", "a_file_shorter_than_its_checkpoint_is_refused"),
+            test("pl-record", "a_bad_line_is_named"),
+            test("pl-record", "a_log_that_is_too_short_stops_a_resume_before_anything_is_deleted"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 16,
+        part: "faults",
+        attack: "a clock that jumps, midnight, rewards that overflow sums",
+        findings: &["F14", "F19"],
+        tests: &[
+            test("pl-run", "a_resumed_run_keeps_its_date"),
+            test("pl-run", "the_template_sees_the_date_of_the_run"),
+            test("pl-model", "the_date_of_a_conversation_is_not_that_of_the_clock"),
+            test("pl-run", "curves_that_can_not_be_drawn_end_no_run"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 17,
+        part: "faults",
+        attack: "few file handles, no TMPDIR, a HOME that can't be written",
+        findings: &[],
+        tests: &[test("pl-tests", "power::a_narrow_shell_gets_an_error_or_a_run")],
+        controls: &[],
+    },
+    Case {
+        number: 18,
+        part: "sandbox",
+        attack: "a restart of the engine in the middle of jobs",
+        findings: &[],
+        tests: &[test("pl-sandbox", "docker::containers"), test("pl-sandbox", "endpoints::endpoints")],
+        controls: &[],
+    },
+    Case {
+        number: 19,
+        part: "sandbox",
+        attack: "SIGKILL of pl-host leaves containers and processes",
+        findings: &[],
+        tests: &[
+            test("pl-sandbox", "docker::containers"),
+            test("pl-sandbox", "a_process_is_confined_and_ends_with_its_owner"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 20,
+        part: "sandbox",
+        attack: "two pl-hosts in two PID namespaces",
+        findings: &["F10"],
+        tests: &[test("pl-sandbox", "only_owners_that_are_certainly_dead_lose_their_containers")],
+        controls: &[],
+    },
+    Case {
+        number: 21,
+        part: "plugins",
+        attack: "plugins that wait in the host for ever",
+        findings: &["F4"],
+        tests: &[
+            test("pl-plugin", "a_call_does_not_wait_for_ever"),
+            test("pl-plugin", "every_attack_in_every_export_is_reported_correctly"),
+            test("pl-plugin", "fuel_ends_every_loop_before_the_clock_does"),
+            test("pl-wasm", "waits_count_together"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 22,
+        part: "plugins",
+        attack: "host memory through handles, fields and listings",
+        findings: &["F5"],
+        tests: &[
+            test("pl-plugin", "the_hosts_memory_returns_to_where_it_was"),
+            test("pl-plugin", "parts_of_a_request_have_a_limit"),
+            test("pl-plugin", "responses_count_against_memory"),
+            test("pl-plugin", "a_gigabyte_is_refused_before_it_is_copied"),
+            test("pl-plugin", "without_a_grant_all_access_is_refused"),
+        ],
+        controls: &[test("pl-plugin", "a_granted_host_can_be_asked_and_no_other")],
+    },
+    Case {
+        number: 23,
+        part: "plugins",
+        attack: "components that take minutes to compile or describe",
+        findings: &[],
+        tests: &[
+            test("pl-run", "a_component_that_does_not_describe_itself_is_given_up"),
+            test("pl-wasm", "a_component_of_too_many_parts_leaves_the_others_their_room"),
+            test("pl-plugin", "every_beginning_of_a_plugin_is_refused"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 24,
+        part: "files",
+        attack: "control tokens in tasks, roles, tools and where texts meet",
+        findings: &["F23"],
+        tests: &[
+            test("pl-model", "control_tokens_in_texts_are_text"),
+            test("pl-model", "control_tokens_in_tools_are_text"),
+            test("pl-model", "neither_roles_nor_texts_that_meet_make_control_tokens"),
+            test("pl-model", "what_the_normaliser_makes_a_control_token_is_divided"),
+            test("pl-serve", "every_kind_of_bad_request_gets_an_error_of_openai_s_form"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 25,
+        part: "plugins",
+        attack: "rewards that are NaN, huge or missing",
+        findings: &["F19"],
+        tests: &[
+            test("pl-plugin", "a_reward_that_is_nan_or_omits_an_agent_is_refused"),
+            test("pl-plugin", "invalid_return_values_are_reported"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 26,
+        part: "plugins",
+        attack: "granted names that lead into the own network, slow answers",
+        findings: &["F26"],
+        tests: &[
+            test("pl-plugin", "a_granted_name_does_not_lead_into_the_own_network"),
+            test("pl-plugin", "a_granted_host_can_be_asked_and_no_other"),
+            test("pl-plugin", "an_incomplete_answer_is_an_error"),
+            test("pl-wasm", "only_addresses_that_the_grant_covers_are_used"),
+            test("pl-wasm", "addresses_of_the_own_network_are_not_public"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 27,
+        part: "plugins",
+        attack: "floods of log lines and of denied requests",
+        findings: &["F21"],
+        tests: &[
+            test("pl-plugin", "a_flood_of_log_lines_is_cut_and_counted"),
+            test("pl-wasm", "denied_requests_cost_fuel_and_are_counted"),
+        ],
+        controls: &[],
+    },
+    Case {
+        number: 28,
+        part: "files",
+        attack: "mutated models, tokenizers, workflows, traces and frames",
+        findings: &["F13", "F25"],
+        tests: &[
+            test("pl-model", "fuzz::gguf"),
+            test("pl-model", "fuzz::safetensors_headers"),
+            test("pl-model", "fuzz::config_json"),
+            test("pl-model", "fuzz::tokenizer_json"),
+            test("pl-model", "headers_that_claim_too_much_are_refused_soon"),
+            test("pl-inference", "a_model_that_claims_millions_of_positions_takes_no_more_memory"),
+            test("pl-run", "fuzz::workflow_json"),
+            test("pl-run", "fuzz::trace_lines"),
+            test("pl-run", "fuzz::trace_files"),
+            test("pl-run", "a_stored_workflow_has_no_index_or_name_that_leads_elsewhere"),
+            test("pl-run", "a_trace_that_claims_too_many_candidates_is_an_error"),
+            test("pl-record", "a_line_that_would_fill_the_memory_is_an_error"),
+            test("pl-supervisor", "messages"),
+            test("pl-supervisor", "tasks"),
+        ],
+        controls: &[test("pl-testing", "a_reader_that_panics_is_found")],
+    },
+    Case {
+        number: 29,
+        part: "files",
+        attack: "chat templates without an end",
+        findings: &["F12"],
+        tests: &[test("pl-model", "hostile_templates_end_soon_with_an_error")],
+        controls: &[],
+    },
+    Case {
+        number: 30,
+        part: "files",
+        attack: "workflows and runs of strangers, opened, checked and run",
+        findings: &["F6", "F15", "F16", "F17", "F22", "F25"],
+        tests: &[
+            test("pl-tests", "permissions::a_plan_lists_what_is_needed_and_sends_nothing"),
+            test("pl-tests", "permissions::commands_read_no_text_outside_of_the_folder"),
+            test("pl-tests", "permissions::special_files_and_folders_of_the_system_end_a_check_soon"),
+            test("pl-tests", "permissions::huge_files_do_not_hold_up_a_plan"),
+            test("pl-tests", "permissions::an_editor_reads_no_text_outside_of_the_folder"),
+            test("pl-tests", "permissions::an_answer_at_the_terminal_allows_a_run"),
+            test("pl-run", "foreign::a_run_of_somebody_else_needs_consent_for_its_components"),
+            test("pl-run", "foreign::a_changed_text_or_record_of_permissions_makes_a_run_foreign"),
+            test("pl-run", "foreign::a_file_that_was_changed_since_brings_nothing_into_a_run"),
+            test("pl-run", "foreign::a_foreign_run_does_not_choose_its_own_folder"),
+            test("pl-run", "foreign::the_permissions_of_a_run_are_no_other_runs_own"),
+            test("pl-run", "a_check_does_not_tell_which_files_exist_elsewhere"),
+            test("pl-run", "a_value_is_no_permission_for_what_a_link_of_the_workflow_leads_to"),
+            test("pl-run", "flags_allow_exactly_what_is_wanted"),
+            test("pl-run", "a_want_is_one_line_whatever_its_names_have"),
+            test("pl-run", "a_check_opens_no_grant"),
+            test("pl-host", "control_characters_become_symbols"),
+            test("pl-toolchain", "modules_of_the_working_folder_are_not_run"),
+            test("pl-toolchain", "modules_of_the_project_are_not_run_by_the_build"),
+            test("pl-toolchain", "programs_of_the_working_folder_are_not_found"),
+            test("pl-toolchain", "a_build_writes_only_into_the_project"),
+            test("pl-model", "damaged_files"),
+        ],
+        controls: &[test("pl-run", "foreign::a_trusted_run_continues_and_is_the_users_own_afterwards")],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    /// Calls `visit` with every file below a folder that has this extension, or name.
+    fn files(folder: &Path, end: &str, visit: &mut dyn FnMut(&Path)) {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            if entry.file_type().unwrap().is_dir() {
+                if !["target", ".git", "node_modules", ".libtorch"].contains(&name.as_str()) {
+                    files(&path, end, visit);
+                }
+            } else if name.ends_with(end) {
+                visit(&path);
+            }
+        }
+    }
+
+    /// Returns the folder of each package.
+    fn packages(root: &Path) -> BTreeMap<String, PathBuf> {
+        let mut found = BTreeMap::new();
+        files(root, "Cargo.toml", &mut |path| {
+            let manifest: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+            if let Some(name) = manifest.get("package").and_then(|package| package["name"].as_str()) {
+                found.entry(name.to_owned()).or_insert_with(|| path.parent().unwrap().to_path_buf());
+            }
+        });
+        found
+    }
+
+    #[test]
+    fn every_named_test_exists() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let packages = packages(root);
+        let mut sources: BTreeMap<&str, Vec<(PathBuf, String)>> = BTreeMap::new();
+        for Test { package, name } in CASES.iter().flat_map(|case| case.tests.iter().chain(case.controls)) {
+            let folder = packages.get(*package).unwrap_or_else(|| panic!("there is no package {package}"));
+            let sources = sources.entry(package).or_insert_with(|| {
+                let mut all = Vec::new();
+                files(folder, ".rs", &mut |path| {
+                    all.push((path.to_path_buf(), std::fs::read_to_string(path).unwrap()));
+                });
+                all
+            });
+            let (module, function) = name.rsplit_once("::").map_or((None, *name), |(m, f)| (Some(m), f));
+            let has = |(path, text): &(PathBuf, String)| {
+                let is_module =
+                    module.is_none_or(|module| path.file_stem().is_some_and(|stem| stem == module));
+                is_module && text.contains(&format!("fn {function}("))
+            };
+            assert!(sources.iter().any(has), "{package} has no test {name}");
+        }
+    }
+
+    #[test]
+    fn every_case_and_finding_of_the_review_is_in_the_table() {
+        let numbers: Vec<u32> = CASES.iter().map(|case| case.number).collect();
+        assert_eq!(numbers, (1..=30).collect::<Vec<_>>());
+        let findings: BTreeSet<&str> = CASES.iter().flat_map(|case| case.findings).copied().collect();
+        for number in 1..=26 {
+            assert!(findings.contains(format!("F{number}").as_str()), "no case is about F{number}");
+        }
+        for case in CASES {
+            assert!(PARTS.contains(&case.part) && !case.tests.is_empty(), "{}", case.number);
+        }
+    }
+}
