@@ -3,8 +3,6 @@
 //! A run writes and deletes only files with names of its own forms. Other files in its folder stay as they
 //! are.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use pl_types::{TrainedCompletion, Transition};
@@ -23,6 +21,7 @@ use crate::run_lock::{RunLock, find_holder};
 use crate::scalars::scalars;
 use crate::schedule::{RecordedBatch, SCHEDULE};
 use crate::table::{read_transitions, write_transitions};
+use crate::text_file::{LARGEST_TEXT, read_text};
 use crate::token_table::write_trained;
 use crate::traces::{TraceFile, Traces};
 
@@ -58,10 +57,6 @@ const ENTRIES: [&str; 16] = [
     CHECKPOINTS,
     ADAPTERS,
 ];
-
-/// Largest text file of a run folder that is read as a whole, in bytes. A workflow with long prompts has some hundred
-/// kilobytes.
-const LARGEST_TEXT: u64 = 64 << 20;
 
 /// Lengths in bytes of the append-only files when a checkpoint was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -291,7 +286,7 @@ impl RunFolder {
         if !path.exists() {
             return Err(Error::NoRun { path: root.to_path_buf(), missing: name.to_owned() });
         }
-        read_bounded(&path, LARGEST_TEXT).map_err(Error::io("read", &path))
+        read_text(&path, LARGEST_TEXT).map_err(Error::io("read", &path))
     }
 
     /// Writes every transition of a step to a Parquet file.
@@ -344,18 +339,6 @@ fn is_zero(length: &u64) -> bool {
 /// Parses the name of a file in `steps` or `tokens`. Returns `None` for files that are not the run's.
 fn step_of_table(name: &str) -> Option<u64> {
     parse_step(name.strip_suffix(".parquet")?)
-}
-
-/// Reads a text file of at most `largest` bytes. Pipes and devices, which may never end, are refused.
-fn read_bounded(path: &Path, largest: u64) -> std::io::Result<String> {
-    if !path.metadata()?.is_file() {
-        return Err(std::io::Error::other("it is not a file"));
-    }
-    let mut text = String::new();
-    if File::open(path)?.take(largest + 1).read_to_string(&mut text)? as u64 > largest {
-        return Err(std::io::Error::other(format!("it is larger than {} MiB", largest >> 20)));
-    }
-    Ok(text)
 }
 
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {

@@ -38,6 +38,7 @@ pub mod schedule;
 mod settings;
 mod step_table;
 mod table;
+mod text_file;
 mod token_table;
 mod trace_index;
 mod traces;

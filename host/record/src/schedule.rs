@@ -7,7 +7,7 @@ use pl_types::TaskKey;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::folder::RunFolder;
+use crate::text_file::{LARGEST_TEXT, read_text};
 
 /// Name of the file in a run folder.
 pub const SCHEDULE: &str = "schedule.jsonl";
@@ -28,7 +28,7 @@ pub fn read_schedule(run: &Path) -> Result<Option<Vec<RecordedBatch>>, Error> {
     if !path.is_file() {
         return Ok(None);
     }
-    let text = RunFolder::read_text(run, SCHEDULE)?;
+    let text = read_text(&path, LARGEST_TEXT).map_err(Error::io("read", &path))?;
     // A run in progress may be writing the last line.
     let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n')).enumerate();
     let parse = |(index, line): (usize, &str)| {

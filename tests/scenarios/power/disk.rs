@@ -6,21 +6,32 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
 /// System calls that change files.
 pub const CALLS: &str = "openat,open,creat,close,dup,dup2,dup3,fcntl,lseek,write,pwrite64,writev,pwritev,pwritev2,ftruncate,fallocate,\
-                         fsync,fdatasync,syncfs,sync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir,\
-                         copy_file_range,sendfile";
+                         fsync,fdatasync,syncfs,sync,rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,\
+                         mkdir,mkdirat,rmdir,copy_file_range,sendfile";
 
 /// Content of a folder by name, in inodes.
 type Entries = BTreeMap<String, usize>;
 
 #[derive(Debug, Clone)]
 enum Inode {
-    File { data: Vec<u8>, durable: Vec<u8> },
-    Folder { entries: Entries, durable: Entries },
+    File {
+        data: Vec<u8>,
+        durable: Vec<u8>,
+    },
+    Folder {
+        entries: Entries,
+        durable: Entries,
+    },
+    /// A symbolic link, which is durable with its name.
+    Link {
+        target: PathBuf,
+    },
 }
 
 /// What a disk has after a power loss.
@@ -67,6 +78,7 @@ impl Disk {
             match &self.inodes[*inode] {
                 Inode::File { durable, .. } => fs::write(to.join(name), durable).unwrap(),
                 Inode::Folder { .. } => self.write_folder(*inode, loss, &to.join(name)),
+                Inode::Link { target } => symlink(target, to.join(name)).unwrap(),
             }
         }
     }
@@ -115,6 +127,8 @@ impl Disk {
             "renameat" | "renameat2" => return self.rename(&call.path(0, 1), &call.path(2, 3)),
             "link" => return self.link(&call.absolute(0), &call.absolute(1)),
             "linkat" => return self.link(&call.path(0, 1), &call.path(2, 3)),
+            "symlink" => return self.make_link(call.absolute(0), &call.absolute(1)),
+            "symlinkat" => return self.make_link(call.absolute(0), &call.path(1, 2)),
             "unlink" | "rmdir" => return self.take(&call.absolute(0)).is_some(),
             "unlinkat" => return self.take(&call.path(0, 1)).is_some(),
             "mkdir" => return self.make_folder(&call.absolute(0)),
@@ -146,7 +160,7 @@ impl Disk {
     fn entries(&mut self, folder: usize) -> Option<&mut Entries> {
         match &mut self.inodes[folder] {
             Inode::Folder { entries, .. } => Some(entries),
-            Inode::File { .. } => None,
+            Inode::File { .. } | Inode::Link { .. } => None,
         }
     }
 
@@ -157,7 +171,7 @@ impl Disk {
         let (folder, name) = self.parent(path)?;
         match &self.inodes[folder] {
             Inode::Folder { entries, .. } => entries.get(&name).copied(),
-            Inode::File { .. } => None,
+            Inode::File { .. } | Inode::Link { .. } => None,
         }
     }
 
@@ -176,6 +190,11 @@ impl Disk {
 
     fn make_folder(&mut self, path: &Path) -> bool {
         self.inodes.push(Inode::Folder { entries: Entries::new(), durable: Entries::new() });
+        self.put(path, self.inodes.len() - 1)
+    }
+
+    fn make_link(&mut self, target: PathBuf, path: &Path) -> bool {
+        self.inodes.push(Inode::Link { target });
         self.put(path, self.inodes.len() - 1)
     }
 
@@ -260,6 +279,7 @@ impl Disk {
         match &mut self.inodes[inode] {
             Inode::File { data, durable } => durable.clone_from(data),
             Inode::Folder { entries, durable } => durable.clone_from(entries),
+            Inode::Link { .. } => {}
         }
     }
 

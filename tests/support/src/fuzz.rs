@@ -1,7 +1,7 @@
 //! A mutation fuzzer that runs inside a test, without a sanitizer or coverage: on stable Rust, and shrunk by proptest.
 //!
 //! A target passes inputs to a reader and fails if it panics, takes too long or aborts. In `cargo xtask test` each target
-//! has [`SECONDS`] seconds and always the same inputs; `cargo xtask attack fuzz --minutes N` gives it more, and new ones.
+//! has `SECONDS` seconds and always the same inputs; `cargo xtask attack fuzz --minutes N` gives it more, and new ones.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

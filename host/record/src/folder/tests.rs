@@ -114,7 +114,7 @@ fn a_pipe_or_a_huge_file_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     std::os::unix::fs::symlink("/dev/zero", root.join("lock.json")).unwrap();
-    let huge = File::create(root.join("workflow.json")).unwrap();
+    let huge = fs::File::create(root.join("workflow.json")).unwrap();
     huge.set_len(LARGEST_TEXT + 1).unwrap();
     let read = |name| RunFolder::read_json::<serde_json::Value>(root, name).unwrap_err().to_string();
     assert!(read("lock.json").contains("it is not a file"), "{}", read("lock.json"));

@@ -124,7 +124,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             fs::write(root.join(name), "").unwrap();
         }
-        assert_eq!(links_of_first(2, &root, &root), [root.clone()]);
+        assert_eq!(links_of_first(2, &root, &root), std::slice::from_ref(&root));
         assert!(links_of_first(3, &root, &root).is_empty());
     }
 }

@@ -75,10 +75,11 @@ fn writable_mount(line: &str, folders: &[PathBuf]) -> Option<String> {
     if read_only || system || folders.iter().any(|folder| folder == Path::new(path)) {
         return None;
     }
-    // The engine's own files, and the devices, below which only root can write. A folder of a volume may have one that is
-    // open to all.
+    // A folder of a volume may have one below it that is open to all. Below those of the system, only root can write, and the
+    // engine's own mounts are files.
+    let of_system = ["/dev", "/sys", "/proc"].iter().any(|folder| Path::new(path).starts_with(folder));
     let kind = fs::metadata(path).map(|data| data.file_type());
-    let is_folder = kind.as_ref().is_ok_and(|kind| kind.is_dir()) && *path != "/dev";
+    let is_folder = kind.as_ref().is_ok_and(|kind| kind.is_dir()) && !of_system;
     let is_device = kind.is_ok_and(|kind| kind.is_char_device());
     let name = std::ffi::CString::new(*path).ok()?;
     // SAFETY: the name ends with a zero.
