@@ -114,7 +114,8 @@ fn scripts(root: &Path) -> Result<Vec<Member>> {
             members.push(Member::read(format!("{place}{name}"), &path)?);
         }
     }
-    // Tests of an archive start in the folders of their crates.
+    // nextest looks for the workspace's manifest, and starts tests in the folders of their crates.
+    members.push(Member::read("source/Cargo.toml", &root.join("Cargo.toml"))?);
     for name in TESTED {
         let folder = format!("host/{}", name.trim_start_matches("pl-"));
         members.push(Member::read(
