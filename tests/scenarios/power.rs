@@ -62,7 +62,7 @@ fn record(folder: &Path) -> Vec<Call> {
     fs::create_dir(&logs).unwrap();
     let command = run(&scenario("letters/tree-l2.mas"), &folder.join("reference"), &[]);
     let (log, calls) = (logs.join("log").display().to_string(), format!("trace={CALLS}"));
-    let how = ["-ff", "--seccomp-bpf", "-y", "-xx", "-s", "100000000"];
+    let how = ["-ff", "-T", "--seccomp-bpf", "-y", "-xx", "-s", "100000000"];
     let clock = ["--absolute-timestamps=format:unix,precision:ns", "-e", &calls, "-o", &log];
     succeed(&mut traced(&command, &[&how[..], &clock[..]].concat()));
     Call::read_all(&logs)

@@ -320,11 +320,15 @@ impl Call {
         Call { time: 0, name: "sync".to_owned(), arguments: Vec::new(), result: 0 }
     }
 
-    /// Parses a line: `1795604333.487347325 write(1<\x2f>, "\x68\x69", 2) = 2`.
+    /// Parses a line: `1795604333.487347325 write(1<\x2f>, "\x68\x69", 2) = 2 <0.000123>`. A call that returns a descriptor
+    /// counts from its end: another thread may close the descriptor of that number while it begins.
     fn parse(line: &str) -> Option<Call> {
         let (time, rest) = line.split_once(' ')?;
-        let time = time.replace('.', "").parse().ok()?;
+        let time: u128 = time.replace('.', "").parse().ok()?;
         let (name, rest) = rest.split_once('(')?;
+        let lasted = rest.rsplit_once(" <").and_then(|(_, text)| text.strip_suffix('>')?.parse::<f64>().ok());
+        let opens = ["open", "openat", "creat", "dup", "dup2", "dup3", "fcntl"].contains(&name);
+        let time = time + lasted.filter(|_| opens).map_or(0, |seconds| (seconds * 1e9) as u128);
         let (arguments, result) = rest.rsplit_once(" = ")?;
         let arguments = arguments.trim_end().strip_suffix(')')?;
         let digits: String = result.chars().take_while(|c| c.is_ascii_digit()).collect();
