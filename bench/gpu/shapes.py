@@ -1,6 +1,6 @@
 """Models of published shapes with random weights, and a workflow that trains each: speed and memory don't depend on the values.
 
-The tokenizer is that of a tiny model, so prompts have about as many tokens as characters. Completions have a fixed length: no
+PPO with a critic trains on every completion: other algorithms have no signal where all answers are equally wrong. The tokenizer is that of a tiny model, so prompts have about as many tokens as characters. Completions have a fixed length: no
 random model ends them.
 """
 
@@ -34,7 +34,7 @@ turns {{ start -> reason -> end }}
 
 reward score = maths.score
 
-train {{ steps = 2; rollout = tree; samples = 8; tasks_per_step = {tasks} }}
+train {{ algorithm = ppo; steps = 2; rollout = flat; samples = 8; tasks_per_step = {tasks} }}
 """
 
 

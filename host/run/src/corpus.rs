@@ -1,6 +1,6 @@
 //! The corpus that an environment searches: a cached index of a file, or a retrieval server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pl_dsl::workflow::{Corpus, CorpusSource, PassageFile, RetrievalServer};
@@ -11,9 +11,17 @@ use pl_types::Retrieve;
 
 use crate::error::Error;
 use crate::host::Host;
+use crate::locate;
+use crate::permissions::Reads;
 use crate::progress::Activity;
 use crate::server_key::server_key;
-use crate::workflow::CheckedWorkflow;
+
+/// Where a workflow's files are, and what it may read.
+pub(crate) struct CorpusPlace<'w> {
+    pub reads: &'w Reads,
+    /// Folder that paths are relative to.
+    pub folder: &'w Path,
+}
 
 /// Opens a corpus of a workflow. The index of a file is built if the cache has none.
 ///
@@ -21,13 +29,13 @@ use crate::workflow::CheckedWorkflow;
 /// If the file is missing or has an invalid passage, the cache can't be written, or a server's settings are wrong.
 pub(crate) fn open(
     host: &Host,
-    checked: &CheckedWorkflow,
+    place: &CorpusPlace<'_>,
     corpus: &Corpus,
 ) -> Result<Arc<dyn Retrieve>, Error> {
     let failed = |source| Error::Corpus { corpus: corpus.name.clone(), source: Box::new(source) };
     match &corpus.source {
         CorpusSource::File(file) => {
-            let index = FileIndex::locate(checked, &corpus.name, file)?;
+            let index = FileIndex::locate(place, &corpus.name, file)?;
             cache::folder(&index.folder, |partial| {
                 let mut tracker = host.progress().start(Activity::IndexingCorpus { corpus: &corpus.name });
                 let mut progress = |done, total| tracker.update(done, total);
@@ -57,25 +65,25 @@ pub(crate) fn open(
 ///
 /// # Errors
 /// If the file is missing.
-pub(crate) fn path(checked: &CheckedWorkflow, corpus: &Corpus) -> Result<Option<PathBuf>, Error> {
+pub(crate) fn path(place: &CorpusPlace<'_>, corpus: &Corpus) -> Result<Option<PathBuf>, Error> {
     match &corpus.source {
-        CorpusSource::File(file) => file_path(checked, &corpus.name, file).map(Some),
+        CorpusSource::File(file) => file_path(place, &corpus.name, file).map(Some),
         CorpusSource::Server(_) => Ok(None),
     }
 }
 
-fn file_path(checked: &CheckedWorkflow, name: &str, file: &PassageFile) -> Result<PathBuf, Error> {
+fn file_path(place: &CorpusPlace<'_>, name: &str, file: &PassageFile) -> Result<PathBuf, Error> {
     let missing = |source| Error::LocateCorpus { corpus: name.to_owned(), source };
-    checked.corpus_file(&file.path).map_err(missing)
+    locate::corpus(place.reads, place.folder, &file.path).map_err(missing)
 }
 
 /// Returns true if the cache has the index of a corpus, and `None` for a server.
 ///
 /// # Errors
 /// If the file can't be read.
-pub(crate) fn is_indexed(checked: &CheckedWorkflow, corpus: &Corpus) -> Result<Option<bool>, Error> {
+pub(crate) fn is_indexed(place: &CorpusPlace<'_>, corpus: &Corpus) -> Result<Option<bool>, Error> {
     match &corpus.source {
-        CorpusSource::File(file) => Ok(Some(FileIndex::locate(checked, &corpus.name, file)?.folder.is_dir())),
+        CorpusSource::File(file) => Ok(Some(FileIndex::locate(place, &corpus.name, file)?.folder.is_dir())),
         CorpusSource::Server(_) => Ok(None),
     }
 }
@@ -88,9 +96,9 @@ struct FileIndex {
 }
 
 impl FileIndex {
-    fn locate(checked: &CheckedWorkflow, name: &str, file: &PassageFile) -> Result<FileIndex, Error> {
+    fn locate(place: &CorpusPlace<'_>, name: &str, file: &PassageFile) -> Result<FileIndex, Error> {
         let failed = |source| Error::Corpus { corpus: name.to_owned(), source: Box::new(source) };
-        let path = file_path(checked, name, file)?;
+        let path = file_path(place, name, file)?;
         let fields = Fields { id: file.id.clone(), title: file.title.clone(), text: file.text.clone() };
         let (file, language) = (CorpusFile { path, fields }, file.language.parse().map_err(failed)?);
         let key = file.index_key(language).map_err(failed)?;

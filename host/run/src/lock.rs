@@ -29,7 +29,7 @@ pub(crate) fn lock_of(
     // No block has a name with a space.
     let mut corpora: Vec<(String, PathBuf)> = Vec::new();
     for corpus in checked.corpora() {
-        let path = corpus::path(checked, corpus)?;
+        let path = corpus::path(&checked.corpus_place(), corpus)?;
         corpora.extend(path.map(|path| (format!("corpus {}", corpus.name), path)));
     }
     let data = checked

@@ -425,15 +425,16 @@ fn adapter_numbers(config: &Config, lora: &Lora) -> u64 {
 
 impl CorpusPlan {
     fn new(checked: &CheckedWorkflow, corpus: &workflow::Corpus) -> CorpusPlan {
-        let path = corpus::path(checked, corpus);
+        let path = corpus::path(&checked.corpus_place(), corpus);
         let may_read = match &path {
             Ok(Some(path)) => check_planned(checked, path),
             Ok(None) | Err(_) => Ok(()),
         };
-        let (indexed, problem) = match may_read.and_then(|()| corpus::is_indexed(checked, corpus)) {
-            Ok(indexed) => (indexed, None),
-            Err(error) => (None, Some(error.to_string())),
-        };
+        let (indexed, problem) =
+            match may_read.and_then(|()| corpus::is_indexed(&checked.corpus_place(), corpus)) {
+                Ok(indexed) => (indexed, None),
+                Err(error) => (None, Some(error.to_string())),
+            };
         let source = match path {
             Ok(Some(path)) => path.display().to_string(),
             Ok(None) | Err(_) => corpus.source.location().to_owned(),

@@ -9,7 +9,7 @@ use pl_plugin::Services;
 use pl_rollout::{TaskFile, TaskSource};
 use tch::Device;
 
-use crate::corpus;
+use crate::corpus::{self, CorpusPlace};
 use crate::data;
 use crate::diagnostics::Diagnostics;
 use crate::error::Error;
@@ -136,9 +136,9 @@ impl CheckedWorkflow {
         locate::task_file(self.plugins.reads(), &self.folder, path)
     }
 
-    /// Finds the file of a corpus that may be read.
-    pub(crate) fn corpus_file(&self, path: &str) -> Result<PathBuf, LocateError> {
-        locate::corpus(self.plugins.reads(), &self.folder, path)
+    /// Returns where the files of its corpora are.
+    pub(crate) fn corpus_place(&self) -> CorpusPlace<'_> {
+        CorpusPlace { reads: self.plugins.reads(), folder: &self.folder }
     }
 
     /// Finds a model that is already on this machine and that may be read. Nothing is fetched.
@@ -208,7 +208,8 @@ impl CheckedWorkflow {
     /// If a plugin, the sandbox or a corpus is not usable.
     pub fn environments(&self, host: &Host) -> Result<Vec<Arc<pl_plugin::Environment>>, Error> {
         let sandbox = LazyWorkers::for_workflow(host, &self.workflow.sandbox, &self.folder)?;
-        let open = |corpus: &Corpus| Ok((corpus.name.clone(), corpus::open(host, self, corpus)?));
+        let open =
+            |corpus: &Corpus| Ok((corpus.name.clone(), corpus::open(host, &self.corpus_place(), corpus)?));
         self.environments_with(|scenario| {
             let corpora = self.corpora_of(scenario).map(open).collect::<Result<_, Error>>()?;
             Ok(Services { sandbox: Arc::clone(&sandbox), corpora })
